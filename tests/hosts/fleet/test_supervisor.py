@@ -140,3 +140,37 @@ def test_a_signal_during_the_start_ends_the_supervisor() -> None:
         eventually(children.read_text)
         supervisor.terminate()
         assert supervisor.wait(20) == 0
+
+
+SLOW_START = """
+import subprocess, sys
+from trmon.hosts.child_process import ChildProcess
+from trmon.hosts.fleet.supervisor import Supervisor
+
+child = "import time; time.sleep(0.5); {then}"
+command = [sys.executable, "-c", child]
+Supervisor([ChildProcess(command, stdout=subprocess.PIPE)], ready_seconds=0.1).run(ready="ready")
+"""
+
+
+def slow_supervisor(then: str) -> subprocess.Popen[str]:
+    """Start a supervisor of one child that sleeps and then does this."""
+    command = [sys.executable, "-c", SLOW_START.format(then=then)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_at_the_start_a_slow_process_is_waited_for() -> None:
+    with slow_supervisor("print('trmon_url=', flush=True); time.sleep(60)") as supervisor:
+        assert supervisor.stdout is not None
+        assert any("process_starts_slowly" in line for line in supervisor.stdout)
+        assert any(line == "ready\n" for line in supervisor.stdout)
+        supervisor.terminate()
+        assert supervisor.wait(20) == 0
+
+
+def test_a_process_that_exits_at_the_start_ends_the_supervisor() -> None:
+    with slow_supervisor("raise SystemExit(1)") as supervisor:
+        said, wrong = supervisor.communicate(timeout=20)
+        assert "a process did not start" in wrong
+        assert "ready\n" not in said
+        assert supervisor.returncode == 1

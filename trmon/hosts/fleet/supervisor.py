@@ -13,6 +13,7 @@ from trmon.domain.model.errors import NotReady
 from trmon.hosts.child_process import ChildProcess
 
 READY_SECONDS = 60.0
+"""How long a replacement may take to be ready; at the start a process is waited for as long as it runs."""
 CHECK_SECONDS = 0.2
 READY_PREFIX = "trmon_"
 """How the first line of a child's stdout begins, which it prints once it is ready."""
@@ -23,19 +24,20 @@ log = structlog.get_logger(__name__)
 class Supervisor:
     """Runs children until SIGTERM or SIGINT, and restarts each one that exits. Their stdout must be a pipe."""
 
-    def __init__(self, children: Sequence[ChildProcess]) -> None:
+    def __init__(self, children: Sequence[ChildProcess], *, ready_seconds: float = READY_SECONDS) -> None:
         self._children = list(children)
+        self._ready_seconds = ready_seconds
         self._is_stopping = False
         self._must_replace = False
 
     def run(self, *, ready: str) -> None:
-        """Run until SIGTERM or SIGINT; print `ready` once all children are. Errors: NotReady if one does not start."""
+        """Run until SIGTERM or SIGINT; print `ready` once all children are. Errors: NotReady if one exits before."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._on_signal)
         try:
             for child in self._children:
                 child.start()
-            if all(map(self._becomes_ready, self._children)):
+            if all(map(self._starts, self._children)):
                 print(ready, flush=True)
             elif not self._is_stopping:
                 raise NotReady("a process did not start; see its log")
@@ -61,16 +63,21 @@ class Supervisor:
             self._must_replace = False
             self._replace_all()
 
-    def _becomes_ready(self, child: ChildProcess) -> bool:
-        line = child.read_line(timeout_seconds=READY_SECONDS, is_wanted=lambda: not self._is_stopping)
-        return line is not None and line.startswith(READY_PREFIX)
+    def _starts(self, child: ChildProcess) -> bool:
+        """Wait until a child is ready or exits: giving up on a slow one would start all of them again, as slowly."""
+        while (line := self._first_line(child)) is None and not self._is_stopping:
+            log.warning("process_starts_slowly", command=_name(child), waited_seconds=self._ready_seconds)
+        return _is_ready(line)
+
+    def _first_line(self, child: ChildProcess) -> str | None:
+        return child.read_line(timeout_seconds=self._ready_seconds, is_wanted=lambda: not self._is_stopping)
 
     def _replace_all(self) -> None:
         """Stop each child only after its successor is ready: the port is always served."""
         for index, child in enumerate(self._children):
             successor = child.successor()
             successor.start()
-            if not self._becomes_ready(successor):
+            if not _is_ready(self._first_line(successor)):
                 if not self._is_stopping:
                     log.error("replacement_failed", command=_name(child))
                 successor.stop()
@@ -84,6 +91,10 @@ class Supervisor:
             child.terminate()
         for child in started:
             child.stop()
+
+
+def _is_ready(line: str | None) -> bool:
+    return line is not None and line.startswith(READY_PREFIX)
 
 
 def _name(child: ChildProcess) -> str:
