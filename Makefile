@@ -10,6 +10,8 @@ ARGS ?=
 
 VENV := .venv
 PEERS := .venv-peers
+TRL := .venv-trl
+PEER_VENVS := $(PEERS) $(TRL) $(TRL)-oldest
 LOAD_PEERS := .venv-load-peers
 IMAGE := build/image
 FUZZ := .venv-fuzz
@@ -53,8 +55,9 @@ layers: $(VENV)/test  ## imports point down only
 unit: $(VENV)/test  ## the fast tests
 	$(PYTEST) -m "not slow"
 
-peers: $(PEERS)/done  ## what RL frameworks compute, beside what trmon does (they bring a hundred packages)
-	PYTHONPATH=. $(PEERS)/bin/pytest tests/peers --confcutdir tests/peers -W default
+peers: $(VENV)/run $(PEER_VENVS:=/done)  ## trmon beside and within RL frameworks (each brings a hundred packages)
+	@for venv in $(PEER_VENVS); do \
+	  PYTHONPATH=. TRMON_SERVICE=$(BIN)/trmon $$venv/bin/pytest tests/peers --confcutdir tests/peers -W default || exit 1; done
 
 image-check: $(VENV)/test  ## build as deploy/Dockerfile does, in a fresh virtual environment, and run the result
 	$(BIN)/pytest tests/deploy/check_image.py
@@ -111,7 +114,7 @@ sbom: $(VENV)/test  ## write dist/trmon.cdx.json (CycloneDX) and dist/licenses.m
 	@$(BIN)/python requirements/sbom.py $(IMAGE)/bin/python dist
 
 clean:  ## remove the virtual environment and the caches
-	rm -rf $(VENV) $(PEERS) $(LOAD_PEERS) $(FUZZ) $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEER_VENVS) $(LOAD_PEERS) $(FUZZ) $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -129,11 +132,11 @@ $(VENV)/test: $(VENV)/run requirements/test.txt
 	@$(PIP) $(LOCKED) -r requirements/test.txt
 	@touch $@
 
-$(PEERS)/done: requirements/peers.txt requirements/torch.txt client/pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/python -m venv $(PEERS)
-	@$(PEERS)/bin/pip install -q --no-deps --require-hashes -r requirements/peers.txt
-	@$(PEERS)/bin/pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
-	@$(PEERS)/bin/pip install -q --no-deps -e client
+$(PEER_VENVS:=/done): .venv-%/done: requirements/%.txt requirements/torch.txt client/pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m venv .venv-$*
+	@.venv-$*/bin/pip install -q --no-deps --require-hashes -r requirements/$*.txt
+	@.venv-$*/bin/pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
+	@.venv-$*/bin/pip install -q --no-deps -e client
 	@touch $@
 
 $(LOAD_PEERS)/done: requirements/load-peers.txt | $(VENV)/bin/python

@@ -16,6 +16,7 @@ from trmon_client.core.wire import EndReason
 from trmon_client.deciding.attached_divergences import LOGITS
 from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.process.process_end import ProcessEnd
+from trmon_client.safety.error_guard import ErrorGuard
 from trmon_client.session import Session
 
 ARGUMENTS = (
@@ -98,6 +99,11 @@ class Monitor:
         arguments = dict(zip(ARGUMENTS, (*tokens, *others), strict=True))
         given = dict(zip(LOGITS, (rollout_logits, logits, old_logits, rollout_topk, token_ids), strict=True))
         return self._log(arguments, logits=given, step=step, update=update, scalars=scalars, chunks=chunks)
+
+    @property
+    def error_guard(self) -> ErrorGuard:
+        """What keeps failures of the client, and of its integrations, from the trainer, and counts them on the run."""
+        return self._current_session().error_guard
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Report the trainer's own numbers of a step by name; values that are not numbers are counted and left out."""

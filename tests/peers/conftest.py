@@ -1,5 +1,7 @@
-"""Collects the tests of a peer only if it is installed; `make peers` installs and runs them."""
+"""Collects the tests of a peer only where it is installed; `make peers` installs and runs them."""
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("verl") else ["test_verl.py"]
+TESTS = {"verl": "test_verl.py", "trl": "trl/*"}
+
+collect_ignore_glob = [tests for peer, tests in TESTS.items() if find_spec(peer) is None]

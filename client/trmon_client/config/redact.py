@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 REDACTED = "***"
 
+_PRIVATE_NAME = r"token(?!s|iz)|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|credential"
 _PATTERNS = (
     # user:password@ in a URL
     (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\1{REDACTED}@"),
@@ -14,7 +16,7 @@ _PATTERNS = (
     # name=value and "name": "value"; n_tokens=512 and other plain numbers stay
     (
         re.compile(
-            r"(?i)([\w-]*(?:token(?!s|iz)|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|credential)[\w-]*"
+            rf"(?i)([\w-]*(?:{_PRIVATE_NAME})[\w-]*"
             r"['\"]?\s*[:=]\s*['\"]?)(?![\d.]+\b)[^\s'\",;&)}\]]{4,}"
         ),
         rf"\1{REDACTED}",
@@ -37,3 +39,17 @@ def redact(text: str, *, secrets: Iterable[str | None] = ()) -> str:
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def redact_values(value: Any) -> Any:
+    """Return plain values, such as a configuration, without the secrets that their form or their name shows."""
+    if isinstance(value, dict):
+        return {name: _redact_entry(name, entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [redact_values(item) for item in value]
+    return redact(value) if isinstance(value, str) else value
+
+
+def _redact_entry(name: str, entry: Any) -> Any:
+    is_secret = isinstance(entry, str) and re.search(_PRIVATE_NAME, name, re.IGNORECASE)
+    return REDACTED if is_secret and entry else redact_values(entry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon_client.config.redact import redact
+from trmon_client.config.redact import redact, redact_values
 
 SECRETS = {
     "a password in a URL": ("postgresql://me:hunter2@db/x", "postgresql://***@db/x"),
@@ -31,3 +31,22 @@ def test_other_text_stays(text: str) -> None:
 
 def test_a_given_secret_is_replaced_wherever_it_stands() -> None:
     assert redact("at my-own-secret: x", secrets=["my-own-secret", None]) == "at ***: x"
+
+
+def test_a_configuration_loses_its_secrets_by_name_and_by_form() -> None:
+    given = {
+        "learning_rate": 1e-6,
+        "max_tokens": 512,
+        "hub_token": "abc",
+        "model_init_kwargs": {"api_key": "k", "dtype": "bfloat16"},
+        "servers": ["http://me:word@host:8000"],
+        "push_to_hub_token": None,
+    }
+    assert redact_values(given) == {
+        "learning_rate": 1e-6,
+        "max_tokens": 512,
+        "hub_token": "***",
+        "model_init_kwargs": {"api_key": "***", "dtype": "bfloat16"},
+        "servers": ["http://***@host:8000"],
+        "push_to_hub_token": None,
+    }

@@ -1,0 +1,35 @@
+"""Wrap methods of one object, after checking that they take the parameters that the wrappers rely on."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Hook = Callable[..., Any]
+"""Takes the wrapped method, then its arguments; calls it once and returns what the caller gets."""
+
+
+def unfit_methods(owner: object, expected: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the methods that are absent, or whose first parameters have other names, as text for a warning."""
+    return [
+        f"{name}({', '.join(parameters)})"
+        for name, parameters in expected.items()
+        if not _takes(getattr(owner, name, None), parameters)
+    ]
+
+
+def hook_method(owner: object, name: str, hook: Hook) -> None:
+    """Let calls of one object's method go through `hook`; other objects of the class keep theirs."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        return hook(original, *args, **kwargs)
+
+    setattr(owner, name, hooked)
+
+
+def _takes(method: Any, parameters: Sequence[str]) -> bool:
+    return callable(method) and [*inspect.signature(method).parameters][: len(parameters)] == [*parameters]

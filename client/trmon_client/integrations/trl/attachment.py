@@ -1,0 +1,71 @@
+"""Attach trmon to a trainer of TRL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from trmon_client.config.redact import redact_values
+from trmon_client.config.run_config import plain_config
+from trmon_client.config.settings import Mode, resolve_settings
+from trmon_client.integrations.method_hooks import hook_method, unfit_methods
+from trmon_client.integrations.trl.rollout_hooks import HOOKED_METHODS, RolloutHooks
+from trmon_client.safety.warn_once import WarnOnce
+
+_WARN_ONCE = WarnOnce()
+
+
+def attach(
+    trainer: Any,
+    *,
+    project: str | None = None,
+    run: str | None = None,
+    config: Mapping[str, Any] | object | None = None,
+    **options: Any,
+) -> None:
+    """Report what a GRPOTrainer or RLOOTrainer computes in `train()`; in mode enforce, apply the decisions to its loss.
+
+    The run's configuration is the trainer's arguments without secrets, and `config`. A trainer whose methods do not
+    fit gets one warning that names them, and trains as before.
+
+    Args: options: the other arguments of `trmon_client.init`, such as url, policy, mode, owner and tags.
+    Errors: ValueError as `trmon_client.init`; none in `train()`.
+    """
+    unfit = unfit_methods(trainer, HOOKED_METHODS)
+    if hasattr(trainer, "compute_liger_loss") and trainer.args.use_liger_kernel:
+        unfit.append("log-probs in compute_liger_loss")
+    if unfit:
+        what = f"{type(trainer).__name__} of TRL {_version()}"
+        _WARN_ONCE.warn(f"unfit {what}", f"{what} lacks {', '.join(unfit)}: trmon is not attached")
+        return
+    given = {**_ranks(trainer), **options, "project": project, "run": run, "config": _config(trainer, config)}
+    settings = resolve_settings(given, environment=os.environ)
+    if settings.mode is Mode.OFF:
+        return
+    hooks = RolloutHooks(trainer, settings)
+    for name, hook in hooks.by_method().items():
+        hook_method(trainer, name, hook)
+
+
+def _config(trainer: Any, given: Mapping[str, Any] | object | None) -> dict[str, Any]:
+    arguments = redact_values(plain_config(trainer.args.to_dict()))
+    return {"framework": f"trl {_version()}", **arguments, **plain_config(given if given is not None else {})}
+
+
+def _ranks(trainer: Any) -> dict[str, int]:
+    """Return the data-parallel rank: every process of a trainer is one, unless it shards a model over several."""
+    accelerator = trainer.accelerator
+    parallelism = getattr(accelerator, "parallelism_config", None)
+    if parallelism is not None and parallelism.non_data_parallel_size > 1:
+        return {}
+    return {"rank": accelerator.process_index, "world_size": accelerator.num_processes}
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("trl")
+    except PackageNotFoundError:
+        return "unknown"
