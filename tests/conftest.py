@@ -8,6 +8,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import structlog
 
 from tests.fixtures import postgres
 from tests.fixtures.postgres import Postgres
@@ -34,6 +35,14 @@ PACKAGES = {
 # No test asserts a time, and an example's deadline is one.
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
+
+# structlog's default draws a traceback with the locals of each frame, which takes a second of CPU.
+structlog.configure(
+    processors=[
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 SLOW = (
