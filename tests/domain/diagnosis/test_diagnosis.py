@@ -19,6 +19,11 @@ def test_a_healthy_run_is_healthy_and_needs_nothing() -> None:
     assert (found.quadrant, found.escalation.stage) == (Quadrant.ON_POLICY, Stage.REJECTION)
 
 
+def test_the_noise_of_a_small_batch_does_not_keep_a_run_from_being_healthy() -> None:
+    assert diagnose(run(mismatch_ppl_ratio=1.2, mismatch_ppl_shift=2.0)).primary is Finding.HEALTHY
+    assert diagnose(run(mismatch_ppl_ratio=1.2, mismatch_ppl_shift=20.0)).primary is Finding.ENGINE_MISMATCH
+
+
 FLIPPED = {"router_flip_rate": 0.02, "router_flip_relative": 4.0}
 PADDED = {"saturated_fraction": 0.3, "mu_zero_saturated_share": 0.9}
 NEEDED = (

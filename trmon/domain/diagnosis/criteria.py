@@ -197,7 +197,7 @@ def unhealthy(limits: Thresholds) -> HistoryCondition:
     return HistoryAnyOf(
         (
             below(signal="prob_pearson", threshold=limits.pearson_healthy, pairs=ENGINE_PAIRS),
-            above(signal="ppl_ratio", away_from=1.0, threshold=limits.ppl_ratio, pairs=ENGINE_PAIRS),
+            perplexities_differ(limits),
             above(signal="kl_k1", away_from=0.0, threshold=limits.kl_healthy, pairs=ENGINE_PAIRS),
         )
     )
