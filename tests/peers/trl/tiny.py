@@ -33,10 +33,10 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=words, model_input_names=inputs, **special)
 
 
-def model() -> Qwen2ForCausalLM:
-    """Return an untrained model of 10,000 parameters, the same each time."""
+def model(folder: Path) -> Qwen2ForCausalLM:
+    """Return an untrained model of 6,000 parameters, the same each time, of which TRL finds a copy as reference."""
     torch.manual_seed(0)
-    return Qwen2ForCausalLM(
+    untrained = Qwen2ForCausalLM(
         Qwen2Config(
             vocab_size=len(WORDS),
             hidden_size=16,
@@ -49,6 +49,9 @@ def model() -> Qwen2ForCausalLM:
             eos_token_id=1,
         )
     )
+    untrained.save_pretrained(folder / "model")
+    untrained.config._name_or_path = str(folder / "model")
+    return untrained
 
 
 def prompts() -> Dataset:
@@ -91,12 +94,19 @@ class SamplingTrainer(GRPOTrainer):  # type: ignore[misc]
         return logits.log_softmax(-1)[torch.arange(len(completion)), completion]
 
 
-def grpo(folder: Path, *, sampler: Sampler | None = None, corrects: bool = False, **given: Any) -> SamplingTrainer:
+def grpo(
+    folder: Path,
+    *,
+    kind: type[SamplingTrainer] = SamplingTrainer,
+    sampler: Sampler | None = None,
+    corrects: bool = False,
+    **given: Any,
+) -> SamplingTrainer:
     """Return a GRPOTrainer of 4 steps, or as the arguments of its configuration say."""
     inputs = {name: given.pop(name) for name in ("reward_funcs", "rollout_func", "eval_dataset") if name in given}
-    trainer = SamplingTrainer(
-        model=model(),
-        args=GRPOConfig(**_arguments(folder), **given),
+    trainer = kind(
+        model=model(folder),
+        args=GRPOConfig(**{**_arguments(folder), **given}),
         train_dataset=prompts(),
         processing_class=tokenizer(),
         **{"reward_funcs": word_sum, **inputs},
@@ -108,9 +118,9 @@ def grpo(folder: Path, *, sampler: Sampler | None = None, corrects: bool = False
 def rloo(folder: Path, **given: Any) -> RLOOTrainer:
     """Return an RLOOTrainer of 4 steps, or as the arguments of its configuration say."""
     return RLOOTrainer(
-        model=model(),
+        model=model(folder),
         reward_funcs=word_sum,
-        args=RLOOConfig(**_arguments(folder), **given),
+        args=RLOOConfig(**{**_arguments(folder), **given}),
         train_dataset=prompts(),
         processing_class=tokenizer(),
     )
