@@ -26,6 +26,7 @@ PACKAGES = {
     "amtool": "prometheus-alertmanager",
     "systemd-analyze": "systemd",
     "setpriv": "util-linux",
+    "unshare": "util-linux",
     "tmux": "tmux",
     "postgres": "postgresql",
     "redis-server": "redis-server",

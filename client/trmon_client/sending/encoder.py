@@ -99,7 +99,9 @@ class Encoder:
 
     def _encode(self, message: PendingMessage, identity: Identity) -> None:
         try:
-            self._retry_buffer.add(wire.encode(message.build(identity, self._current_losses())))
+            built = message.build(identity, self._current_losses())
+            # The last message tells the losses: it has a place where others find none.
+            self._retry_buffer.add(wire.encode(built), is_last=isinstance(built, wire.Finish))
         except Exception as error:  # noqa: BLE001  the edge of this loop: one bad message must not end the thread
             self._losses.count(LossReason.UNENCODABLE)
             self._warn_once.warn("unencodable", f"a message could not be built: {type(error).__name__}: {error}")

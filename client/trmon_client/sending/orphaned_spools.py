@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +21,7 @@ class OrphanedSpool:
 
     def remove(self) -> None:
         """Delete the directory, which is empty by now, and release its lock."""
-        (self.directory / FILE_NAME).unlink(missing_ok=True)
+        delete_file(self.directory / FILE_NAME)
         remove_if_empty(self.directory)
         self.lock.release()
 
@@ -44,6 +45,12 @@ def adopt_orphaned_spools(run_directory: Path) -> Iterator[OrphanedSpool]:
             yield OrphanedSpool(directory, lock, segments)
         else:  # another process drained it before it was locked
             lock.release()
+
+
+def delete_file(path: Path) -> None:
+    """Delete a file; on a read-only disk it stays, and the service will recognise what it gets again."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def remove_if_empty(directory: Path) -> None:

@@ -40,14 +40,14 @@ class RetryBuffer:
             except OSError as error:
                 self._warn_once.warn("adopt", f"cannot read what earlier processes left in the spool ({error})")
 
-    def add(self, message: bytes) -> None:
-        """Append a message; drop and count it only if neither memory nor the spool has room."""
+    def add(self, message: bytes, *, is_last: bool = False) -> None:
+        """Append a message; drop and count it only if neither memory nor the spool has room, and it is not the last."""
         with self._changed:
             self._memory.append(message)
             self._memory_bytes += len(message)
             if self._write_through or self._fills(0.5):
                 self._move_to_spool()
-            if self._fills(1.0):
+            if self._fills(1.0) and not is_last:
                 self._memory_bytes -= len(self._memory.pop())
                 self._losses.count(LossReason.QUEUE_FULL)
             self._notify()
@@ -89,6 +89,8 @@ class RetryBuffer:
             self._move_to_spool()
             if self._memory:
                 self._losses.count(LossReason.SPOOL_ERROR, len(self._memory))
+                text = f"{len(self._memory)} messages are lost: the service did not take them, and the spool cannot"
+                self._warn_once.warn("lost", text)
             self._spool.close()
 
     def wait(self, timeout_seconds: float) -> None:
@@ -119,6 +121,13 @@ class RetryBuffer:
         """The size of the messages on disk."""
         with self._changed:
             return self._spool.size_bytes
+
+    @property
+    def _hint(self) -> str:
+        return (
+            f"training continues, {self._limits.queue_reports} messages can wait in memory, and others are lost and "
+            "counted until there is space; or set TRMON_SPOOL_DIR to a folder that can be written"
+        )
 
     def _load_in_flight(self, n_messages: int) -> None:
         size_bytes = self._limits.bundle_bytes
@@ -153,4 +162,4 @@ class RetryBuffer:
                 self._memory_bytes -= len(self._memory.popleft())
         except (OSError, ValueError) as error:  # ValueError: a path that the file system does not accept
             reason = getattr(error, "strerror", None) or error
-            self._warn_once.warn("spool", f"cannot write to the spool {self._spool.directory}: {reason}")
+            self._warn_once.warn("spool", f"cannot write to the spool {self._spool.directory}: {reason}; {self._hint}")

@@ -14,7 +14,7 @@ from typing import IO
 from trmon_client.config.limits import Limits
 from trmon_client.core.wire.segments import HEADER, SUFFIX, SegmentError, encode_record, scan_segment
 from trmon_client.safety.losses import LossCounter, LossReason
-from trmon_client.sending.orphaned_spools import OrphanedSpool, adopt_orphaned_spools, remove_if_empty
+from trmon_client.sending.orphaned_spools import OrphanedSpool, adopt_orphaned_spools, delete_file, remove_if_empty
 from trmon_client.sending.spool_lock import FILE_NAME, DirectoryLock
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -82,7 +82,7 @@ class Spool:
             # The next attempt opens another file: a full disk would collect empty ones.
             if segment.n_messages == 0:
                 self._segments.pop()
-                segment.path.unlink(missing_ok=True)
+                delete_file(segment.path)
             raise
         segment.size_bytes += len(record)
         segment.n_messages += 1
@@ -115,7 +115,7 @@ class Spool:
                 orphan.lock.release()
         if self._lock is not None:
             if not any(segment.orphan is None for segment in self._segments):
-                (self.directory / FILE_NAME).unlink(missing_ok=True)
+                delete_file(self.directory / FILE_NAME)
                 remove_if_empty(self.directory)
             self._lock.release()
             self._lock = None
@@ -131,7 +131,7 @@ class Spool:
         try:
             self._write(HEADER, after=0)
         except OSError:
-            path.unlink(missing_ok=True)
+            delete_file(path)
             raise
         self._segments.append(Segment(path, size_bytes=len(HEADER)))
 
@@ -144,7 +144,7 @@ class Spool:
         assert self._file is not None
         try:
             if self._file.write(data) != len(data):
-                raise OSError(errno.ENOSPC, "only a part was written", str(self.directory))
+                raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} (only a part was written)")
         except OSError:
             # A torn record would hide records after it: cut it off, and write the next message to a new file.
             with suppress(OSError):
@@ -159,7 +159,7 @@ class Spool:
             if not droppable:
                 return
             self._segments.remove(droppable[0])
-            droppable[0].path.unlink(missing_ok=True)
+            delete_file(droppable[0].path)
             self._losses.count(LossReason.SPOOL_FULL, droppable[0].n_messages)
 
     def _load_segment(self) -> None:
@@ -188,7 +188,7 @@ class Spool:
     def _drop_segment(self, *, keep: bool) -> None:
         segment = self._segments.popleft()
         if not keep:
-            segment.path.unlink(missing_ok=True)
+            delete_file(segment.path)
         orphan = segment.orphan
         if orphan is not None and not any(other.orphan is orphan for other in self._segments):
             orphan.remove()

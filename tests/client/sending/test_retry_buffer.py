@@ -137,6 +137,23 @@ def test_without_room_in_memory_and_spool_the_newest_is_dropped_and_counted(
     assert losses.snapshot() == {"queue_full": 3, "spool_error": 4}
 
 
+def test_without_room_the_last_message_is_kept_and_the_end_says_what_is_lost(
+    tmp_path: Path, retry_buffer: MakeRetryBuffer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").write_text("no folder")
+    losses = LossCounter()
+    queue = retry_buffer(tmp_path, losses=losses, queue_reports=4)
+    for message in numbered(5):
+        queue.add(message)
+    queue.add(b"last", is_last=True)
+    assert losses.snapshot() == {"queue_full": 1}
+    assert queue.next_bundle(8) == [*numbered(4), b"last"]
+    queue.acknowledge(2)
+    queue.close()
+    assert losses.snapshot() == {"queue_full": 1, "spool_error": 3}
+    assert "3 messages are lost" in capsys.readouterr().err
+
+
 def test_waiting_ends_at_once_after_an_earlier_message(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
     queue = retry_buffer(tmp_path)
     queue.add(b"0")
