@@ -13,17 +13,10 @@ from typing import Any, TypeVar
 from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire import EndReason
-from trmon_client.deciding.attached_divergences import LOGITS
 from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.safety.error_guard import ErrorGuard
 from trmon_client.session import Session
-
-ARGUMENTS = (
-    *("mask", "cu_seqlens", "rollout_logprobs", "old_logprobs", "logprobs"),
-    *("advantages", "rewards", "group_ids", "versions", "truncated", "trainer_version", "old_version"),
-)
-"""The arguments of `log_batch` that `check_inputs` takes."""
 
 AnyMonitor = TypeVar("AnyMonitor", bound="Monitor")
 
@@ -32,12 +25,14 @@ class Monitor:
     """Reports one run from one process; made by `trmon_client.init`.
 
     Only the first call of `log_batch` may raise: later failures are counted and reported, and return a neutral
-    decision. Nothing is sent, and no thread starts, before the trainer first logs.
+    decision. Nothing is sent, and no thread starts, before the trainer first logs. Any thread may call, several at
+    once too: each call of `log_batch` is a chunk of its step and update, and steps must not go back.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self._session = Session(settings, policy=settings.policy, is_fork=False)
+        self._sessions: dict[int, Session] = {}
+        self._begin_session(settings.policy, is_fork=False)
         self._is_first_batch = True
         self._is_closed = settings.mode is Mode.OFF
 
@@ -94,10 +89,27 @@ class Monitor:
             the KL; checking the engine's top-k then waits for the device.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
-        tokens = (mask, cu_seqlens, rollout_logprobs, old_logprobs, logprobs)
-        others = (advantages, rewards, group_ids, versions, truncated, trainer_version, old_version)
-        arguments = dict(zip(ARGUMENTS, (*tokens, *others), strict=True))
-        given = dict(zip(LOGITS, (rollout_logits, logits, old_logits, rollout_topk, token_ids), strict=True))
+        arguments = {
+            "mask": mask,
+            "cu_seqlens": cu_seqlens,
+            "rollout_logprobs": rollout_logprobs,
+            "old_logprobs": old_logprobs,
+            "logprobs": logprobs,
+            "advantages": advantages,
+            "rewards": rewards,
+            "group_ids": group_ids,
+            "versions": versions,
+            "truncated": truncated,
+            "trainer_version": trainer_version,
+            "old_version": old_version,
+        }
+        given = {
+            "rollout_logits": rollout_logits,
+            "logits": logits,
+            "old_logits": old_logits,
+            "rollout_topk": rollout_topk,
+            "token_ids": token_ids,
+        }
         return self._log(arguments, logits=given, step=step, update=update, scalars=scalars, chunks=chunks)
 
     @property
@@ -158,14 +170,21 @@ class Monitor:
 
     def _current_session(self) -> Session:
         """Return the session of this process: a forked child must not use its parent's threads and sockets."""
-        if self._session.pid != os.getpid():
-            policy = self._session.policies.current
-            self._session = Session(self.settings, policy=policy, is_fork=True)
+        before = self._session
+        if before.pid != os.getpid():
+            self._begin_session(before.policies.current, is_fork=True)
+            self._sessions.pop(before.pid, None)
         return self._session
+
+    def _begin_session(self, policy: Policy, *, is_fork: bool) -> None:
+        session = Session(self.settings, policy=policy, is_fork=is_fork)
+        # The first of the child's threads wins; a lock that another thread holds at the fork would stay locked.
+        self._session = self._sessions.setdefault(session.pid, session)
 
 
 def _in_child(settings: ClientSettings, policy: Policy, is_closed: bool) -> Monitor:
     monitor = Monitor(settings)
-    monitor._session = Session(settings, policy=policy, is_fork=True)
+    monitor._sessions.clear()
+    monitor._begin_session(policy, is_fork=True)
     monitor._is_closed = is_closed
     return monitor

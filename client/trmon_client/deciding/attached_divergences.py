@@ -10,14 +10,11 @@ from trmon_client.core.divergence.divergence_columns import exact, topk_lower_bo
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
 from trmon_client.core.inputs.token_validity import valid_tokens
 
-LOGITS = ("rollout_logits", "logits", "old_logits", "rollout_topk", "token_ids")
-"""The optional arguments of `log_batch` about logits."""
-
 
 def attach_divergences(columns: Columns, *, inputs: CheckedInputs, logits: Mapping[str, Any]) -> Columns:
     """Return the columns with the divergences that the given logits allow; unchanged without logits.
 
-    Args: inputs: the arguments that the columns were reduced from; logits: by the names of LOGITS, None where absent.
+    Args: inputs: the arguments that the columns were reduced from; logits: those of `log_batch`, by name.
     Errors: ValueError naming the argument that is missing or wrong.
     """
     given = {name: value for name, value in logits.items() if value is not None}

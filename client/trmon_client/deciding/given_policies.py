@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -42,6 +43,9 @@ class FiniteValues:
         return FiniteValues(dict(zip(self.by_argument, arrays, strict=False)), arrays[-1])
 
 
+NO_VALUES = FiniteValues({}, False)
+
+
 class GivenPolicies:
     """Drops arguments that have never held a finite value; once one has, its NaN are invalid log-probs.
 
@@ -54,6 +58,8 @@ class GivenPolicies:
         self._warn_once = warn_once
         self._seen: frozenset[str] = frozenset()
         self._absent: frozenset[str] = frozenset()
+        # Reentrant: a signal handler may call in the middle of a call.
+        self._lock = threading.RLock()
 
     def select(self, inputs: CheckedInputs) -> tuple[CheckedInputs, FiniteValues]:
         """Return the inputs without the arguments that are not given, and the values to `learn` from later."""
@@ -61,7 +67,7 @@ class GivenPolicies:
         values = FiniteValues.of(inputs, unseen)
         if not is_tensor(inputs.mask):
             self.learn(values)
-            values = FiniteValues({}, False)
+            values = NO_VALUES
         if self._absent.isdisjoint(inputs.logprobs):
             return inputs, values
         given = {name: array for name, array in inputs.logprobs.items() if name not in self._absent}
@@ -69,11 +75,14 @@ class GivenPolicies:
 
     def learn(self, values: FiniteValues) -> None:
         """Note which arguments are given. Args: values: on the host."""
+        if not values.by_argument:
+            return
         finite = {name for name, is_finite in values.by_argument.items() if is_finite}
-        self._seen |= finite
-        self._absent -= finite
-        for name in values.by_argument.keys() - finite if values.any_token else ():
-            self._absent |= {name}
+        absent = values.by_argument.keys() - finite if values.any_token else set()
+        with self._lock:
+            self._seen |= finite
+            self._absent = (self._absent | absent) - self._seen
+        for name in absent:
             self._warn_once.warn(
                 f"no value of {name}",
                 f"{name}= holds no finite value at a token that counts, and is taken as not given until it does",

@@ -9,13 +9,14 @@ class WarnOnce:
     """Prints each warning once per process; a broken stderr is ignored."""
 
     def __init__(self) -> None:
-        self._printed: set[str] = set()
+        self._printed: dict[str, object] = {}
 
     def warn(self, key: str, text: str) -> None:
         """Print one line unless the key has been used before."""
-        if key in self._printed:
+        caller = object()
+        # One operation, without a lock, which a signal handler could wait for in vain.
+        if self._printed.setdefault(key, caller) is not caller:
             return
-        self._printed.add(key)
         try:
             sys.stderr.write(f"trmon: {text}\n")
         except (OSError, ValueError, AttributeError, RuntimeError):
