@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from trmon_client.config.launcher import launch_id
@@ -16,15 +17,16 @@ from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
+from trmon_client.core.policies.decision import Decision
 from trmon_client.core.policies.policy import Policy
-from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
+from trmon_client.core.policies.token_decision import TokenDecision, apply_token_rules_to_inputs
 from trmon_client.core.statistics import columns_of_inputs
 from trmon_client.deciding.active_policies import ActivePolicies
 from trmon_client.deciding.advice_cache import AdviceCache
 from trmon_client.deciding.attached_divergences import attach_divergences
 from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.deciding.counted_tokens import CountedTokens
-from trmon_client.deciding.given_policies import GivenPolicies
+from trmon_client.deciding.given_policies import FiniteValues, GivenPolicies
 from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.deciding.token_ranges import TokenRanges
 from trmon_client.process.exit_hooks import ExitHooks
@@ -47,6 +49,21 @@ LOCK_TIME_PART = 0.25
 
 CHECKED_CALLS = 3
 """How many calls are checked for probabilities in place of log-probs: the mistake is there from the first one."""
+
+
+NO_RANGES = TokenRanges({})
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedBatch:
+    """Everything that is computed from the arrays of one call: the statistics and the decision."""
+
+    inputs: CheckedInputs
+    finite: FiniteValues
+    ranges: TokenRanges
+    columns: Columns
+    verdict: Decision
+    tokens: TokenDecision | None
 
 
 class Session:
@@ -73,6 +90,7 @@ class Session:
         self._exit_hooks: ExitHooks | None = None
         self._newest_step = -1
         self._n_calls = 0
+        self._is_first_report = True
         self._scalars_step: int | None = None
 
     @property
@@ -94,40 +112,36 @@ class Session:
         step = _count("step", step)
         update = None if update is None else _count("update", update)
         chunks = None if chunks is None else _count("chunks", chunks)
-        inputs, finite = self._given.select(check_inputs(**arguments))
-        columns = attach_divergences(columns_of_inputs(inputs), inputs=inputs, logits=logits)
-        verdict, tokens = self.policies.decide(columns, step=step), None
-        if verdict.policy.tokens and columns.pairs:
-            tokens = apply_token_rules_to_inputs(verdict.policy, inputs)
-            columns = tokens.attached_to(columns)
+        decided = self._decide(arguments, logits=logits, step=step)
         encoder = self._ensure_started()
         with self._lock:
             self._check_order(step)
             chunk = self._chunks.next(step, update, chunks=chunks)
             message = message_builders.report_message(
-                columns,
-                verdict,
+                decided.columns,
+                decided.verdict,
                 chunk=chunk,
                 mode=self._settings.mode,
                 scalars=scalars,
-                ranges=self._next_ranges(inputs),
-                finite=finite,
+                ranges=decided.ranges,
+                finite=decided.finite,
                 on_finite=self._given.learn,
                 error_guard=self.error_guard,
             )
             if encoder.put(message):
                 self._chunks.mark_reported(chunk.finished)
-        self._log_first_report(columns, step)
-        counted = CountedTokens.of(inputs)
+            advice = self._advice_cache.at(step) if self._ranks.rank == 0 else None
+        self._log_first_report(decided.columns, step)
+        counted = CountedTokens.of(decided.inputs)
         return BatchDecision(
             spec=TensorSpec.of(arguments),
             error_guard=self.error_guard,
             counted_tokens=lambda: counted,
             is_enforced=self._settings.mode is Mode.ENFORCE,
-            columns=columns,
-            verdict=verdict,
-            tokens=tokens,
-            advice=self._advice_cache.at(step) if self._ranks.rank == 0 else None,
+            columns=decided.columns,
+            verdict=decided.verdict,
+            tokens=decided.tokens,
+            advice=advice,
         )
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
@@ -165,6 +179,15 @@ class Session:
             self._end()
 
         return wait
+
+    def _decide(self, arguments: Mapping[str, Any], *, logits: Mapping[str, Any], step: int) -> DecidedBatch:
+        inputs, finite = self._given.select(check_inputs(**arguments))
+        columns = attach_divergences(columns_of_inputs(inputs), inputs=inputs, logits=logits)
+        verdict, tokens = self.policies.decide(columns, step=step), None
+        if verdict.policy.tokens and columns.pairs:
+            tokens = apply_token_rules_to_inputs(verdict.policy, inputs)
+            columns = tokens.attached_to(columns)
+        return DecidedBatch(inputs, finite, self._next_ranges(inputs), columns, verdict, tokens)
 
     def _finished_counts(
         self, end: ProcessEnd, *, timeout_seconds: float
@@ -230,7 +253,7 @@ class Session:
 
     def _next_ranges(self, inputs: CheckedInputs) -> TokenRanges:
         self._n_calls += 1
-        return TokenRanges.of(inputs) if self._n_calls <= CHECKED_CALLS else TokenRanges({})
+        return TokenRanges.of(inputs) if self._n_calls <= CHECKED_CALLS else NO_RANGES
 
     def _check_order(self, step: int) -> None:
         if step < self._newest_step:
@@ -243,7 +266,8 @@ class Session:
         self._newest_step = max(step, self._newest_step)
 
     def _log_first_report(self, columns: Columns, step: int) -> None:
-        if self._ranks.rank == 0:
+        is_first, self._is_first_report = self._is_first_report, False
+        if is_first and self._ranks.rank == 0:
             line = first_report.first_report_line(self._settings, columns, policy=self.policies.current.name, step=step)
             self.error_guard.warn_once.warn("first report", line)
 

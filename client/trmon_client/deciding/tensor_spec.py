@@ -24,13 +24,10 @@ class TensorSpec:
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> TensorSpec:
         """Return the spec of arguments that need not be valid; B is 0 where no argument has a length."""
-        given = [arguments[name] for name in SHAPED_ALIKE if arguments.get(name) is not None]
-        rows = [value[0] if isinstance(value, (list, tuple)) and value else value for value in given]
-        offsets = _length(arguments.get("cu_seqlens"))
-        return cls(
-            n_sequences=offsets - 1 if offsets else next((n for n in map(_length, given) if n is not None), 0),
-            device=next((row.device for row in rows if is_tensor(row)), None),
-        )
+        given = [value for name in SHAPED_ALIKE if (value := arguments.get(name)) is not None]
+        offsets = arguments.get("cu_seqlens")
+        n_offsets = None if offsets is None else _length(offsets)
+        return cls(n_offsets - 1 if n_offsets else _first_length(given), _first_device(given))
 
     def all_true(self) -> Array:
         """Return [B] true."""
@@ -60,6 +57,22 @@ class TensorSpec:
         import torch
 
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+
+def _first_length(values: list[Any]) -> int:
+    for value in values:
+        length = _length(value)
+        if length is not None:
+            return length
+    return 0
+
+
+def _first_device(values: list[Any]) -> Device:
+    for value in values:
+        row = value[0] if isinstance(value, (list, tuple)) and value else value
+        if is_tensor(row):
+            return row.device
+    return None
 
 
 def _length(value: Any) -> int | None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import islice
 
 from trmon_client.core.wire import ChunkCount
 
 REMEMBERED = 256
 """How many past updates keep their numbering, in case the trainer returns to one."""
+
+REPORTED_AT_ONCE = 16
+"""How many counts one call reports; when the queue is full, they would pile up, and each call would copy them all."""
 
 Key = tuple[int, "int | None"]
 
@@ -46,7 +50,7 @@ class ChunkCounter:
         if len(self._counts) > REMEMBERED:
             forgotten, _ = self._counts.popitem(last=False)
             self._unreported.pop(forgotten, None)
-        return ChunkPlace(step, update, index, chunks, self.unreported())
+        return ChunkPlace(step, update, index, chunks, self.unreported(at_most=REPORTED_AT_ONCE))
 
     def finish(self) -> None:
         """Finish the open update: its count is unreported."""
@@ -54,9 +58,9 @@ class ChunkCounter:
             self._unreported[self._open] = None
             self._open = None
 
-    def unreported(self) -> list[ChunkCount]:
-        """Return the counts that no message has reported yet."""
-        return [ChunkCount(*key, chunks=self._counts[key]) for key in self._unreported]
+    def unreported(self, *, at_most: int = REMEMBERED) -> list[ChunkCount]:
+        """Return the counts that no message has reported yet, oldest first."""
+        return [ChunkCount(*key, chunks=self._counts[key]) for key in islice(self._unreported, at_most)]
 
     def mark_reported(self, counts: list[ChunkCount]) -> None:
         """Remove counts that a message reports."""

@@ -10,6 +10,7 @@ from trmon_client.config.sanitize import sanitize
 from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.config.version import __version__
 from trmon_client.core import wire
+from trmon_client.core.arrays.backend import is_tensor
 from trmon_client.core.arrays.device_transfer import Transfer
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.decision import Decision
@@ -63,15 +64,17 @@ def report_message(
         that held no finite value before; on_finite is called with them in the encoder's thread.
     """
     captured = capture_scalars(scalars)
-    names, n_columns = tuple(captured), len(columns.arrays)
+    names, arguments = tuple(captured), tuple(ranges.by_argument)
+    on_device = columns.arrays if is_tensor(columns["n_tokens"]) else []
+    n_columns = len(on_device)
     transfer = Transfer.begin(
-        [*columns.arrays, decision.accepted, *captured.values(), *ranges.by_argument.values(), *finite.arrays]
+        [*on_device, decision.accepted, *captured.values(), *ranges.by_argument.values(), *finite.arrays]
     )
-    arguments = tuple(ranges.by_argument)
 
     def build(identity: Identity, lost: wire.Losses) -> wire.Report:
         arrived = transfer.wait()
-        on_host, accepted = columns.with_arrays(arrived[:n_columns]), arrived[n_columns]
+        on_host = columns.with_arrays(arrived[:n_columns]) if on_device else columns
+        accepted = arrived[n_columns]
         n_before_ranges = n_columns + 1 + len(names)
         numbers = dict(zip(names, arrived[n_columns + 1 : n_before_ranges], strict=True))
         n_before_finite = n_before_ranges + len(arguments)

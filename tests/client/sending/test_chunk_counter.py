@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trmon_client.core.wire import ChunkCount
-from trmon_client.sending.chunk_counter import REMEMBERED, ChunkCounter
+from trmon_client.sending.chunk_counter import REMEMBERED, REPORTED_AT_ONCE, ChunkCounter
 
 
 def test_a_count_stays_unreported_until_a_message_reports_it() -> None:
@@ -41,3 +41,11 @@ def test_the_number_of_remembered_updates_is_bounded() -> None:
 
 def tuple_of(count: ChunkCount) -> tuple[int, int | None, int]:
     return count.step, count.update, count.chunks
+
+
+def test_counts_that_pile_up_are_reported_in_parts_oldest_first() -> None:
+    counter = ChunkCounter()
+    places = [counter.next(step, None, chunks=1) for step in range(3 * REPORTED_AT_ONCE)]
+    assert [count.step for count in places[-1].finished] == list(range(REPORTED_AT_ONCE))
+    counter.mark_reported(places[-1].finished)
+    assert [count.step for count in counter.unreported()] == list(range(REPORTED_AT_ONCE, 3 * REPORTED_AT_ONCE))
