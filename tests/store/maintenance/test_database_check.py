@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from sqlalchemy import text
 
@@ -44,6 +46,24 @@ def test_an_older_schema_is_reported_with_the_remedy_and_not_checked_further(url
     store.close()
     assert set(found) == {"schema"}
     assert (found["schema"].level, found["schema"].advice) == (HealthLevel.FAIL, "run `trmon migrate`")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_flipped_byte_inside_a_report_is_reported_although_the_file_is_intact(tmp_path: Path, share: float) -> None:
+    store = Store.open(f"sqlite:///{tmp_path / 'trmon.sqlite'}")
+    store.migrate()
+    append(store, report_intake())
+    assert observed(store)["reports"].level is HealthLevel.OK
+    execute(
+        store,
+        "UPDATE report SET payload = CAST(substr(payload, 1, i) || x'FF' || substr(payload, i + 2) AS BLOB) "
+        f"FROM (SELECT CAST(length(payload) * {share} AS INTEGER) AS i FROM report)",
+    )
+    found = observed(store)
+    store.close()
+    assert found["integrity"].level is HealthLevel.OK
+    assert found["reports"].level is HealthLevel.FAIL
+    assert found["reports"].detail.startswith("1 of 1 do not decode or differ from their digest; the first: math/grpo")
 
 
 @pytest.mark.server("postgres")

@@ -5,19 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, select
 
-from trmon.domain.model.errors import NotReady
+from trmon.domain.model.errors import Damaged, NotReady
 from trmon.domain.model.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
 from trmon.domain.model.slots import SLOTS
 from trmon.store import migrations
 from trmon.store.database.engines import Engines
 from trmon.store.maintenance.hot_queries import hot_queries, unindexed_queries
 from trmon.store.repositories.leases import lease_holders
+from trmon.store.rows import report_codec
 from trmon.store.schema import tables
 
 SKEW_SECONDS = 1.0
 BAD_SKEW_SECONDS = 30.0
+READ_AT_ONCE = 100
 
 
 def check_database(engines: Engines) -> Iterator[HealthCheckResult]:
@@ -35,7 +37,10 @@ def check_database(engines: Engines) -> Iterator[HealthCheckResult]:
             yield _connections(connection)
             yield _leases(connection)
         else:
-            yield _integrity(connection)
+            integrity = _integrity(connection)
+            yield integrity
+            if not integrity.advice:
+                yield _reports(connection)
 
 
 def _schema(connection: Connection) -> HealthCheckResult:
@@ -123,6 +128,25 @@ def _integrity(connection: Connection) -> HealthCheckResult:
     if found != "ok":
         return failing_result("integrity", found, advice="restore the newest backup with `trmon restore`")
     return healthy_result("integrity", "quick_check found no errors")
+
+
+def _reports(connection: Connection) -> HealthCheckResult:
+    """Read every stored report: SQLite has no checksums, so its own check finds no damage inside a value."""
+    report, run = tables.report.c, tables.run.c
+    query = select(run.project, run.name, report.step, report.rank, report.digest, report.payload).join_from(
+        tables.report, tables.run
+    )
+    n_reports, damaged = 0, []
+    for row in connection.execution_options(yield_per=READ_AT_ONCE).execute(query):
+        n_reports += 1
+        try:
+            report_codec.check_report(row.payload, digest=row.digest)
+        except Damaged as error:
+            damaged.append(f"{row.project}/{row.name} step {row.step} rank {row.rank}: {error}")
+    if damaged:
+        found = f"{len(damaged)} of {n_reports} do not decode or differ from their digest; the first: {damaged[0]}"
+        return failing_result("reports", found, advice="check the disk; restore a backup if you need their sequences")
+    return healthy_result("reports", f"all {n_reports} decode and match their digests")
 
 
 def _setting(connection: Connection, name: str) -> str:

@@ -70,6 +70,15 @@ def unpack_report(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
     return report, lambda: _columns(report, stored)
 
 
+def check_report(payload: bytes, *, digest: bytes) -> None:
+    """Compare a stored report with its digest. Errors: Damaged if it cannot be decoded or differs."""
+    stored = _decode_payload(payload)
+    _, layout, _ = _content(payload)
+    packed = wire.PackedColumns(stored.n_sequences, layout.names, layout.pairs, stored.body)
+    if report_digest(_decode(_REPORT, stored.report), parcel=packed) != digest:
+        raise Damaged("a stored report differs from its digest: it is damaged, or another version of trmon stored it")
+
+
 def pack_notice(message: wire.Start | wire.Scalars | wire.Pause | wire.Finish) -> bytes:
     """Return the stored form of a message that has no columns."""
     return wire.encode(message)
