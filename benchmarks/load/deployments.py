@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from benchmarks.load.faults import Victim
+from benchmarks.load.faults import Victim, may_mount, own_disk
 from benchmarks.load.processes import family
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.redis import Redis
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
 
+REPLACED_SECONDS = 120.0
+"""Time limit for a process to be replaced, also on a busy machine."""
 UNLIMITED = {"rate_per_second": "1000000", "rate_burst": "1000000"}
 """A single address sends for a whole fleet here."""
 
@@ -71,7 +74,7 @@ class SupervisedChild:
 
     def pids(self) -> list[int]:
         """Return the oldest one that runs."""
-        return [eventually(self._running)[0]]
+        return [eventually(self._running, timeout_seconds=REPLACED_SECONDS)[0]]
 
     def kill(self) -> None:
         """Kill it."""
@@ -101,7 +104,9 @@ class EmbeddedWorker:
     def pid(self) -> int:
         """Its process id, once it exists."""
         service = self._service.process.pid
-        return eventually(lambda: family([service]) - {service}, lambda found: len(found) == 1).pop()
+        return eventually(
+            lambda: family([service]) - {service}, lambda found: len(found) == 1, timeout_seconds=REPLACED_SECONDS
+        ).pop()
 
     def kill(self) -> None:
         """Kill it."""
@@ -111,7 +116,9 @@ class EmbeddedWorker:
     def start(self) -> None:
         """Wait until the replacement has opened the database."""
         eventually(lambda: self.pid, lambda pid: pid != self._killed)
-        eventually(lambda: any(name.suffix == ".sqlite" for name in _open_files(self.pid)))
+        eventually(
+            lambda: any(name.suffix == ".sqlite" for name in _open_files(self.pid)), timeout_seconds=REPLACED_SECONDS
+        )
 
 
 @contextmanager
@@ -139,7 +146,12 @@ def fleet(
     folder: Path, *, replicas: int = 1, environment: Mapping[str, str] = MappingProxyType({}), **variables: str
 ) -> Iterator[Deployment]:
     """Run `trmon serve` with replicas and two workers on Redis and a PostgreSQL that syncs to disk."""
-    with Postgres(durable=True) as postgres, Redis() as redis:
+    with ExitStack() as stack:
+        disk = Path(tempfile.gettempdir()) / f"trmon-disk-{os.getpid()}" if may_mount() else None
+        if disk is not None:
+            stack.enter_context(own_disk(disk))
+        postgres = stack.enter_context(Postgres(durable=True, folder=disk))
+        redis = stack.enter_context(Redis())
         given = {"redis_url": redis.url, **UNLIMITED, **variables}
         database_url = postgres.database()
         service = ServiceProcess(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import Protocol
 
 import psycopg
@@ -21,6 +22,12 @@ from tests.fixtures.waiting import eventually
 
 DISK_BYTES = 1 << 30
 FILL_BYTES = 1 << 16
+SLOW_SECONDS, FREE_SECONDS = 0.3, 0.05
+SLOW_INSERTS = """
+CREATE FUNCTION slow_insert() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END $$;
+CREATE TRIGGER slow_insert AFTER INSERT ON {table} FOR EACH STATEMENT EXECUTE FUNCTION slow_insert();
+"""
 FAKETIME = "faketime/libfaketimeMT.so.1"
 
 
@@ -84,6 +91,23 @@ def locked_sqlite(path: Path) -> Iterator[None]:
 
 
 @contextmanager
+def slow_sqlite(path: Path) -> Iterator[None]:
+    """Hold the write lock of a SQLite file most of the time, as a disk that takes 0.3 s for each commit does."""
+    ended = Event()
+
+    def hold() -> None:
+        while not ended.wait(FREE_SECONDS):
+            with locked_sqlite(path):
+                ended.wait(SLOW_SECONDS)
+
+    thread = Thread(target=hold)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
+@contextmanager
 def moved_away(path: Path) -> Iterator[None]:
     """Keep a SQLite database under another name."""
     aside = path.parent / "aside"
@@ -117,6 +141,25 @@ def locked_table(database_url: str, table: str) -> Iterator[None]:
     with psycopg.connect(database_url) as other, other.transaction():
         other.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE".encode())
         yield
+
+
+@contextmanager
+def slow_inserts(database_url: str, table: str) -> Iterator[None]:
+    """Have each INSERT into a PostgreSQL table take 0.3 s longer, as on a server that is overloaded."""
+    with psycopg.connect(database_url, autocommit=True) as other:
+        other.execute(SLOW_INSERTS.format(table=table, seconds=SLOW_SECONDS).encode())
+        yield
+        other.execute(b"DROP FUNCTION slow_insert CASCADE")
+
+
+@contextmanager
+def full_postgres(postgres: Postgres, disk: Path) -> Iterator[None]:
+    """Keep the disk of a server full; start the server again if it has ended."""
+    with full_disk(disk):
+        yield
+    if postgres.process.poll() is not None:
+        postgres.start()
+    postgres.wait()
 
 
 @contextmanager

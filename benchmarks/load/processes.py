@@ -26,6 +26,11 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return sum(sum(map(int, _stat(pid)[11:15])) for pid in family(pids)) / TICKS_PER_SECOND
 
 
+def waited_seconds(pids: Iterable[int]) -> float:
+    """Return how long the main threads of these processes and their descendants were ready but had no core."""
+    return sum(_waited_seconds(pid) for pid in family(pids))
+
+
 def resident_bytes(pids: Iterable[int]) -> int:
     """Return the resident memory of these processes and their descendants; shared pages count for each."""
     return sum(int(_stat(pid)[21]) for pid in family(pids)) * PAGE_BYTES
@@ -47,6 +52,13 @@ def _stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ["0"] * 50
+
+
+def _waited_seconds(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
 
 
 def _children(pid: int) -> list[int]:

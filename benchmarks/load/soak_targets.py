@@ -14,6 +14,7 @@ from benchmarks.load.faults import (
     Clock,
     Fault,
     full_disk,
+    full_postgres,
     killed,
     locked_sqlite,
     locked_table,
@@ -24,13 +25,15 @@ from benchmarks.load.faults import (
     read_only_at_start,
     read_only_postgres,
     shut_down,
+    slow_inserts,
+    slow_sqlite,
     stopped,
 )
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.service import ServiceProcess
 
 LEASE_SECONDS = "3"
-BEYOND_A_LEASE, BEYOND_A_TIMEOUT = (0.5, 6.0), (1.0, 11.0)
+BEYOND_A_LEASE, BEYOND_A_TIMEOUT, SLOW = (0.5, 6.0), (1.0, 11.0), (2.0, 6.0)
 HOUR, DAY = 3600, 86400
 
 
@@ -62,6 +65,7 @@ def embedded_target(folder: Path, *, with_clock: bool = False, **variables: str)
         assert isinstance(service, ServiceProcess)
         faults = _process_faults(deployment) | {
             "database locked": Fault(block=partial(locked_sqlite, database), seconds=BEYOND_A_TIMEOUT),
+            "database slow": Fault(block=partial(slow_sqlite, database), seconds=SLOW),
             "database moved away": Fault(block=partial(moved_away, database)),
         }
         if may_mount():
@@ -88,9 +92,12 @@ def fleet_target(folder: Path, *, with_clock: bool = False, **variables: str) ->
             "table locked": Fault(
                 block=partial(locked_table, deployment.database_url, "report"), seconds=BEYOND_A_TIMEOUT
             ),
+            "slow inserts": Fault(block=partial(slow_inserts, deployment.database_url, "report"), seconds=SLOW),
             "PostgreSQL read-only": Fault(block=partial(read_only_postgres, postgres)),
             "PostgreSQL shut down": Fault(block=partial(shut_down, postgres)),
         }
+        if postgres.disk is not None:
+            faults |= {"PostgreSQL disk full": Fault(block=partial(full_postgres, postgres, postgres.disk))}
         yield Target(deployment=deployment, faults=faults)
 
 

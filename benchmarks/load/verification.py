@@ -68,12 +68,14 @@ def items(connection: Connection, path: str) -> Iterator[dict[str, Any]]:
 
 
 def _closed(connection: Connection, run: str, *, n_steps: int) -> dict[int, list[dict[str, Any]]]:
-    """Return a run's batches by step once there are enough steps, or whatever exists at the time limit."""
-    deadline = time.monotonic() + CLOSE_SECONDS
+    """Return a run's batches by step once there are enough steps, or whatever exists once no more are closed."""
+    n_before, deadline = 0, 0.0
     while True:
         found: dict[int, list[dict[str, Any]]] = {}
         for batch in items(connection, f"/api/v1/runs/{PROJECT}/{run}/batches"):
             found.setdefault(batch["step"], []).append(batch)
+        if len(found) > n_before or not deadline:
+            n_before, deadline = len(found), time.monotonic() + CLOSE_SECONDS
         if len(found) >= n_steps or time.monotonic() > deadline:
             return found
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""`make soak`, each process killed and stopped once: nothing is lost, doubled, missing or repeated."""
+"""`make soak`, some of its faults once: nothing is lost, doubled, missing or repeated."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.load.endurance import ServiceSample, write_plot
-from benchmarks.load.soak import SoakPlan, soak, variables_for
-from benchmarks.load.soak_targets import embedded_target
+from benchmarks.load.soak import SoakPlan, SoakResult, soak, variables_for
+from benchmarks.load.soak_targets import embedded_target, fleet_target
 from tests.fixtures.receiver import WebhookServer
 
 
@@ -18,9 +18,25 @@ def test_a_fault_under_load_loses_no_acknowledged_report_and_repeats_no_alert(tm
         kills_and_stops = tuple(name for name in target.faults if name.startswith("SIG"))
         result = soak(target, pager, SoakPlan(faults=kills_and_stops, n_rounds=1, seed=7))
         assert {trial.fault for trial in result.trials} == set(kills_and_stops)
+    assert_clean(result)
+    assert result.sent.broken, "nothing was killed while something was sent"
+
+
+@pytest.mark.server("postgres", "redis-server")
+@pytest.mark.timeout(900)
+def test_a_fleet_recovers_from_one_fault_after_the_other(tmp_path: Path) -> None:
+    faults = ("SIGKILL, worker", "SIGKILL, PostgreSQL", "SIGSTOP, replica")
+    with WebhookServer() as pager, fleet_target(tmp_path, **variables_for(pager)) as target:
+        result = soak(target, pager, SoakPlan(faults=faults, n_rounds=1, seed=7))
+        assert {trial.fault for trial in result.trials} == set(faults)
+    assert_clean(result)
+
+
+def assert_clean(result: SoakResult) -> None:
+    """Assert that nothing was lost, doubled, missing or repeated, and that there was something to repeat."""
     assert not result.wrong
     assert result.alerts.is_clean, result.alerts
-    assert result.sent.broken, "nothing was killed while something was sent"
+    assert result.is_clean, result.trials
     assert result.alerts.n_events, "no alert fired, so none could be repeated"
 
 
