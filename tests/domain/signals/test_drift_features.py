@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trmon.domain.signals.drift_features import engine_lag, k3_excess, ppl_shift, ratio_shift, staleness_lag
+from trmon.domain.signals.drift_features import engine_lag, k3_excess, ppl_shifts, ratio_shift, staleness_lag
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 from trmon_client.core.statistics import columns
@@ -73,15 +73,17 @@ def test_the_perplexity_ratio_is_compared_with_its_spread_over_sequences() -> No
     some = columns(rollout_logprobs=old - means, old_logprobs=old, mask=np.ones((4, 5), bool))
     ratios = np.exp(-means)
     expected = (ratios.mean() - 1) / (ratios.std() / 2)
-    assert ppl_shift(SequenceMatrix.of(some), "mismatch") == pytest.approx(expected)
-    assert ppl_shift(SequenceMatrix.of(of([0.0] * 8)), "mismatch") == 0.0
-    assert ppl_shift(SequenceMatrix.of(of([0.25] * 8)), "mismatch") == -math.inf, "one sequence has no spread"
+    assert ppl_shifts(SequenceMatrix.of(some))["mismatch_ppl_shift"] == pytest.approx(expected)
+    assert ppl_shifts(SequenceMatrix.of(of([0.0] * 8)))["mismatch_ppl_shift"] == 0.0
+    assert ppl_shifts(SequenceMatrix.of(of([0.25] * 8)))["mismatch_ppl_shift"] == -math.inf, (
+        "one sequence has no spread"
+    )
 
 
 def test_a_shift_without_a_valid_token_is_nan() -> None:
     empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
     assert math.isnan(ratio_shift(SequenceMatrix.of(empty), "mismatch"))
-    assert math.isnan(ppl_shift(SequenceMatrix.of(empty), "mismatch"))
+    assert math.isnan(ppl_shifts(SequenceMatrix.of(empty))["mismatch_ppl_shift"])
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,11 @@ class RuleSet:
         return tuple(rule for rule in self.rules if rule.reads_batches)
 
     @cached_property
+    def over_every_update(self) -> tuple[Rule, ...]:
+        """The rules over signals of every row; the others read gauge rows only."""
+        return tuple(rule for rule in self.over_signals if rule.reads is RowSelection.EVERY_UPDATE)
+
+    @cached_property
     def over_states(self) -> tuple[Rule, ...]:
         """The rules over the state of the run or its live launches."""
         return tuple(rule for rule in self.rules if not rule.reads_batches)

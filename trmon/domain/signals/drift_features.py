@@ -49,18 +49,24 @@ def ratio_shift(sequences: SequenceMatrix, pair: Pair) -> float:
     return _over_standard_error(deviation, math.sqrt(variance / n))
 
 
-def ppl_shift(sequences: SequenceMatrix, pair: Pair) -> float:
-    """Return how many standard errors ppl_ratio is above 1, so that a small batch is no mismatch of engines.
+def ppl_shifts(sequences: SequenceMatrix) -> dict[str, float]:
+    """Return how many standard errors the ppl_ratio of each pair is above 1: a small batch is no mismatch of engines.
 
-    Returns: (ppl_ratio - 1)/(sd over sequences/sqrt(N)), infinite if the standard error is 0, 0 if ppl_ratio is 1 as
-    well; NaN without a valid token.
+    Returns: ppl_shift by its full name: (ppl_ratio - 1)/(sd over sequences/sqrt(N)), infinite if the standard error is
+    0, 0 if ppl_ratio is 1 as well; NaN without a valid token.
     Source: formulas, section 9, A.
     """
-    deviations = np.expm1(-sequences.of_column(f"{pair}_sum_d") / sequences.lengths)
-    n = len(deviations)
-    mean = float(np.add.reduce(deviations)) / n
-    variance = max(float(deviations @ deviations) / n - mean * mean, 0.0)
-    return _over_standard_error(mean, math.sqrt(variance / n))
+    pairs = sequences.columns.pairs
+    if not pairs:
+        return {}
+    deviations = np.expm1(-sequences.matrix([f"{pair}_sum_d" for pair in pairs]) / sequences.lengths)
+    n = deviations.shape[-1]
+    means = (np.add.reduce(deviations, -1) / n).tolist()
+    squares = (np.add.reduce(deviations * deviations, -1) / n).tolist()
+    return {
+        f"{pair}_ppl_shift": _over_standard_error(mean, math.sqrt(max(square - mean * mean, 0.0) / n))
+        for pair, mean, square in zip(pairs, means, squares, strict=True)
+    }
 
 
 def engine_lag(columns: Columns) -> float:

@@ -47,14 +47,15 @@ def detect_findings(folded: FoldedRow) -> DetectedFindings:
     if folded.began_step:
         final += [(rule, provisional[rule.name]) for rule in context.signal_rules if rule.name in provisional]
         provisional = {}
-    found, row = _evaluate_rules(context.signal_rules, row, numbers, pipeline_state=pipeline_state)
+    reading = context.signal_rules if folded.is_gauge else context.rules.over_every_update
+    found, row = _evaluate_rules(reading, row, numbers, pipeline_state=pipeline_state)
     for rule, finding in found:
         if rule.reads is RowSelection.EVERY_UPDATE:
             former = provisional.get(rule.name)
             provisional[rule.name] = former.worse_of(finding) if former else finding
-        elif folded.is_gauge and (row.key.update is not None or rule.reads_scalars):
+        elif row.key.update is not None or rule.reads_scalars:
             provisional[rule.name] = finding
-        elif folded.is_gauge:
+        else:
             final.append((rule, finding))
     folded = replace(folded, row=row, pipeline_state=structs.replace(pipeline_state, provisional=provisional))
     return DetectedFindings(folded=folded, findings=tuple(final))

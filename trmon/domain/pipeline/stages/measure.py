@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon.domain.pipeline.stages.merge import MergedBatch
-from trmon.domain.signals.drift_features import engine_lag, k3_excess, ppl_shift, ratio_shift, staleness_lag
+from trmon.domain.signals.drift_features import engine_lag, k3_excess, ppl_shifts, ratio_shift, staleness_lag
 from trmon_client.core.bounds import surrogate_error
 from trmon_client.core.bounds.alpha_split import AlphaSplit
 from trmon_client.core.columns.columns import Columns
@@ -31,7 +31,7 @@ def measure_batch(merged: MergedBatch) -> MeasuredBatch:
     found = batch_signals.compute_of_sequences(sequences)
     found |= {f"{pair}_k3_excess": k3_excess(sequences, pair) for pair in columns.pairs}
     found |= {f"{pair}_ratio_shift": ratio_shift(sequences, pair) for pair in columns.pairs}
-    found |= {f"{pair}_ppl_shift": ppl_shift(sequences, pair) for pair in columns.pairs}
+    found |= ppl_shifts(sequences)
     found["alpha_mismatch_share"] = AlphaSplit.of_signals(found).mismatch_share
     found["engine_lag"] = engine_lag(columns)
     found["staleness_lag"] = staleness_lag(columns, version_lag=found.get("version_lag_max", math.nan))
