@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 
 from trmon_client.config.limits import Limits
 from trmon_client.safety.losses import LossCounter, LossReason
@@ -75,8 +76,7 @@ class RetryBuffer:
         with self._changed:
             self._write_through = is_on
             if is_on and not self._is_closed:
-                if self._spool.is_empty:
-                    self._return_in_flight()
+                self._return_in_flight()
                 self._move_to_spool()
 
     def close(self) -> None:
@@ -150,10 +150,16 @@ class RetryBuffer:
         self._changed.notify_all()
 
     def _return_in_flight(self) -> None:
-        if not self._is_in_flight_spooled:
-            self._memory.extendleft(reversed(self._in_flight))
-            self._memory_bytes += sum(map(len, self._in_flight))
-            self._in_flight = []
+        if self._is_in_flight_spooled or not self._in_flight:
+            return
+        messages, self._in_flight = self._in_flight, []
+        if not self._spool.is_empty:
+            # Without room they keep their place in memory, and will be sent after the spool.
+            with suppress(OSError):
+                self._spool.prepend(messages)
+                return
+        self._memory.extendleft(reversed(messages))
+        self._memory_bytes += sum(map(len, messages))
 
     def _move_to_spool(self) -> None:
         try:

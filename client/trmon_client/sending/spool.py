@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,7 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._lock: DirectoryLock | None = None
         self._n_opened = 0
+        """The file of number 0 is the one of `prepend`."""
 
     @property
     def is_empty(self) -> bool:
@@ -88,6 +89,21 @@ class Spool:
         segment.n_messages += 1
         self._drop_beyond_cap()
 
+    def prepend(self, messages: Sequence[bytes]) -> None:
+        """Write messages before all others, none of which is being read, in a segment of their own.
+
+        Errors: OSError if they could not be written; the spool is unchanged.
+        """
+        path = self.directory / _file_name(0)
+        data = HEADER + b"".join(map(encode_record, messages))
+        with path.open("xb", buffering=0) as file:
+            try:
+                _write_all(file, data)
+            except OSError:
+                delete_file(path)
+                raise
+        self._segments.appendleft(Segment(path, n_messages=len(messages), size_bytes=len(data)))
+
     def peek(self, *, n_messages: int, size_bytes: int) -> list[bytes]:
         """Return the oldest messages within both limits, at least one if there is any; they stay in the spool.
 
@@ -125,7 +141,7 @@ class Spool:
         self.directory.mkdir(parents=True, exist_ok=True)
         if self._lock is None:
             self._lock = DirectoryLock.acquire(self.directory)
-        path = self.directory / f"{self._n_opened:08d}{SUFFIX}"
+        path = self.directory / _file_name(self._n_opened + 1)
         self._file = path.open("xb", buffering=0)
         self._n_opened += 1
         try:
@@ -143,8 +159,7 @@ class Spool:
     def _write(self, data: bytes, *, after: int) -> None:
         assert self._file is not None
         try:
-            if self._file.write(data) != len(data):
-                raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} (only a part was written)")
+            _write_all(self._file, data)
         except OSError:
             # A torn record would hide records after it: cut it off, and write the next message to a new file.
             with suppress(OSError):
@@ -192,6 +207,15 @@ class Spool:
         orphan = segment.orphan
         if orphan is not None and not any(other.orphan is orphan for other in self._segments):
             orphan.remove()
+
+
+def _file_name(number: int) -> str:
+    return f"{number:08d}{SUFFIX}"
+
+
+def _write_all(file: IO[bytes], data: bytes) -> None:
+    if file.write(data) != len(data):
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} (only a part was written)")
 
 
 def fitting_prefix(messages: Iterable[bytes], *, n_messages: int, size_bytes: int) -> list[bytes]:

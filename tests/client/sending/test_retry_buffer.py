@@ -93,6 +93,25 @@ def test_spooling_while_messages_are_in_flight_sends_nothing_twice(
     assert queue.next_bundle(4) == [b"4"]
 
 
+@pytest.mark.parametrize("ends", ["the service is given up", "the process ends"])
+def test_messages_in_flight_go_to_disk_before_those_that_were_spooled_meanwhile(
+    tmp_path: Path, retry_buffer: MakeRetryBuffer, ends: str
+) -> None:
+    queue = retry_buffer(tmp_path, queue_reports=4)
+    for message in numbered(2):
+        queue.add(message)
+    assert queue.next_bundle(4) == numbered(2)
+    for message in numbered(5)[2:]:
+        queue.add(message)
+    assert on_disk(tmp_path) == numbered(5)[2:]
+    if ends == "the process ends":
+        queue.close()
+    else:
+        queue.write_through(True)
+        assert queue.next_bundle(8) == numbered(2)
+    assert on_disk(tmp_path) == numbered(5)
+
+
 def test_with_write_through_all_messages_are_on_disk_in_order(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
     queue = retry_buffer(tmp_path)
     queue.add(b"0")

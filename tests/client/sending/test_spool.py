@@ -180,7 +180,7 @@ def test_only_damaged_records_are_lost_and_counted(tmp_path: Path, spool: MakeSp
     data = bytearray(path.read_bytes())
     data[len(HEADER) + RECORD_BYTES + 20] ^= 1
     path.write_bytes(bytes(data) + encode_record(b"torn")[:-1])
-    (tmp_path / "a" / "00000001.seg").write_bytes(b"no segment at all")
+    (tmp_path / "a" / "00000002.seg").write_bytes(b"no segment at all")
     losses = LossCounter()
     adopter = spool("b", losses=losses)
     adopter.adopt()
