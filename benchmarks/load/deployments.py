@@ -86,7 +86,8 @@ class SupervisedChild:
         eventually(lambda: self._killed not in family(self._supervisor.pids()))
 
     def _running(self) -> list[int]:
-        return sorted(pid for pid in family(self._supervisor.pids()) if self._command in _arguments(pid))
+        supervisor = self._supervisor.pids()
+        return sorted(pid for pid in family(supervisor).difference(supervisor) if self._command in _arguments(pid))
 
 
 class EmbeddedWorker:

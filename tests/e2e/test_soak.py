@@ -25,7 +25,7 @@ def test_a_fault_under_load_loses_no_acknowledged_report_and_repeats_no_alert(tm
 @pytest.mark.server("postgres", "redis-server")
 @pytest.mark.timeout(900)
 def test_a_fleet_recovers_from_one_fault_after_the_other(tmp_path: Path) -> None:
-    faults = ("SIGKILL, worker", "SIGKILL, PostgreSQL", "SIGSTOP, replica")
+    faults = ("SIGKILL, replica", "SIGKILL, worker", "SIGKILL, PostgreSQL")
     with WebhookServer() as pager, fleet_target(tmp_path, **variables_for(pager)) as target:
         result = soak(target, pager, SoakPlan(faults=faults, n_rounds=1, seed=7))
         assert {trial.fault for trial in result.trials} == set(faults)
