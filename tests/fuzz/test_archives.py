@@ -92,7 +92,7 @@ def damaged(draw: st.DrawFn) -> DamagedFile:
         change, rewritten_data = draw(rewritten(data))
         return DamagedFile(name, change, rewritten_data)
     document = draw(edited_document(st.just(json.loads(data)), leaves=PLAIN_VALUES))
-    return DamagedFile(name, repr(document), json.dumps(document).encode())
+    return DamagedFile(name, repr(document)[:2000], json.dumps(document).encode())
 
 
 @st.composite

@@ -274,6 +274,16 @@ def test_a_value_that_cannot_be_read_is_refused_and_leaves_nothing(
         assert names <= {"code/ppo"}
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "problem"),
+    [("attempts", "name", "NOT NULL constraint failed: attempt.name"), ("reports", "rank", "NOT NULL .* report.rank")],
+)
+def test_a_missing_value_is_named(other: Store, root: Path, table: str, column: str, problem: str) -> None:
+    replace_value(root, table, column=column, value=None)
+    with pytest.raises(InvalidInput, match=f"grpo holds rows that the database refuses: {problem}"):
+        list(other.archives.import_project(root))
+
+
 def replace_value(root: Path, table: str, *, column: str, value: str | None) -> None:
     """Replace a column's value in the first row of an archived table."""
     [file] = (root / f"table={table}" / "run=grpo").iterdir()

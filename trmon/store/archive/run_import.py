@@ -57,7 +57,7 @@ def is_hidden_name(run: str) -> bool:
 
 
 class RunImport:
-    """Imports one run, whose rows get new ids."""
+    """Imports one run, whose rows get new ids; `run_id` is 0 until the run is written."""
 
     def __init__(
         self, writer: GroupCommit, *, root: Path, run: str, names: NameDictionary, check_rows: CheckRows
@@ -68,17 +68,17 @@ class RunImport:
         self._run = run
         self._names = names
         self._check_rows = check_rows
-        self._run_id = 0
+        self.run_id = 0
         self._attempts: dict[int, int] = {}
         self._reports, self._notices = RowIds(), RowIds()
 
     def write_as(self, key: RunKey) -> None:
         """Write the run under a key. Errors: InvalidInput for a damaged archive; Conflict if the key is taken."""
         [run] = self._read(archived_tables.RUNS)
-        self._run_id = self._write(_insert_hidden_run, key, run)
+        self.run_id = self._write(_insert_hidden_run, key, run)
         for attempt in self._read(archived_tables.ATTEMPTS):
             origin = attempt["fork_of"] and self._attempt_id(attempt["fork_of"])
-            row = {**_without_id(attempt), "run_id": self._run_id, "fork_of": origin}
+            row = {**_without_id(attempt), "run_id": self.run_id, "fork_of": origin}
             [self._attempts[attempt["id"]]] = self._write(_insert_returning_ids, tables.attempt, [row])
         self._import_numbered(archived_tables.REPORTS, self._reports, n_rows=PIECE_REPORTS)
         self._import_numbered(archived_tables.NOTICES, self._notices, n_rows=PIECE_ROWS)
@@ -125,7 +125,7 @@ class RunImport:
     def _relocated_batch(self, batch: BatchRow) -> BatchRow:
         key = structs.replace(batch.key, attempt_id=self._attempt_id(batch.key.attempt_id))
         last_report_id = self._reports.newest_up_to(batch.last_report_id)
-        return structs.replace(batch, run_id=self._run_id, key=key, last_report_id=last_report_id)
+        return structs.replace(batch, run_id=self.run_id, key=key, last_report_id=last_report_id)
 
     def _attempt_id(self, archived_id: int) -> int:
         if archived_id not in self._attempts:
@@ -136,11 +136,11 @@ class RunImport:
         """Return a row with the ids of this database."""
         relocated = _without_id(row)
         if "run_id" in table.c:
-            relocated["run_id"] = self._run_id
+            relocated["run_id"] = self.run_id
         if relocated.get("attempt_id"):  # 0 marks an alert of a run that has no attempt yet
             relocated["attempt_id"] = self._attempt_id(relocated["attempt_id"])
         if "identity" in relocated:
-            relocated["identity"] = f"{self._run_id}/{relocated['identity'].partition('/')[2]}"
+            relocated["identity"] = f"{self.run_id}/{relocated['identity'].partition('/')[2]}"
         return relocated
 
     def _publish(self, transaction: Transaction, key: RunKey, run: Row, frontier: Row) -> None:
@@ -150,7 +150,7 @@ class RunImport:
             "report_id": self._reports.newest_up_to(frontier["report_id"]),
             "notice_id": self._notices.newest_up_to(frontier["notice_id"]),
         }
-        connection.execute(update(state).where(state.c.run_id == self._run_id).values(reached))
+        connection.execute(update(state).where(state.c.run_id == self.run_id).values(reached))
         visible = {
             "name": key.run,
             "state": run["state"],
@@ -158,12 +158,12 @@ class RunImport:
             "attempt_id": run["attempt_id"] and self._attempt_id(run["attempt_id"]),
         }
         try:
-            result = connection.execute(update(tables.run).where(tables.run.c.id == self._run_id).values(visible))
+            result = connection.execute(update(tables.run).where(tables.run.c.id == self.run_id).values(visible))
         except IntegrityError as error:
             raise Conflict(f"a new run took the name {str(key)!r}; import into another project") from error
         if not result.rowcount:
             raise Conflict(concurrent_import_message(key))
-        transaction.touched.add(self._run_id)
+        transaction.touched.add(self.run_id)
 
 
 def concurrent_import_message(key: RunKey) -> str:

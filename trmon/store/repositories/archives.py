@@ -99,10 +99,14 @@ class Archives:
             run_id = self._runs.get(key, access=EVERYTHING).id
         except NotFound:
             self._delete_partial(hidden_name(key))
+            importing = RunImport(self._writer, root=root, run=run, names=self._names, check_rows=check_readable)
             try:
-                RunImport(self._writer, root=root, run=run, names=self._names, check_rows=check_readable).write_as(key)
+                importing.write_as(key)
             except IntegrityError as error:
-                raise Conflict(concurrent_import_message(key)) from error
+                if not self._holds_partial(key, importing.run_id):
+                    raise Conflict(concurrent_import_message(key)) from error
+                problem = str(error.orig).splitlines()[0]
+                raise InvalidInput("DIR", f"{run} holds rows that the database refuses: {problem}") from error
             except INVALID_VALUES as error:
                 problem = f"{type(error).__name__}: {error}".splitlines()[0]
                 raise InvalidInput("DIR", f"{run} holds a value that trmon cannot read: {problem}") from error
@@ -112,6 +116,15 @@ class Archives:
         if not holds_archived_run(self._reader, run_id, root=root, run=run):
             raise Conflict(f"another run has the name {str(key)!r}; import into another project")
         return ImportOutcome.ALREADY_PRESENT
+
+    def _holds_partial(self, key: RunKey, run_id: int) -> bool:
+        """Return whether an import's hidden run still exists: if not, another import began after it."""
+        from trmon.store.archive.run_import import hidden_name
+
+        try:
+            return self._runs.get(hidden_name(key), access=EVERYTHING).id == run_id
+        except NotFound:
+            return False
 
     def _delete_partial(self, key: RunKey) -> None:
         """Delete the rows of an import that did not finish."""
