@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from trmon_client.config.settings import resolve_settings
 from trmon_client.config.version import __version__
-from trmon_client.deciding.batch_decision import BatchDecision
-from trmon_client.monitor import Monitor
+
+if TYPE_CHECKING:
+    from trmon_client.deciding.batch_decision import BatchDecision
+    from trmon_client.initialization import init
+    from trmon_client.monitor import Monitor
 
 __all__ = ["BatchDecision", "Monitor", "__version__", "init"]
 
+_MODULES = {
+    "BatchDecision": "trmon_client.deciding.batch_decision",
+    "Monitor": "trmon_client.monitor",
+    "init": "trmon_client.initialization",
+}
 
-def init(
-    *,
-    project: str | None = None,
-    run: str | None = None,
-    config: Mapping[str, Any] | object | None = None,
-    owner: str | None = None,
-    tags: Sequence[str] | None = None,
-    url: str | None = None,
-    token: str | None = None,
-    policy: str | Mapping[str, Any] | None = None,
-    mode: str | None = None,
-    rank: int | None = None,
-    world_size: int | None = None,
-    attempt: str | None = None,
-    spool_dir: str | Path | None = None,
-) -> Monitor:
-    """Return the monitor of a run; arguments that are None are read from their TRMON_ variables.
 
-    Args: project, run: names, required. url, token: of the service; without a url, reports go to `spool_dir`.
-        policy: a preset's name or a spec; default `trm_auto`. mode: observe (default), enforce or off; TRMON_MODE
-        overrides.
-        rank, world_size: data-parallel; required if the process group also has other kinds of ranks.
-        attempt: a name for this start of the trainer; default the launcher's. config: any values that describe the run.
-    Errors: ValueError naming the argument and its variable; never for network failures.
-    """
-    given = {**locals()}
-    return Monitor(resolve_settings(given, environment=os.environ))
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: the service imports the core and must not load the rest."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value

@@ -16,11 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import typer.main
 from pydantic_core import PydanticUndefined
+from typer.core import TyperGroup
 
 from trmon.bootstrap.app import create_app
-from trmon.cli import app as cli
+from trmon.cli.commands import COMMANDS
+from trmon.cli.lazy_group import load_command
 from trmon.config.secret_files import SUFFIX, is_secret
 from trmon.config.settings import Settings
 from trmon.domain.diagnosis import REMEDIES, Thresholds
@@ -116,7 +117,7 @@ def settings_page() -> str:
 def commands_page() -> str:
     """Return the page of every command."""
     parts: list[str] = []
-    for name, command in _commands(typer.main.get_command(cli), "trmon"):
+    for name, command in _commands():
         options = [
             (", ".join(f"`{text}`" for text in (*parameter.opts, *parameter.secondary_opts)), parameter.help or "")
             for parameter in command.params
@@ -127,12 +128,13 @@ def commands_page() -> str:
     return _page("Commands", *parts)
 
 
-def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    children = getattr(command, "commands", {})
-    if not children:
-        yield name, command
-    for child_name, child in sorted(children.items()):
-        yield from _commands(child, f"{name} {child_name}")
+def _commands() -> Iterator[tuple[str, Any]]:
+    for name in sorted(COMMANDS):
+        command = load_command(name)
+        if isinstance(command, TyperGroup):
+            yield from ((f"trmon {name} {child}", command.commands[child]) for child in sorted(command.commands))
+        else:
+            yield f"trmon {name}", command
 
 
 def routes_page() -> str:

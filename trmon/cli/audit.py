@@ -14,7 +14,8 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from trmon.cli.command import DataDir, console, open_store, parse_duration, plain_errors
+from trmon.cli.command import DataDir, console, parse_duration, plain_errors
+from trmon.cli.database import open_store
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.audit import AuditAction, AuditDocument, AuditEntry
 from trmon.store import Store

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
-from trmon.cli.command import DataDir, operator, plain_errors, read_settings
+from trmon.cli.command import DataDir, plain_errors, read_settings
+from trmon.cli.database import operator
 from trmon.domain.model.audit import AuditAction
 from trmon.store import Store
 from trmon.store.maintenance.backup import back_up

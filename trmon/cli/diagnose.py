@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import api_client_of, console, echo_error, plain_errors
+from trmon.cli.command import console, echo_error, plain_errors
+from trmon.cli.running_service import api_client_of
 from trmon.domain.model.errors import InvalidInput
 from trmon.terminal import diagnosis_query
 from trmon.terminal.diagnosis_text import print_diagnosis

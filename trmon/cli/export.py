@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import DataDir, open_store, operator, plain_errors
+from trmon.cli.command import DataDir, plain_errors
+from trmon.cli.database import open_store, operator
 from trmon.domain.model.audit import AuditAction
 from trmon.domain.model.identity import checked_name
 from trmon.store.repositories.archives import ImportOutcome

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from trmon.cli.command import DataDir, open_store, plain_errors
+from trmon.cli.command import DataDir, plain_errors
+from trmon.cli.database import open_store
 
 
 def migrate(data_dir: DataDir = None) -> None:

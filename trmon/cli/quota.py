@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from trmon.cli.command import DataDir, console, open_store, operator, plain_errors
+from trmon.cli.command import DataDir, console, plain_errors
+from trmon.cli.database import open_store, operator
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.identity import checked_name
 from trmon.domain.model.quota import Quota

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import api_client_of, console, plain_errors
+from trmon.cli.command import console, plain_errors
+from trmon.cli.running_service import api_client_of
 from trmon.terminal.api_client import parse_run_name
 from trmon.terminal.run_detail import fetch_run_detail
 from trmon.terminal.run_page import print_run as show_portrait

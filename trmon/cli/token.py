@@ -9,7 +9,8 @@ import typer
 from rich.table import Table
 
 from trmon.api.http.auth import digest_of, new_secret
-from trmon.cli.command import DataDir, console, open_store, operator, parse_duration, plain_errors
+from trmon.cli.command import DataDir, console, parse_duration, plain_errors
+from trmon.cli.database import open_store, operator
 from trmon.domain.model.access import EVERYTHING, Scope, Token
 from trmon.domain.model.identity import checked_name
 

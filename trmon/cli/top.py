@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import api_client_of, console, plain_errors
+from trmon.cli.command import console, plain_errors
+from trmon.cli.running_service import api_client_of
 from trmon.domain.model.identity import checked_name
 from trmon.terminal import follow_fleet
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import api_client_of, console, plain_errors
+from trmon.cli.command import console, plain_errors
+from trmon.cli.running_service import api_client_of
 from trmon.terminal import whatif_query
 from trmon.terminal.whatif_text import print_whatif
 

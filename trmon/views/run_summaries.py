@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from trmon.domain.diagnosis import Diagnosis, History, diagnose
-from trmon.domain.health.sparkline import Sparkline, sparkline_of
+from trmon.domain.diagnosis import History, diagnose
+from trmon.domain.health.run_summary import RunSummary
+from trmon.domain.health.sparkline import sparkline_of
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
-from trmon.domain.runs.run import Run, RunState
+from trmon.domain.runs.run import Run
 from trmon.store import Store
 from trmon.views.recent_history import history_of, newest_steps
 from trmon_client.core.columns.schema import PRIMARY_ORDER
@@ -29,19 +29,6 @@ MAX_CACHED = 5_000
 KL = tuple(f"{pair}_kl_k3" for pair in PRIMARY_ORDER)
 EXTRA_SIGNALS = ("reward_mean", "step_seconds", "mask_rate")
 """Read in addition to the signals of a diagnosis."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
-    """A run's newest steps as of `made_at`."""
-
-    made_at: float
-    state: RunState
-    diagnosis: Diagnosis
-    reward: Sparkline
-    kl: Sparkline
-    mask_rate: float
-    expected_step_seconds: float | None
 
 
 class RunSummaries:

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Path, Query
 from trmon.api.alerts.schemas import AckIn, AlertEventOut, AlertOut
 from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Admin, Reader
-from trmon.api.http.pages import After, Limit, PageOut
+from trmon.api.http.page_parameters import After, Limit
+from trmon.api.http.pages import PageOut
 from trmon.domain.alerts.alert import Acknowledgement, AlertState
-from trmon.store.repositories.alerts import ListedAlert
+from trmon.domain.alerts.listed_alert import ListedAlert
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
 

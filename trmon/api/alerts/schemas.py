@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
 from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.listed_alert import ListedAlert
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.model.severity import Severity
-from trmon.store.repositories.alerts import ListedAlert
 
 
 class AckIn(BaseModel):

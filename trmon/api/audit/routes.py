@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query
 from trmon.api.audit.schemas import AuditEntryOut
 from trmon.api.http.components import Service
 from trmon.api.http.dependencies import Admin
-from trmon.api.http.pages import After, Limit, PageOut
+from trmon.api.http.page_parameters import After, Limit
+from trmon.api.http.pages import PageOut
 from trmon.domain.model.audit import AuditAction
 
 router = APIRouter(prefix="/api/v1/audit", tags=["audit"])

@@ -11,7 +11,8 @@ from trmon.api.batches.sequences import SequenceSelection, select_sequences
 from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Reader
 from trmon.api.http.name_lists import Names, check_known, split_names
-from trmon.api.http.pages import After, Limit, PageOut
+from trmon.api.http.page_parameters import After, Limit
+from trmon.api.http.pages import PageOut
 from trmon.api.runs.routes import Named
 from trmon.api.runs.step_selection import OfAttempt
 from trmon.domain.batches.batch import BatchRow

@@ -7,7 +7,8 @@ from fastapi import APIRouter
 from trmon.api.deliveries.schemas import DeliveryOut
 from trmon.api.http.components import Service
 from trmon.api.http.dependencies import Reader
-from trmon.api.http.pages import After, Limit, PageOut
+from trmon.api.http.page_parameters import After, Limit
+from trmon.api.http.pages import PageOut
 from trmon.domain.alerts.delivery import DeliveryState
 
 router = APIRouter(prefix="/api/v1/deliveries", tags=["alerts"])

@@ -11,7 +11,8 @@ from fastapi import APIRouter, Query
 from trmon.api.fleet.schemas import FleetRunOut
 from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Reader
-from trmon.api.http.pages import After, Limit, PageOut
+from trmon.api.http.page_parameters import After, Limit
+from trmon.api.http.pages import PageOut
 from trmon.api.runs.routes import Named
 from trmon.domain.model.access import Access
 from trmon.domain.runs.run import Run

@@ -10,13 +10,13 @@ from pydantic import Field
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
 from trmon.api.incidents.schemas import IncidentOut
+from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.health.run_verdict import VerdictInputs, judge_run, urgency_of
 from trmon.domain.health.verdict import Urgency, VerdictKind
 from trmon.domain.incidents.incident import Incident, notifying_alerts
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run, RunState
-from trmon.store.repositories.alerts import ListedAlert
-from trmon.views.run_summaries import RunSummary
 
 
 class VerdictOut(ResponseModel):

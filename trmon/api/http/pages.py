@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from fastapi import Query
 from pydantic import BaseModel, Field
 
 T = TypeVar("T")
-
-Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items per page.")]
-After = Annotated[str | None, Query(max_length=256, description="The `next` of the previous page.")]
 
 
 class PageOut(BaseModel, Generic[T]):

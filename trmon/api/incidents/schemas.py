@@ -8,10 +8,10 @@ from pydantic import Field
 
 from trmon.api.http.response_model import ResponseModel
 from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.listed_alert import ListedAlert
 from trmon.domain.health.problems import first_action
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.model.severity import Severity
-from trmon.store.repositories.alerts import ListedAlert
 
 
 class IncidentOut(ResponseModel):

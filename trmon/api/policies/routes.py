@@ -9,7 +9,8 @@ from fastapi import APIRouter
 
 from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Admin, Reader
-from trmon.api.http.pages import After, Limit, PageOut
+from trmon.api.http.page_parameters import After, Limit
+from trmon.api.http.pages import PageOut
 from trmon.api.policies.schemas import PolicyChange, PolicyVersionOut, Rollback, parse_policy, parse_shadow_policy
 from trmon.api.runs.routes import Named
 from trmon.domain.model.access import Access

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Depends, Query
 
 from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Admin, Reader
-from trmon.api.http.pages import After, Limit, PageOut
+from trmon.api.http.page_parameters import After, Limit
+from trmon.api.http.pages import PageOut
 from trmon.api.runs.schemas import AttemptOut, RunChange, RunOut
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.model.access import Access

@@ -10,9 +10,9 @@ from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
 from trmon.api.incidents.schemas import IncidentOut
 from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.listed_alert import ListedAlert
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.runs.run import Run, RunState
-from trmon.store.repositories.alerts import ListedAlert
 from trmon.views.run_view_cache import RunView
 
 

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Path, Query
 
 from trmon.api.http.components import Service
 from trmon.api.http.dependencies import Admin, Reader
-from trmon.api.http.pages import After, Limit, PageOut
+from trmon.api.http.page_parameters import After, Limit
+from trmon.api.http.pages import PageOut
 from trmon.api.silences.schemas import SilenceIn, SilenceOut
 
 router = APIRouter(prefix="/api/v1/silences", tags=["alerts"])

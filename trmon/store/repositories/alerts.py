@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Engine, func, select, update
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState
+from trmon.domain.alerts.listed_alert import ListedAlert
 from trmon.domain.incidents.incident import is_member
 from trmon.domain.model.access import Access
 from trmon.domain.model.audit import AuditAction
@@ -23,16 +24,6 @@ from trmon.store.rows.run_rows import visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedAlert:
-    """An alert with its id, its run and its acknowledgement."""
-
-    id: int
-    run: RunKey
-    alert: Alert
-    ack: Acknowledgement | None = None
 
 
 class Alerts:

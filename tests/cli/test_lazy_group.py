@@ -1,0 +1,64 @@
+"""Commands load lazily: each imports what it needs, and the list of commands imports none of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from trmon.cli.commands import COMMANDS
+from trmon.cli.lazy_group import load_command
+
+DATABASE_AND_SERVER = {
+    "sqlalchemy",
+    "psycopg",
+    "redis",
+    "fastapi",
+    "uvicorn",
+    "prometheus_client",
+    "torch",
+    "trmon.store",
+}
+NETWORK = {"httpx", "urllib3", "pydantic_settings"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_listed_summary_is_the_first_line_of_the_help(name: str) -> None:
+    text = load_command(name).help or ""
+    assert COMMANDS[name].summary == " ".join(text.partition("\n\n")[0].split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unneeded"),
+    [
+        (["--help"], DATABASE_AND_SERVER | NETWORK | {"numpy"}),
+        (["version"], DATABASE_AND_SERVER | NETWORK),
+        (["top", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
+        (["show", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
+        (["diagnose", "--example"], DATABASE_AND_SERVER | {"urllib3"}),
+        (["whatif", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
+        (["ingest", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
+        (["rules", "check", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
+        (["notify", "test", "--help"], DATABASE_AND_SERVER - {"prometheus_client"} | {"urllib3"}),
+    ],
+    ids=" ".join,
+)
+def test_a_command_imports_only_what_it_needs(arguments: list[str], unneeded: set[str]) -> None:
+    assert imported(arguments) & unneeded == set()
+
+
+def test_a_command_of_the_database_imports_the_store() -> None:
+    assert {"sqlalchemy", "trmon.store"} <= imported(["migrate", "--help"])
+
+
+def imported(arguments: list[str]) -> set[str]:
+    """Return the names of the modules that a command imports."""
+    code = (
+        "import sys\nfrom trmon.cli import app\n"
+        "try:\n    app(sys.argv[1:])\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=100, check=True
+    )
+    return {*done.stderr.split()}

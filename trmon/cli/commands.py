@@ -1,0 +1,82 @@
+"""The commands: where each is defined, and its summary; nothing of them is imported here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class CommandEntry(NamedTuple):
+    """Where a command is defined, as module:attribute, and the first line of its help."""
+
+    target: str
+    summary: str
+
+
+COMMANDS = {
+    "serve": CommandEntry(
+        "trmon.cli.serve:serve",
+        "Run the service: all of it over SQLite; over PostgreSQL the API and, with --workers, workers.",
+    ),
+    "worker": CommandEntry(
+        "trmon.cli.worker:worker", "Process a share of the runs: close batches, evaluate rules, send notifications."
+    ),
+    "doctor": CommandEntry(
+        "trmon.cli.doctor:doctor",
+        "Check settings, database, indexes, clocks, disk and leases; exit with 1 if something is wrong.",
+    ),
+    "ingest": CommandEntry(
+        "trmon.cli.ingest:ingest", "Upload spooled messages to a running service; safe to repeat: the files are kept."
+    ),
+    "top": CommandEntry(
+        "trmon.cli.top:top", "Show every run with its verdict, the most urgent first, until interrupted."
+    ),
+    "show": CommandEntry(
+        "trmon.cli.show:show",
+        "Print a run: verdict, alerts, cause, evidence, remedy, signals and what policies reject.",
+    ),
+    "diagnose": CommandEntry(
+        "trmon.cli.diagnose:diagnose_command",
+        "Print what is wrong with a run or a log, since when, what it cost and what to change.",
+    ),
+    "whatif": CommandEntry(
+        "trmon.cli.whatif:whatif_command",
+        "Print what policies would have masked of a run's stored sequences, beside what was masked.",
+    ),
+    "migrate": CommandEntry(
+        "trmon.cli.migrate:migrate", "Migrate the database to this version; `serve` does it automatically."
+    ),
+    "backup": CommandEntry(
+        "trmon.cli.backup:backup",
+        "Copy the SQLite database into one checked file while the service runs (PostgreSQL: use pg_dump).",
+    ),
+    "restore": CommandEntry(
+        "trmon.cli.backup:restore",
+        "Replace the database by a backup and keep the old one beside it; refused while a service uses it.",
+    ),
+    "export": CommandEntry(
+        "trmon.cli.export:export",
+        "Write a project as partitioned parquet, for DuckDB and `trmon import`, while the service runs.",
+    ),
+    "import": CommandEntry(
+        "trmon.cli.export:import_",
+        "Import what `trmon export` wrote: each run whole or not at all, never into another run; safe to repeat.",
+    ),
+    "audit": CommandEntry(
+        "trmon.cli.audit:audit_command", "Show administrative actions, newest first: when, who, what, before and after."
+    ),
+    "version": CommandEntry(
+        "trmon.cli.version:version_command", "Print the versions of the service, the client and the wire format."
+    ),
+    "demo": CommandEntry(
+        "trmon.cli.lab:demo_command",
+        "Train a healthy, a drifting and a collapsing run against a local service, and print what trmon reported.",
+    ),
+    "lab": CommandEntry(
+        "trmon.cli.lab:lab_command", "Train one small policy by reinforcement learning and report to a running service."
+    ),
+    "token": CommandEntry("trmon.cli.token:token", "Create, list, rotate and revoke API tokens."),
+    "quota": CommandEntry("trmon.cli.quota:quota", "Limit what projects store and send."),
+    "notify": CommandEntry("trmon.cli.notify:notify", "Test the receivers of alerts."),
+    "rules": CommandEntry("trmon.cli.rules:rules", "Check and test alert rules."),
+    "grafana": CommandEntry("trmon.cli.grafana:grafana", "Push the dashboards to a Grafana."),
+}
