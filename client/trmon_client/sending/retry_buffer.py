@@ -152,14 +152,16 @@ class RetryBuffer:
     def _return_in_flight(self) -> None:
         if self._is_in_flight_spooled or not self._in_flight:
             return
-        messages, self._in_flight = self._in_flight, []
         if not self._spool.is_empty:
-            # Without room they keep their place in memory, and will be sent after the spool.
             with suppress(OSError):
-                self._spool.prepend(messages)
+                self._spool.prepend(self._in_flight)
+                self._in_flight = []
                 return
-        self._memory.extendleft(reversed(messages))
-        self._memory_bytes += sum(map(len, messages))
+            if not self._is_closed:
+                return  # in flight they stay before what is spooled
+        self._memory.extendleft(reversed(self._in_flight))
+        self._memory_bytes += sum(map(len, self._in_flight))
+        self._in_flight = []
 
     def _move_to_spool(self) -> None:
         try:
