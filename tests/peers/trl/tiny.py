@@ -33,20 +33,26 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=words, model_input_names=inputs, **special)
 
 
-def model(folder: Path) -> Qwen2ForCausalLM:
-    """Return an untrained model of 6,000 parameters, the same each time, of which TRL finds a copy as reference."""
+def model(folder: Path, **larger: Any) -> Qwen2ForCausalLM:
+    """Return a small untrained model, the same each time, of which TRL finds a copy as reference.
+
+    Args: larger: values of its configuration.
+    """
     torch.manual_seed(0)
     untrained = Qwen2ForCausalLM(
         Qwen2Config(
-            vocab_size=len(WORDS),
-            hidden_size=16,
-            intermediate_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            num_key_value_heads=2,
-            max_position_embeddings=64,
-            pad_token_id=0,
-            eos_token_id=1,
+            **{
+                "vocab_size": len(WORDS),
+                "hidden_size": 16,
+                "intermediate_size": 32,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 2,
+                "num_key_value_heads": 2,
+                "max_position_embeddings": 64,
+                "pad_token_id": 0,
+                "eos_token_id": 1,
+                **larger,
+            }
         )
     )
     untrained.save_pretrained(folder / "model")
@@ -98,6 +104,7 @@ def grpo(
     folder: Path,
     *,
     kind: type[SamplingTrainer] = SamplingTrainer,
+    policy: Qwen2ForCausalLM | None = None,
     sampler: Sampler | None = None,
     corrects: bool = False,
     **given: Any,
@@ -105,8 +112,8 @@ def grpo(
     """Return a GRPOTrainer of 4 steps, or as the arguments of its configuration say."""
     inputs = {name: given.pop(name) for name in ("reward_funcs", "rollout_func", "eval_dataset") if name in given}
     trainer = kind(
-        model=model(folder),
-        args=GRPOConfig(**{**_arguments(folder), **given}),
+        model=policy or model(folder),
+        args=GRPOConfig(**{**arguments(folder), **given}),
         train_dataset=prompts(),
         processing_class=tokenizer(),
         **{"reward_funcs": word_sum, **inputs},
@@ -120,7 +127,7 @@ def rloo(folder: Path, **given: Any) -> RLOOTrainer:
     return RLOOTrainer(
         model=model(folder),
         reward_funcs=word_sum,
-        args=RLOOConfig(**{**_arguments(folder), **given}),
+        args=RLOOConfig(**{**arguments(folder), **given}),
         train_dataset=prompts(),
         processing_class=tokenizer(),
     )
@@ -136,7 +143,8 @@ def with_gap(logprobs: torch.Tensor) -> torch.Tensor:
     return torch.cat([torch.tensor([math.nan]), logprobs[1:]])
 
 
-def _arguments(folder: Path) -> dict[str, Any]:
+def arguments(folder: Path) -> dict[str, Any]:
+    """Return what the configurations of all trainers have."""
     return {
         "output_dir": str(folder / "out"),
         "max_steps": 4,

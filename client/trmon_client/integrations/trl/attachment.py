@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from trmon_client.config.redact import redact_values
 from trmon_client.config.run_config import plain_config
 from trmon_client.config.settings import Mode, resolve_settings
 from trmon_client.integrations.method_hooks import hook_method, unfit_methods
-from trmon_client.integrations.trl.rollout_hooks import HOOKED_METHODS, RolloutHooks
+from trmon_client.integrations.trl.rollout_hooks import RolloutHooks
+from trmon_client.integrations.trl.stream_hooks import StreamHooks
 from trmon_client.safety.warn_once import WarnOnce
 
 _WARN_ONCE = WarnOnce()
@@ -24,7 +26,7 @@ def attach(
     config: Mapping[str, Any] | object | None = None,
     **options: Any,
 ) -> None:
-    """Report what a GRPOTrainer or RLOOTrainer computes in `train()`; in mode enforce, apply the decisions to its loss.
+    """Report what a trainer computes in `train()`: GRPOTrainer and RLOOTrainer, which may enforce, or AsyncGRPOTrainer.
 
     The run's configuration is the trainer's arguments without secrets, and `config`. A trainer whose methods do not
     fit gets one warning that names them, and trains as before.
@@ -32,7 +34,8 @@ def attach(
     Args: options: the other arguments of `trmon_client.init`, such as url, policy, mode, owner and tags.
     Errors: ValueError as `trmon_client.init`; none in `train()`.
     """
-    unfit = unfit_methods(trainer, HOOKED_METHODS)
+    kind = StreamHooks if hasattr(trainer, "rollout_queue") else RolloutHooks
+    unfit = unfit_methods(trainer, kind.PARAMETERS)
     if hasattr(trainer, "compute_liger_loss") and trainer.args.use_liger_kernel:
         unfit.append("log-probs in compute_liger_loss")
     if unfit:
@@ -43,8 +46,10 @@ def attach(
     settings = resolve_settings(given, environment=os.environ)
     if settings.mode is Mode.OFF:
         return
-    hooks = RolloutHooks(trainer, settings)
-    for name, hook in hooks.by_method().items():
+    if settings.mode is Mode.ENFORCE and kind is StreamHooks:
+        _WARN_ONCE.warn("enforce", f"{type(trainer).__name__} reads the advantages before the log-probs: mode observe")
+        settings = replace(settings, mode=Mode.OBSERVE)
+    for name, hook in kind(trainer, settings).by_method().items():
         hook_method(trainer, name, hook)
 
 

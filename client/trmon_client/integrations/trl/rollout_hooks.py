@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from trmon_client.config.settings import ClientSettings
 from trmon_client.integrations.method_hooks import Hook
 from trmon_client.integrations.trl.accepted_rows import restrict_to_accepted
 from trmon_client.integrations.trl.rollout_labels import RolloutLabels
-from trmon_client.integrations.trl.scalars import trainer_scalars
+from trmon_client.integrations.trl.training_hooks import TrainingHooks
 from trmon_client.integrations.trl.update_keys import UpdateKeys
 from trmon_client.monitor import Monitor
 
-HOOKED_METHODS: Mapping[str, tuple[str, ...]] = {
-    "train": (),
-    "evaluate": (),
-    "log": ("logs",),
-    "_save_checkpoint": ("model", "trial"),
-    "_generate_and_score_completions": ("inputs",),
-    "_calculate_rewards": ("inputs", "prompts", "completions", "completion_ids_list"),
-    "_compute_loss": ("model", "inputs"),
-    "_get_per_token_logps_and_entropies": ("model", "input_ids", "attention_mask", "logits_to_keep"),
-}
-"""The methods that are wrapped, and the first parameters that they must have."""
 
+class RolloutHooks(TrainingHooks):
+    """The wrappers of a trainer that generates rollouts, and trains on them in one or several optimizer steps."""
 
-class RolloutHooks:
-    """The wrappers of one trainer's methods: they raise what the wrapped methods raise, and nothing else."""
+    PARAMETERS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **TrainingHooks.PARAMETERS,
+        "_generate_and_score_completions": ("inputs",),
+        "_calculate_rewards": ("inputs", "prompts", "completions", "completion_ids_list"),
+        "_compute_loss": ("model", "inputs"),
+        "_get_per_token_logps_and_entropies": ("model", "input_ids", "attention_mask", "logits_to_keep"),
+    }
 
     def __init__(self, trainer: Any, settings: ClientSettings) -> None:
-        self._trainer = trainer
-        self._settings = settings
-        self._monitor: Monitor | None = None
+        super().__init__(trainer, settings)
         self._begin()
 
     def by_method(self) -> dict[str, Hook]:
-        """Return the wrapper of each hooked method."""
-        hooks = (
-            *(self._train, self._evaluate, self._log, self._save_checkpoint),
-            *(self._generate, self._calculate_rewards, self._compute_loss, self._score),
-        )
-        return dict(zip(HOOKED_METHODS, hooks, strict=True))
+        """Return the wrapper of each method."""
+        return {
+            **super().by_method(),
+            "_generate_and_score_completions": self._generate,
+            "_calculate_rewards": self._calculate_rewards,
+            "_compute_loss": self._compute_loss,
+            "_get_per_token_logps_and_entropies": self._score,
+        }
 
     def _begin(self) -> None:
         args = self._trainer.args
@@ -49,32 +45,8 @@ class RolloutHooks:
         self._labels = RolloutLabels(self._trainer)
         self._loss_inputs: dict[str, Any] | None = None
 
-    def _train(self, train: Hook, *args: Any, **kwargs: Any) -> Any:
-        self._begin()
-        with Monitor(self._settings) as self._monitor:
-            return train(*args, **kwargs)
-
-    def _evaluate(self, evaluate: Hook, *args: Any, **kwargs: Any) -> Any:
-        self._pause("evaluation")
-        return evaluate(*args, **kwargs)
-
-    def _save_checkpoint(self, save: Hook, *args: Any, **kwargs: Any) -> Any:
-        self._pause("checkpoint")
-        return save(*args, **kwargs)
-
-    def _pause(self, reason: str) -> None:
-        if self._monitor is not None:
-            self._monitor.pause(reason)
-
-    def _log(self, log: Hook, *args: Any, **kwargs: Any) -> Any:
-        logged = log(*args, **kwargs)
-        if (monitor := self._training_monitor) is not None and self._trainer.state.is_world_process_zero:
-            monitor.error_guard.guard(lambda: self._log_scalars(monitor), otherwise=None)
-        return logged
-
-    def _log_scalars(self, monitor: Monitor) -> None:
-        if values := trainer_scalars(self._trainer.state.log_history):
-            monitor.log_scalars(self._keys.rollout_step, values)
+    def _scalars_step(self) -> int:
+        return self._keys.rollout_step
 
     def _generate(self, generate: Hook, inputs: Any) -> Any:
         if (monitor := self._training_monitor) is None:
@@ -105,7 +77,7 @@ class RolloutHooks:
         if (monitor := self._training_monitor) is None:
             return scored
         if inputs is None:
-            self._labels.old_logps = scored[0] if self._labels.old_logps is None else self._labels.old_logps
+            self._labels.note_score(scored)
             return scored
         return monitor.error_guard.guard(lambda: self._decide(monitor, inputs, scored), otherwise=scored)
 
@@ -113,9 +85,7 @@ class RolloutHooks:
         """Report a micro-batch; return its log-probs and entropies without the rows that the decision rejects."""
         trainer, pi = self._trainer, scored[0].detach()
         mu, old = inputs.get("sampling_per_token_logps"), self._labels.old_of(inputs)
-        chunks = trainer.current_gradient_accumulation_steps
-        is_whole = chunks == trainer.args.gradient_accumulation_steps
-        key = self._keys.next(trainer.state.global_step, chunks=chunks if is_whole else None)
+        key = self._keys.next(trainer.state.global_step, chunks=self._chunks)
         mask = inputs["completion_mask"]
         decision = monitor.log_batch(
             step=key.step,
@@ -138,8 +108,3 @@ class RolloutHooks:
     def _sampled_with(self) -> int:
         """The optimizer step whose weights sampled: that of vLLM's last synchronisation, else of the generation."""
         return int(getattr(self._trainer, "_last_loaded_step", self._keys.rollout_step))
-
-    @property
-    def _training_monitor(self) -> Monitor | None:
-        """The monitor, unless the trainer evaluates."""
-        return self._monitor if self._trainer.model.training else None

@@ -8,7 +8,7 @@ REWARDS, GROUP_IDS, OLD_LOGPS = "trmon_rewards", "trmon_group_ids", "trmon_old_l
 
 
 class RolloutLabels:
-    """Collects while a trainer generates rollouts; `rewards` and `old_logps` are set by the wrapped methods."""
+    """Collects while a trainer generates rollouts; `rewards`, by function, is set by the wrapped method."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
@@ -18,13 +18,17 @@ class RolloutLabels:
     def begin(self) -> None:
         """Forget the previous rollouts."""
         self.rewards: Any = None
-        self.old_logps: Any = None
+        self._first_score: Any = None
+
+    def note_score(self, score: Any) -> None:
+        """Keep the first log-probs of the rollouts: those of the policy; others are of the reference."""
+        self._first_score = score if self._first_score is None else self._first_score
 
     def added_to(self, rollouts: dict[str, Any]) -> dict[str, Any]:
         """Return the rollouts with labels, [B]; and with [B, T] log-probs where RLOO keeps only their sums."""
         labels = self._rewards_and_groups(len(rollouts["completion_mask"]))
         if "old_logps" in rollouts:
-            labels[OLD_LOGPS] = self.old_logps
+            labels[OLD_LOGPS] = self._first_score[0]
         self.begin()
         return {**rollouts, **labels}
 

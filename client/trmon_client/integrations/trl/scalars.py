@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 NAMES = ("loss", "grad_norm", "learning_rate", "entropy", "completions/clipped_ratio")
-PREFIX = "sampling/"
+PREFIXES = ("sampling/", "sample/staleness_")
 RENAMED = {"learning_rate": "lr"}
 
 
@@ -16,5 +16,5 @@ def trainer_scalars(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         RENAMED.get(name, name): value
         for name, value in newest.items()
-        if value is not None and (name in NAMES or name.startswith(PREFIX))
+        if value is not None and (name in NAMES or name.startswith(PREFIXES))
     }
