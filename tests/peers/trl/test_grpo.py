@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.client.server import Answer, Peer
+from tests.client.trainer import spooled, steps
 from tests.peers.trl import tiny
 from tests.peers.trl.conftest import Received
 from trmon_client.core import wire
@@ -134,6 +136,35 @@ def test_a_token_that_the_sampler_could_not_score_is_invalid(tmp_path: Path, rec
     received.train(tiny.grpo(tmp_path, sampler=tiny.with_gap))
     assert received.n_invalid == 4 * tiny.BATCH
     assert all(math.isfinite(received.signals(step)["mismatch_kl_k3"]) for step in range(4))
+
+
+def test_log_probs_of_a_rollout_func_are_the_samplers(tmp_path: Path, received: Received) -> None:
+    if tiny.VERSION < (1, 0):
+        pytest.skip("this TRL calls a rollout_func with vLLM only")
+
+    def rollouts(prompts: list[str], trainer: Any) -> dict[str, Any]:
+        ids = [[5, 6]] * len(prompts)
+        return {
+            "prompt_ids": ids,
+            "completion_ids": [[7, 8, 1]] * len(ids),
+            "logprobs": [[-3.0, -4.0, -5.0]] * len(ids),
+        }
+
+    received.train(tiny.grpo(tmp_path, rollout_func=rollouts))
+    assert [columns["sum_logp_rollout"].tolist() for columns in received.columns] == 4 * [4 * [-12.0]]
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_service_that_fails_changes_nothing(tmp_path: Path, status: int) -> None:
+    alone = tiny.grpo(tmp_path, sampler=tiny.noisy)
+    alone.train()
+    watched = tiny.grpo(tmp_path, sampler=tiny.noisy)
+    with Peer(otherwise=Answer(status)) as peer:
+        attach(watched, project="math", run="tiny", url=peer.url, spool_dir=tmp_path / "spool")
+        watched.train()
+        assert peer.requests
+    assert are_equal(parameters_of(watched), parameters_of(alone))
+    assert steps(spooled(tmp_path)) == [0, 1, 2, 3]
 
 
 def test_a_completion_that_no_function_scores_has_no_reward(tmp_path: Path, received: Received) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
+VERSION = tuple(int(part) for part in version("trl").split(".")[:2])
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 WORDS = [PAD, EOS, UNKNOWN, *(f"w{i}" for i in range(29))]
 N_PROMPTS = 16

@@ -1,0 +1,19 @@
+"""The pages of integrations name the versions that their tests run with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("pinned", ["trl", "trl-oldest"])
+def test_the_page_of_trl_names_the_versions_that_are_run(pinned: str) -> None:
+    requirements = (ROOT / "requirements" / f"{pinned}.txt").read_text()
+    versions = [re.search(rf"^{name}==([\d.]+)", requirements, re.MULTILINE) for name in ("trl", "transformers")]
+    trl, transformers = (found[1] for found in versions if found)
+    page = (ROOT / "docs/integrations/trl.md").read_text()
+    assert f"{trl} (transformers {'.'.join(transformers.split('.')[:2])})" in page
