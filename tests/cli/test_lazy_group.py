@@ -42,7 +42,7 @@ def test_the_listed_summary_is_the_first_line_of_the_help(name: str) -> None:
         (["rules", "check", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
         (["notify", "test", "--help"], DATABASE_AND_SERVER - {"prometheus_client"} | {"urllib3"}),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_command_imports_only_what_it_needs(arguments: list[str], unneeded: set[str]) -> None:
     assert imported(arguments) & unneeded == set()
