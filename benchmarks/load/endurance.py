@@ -78,10 +78,14 @@ def watched(folder: Path, *, n_reports: int, seconds: float) -> tuple[list[Servi
         senders = Senders(lambda: deployment.url, WORKLOAD, n_connections=CONNECTIONS, pace=pace, steps=steps)
         senders.start()
         samples = []
-        while senders.is_sending:
-            if senders.acknowledged >= len(samples) * n_reports / N_SAMPLES:
-                samples.append(_sample(deployment.pids(), n_reports=senders.acknowledged))
-            time.sleep(POLL_SECONDS)
+        try:
+            while senders.is_sending:
+                if senders.acknowledged >= len(samples) * n_reports / N_SAMPLES:
+                    samples.append(_sample(deployment.pids(), n_reports=senders.acknowledged))
+                time.sleep(POLL_SECONDS)
+        except BaseException:
+            senders.abandon()
+            raise
         sent, _ = senders.wait()
         samples.append(_sample(deployment.pids(), n_reports=senders.acknowledged))
         assert not sent.failures, sent.failures[:3]

@@ -173,7 +173,7 @@ def main() -> None:
     """Run the soak, print the table, and fail if data was lost or repeated."""
     unwind_on_sigterm()
     given = _arguments()
-    console = Console(width=130)
+    console = Console(width=160)
     if given.reports:
         endure(console, n_reports=given.reports, seconds=given.minutes * 60, plot=given.plot)
         return
