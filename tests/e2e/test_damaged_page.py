@@ -96,3 +96,8 @@ def test_a_damaged_sector_is_named_by_doctor_and_a_backup_restores_what_it_held(
     restore_backup(url, backup)
     assert not failing_checks(data_dir)
     assert stored(data_dir) == held
+    service = ThreadedService(data_dir)
+    again = send(service, BEFORE_DAMAGE)
+    service.stop()
+    assert stored(data_dir) == held | again
+    assert len(again) == WORKLOAD.n_runs * len(BEFORE_DAMAGE)
