@@ -23,7 +23,7 @@ def history_of(rewards: list[float], *, lowest: float | None = None) -> list[Rew
 
 
 def first_step_above_one(histories: list[RewardHistory]) -> int | None:
-    return next((step for step, history in enumerate(histories) if history.collapse > 1), None)
+    return next((step for step, history in enumerate(histories) if history.falls[0] > 1), None)
 
 
 def falling(*, scale: float = 1.0, shift: float = 0.0, seed: int = 0) -> list[float]:
@@ -50,7 +50,7 @@ def test_noisy_rewards_without_a_trend_are_no_collapse_in_97_of_100_runs(share: 
     n_paged = 0
     for seed in range(60):
         rewards = np.random.default_rng(seed).binomial(64, share, 500) / 64
-        falls = [history.collapse > 1 for history in history_of([float(value) for value in rewards], lowest=0.0)]
+        falls = [history.falls[0] > 1 for history in history_of([float(value) for value in rewards], lowest=0.0)]
         n_paged += any(all(falls[i : i + 3]) for i in range(len(falls)))
     assert n_paged <= 2
 
@@ -63,11 +63,12 @@ def test_steps_without_a_reward_are_skipped() -> None:
 
 def test_before_the_twenty_first_step_nothing_is_known() -> None:
     histories = history_of([0.5] * 21)
-    assert all(math.isnan(history.collapse) for history in histories[:20])
-    assert histories[20].collapse == 0.0
+    assert all(math.isnan(history.falls[0]) for history in histories[:20])
+    assert histories[20].falls[0] == 0.0
 
 
 def test_a_decline_is_a_smaller_fall_than_a_collapse() -> None:
     last = history_of([0.8] * 100 + [0.55] * 200, lowest=0.0)[-1]
-    assert last.decline == pytest.approx(last.collapse * 1.5)
-    assert last.decline > 1 > last.collapse * 0.9
+    collapse, decline = last.falls
+    assert decline == pytest.approx(collapse * 1.5)
+    assert decline > 1 > collapse * 0.9

@@ -61,14 +61,17 @@ class RewardHistory(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def collapse(self) -> float:
-        """The fall from the peak over the largest fall that is no collapse; above 1 the reward collapses."""
-        return self._fall_over(COLLAPSE_SHARE)
+    def falls(self) -> tuple[float, float]:
+        """The fall from the peak over the largest one that is no collapse, and over the largest that is no decline.
 
-    @property
-    def decline(self) -> float:
-        """The fall from the peak over the largest fall that is no decline; above 1 the reward declines."""
-        return self._fall_over(DECLINE_SHARE)
+        Above 1 the reward collapses, or declines. NaN in a run's first 20 steps.
+        """
+        if self.n <= FIRST_STEPS:
+            return math.nan, math.nan
+        fall = self.peak - self.average
+        spread = max(self.peak - self.lowest.quantile(LOWEST_SHARE), self.peak - self.first_sum / FIRST_STEPS)
+        least = max(NOISE_ERRORS * self.standard_error, RELATIVE_FLOOR * max(1.0, abs(self.peak)))
+        return fall / max(COLLAPSE_SHARE * spread, least), fall / max(DECLINE_SHARE * spread, least)
 
     @property
     def standard_error(self) -> float:
@@ -76,17 +79,6 @@ class RewardHistory(msgspec.Struct, frozen=True, kw_only=True):
         weight = 2.0 / (EMA_STEPS + 1)
         mean_square = math.fsum(self.squares) / len(self.squares) if self.squares else 0.0
         return math.sqrt(mean_square / 2.0 * weight / (2.0 - weight))
-
-    def _fall_over(self, share: float) -> float:
-        if self.n <= FIRST_STEPS:
-            return math.nan
-        limit = max(
-            share * (self.peak - self.lowest.quantile(LOWEST_SHARE)),
-            share * (self.peak - self.first_sum / FIRST_STEPS),
-            NOISE_ERRORS * self.standard_error,
-            RELATIVE_FLOOR * max(1.0, abs(self.peak)),
-        )
-        return (self.peak - self.average) / limit
 
 
 def _atoms(reward: float, signals: Mapping[str, float]) -> list[tuple[float, float]]:

@@ -65,8 +65,7 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
         reward, temperature = self.reward, self.temperature
         yield "reward_ema", reward.average if reward.n else math.nan
         yield "reward_peak", reward.peak if reward.n >= FIRST_STEPS else math.nan
-        yield "reward_collapse", reward.collapse
-        yield "reward_decline", reward.decline
+        yield from zip(("reward_collapse", "reward_decline"), reward.falls, strict=True)
         yield "entropy_relative", self.entropy.relative
         yield "entropy_rise", self.entropy.rise
         yield "response_length_relative", self.length.relative
