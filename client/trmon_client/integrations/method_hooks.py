@@ -21,13 +21,15 @@ def unfit_methods(owner: object, expected: Mapping[str, Sequence[str]]) -> list[
 
 
 def hook_method(owner: object, name: str, hook: Hook) -> None:
-    """Let calls of one object's method go through `hook`; other objects of the class keep theirs."""
-    original = getattr(owner, name)
+    """Let calls of one object's method go through `hook`, in place of an earlier hook; other objects keep theirs."""
+    method = getattr(owner, name)
+    original = getattr(method, "hooked_method", method)
 
     @functools.wraps(original)
     def hooked(*args: Any, **kwargs: Any) -> Any:
         return hook(original, *args, **kwargs)
 
+    hooked.hooked_method = original  # type: ignore[attr-defined]
     setattr(owner, name, hooked)
 
 

@@ -40,3 +40,10 @@ def test_a_hook_wraps_the_method_of_one_object_only() -> None:
     hook_method(trainer, "compute_loss", hook)
     assert trainer.compute_loss("pi", inputs="rows", extra=2) == "<pi rows 2>"
     assert other.compute_loss("pi", "rows") == "pi rows 0"
+
+
+def test_a_second_hook_replaces_the_first() -> None:
+    trainer = Trainer()
+    for mark in "ab":
+        hook_method(trainer, "compute_loss", lambda compute, *args, mark=mark: mark + compute(*args))
+    assert trainer.compute_loss("pi", "rows") == "bpi rows 0"

@@ -144,14 +144,13 @@ def test_log_probs_of_a_rollout_func_are_the_samplers(tmp_path: Path, received: 
 
     def rollouts(prompts: list[str], trainer: Any) -> dict[str, Any]:
         ids = [[5, 6]] * len(prompts)
-        return {
-            "prompt_ids": ids,
-            "completion_ids": [[7, 8, 1]] * len(ids),
-            "logprobs": [[-3.0, -4.0, -5.0]] * len(ids),
-        }
+        completions = {"completion_ids": [[7, 8, 1]] * len(ids), "logprobs": [[-3.0, -4.0, -5.0]] * len(ids)}
+        return {"prompt_ids": ids, **completions, "env_mask": [[1, 0, 1]] * len(ids)}
 
     received.train(tiny.grpo(tmp_path, rollout_func=rollouts))
-    assert [columns["sum_logp_rollout"].tolist() for columns in received.columns] == 4 * [4 * [-12.0]]
+    # The second token is that of a tool.
+    assert [columns["sum_logp_rollout"].tolist() for columns in received.columns] == 4 * [4 * [-8.0]]
+    assert [columns["n_tokens"].tolist() for columns in received.columns] == 4 * [4 * [2]]
 
 
 @pytest.mark.parametrize("status", [500, 503])
@@ -235,6 +234,14 @@ def test_the_configuration_is_the_trainers_without_secrets(tmp_path: Path, recei
     assert (start.config["note"], start.owner) == ("first", "me")
     assert "hf_abcdefghijklmnop" not in repr(start)
     assert start.config["framework"].startswith("trl ")
+
+
+def test_attaching_again_replaces_the_first(tmp_path: Path, received: Received) -> None:
+    trainer = tiny.grpo(tmp_path, sampler=tiny.noisy)
+    attach(trainer, project="math", run="other", url="http://127.0.0.1:9")
+    received.train(trainer)
+    assert received.keys == [(step, 0, 0, 1) for step in range(4)]
+    assert {report.run for report in received.of(wire.Report)} == {"tiny"}
 
 
 def test_off_wraps_nothing(tmp_path: Path) -> None:

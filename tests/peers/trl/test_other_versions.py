@@ -33,6 +33,22 @@ class LengtheningTrainer(tiny.SamplingTrainer):
         return {**rollouts, "sampling_per_token_logps": torch.cat([mu, mu], dim=1)}
 
 
+class LigerTrainer(tiny.SamplingTrainer):
+    """A trainer whose loss can be Liger's, as that of TRL 0.28."""
+
+    def compute_liger_loss(self, unwrapped_model: Any, inputs: Any) -> Any:
+        raise NotImplementedError
+
+
+def test_a_loss_that_computes_no_log_probs_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    trainer = tiny.grpo(tmp_path, kind=LigerTrainer)
+    trainer.args.use_liger_kernel = True
+    before = set(vars(trainer))
+    attach(trainer, project="math", run="tiny")
+    assert "lacks log-probs in compute_liger_loss: trmon is not attached" in capfd.readouterr().err
+    assert set(vars(trainer)) == before
+
+
 def test_a_trainer_that_does_not_fit_gets_one_warning_and_is_left_alone(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

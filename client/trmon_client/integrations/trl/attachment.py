@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from trmon_client.config.redact import redact_values
@@ -24,33 +25,46 @@ def attach(
     project: str | None = None,
     run: str | None = None,
     config: Mapping[str, Any] | object | None = None,
-    **options: Any,
+    owner: str | None = None,
+    tags: Sequence[str] | None = None,
+    url: str | None = None,
+    token: str | None = None,
+    policy: str | Mapping[str, Any] | None = None,
+    mode: str | None = None,
+    attempt: str | None = None,
+    spool_dir: str | Path | None = None,
 ) -> None:
     """Report what a trainer computes in `train()`: GRPOTrainer and RLOOTrainer, which may enforce, or AsyncGRPOTrainer.
 
     The run's configuration is the trainer's arguments without secrets, and `config`. A trainer whose methods do not
-    fit gets one warning that names them, and trains as before.
+    fit gets one warning that names them, and trains as before. Attaching again replaces what was attached.
 
-    Args: options: the other arguments of `trmon_client.init`, such as url, policy, mode, owner and tags.
+    Args: as of `trmon_client.init`; the ranks are those of the trainer.
     Errors: ValueError as `trmon_client.init`; none in `train()`.
     """
+    given = {**locals()}
     kind = StreamHooks if hasattr(trainer, "rollout_queue") else RolloutHooks
     unfit = unfit_methods(trainer, kind.PARAMETERS)
     if hasattr(trainer, "compute_liger_loss") and trainer.args.use_liger_kernel:
         unfit.append("log-probs in compute_liger_loss")
     if unfit:
         what = f"{type(trainer).__name__} of TRL {_version()}"
-        _WARN_ONCE.warn(f"unfit {what}", f"{what} lacks {', '.join(unfit)}: trmon is not attached")
+        _warn(trainer, f"{what} lacks {', '.join(unfit)}: trmon is not attached")
         return
-    given = {**_ranks(trainer), **options, "project": project, "run": run, "config": _config(trainer, config)}
+    given |= {**_ranks(trainer), "config": _config(trainer, config)}
     settings = resolve_settings(given, environment=os.environ)
     if settings.mode is Mode.OFF:
         return
     if settings.mode is Mode.ENFORCE and kind is StreamHooks:
-        _WARN_ONCE.warn("enforce", f"{type(trainer).__name__} reads the advantages before the log-probs: mode observe")
+        _warn(trainer, f"{type(trainer).__name__} reads the advantages before the log-probs: mode observe")
         settings = replace(settings, mode=Mode.OBSERVE)
     for name, hook in kind(trainer, settings).by_method().items():
         hook_method(trainer, name, hook)
+
+
+def _warn(trainer: Any, text: str) -> None:
+    if getattr(getattr(trainer, "accelerator", None), "is_main_process", True):
+        _WARN_ONCE.warn(text, text)
 
 
 def _config(trainer: Any, given: Mapping[str, Any] | object | None) -> dict[str, Any]:
