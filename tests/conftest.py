@@ -33,8 +33,10 @@ PACKAGES = {
 }
 """Debian's package of each binary."""
 
-# No test asserts a time, and an example's deadline is one.
-hypothesis.settings.register_profile("any machine", deadline=None)
+# No test asserts a time, and an example's deadline is one, as is how long the generation of examples may take.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("any machine")
 
 # structlog's default draws a traceback with the locals of each frame, which takes a second of CPU.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import sqlalchemy as sa
@@ -19,7 +20,7 @@ from tests.store.builders import alert, append, commit, start_intake
 from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.alerts.delivery_update import DeliveryUpdate
-from trmon.domain.alerts.muting import MuteReason
+from trmon.domain.alerts.muting import LATE_SECONDS, MuteReason
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.retry import RetryPolicy
 from trmon.domain.alerts.routing import Routes
@@ -297,6 +298,22 @@ def test_the_end_is_delivered_if_a_failed_attempt_may_have_arrived(store: Store,
     notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
     dispatcher.wake()
     eventually(lambda: "resolved" in receiver.keys)
+
+
+def test_the_end_is_delivered_if_the_process_ended_before_it_recorded_that_the_start_was_sent(
+    store: Store, start: Start, firing: Alert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = ScriptedReceiver(DELIVERED)
+    with monkeypatch.context() as ending:
+        ending.setattr(store.outbox, "record", Mock(side_effect=NotReady("the process has ended")))
+        notify(store, firing, late_seconds=LATE_SECONDS)
+        dispatcher = start({"webhook": receiver})
+        eventually(lambda: receiver.keys)
+        dispatcher.close()
+    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    start({"webhook": receiver})
+    wait_for_states(store, delivered=1, muted=1)
+    assert receiver.keys == ["firing", "resolved"]
 
 
 def test_due_alerts_of_a_run_are_sent_in_one_message(store: Store, start: Start, firing: Alert) -> None:

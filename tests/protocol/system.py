@@ -83,6 +83,7 @@ class Inbox:
     def __init__(self) -> None:
         self.taken: Counter[str] = Counter()
         self.n_failures = 0
+        self.after_taking: Callable[[], None] = _nothing
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
         """See Receiver."""
@@ -90,6 +91,7 @@ class Inbox:
             self.n_failures -= 1
             return DeliveryResult(DeliveryOutcome.RETRY, "not now")
         self.taken.update(notification.key for notification in notifications)
+        self.after_taking()
         return DeliveryResult(DeliveryOutcome.DELIVERED)
 
     def close(self) -> None:
@@ -230,11 +232,25 @@ class System:
     @contextmanager
     def failing_commits(self) -> Iterator[None]:
         """Make every commit fail that stores a report, closes a batch or records a delivery."""
-        self._execute("INSERT INTO fault VALUES (1)")
+        self.fail_commits()
         try:
             yield
         finally:
             self._execute("DELETE FROM fault")
+
+    @contextmanager
+    def unrecorded_deliveries(self) -> Iterator[None]:
+        """Make every commit fail from the moment at which the receiver takes a notification."""
+        self.inbox.after_taking = self.fail_commits
+        try:
+            yield
+        finally:
+            self.inbox.after_taking = _nothing
+            self._execute("DELETE FROM fault")
+
+    def fail_commits(self) -> None:
+        """Make such commits fail from now on."""
+        self._execute("INSERT INTO fault VALUES (1)")
 
     def _execute(self, statement: str) -> None:
         with self._observed.writing.begin() as connection:

@@ -13,7 +13,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.protocol.machine import Protocol
 from trmon.domain.model.messages import WriteOutcome
 from trmon.runner.pending_state import PendingState
+from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories import message_insert, run_log, run_updates
+from trmon.store.repositories.outbox import Outbox
+from trmon.store.repositories.run_log import SqlRunLog
 from trmon.store.writing import committer
 from trmon.store.writing.transaction import WriteGroup
 
@@ -29,7 +32,7 @@ SEARCH = settings(
 )
 
 
-def do_nothing(*_: object) -> None:
+def do_nothing(*_: object, **__: object) -> None:
     """In place of a function whose effect a defect leaves out."""
 
 
@@ -70,6 +73,21 @@ def lose_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_updates, "write_deliveries", do_nothing)
 
 
+def keep_the_registry_after_a_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs and claims of a transaction that rolled back stay in memory."""
+    monkeypatch.setattr(RunRegistry, "forget", do_nothing)
+
+
+def forget_open_alerts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart does not read which alerts are open."""
+    monkeypatch.setattr(SqlRunLog, "open_alerts", lambda *_: [])
+
+
+def record_deliveries_afterwards_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt to deliver is recorded with its result, and not before it is sent."""
+    monkeypatch.setattr(Outbox, "mark_tried", do_nothing)
+
+
 def ignore_fences(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker commits without the leases of its runs."""
     monkeypatch.setattr(run_log, "check_fences", do_nothing)
@@ -83,6 +101,9 @@ ANYWHERE: list[Defect] = [
     accept_another_payload,
     forget_open_batches,
     lose_deliveries,
+    keep_the_registry_after_a_rollback,
+    forget_open_alerts,
+    record_deliveries_afterwards_only,
 ]
 WITH_LEASES: list[Defect] = [ignore_fences]
 

@@ -24,7 +24,7 @@ from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.repeat_interval import repeat_interval_seconds
 from trmon.domain.alerts.retry import RetryPolicy
 from trmon.domain.alerts.routing import Routes
-from trmon.domain.model.errors import NotFound
+from trmon.domain.model.errors import Fenced, NotFound
 from trmon.notifications.delivery_queue import DeliveryQueue
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult, Receiver
 
@@ -65,7 +65,10 @@ class DeliveryAttempt:
         self._policy = policy
 
     def attempt(self, group: Group) -> list[DeliveryUpdate]:
-        """Return the updates of a group after one attempt; a group has one receiver, and one run or merged ones."""
+        """Return the updates of a group after one attempt; a group has one receiver, and one run or merged ones.
+
+        Errors: Fenced if another process owns one of the runs by now; nothing was sent.
+        """
         receiver = self._receivers.get(group[0].receiver)
         if receiver is None:
             return self.updates_after_failure(group, UNKNOWN_RECEIVER)
@@ -128,6 +131,7 @@ class DeliveryAttempt:
         return OutgoingNotification(delivery, enrich_notification(delivery, context, now=now), repeat_seconds)
 
     def _send(self, outgoing: Sequence[OutgoingNotification], receiver: Receiver) -> list[DeliveryUpdate]:
+        self._mark_tried([one.delivery for one in outgoing])
         result = receiver.deliver([one.notification for one in outgoing], now=time.time())
         if result.outcome is not DeliveryOutcome.DELIVERED:
             return self.updates_after_failure([one.delivery for one in outgoing], result)
@@ -135,6 +139,18 @@ class DeliveryAttempt:
             log.warning("delivered_in_part", receiver=outgoing[0].delivery.receiver, reason=result.reason)
         now = time.time()
         return [update_after_success(one.delivery, now=now, repeat_seconds=one.repeat_seconds) for one in outgoing]
+
+    def _mark_tried(self, deliveries: Sequence[Delivery]) -> None:
+        """Record the attempt, so that the alert's end is sent even if this process ends before it records the result.
+
+        Errors: Fenced. If the database refuses it otherwise, the notification is more important.
+        """
+        try:
+            self._outbox.mark_tried(deliveries, now=time.time())
+        except Fenced:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of a write that may fail: the notification goes out
+            log.warning("attempt_not_recorded", receiver=deliveries[0].receiver, error=type(error).__name__)
 
 
 def _without_run(delivery: Delivery) -> OutgoingNotification:

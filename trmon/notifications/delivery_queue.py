@@ -25,5 +25,8 @@ class DeliveryQueue(Protocol):
     def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
         """Return the state of a run. Errors: NotFound."""
 
+    def mark_tried(self, deliveries: Sequence[Delivery], *, now: float) -> None:
+        """Record that deliveries are about to be sent; it is durable when the call returns. Errors: Fenced."""
+
     def record(self, updates: Sequence[DeliveryUpdate]) -> None:
         """Write updates of deliveries; they are durable when the call returns. Errors: Fenced."""

@@ -15,6 +15,7 @@ from trmon.domain.alerts.delivery import Subject
 from trmon.domain.alerts.delivery_update import DeliveryUpdate, DispatchOutcome
 from trmon.domain.alerts.grouping import Group, group_deliveries
 from trmon.domain.alerts.stall_merging import StallMerging, merge_stalls
+from trmon.domain.model.errors import Fenced
 from trmon.notifications.delivery_attempt import DeliveryAttempt, DeliveryPolicy
 from trmon.notifications.delivery_queue import DeliveryQueue
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult, Receiver
@@ -143,6 +144,8 @@ class Dispatcher:
     def _attempt_group(self, group: Group) -> list[DeliveryUpdate]:
         try:
             return self._attempt.attempt(group)
+        except Fenced:
+            raise
         except Exception as error:  # the edge of an attempt: a notification that cannot be rendered is retried
             self._count("error")
             log.exception("delivery_failed", receiver=group[0].receiver)

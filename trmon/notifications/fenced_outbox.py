@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.delivery_context import DeliveryContext
 from trmon.domain.alerts.delivery_update import DeliveryUpdate
+from trmon.domain.model.errors import Fenced
 from trmon.domain.model.slots import Fences, slot_of
 from trmon.domain.ports import Ownership
 from trmon.store.repositories.outbox import Outbox
@@ -37,19 +38,36 @@ class FencedOutbox:
         fences = self._ownership.fences()
         if fences is None or all(self._is_owned(delivery.id, fences) for delivery in deliveries):
             return True
-        for delivery in deliveries:
-            self._claims.pop(delivery.id, None)
+        self._drop(deliveries)
         return False
 
     def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
         """Return the state of a run. Errors: NotFound."""
         return self._outbox.delivery_context(run_id, now=now)
 
+    def mark_tried(self, deliveries: Sequence[Delivery], *, now: float) -> None:
+        """Record that claimed deliveries are about to be sent, or drop the claims. Errors: Fenced."""
+        claims = [self._claims.get(delivery.id) for delivery in deliveries]
+        try:
+            self._outbox.mark_tried([delivery.id for delivery in deliveries], now=now, fences=_fences_of(claims))
+        except Fenced:
+            self._drop(deliveries)
+            raise
+
     def record(self, updates: Sequence[DeliveryUpdate]) -> None:
         """Write updates of deliveries; they are durable when the call returns. Errors: Fenced."""
         claims = [self._claims.pop(update.delivery_id, None) for update in updates]
-        self._outbox.record(updates, fences=dict(claim for claim in claims if claim is not None))
+        self._outbox.record(updates, fences=_fences_of(claims))
+
+    def _drop(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            self._claims.pop(delivery.id, None)
 
     def _is_owned(self, delivery_id: int, fences: Fences) -> bool:
         slot, fence = self._claims[delivery_id]
         return fences.get(slot) == fence
+
+
+def _fences_of(claims: Iterable[tuple[int, int] | None]) -> Fences:
+    """Return the fence of each slot of some claims; None: the process owns every slot."""
+    return dict(claim for claim in claims if claim is not None)

@@ -57,7 +57,7 @@ def _read_notified(
 ) -> tuple[dict[Subject, float], frozenset[Subject]]:
     """Return when the firing notification of each pair was tried, and the pairs for which one is due."""
     table = tables.delivery.c
-    was_tried = or_(table.attempts > 0, table.rounds > 0)
+    was_tried = table.tried_at.is_not(None)
     is_due = (table.state == DeliveryState.DUE.value) & (table.made_at >= made_after)
     columns = (table.receiver, table.episode, table.tried_at, was_tried.label("was_tried"), is_due.label("is_due"))
     of_firing = (table.run_id == run_id, table.told_state == AlertState.FIRING.value)
@@ -66,5 +66,5 @@ def _read_notified(
     for row in rows:
         if row.was_tried:
             subject = (row.receiver, row.episode)
-            tried[subject] = min(tried.get(subject, math.inf), row.tried_at or 0.0)
+            tried[subject] = min(tried.get(subject, math.inf), row.tried_at)
     return tried, frozenset((row.receiver, row.episode) for row in rows if row.is_due)

@@ -74,6 +74,17 @@ class Outbox:
         with self._reader.connect() as connection:
             return read_delivery_context(connection, run_id, now=now)
 
+    def mark_tried(self, delivery_ids: Collection[int], *, now: float, fences: Fences | None = None) -> None:
+        """Record, before they are sent, that deliveries are tried, if the fences still hold. Errors: Fenced."""
+        table = tables.delivery
+        statement = update(table).where(table.c.id.in_(delivery_ids)).values(tried_at=now)
+
+        def write(transaction: Transaction) -> None:
+            check_fences(transaction.connection, fences or {})
+            transaction.connection.execute(statement)
+
+        self._writer.submit(write).result()
+
     def record(self, updates: Sequence[DeliveryUpdate], *, fences: Fences | None = None) -> None:
         """Write updates of deliveries in one transaction, if the fences still hold. Errors: Fenced."""
         rows = [_row(update) for update in updates]
