@@ -1,4 +1,4 @@
-"""No log file breaks `trmon diagnose`: it is refused with a reason, or reported on."""
+"""No log file breaks `trmon diagnose` or `trmon import`: it is refused with a reason, or reported on and imported."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from tests.log_formats.console import test_console as console_logs
 from tests.log_formats.test_formats import STATE
 from trmon.domain.framework_names import FRAMEWORKS
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.identity import RunKey
+from trmon.terminal.log_import import LogSource, messages_of
 from trmon.terminal.run_report import report_on_log
 from trmon.terminal.run_report_text import print_report
+from trmon_client.core import wire
 
 pytestmark = pytest.mark.fuzz
 
@@ -58,12 +61,24 @@ LOGS = st.one_of(st.binary(max_size=200), WELL_FORMED, edited(WELL_FORMED))
 FILE_NAMES = st.sampled_from(["log.txt", "log.json", "log.jsonl", "log.csv", "trainer_state.json"])
 
 
+def check_import(file: Path) -> None:
+    """Check that a log is refused, or that it gives messages that a service accepts."""
+    try:
+        source = LogSource.of(file)
+    except InvalidInput as refusal:
+        assert str(refusal)
+        return
+    for message in messages_of(source, RunKey("math", "grpo"), now=0.0):
+        assert wire.decode(wire.encode(message))
+
+
 @settings(max_examples=400)
 @given(LOGS, FILE_NAMES)
-def test_a_log_is_refused_or_reported_on(data: bytes, name: str) -> None:
+def test_a_log_is_refused_or_reported_on_and_imported(data: bytes, name: str) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / name
         file.write_bytes(data)
+        check_import(file)
         try:
             report = report_on_log(file)
         except InvalidInput as refusal:

@@ -58,8 +58,7 @@ COMMANDS = {
         "Write a project as partitioned parquet, for DuckDB and `trmon import`, while the service runs.",
     ),
     "import": CommandEntry(
-        "trmon.cli.export:import_",
-        "Import what `trmon export` wrote: each run whole or not at all, never into another run; safe to repeat.",
+        "trmon.cli.import_:import_", "Import logs of trainers, or an archive of `trmon export`; safe to repeat."
     ),
     "audit": CommandEntry(
         "trmon.cli.audit:audit_command", "Show administrative actions, newest first: when, who, what, before and after."

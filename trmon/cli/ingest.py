@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import plain_errors, read_settings
-from trmon.terminal.spool_upload import SpoolUploader, segments_in
+from trmon.cli.command import plain_errors
+from trmon.cli.running_service import uploader_to
+from trmon.terminal.spool_upload import segments_in, send_segment
 
 
 def ingest(
@@ -18,12 +19,11 @@ def ingest(
 ) -> None:
     """Upload spooled messages to a running service; safe to repeat: the files are kept."""
     with plain_errors():
-        settings = read_settings(url=url)
-        sender = SpoolUploader(settings.url, token=settings.token.get_secret_value() if settings.token else None)
+        uploader = uploader_to(url)
         counts: Counter[str] = Counter()
         for segment in segments_in(directory):
-            counts += sender.send(segment)
-        sender.close()
+            counts += send_segment(segment, uploader)
+        uploader.close()
         typer.echo(", ".join(f"{n} {status}" for status, n in sorted(counts.items())) or "nothing to send")
         if counts["invalid"] or counts["conflict"] or counts["damaged"]:
             raise typer.Exit(1)

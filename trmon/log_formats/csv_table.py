@@ -6,8 +6,10 @@ import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from trmon.domain.analysis.log_row import LogDefect, LogRow
 from trmon.domain.model.errors import InvalidInput
-from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
+from trmon.log_formats.console.number_text import bare_number
+from trmon.log_formats.log_format import LogFormat, LogItem, LogSample
 
 RUN_SEPARATOR = " - "
 """Between the run and the metric in the header of an export of wandb's page."""
@@ -39,22 +41,23 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _read(path: Path) -> Iterator[LogRow]:
+def _read(path: Path) -> Iterator[LogItem]:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         lines = csv.reader(file)
         try:
             names = _names(next(lines, []), path)
             for values in lines:
-                yield _row(names, values, place=f"{path}:{lines.line_num}")
+                yield _row(names, values, line=lines.line_num)
         except csv.Error as error:
-            raise InvalidInput(f"{path}:{lines.line_num}", f"is no CSV: {error}") from error
+            yield LogDefect(lines.line_num, f"is no CSV: {error}")
 
 
-def _row(names: Sequence[str], values: Sequence[str], *, place: str) -> LogRow:
+def _row(names: Sequence[str], values: Sequence[str], *, line: int) -> LogItem:
     """Return the row of a line; an empty cell is a metric that was not logged at that step, not NaN."""
     if len(values) > len(names):
-        raise InvalidInput(place, f"has {len(values)} values; the header has {len(names)}")
-    return {name: value for name, value in zip(names, values, strict=False) if name and value.strip()}
+        return LogDefect(line, f"has {len(values)} values; the header has {len(names)}")
+    given = zip(names, values, strict=False)
+    return LogRow({name: bare_number(value) for name, value in given if name and value.strip()}, line)
 
 
 def _names(header: Sequence[str], path: Path) -> list[str]:

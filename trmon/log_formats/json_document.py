@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trmon.domain.analysis.log_row import LogDefect, LogRow
 from trmon.domain.model.errors import InvalidInput
-from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
+from trmon.log_formats.console.number_text import bare_number
+from trmon.log_formats.log_format import LogFormat, LogItem, LogSample
 
 WRAPPERS = ("data", "metrics", "history")
 """Keys of loggers around the metrics of a row; their metrics keep their own names."""
@@ -19,9 +22,19 @@ MAX_DEPTH = 8
 def load_json(path: Path) -> Any:
     """Return the document of a JSON file; NaN and Infinity are accepted. Errors: InvalidInput."""
     try:
-        return json.loads(path.read_bytes())
+        return parse_json(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise InvalidInput(str(path), f"is not valid JSON: {error}") from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return a JSON document; numbers too large for a float64 stay text. Errors: ValueError, RecursionError."""
+    return json.loads(text, parse_float=_exact_number)
+
+
+def _exact_number(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
 
 
 def flat_row(row: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
@@ -29,7 +42,7 @@ def flat_row(row: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in row.items():
         if not isinstance(value, dict):
-            flat[prefix + key] = value
+            flat[prefix + key] = bare_number(value) if isinstance(value, str) else value
         elif key in WRAPPERS and not prefix:
             flat |= flat_row({name: inner for name, inner in value.items() if name not in WRAPPERS})
         elif prefix.count("/") < MAX_DEPTH:
@@ -37,10 +50,16 @@ def flat_row(row: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _read(path: Path) -> Iterator[LogRow]:
+def rows_of_objects(objects: Iterable[Any]) -> Iterator[LogItem]:
+    """Yield the objects of a list as rows, and a defect for what is not an object."""
+    for number, row in enumerate(objects, start=1):
+        yield LogRow(flat_row(row)) if isinstance(row, dict) else LogDefect(0, f"entry {number} is not a JSON object")
+
+
+def _read(path: Path) -> Iterator[LogItem]:
     document = load_json(path)
     if isinstance(document, list):
-        yield from (flat_row(row) for row in document if isinstance(row, dict))
+        yield from rows_of_objects(document)
         return
     if not isinstance(document, dict):
         raise InvalidInput(str(path), "must be a JSON object of numbers by name, or a list of such objects")
@@ -48,9 +67,9 @@ def _read(path: Path) -> Iterator[LogRow]:
     columns = {name: values for name, values in row.items() if isinstance(values, list)}
     if columns and len({len(values) for values in columns.values()}) == 1:
         rows = zip(*columns.values(), strict=True)
-        yield from (dict(zip(columns, values, strict=True)) for values in rows)
+        yield from (LogRow(dict(zip(columns, values, strict=True))) for values in rows)
         return
-    yield row
+    yield LogRow(row)
 
 
 JSON = LogFormat(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from trmon.domain.model.errors import InvalidInput
-from trmon.log_formats.json_document import flat_row
-from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
+from trmon.domain.analysis.log_row import LogDefect, LogRow
+from trmon.log_formats.json_document import flat_row, parse_json
+from trmon.log_formats.log_format import LogFormat, LogItem, LogSample
+
+NOT_AN_OBJECT = "is not a JSON object"
 
 
 def _matches(sample: LogSample) -> bool:
@@ -22,26 +23,29 @@ def _matches(sample: LogSample) -> bool:
 
 def _object(line: str) -> dict[str, object] | None:
     try:
-        found = json.loads(line)
+        found = parse_json(line)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
 
-def _read(path: Path) -> Iterator[LogRow]:
+def _read(path: Path) -> Iterator[LogItem]:
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         pending: int | None = None
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
             if pending is not None:
-                raise InvalidInput(f"{path}:{pending}", "is not a JSON object")
+                yield LogDefect(pending, NOT_AN_OBJECT)
+                pending = None
             row = _object(line)
             if row is None:
                 # A trainer that was killed leaves half a line at the end, and only there.
                 pending = number
             else:
-                yield flat_row(row)
+                yield LogRow(flat_row(row), number)
+        if pending is not None:
+            yield LogDefect(pending, NOT_AN_OBJECT, is_end=True)
 
 
 JSON_LINES = LogFormat(

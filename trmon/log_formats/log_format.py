@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-LogRow: TypeAlias = Mapping[str, Any]
-"""The metrics of one line of a log under the framework's names, with its step under one of the names of a step."""
+from trmon.domain.analysis.log_row import LogDefect, LogRow
+
+LogItem: TypeAlias = LogRow | LogDefect
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,10 @@ class LogSample:
 class LogFormat:
     """A format: its name, what it is for a reader of the documentation, and how to recognise and read it.
 
-    `read` yields rows in the order of the file and raises InvalidInput, with the line, where the file is malformed.
+    `read` yields rows and defects in the order of the file, and raises InvalidInput for a file without rows to read.
     """
 
     name: str
     description: str
     matches: Callable[[LogSample], bool]
-    read: Callable[[Path], Iterator[LogRow]]
+    read: Callable[[Path], Iterator[LogItem]]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from trmon.domain.analysis.log_row import LogDefect
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats.console.reader import CONSOLE
 from trmon.log_formats.csv_table import CSV
 from trmon.log_formats.json_document import JSON
 from trmon.log_formats.json_lines import JSON_LINES
-from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
+from trmon.log_formats.log_format import LogFormat, LogSample
 from trmon.log_formats.trainer_state import TRAINER_STATE
 
 LOG_FORMATS: tuple[LogFormat, ...] = (TRAINER_STATE, JSON_LINES, JSON, CSV, CONSOLE)
@@ -35,6 +37,15 @@ def format_of(path: Path) -> LogFormat:
     raise InvalidInput(str(path), f"has no known format; known are: {names}")
 
 
-def read_log(path: Path) -> Iterator[LogRow]:
+def read_log(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of a log file. Errors: InvalidInput if its format is not known or it is malformed."""
-    return format_of(path).read(path)
+    return sound_rows(format_of(path), path)
+
+
+def sound_rows(known: LogFormat, path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a log file. Errors: InvalidInput for a defect that is not its cut-off end."""
+    for item in known.read(path):
+        if not isinstance(item, LogDefect):
+            yield item.values
+        elif not item.is_end:
+            raise InvalidInput(f"{path}:{item.line}" if item.line else str(path), item.reason)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.log_formats.json_document import load_json
-from trmon.log_formats.log_format import LogFormat, LogRow, LogSample
+from trmon.log_formats.json_document import load_json, rows_of_objects
+from trmon.log_formats.log_format import LogFormat, LogItem, LogSample
 
 FILE_NAME = "trainer_state.json"
 
@@ -21,14 +21,12 @@ def _compact(sample: LogSample) -> str:
     return sample.head + ('"log_history"' if sample.path.name == FILE_NAME else "")
 
 
-def _read(path: Path) -> Iterator[LogRow]:
+def _read(path: Path) -> Iterator[LogItem]:
     document = load_json(_state_file(path))
     history = document.get("log_history") if isinstance(document, dict) else None
     if not isinstance(history, list):
         raise InvalidInput(str(path), "must have a list named log_history")
-    for row in history:
-        if isinstance(row, dict):
-            yield row
+    yield from rows_of_objects(history)
 
 
 def _state_file(path: Path) -> Path:

@@ -19,7 +19,7 @@ from trmon.domain.diagnosis import Finding, History, Thresholds
 from trmon.domain.diagnosis.framework_options import TRL_LR, VERL_LR
 from trmon.domain.diagnosis.history import ENGINE_PAIRS
 from trmon.domain.model.errors import InvalidInput
-from trmon.log_formats import format_of
+from trmon.log_formats import format_of, sound_rows
 
 ANY = "any"
 AGREEMENT_SIGNALS = ("prob_diff_mean", "abs_log_ratio_mean", "abs_log_ratio_max")
@@ -89,7 +89,7 @@ class RunReportOut(BaseModel):
 def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = None) -> RunReportOut:
     """Return the report on the run in a log file. Errors: InvalidInput if it cannot be read or has no known metric."""
     found = format_of(file)
-    run = read_logged_run(found.read(file), source=name or str(file))
+    run = read_logged_run(sound_rows(found, file), source=name or str(file))
     # A log of one step cannot show a second one with NaN.
     limits = Thresholds(nonfinite_steps=0.0) if len(run.history) == 1 else Thresholds()
     course = course_of(run.history, limits=limits)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trmon.domain.analysis.log_row import LogDefect, LogRow
 from trmon.domain.framework_names import translate
 from trmon.log_formats.console.reader import read_console
 
@@ -74,7 +75,7 @@ AREAL = """20260821-10:00:00 StatsLogger INFO: Epoch 1/10 Step 3/100 Train step 
 
 
 def rows_in(text: str) -> list[dict[str, Any]]:
-    return [dict(row) for row in read_console(iter(text.splitlines(keepends=True)))]
+    return [dict(row.values) for row in read_console(iter(text.splitlines(keepends=True))) if isinstance(row, LogRow)]
 
 
 @pytest.mark.parametrize(
@@ -134,3 +135,60 @@ def test_numbers_that_are_none_or_not_a_number_stay_what_they_are() -> None:
     (row,) = rows_in("{'loss': nan, 'reward': None, 'grad_norm': inf, 'entropy': tensor(0.3), 'list': [1, 2]}")
     assert row == {"loss": "nan", "reward": None, "grad_norm": "inf", "entropy": "0.3"}
     assert set(translate(row).nonfinite) == {"loss", "reward", "grad_norm"}
+
+
+def items_in(text: str) -> list[Any]:
+    return list(read_console(iter(text.splitlines(keepends=True))))
+
+
+PLAIN_VERL = "step:12 - actor/entropy:0.31 - actor/pg_loss:-0.0123 - actor/grad_norm:np.float64(0.25) - actor/lr:1e-06"
+VERL_ROW = {
+    "step": "12",
+    "actor/entropy": "0.31",
+    "actor/pg_loss": "-0.0123",
+    "actor/grad_norm": "0.25",
+    "actor/lr": "1e-06",
+}
+
+
+@pytest.mark.parametrize("width", range(20, len(PLAIN_VERL)))
+@pytest.mark.parametrize("prefix", ["", "\x1b[36m(TaskRunner pid=12, ip=10.0.0.1)\x1b[0m "])
+def test_a_line_that_a_terminal_wrapped_is_one_row(width: int, prefix: str) -> None:
+    parts = [PLAIN_VERL[start : start + width] for start in range(0, len(PLAIN_VERL), width)]
+    wrapped = "\n".join(prefix + part for part in parts)
+    noise = f"{prefix}Training Progress: 10%|# | 1/10 [00:10<01:30]\n{prefix}saved the checkpoint\n"
+    assert rows_in(f"{noise}{wrapped}\n{noise}") == [VERL_ROW]
+    assert rows_in("\n".join(line.rstrip() for line in f"{wrapped}\n{noise}".splitlines())) == [VERL_ROW]
+
+
+def test_the_rest_of_a_wrapped_line_has_no_prefix() -> None:
+    first, rest = PLAIN_VERL[:60], PLAIN_VERL[60:]
+    text = f"(TaskRunner pid=12) {first}\n{rest}\n(WorkerDict pid=13) loaded\n"
+    assert rows_in(text) == [VERL_ROW]
+
+
+def test_processes_that_print_between_the_lines_of_each_other_are_told_apart() -> None:
+    mine, other = SKYRL.splitlines(), NEMO.splitlines()
+    lines = [f"(Trainer pid=1) {line}" for line in mine]
+    others = [f"(Other pid=2) {line}" for line in other]
+    mixed = [line for pair in zip(lines, others, strict=False) for line in pair] + others[len(lines) :]
+    rows = {row["step"] if "step" in row else row["trainer/global_step"]: row for row in rows_in("\n".join(mixed))}
+    assert rows["3"]["reward/avg_raw_reward"] == "0.4500"
+    assert rows["4"]["gen_kl_error"] == "0.0012"
+
+
+def test_what_was_cut_off_is_not_lost_without_a_word() -> None:
+    assert rows_in("step:3 - actor/lr:1e-06 - actor/pg_l") == [{"step": "3", "actor/lr": "1e-06", "actor/pg_l": ""}]
+    assert rows_in("step:3 - actor/lr:1e-06(Worker pid=1) x - a:1") == [
+        {"step": "3", "actor/lr": "1e-06(Worker pid=1) x", "a": "1"}
+    ]
+    assert items_in("noise\n{'loss': 0.5,\n 'reward': 0") == [
+        LogDefect(2, "begins a dictionary that does not end", is_end=True)
+    ]
+
+
+def test_a_row_knows_its_line() -> None:
+    text = f"x\n{PLAIN_VERL}\nx\n{AREAL}\n{NEMO}\n{TRL}\n{PRIME}"
+    lines = text.splitlines()
+    for row in items_in(text):
+        assert str(row.values.get("step", "{'loss'")) in lines[row.line - 1]

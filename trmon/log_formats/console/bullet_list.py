@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trmon.log_formats.log_format import LogRow
+from trmon.domain.analysis.log_row import LogRow
 
 _HEADING = re.compile(r"={5,} Step (\d+)/\d+ ={5,}")
 _BULLET = re.compile(r"•\s*([A-Za-z ]+):\s*([-+]?[\d.]+(?:e[-+]?\d+)?|nan|-?inf)")
@@ -25,13 +25,14 @@ class BulletList:
 
     def __init__(self) -> None:
         self._row: dict[str, object] = {}
+        self._line = 0
 
-    def add_line(self, line: str) -> Iterator[LogRow]:
+    def add_line(self, line: str, number: int) -> Iterator[LogRow]:
         """Yield the row that a new heading ends."""
         heading = _HEADING.search(line)
         if heading is not None:
             yield from self.finish()
-            self._row = {"step": heading.group(1)}
+            self._row, self._line = {"step": heading.group(1)}, number
             return
         bullet = _BULLET.search(line)
         if bullet is not None and self._row and bullet[1] in NAMES:
@@ -41,4 +42,4 @@ class BulletList:
         """Yield the last row."""
         row, self._row = self._row, {}
         if len(row) > 1:
-            yield row
+            yield LogRow(row, self._line)

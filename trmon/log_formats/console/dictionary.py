@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from trmon.domain.analysis.log_row import LogDefect, LogRow
 from trmon.log_formats.console.number_text import bare_number
-from trmon.log_formats.log_format import LogRow
+from trmon.log_formats.log_format import LogItem
 
 MAX_LINES = 2000
 _PAIR = re.compile(
@@ -23,11 +24,12 @@ class Dictionaries:
 
     def __init__(self) -> None:
         self._open: list[str] = []
+        self._begin = 0
         self._depth = 0
         self._words = ""
         self._bar: str | None = None
 
-    def add_line(self, line: str) -> Iterator[LogRow]:
+    def add_line(self, line: str, number: int) -> Iterator[LogItem]:
         """Yield the rows of the dictionaries that end in this line."""
         if self._depth == 0:
             begin = line.find("{")
@@ -37,22 +39,25 @@ class Dictionaries:
                 self._words = line if line.strip() else self._words
                 return
             self._words, line = before if before.strip() else self._words, line[begin:]
+            self._begin = number
         self._open.append(line)
         self._depth += line.count("{") - line.count("}")
         if self._depth <= 0:
             yield from self._close()
         elif len(self._open) > MAX_LINES:
-            self._open, self._depth = [], 0
+            yield from self.finish()
 
-    def finish(self) -> Iterator[LogRow]:
-        """Yield nothing: an unfinished dictionary is not read."""
-        return iter(())
+    def finish(self) -> Iterator[LogItem]:
+        """Yield a defect for a dictionary that does not end, of which nothing is read."""
+        if self._open and _PAIR.search("\n".join(self._open)):
+            yield LogDefect(self._begin, "begins a dictionary that does not end", is_end=True)
+        self._open, self._depth = [], 0
 
     def _note_bar(self, text: str) -> None:
         counts = _BAR.findall(text)
         self._bar = counts[-1] if counts else self._bar
 
-    def _close(self) -> Iterator[LogRow]:
+    def _close(self) -> Iterator[LogItem]:
         text, self._open, self._depth = "\n".join(self._open), [], 0
         row: dict[str, object] = dict(self._stated_step())
         for pair in _PAIR.finditer(text):
@@ -60,7 +65,7 @@ class Dictionaries:
             row[pair["name"]] = None if value in ("None", "null") else value
         self._words = ""
         if len(row) > 1:
-            yield row
+            yield LogRow(row, self._begin)
 
     def _stated_step(self) -> Iterator[tuple[str, object]]:
         found = _STEP.search(self._words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trmon.log_formats.log_format import LogRow
+from trmon.domain.analysis.log_row import LogRow
 
 _HEADING = re.compile(r"\bTrain step (\d+)/\d+ done")
 _NUMBER = re.compile(r"^(?:[-+]?[\d.]+(?:e[-+]?\d+)?|nan|-?inf)$")
@@ -17,13 +17,14 @@ class MetricGrid:
 
     def __init__(self) -> None:
         self._row: dict[str, object] = {}
+        self._line = 0
 
-    def add_line(self, line: str) -> Iterator[LogRow]:
+    def add_line(self, line: str, number: int) -> Iterator[LogRow]:
         """Yield the row that a new heading ends."""
         heading = _HEADING.search(line)
         if heading is not None:
             yield from self.finish()
-            self._row = {"step": heading.group(1)}
+            self._row, self._line = {"step": heading.group(1)}, number
         elif self._row and CELL in line:
             cells = [cell.strip() for cell in line.split(CELL)[1:-1]]
             pairs = zip(cells[::2], cells[1::2], strict=False)
@@ -33,4 +34,4 @@ class MetricGrid:
         """Yield the last row."""
         row, self._row = self._row, {}
         if len(row) > 1:
-            yield row
+            yield LogRow(row, self._line)

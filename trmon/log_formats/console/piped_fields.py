@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trmon.log_formats.log_format import LogRow
+from trmon.domain.analysis.log_row import LogRow
 
 _START = re.compile(r"\bStep (\d+) \|")
 _FIELD = re.compile(r"^\s*([A-Za-z][A-Za-z. -]*?)\s+([-+]?[\d.]+(?:e[-+]?\d+)?|nan|-?inf)\b")
@@ -24,7 +24,7 @@ NAMES = {
 class PipedFields:
     """A line is a row; the trainer and the orchestrator print one each."""
 
-    def add_line(self, line: str) -> Iterator[LogRow]:
+    def add_line(self, line: str, number: int) -> Iterator[LogRow]:
         """Yield the row of a line, if it is one."""
         found = _START.search(line)
         if found is None:
@@ -32,7 +32,7 @@ class PipedFields:
         fields = (_FIELD.match(field) for field in line[found.end() :].split("|"))
         row = {NAMES[field[1]]: field[2] for field in fields if field is not None and field[1] in NAMES}
         if row:
-            yield {"step": found.group(1), **row}
+            yield LogRow({"step": found.group(1), **row}, number)
 
     def finish(self) -> Iterator[LogRow]:
         """Yield nothing: no row spans lines."""

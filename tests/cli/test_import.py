@@ -1,0 +1,148 @@
+"""`trmon import` of logs: into a real service, once or again, and what a person reads afterwards."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.waiting import eventually
+from trmon.cli import app
+
+N_STEPS = 30
+BROKEN_AT = 20
+START = 1_700_000_000.0
+
+
+def row(step: int) -> dict[str, Any]:
+    """A line of verl's file logger."""
+    metrics = {
+        "actor/lr": 1e-6,
+        "actor/grad_norm": 90.0 if step == BROKEN_AT else 0.3,
+        "critic/score/mean": 0.5,
+        "rollout_corr/kl": 1e-4,
+        "rollout_corr/k3_kl": 1e-4 if step < BROKEN_AT else 0.2,
+        "training/rollout_actor_probs_pearson_corr": 0.999 if step < BROKEN_AT else 0.2,
+        "mine/seen": step,
+        "_timestamp": START + 60.0 * step,
+    }
+    return {"step": step, "data": metrics}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A run of 30 steps, whose engines disagree from step 20 on."""
+    path = tmp_path / "grpo 7b.jsonl"
+    write(path, range(N_STEPS))
+    return path
+
+
+def write(path: Path, steps: range) -> None:
+    path.write_text("".join(json.dumps(row(step)) + "\n" for step in steps))
+
+
+def run_import(service: ThreadedService, *arguments: object) -> Result:
+    return CliRunner().invoke(app, ["import", *map(str, arguments), "--project", "math", "--url", service.url])
+
+
+def read(client: httpx.Client, path: str, **query: Any) -> Any:
+    answer = client.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_an_imported_log_is_a_run_with_rows_charts_alerts_and_a_diagnosis(service: ThreadedService, log: Path) -> None:
+    done = run_import(service, log)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == "math/grpo-7b: 30 steps imported (jsonl, verl's metric names)\n"
+    path = "/api/v1/runs/math/grpo-7b"
+    with service.client() as client:
+        run = eventually(lambda: read(client, path), lambda run: run["state"] == "finished")
+        assert (run["last_step"], run["config"]["imported"]["framework"]) == (N_STEPS - 1, "verl")
+        names = "mismatch_kl_k3,reward_mean,mine/seen,_timestamp"
+        signals = read(client, f"{path}/signals", names=names, points=N_STEPS)["signals"]
+        assert signals["mismatch_kl_k3"]["last"] == [1e-4] * BROKEN_AT + [0.2] * (N_STEPS - BROKEN_AT)
+        assert signals["mine/seen"]["last"] == list(range(N_STEPS))
+        assert signals["_timestamp"]["last"][-1] == START + 60.0 * (N_STEPS - 1)
+        assert signals["reward_mean"]["last"] == [0.5] * N_STEPS
+        assert "gradient_spike" in {alert["rule"] for alert in read(client, "/api/v1/alerts")["items"]}
+    diagnosed = CliRunner().invoke(app, ["diagnose", "math/grpo-7b", "--url", service.url, "--json"])
+    assert json.loads(diagnosed.stdout)["primary"] == "A"
+
+
+def test_an_import_again_changes_nothing_and_a_longer_log_adds_its_steps(service: ThreadedService, log: Path) -> None:
+    write(log, range(10))
+    assert "10 steps imported" in run_import(service, log, "--run", "grpo").stdout
+    path = "/api/v1/runs/math/grpo"
+
+    def seen(client: httpx.Client) -> Any:
+        batches = read(client, f"{path}/batches", limit=50)["items"]
+        return [(batch["step"], batch["signals"], batch.get("revised")) for batch in batches]
+
+    with service.client() as client:
+        before = eventually(lambda: seen(client), lambda rows: len(rows) == 10)
+        again = run_import(service, log, "--run", "grpo")
+        assert again.stdout == "math/grpo: 10 steps already present (jsonl, verl's metric names)\n"
+        assert seen(client) == before
+        write(log, range(N_STEPS))
+        assert run_import(service, log, "--run", "grpo").exit_code == 0
+        rows = eventually(lambda: seen(client), lambda rows: len(rows) == N_STEPS)
+    assert sorted(row[0] for row in rows) == list(range(N_STEPS))
+
+
+def test_a_restart_is_a_second_attempt_and_bad_lines_are_named(service: ThreadedService, log: Path) -> None:
+    lines = [json.dumps(row(step)) for step in (0, 1, 2, 3)]
+    lines += ['{"step": 4, "da', json.dumps({"step": 2, "data": row(2)["data"] | {"note": "resumed"}})]
+    lines += [json.dumps(row(3)), '{"step": 4, "lo']
+    log.write_text("\n".join(lines))
+    done = run_import(service, log)
+    assert done.exit_code == 1
+    assert "6 steps in 2 attempts imported" in done.stdout
+    assert [line.split(": ", 1)[1] for line in done.stderr.splitlines()] == [
+        "line 5: is not a JSON object",
+        "line 6: note: 'resumed' is not a number; left out",
+        "line 6: goes back to step 2; imported as another attempt",
+        "line 8: is not a JSON object",
+    ]
+    with service.client() as client:
+        path = "/api/v1/runs/math/grpo-7b/batches"
+        batches = eventually(lambda: read(client, path)["items"], lambda found: len(found) == 6)
+    assert sorted(batch["step"] for batch in batches) == [0, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [("a.b c.log", "a.b-c"), ("math/trainer_state.json", "math"), ("qwen/checkpoint-9/trainer_state.json", "qwen")],
+)
+def test_a_run_has_the_name_of_its_log(name: str, run: str, service: ThreadedService, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = (
+        json.dumps({"log_history": [{"step": 1, "loss": 0.5}]})
+        if path.suffix == ".json"
+        else "{'loss': 0.5, 'reward': 1}\n"
+    )
+    path.write_text(text)
+    assert run_import(service, path).stdout.startswith(f"math/{run}: 1 steps imported")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("{log}",), "--project: is required to import a log"),
+        (("{log}", "{log}", "--project", "math", "--run", "a"), "--run: is for one log"),
+        (("{log}", "--project", "math", "--data-dir", "data"), "--data-dir: is for archives"),
+        (("{log}", "--project", "math", "--url", "http://127.0.0.1:9"), "no service answers at http://127.0.0.1:9"),
+        (("none.jsonl", "--project", "math"), "none.jsonl: cannot be read"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_line(arguments: tuple[str, ...], reason: str, log: Path) -> None:
+    refused = CliRunner().invoke(app, ["import", *(argument.format(log=log) for argument in arguments)])
+    assert refused.exit_code == 1
+    assert reason in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1

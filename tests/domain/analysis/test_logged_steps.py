@@ -1,0 +1,130 @@
+"""The rows of a log as the scalars of a trainer's steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from trmon.domain.analysis.log_row import LogDefect, LogRow
+from trmon.domain.analysis.logged_steps import LoggedStep, logged_steps, survey_log
+from trmon.domain.model.errors import InvalidInput
+
+VERL = {"actor/lr": 1e-6, "actor/grad_norm": 0.3, "rollout_corr/k3_kl": 1e-4}
+
+
+def read(rows: Iterable[Mapping[str, Any]]) -> tuple[list[LoggedStep], list[str]]:
+    """Return the steps of rows, one on a line, and their defects."""
+    items = [LogRow(row, line) for line, row in enumerate(rows, start=1)]
+    found = list(logged_steps(items, survey_log(items, source="log")))
+    defects = [str(item) for item in found if isinstance(item, LogDefect)]
+    return [item for item in found if isinstance(item, LoggedStep)], defects
+
+
+def scalars(row: Mapping[str, Any]) -> Mapping[str, float]:
+    [step], _ = read([row])
+    return step.scalars
+
+
+def test_known_names_are_trmons_and_unknown_ones_stay() -> None:
+    assert scalars({"step": 3, **VERL, "mine/loss": 2}) == {
+        "lr": 1e-6,
+        "grad_norm": 0.3,
+        "mismatch_kl_k3": 1e-4,
+        "mine/loss": 2.0,
+    }
+
+
+def test_numbers_of_the_other_direction_are_turned_as_in_the_table() -> None:
+    areal = {"step": 1, "ppo_actor/update/behave_approx_kl/avg": -0.25, "ppo_actor/update/lr": 1e-6}
+    assert scalars(areal)["mismatch_kl_k1"] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "seconds"),
+    [
+        ("_timestamp", 1_700_000_000.5, 1_700_000_000.5),
+        ("timestamp", "1700000000000", 1_700_000_000.0),
+        ("time", "2023-11-14T22:13:20+00:00", 1_700_000_000.0),
+    ],
+    ids=["seconds", "milliseconds", "ISO 8601"],
+)
+def test_the_time_of_a_row_is_kept(name: str, given: object, seconds: float) -> None:
+    [step], defects = read([{"step": 1, **VERL, name: given}])
+    assert (step.logged_at, step.scalars["_timestamp"], defects) == (seconds, seconds, [])
+
+
+def test_a_time_that_is_a_duration_is_a_metric() -> None:
+    [step], _ = read([{"step": 1, **VERL, "time": 12.5}])
+    assert (step.logged_at, step.scalars["time"]) == (0.0, 12.5)
+
+
+def test_steps_that_go_back_are_another_attempt() -> None:
+    steps, defects = read({"step": step, **VERL} for step in (1, 2, 3, 2, 3, 4))
+    assert [(step.attempt, step.step) for step in steps] == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (1, 4)]
+    assert defects == ["line 4: goes back to step 2; imported as another attempt"]
+
+
+def test_a_step_that_comes_twice_and_an_older_row_of_other_metrics_are_no_restart() -> None:
+    rows = [{"step": 1, "rollout/x": 1}, {"step": 2, "rollout/x": 1}, {"step": 1, **VERL}, {"step": 1, **VERL}]
+    steps, defects = read(rows)
+    assert ({step.attempt for step in steps}, defects) == ({0}, [])
+
+
+def test_the_lines_of_two_processes_in_one_file_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"log: goes back in steps 50 times \(lines 2, 4, 6, 8, 10, \.\.\.\)"):
+        read({"step": step + 5 * (line % 2 == 0), **VERL} for step in range(50) for line in (0, 1))
+
+
+def test_rows_are_counted_if_none_states_a_step_and_else_reported() -> None:
+    steps, defects = read([VERL, VERL])
+    assert ([step.step for step in steps], defects) == ([1, 2], [])
+    steps, defects = read([{"step": 7, **VERL}, VERL, {"step": -1, **VERL}])
+    assert [step.step for step in steps] == [7]
+    assert defects == ["line 2: states no step; left out", "line 3: states step -1; left out"]
+
+
+def test_updates_are_put_into_their_steps() -> None:
+    rows = [{"rollout/step": step, "rollout/raw_reward": 0.5} for step in range(3)]
+    updates = [{"train/step": update, "train/grad_norm": 0.1, "train/lr-pg_0": 1e-6} for update in range(6)]
+    steps, _ = read([*rows, *updates])
+    assert [step.step for step in steps] == [0, 1, 2, 0, 0, 1, 1, 2, 2]
+
+
+def test_what_is_not_a_number_is_reported_once_and_what_is_too_large_each_time() -> None:
+    rows = [{"step": step, **VERL, "elapsed": "3m 2s", "big": "1e400"} for step in (1, 2)]
+    steps, defects = read(rows)
+    assert steps[1].scalars["big"] == math.inf
+    assert defects == [
+        "line 1: big: '1e400' is too large for a float64; kept as inf",
+        "line 1: elapsed: '3m 2s' is not a number; left out",
+        "line 2: big: '1e400' is too large for a float64; kept as inf",
+    ]
+
+
+def test_nan_and_infinity_stay_what_they_are() -> None:
+    [step], defects = read([{"step": 1, "loss": "nan", "grad_norm": "inf", "reward": None}])
+    assert math.isnan(step.scalars["loss"])
+    assert math.isnan(step.scalars["reward_mean"])
+    assert (step.scalars["grad_norm"], defects) == (math.inf, [])
+
+
+def test_a_row_that_sums_up_a_run_gives_no_signal_to_its_last_step() -> None:
+    steps, defects = read([{"step": 9, "loss": 0.1}, {"step": 9, "train_runtime": 60.0, "train_loss": 0.5}])
+    assert [step.scalars for step in steps] == [{"loss": 0.1}, {"train_runtime": 60.0}]
+    assert defects == ["line 2: sums up several steps; left out: loss"]
+
+
+def test_a_name_that_no_scalar_can_have_is_reported() -> None:
+    [step], defects = read([{"step": 1, "loss": 0.1, "a" * 200: 1.0, "tab\t": 1.0}])
+    assert step.scalars == {"loss": 0.1}
+    assert [defect.rpartition(" is ")[2] for defect in defects] == [
+        "not a name of 1 to 128 printable characters; left out"
+    ] * 2
+
+
+def test_a_log_without_rows_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="log: has no row of metrics"):
+        survey_log([LogDefect(1, "is not a JSON object")], source="log")
