@@ -10,6 +10,7 @@ from trmon.domain.context.pass_context import PassContext
 from trmon.domain.pipeline.stages.detect import DetectedFindings
 from trmon.domain.pipeline.stages.fold import FoldedRow
 from trmon.domain.pipeline.stages.incident_step import apply_incident_step
+from trmon.domain.rules.condition import Truth
 from trmon.domain.rules.rule import Rule, RuleFinding
 from trmon.domain.state.pipeline_state import PipelineState
 
@@ -40,13 +41,15 @@ def apply_transitions(detected: DetectedFindings) -> TransitionedBatch:
 def apply_findings(
     findings: Iterable[tuple[Rule, RuleFinding]], *, context: PassContext, pipeline_state: PipelineState
 ) -> tuple[tuple[Transition, ...], PipelineState]:
-    """Return the transitions that findings cause, and the state after them."""
+    """Return the transitions that findings cause, and the state after them; most cause none: no alert, no truth."""
     run_id, run = context.run.id, str(context.run.key)
     tracks: dict[str, AlertTrack] = {}
     transitions = []
     for rule, finding in findings:
         track = tracks.get(rule.name) or pipeline_state.tracks.get(rule.name, QUIET)
+        if track is QUIET and finding.raised.truth is not Truth.TRUE:
+            continue
         transition = advance_alert(track, finding, rule=rule, run_id=run_id, run=run)
         tracks[rule.name] = transition.track
         transitions.append(transition)
-    return tuple(transitions), pipeline_state.with_tracks(tracks)
+    return tuple(transitions), pipeline_state.with_tracks(tracks) if tracks else pipeline_state
