@@ -60,6 +60,10 @@ COMMANDS = {
     "import": CommandEntry(
         "trmon.cli.import_:import_", "Import logs of trainers, or an archive of `trmon export`; safe to repeat."
     ),
+    "watch": CommandEntry(
+        "trmon.cli.watch:watch",
+        "Follow a log that a trainer is writing, and send its new steps to a running service, until interrupted.",
+    ),
     "audit": CommandEntry(
         "trmon.cli.audit:audit_command", "Show administrative actions, newest first: when, who, what, before and after."
     ),

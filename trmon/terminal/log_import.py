@@ -14,7 +14,7 @@ from trmon.domain.analysis.logged_steps import LogSurvey, logged_steps, survey_l
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.log_formats import LogFormat, format_of
-from trmon.terminal.log_messages import LogMessages
+from trmon.terminal.log_messages import LogMessages, RunMessage
 from trmon.terminal.report_upload import ReportUploader, bundled
 from trmon_client.core import wire
 
@@ -58,15 +58,23 @@ class LogImport:
 
 
 def import_log(
-    source: LogSource, key: RunKey, *, uploader: ReportUploader, on_row: Callable[[], object], is_ended: bool = True
+    source: LogSource,
+    key: RunKey,
+    *,
+    uploader: ReportUploader,
+    on_row: Callable[[], object] = lambda: None,
+    is_ended: bool = True,
+    is_wanted: Callable[[RunMessage], bool] = lambda _: True,
 ) -> LogImport:
     """Send a log to a service; what the service has already is not stored again.
 
-    Args: on_row: called after each row; is_ended: whether the run ends with the log. Errors: InvalidInput, NotReady.
+    Args: on_row: called after each row; is_ended: whether the run ends with the log; is_wanted: whether to send a
+    message. Errors: InvalidInput, NotReady.
     """
     done = LogImport()
     now = time.time() if is_ended else None
-    for bundle in bundled(map(wire.encode, messages_of(source, key, now=now, done=done, on_row=on_row))):
+    messages = filter(is_wanted, messages_of(source, key, now=now, done=done, on_row=on_row))
+    for bundle in bundled(map(wire.encode, messages)):
         for ack in uploader.post(bundle).acks:
             done.counts[ack.status] += 1
             if ack.problem:
@@ -81,7 +89,7 @@ def messages_of(
     now: float | None,
     done: LogImport | None = None,
     on_row: Callable[[], object] = lambda: None,
-) -> Iterator[wire.Message]:
+) -> Iterator[RunMessage]:
     """Yield the messages of a log.
 
     Args: now: the time of the run's end in seconds since 1970, None if it goes on; done: records steps and defects.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,7 @@ from trmon.domain.analysis.logged_steps import LoggedStep
 from trmon.domain.model.identity import RunKey
 from trmon_client.core import wire
 
+RunMessage: TypeAlias = wire.Start | wire.Scalars | wire.Finish
 SEQUENCE_BYTES = 7
 """A sequence number is below 2**62."""
 
@@ -31,7 +32,7 @@ class LogMessages:
         self._origin: dict[str, Any] = {}
         self._n_steps = 0
 
-    def of_step(self, step: LoggedStep) -> Iterator[wire.Message]:
+    def of_step(self, step: LoggedStep) -> Iterator[RunMessage]:
         """Yield the scalars of a step, after the start of its attempt if it is the first."""
         if step.attempt != self._attempt:
             self._attempt = step.attempt
@@ -45,7 +46,7 @@ class LogMessages:
             sequence = _digest(step.step, values)
             yield wire.Scalars(**self._origin, sent_at=step.logged_at, sequence=sequence, step=step.step, values=values)
 
-    def at_end(self, *, now: float) -> Iterator[wire.Message]:
+    def at_end(self, *, now: float) -> Iterator[RunMessage]:
         """Yield the end of the run. Args: now: seconds since 1970."""
         if self._origin:
             sequence = _digest(self._n_steps, {})

@@ -1,0 +1,73 @@
+"""`trmon watch`: the steps of a log appear while it is written, and an interrupt pauses the run."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.waiting import eventually
+from trmon.domain.model.identity import RunKey
+from trmon.terminal.log_watch import LogWatch
+from trmon.terminal.report_upload import ReportUploader
+
+
+def line(step: int) -> str:
+    return f"(TaskRunner pid=12) step:{step} - actor/lr:1e-06 - critic/score/mean:0.5\n"
+
+
+@pytest.mark.slow
+def test_a_log_is_followed_while_it_is_written(service: ThreadedService, tmp_path: Path) -> None:
+    log = tmp_path / "verl.log"
+    log.write_text("loading\n")
+    code = "from trmon.cli import app; app()"
+    options = ["--project", "math", "--url", service.url, "--every", "0.1"]
+    command = [sys.executable, "-c", code, "watch", str(log), *options]
+    watching = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert watching.stderr is not None
+    assert watching.stderr.readline() == f"trmon: {log}: has no row of metrics\n"
+    path = "/api/v1/runs/math/verl"
+    with service.client() as client:
+
+        def steps() -> list[int]:
+            answer = client.get(f"{path}/batches")
+            return sorted(batch["step"] for batch in answer.json()["items"]) if answer.status_code == 200 else []
+
+        for newest in (3, 6):
+            with log.open("a") as file:
+                file.writelines(line(step) for step in range(newest - 3, newest))
+                file.write("the line after it\n")
+            eventually(steps, lambda found, last=newest: found[: last - 1] == list(range(last - 1)))
+        with log.open("a") as file:
+            file.write(line(6).removesuffix("5\n"))
+        watching.send_signal(signal.SIGINT)
+        said, wrong = watching.communicate(timeout=30)
+        assert watching.returncode == 0, wrong
+        assert "math/verl: step 5, " in said
+        assert wrong == ""
+        run = eventually(lambda: client.get(path).json(), lambda run: run["state"] == "paused")
+    assert run["last_step"] == 5
+
+
+def test_the_steps_are_sent_when_the_service_is_back(tmp_path: Path) -> None:
+    log = tmp_path / "verl.log"
+    log.write_text(line(0) + line(1))
+    service = ThreadedService(tmp_path / "data")
+    port = int(service.url.rpartition(":")[2])
+    service.stop()
+    uploader = ReportUploader(service.url, token=None)
+    following = LogWatch(log, RunKey("math", "verl"), uploader=uploader).follow(Event(), every_seconds=0.01)
+    assert "no service answers" in str(next(following))
+    service.start(port=port)
+    sent = next(done for done in following if not isinstance(done, str))
+    assert (sent.steps, sent.counts) == ({(0, 0), (0, 1)}, {"stored": 3})
+    log.write_text(line(0) + line(1) + line(2) + "step:3 - actor/lr:1")
+    sent = next(done for done in following if not isinstance(done, str))
+    assert (sent.counts, sent.defects) == ({"stored": 1}, [])
+    uploader.close()
+    service.stop()
