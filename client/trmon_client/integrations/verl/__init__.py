@@ -1,0 +1,1 @@
+"""Report runs of verl: `import verl` loads `plugin`, which hooks the driver where TRMON_URL is set."""

@@ -1,0 +1,75 @@
+"""Report a run's life and its scalars: verl's trainers make a `Tracking`, log their numbers to it and finish it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from numbers import Real
+from typing import Any, ClassVar
+
+from trmon_client.integrations.method_hooks import Hook
+from trmon_client.integrations.verl.fitting import hook_fitting, warn_once
+from trmon_client.integrations.verl.run_settings import run_settings
+from trmon_client.integrations.verl.trainer_hooks import TrainerHooks
+from trmon_client.monitor import Monitor
+
+
+class TrackingHooks:
+    """The wrappers of `Tracking`: they raise what the wrapped methods raise, and nothing else.
+
+    A run begins with the first `Tracking` of a trainer that has rollouts: in the driver, never in a worker.
+    """
+
+    PARAMETERS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "__init__": ("self", "project_name", "experiment_name", "default_backend", "config"),
+        "log": ("self", "data", "step"),
+        "finish": ("self", "exit_code"),
+    }
+
+    def __init__(self) -> None:
+        self._trainers = TrainerHooks()
+
+    def hook(self) -> None:
+        """Wrap the methods of `Tracking`."""
+        tracking = import_module("verl.utils.tracking").Tracking
+        hook_fitting(tracking, self.PARAMETERS, {"__init__": self._begin, "log": self._log, "finish": self._finish})
+
+    def _begin(self, initialize: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
+        initialize(tracking, *args, **kwargs)
+        given = inspect.signature(initialize).bind(tracking, *args, **kwargs).arguments
+        config = given.get("config")
+        if not isinstance(config, Mapping) or "actor_rollout_ref" not in config:
+            return
+        try:
+            settings = run_settings(config, project=given["project_name"], run=given["experiment_name"])
+        except ValueError as error:
+            warn_once("settings", f"verl trains without trmon: {error}")
+            return
+        tracking.trmon_monitor = monitor = Monitor(settings)
+        self._trainers.begin(monitor)
+
+    def _log(self, log: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
+        log(tracking, *args, **kwargs)
+        if (monitor := _monitor_of(tracking)) is not None:
+            given = inspect.signature(log).bind(tracking, *args, **kwargs).arguments
+            monitor.error_guard.guard(lambda: _log_scalars(monitor, given["data"], given["step"]), otherwise=None)
+
+    def _finish(self, finish: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
+        # Without a code it is the finalizer, which also runs after a crash: the end of the process tells more.
+        monitor = _monitor_of(tracking) if args or kwargs else None
+        if monitor is not None:
+            monitor.__exit__(*sys.exc_info())
+        finish(tracking, *args, **kwargs)
+
+
+def _monitor_of(tracking: Any) -> Monitor | None:
+    monitor = getattr(tracking, "trmon_monitor", None)
+    return monitor if isinstance(monitor, Monitor) else None
+
+
+def _log_scalars(monitor: Monitor, data: Mapping[str, Any], step: int) -> None:
+    values = {name: float(value) for name, value in data.items() if isinstance(value, Real)}
+    if values:
+        monitor.log_scalars(step, values)

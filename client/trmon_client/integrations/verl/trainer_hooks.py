@@ -1,0 +1,100 @@
+"""Report the batches of verl's trainers, on the driver, once their advantages are known."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from trmon_client.integrations.method_hooks import Hook
+from trmon_client.integrations.verl.batch_arguments import batch_arguments
+from trmon_client.integrations.verl.fitting import hook_fitting
+from trmon_client.monitor import Monitor
+
+RAY_TRAINER = "verl.trainer.ppo.ray_trainer"
+V1_TRAINER = "verl.trainer.ppo.v1.trainer_base"
+CORRECTION = "verl.trainer.ppo.rollout_corr_helper"
+
+Parameters = Mapping[str, tuple[str, ...]]
+
+
+class TrainerHooks:
+    """The wrappers of the trainers' methods; a trainer's module is wrapped when a run begins, if it is loaded."""
+
+    PAUSES: ClassVar[Parameters] = {"_validate": ("self",), "_save_checkpoint": ("self",)}
+    CORRECT: ClassVar[Parameters] = {"compute_rollout_correction_and_add_to_batch": ("batch", "rollout_corr_config")}
+    PARAMETERS: ClassVar[Mapping[tuple[str, str | None], Parameters]] = {
+        (CORRECTION, None): CORRECT,
+        (RAY_TRAINER, "RayPPOTrainer"): {**PAUSES, "_update_actor": ("self", "batch")},
+        (V1_TRAINER, "PPOTrainer"): {**PAUSES, "_compute_advantage": ("self", "batch", "metrics")},
+        (V1_TRAINER, None): {**CORRECT, "compute_advantage_for_multi_trajectories": ("data", "batch_keys")},
+    }
+    """What is wrapped, by module and class, and the first parameters that it must have."""
+
+    def __init__(self) -> None:
+        self._monitor: Monitor | None = None
+        self._seen: set[tuple[str, str | None]] = set()
+        self._whole_mask: Any = None
+        self._advantages: Any = None
+
+    def begin(self, monitor: Monitor) -> None:
+        """Report to this monitor from now on."""
+        self._monitor, previous = monitor, self._monitor
+        if previous is not None:
+            previous.close()
+        for module_name, class_name in self.PARAMETERS.keys() - self._seen:
+            if (owner := sys.modules.get(module_name)) is not None:
+                self._seen.add((module_name, class_name))
+                owner = getattr(owner, class_name, owner) if class_name else owner
+                hook_fitting(owner, self.PARAMETERS[module_name, class_name], self._by_name())
+
+    def _by_name(self) -> Mapping[str, Hook]:
+        return {
+            "_validate": self._validate,
+            "_save_checkpoint": self._save_checkpoint,
+            "_update_actor": self._update_actor,
+            "_compute_advantage": self._compute_advantage,
+            "compute_advantage_for_multi_trajectories": self._compute_row_advantages,
+            "compute_rollout_correction_and_add_to_batch": self._correct,
+        }
+
+    def _validate(self, validate: Hook, *args: Any, **kwargs: Any) -> Any:
+        self._pause("evaluation")
+        return validate(*args, **kwargs)
+
+    def _save_checkpoint(self, save: Hook, *args: Any, **kwargs: Any) -> Any:
+        self._pause("checkpoint")
+        return save(*args, **kwargs)
+
+    def _pause(self, reason: str) -> None:
+        if self._monitor is not None:
+            self._monitor.pause(reason)
+
+    def _correct(self, correct: Hook, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        """Note the mask before verl's correction takes the tokens that it rejects out of it."""
+        self._whole_mask = batch.batch["response_mask"]
+        return correct(batch, *args, **kwargs)
+
+    def _update_actor(self, update: Hook, trainer: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        self._report(trainer, batch)
+        return update(trainer, batch, *args, **kwargs)
+
+    def _compute_row_advantages(self, compute: Hook, data: Any, *args: Any, **kwargs: Any) -> Any:
+        self._advantages = computed = compute(data, *args, **kwargs)
+        return computed
+
+    def _compute_advantage(self, compute: Hook, trainer: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        self._advantages = None
+        tags = batch.tags
+        computed = compute(trainer, batch, *args, **kwargs)
+        data, self._advantages = self._advantages, None
+        if data is not None:
+            self._report(trainer, data, tags=tags)
+        return computed
+
+    def _report(self, trainer: Any, data: Any, **given: Any) -> None:
+        mask, self._whole_mask = self._whole_mask, None
+        if (monitor := self._monitor) is not None:
+            monitor.error_guard.guard(
+                lambda: monitor.log_batch(**batch_arguments(trainer, data, whole_mask=mask, **given)), otherwise=None
+            )

@@ -1,0 +1,109 @@
+"""Drivers of verl 0.9.1 with stub workers, as the plugin reports them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client.server import Peer
+from tests.peers.verl import drivers
+from trmon_client.core import wire
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.signals import batch_signals
+
+
+def columns_of(server: Peer, *, n: int = 1) -> list[Columns]:
+    """Return the columns of the first reports."""
+    server.wait_until(lambda peer: len(peer.of(wire.Report)) >= n)
+    return [wire.unpack_columns(report) for report in server.of(wire.Report)]
+
+
+def test_a_report_holds_what_verl_logs_and_the_rows_that_verl_rejects(server: Peer) -> None:
+    trainer = drivers.separate(drivers.config(rollout_rs="seq_mean_k1", rollout_rs_threshold="0.9_1.1"))
+    metrics = drivers.train_on(trainer)
+    assert metrics["rollout_corr/rollout_rs_seq_mean_k1_masked_fraction"] > 0
+    trainer.logger.log(data={**metrics, "a text": "no number"}, step=1)
+    (columns,) = columns_of(server)
+    (report,) = server.of(wire.Report)
+    assert (report.step, report.update, report.chunks) == (1, None, 1)
+    found = batch_signals.compute(columns)
+    names = {"kl": "mismatch_kl_k1", "k3_kl": "mismatch_kl_k3", "training_ppl": "ppl_old", "rollout_ppl": "ppl_rollout"}
+    expected = {mine: metrics[f"rollout_corr/{name}"] for name, mine in names.items()}
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert columns["n_tokens"].tolist() == list(drivers.LENGTHS)
+    assert columns["reward"].tolist() == pytest.approx(drivers.SCORES)
+    assert columns["advantage"].shape == (len(drivers.LENGTHS),)
+    assert [columns["group_id"].tolist().count(label) for label in columns["group_id"]] == [2, 2, 2, 2]
+    server.wait_until(lambda peer: bool(peer.of(wire.Scalars)))
+    (scalars,) = server.of(wire.Scalars)
+    assert (scalars.step, scalars.values["actor/grad_norm"]) == (1, pytest.approx(1.5))
+    assert scalars.values == pytest.approx(metrics, nan_ok=True)
+
+
+def test_the_run_has_verls_names_and_configuration_without_secrets(server: Peer) -> None:
+    values = drivers.config()
+    values.trainer.wandb_proxy = "http://user:secret-of-wandb@proxy.test"
+    trainer = drivers.separate(values)
+    trainer.logger.log(data={"actor/pg_loss": 0.5}, step=1)
+    server.wait_until(lambda peer: bool(peer.of(wire.Start)))
+    (start,) = server.of(wire.Start)
+    assert (start.project, start.run) == ("math-of-verl", "tiny")
+    assert start.config["framework"] == "verl 0.9.1"
+    assert start.config["algorithm"]["adv_estimator"] == "grpo"
+    assert "secret-of-wandb" not in str(start.config)
+
+
+def test_in_bypass_mode_the_samplers_log_probs_are_not_taken_for_the_trainers(server: Peer) -> None:
+    trainer = drivers.separate(drivers.config(bypass_mode=True))
+    drivers.train_on(trainer)
+    (columns,) = columns_of(server)
+    assert not columns.pairs
+    assert columns["reward"].tolist() == pytest.approx(drivers.SCORES)
+    assert columns["n_tokens"].tolist() == list(drivers.LENGTHS)
+
+
+def test_a_batch_of_v1_comes_without_its_padding(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, batch = drivers.v1(drivers.config(), versions=[4, 4, 3, 4], monkeypatch=monkeypatch)
+    metrics: dict[str, Any] = {}
+    batch = trainer._compute_old_log_prob(batch, metrics)
+    trainer._compute_advantage(batch, metrics)
+    (columns,) = columns_of(server)
+    (report,) = server.of(wire.Report)
+    assert (report.step, report.chunks, report.trainer_version) == (5, 1, 4)
+    assert columns["n_tokens"].tolist() == list(drivers.LENGTHS[:3])
+    assert columns["version_min"].tolist() == [4, 4, 3]
+    assert columns["reward"].tolist() == pytest.approx(drivers.SCORES[:3])
+    found = batch_signals.compute(columns)
+    assert found["mismatch_prob_diff_max"] == pytest.approx(metrics["training/rollout_probs_diff_max"], rel=1e-4)
+
+
+def end_with_failure(trainer: Any) -> None:
+    """Fail as in `TaskRunnerV1.run`, which finishes the logger with a code."""
+    try:
+        raise RuntimeError("no memory left")
+    finally:
+        trainer.logger.finish(exit_code=1)
+
+
+def test_a_failed_run_has_its_error_and_a_normal_end_is_closed(server: Peer) -> None:
+    failing = drivers.separate(drivers.config())
+    failing.logger.log(data={"actor/pg_loss": 0.5}, step=1)
+    with pytest.raises(RuntimeError, match="no memory"):
+        end_with_failure(failing)
+    server.wait_until(lambda peer: len(peer.of(wire.Finish)) == 1)
+    ended = drivers.separate(drivers.config())
+    ended.logger.log(data={"actor/pg_loss": 0.5}, step=1)
+    ended.logger.finish(exit_code=0)
+    server.wait_until(lambda peer: len(peer.of(wire.Finish)) == 2)
+    crash, end = server.of(wire.Finish)
+    assert "no memory left" in str(crash)
+    assert end.reason == wire.EndReason.CLOSED
+
+
+def test_training_goes_on_where_a_batch_cannot_be_reported(server: Peer, capfd: pytest.CaptureFixture[str]) -> None:
+    expected = drivers.train_on(drivers.separate(drivers.config()))
+    trainer = drivers.separate(drivers.config())
+    trainer.parameter_sync_step = "two"
+    assert drivers.train_on(trainer) == pytest.approx(expected, nan_ok=True)
+    assert capfd.readouterr().err.count("chunks must be a whole number") == 1
