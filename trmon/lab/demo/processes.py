@@ -17,7 +17,8 @@ from trmon.hosts.child_process import ChildProcess
 from trmon.lab.demo.training import Training
 
 USUAL_PORT = 8642
-START_SECONDS = 30.0
+START_SECONDS = 180.0
+"""For a busy machine; a service that ends before says so at once."""
 STOP_SECONDS = 15.0
 URL_MARK = "trmon_url="
 
