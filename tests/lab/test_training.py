@@ -174,6 +174,7 @@ def test_threads_are_the_callers_when_none_are_configured() -> None:
     assert torch.get_num_threads() == before
 
 
+@pytest.mark.timeout(400)  # two minutes of training on a busy core
 def test_a_stale_run_shows_its_drift_before_its_reward_collapses() -> None:
     config = LabConfig.injected(Injection.STALE, 5)
     results, monitor = _run(config)
