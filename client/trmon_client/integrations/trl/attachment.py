@@ -11,7 +11,7 @@ from typing import Any
 from trmon_client.config.redact import redact_values
 from trmon_client.config.run_config import plain_config
 from trmon_client.config.settings import Mode, resolve_settings
-from trmon_client.integrations.method_hooks import hook_method, unfit_methods
+from trmon_client.integrations.method_hooks import hook_method, installed_version, unfit_methods
 from trmon_client.integrations.trl.rollout_hooks import RolloutHooks
 from trmon_client.integrations.trl.stream_hooks import StreamHooks
 from trmon_client.safety.warn_once import WarnOnce
@@ -48,7 +48,7 @@ def attach(
     if hasattr(trainer, "compute_liger_loss") and trainer.args.use_liger_kernel:
         unfit.append("log-probs in compute_liger_loss")
     if unfit:
-        what = f"{type(trainer).__name__} of TRL {_version()}"
+        what = f"{type(trainer).__name__} of TRL {installed_version('trl')}"
         _warn(trainer, f"{what} lacks {', '.join(unfit)}: trmon is not attached")
         return
     given |= {**_ranks(trainer), "config": _config(trainer, config)}
@@ -69,7 +69,11 @@ def _warn(trainer: Any, text: str) -> None:
 
 def _config(trainer: Any, given: Mapping[str, Any] | object | None) -> dict[str, Any]:
     arguments = redact_values(plain_config(trainer.args.to_dict()))
-    return {"framework": f"trl {_version()}", **arguments, **plain_config(given if given is not None else {})}
+    return {
+        "framework": f"trl {installed_version('trl')}",
+        **arguments,
+        **plain_config(given if given is not None else {}),
+    }
 
 
 def _ranks(trainer: Any) -> dict[str, int]:
@@ -79,12 +83,3 @@ def _ranks(trainer: Any) -> dict[str, int]:
     if parallelism is not None and parallelism.non_data_parallel_size > 1:
         return {}
     return {"rank": accelerator.process_index, "world_size": accelerator.num_processes}
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("trl")
-    except PackageNotFoundError:
-        return "unknown"

@@ -27,10 +27,6 @@ class StreamHooks(TrainingHooks):
         """Return the wrapper of each method."""
         return {**super().by_method(), "get_train_dataloader": self._load, "compute_loss": self._compute_loss}
 
-    def _scalars_step(self) -> int:
-        # TRL logs after the optimizer step.
-        return max(0, int(self._trainer.state.global_step) - 1)
-
     def _load(self, load: Hook, *args: Any, **kwargs: Any) -> Any:
         loader = load(*args, **kwargs)
         if (monitor := self._monitor) is not None and self._trainer.accelerator.is_main_process:

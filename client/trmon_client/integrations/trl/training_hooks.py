@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from trmon_client.config.settings import ClientSettings
-from trmon_client.integrations.method_hooks import Hook
+from trmon_client.integrations.method_hooks import Hook, pausing_hook
 from trmon_client.integrations.trl.scalars import trainer_scalars
 from trmon_client.monitor import Monitor
 
@@ -29,15 +29,19 @@ class TrainingHooks:
 
     def by_method(self) -> dict[str, Hook]:
         """Return the wrapper of each method."""
-        life = {"train": self._train, "evaluate": self._evaluate, "_save_checkpoint": self._save_checkpoint}
-        return {**life, "log": self._log}
+        return {
+            "train": self._train,
+            "evaluate": pausing_hook(lambda: self._monitor, "evaluation"),
+            "_save_checkpoint": pausing_hook(lambda: self._monitor, "checkpoint"),
+            "log": self._log,
+        }
 
     def _begin(self) -> None:
         """Forget what an earlier training left."""
 
     def _scalars_step(self) -> int:
-        """Return the step of the newest batch, to which scalars belong."""
-        raise NotImplementedError
+        """Return the step of the newest batch, to which scalars belong; TRL logs after the optimizer step."""
+        return max(0, int(self._trainer.state.global_step) - 1)
 
     @property
     def _training_monitor(self) -> Monitor | None:
@@ -54,18 +58,6 @@ class TrainingHooks:
         self._begin()
         with Monitor(self._settings) as self._monitor:
             return train(*args, **kwargs)
-
-    def _evaluate(self, evaluate: Hook, *args: Any, **kwargs: Any) -> Any:
-        self._pause("evaluation")
-        return evaluate(*args, **kwargs)
-
-    def _save_checkpoint(self, save: Hook, *args: Any, **kwargs: Any) -> Any:
-        self._pause("checkpoint")
-        return save(*args, **kwargs)
-
-    def _pause(self, reason: str) -> None:
-        if self._monitor is not None:
-            self._monitor.pause(reason)
 
     def _log(self, log: Hook, *args: Any, **kwargs: Any) -> Any:
         logged = log(*args, **kwargs)

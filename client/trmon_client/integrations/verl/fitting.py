@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trmon_client.integrations.method_hooks import Hook, hook_method, unfit_methods
+from trmon_client.integrations.method_hooks import Hook, hook_method, installed_version, unfit_methods
 from trmon_client.safety.warn_once import WarnOnce
 
 _WARN_ONCE = WarnOnce()
@@ -17,7 +17,10 @@ def hook_fitting(owner: object, expected: Mapping[str, Sequence[str]], by_name: 
     """
     if unfit := unfit_methods(owner, expected):
         where = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else vars(owner)["__name__"]
-        warn_once(where, f"{where} of verl {verl_version()} lacks {', '.join(unfit)}: trmon does not report from it")
+        warn_once(
+            where,
+            f"{where} of verl {installed_version('verl')} lacks {', '.join(unfit)}: trmon does not report from it",
+        )
         return False
     for name in expected:
         hook_method(owner, name, by_name[name])
@@ -27,13 +30,3 @@ def hook_fitting(owner: object, expected: Mapping[str, Sequence[str]], by_name: 
 def warn_once(key: str, text: str) -> None:
     """Print a warning on stderr, once per process."""
     _WARN_ONCE.warn(key, text)
-
-
-def verl_version() -> str:
-    """Return the version of the installed verl."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("verl")
-    except PackageNotFoundError:
-        return "unknown"

@@ -11,7 +11,8 @@ from typing import Any
 from trmon_client.config.redact import redact_values
 from trmon_client.config.run_config import plain_config
 from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
-from trmon_client.integrations.verl.fitting import verl_version, warn_once
+from trmon_client.integrations.method_hooks import installed_version
+from trmon_client.integrations.verl.fitting import warn_once
 
 
 def run_settings(config: Mapping[str, Any], *, project: Any, run: Any) -> ClientSettings:
@@ -25,7 +26,7 @@ def run_settings(config: Mapping[str, Any], *, project: Any, run: Any) -> Client
         for name, value in {"project": project, "run": run}.items()
     }
     plain = redact_values(plain_config(config))
-    given = {**names, "config": {"framework": f"verl {verl_version()}", **plain}, "rank": 0, "world_size": 1}
+    given = {**names, "config": {"framework": f"verl {installed_version('verl')}", **plain}, "rank": 0, "world_size": 1}
     settings = resolve_settings(given, environment=environment)
     if settings.mode is Mode.ENFORCE:
         warn_once("enforce", "verl's workers compute the loss, which the driver cannot change: mode observe")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from trmon_client.integrations.method_hooks import Hook
+from trmon_client.integrations.method_hooks import Hook, pausing_hook
 from trmon_client.integrations.verl.batch_arguments import batch_arguments
 from trmon_client.integrations.verl.fitting import hook_fitting
 from trmon_client.monitor import Monitor
@@ -50,25 +50,13 @@ class TrainerHooks:
 
     def _by_name(self) -> Mapping[str, Hook]:
         return {
-            "_validate": self._validate,
-            "_save_checkpoint": self._save_checkpoint,
+            "_validate": pausing_hook(lambda: self._monitor, "evaluation"),
+            "_save_checkpoint": pausing_hook(lambda: self._monitor, "checkpoint"),
             "_update_actor": self._update_actor,
             "_compute_advantage": self._compute_advantage,
             "compute_advantage_for_multi_trajectories": self._compute_row_advantages,
             "compute_rollout_correction_and_add_to_batch": self._correct,
         }
-
-    def _validate(self, validate: Hook, *args: Any, **kwargs: Any) -> Any:
-        self._pause("evaluation")
-        return validate(*args, **kwargs)
-
-    def _save_checkpoint(self, save: Hook, *args: Any, **kwargs: Any) -> Any:
-        self._pause("checkpoint")
-        return save(*args, **kwargs)
-
-    def _pause(self, reason: str) -> None:
-        if self._monitor is not None:
-            self._monitor.pause(reason)
 
     def _correct(self, correct: Hook, batch: Any, *args: Any, **kwargs: Any) -> Any:
         """Note the mask before verl's correction takes the tokens that it rejects out of it."""
