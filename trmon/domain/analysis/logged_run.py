@@ -86,9 +86,8 @@ class _Builder:
 
     def join_updates(self) -> None:
         """Add the updates to their steps, whose last update counts; all steps have equally many updates."""
-        steps = max(self.signals, default=-1) + 1
-        last = max((update for update, _ in self.updates), default=-1)
-        per_step = max(1, round((last + 1) / steps)) if steps else 1
+        last_update = max((update for update, _ in self.updates), default=-1)
+        per_step = updates_per_step(last_update, last_step=max(self.signals, default=-1))
         for update, line in sorted(self.updates, key=itemgetter(0)):
             self._add_to(update // per_step, line)
 
@@ -104,7 +103,7 @@ def read_logged_run(rows: Iterable[Mapping[str, Any]], *, source: str) -> Logged
 
     Args: source: what to call the log in errors. Errors: InvalidInput if no name of any row is known.
     """
-    iterator = (row for row in rows if not any(name in row for name in SUMMARY_NAMES))
+    iterator = (row for row in rows if not is_summary(row))
     first = list(islice(iterator, RECOGNITION_ROWS))
     names = dict.fromkeys(name for row in first for name in row)
     table = recognise(names)
@@ -124,6 +123,16 @@ def read_logged_run(rows: Iterable[Mapping[str, Any]], *, source: str) -> Logged
         ignored=tuple(builder.ignored.values()),
         nonfinite=builder.nonfinite.known,
     )
+
+
+def is_summary(row: Mapping[str, Any]) -> bool:
+    """Whether a row sums up a run or an evaluation."""
+    return any(name in row for name in SUMMARY_NAMES)
+
+
+def updates_per_step(last_update: int, *, last_step: int) -> int:
+    """Return how many updates a step of a log has, from the last of each, which count from 0; -1 is none."""
+    return max(1, round((last_update + 1) / (last_step + 1))) if last_step >= 0 else 1
 
 
 def _history(steps: list[int], builder: _Builder) -> History:

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any, TypeAlias
 
 from trmon.domain.analysis.log_row import LogDefect, LogRow
-from trmon.domain.analysis.logged_run import RECOGNITION_ROWS, SUMMARY_NAMES
+from trmon.domain.analysis.logged_run import RECOGNITION_ROWS, is_summary, updates_per_step
 from trmon.domain.framework_names import MetricTable, Translation, recognise, translate
 from trmon.domain.framework_names.translation import number_of
 from trmon.domain.model.errors import InvalidInput
@@ -79,15 +79,15 @@ def survey_log(items: LogItems, *, source: str) -> LogSurvey:
             steps = max(steps, counted)
         else:
             updates = max(updates, counted)
-        if not _is_summary(row) and progress.goes_back(counted, _scalars(line)):
+        if not is_summary(row.values) and progress.goes_back(counted, _scalars(line)):
             back.append(row.line)
     if len(back) > MAX_RESTARTS:
         shown = ", ".join(map(str, back[:5]))
         raise InvalidInput(
             source, f"goes back in steps {len(back)} times (lines {shown}, ...); import one process each"
         )
-    per_step = round((updates + 1) / (steps + 1)) if steps >= 0 else 1
-    return LogSurvey(table=table, n_rows=n_rows, names_steps=names_steps, updates_per_step=max(per_step, 1))
+    per_step = updates_per_step(updates, last_step=steps)
+    return LogSurvey(table=table, n_rows=n_rows, names_steps=names_steps, updates_per_step=per_step)
 
 
 def logged_steps(items: LogItems, survey: LogSurvey) -> Iterator[LoggedStep | LogDefect]:
@@ -140,7 +140,7 @@ class _StepReader:
             yield LogDefect(row.line, "states no step; left out" if step is None else f"states step {step}; left out")
             return
         scalars = {name: value for name, value in _scalars(line).items() if _is_name(name)}
-        if _is_summary(row):
+        if is_summary(row.values):
             if line.signals:
                 yield LogDefect(row.line, f"sums up several steps; left out: {', '.join(sorted(line.signals))}")
             scalars = {name: value for name, value in line.others.items() if _is_name(name)}
@@ -178,10 +178,6 @@ class _StepReader:
 
 def _scalars(line: Translation) -> dict[str, float]:
     return {**line.others, **line.signals}
-
-
-def _is_summary(row: LogRow) -> bool:
-    return any(name in row.values for name in SUMMARY_NAMES)
 
 
 def _is_name(name: str) -> bool:
