@@ -8,8 +8,8 @@ from pathlib import Path
 
 from trmon.domain.analysis.log_row import LogDefect, LogRow
 from trmon.domain.model.errors import InvalidInput
-from trmon.log_formats.console.number_text import bare_number
 from trmon.log_formats.log_format import LogFormat, LogItem, LogSample
+from trmon.log_formats.number_text import bare_number
 
 RUN_SEPARATOR = " - "
 """Between the run and the metric in the header of an export of wandb's page."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from trmon.domain.analysis.log_row import LogDefect, LogRow
 from trmon.domain.model.errors import InvalidInput
-from trmon.log_formats.console.number_text import bare_number
 from trmon.log_formats.log_format import LogFormat, LogItem, LogSample
+from trmon.log_formats.number_text import bare_number
 
 WRAPPERS = ("data", "metrics", "history")
 """Keys of loggers around the metrics of a row; their metrics keep their own names."""

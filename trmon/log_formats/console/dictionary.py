@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from trmon.domain.analysis.log_row import LogDefect, LogRow
-from trmon.log_formats.console.number_text import bare_number
 from trmon.log_formats.log_format import LogItem
+from trmon.log_formats.number_text import bare_number
 
 MAX_LINES = 2000
 _PAIR = re.compile(

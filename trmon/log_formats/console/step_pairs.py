@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from trmon.domain.analysis.log_row import LogRow
-from trmon.log_formats.console.number_text import bare_number
+from trmon.log_formats.number_text import bare_number
 
 SEPARATOR = " - "
 _START = re.compile(r"(?:^|\s)step:(\d+) - ")
