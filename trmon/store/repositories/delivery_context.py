@@ -57,14 +57,13 @@ def _read_notified(
 ) -> tuple[dict[Subject, float], frozenset[Subject]]:
     """Return when the firing notification of each pair was tried, and the pairs for which one is due."""
     table = tables.delivery.c
-    was_tried = table.tried_at.is_not(None)
     is_due = (table.state == DeliveryState.DUE.value) & (table.made_at >= made_after)
-    columns = (table.receiver, table.episode, table.tried_at, was_tried.label("was_tried"), is_due.label("is_due"))
+    columns = (table.receiver, table.episode, table.tried_at, is_due.label("is_due"))
     of_firing = (table.run_id == run_id, table.told_state == AlertState.FIRING.value)
-    rows = connection.execute(select(*columns).where(*of_firing, or_(was_tried, is_due))).all()
+    rows = connection.execute(select(*columns).where(*of_firing, or_(table.tried_at.is_not(None), is_due))).all()
     tried: dict[Subject, float] = {}
     for row in rows:
-        if row.was_tried:
+        if row.tried_at is not None:
             subject = (row.receiver, row.episode)
             tried[subject] = min(tried.get(subject, math.inf), row.tried_at)
     return tried, frozenset((row.receiver, row.episode) for row in rows if row.is_due)
