@@ -10,11 +10,11 @@ from threading import Thread
 from typing import Any
 
 import httpx
-import numpy as np
 
 import trmon_client as trmon
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
+from tests.fixtures.two_engines import two_engines_batch
 from tests.fixtures.waiting import eventually
 
 N_STEPS = 90
@@ -63,7 +63,7 @@ def _train(service: ServiceProcess, *, pager: WebhookServer, spool_dir: Path) ->
                     acknowledged |= {batch["step"] for batch in _batches(client)}
                 killer = Thread(target=_kill_and_start, args=(service,))
                 killer.start()
-            monitor.log_batch(**_batch(step), chunks=1)
+            monitor.log_batch(**two_engines_batch(step, ill_from=ILL_FROM), chunks=1)
             time.sleep(STEP_SECONDS)
         killer.join()
         eventually(lambda: _firing(pager))  # while the run lives: nobody is paged for one that has ended
@@ -75,15 +75,6 @@ def _kill_and_start(service: ServiceProcess) -> None:
     service.kill()
     time.sleep(AWAY_SECONDS)
     service.start()
-
-
-def _batch(step: int) -> dict[str, Any]:
-    """Return log-probs of two engines that agree until they do not."""
-    random = np.random.default_rng(step)
-    rollout = -random.exponential(1.0, size=(16, 24)).astype(np.float32)
-    spread = 0.6 if step >= ILL_FROM else 1e-3
-    old = np.minimum(rollout + random.normal(0.0, spread, rollout.shape).astype(np.float32), -1e-6)
-    return {"step": step, "rollout_logprobs": rollout, "old_logprobs": old, "mask": np.ones(rollout.shape, bool)}
 
 
 def _batches(client: httpx.Client) -> list[dict[str, Any]]:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import trmon_client as trmon
 from tests.fixtures.command import trmon as command
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
+from tests.fixtures.two_engines import two_engines_batch
 from tests.fixtures.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ def test_the_step_where_a_run_broke_is_the_same_everywhere_and_for_ever(tmp_path
         try:
             with trmon.init(project="math", run="r", url=service.url, spool_dir=tmp_path / "spool") as monitor:
                 for step in range(ILL_FROM + max(READ_AFTER) + 1):
-                    monitor.log_batch(**_batch(step), chunks=1)
+                    monitor.log_batch(**two_engines_batch(step, ill_from=ILL_FROM), chunks=1)
                     if step == ILL_FROM + KILLED_AFTER:
                         service.kill()
                         service.start()
@@ -53,15 +53,6 @@ OPENING = ("firing", "a finding stands")
 def _incidents(pager: WebhookServer) -> Iterator[dict[str, Any]]:
     for posted in pager.posted:
         yield from (alert for alert in json.loads(posted.body)["alerts"] if alert["rule"] == "incident")
-
-
-def _batch(step: int) -> dict[str, Any]:
-    """Return log-probs of two engines that agree until they do not."""
-    random = np.random.default_rng(step)
-    rollout = -random.exponential(1.0, size=(16, 24)).astype(np.float32)
-    spread = 0.6 if step >= ILL_FROM else 1e-3
-    old = np.minimum(rollout + random.normal(0.0, spread, rollout.shape).astype(np.float32), -1e-6)
-    return {"step": step, "rollout_logprobs": rollout, "old_logprobs": old, "mask": np.ones(rollout.shape, bool)}
 
 
 def _await_step(service: ServiceProcess, step: int) -> None:

@@ -141,8 +141,10 @@ class Worker:
         )
         self._n_failed_records = 0
         dispatcher.start()
-        eventually(lambda: self._n_failed_records or not self._has_due())
-        dispatcher.close()
+        try:
+            eventually(lambda: self._n_failed_records or not self._has_due())
+        finally:
+            dispatcher.close()
 
     def _has_due(self) -> bool:
         due = self.store.outbox.due(now=time.time(), limit=1, slots=self.fences())
