@@ -7,13 +7,25 @@ import math
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from trmon.domain.signals.drift_growth import DriftGrowth
 from trmon.domain.signals.nonfinite_steps import NonFiniteSteps
 from trmon.domain.signals.quantile_sketch import MAX_ATOMS, QuantileSketch
+from trmon.domain.signals.reward_history import LOWER_ATOMS
 from trmon.domain.signals.run_features import FEATURE_SIGNALS, FeatureState, RunFeatures
 from trmon.domain.signals.smoothed_signal import SmoothedSignal
 from trmon.domain.signals.temperature_slope import TemperatureSlope
+
+READ_NUMBERS = (
+    "reward_mean",
+    *(name for name, _ in LOWER_ATOMS),
+    "entropy",
+    "response_length_mean",
+    "length_limit_share",
+)
+READ_NUMBERS += ("kl_k3", "kl_k2", "logp_slope_q", "logp_slope_p", "logp_corr_q", "n_tokens", "effective_signal")
 
 
 def test_a_smoothed_signal_is_compared_with_its_first_steps_and_with_twenty_steps_before() -> None:
@@ -105,3 +117,22 @@ def test_scalars_under_other_names_are_read() -> None:
         state = state.with_row(scalars, scalars, begins_step=True)
     found = state.after.signals()
     assert (found["reward_ema"], found["entropy_relative"]) == (pytest.approx(0.5), pytest.approx(1.0))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.dictionaries(st.sampled_from(READ_NUMBERS), st.floats(), max_size=8), max_size=80))
+def test_no_number_of_a_float64_breaks_the_features(steps: list[dict[str, float]]) -> None:
+    features = RunFeatures()
+    for numbers in steps:
+        features = features.with_step(numbers, scalars=numbers)
+        assert set(features.signals()) <= set(FEATURE_SIGNALS)
+
+
+@pytest.mark.parametrize("largest", [1.7e308, -1.7e308])
+def test_a_number_that_overflows_is_counted_and_not_averaged(largest: float) -> None:
+    features = RunFeatures()
+    for reward in [0.5] * 30 + [largest] + [0.5] * 30:
+        features = features.with_step({"reward_mean": reward}, scalars={"reward_mean": reward})
+    signals = features.signals()
+    assert signals["reward_ema"] == pytest.approx(0.5)
+    assert features.with_step({"reward_mean": largest}, scalars={"loss": largest}).signals()["nonfinite_steps"] == 1.0

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trmon.domain.framework_names import Translation
+from trmon.domain.signals.magnitude import is_number
 
 EVALUATION = ("val", "eval", "test")
 """What names of evaluations begin with; they may be NaN where nothing was evaluated."""
@@ -30,7 +31,7 @@ class NonFiniteNames:
         if line.nonfinite:
             self._steps.add(step)
         for name, value in line.others.items():
-            if math.isfinite(value):
+            if is_number(value):
                 self._first_finite.setdefault(name, step)
             elif name not in line.nonfinite and not name.startswith(EVALUATION):
                 self._others.setdefault(step, []).append(name)

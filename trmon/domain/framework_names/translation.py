@@ -10,6 +10,7 @@ from functools import lru_cache
 from trmon.domain.framework_names.metric_table import MetricTable
 from trmon.domain.framework_names.recognition import FRAMEWORKS, recognise
 from trmon.domain.signals.derived_signals import DERIVED
+from trmon.domain.signals.magnitude import is_number
 from trmon.domain.signals.scalar_names import ALIASES
 from trmon_client.core.columns.schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS
@@ -88,7 +89,7 @@ def translate(metrics: Mapping[str, object], *, table: MetricTable | None = None
             name
             for name, value in numbers.items()
             if value is not None
-            and not math.isfinite(value)
+            and not is_number(value)
             and name not in undefined
             and (name in read or (table is not None and table.name_in_table(name)))
         ),

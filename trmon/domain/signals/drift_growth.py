@@ -7,6 +7,7 @@ from statistics import median
 
 import msgspec
 
+from trmon.domain.signals.magnitude import LARGEST
 from trmon.domain.signals.smoothed_signal import EMA_STEPS, moving_average
 
 BASELINE_STEPS = 60
@@ -22,6 +23,7 @@ class DriftGrowth(msgspec.Struct, frozen=True):
         """Return the growth after one more step; NaN and infinity are skipped."""
         if not math.isfinite(kl_k3):
             return self
+        kl_k3 = min(kl_k3, LARGEST)
         average = kl_k3 if not self.first else moving_average(self.average, kl_k3, steps=EMA_STEPS)
         return DriftGrowth(average, self.first if len(self.first) >= BASELINE_STEPS else (*self.first, kl_k3))
 

@@ -1,12 +1,12 @@
-"""Steps in which the trainer sent NaN or infinity."""
+"""Steps in which the trainer sent NaN, infinity or a number that has overflowed."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import msgspec
 
+from trmon.domain.signals.magnitude import LARGEST, is_number
 from trmon.domain.signals.scalar_names import ALIASES
 
 RECENT_STEPS = 20
@@ -28,10 +28,10 @@ class NonFiniteSteps(msgspec.Struct, frozen=True):
 
     def with_step(self, scalars: Mapping[str, float], *, reward: float) -> NonFiniteSteps:
         """Return the record after a step."""
-        bad = [name for name, value in scalars.items() if not math.isfinite(value)]
+        bad = [name for name, value in scalars.items() if not is_number(value)]
         known = set(self.finite)
-        is_bad = math.isinf(reward) or any(name in ALWAYS_FINITE or name in known for name in bad)
-        new = {name for name, value in scalars.items() if math.isfinite(value)} - known
+        is_bad = abs(reward) > LARGEST or any(name in ALWAYS_FINITE or name in known for name in bad)
+        new = {name for name, value in scalars.items() if is_number(value)} - known
         finite = tuple(sorted(known | new)[:MAX_NAMES]) if new else self.finite
         return NonFiniteSteps((*self.recent, is_bad)[-RECENT_STEPS:], finite)
 

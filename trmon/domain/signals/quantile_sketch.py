@@ -9,6 +9,8 @@ from itertools import pairwise
 
 import msgspec
 
+from trmon.domain.signals.magnitude import is_number
+
 MAX_ATOMS = 128
 
 
@@ -22,7 +24,7 @@ class QuantileSketch(msgspec.Struct, frozen=True):
         """Return the sketch with more (value, weight) pairs; values that are not finite are skipped."""
         values, weights = list(self.values), list(self.weights)
         for value, weight in atoms:
-            if not math.isfinite(value):
+            if not is_number(value):
                 continue
             at = bisect_left(values, value)
             if values[at : at + 1] == [value]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from trmon.domain.signals.magnitude import is_number
 from trmon.domain.signals.quantile_sketch import QuantileSketch
 from trmon.domain.signals.smoothed_signal import FIRST_STEPS, moving_average
 
@@ -45,8 +46,8 @@ class RewardHistory(msgspec.Struct, frozen=True, kw_only=True):
     lowest: QuantileSketch = QuantileSketch()
 
     def with_step(self, reward: float, signals: Mapping[str, float]) -> RewardHistory:
-        """Return the history after a step; a step without a finite mean reward is skipped."""
-        if not math.isfinite(reward):
+        """Return the history after a step; a step whose mean reward is no number is skipped."""
+        if not is_number(reward):
             return self
         average = reward if not self.n else moving_average(self.average, reward, steps=EMA_STEPS)
         n = self.n + 1
@@ -84,4 +85,4 @@ class RewardHistory(msgspec.Struct, frozen=True, kw_only=True):
 def _atoms(reward: float, signals: Mapping[str, float]) -> list[tuple[float, float]]:
     """Return the lower part of a step's rewards, or its mean alone if the quantiles are unknown."""
     known = [(signals.get(name, math.nan), share) for name, share in LOWER_ATOMS]
-    return known if all(math.isfinite(value) for value, _ in known) else [(reward, 1.0)]
+    return known if all(is_number(value) for value, _ in known) else [(reward, 1.0)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from trmon.domain.signals.drift_growth import DriftGrowth
+from trmon.domain.signals.magnitude import is_number
 from trmon.domain.signals.nonfinite_steps import NonFiniteSteps
 from trmon.domain.signals.reward_history import RewardHistory
 from trmon.domain.signals.scalar_names import canonical_value
@@ -118,7 +119,7 @@ def _with_slopes(temperature: TemperatureSlope, numbers: Mapping[str, float]) ->
 
 def _first_finite(numbers: Mapping[str, float], scalars: Mapping[str, float], *names: str) -> float:
     values = (canonical_value(name, signals=numbers, scalars=scalars) for name in names)
-    return next((value for value in values if math.isfinite(value)), math.nan)
+    return next((value for value in values if is_number(value)), math.nan)
 
 
 def _of_engines(numbers: Mapping[str, float], stem: str) -> float:

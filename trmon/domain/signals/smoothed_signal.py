@@ -6,6 +6,8 @@ import math
 
 import msgspec
 
+from trmon.domain.signals.magnitude import is_number
+
 FIRST_STEPS = 20
 """The steps that make the baseline of a run. Source: formulas, section 10."""
 EMA_STEPS = 20
@@ -23,7 +25,7 @@ class SmoothedSignal(msgspec.Struct, frozen=True):
 
     def with_value(self, value: float) -> SmoothedSignal:
         """Return the signal after one more step."""
-        if not math.isfinite(value):
+        if not is_number(value):
             return self
         average = value if not self.averages else moving_average(self.average, value, steps=EMA_STEPS)
         return SmoothedSignal(

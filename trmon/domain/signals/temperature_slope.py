@@ -6,6 +6,8 @@ import math
 
 import msgspec
 
+from trmon.domain.signals.magnitude import is_number
+
 MIN_TOKENS = 2_000
 DECAY = 0.9
 """The weight of a step falls by a tenth with each step after it; by less where batches are too small for that."""
@@ -24,7 +26,7 @@ class TemperatureSlope(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_step(self, *, n_tokens: float, slope_q: float, slope_p: float, corr: float) -> TemperatureSlope:
         """Return the means after a step; a step with a missing value is skipped."""
-        if not all(map(math.isfinite, (n_tokens, slope_q, slope_p, corr))) or n_tokens <= 0:
+        if not all(map(is_number, (n_tokens, slope_q, slope_p, corr))) or n_tokens <= 0:
             return self
         tokens = max(DECAY * self.tokens, min(self.tokens, MIN_TOKENS)) + n_tokens
         new = n_tokens / tokens

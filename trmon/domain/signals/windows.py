@@ -8,6 +8,8 @@ from statistics import median
 
 import msgspec
 
+from trmon.domain.signals.magnitude import is_number
+
 GROWTH_SPAN_STEPS = 100
 MEDIAN_ROWS = 5
 BASELINE_ROWS = 20
@@ -73,7 +75,7 @@ class SignalWindow(msgspec.Struct, frozen=True):
             return math.nan
         first = bisect_left(self.steps, self.steps[-1] - over_steps)
         steps, values = self.steps[first:], self.values[first:]
-        if len(steps) < MEDIAN_ROWS or not all(map(math.isfinite, values)):
+        if len(steps) < MEDIAN_ROWS or not all(map(is_number, values)):
             return math.nan
         middle, level = sum(steps) / len(steps), sum(values) / len(values)
         rise = sum((step - middle) * (value - level) for step, value in zip(steps, values, strict=True))
