@@ -57,6 +57,7 @@ SLOW = (
     "deploy/",
     "docs/test_operations.py",
     "e2e/",
+    "examples/",
     "fuzz/",
     "grafana/",
     "hosts/",
