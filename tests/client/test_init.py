@@ -36,6 +36,17 @@ def test_importing_loads_neither_torch_nor_threads_nor_exit_hooks() -> None:
     assert int(n_callbacks) <= 1  # concurrent.futures has its own, where a dependency imports it
 
 
+def test_a_trainer_loads_nothing_of_what_people_read_with() -> None:
+    script = """
+        import sys
+        import trmon_client
+        trmon_client.Monitor, trmon_client.init
+        print(*(name for name in sys.modules if name.startswith("trmon_client.api")))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def test_init_reads_the_environment_and_touches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRMON_PROJECT", "math")

@@ -110,7 +110,7 @@ def resolve_settings(
         project=_name(arguments, "project"),
         run=_name(arguments, "run"),
         mode=_mode(arguments),
-        url=arguments.parsed("url", _url, expected="http(s)://host[:port][/path], without credentials"),
+        url=_url_of(arguments),
         token=_token_of(arguments),
         policy=Policy.parse(policy if policy is not None else DEFAULT_POLICY),
         is_policy_asked_for=policy is not None,
@@ -125,6 +125,15 @@ def resolve_settings(
         launcher={name: environment[name] for name in VARIABLES if environment.get(name)},
         limits=limits or Limits(),
     )
+
+
+def resolve_service(*, url: str | None, token: str | None, environment: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return the URL of a service and the token to send. Errors: ValueError naming the argument and its variable."""
+    arguments = Arguments({"url": url, "token": token}, environment)
+    found = _url_of(arguments)
+    if found is None:
+        raise ValueError("url is needed: pass Service(url=...) or set TRMON_URL")
+    return found, _token_of(arguments)
 
 
 def variable_name(name: str) -> str:
@@ -159,6 +168,10 @@ def _ranks(arguments: Arguments) -> tuple[int | None, int | None]:
     if rank is not None and world_size is not None and not 0 <= rank < world_size:
         raise ValueError(f"rank must be 0 to world_size - 1, and is {rank} with world_size {world_size}")
     return rank, world_size
+
+
+def _url_of(arguments: Arguments) -> str | None:
+    return arguments.parsed("url", _url, expected="http(s)://host[:port][/path], without credentials")
 
 
 def _url(value: str) -> str:

@@ -36,6 +36,12 @@ class Proxy:
         return self.scheme.startswith("socks")
 
     @property
+    def url(self) -> str:
+        """Its URL, without the credentials."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
     def headers(self) -> dict[str, str]:
         """The header with the credentials, or none."""
         if self.user is None:

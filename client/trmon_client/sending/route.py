@@ -32,7 +32,7 @@ class Route:
         self._port = self._target.port or (443 if self._target.scheme == "https" else 80)
         self._proxy = proxy_of(self._target)
         is_secure = "https" in (self._target.scheme, self._proxy and self._proxy.scheme)
-        self._context = _tls_context() if is_secure else None
+        self._context = new_tls_context() if is_secure else None
         # A proxy reads requests over HTTP and sends them on; over TLS and SOCKS it only relays bytes.
         is_forwarded = self._proxy is not None and not self._proxy.is_socks and self._target.scheme == "http"
         self.request_target = url if is_forwarded else self._target.path
@@ -62,7 +62,7 @@ class Route:
         return HTTPConnection(host, port, timeout=timeout_seconds)
 
 
-def _tls_context() -> ssl.SSLContext:
+def new_tls_context() -> ssl.SSLContext:
     """Return a context that trusts SSL_CERT_FILE and SSL_CERT_DIR, else the system's certificates, else certifi's."""
     context = ssl.create_default_context()
     paths = ssl.get_default_verify_paths()

@@ -1,0 +1,56 @@
+"""What people read and change in a service, from Python: runs, signals, alerts, diagnoses, what-ifs and notes.
+
+from trmon_client.api import Service
+
+service = Service("http://127.0.0.1:8642")
+print(service.diagnosis("math/grpo").title)
+frame = service.signals("math/grpo", ["mask_rate", "reward_mean"]).to_pandas()
+"""
+
+from __future__ import annotations
+
+from trmon_client.api.alerts import AckInfo, AlertInfo, MemberInfo
+from trmon_client.api.answers import ApiNumber
+from trmon_client.api.diagnosis import DiagnosisInfo, EvidenceInfo, FindingInfo, RemedyInfo
+from trmon_client.api.errors import (
+    AccessDenied,
+    IncompatibleService,
+    NotFoundError,
+    RequestRefused,
+    ServiceBusy,
+    ServiceError,
+    ServiceUnreachable,
+)
+from trmon_client.api.policies import PolicyInfo, WhatIfInfo
+from trmon_client.api.run_comparison import RunComparison
+from trmon_client.api.runs import IncidentInfo, RunInfo, RunStatus, VerdictInfo
+from trmon_client.api.service import Service
+from trmon_client.api.signal_history import SignalBand, SignalHistory
+
+__all__ = [
+    "AccessDenied",
+    "AckInfo",
+    "AlertInfo",
+    "ApiNumber",
+    "DiagnosisInfo",
+    "EvidenceInfo",
+    "FindingInfo",
+    "IncidentInfo",
+    "IncompatibleService",
+    "MemberInfo",
+    "NotFoundError",
+    "PolicyInfo",
+    "RemedyInfo",
+    "RequestRefused",
+    "RunComparison",
+    "RunInfo",
+    "RunStatus",
+    "Service",
+    "ServiceBusy",
+    "ServiceError",
+    "ServiceUnreachable",
+    "SignalBand",
+    "SignalHistory",
+    "VerdictInfo",
+    "WhatIfInfo",
+]

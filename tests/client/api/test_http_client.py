@@ -1,0 +1,136 @@
+"""Requests of `Service` on the wire: retries, refusals, certificates and proxies, against real servers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.client.proxy_server import ProxyServer, SocksServer
+from tests.client.server import ACCEPT, CERTIFICATE, HANG_UP, Answer, Peer, problem
+from tests.fixtures.running_service import Serve
+from trmon_client.api import (
+    IncompatibleService,
+    NotFoundError,
+    RequestRefused,
+    Service,
+    ServiceBusy,
+    ServiceUnreachable,
+)
+from trmon_client.api.http_client import HttpClient
+from trmon_client.core import wire
+
+BUNDLE = wire.encode_bundle([wire.encode(wire.Heartbeat(project="p", run="r", attempt="a", launch="l"))])
+
+
+def post(url: str, *, token: str | None = None, max_tries: int = 3) -> str:
+    """Send a heartbeat and return what became of it."""
+    client = HttpClient(url, token=token, timeout_seconds=10.0)
+    try:
+        answer = client.request("POST", "/api/v1/reports", body=BUNDLE, media_type=wire.MSGPACK, max_tries=max_tries)
+    finally:
+        client.close()
+    return wire.decode_acks(answer).acks[0].status
+
+
+def test_a_busy_service_is_asked_again_when_it_says() -> None:
+    with Peer([problem(429, "too many requests", **{"Retry-After": "1"})]) as peer:
+        began = time.monotonic()
+        assert post(peer.url, token="s3cret") == "stored"
+        assert time.monotonic() - began > 0.9
+        assert [request.headers["Authorization"] for request in peer.requests] == ["Bearer s3cret"] * 2
+
+
+def test_a_service_that_stays_busy_says_for_how_long() -> None:
+    with Peer(otherwise=problem(503, "it is starting", **{"Retry-After": "7"})) as peer:
+        with pytest.raises(ServiceBusy, match="answered 503: it is starting") as told:
+            post(peer.url, max_tries=1)
+        assert (told.value.status, told.value.retry_after_seconds, len(peer.requests)) == (503, 7.0, 1)
+
+
+REFUSALS = [
+    pytest.param(problem(400, "step: too large"), RequestRefused, "answered 400: step: too large", id="invalid"),
+    pytest.param(problem(404, "no run 'a'"), NotFoundError, "answered 404: no run 'a'", id="missing"),
+    pytest.param(problem(404, "no route '/x'"), IncompatibleService, "no route '/x'; correct the URL, or", id="older"),
+    pytest.param(problem(405, "POST is not allowed"), IncompatibleService, "update the older of", id="method"),
+    pytest.param(Answer(502, {"Content-Type": "text/html"}, b"<h1>"), IncompatibleService, "not from trmon", id="page"),
+    pytest.param(Answer(301, {"Location": "http://127.0.0.1:9"}, b""), IncompatibleService, "answered 301", id="moved"),
+    pytest.param(
+        Answer(400, {"Content-Type": "application/problem+json"}, b"{"),
+        IncompatibleService,
+        "not from trmon",
+        id="torn",
+    ),
+    pytest.param(HANG_UP, ServiceUnreachable, "no service answers at", id="hangs up"),
+]
+
+
+@pytest.mark.parametrize(("answer", "kind", "said"), REFUSALS)
+def test_a_refusal_says_what_to_do(answer: Answer, kind: type[Exception], said: str) -> None:
+    with Peer(otherwise=answer) as peer:
+        with pytest.raises(kind, match=said):
+            post(peer.url)
+        assert len(peer.requests) == 1, "a change must not be sent twice"
+
+
+def test_another_program_at_the_url_is_told(serve: Serve, tmp_path: Path) -> None:
+    url = serve().url
+    with Service(f"{url}/elsewhere") as service, pytest.raises(IncompatibleService, match="no route '/elsewhere"):
+        next(service.runs())
+    place = tmp_path / "api" / "v1" / "runs" / "math" / "grpo"
+    place.parent.mkdir(parents=True)
+    place.write_text("<h1>welcome</h1>")
+    with files_of(tmp_path) as url, Service(url) as service:
+        with pytest.raises(IncompatibleService, match=r"not one that this client .* knows"):
+            service.run("math/grpo")
+        with pytest.raises(IncompatibleService, match=r"answered 404 .* with a page that is not from trmon"):
+            service.run("math/none")
+
+
+@contextmanager
+def files_of(folder: Path) -> Iterator[str]:
+    """Serve a folder with the server of Python's library, and yield its URL."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_certificate_must_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer(is_secure=True) as peer:
+        with pytest.raises(ServiceUnreachable, match="certificate verify failed"):
+            post(peer.url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        assert post(peer.url) == "stored"
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_a_proxy_leads_to_the_service(is_secure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    scheme = "https" if is_secure else "http"
+    with Peer(is_secure=is_secure) as peer, ProxyServer(peer.port) as proxy:
+        monkeypatch.setenv("ALL_PROXY", f"http://me:p%40ss@{proxy.address}")
+        assert post(f"{scheme}://service.test:8642", token="s3cret") == "stored"
+        assert len(proxy.heads) == 1
+        assert post(f"{scheme}://127.0.0.1:{peer.port}") == "stored"
+        assert len(proxy.heads) == 1
+
+
+def test_a_socks_proxy_leads_to_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Peer([ACCEPT]) as peer, SocksServer(peer.port) as proxy:
+        monkeypatch.setenv("ALL_PROXY", f"socks5h://me:p%40ss@{proxy.address}")
+        assert post("http://service.test:8642") == "stored"
+        assert proxy.heads == [b"me:p@ss@service.test:8642"]

@@ -1,0 +1,212 @@
+"""`Service` against a running service: what people read and change from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.fixtures.messages import ORIGIN
+from tests.fixtures.ports import free_port
+from tests.fixtures.running_service import make_token
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, corrupt, send, send_step, train
+from tests.fixtures.waiting import eventually
+from trmon.domain.model.access import Scope
+from trmon.domain.model.identity import RunKey
+from trmon_client.api import (
+    AccessDenied,
+    NotFoundError,
+    RequestRefused,
+    Service,
+    ServiceUnreachable,
+)
+from trmon_client.core import wire
+
+ILL, FINE = RunKey("math", "ill"), RunKey("math", "fine")
+N_STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a run whose log-probs are corrupt from the start, and a finished one."""
+    running = ThreadedService(tmp_path_factory.mktemp("service"))
+    with running.client() as client:
+        train(client, FINE, steps=range(N_STEPS))
+        corrupt(client, ILL)
+        eventually(lambda: client.get("/api/v1/fleet/math/ill").json()["verdict"]["kind"], lambda kind: kind == "act")
+    with Service(running.url) as service:
+        yield service
+    running.stop()
+
+
+def test_runs_are_described(watched: Service) -> None:
+    assert [run.name for run in watched.runs("math")] == ["math/ill", "math/fine"]
+    assert [run.name for run in watched.runs(state="finished", tag="dapo", owner="me")] == ["math/fine"]
+    assert list(watched.runs(archived=True)) == list(watched.runs("code")) == []
+    fine = watched.run("math/fine")
+    assert (fine.last_step, fine.config, fine.end_phrase) == (N_STEPS - 1, {"lr": 1e-3}, None)
+
+
+def test_a_verdict_says_what_to_do(watched: Service) -> None:
+    status = watched.status("math/ill")
+    assert (status.verdict.kind, status.verdict.need) == ("act", "now")
+    assert status.verdict.todo is not None
+    assert "corrupt_logprobs" in [alert.rule for alert in status.alerts]
+    assert [(run.name, run.state) for run in watched.statuses("math")] == [
+        ("math/ill", "running"),
+        ("math/fine", "finished"),
+    ]
+
+
+def test_a_diagnosis_names_the_cause_its_evidence_and_the_remedy(watched: Service) -> None:
+    found = watched.diagnosis("math/ill")
+    assert (found.primary, found.title, found.since_step) == ("A'", "corrupt log-probs", 0)
+    assert found.remedy is not None
+    evidence = {item.signal: item for item in found.observed[0].evidence}
+    assert evidence["invalid_fraction"].value > evidence["invalid_fraction"].threshold
+    assert found.incident is not None
+    assert found.incident.fix in found.remedy.fix
+
+
+def test_alerts_and_the_incident_they_joined(watched: Service) -> None:
+    alerts = list(watched.alerts(run="math/ill", state="firing"))
+    (incident,) = watched.incidents(project="math")
+    assert incident in alerts
+    assert "corrupt_logprobs" in {member.rule for member in incident.members} <= {alert.rule for alert in alerts}
+    assert list(watched.alerts(run="math/fine", state="firing")) == []
+
+
+def test_signals_are_columns_by_step(watched: Service) -> None:
+    assert {"mask_rate", "lr"} <= {*watched.signal_names("math/fine")}
+    history = watched.signals("math/fine", ["lr", "total_kl_k3"], (3, 5))
+    assert (history.exact, len(history), history.step.tolist()) == (True, 3, [3, 4, 5])
+    assert history["lr"].tolist() == [1e-3] * 3
+    assert [*history.columns()] == ["step", "attempt_id", "update", "closed_at", "count", "lr", "total_kl_k3"]
+    assert len(watched.signals("math/fine", "lr")) == N_STEPS
+    assert watched.signals("math/fine", "lr", (None, 1)).step.tolist() == [0, 1]
+    assert watched.signals("math/fine", "lr", (90, None))["lr"].tolist() == []
+
+
+def test_fewer_points_have_the_range_of_their_steps(watched: Service) -> None:
+    every = watched.signals("math/fine", "total_kl_k3")["total_kl_k3"]
+    few = watched.signals("math/fine", "total_kl_k3", points=2)
+    band = few.bands["total_kl_k3"]
+    assert (few.exact, few.count.tolist()) == (False, [6, 6])
+    assert [band.min[0], band.max[1]] == [every[:6].min(), every[6:].max()]
+    assert [*few.columns()][-4:] == [f"total_kl_k3.{name}" for name in ("last", "mean", "min", "max")]
+
+
+def test_a_signal_that_is_unknown_is_nan_and_infinite_ones_stay(client: httpx.Client, service: ThreadedService) -> None:
+    send(client, MATH, wire.Start(**ORIGIN))
+    for step, value in enumerate(["inf", None, "-inf", 1.0]):
+        scalars: dict[str, wire.JsonNumber] = {"loss": value}
+        send(client, MATH, wire.Scalars(**ORIGIN, sequence=step, step=step, values=scalars))
+        send_step(client, MATH, step=step)
+    with Service(service.url) as reader:
+        found = eventually(lambda: reader.signals("math/grpo", "loss", (0, 2)), lambda history: len(history) == 3)
+    np.testing.assert_array_equal(found["loss"], [np.inf, np.nan, -np.inf])
+
+
+def test_runs_are_compared_step_by_step(watched: Service) -> None:
+    found = watched.compare(["math/fine", "math/ill"], "mask_rate", (3, None))
+    last = watched.signals("math/ill", "mask_rate").step[-1]
+    assert found.step.tolist() == list(range(3, N_STEPS))
+    ill = found.values["math/ill"]["mask_rate"]
+    assert np.isfinite(ill[: last - 2]).all()
+    assert np.isnan(ill[last - 2 :]).all()
+    assert [*found.columns()] == ["step", "math/fine mask_rate", "math/ill mask_rate"]
+
+
+def test_a_what_if_tells_what_another_policy_would_have_masked(watched: Service) -> None:
+    strict = {"name": "strict", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 0.0}]}
+    found = watched.what_if("math/fine", strict, (2, 5))
+    assert (found.policy, found.range.n_steps, found.total.n_sequences) == ("strict", 4, 16)
+    assert (found.total.mask_rate, found.reasons) == (1.0, {"mean_k3": 16})
+    assert watched.what_if("math/fine", "geo_mask", max_steps=2).range.n_steps == 2
+    assert watched.policy("math/fine").name
+
+
+def test_a_deleted_run_is_gone(client: httpx.Client, service: ThreadedService) -> None:
+    train(client)
+    with Service(service.url) as writer:
+        writer.delete("math/grpo")
+        assert list(writer.runs()) == []
+        with pytest.raises(NotFoundError, match="no run 'math/grpo'"):
+            writer.delete("math/grpo")
+
+
+class SmallAnswers(Service):
+    """Asks for a few items and rows at a time."""
+
+    page_items = 2
+    max_rows = 10
+
+
+def test_lists_are_read_page_by_page(client: httpx.Client, service: ThreadedService) -> None:
+    for number in range(5):
+        send(client, RunKey("math", f"run-{number}"), wire.Start(**ORIGIN))
+    with SmallAnswers(service.url) as reader:
+        runs = reader.runs()
+        assert next(runs).name == "math/run-4"
+        assert [run.name for run in runs] == [f"math/run-{number}" for number in (3, 2, 1, 0)]
+
+
+def test_a_long_history_is_read_to_its_last_step(client: httpx.Client, service: ThreadedService) -> None:
+    n_steps = 3 * SmallAnswers.max_rows + 3
+    train(client, steps=range(n_steps))
+    with SmallAnswers(service.url) as reader:
+        history = reader.signals("math/grpo", ["total_kl_k3", "lr"])
+        part = reader.signals("math/grpo", "lr", (5, 20))
+    with Service(service.url) as reader:
+        at_once = reader.signals("math/grpo", ["total_kl_k3"])
+    assert history.exact
+    assert history.step.tolist() == list(range(n_steps))
+    assert history["total_kl_k3"].tolist() == at_once["total_kl_k3"].tolist()
+    assert part.step.tolist() == list(range(5, 21))
+
+
+def test_a_wrong_name_is_told_with_those_there_are(watched: Service) -> None:
+    with pytest.raises(NotFoundError, match="no run 'math/fin'; did you mean math/fine") as told:
+        watched.diagnosis("math/fin")
+    assert told.value.status == 404
+    with pytest.raises(RequestRefused, match="'mask_rat' is not a known signal; did you mean mask_rate"):
+        watched.signals("math/fine", "mask_rat")
+    with pytest.raises(ValueError, match="run must be PROJECT/RUN, not 'fine'"):
+        watched.run("fine")
+
+
+def test_a_service_that_is_away_is_told_by_its_url() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    with Service(url) as away, pytest.raises(ServiceUnreachable, match=r"no service answers at .*refused; start one"):
+        away.run("math/grpo")
+
+
+def test_a_token_is_required_and_limits_what_is_seen(admin: httpx.Client, service: ThreadedService) -> None:
+    train(admin)
+    with Service(service.url) as stranger, pytest.raises(AccessDenied, match=r"401.*set TRMON_TOKEN"):
+        next(stranger.runs())
+    token = make_token(admin, "reader", Scope.READ, project="math")
+    with Service(service.url, token) as reader:
+        assert [run.name for run in reader.runs()] == ["math/grpo"]
+        with pytest.raises(AccessDenied, match=r"403.*lacks the scope 'admin'"):
+            reader.delete("math/grpo")
+    with Service(service.url, make_token(admin, "other", Scope.READ, project="code")) as other:
+        assert list(other.runs()) == []
+        with pytest.raises(NotFoundError, match=r"no run 'math/grpo'$"):
+            other.run("math/grpo")
+
+
+def test_the_environment_names_the_service(watched: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRMON_URL", watched.url)
+    monkeypatch.setenv("TRMON_TOKEN", "no space")
+    with pytest.raises(ValueError, match="TRMON_TOKEN"):
+        Service()
+    monkeypatch.delenv("TRMON_TOKEN")
+    with Service() as service:
+        assert service.run("math/fine").name == "math/fine"
+    monkeypatch.delenv("TRMON_URL")
+    with pytest.raises(ValueError, match=r"pass Service\(url=...\) or set TRMON_URL"):
+        Service()
