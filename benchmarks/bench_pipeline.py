@@ -7,8 +7,8 @@ With checkouts of other versions, their times are taken in turn with this one's,
 
 from __future__ import annotations
 
+import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -21,7 +21,7 @@ from rich.table import Table
 STREAMS = ("rollouts alone", "rollouts and 4 updates")
 STEPS = 260
 """The recording has 20 steps; repeated as often as the windows of all rules need."""
-ROUNDS = 3
+ROUNDS = 6
 PASSES = 3
 HERE = Path(__file__).resolve().parents[1]
 
@@ -30,28 +30,34 @@ def main() -> None:
     """Print the CPU ms a step of each checkout, and how many times that of the first it is."""
     checkouts = [Path(path).resolve() for path in sys.argv[1:]] or [HERE]
     rounds = [[_timed(checkout) for checkout in checkouts] for _ in range(ROUNDS)]
-    table = Table("a step", "checkout", "median CPU ms", "least", "times first", title=f"close_batch, {STEPS} steps")
+    table = Table("a step", "checkout", "CPU ms", "times the first", title=f"close_batch, {STEPS} steps")
     for at, stream in enumerate(STREAMS):
-        for which, checkout in enumerate(checkouts):
-            times = [each[which][at] for each in rounds]
-            ratio = statistics.median(each[which][at] / each[0][at] for each in rounds)
-            table.add_row(stream, str(checkout), f"{statistics.median(times):.3f}", f"{min(times):.3f}", f"{ratio:.2f}")
+        times = [_milliseconds([each[which][at] for each in rounds]) for which in range(len(checkouts))]
+        for checkout, taken in zip(checkouts, times, strict=True):
+            table.add_row(stream, str(checkout), f"{taken:.3f}", f"{taken / times[0]:.2f}")
     Console().print(table)
 
 
-def _timed(checkout: Path) -> list[float]:
-    """Time one checkout in a process of its own."""
+def _milliseconds(passes: list[list[float]]) -> float:
+    """Return the CPU ms a step, of each batch its least time in any pass: other work only lengthens it."""
+    return 1000 * sum(map(min, zip(*passes, strict=True))) / STEPS
+
+
+def _timed(checkout: Path) -> list[list[float]]:
+    """Return the CPU seconds of each batch, by stream, measured in a process of its own."""
     paths = os.pathsep.join([str(checkout), str(checkout / "client")])
     timed = [sys.executable, "-c", "import bench_pipeline; bench_pipeline.print_times()"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([paths, str(HERE / "benchmarks")])}
     printed = subprocess.run(timed, cwd=checkout, env=environment, check=True, capture_output=True, text=True).stdout
-    return [float(word) for word in printed.split()]
+    return list(json.loads(printed))
 
 
 def print_times() -> None:
-    """Print the CPU ms a step of each stream, measured in this process."""
+    """Print the least CPU seconds of each batch of each stream, measured in this process."""
     messages = _messages()
-    print(_milliseconds([message for message in messages if message.update is None]), _milliseconds(messages))
+    streams = [message for message in messages if message.update is None], messages
+    passes = ([_seconds(stream) for _ in range(PASSES)] for stream in streams)
+    print(json.dumps([list(map(min, zip(*each, strict=True))) for each in passes]))
 
 
 def _messages() -> list[Any]:
@@ -72,12 +78,6 @@ def _messages() -> list[Any]:
                 columns = call.decision.columns
                 messages.append(report(step, update=call.update, policy=policy, content=columns, scalars=scalars))
     return messages
-
-
-def _milliseconds(messages: list[Any]) -> float:
-    """Return the CPU ms a step that closing the batch of each report takes, of each batch its least time."""
-    passes = [_seconds(messages) for _ in range(PASSES)]
-    return 1000 * sum(map(min, zip(*passes, strict=True))) / STEPS
 
 
 def _seconds(messages: list[Any]) -> list[float]:
