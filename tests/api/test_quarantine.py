@@ -17,7 +17,7 @@ Serve = Callable[..., ThreadedService]
 RUN = "/api/v1/runs/math/grpo"
 
 
-@pytest.mark.parametrize("worker", ["thread", "process"])
+@pytest.mark.parametrize("worker", ["thread", pytest.param("process", marks=pytest.mark.slow)])
 def test_a_damaged_report_is_shown_everywhere_and_the_run_continues(serve: Serve, worker: str) -> None:
     service = serve(worker=worker)
     with service.client() as client:

@@ -87,6 +87,7 @@ def test_any_strides_are_supported() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0.0, 30.0], ids=lambda offset: f"logits apart by {offset}")
 def test_a_healthy_kl_keeps_three_digits_in_float32(offset: float) -> None:
     random = np.random.default_rng(5)
@@ -173,6 +174,7 @@ for dtype in ("bf16", "fp16", "fp32"):
 """
 
 
+@pytest.mark.slow
 def test_the_kernel_compiles_without_a_device() -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_DEFAULT_FP_FUSION": "1"}
     built = subprocess.run(

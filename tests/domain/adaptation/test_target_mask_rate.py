@@ -217,7 +217,11 @@ class Run:
         self.reaches.append(self.policy.criteria[0].upper_compared or math.nan)
 
 
-@pytest.mark.parametrize("policy", [upper(0.04), upper(0.001), stream.GEO, stream.BOTH], ids=str)
+@pytest.mark.parametrize(
+    "policy",
+    [upper(0.04), *(pytest.param(other, marks=pytest.mark.slow) for other in (upper(0.001), stream.GEO, stream.BOTH))],
+    ids=str,
+)
 def test_a_run_ends_within_a_tenth_of_the_target_and_does_not_swing(policy: Policy) -> None:
     run = Run(policy)
     run.train(1600)

@@ -104,11 +104,8 @@ def test_an_incident_ends_after_quiet_steps_and_is_told_once() -> None:
     assert causes(healed) == [("firing", "mask_rate"), ("resolved", "mask_rate")]
 
 
-@pytest.mark.parametrize(
-    "quiet",
-    [150, *(pytest.param(quiet, marks=pytest.mark.slow) for quiet in (20, 60))],
-    ids=lambda steps: f"{steps} quiet steps between",
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("quiet", [20, 60, 150], ids=lambda steps: f"{steps} quiet steps between")
 def test_a_run_that_is_ill_on_and_off_for_3000_steps_opens_few_incidents(quiet: int) -> None:
     flapping = RuleRun().make_steps({}, steps=130)
     while flapping.step < 3_000:
