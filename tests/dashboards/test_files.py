@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from dashboards.source.files import FOLDER, generated
 from tests.dashboards.documents import DASHBOARDS, panels
+from tests.fixtures.json_schema import schema_errors
 
 SCHEMA = json.loads((Path(__file__).parent / "dashboard.schema.json").read_text())
 
@@ -25,8 +25,7 @@ def test_every_dashboard_file_is_generated() -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_a_dashboard_has_grafanas_import_format(name: str) -> None:
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    jsonschema.validate(DASHBOARDS[name], SCHEMA)
+    assert schema_errors(DASHBOARDS[name], SCHEMA) == []
 
 
 def test_uids_and_titles_are_unique() -> None:
