@@ -127,6 +127,7 @@ def rewrite(store: Store, run_id: int, *, payload: bytes) -> None:
     store.writer.submit(lambda transaction: transaction.connection.execute(written).rowcount).result(30)
 
 
+@pytest.mark.slow
 def test_a_run_that_catches_up_with_others_gets_every_message_in_order(store: Store, scheduler: Scheduler) -> None:
     """The run is loaded, and has more than two pages of reports and scalars unread, then a finish."""
     others = [receive(store, run, step_of(0), at=0.0) for run in range(1, 4)]
@@ -153,6 +154,7 @@ def test_a_run_that_catches_up_with_others_gets_every_message_in_order(store: St
     assert [len(rows_of(store, run_id)) for run_id in others] == [2, 2, 2]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_behind_does_not_make_the_others_read_alone(store: Store, scheduler: Scheduler) -> None:
     run_ids = [receive(store, run, step_of(0), at=0.0) for run in range(4)]
     scheduler.run_passes(run_ids, now=0.0)
