@@ -38,6 +38,7 @@ def test_the_listed_summary_is_the_first_line_of_the_help(name: str) -> None:
         (["show", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
         (["diagnose", "--example"], DATABASE_AND_SERVER | {"urllib3"}),
         (["whatif", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
+        (["preflight", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
         (["ingest", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
         (["rules", "check", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
         (["notify", "test", "--help"], DATABASE_AND_SERVER - {"prometheus_client"} | {"urllib3"}),

@@ -22,6 +22,7 @@ from trmon.terminal.printable import PrintableConsole, printable
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
 """The option of commands that open the database themselves."""
 DURATION = re.compile(r"(\d{1,9})([smhd])")
+UNUSABLE = 2
 UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -71,3 +72,13 @@ def plain_errors() -> Iterator[None]:
             raise
         echo_error(f"trmon: {error}")
         sys.exit(1)
+
+
+@contextmanager
+def unusable_input() -> Iterator[None]:
+    """Exit with 2 instead of 1 where the input itself is at fault; inside `plain_errors`."""
+    try:
+        yield
+    except InvalidInput as error:
+        echo_error(f"trmon: {error}")
+        sys.exit(UNUSABLE)

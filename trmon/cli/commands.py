@@ -42,6 +42,11 @@ COMMANDS = {
         "trmon.cli.whatif:whatif_command",
         "Print what policies would have masked of a run's stored sequences, beside what was masked.",
     ),
+    "preflight": CommandEntry(
+        "trmon.cli.preflight:preflight_command",
+        "Check that rollout engine and trainer give the same tokens the same log-probs at equal weights; name the "
+        "cause.",
+    ),
     "migrate": CommandEntry(
         "trmon.cli.migrate:migrate", "Migrate the database to this version; `serve` does it automatically."
     ),

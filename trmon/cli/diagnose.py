@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trmon.cli.command import console, echo_error, plain_errors
+from trmon.cli.command import console, plain_errors, unusable_input
 from trmon.cli.running_service import api_client_of
 from trmon.domain.model.errors import InvalidInput
 from trmon.terminal import diagnosis_query
@@ -20,7 +18,7 @@ from trmon.terminal.run_report import failed, names_of, parse_failures, report_o
 from trmon.terminal.run_report_text import print_report
 from trmon.terminal.standard_input import STANDARD_INPUT, log_file
 
-FAILED, UNUSABLE = 1, 2
+FAILED = 1
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".log", ".txt")
 TRAINER_STATE_FILE = "trainer_state.json"
 
@@ -49,7 +47,7 @@ def diagnose_command(
 
     Exits with 2 if the input cannot be read or has no known metric.
     """
-    with plain_errors(), _unusable_input():
+    with plain_errors(), unusable_input():
         _check_one_input(run, metrics, example=example)
         if example:
             with example_log() as file:
@@ -100,13 +98,3 @@ def _is_log(given: str) -> bool:
     path = Path(given)
     is_log = path.is_file() or (path / TRAINER_STATE_FILE).is_file()
     return is_log or given == STANDARD_INPUT or path.is_absolute() or given.startswith(".") or path.suffix in SUFFIXES
-
-
-@contextmanager
-def _unusable_input() -> Iterator[None]:
-    """Exit with 2 instead of 1 where the input itself is at fault."""
-    try:
-        yield
-    except InvalidInput as error:
-        echo_error(f"trmon: {error}")
-        sys.exit(UNUSABLE)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon.domain.pipeline.stages.merge import MergedBatch
-from trmon.domain.signals.drift_features import engine_lag, k3_excess, ppl_shifts, ratio_shift, staleness_lag
+from trmon.domain.signals.columns_signals import columns_signals
+from trmon.domain.signals.drift_features import engine_lag, staleness_lag
 from trmon_client.core.bounds import surrogate_error
 from trmon_client.core.bounds.alpha_split import AlphaSplit
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.sequence_matrix import SequenceMatrix
-from trmon_client.core.signals import batch_signals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +26,7 @@ class MeasuredBatch:
 @np.errstate(all="ignore")
 def measure_batch(merged: MergedBatch) -> MeasuredBatch:
     """Return the signals of the batch, with the drift features and the error bounds."""
-    columns, sequences = merged.columns, SequenceMatrix.of(merged.columns)
-    found = batch_signals.compute_of_sequences(sequences)
-    found |= {f"{pair}_k3_excess": k3_excess(sequences, pair) for pair in columns.pairs}
-    found |= {f"{pair}_ratio_shift": ratio_shift(sequences, pair) for pair in columns.pairs}
-    found |= ppl_shifts(sequences)
+    columns, found = merged.columns, columns_signals(merged.columns)
     found["alpha_mismatch_share"] = AlphaSplit.of_signals(found).mismatch_share
     found["engine_lag"] = engine_lag(columns)
     found["staleness_lag"] = staleness_lag(columns, version_lag=found.get("version_lag_max", math.nan))

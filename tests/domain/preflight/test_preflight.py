@@ -1,0 +1,284 @@
+"""Preflight: each cause is named when a small transformer is made to show it, and healthy engines pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from tests.fixtures.tiny_transformer import PROMPT, TinyEngine, prompts, response_mask, tiny_engine
+from trmon.domain.diagnosis import Finding
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.preflight.causes import PreflightCause
+from trmon.domain.preflight.engine_scores import EngineScores
+from trmon.domain.preflight.preflight import PreflightResult, preflight
+from trmon.domain.preflight.preflight_limits import PreflightLimits
+
+LIMITS = PreflightLimits()
+
+
+@cache
+def healthy_tokens() -> Tensor:
+    return tiny_engine().sample(prompts())
+
+
+def scores(engine: TinyEngine, tokens: Tensor, **others: Any) -> EngineScores:
+    fields = {"logprobs": engine.score(tokens), "mask": response_mask(tokens), "token_ids": tokens} | others
+    return EngineScores.of("test", **fields)
+
+
+def trainer_scores(tokens: Tensor | None = None, **others: Any) -> EngineScores:
+    return scores(tiny_engine(), healthy_tokens() if tokens is None else tokens, **others)
+
+
+@cache
+def bfloat16_logprobs() -> Any:
+    return tiny_engine().in_bfloat16().score(healthy_tokens()).numpy()
+
+
+def arrays() -> tuple[Any, Any]:
+    """Return the log-probs of the rollout in bfloat16 and the mask, both to be damaged."""
+    return bfloat16_logprobs().copy(), response_mask(healthy_tokens()).numpy().copy()
+
+
+def causes(result: PreflightResult) -> list[PreflightCause]:
+    return [found.cause for found in result.causes]
+
+
+def test_equal_engines_are_equal_to_the_bit() -> None:
+    result = preflight(trainer_scores(), trainer_scores(), limits=PreflightLimits(equal_share=1.0))
+    assert (result.passed, result.equal_share, result.max_abs_d, result.tv_p95) == (True, 1.0, 0.0, 0.0)
+    assert result.tokens == int(response_mask(healthy_tokens()).sum())
+    assert result.unknown == ()
+
+
+@pytest.mark.parametrize("swaps", [False, True], ids=["bf16 rollout", "bf16 trainer"])
+def test_bfloat16_beside_float32_passes(swaps: bool) -> None:
+    pair = [trainer_scores(logprobs=bfloat16_logprobs()), trainer_scores()]
+    result = preflight(*reversed(pair)) if swaps else preflight(*pair)
+    assert result.passed, result.causes
+    assert result.equal_share < 0.1
+    assert 0 < result.tv_p95 < LIMITS.tv_p95
+
+
+def test_bfloat16_beside_float32_is_not_equal_to_the_bit() -> None:
+    result = preflight(
+        trainer_scores(logprobs=bfloat16_logprobs()), trainer_scores(), limits=PreflightLimits(equal_share=1.0)
+    )
+    assert causes(result) == [PreflightCause.ENGINES]
+    assert [item.signal for item in result.causes[0].evidence] == ["equal_share"]
+
+
+def test_quantised_weights_are_an_engine_mismatch() -> None:
+    rollout = tiny_engine().quantised(5)
+    tokens = rollout.sample(prompts())
+    result = preflight(scores(rollout, tokens), trainer_scores(tokens))
+    assert causes(result) == [PreflightCause.ENGINES]
+    assert result.causes[0].cause.finding is Finding.ENGINE_MISMATCH
+    assert "tv_p95" in [item.signal for item in result.causes[0].evidence]
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.2])
+def test_another_temperature_is_named_with_its_ratio(temperature: float) -> None:
+    rollout = replace(tiny_engine(), temperature=temperature)
+    tokens = rollout.sample(prompts())
+    result = preflight(scores(rollout, tokens), trainer_scores(tokens))
+    assert causes(result) == [PreflightCause.TEMPERATURE]
+    assert result.signals["temperature_near"] == pytest.approx(temperature, abs=0.1)
+    assert "The rollout's temperature is" in result.causes[0].detail
+
+
+@pytest.mark.parametrize("bits", [6, 5, 4])
+def test_quantised_weights_are_an_engine_mismatch_on_tokens_of_the_trainer_too(bits: int) -> None:
+    result = preflight(scores(tiny_engine().quantised(bits), healthy_tokens()), trainer_scores())
+    assert causes(result) == [PreflightCause.ENGINES]
+
+
+def test_a_nucleus_that_was_sampled_is_a_support_shift() -> None:
+    rollout = replace(tiny_engine(), top_p=0.9)
+    tokens = rollout.sample(prompts())
+    result = preflight(scores(rollout, tokens), trainer_scores(tokens))
+    assert causes(result) == [PreflightCause.SUPPORT]
+    assert result.counts.rollout_no_probability == 0
+
+
+def test_tokens_outside_the_nucleus_are_counted() -> None:
+    nucleus = replace(tiny_engine(), top_p=0.9)
+    result = preflight(scores(nucleus, healthy_tokens()), trainer_scores())
+    outside = np.isneginf(nucleus.score(healthy_tokens()).numpy())[:, PROMPT:]
+    assert result.counts.rollout_no_probability == outside.sum() > 0
+    assert causes(result) == [PreflightCause.SUPPORT]
+    assert np.isfinite(result.max_abs_d)
+
+
+def test_logits_give_the_exact_variation_and_the_mass_outside_the_support() -> None:
+    tokens, nucleus = healthy_tokens()[:8], replace(tiny_engine(), top_p=0.9)
+    sides = [
+        EngineScores.of(
+            "test",
+            logprobs=engine.score(tokens)[:, 1:],
+            mask=response_mask(tokens)[:, 1:],
+            logits=engine.all_logprobs(tokens),
+        )
+        for engine in (nucleus, tiny_engine())
+    ]
+    result = preflight(*sides)
+    kept = response_mask(tokens)[:, 1:].numpy() & np.isfinite(sides[0].logprobs)
+    p, q = (np.exp(engine.all_logprobs(tokens).double().numpy())[kept] for engine in (nucleus, tiny_engine()))
+    assert result.tv_is == "exact"
+    assert result.tv_p95 == pytest.approx(np.percentile(np.abs(p - q).sum(-1) / 2, 95), rel=1e-6)
+    assert result.trainer_mass_outside == pytest.approx(np.where(p == 0, q, 0).sum(-1).mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("by", [1, -1])
+def test_a_shift_by_one_position_is_named_and_undone(by: int) -> None:
+    logprobs, _ = arrays()
+    shifted = np.roll(logprobs, by, axis=1)
+    result = preflight(trainer_scores(logprobs=shifted), trainer_scores())
+    assert causes(result) == [PreflightCause.SHIFTED]
+    assert result.alignment.shift == by
+    assert ("late" if by == 1 else "early") in result.causes[0].detail
+    assert result.tv_p95 < LIMITS.tv_p95
+
+
+def test_a_shift_of_quantised_engines_names_both() -> None:
+    quantised = tiny_engine().quantised(5).score(healthy_tokens()).numpy()
+    result = preflight(trainer_scores(logprobs=np.roll(quantised, 1, axis=1)), trainer_scores())
+    assert causes(result) == [PreflightCause.SHIFTED, PreflightCause.ENGINES]
+
+
+def test_padding_that_only_one_engine_counts_is_named() -> None:
+    logprobs, mask = arrays()
+    shorter = mask.copy()
+    shorter[:5, -3:] = False
+    result = preflight(trainer_scores(logprobs=logprobs), trainer_scores(mask=shorter))
+    assert causes(result) == [PreflightCause.PADDING]
+    assert (result.alignment.rollout_only, result.alignment.trainer_only) == (15, 0)
+
+
+def test_left_padding_beside_right_padding_is_named_and_undone() -> None:
+    logprobs, mask = arrays()
+    left = {"logprobs": np.roll(logprobs, -PROMPT, axis=1), "mask": np.roll(mask, -PROMPT, axis=1)}
+    result = preflight(EngineScores.of("rollout", **left), trainer_scores())
+    assert causes(result) == [PreflightCause.PADDING]
+    assert result.tv_p95 < LIMITS.tv_p95
+
+
+def test_rows_of_other_lengths_are_padding() -> None:
+    tokens = healthy_tokens()
+    longer = [np.append(row, -1.0) for row in tiny_engine().score(tokens).numpy()]
+    trainer = EngineScores.of("trainer", logprobs=[*longer[:-1], longer[-1][:-1]])
+    result = preflight(EngineScores.of("rollout", logprobs=longer), trainer)
+    assert causes(result) == [PreflightCause.PADDING]
+    assert (result.alignment.rollout_only, result.alignment.trainer_only) == (1, 0)
+
+
+def test_retokenised_ids_are_named_and_only_their_equal_beginning_is_compared() -> None:
+    tokens = healthy_tokens()
+    other = tokens.clone()
+    other[3, 20:] = (other[3, 20:] + 1) % 64
+    result = preflight(scores(tiny_engine(), tokens), trainer_scores(other))
+    assert causes(result) == [PreflightCause.RETOKENISED]
+    assert result.alignment.n_retokenised == 1
+    difference = result.alignment.first_difference
+    assert difference is not None
+    assert (difference.sequence, difference.position) == (3, 20)
+    assert result.tokens == int(response_mask(tokens).sum()) - (tokens.shape[1] - 20)
+    assert result.max_abs_d == 0.0
+
+
+def test_a_prompt_that_one_side_encodes_otherwise_is_retokenised() -> None:
+    tokens = healthy_tokens()
+    rows = [row.numpy() for row in tokens]
+    doubled = [np.append(row[0], row) for row in rows]
+    logprobs = [np.append(0.0, row) for row in tiny_engine().score(tokens).numpy()]
+    mask = [np.append(False, row) for row in response_mask(tokens).numpy()]
+    result = preflight(EngineScores.of("rollout", logprobs=logprobs, mask=mask, token_ids=doubled), trainer_scores())
+    assert causes(result) == [PreflightCause.RETOKENISED]
+    assert result.alignment.n_retokenised == len(rows)
+    assert result.tokens == 0
+
+
+def test_a_response_that_was_encoded_again_to_another_length_is_no_padding() -> None:
+    tokens = healthy_tokens()
+    keep = np.ones(tokens.shape[1], bool)
+    keep[10] = False
+    shorter = scores(tiny_engine(), tokens[:, keep])
+    assert causes(preflight(shorter, trainer_scores())) == [PreflightCause.RETOKENISED]
+
+
+@pytest.mark.parametrize("side", ["rollout", "trainer"])
+def test_zeros_at_the_end_of_responses_are_named(side: str) -> None:
+    logprobs, _ = arrays()
+    logprobs[:8, -6:] = 0.0
+    damaged, sound = trainer_scores(logprobs=logprobs), trainer_scores()
+    result = preflight(damaged, sound) if side == "rollout" else preflight(sound, damaged)
+    zeros = result.counts.rollout_zeros, result.counts.trainer_zeros
+    assert causes(result) == [PreflightCause.ZEROS]
+    assert 40 <= zeros[side == "trainer"] <= 48
+    assert zeros[side == "rollout"] == 0
+    assert result.tv_p95 < LIMITS.tv_p95
+
+
+@pytest.mark.parametrize("side", ["rollout", "trainer"])
+def test_log_probs_that_are_all_zero_are_named(side: str) -> None:
+    zero, sound = trainer_scores(logprobs=np.zeros(tuple(healthy_tokens().shape))), trainer_scores()
+    result = preflight(zero, sound) if side == "rollout" else preflight(sound, zero)
+    assert causes(result)[0] is PreflightCause.ZEROS
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.7, np.inf], ids=["missing", "a probability", "infinite"])
+def test_what_is_no_log_prob_is_missing(value: float) -> None:
+    logprobs, _ = arrays()
+    logprobs[2, 20:24] = value
+    result = preflight(trainer_scores(logprobs=logprobs), trainer_scores())
+    assert causes(result) == [PreflightCause.MISSING]
+    assert (result.counts.rollout_missing, result.counts.trainer_missing) == (4, 0)
+
+
+def test_log_probs_of_other_tokens_are_corrupt_or_a_mismatch() -> None:
+    logprobs, mask = arrays()
+    rng = np.random.default_rng(0)
+    logprobs[mask] = rng.permutation(logprobs[mask])
+    result = preflight(trainer_scores(logprobs=logprobs), trainer_scores())
+    assert causes(result) == [PreflightCause.CORRUPT]
+
+
+def test_a_finding_that_needs_more_tokens_is_unknown() -> None:
+    few = healthy_tokens()[:4]
+    result = preflight(scores(tiny_engine().in_bfloat16(), few), trainer_scores(few))
+    assert [item.finding for item in result.unknown] == [Finding.TEMPERATURE]
+
+
+def test_the_worst_tokens_come_first_with_their_ids() -> None:
+    logprobs, _ = arrays()
+    logprobs[7, 9] -= 3.0
+    result = preflight(trainer_scores(logprobs=logprobs), trainer_scores(), n_worst=3)
+    first, second, _ = result.worst
+    assert (first.sequence, first.position, first.token_id) == (7, 9, int(healthy_tokens()[7, 9]))
+    assert first.d == pytest.approx(3.0, abs=0.2)
+    assert abs(first.d) > abs(second.d)
+
+
+def test_every_cause_says_what_to_do() -> None:
+    logprobs, mask = arrays()
+    logprobs[0, 10], mask[1, -1] = np.nan, False
+    for found in preflight(trainer_scores(logprobs=logprobs, mask=mask), trainer_scores()).causes:
+        assert found.fix.endswith(".")
+        assert found.remedy.persists
+
+
+@pytest.mark.parametrize(
+    ("rollout", "trainer", "reason"),
+    [
+        ({"logprobs": [[-1.0]]}, {"logprobs": [[-1.0], [-1.0]]}, "1 sequences in the rollout and 2 in the trainer"),
+        ({"logprobs": [[-1.0]], "mask": [[0]]}, {"logprobs": [[-1.0]]}, "no token counts for both"),
+    ],
+)
+def test_pairs_that_cannot_be_compared_are_refused(rollout: dict, trainer: dict, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        preflight(EngineScores.of("a", **rollout), EngineScores.of("b", **trainer))

@@ -1,0 +1,55 @@
+"""`trmon preflight`: compare the rollout engine with the trainer before a run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trmon.cli.command import console, plain_errors, unusable_input
+from trmon.domain.preflight.preflight import N_WORST, preflight
+from trmon.domain.preflight.preflight_limits import PreflightLimits
+from trmon.terminal.preflight.preflight_schemas import PreflightOut
+from trmon.terminal.preflight.preflight_text import print_preflight
+from trmon.terminal.preflight.score_sources import read_scores
+
+DEFAULTS = PreflightLimits()
+
+
+def preflight_command(
+    rollout: Annotated[
+        str,
+        typer.Argument(help="The rollout's log-probs: a .npz or .jsonl file, or module:function."),
+    ],
+    trainer: Annotated[
+        str | None,
+        typer.Argument(help="The trainer's, likewise; left out, the first file has both engines."),
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(help="The sequences that functions score; default: those of the other source."),
+    ] = None,
+    max_abs_d: Annotated[float, typer.Option(min=0, help="Largest |d| that passes, nats.")] = DEFAULTS.max_abs_d,
+    max_tv: Annotated[
+        float, typer.Option(min=0, max=1, help="Largest 95th percentile of token TV that passes.")
+    ] = DEFAULTS.tv_p95,
+    min_equal: Annotated[
+        float, typer.Option(min=0, max=1, help="Least share of equal log-probs that passes; 1 asks for equal bits.")
+    ] = DEFAULTS.equal_share,
+    worst: Annotated[int, typer.Option(min=0, help="How many of the worst tokens to name.")] = N_WORST,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check that rollout engine and trainer give the same tokens the same log-probs at equal weights; name the cause.
+
+    Exits with 0 if they are equal within the limits, 1 if a cause was found, 2 if the input cannot be read.
+    """
+    with plain_errors(), unusable_input():
+        limits = PreflightLimits(max_abs_d=max_abs_d, tv_p95=max_tv, equal_share=min_equal)
+        found = PreflightOut.of(preflight(*read_scores(rollout, trainer, tokens=tokens), limits=limits, n_worst=worst))
+        if as_json:
+            typer.echo(found.model_dump_json(indent=2))
+        else:
+            print_preflight(found, console())
+        sys.exit(0 if found.passed else 1)
