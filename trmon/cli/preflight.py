@@ -9,11 +9,13 @@ from typing import Annotated
 import typer
 
 from trmon.cli.command import console, plain_errors, unusable_input
+from trmon.domain.model.errors import InvalidInput
 from trmon.domain.preflight.preflight import N_WORST, preflight
 from trmon.domain.preflight.preflight_limits import PreflightLimits
+from trmon.terminal.preflight.completions_endpoint import CompletionsEndpoint, Sampling
 from trmon.terminal.preflight.preflight_schemas import PreflightOut
 from trmon.terminal.preflight.preflight_text import print_preflight
-from trmon.terminal.preflight.score_sources import read_scores
+from trmon.terminal.preflight.score_sources import is_endpoint, read_scores
 
 DEFAULTS = PreflightLimits()
 
@@ -21,7 +23,7 @@ DEFAULTS = PreflightLimits()
 def preflight_command(
     rollout: Annotated[
         str,
-        typer.Argument(help="The rollout's log-probs: a .npz or .jsonl file, or module:function."),
+        typer.Argument(help="The rollout's log-probs: a .npz or .jsonl file, module:function, or an OpenAI URL."),
     ],
     trainer: Annotated[
         str | None,
@@ -30,6 +32,16 @@ def preflight_command(
     tokens: Annotated[
         Path | None,
         typer.Option(help="The sequences that functions score; default: those of the other source."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The endpoint's model; default: the first it lists.")] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="TOKENS", help="Have the endpoint sample responses of so many tokens at most."),
+    ] = None,
+    temperature: Annotated[float, typer.Option(min=0, help="Temperature of --sample.")] = 1.0,
+    top_p: Annotated[float, typer.Option(min=0, max=1, help="Nucleus of --sample.")] = 1.0,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="OPENAI_API_KEY", help="The endpoint's key.", show_envvar=True)
     ] = None,
     max_abs_d: Annotated[float, typer.Option(min=0, help="Largest |d| that passes, nats.")] = DEFAULTS.max_abs_d,
     max_tv: Annotated[
@@ -47,7 +59,16 @@ def preflight_command(
     """
     with plain_errors(), unusable_input():
         limits = PreflightLimits(max_abs_d=max_abs_d, tv_p95=max_tv, equal_share=min_equal)
-        found = PreflightOut.of(preflight(*read_scores(rollout, trainer, tokens=tokens), limits=limits, n_worst=worst))
+        sampling = None if sample is None else Sampling(max_tokens=sample, temperature=temperature, top_p=top_p)
+        if sampling is not None and not is_endpoint(rollout):
+            raise InvalidInput("--sample", "is for an endpoint")
+        source = (
+            CompletionsEndpoint(url=rollout, model=model, api_key=api_key, sampling=sampling)
+            if is_endpoint(rollout)
+            else rollout
+        )
+        sides = read_scores(source, trainer, tokens=tokens)
+        found = PreflightOut.of(preflight(*sides, limits=limits, n_worst=worst))
         if as_json:
             typer.echo(found.model_dump_json(indent=2))
         else:

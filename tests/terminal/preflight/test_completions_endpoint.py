@@ -1,0 +1,125 @@
+"""The endpoint: tokens are scored and sampled through a real HTTP server that speaks the protocol."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from typer.testing import CliRunner, Result
+
+from tests.fixtures.completions_server import completions_server
+from tests.fixtures.tiny_transformer import prompts, response_mask, tiny_engine
+from trmon.cli import app
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.preflight.causes import PreflightCause
+from trmon.domain.preflight.engine_scores import EngineScores
+from trmon.domain.preflight.preflight import preflight
+from trmon.terminal.preflight.completions_endpoint import CompletionsEndpoint, Sampling
+from trmon.terminal.preflight.scored_tokens import ScoredTokens
+
+N = 6
+
+
+@pytest.fixture(scope="module")
+def tokens() -> Tensor:
+    """Return sequences that leave the model room for a beginning, a token to generate and a placeholder."""
+    return tiny_engine().sample(prompts(N))[:, :-3]
+
+
+def asked(tokens: Tensor) -> ScoredTokens:
+    found = ScoredTokens.of(trainer(tokens))
+    assert found is not None
+    return found
+
+
+def trainer(tokens: Tensor) -> EngineScores:
+    return EngineScores.of(
+        "trainer", logprobs=tiny_engine().score(tokens), mask=response_mask(tokens), token_ids=tokens
+    )
+
+
+@pytest.mark.parametrize("names_ids", ["token_ids", "tokens", "no"])
+def test_the_endpoint_scores_the_tokens_that_it_is_given(tokens: Tensor, names_ids: str) -> None:
+    with completions_server(tiny_engine(), names_ids=names_ids) as server:
+        found = CompletionsEndpoint(url=server.url).score(asked(tokens))
+    result = preflight(found, trainer(tokens))
+    assert result.passed, result.causes
+    assert result.max_abs_d < 1e-4
+    assert result.tokens == int(response_mask(tokens).sum())
+    assert result.alignment.n_retokenised == (None if names_ids == "no" else 0)
+    assert {request["model"] for request in server.requests} == {"tiny"}
+
+
+@pytest.mark.parametrize("names_ids", ["token_ids", "tokens"])
+def test_a_token_that_the_endpoint_puts_first_is_retokenisation(tokens: Tensor, names_ids: str) -> None:
+    with completions_server(tiny_engine(), bos=1, names_ids=names_ids) as server:
+        found = CompletionsEndpoint(url=server.url).score(asked(tokens))
+    result = preflight(found, trainer(tokens))
+    assert [cause.cause for cause in result.causes] == [PreflightCause.RETOKENISED]
+    assert result.alignment.n_retokenised == N
+
+
+def test_the_sentinel_of_an_endpoint_is_a_token_without_probability(tokens: Tensor) -> None:
+    with completions_server(replace(tiny_engine(), top_p=0.5)) as server:
+        found = CompletionsEndpoint(url=server.url).score(asked(tokens))
+    result = preflight(found, trainer(tokens))
+    assert [cause.cause for cause in result.causes] == [PreflightCause.SUPPORT]
+    assert result.counts.rollout_no_probability > 0
+
+
+@pytest.mark.parametrize("names_ids", ["token_ids", "tokens"])
+def test_the_endpoint_samples_responses_that_the_trainer_scores(tokens: Tensor, names_ids: str) -> None:
+    sampling = Sampling(max_tokens=8, temperature=0.7, top_p=0.9)
+    with completions_server(tiny_engine(), names_ids=names_ids) as server:
+        found = CompletionsEndpoint(url=server.url, sampling=sampling).score(asked(tokens))
+    assert found.token_ids is not None
+    sampled = np.stack(found.token_ids)
+    assert (sampled[:, :4] == tokens[:, :4].numpy()).all()
+    assert sampled.shape == (N, 12)
+    assert {(request["temperature"], request["top_p"], request["max_tokens"]) for request in server.requests} == {
+        (0.7, 0.9, 8)
+    }
+    result = preflight(found, trainer(torch.from_numpy(sampled)))
+    assert result.passed, result.causes
+    assert result.tokens == N * 8
+
+
+def test_responses_without_ids_cannot_be_scored(tokens: Tensor) -> None:
+    with completions_server(tiny_engine(), names_ids="no") as server, pytest.raises(InvalidInput, match="no token ids"):
+        CompletionsEndpoint(url=server.url, sampling=Sampling(max_tokens=2)).score(asked(tokens))
+
+
+def test_a_refusal_is_shown(tokens: Tensor) -> None:
+    with completions_server(tiny_engine(), status=400) as server:
+        with pytest.raises(InvalidInput, match=r"answered 400: .*no logprobs here"):
+            CompletionsEndpoint(url=server.url).score(asked(tokens))
+        url = server.url
+    with pytest.raises(InvalidInput, match="does not answer"):
+        CompletionsEndpoint(url=url).score(asked(tokens))
+
+
+def test_the_command_asks_an_endpoint(tokens: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "trainer.npz"
+    np.savez(file, logprobs=tiny_engine().score(tokens), mask=response_mask(tokens), token_ids=tokens)
+    monkeypatch.setenv("OPENAI_API_KEY", "key-1")
+    with completions_server(tiny_engine()) as server:
+        done = _run(server.url, file, "--json", "--model", "tiny-2")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["token_ids_compared"] is True
+    assert set(server.keys) == {"Bearer key-1"}
+    assert server.requests[0]["model"] == "tiny-2"
+
+
+def test_options_of_an_endpoint_need_one(tmp_path: Path) -> None:
+    assert _run(tmp_path / "a.npz", "--sample", 4).exit_code == 2
+    missing = _run("http://127.0.0.1:1/v1", "json:loads")
+    assert (missing.exit_code, "needs token_ids to score" in missing.stderr) == (2, True)
+
+
+def _run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["preflight", *map(str, arguments)])

@@ -1,0 +1,172 @@
+"""The rollout engine behind an OpenAI-compatible endpoint, such as vLLM's or SGLang's.
+
+`/completions` scores given tokens (`echo` with `logprobs`) and samples responses. OpenAI's protocol names tokens by
+their text; vLLM and SGLang add ids if asked with `return_token_ids`, vLLM also with `return_tokens_as_token_ids`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import numpy as np
+
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.preflight.engine_scores import EngineScores
+from trmon.terminal.api_client import authorization_header
+from trmon.terminal.preflight.scored_tokens import ScoredTokens
+
+CONCURRENT_REQUESTS = 8
+TIMEOUT_SECONDS = 600.0
+SHOWN_CHARACTERS = 300
+_TOKEN_ID = re.compile(r"token_id:(\d+)")
+_WITH_IDS = {"return_token_ids": True, "return_tokens_as_token_ids": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How to sample responses: at most `max_tokens` tokens each."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """One sequence as the engine scored it; `token_ids` None if it names none."""
+
+    logprobs: Any
+    mask: Any
+    token_ids: Any | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionsEndpoint:
+    """An endpoint: its URL up to `/v1`, the model (None: the first that it lists), the key, and whether to sample."""
+
+    url: str
+    model: str | None = None
+    api_key: str | None = None
+    sampling: Sampling | None = None
+
+    def score(self, tokens: ScoredTokens) -> EngineScores:
+        """Return the log-probs of the tokens, or of responses that are sampled after their prompts.
+
+        Errors: InvalidInput if the endpoint is unreachable, refuses, or answers without log-probs.
+        """
+        masks = tokens.mask or tuple(np.ones(len(row), bool) for row in tokens.token_ids)
+        headers = authorization_header(self.api_key)
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, connect=10.0)
+        with httpx.Client(headers=headers, timeout=timeout, trust_env=False) as client:
+            model = self.model or self._first_model(client)
+
+            def complete(options: Mapping[str, Any]) -> Mapping[str, Any]:
+                return self._choice(self._request(client, "POST", "completions", json={"model": model, **options}))
+
+            with ThreadPoolExecutor(CONCURRENT_REQUESTS) as pool:
+                read = self._scored if self.sampling is None else self._sampled
+                rows = list(pool.map(lambda pair: read(complete, *pair), zip(tokens.token_ids, masks, strict=True)))
+        has_ids = all(row.token_ids is not None for row in rows)
+        return EngineScores.of(
+            self.url,
+            logprobs=[row.logprobs for row in rows],
+            mask=[row.mask for row in rows],
+            token_ids=[row.token_ids for row in rows] if has_ids else None,
+        )
+
+    def _scored(self, complete: Callable[..., Mapping[str, Any]], token_ids: Any, mask: Any) -> ScoredRow:
+        # One token is generated, because not every engine accepts a request for none.
+        options = {"prompt": token_ids.tolist(), "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 1.0}
+        choice = complete({**options, **_WITH_IDS})
+        logprobs, ids = self._logprobs(choice), self._ids(choice, "prompt_token_ids")
+        n = len(logprobs) - 1 if ids is None else len(ids)
+        if n < 1 or len(logprobs) < n:
+            raise InvalidInput(self.url, f"returned {len(logprobs)} log-probs of a prompt of {len(token_ids)} tokens")
+        return ScoredRow(logprobs[:n], _right_aligned(mask, n), ids)
+
+    def _sampled(self, complete: Callable[..., Mapping[str, Any]], token_ids: Any, mask: Any) -> ScoredRow:
+        assert self.sampling is not None
+        prompt = token_ids[: int(np.argmax(mask))] if mask.any() and not mask[0] else token_ids
+        choice = complete(
+            {
+                "prompt": prompt.tolist(),
+                "logprobs": 1,
+                "max_tokens": self.sampling.max_tokens,
+                "temperature": self.sampling.temperature,
+                "top_p": self.sampling.top_p,
+                **_WITH_IDS,
+            }
+        )
+        logprobs, ids = self._logprobs(choice), self._ids(choice, "token_ids")
+        if ids is None:
+            raise InvalidInput(self.url, "returns no token ids, so the trainer cannot score what it samples")
+        if len(ids) != len(logprobs):
+            raise InvalidInput(self.url, f"returned {len(logprobs)} log-probs for {len(ids)} tokens")
+        before = self._ids(choice, "prompt_token_ids", required=False)
+        whole = prompt if before is None else before
+        return ScoredRow(
+            np.append(np.zeros(len(whole)), logprobs),
+            np.append(np.zeros(len(whole), bool), np.ones(len(ids), bool)),
+            np.append(whole, ids).astype(np.int64),
+        )
+
+    def _logprobs(self, choice: Mapping[str, Any]) -> Any:
+        """Return the log-probs of a choice, NaN where it has null, as for the first token of a prompt."""
+        found = (choice.get("logprobs") or {}).get("token_logprobs")
+        if not isinstance(found, list):
+            raise InvalidInput(self.url, "answers without logprobs.token_logprobs; does the model return log-probs?")
+        return self._array(found, np.float64)
+
+    def _ids(self, choice: Mapping[str, Any], field: str, *, required: bool = True) -> Any | None:
+        """Return the token ids of a field, else those that stand in place of the tokens' texts."""
+        if isinstance(choice.get(field), list):
+            return self._array(choice[field], np.int64)
+        texts: Sequence[str] = (choice.get("logprobs") or {}).get("tokens") or ()
+        matches = [_TOKEN_ID.fullmatch(str(text)) for text in texts] if required else []
+        if not matches or None in matches:
+            return None
+        ids = [int(match[1]) for match in matches if match is not None]
+        return np.array(ids[:-1] if field == "prompt_token_ids" else ids, np.int64)
+
+    def _array(self, values: Sequence[Any], dtype: type) -> Any:
+        try:
+            return np.array(values, dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInput(self.url, f"answers with values that are no numbers: {error}") from error
+
+    def _first_model(self, client: httpx.Client) -> str:
+        listed = self._request(client, "GET", "models").get("data")
+        if not isinstance(listed, list) or not listed or not isinstance(listed[0], dict) or "id" not in listed[0]:
+            raise InvalidInput(self.url, "lists no model; name one by --model")
+        return str(listed[0]["id"])
+
+    def _choice(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+        choices = answer.get("choices")
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            raise InvalidInput(self.url, "answers without choices")
+        return choices[0]
+
+    def _request(self, client: httpx.Client, method: str, path: str, **content: Any) -> Mapping[str, Any]:
+        try:
+            answer = client.request(method, f"{self.url.rstrip('/')}/{path}", **content)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise InvalidInput(self.url, f"does not answer: {error}") from error
+        if answer.status_code != httpx.codes.OK:
+            raise InvalidInput(self.url, f"answered {answer.status_code}: {answer.text[:SHOWN_CHARACTERS]}")
+        try:
+            found = answer.json()
+        except ValueError as error:
+            raise InvalidInput(self.url, "does not answer in JSON") from error
+        if not isinstance(found, dict):
+            raise InvalidInput(self.url, "does not answer with a JSON object")
+        return found
+
+
+def _right_aligned(mask: Any, n: int) -> Any:
+    """Return the mask for n tokens; tokens that an engine adds, such as a beginning of the sequence, come first."""
+    return np.append(np.zeros(max(0, n - len(mask)), bool), mask[max(0, len(mask) - n) :])
