@@ -17,6 +17,7 @@ from trmon.cli import app
 N_STEPS = 30
 BROKEN_AT = 20
 START = 1_700_000_000.0
+RECORDINGS = Path(__file__).parents[1] / "log_formats" / "recordings"
 
 
 def row(step: int) -> dict[str, Any]:
@@ -113,6 +114,54 @@ def test_a_restart_is_a_second_attempt_and_bad_lines_are_named(service: Threaded
         path = "/api/v1/runs/math/grpo-7b/batches"
         batches = eventually(lambda: read(client, path)["items"], lambda found: len(found) == 6)
     assert sorted(batch["step"] for batch in batches) == [0, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("recording", "run", "steps"),
+    [
+        ("tensorboard/grpo", "grpo", range(1, 7)),
+        ("wandb/offline-run-20231114_221320-trmon01", "offline-run-20231114_221320-trmon01", range(1, 7)),
+    ],
+    ids=["tensorboard", "wandb"],
+)
+def test_what_a_tracker_recorded_is_a_run_with_charts_and_a_diagnosis(
+    recording: str, run: str, steps: range, service: ThreadedService
+) -> None:
+    name = recording.partition("/")[0]
+    done = run_import(service, RECORDINGS / recording)
+    said = f"math/{run}: {len(steps)} steps imported ({name}, verl's metric names)\n"
+    assert (done.exit_code, done.stderr, done.stdout) == (0, "", said)
+    again = run_import(service, RECORDINGS / recording)
+    assert (again.exit_code, again.stdout) == (0, said.replace("imported", "already present"))
+    path = f"/api/v1/runs/math/{run}"
+    with service.client() as client:
+        eventually(lambda: read(client, path), lambda run: run["state"] == "finished")
+        names = "mine/seen,_timestamp,grad_norm,loss,mismatch_kl_k3"
+        signals = read(client, f"{path}/signals", names=names, points=len(steps))["signals"]
+    assert signals["mine/seen"]["last"] == list(steps)
+    assert signals["_timestamp"]["last"] == [START + 60.0 * step for step in steps]
+    assert signals["mismatch_kl_k3"]["last"] == pytest.approx([0.001 * step for step in steps])
+    assert [signals[name]["last"].index(value) for name, value in (("grad_norm", "inf"), ("loss", None))] == [3, 4]
+    for log in (f"math/{run}", str(RECORDINGS / recording)):
+        diagnosed = CliRunner().invoke(app, ["diagnose", log, "--url", service.url, "--json"])
+        assert diagnosed.exit_code == 0, diagnosed.stderr
+        assert "primary" in json.loads(diagnosed.stdout).get("diagnosis", json.loads(diagnosed.stdout))
+
+
+def test_a_log_that_grew_within_its_first_step_adds_the_rest(service: ThreadedService, tmp_path: Path) -> None:
+    recorded = next((RECORDINGS / "tensorboard" / "grpo").iterdir())
+    events = tmp_path / recorded.name
+    for n_bytes in (100, 200, None):
+        events.write_bytes(recorded.read_bytes()[:n_bytes])
+        done = run_import(service, events, "--run", "grpo")
+        assert "refuses" not in done.stderr
+
+    def seen(client: httpx.Client) -> Any:
+        signals = read(client, "/api/v1/runs/math/grpo/signals", names="mine/seen", points=6)["signals"]
+        return signals["mine/seen"]["last"]
+
+    with service.client() as client:
+        assert eventually(lambda: seen(client), lambda values: len(values) == 6) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +17,9 @@ from rich.console import Console
 
 from tests.fixtures.fuzzing import NUMBERS, PLAIN_VALUES, edited, edited_document
 from tests.log_formats.console import test_console as console_logs
+from tests.log_formats.tensorboard import test_format as tensorboard_logs
 from tests.log_formats.test_formats import STATE
+from tests.log_formats.wandb import test_format as wandb_logs
 from trmon.domain.framework_names import FRAMEWORKS
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
@@ -48,6 +51,25 @@ def as_lines(rows: list[dict[str, Any]]) -> bytes:
     return "\n".join(json.dumps(row) for row in rows).encode()
 
 
+@st.composite
+def edited_records(
+    draw: st.DrawFn,
+    files: st.SearchStrategy[bytes],
+    records_in: Callable[[bytes], list[bytes]],
+    file_of: Callable[[Iterable[bytes]], bytes],
+) -> bytes:
+    """Return a file of records one of which is edited and has the right checksum."""
+    records = records_in(draw(files))
+    i = draw(st.integers(0, len(records) - 1))
+    return file_of([*records[:i], draw(edited(st.just(records[i]))), *records[i + 1 :]])
+
+
+def recorded(folder: Path) -> st.SearchStrategy[bytes]:
+    return st.sampled_from([path.read_bytes() for path in sorted(folder.rglob("*.*")) if path.is_file()])
+
+
+EVENTS = recorded(tensorboard_logs.RECORDINGS)
+WANDB = recorded(wandb_logs.RECORDINGS)
 CONSOLE = st.lists(st.sampled_from(CONSOLE_LINES), min_size=1, max_size=6).map("\n".join).map(str.encode)
 WELL_FORMED = st.one_of(
     ROWS.map(as_csv),
@@ -59,6 +81,12 @@ WELL_FORMED = st.one_of(
 )
 LOGS = st.one_of(st.binary(max_size=200), WELL_FORMED, edited(WELL_FORMED))
 FILE_NAMES = st.sampled_from(["log.txt", "log.json", "log.jsonl", "log.csv", "trainer_state.json"])
+TRACKER_FILES = st.one_of(
+    edited(EVENTS),
+    edited_records(EVENTS, tensorboard_logs.payloads_in, tensorboard_logs.file_of),
+    edited(WANDB),
+    edited_records(WANDB, wandb_logs.payloads_in, wandb_logs.chunked),
+)
 
 
 def check_import(file: Path) -> None:
@@ -89,3 +117,12 @@ def test_a_log_is_refused_or_reported_on_and_imported(data: bytes, name: str) ->
     printed = io.StringIO()
     print_report(report, Console(file=printed, width=120))
     assert printed.getvalue()
+
+
+@settings(max_examples=200)
+@given(TRACKER_FILES)
+def test_a_file_of_a_tracker_is_refused_or_imported(data: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "events.out.tfevents.1"
+        file.write_bytes(data)
+        check_import(file)

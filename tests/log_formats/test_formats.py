@@ -45,7 +45,7 @@ def test_a_folder_of_checkpoints_is_read_from_its_newest(tmp_path: Path) -> None
 
 
 def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"without trainer_state\.json"):
+    with pytest.raises(InvalidInput, match=r"has no known format; known are: trainer_state\.json"):
         rows_of(tmp_path)
 
 

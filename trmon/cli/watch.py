@@ -13,14 +13,15 @@ import typer
 
 from trmon.cli.command import echo_error, plain_errors
 from trmon.cli.running_service import uploader_to
-from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.terminal.log_import import LogImport, run_name
 from trmon.terminal.log_watch import LogWatch
 
 
 def watch(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The log that a trainer is writing.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The log that a trainer is writing, a file or a folder.")
+    ],
     project: Annotated[str, typer.Option(help="The project.")],
     run: Annotated[str | None, typer.Option(help="The run; by default named after the file.")] = None,
     url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
@@ -31,8 +32,6 @@ def watch(
     The run is paused then; `trmon import` of the whole log ends it.
     """
     with plain_errors():
-        if file.is_dir():
-            raise InvalidInput("FILE", f"{file} is a folder; name the log file")
         key = RunKey.checked(project, run or run_name(file))
         stop = Event()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -77,6 +77,7 @@ JSON = LogFormat(
     description="a JSON object of numbers or of columns, or a list of objects",
     matches=lambda sample: sample.head.lstrip()[:1] in ("{", "[") and _is_json_start(sample),
     read=_read,
+    has_lines=False,
 )
 
 

@@ -13,7 +13,9 @@ FILE_NAME = "trainer_state.json"
 
 
 def _matches(sample: LogSample) -> bool:
-    return sample.path.is_dir() or (sample.head.lstrip().startswith("{") and '"log_history"' in _compact(sample))
+    if sample.path.is_dir():
+        return next(_state_files(sample.path), None) is not None
+    return sample.head.lstrip().startswith("{") and '"log_history"' in _compact(sample)
 
 
 def _compact(sample: LogSample) -> str:
@@ -31,13 +33,16 @@ def _read(path: Path) -> Iterator[LogItem]:
 
 def _state_file(path: Path) -> Path:
     """Return the state in a folder of a run: its own, else that of its newest checkpoint. Errors: InvalidInput."""
-    if not path.is_dir():
-        return path
-    found = [path / FILE_NAME, *sorted(path.glob(f"checkpoint-*/{FILE_NAME}"), key=_checkpoint_step, reverse=True)]
-    for file in found:
-        if file.is_file():
-            return file
-    raise InvalidInput(str(path), f"is a folder without {FILE_NAME}; name the log file")
+    found = next(_state_files(path), None) if path.is_dir() else path
+    if found is None:
+        raise InvalidInput(str(path), f"has no {FILE_NAME} any more")
+    return found
+
+
+def _state_files(folder: Path) -> Iterator[Path]:
+    """Yield the state in a folder of a run, then those of its checkpoints, the newest first."""
+    checkpoints = sorted(folder.glob(f"checkpoint-*/{FILE_NAME}"), key=_checkpoint_step, reverse=True)
+    return (file for file in (folder / FILE_NAME, *checkpoints) if file.is_file())
 
 
 def _checkpoint_step(file: Path) -> int:
@@ -50,4 +55,6 @@ TRAINER_STATE = LogFormat(
     description="trainer_state.json of Hugging Face's Trainer, or a folder with one or with checkpoints",
     matches=_matches,
     read=_read,
+    files=lambda path: [_state_file(path)],
+    has_lines=False,
 )

@@ -18,6 +18,8 @@ from trmon.terminal.log_messages import LogMessages, RunMessage
 from trmon.terminal.report_upload import ReportUploader, bundled
 from trmon_client.core import wire
 
+GENERIC_FILE = re.compile(r"trainer_state\.json|.*tfevents.*|run-.*\.wandb")
+"""Files whose names tell less of the run than that of their folder."""
 NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 
@@ -110,10 +112,10 @@ def messages_of(
 
 
 def run_name(path: Path) -> str:
-    """Return the name of a run after its log: that of the file or, where all have one name, of its folder."""
+    """Return the name of a run after its log: that of the file or, if it tells nothing, of its folder."""
     path = path.resolve()
     named = path if path.is_dir() else path.with_suffix("")
-    if path.name == "trainer_state.json":
+    if GENERIC_FILE.fullmatch(path.name) and not path.is_dir():
         named = path.parent
     if CHECKPOINT.fullmatch(named.name):
         named = named.parent

@@ -1,7 +1,7 @@
 """The messages that make a run of a log: those of a trainer that logs scalars.
 
-Their sequence numbers are digests of their content, and an attempt has the digest of its first step as its name. The
-same log gives the same messages, a longer one gives more of them, and the service keeps one of each.
+Their sequence numbers are digests of their content, and an attempt has the digest of its first step or of its writer as
+its name. The same log gives the same messages, a longer one gives more of them, and the service keeps one of each.
 """
 
 from __future__ import annotations
@@ -36,23 +36,29 @@ class LogMessages:
         """Yield the scalars of a step, after the start of its attempt if it is the first."""
         if step.attempt != self._attempt:
             self._attempt = step.attempt
-            name = f"import-{_digest(step.step, step.scalars):x}"
+            name = _attempt_name(step)
             self._origin = {"project": self._key.project, "run": self._key.run, "attempt": name, "launch": name}
             yield wire.Start(**self._origin, sent_at=step.logged_at, config=self._config, client="trmon import")
         self._n_steps += 1
         names = iter(sorted(step.scalars))
         while some := list(islice(names, wire.MAX_SCALARS)):
             values: dict[str, wire.JsonNumber] = {name: step.scalars[name] for name in some}
-            sequence = _digest(step.step, values)
+            sequence = _digest(step.step, sorted(values.items()))
             yield wire.Scalars(**self._origin, sent_at=step.logged_at, sequence=sequence, step=step.step, values=values)
 
     def at_end(self, *, now: float) -> Iterator[RunMessage]:
         """Yield the end of the run. Args: now: seconds since 1970."""
         if self._origin:
-            sequence = _digest(self._n_steps, {})
+            sequence = _digest(self._n_steps, [])
             yield wire.Finish(**self._origin, sent_at=now, sequence=sequence, reason=wire.EndReason.CLOSED.value)
 
 
-def _digest(number: int, values: Any) -> int:
-    content = msgspec.msgpack.encode((number, sorted(values.items())))
-    return int.from_bytes(blake2b(content, digest_size=SEQUENCE_BYTES).digest(), "big")
+def _attempt_name(first: LoggedStep) -> str:
+    """Return the name of an attempt; its first step may have more scalars later if its writer is known."""
+    content = [first.writer, first.attempt] if first.writer else sorted(first.scalars.items())
+    return f"import-{_digest(first.step, content):x}"
+
+
+def _digest(number: int, content: list[Any]) -> int:
+    packed = msgspec.msgpack.encode((number, content))
+    return int.from_bytes(blake2b(packed, digest_size=SEQUENCE_BYTES).digest(), "big")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
 from trmon.domain.model.errors import InvalidInput, NotReady
 from trmon.domain.model.identity import RunKey
+from trmon.log_formats import format_of
 from trmon.terminal.log_import import LogImport, LogSource, import_log
 from trmon.terminal.log_messages import RunMessage
 from trmon.terminal.report_upload import ReportUploader
@@ -31,7 +32,7 @@ class LogWatch:
         self._uploader = uploader
         self._sent: set[tuple[str, type[RunMessage], int]] = set()
         self._last: wire.Origin | None = None
-        self._seen: tuple[int, int] | None = None
+        self._seen: list[tuple[Path, int, int]] = []
 
     def follow(self, stop: Event, *, every_seconds: float) -> Iterator[LogImport | str]:
         """Yield what each reading sent, or why nothing can be read or sent for now, until stopped."""
@@ -60,22 +61,19 @@ class LogWatch:
         self._uploader.post([wire.encode(pause)])
 
     def _read_if_changed(self) -> Iterator[LogImport]:
-        try:
-            found = self._path.stat()
-        except OSError as error:
-            raise InvalidInput(str(self._path), f"cannot be read: {error.strerror or error}") from error
-        seen = found.st_size, found.st_mtime_ns
+        found = format_of(self._path)
+        seen = [_size_and_time(file) for file in found.files(self._path)]
         if seen == self._seen:
             return
         self._seen = seen
-        with _whole_lines(self._path) as copy:
+        with _whole_lines(self._path) if found.has_lines else nullcontext(self._path) as log:
             try:
-                source = LogSource.of(copy)
+                source = LogSource.of(log)
                 yield import_log(source, self._key, uploader=self._uploader, is_ended=False, is_wanted=self._is_new)
             except InvalidInput as error:
                 raise InvalidInput(str(self._path), error.message) from error
             except NotReady:
-                self._seen = None
+                self._seen = []
                 self._sent.clear()
                 raise
 
@@ -85,6 +83,14 @@ class LogWatch:
         self._sent.add(key)
         self._last = message
         return is_new
+
+
+def _size_and_time(file: Path) -> tuple[Path, int, int]:
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise InvalidInput(str(file), f"cannot be read: {error.strerror or error}") from error
+    return file, found.st_size, found.st_mtime_ns
 
 
 @contextmanager

@@ -11,11 +11,13 @@ from typing import Any
 class LogRow:
     """The metrics of a row under the framework's names, with its step and its time if the log states them.
 
-    `line` is where the row begins, from 1; 0 in a format without lines.
+    `line` is where the row begins, from 1; 0 in a format without lines. `writer` names what wrote the row, such as a
+    file that one process writes; empty if the log does not tell.
     """
 
     values: Mapping[str, Any]
     line: int = 0
+    writer: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class LogSurvey:
 class LoggedStep:
     """The scalars of a row; `attempt` counts from 0 how often the trainer went back in steps before it.
 
-    `logged_at` is in seconds since 1970, 0 if the log does not tell.
+    `logged_at` is in seconds since 1970, 0 if the log does not tell; `writer` is that of the row.
     """
 
     attempt: int
@@ -52,6 +52,7 @@ class LoggedStep:
     scalars: Mapping[str, float]
     logged_at: float
     line: int
+    writer: str = ""
 
 
 def survey_log(items: LogItems, *, source: str) -> LogSurvey:
@@ -150,7 +151,14 @@ class _StepReader:
         if scalars:
             if logged_at:
                 scalars[TIME] = logged_at
-            yield LoggedStep(attempt=self.attempt, step=step, scalars=scalars, logged_at=logged_at, line=row.line)
+            yield LoggedStep(
+                attempt=self.attempt,
+                step=step,
+                scalars=scalars,
+                logged_at=logged_at,
+                line=row.line,
+                writer=row.writer,
+            )
 
     def _step(self, line: Translation) -> int | None:
         if not self.survey.names_steps:
