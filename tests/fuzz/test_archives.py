@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -92,7 +93,7 @@ def damaged(draw: st.DrawFn) -> DamagedFile:
         change, rewritten_data = draw(rewritten(data))
         return DamagedFile(name, change, rewritten_data)
     document = draw(edited_document(st.just(json.loads(data)), leaves=PLAIN_VALUES))
-    return DamagedFile(name, repr(document)[:2000], json.dumps(document).encode())
+    return DamagedFile(name, reprlib.repr(document), json.dumps(document).encode())
 
 
 @st.composite
@@ -112,7 +113,7 @@ def rewritten(draw: st.DrawFn, data: bytes) -> tuple[str, bytes]:
     else:
         row = draw(st.integers(0, len(values) - 1))
         values[row] = draw(values_of(column.type, values))
-        change += f"{values[row]!r} in row {row}"
+        change += f"{reprlib.repr(values[row])} in row {row}"
         table = table.set_column(i, column.name, pa.array(values, column.type))
     out = pa.BufferOutputStream()
     pq.write_table(table, out, write_page_checksum=True)
