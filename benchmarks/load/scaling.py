@@ -29,7 +29,7 @@ from benchmarks.load.sending import Pace, Senders
 from benchmarks.load.shutdown import unwind_on_sigterm
 from benchmarks.load.workload import Workload
 from tests.fixtures.service import ServiceProcess
-from trmon.terminal.whatif_query import TIMEOUT_SECONDS
+from trmon_client.api.service import WHAT_IF_SECONDS
 
 MIB = 1 << 20
 SLICE_REPORTS = 500
@@ -220,7 +220,7 @@ def _measure_whatif(table: Table, *, folder: Path, n_sequences: int) -> None:
     # By default, a service keeps the newest 2 GiB of a run.
     service = ServiceProcess(folder, retention_run_bytes=str(1 << 40), **UNLIMITED)
     try:
-        connection = Connection(service.url, timeout_seconds=TIMEOUT_SECONDS)
+        connection = Connection(service.url, timeout_seconds=WHAT_IF_SECONDS)
         before = resident_bytes([service.process.pid])
         question = json.dumps({"policy": "geo_mask", "max_steps": n_sequences // REPORT_SEQUENCES}).encode()
         answer = connection.post(f"/api/v1/runs/{PAST}/{RUN}/whatif", question, content_type="application/json")

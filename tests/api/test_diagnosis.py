@@ -18,11 +18,11 @@ from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
 from trmon.api.diagnosis.schemas import DiagnosisOut
 from trmon.domain.diagnosis import Finding, History, diagnose
-from trmon.domain.model.errors import InvalidInput, NotReady
-from trmon.terminal.api_client import ApiClient
+from trmon.domain.model.errors import InvalidInput
 from trmon.terminal.diagnosis_query import diagnose_metrics, fetch_diagnosis
 from trmon.terminal.diagnosis_text import print_diagnosis
 from trmon.views.recent_history import STEPS
+from trmon_client.api import NotFoundError, Service, ServiceUnreachable
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.statistics import columns
@@ -87,7 +87,8 @@ def test_only_the_newest_steps_are_read(client: httpx.Client) -> None:
 
 def test_the_command_shows_the_diagnosis_of_the_service(client: httpx.Client, service: ThreadedService) -> None:
     ran(client, *[made("corrupt")] * 4)
-    found = fetch_diagnosis("math/grpo", client=ApiClient(url=service.url, token=None))
+    with Service(service.url) as reader:
+        found = fetch_diagnosis("math/grpo", service=reader)
     text = io.StringIO()
     print_diagnosis(found, Console(file=text, width=100))
     for said in (
@@ -103,22 +104,22 @@ def test_the_command_shows_the_diagnosis_of_the_service(client: httpx.Client, se
 
 @pytest.mark.parametrize("name", ["grpo", "", "math/../x"])
 def test_the_command_requires_a_run_with_its_project(name: str, service: ThreadedService) -> None:
-    with pytest.raises(InvalidInput):
-        fetch_diagnosis(name, client=ApiClient(url=service.url, token=None))
+    with Service(service.url) as reader, pytest.raises(InvalidInput):
+        fetch_diagnosis(name, service=reader)
 
 
 def test_an_unreachable_or_refusing_service_is_reported(service: ThreadedService) -> None:
-    with pytest.raises(NotReady, match="no service answers"):
-        fetch_diagnosis("math/grpo", client=ApiClient(url="http://127.0.0.1:9", token=None))
-    with pytest.raises(NotReady, match="404"):
-        fetch_diagnosis("math/none", client=ApiClient(url=service.url, token=None))
+    with Service("http://127.0.0.1:9") as reader, pytest.raises(ServiceUnreachable, match="no service answers"):
+        fetch_diagnosis("math/grpo", service=reader)
+    with Service(service.url) as reader, pytest.raises(NotFoundError, match="404"):
+        fetch_diagnosis("math/none", service=reader)
 
 
 def test_a_log_line_is_diagnosed_without_a_service(tmp_path: Path) -> None:
     line = tmp_path / "line.json"
     line.write_text(json.dumps({"step": 9, "rollout_corr/ppl_ratio": 2.6e7, "perf/mfu": 0.4}))
     found = diagnose_metrics(line)
-    assert (found.primary.value, found.step) == ("A", 9)
+    assert (found.primary, found.step) == ("A", 9)
     assert [(ignored.name, ignored.why) for ignored in found.ignored] == [("perf/mfu", "unknown name")]
     text = io.StringIO()
     print_diagnosis(found, Console(file=text, width=100))

@@ -339,11 +339,9 @@ def test_rules_are_tested_by_series(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "status", "said"),
     [
-        pytest.param({"url": "http://[::1"}, 1, "no service answers at http://[::1", id="no address"),
-        pytest.param(
-            {"token": "se\ncret"}, 1, "TRMON_TOKEN: contains spaces, line ends or characters", id="a line end"
-        ),
-        pytest.param({"token": "secrét"}, 1, "TRMON_TOKEN: contains spaces, line ends or characters", id="a letter"),
+        pytest.param({"url": "http://[::1"}, 1, "url (TRMON_URL) must be http(s)://", id="no address"),
+        pytest.param({"token": "se\ncret"}, 1, "token (TRMON_TOKEN) must be printable ASCII", id="a line end"),
+        pytest.param({"token": "secrét"}, 1, "token (TRMON_TOKEN) must be printable ASCII", id="a letter"),
         pytest.param({"routes": "{secret"}, 2, 'field "routes"', id="no JSON"),
         pytest.param({"webhook_url": "https://[::1/secret"}, 2, "TRMON_WEBHOOK_URL: ", id="a bracket"),
         pytest.param({"slack_url": "https://xn--/secret"}, 2, "TRMON_SLACK_URL: ", id="no name"),

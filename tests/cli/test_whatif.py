@@ -62,4 +62,7 @@ def test_a_policy_that_is_none_is_said_so_without_a_service(policy: str, said: s
 
 def test_what_the_service_refuses_is_said_in_its_words(service: ThreadedService) -> None:
     refused = trmon("whatif", "math/none", "--policy", "geo_mask", "--url", service.url)
-    assert (refused.returncode, refused.stderr) == (1, f"trmon: {service.url} answered 404: no run 'math/none'\n")
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        f"trmon: {service.url} answered 404: no run 'math/none'; did you mean math/grpo?\n",
+    )

@@ -16,8 +16,8 @@ import pytest
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.identity import RunKey
-from trmon.terminal.api_client import ApiClient
 from trmon.terminal.run_detail import fetch_run_detail
+from trmon_client.api import Service
 
 RUN = RunKey("math", "grpo")
 TRAINER = """
@@ -71,7 +71,8 @@ def test_a_run_says_how_its_trainer_ended(
     assert (run["state"], run["end_phrase"], run["end"]["phrase"]) == (state, phrase, phrase)
     assert [alert["rule"] for alert in alerts] == (["crashed"] if state == "crashed" else [])
     assert all(alert["summary"].endswith(phrase) for alert in alerts)
-    assert fetch_run_detail(ApiClient(url=service.url, token=None), RUN).run.end_phrase == phrase
+    with Service(service.url) as reader:
+        assert fetch_run_detail(reader, RUN).run.end_phrase == phrase
 
 
 def test_a_kill_is_silence(service: ThreadedService, tmp_path: Path) -> None:

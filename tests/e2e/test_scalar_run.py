@@ -16,9 +16,9 @@ from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.identity import RunKey
-from trmon.terminal.api_client import ApiClient
 from trmon.terminal.run_detail import fetch_run_detail
 from trmon.terminal.run_page import print_run
+from trmon_client.api import Service
 from trmon_client.monitor import Monitor
 
 RUN = RunKey("math", "grpo")
@@ -87,7 +87,8 @@ def test_a_run_by_its_scalars_has_rows_alerts_charts_a_verdict_and_metrics(
         sample = 'trmon_reward_mean{project="math",run="grpo"} 0.5'
         eventually(lambda: client.get("/metrics").text, lambda text: sample in text)
     text = io.StringIO()
-    detail = fetch_run_detail(ApiClient(url=running.url, token=None), RUN)
+    with Service(running.url) as reader:
+        detail = fetch_run_detail(reader, RUN)
     print_run(detail, Console(file=text, width=200), now=0.0)
     assert "reward_mean" in text.getvalue()
 

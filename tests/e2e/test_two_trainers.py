@@ -19,10 +19,10 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.identity import RunKey
 from trmon.domain.rules.rule_yaml import builtin_rules
-from trmon.terminal.api_client import ApiClient
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
 from trmon.terminal.run_detail import fetch_run_detail
 from trmon.terminal.run_page import print_run
+from trmon_client.api import Service
 from trmon_client.monitor import Monitor
 
 RUN = RunKey("math", "grpo")
@@ -99,8 +99,8 @@ def test_two_clients_under_one_name_are_told_by_name_until_one_ends(
 
             diagnosis = client.get(f"{path}/diagnosis").json()
             assert [found["rule"] for found in diagnosis["circumstances"]] == ["two_trainers"]
-            asked = ApiClient(url=service.url, token=None)
-            run_context = fetch_run_detail(asked, RUN)
+            with Service(service.url) as reader:
+                run_context = fetch_run_detail(reader, RUN)
             assert run_context.run.verdict.why.startswith("two trainers since step")
             assert run_context.diagnosis is not None
             assert alert["summary"] in shown(show_diagnosis, run_context.diagnosis)

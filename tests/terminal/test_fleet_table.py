@@ -8,25 +8,27 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from trmon.api.fleet.schemas import FleetRunOut, OpenAlertOut, SparklineOut, VerdictOut
 from trmon.domain.health.verdict import Urgency, VerdictKind
 from trmon.domain.model.severity import Severity
-from trmon.domain.runs.run import RunState
 from trmon.terminal.fleet_table import fleet_frame, fleet_summary_line, urgency_order
+from trmon_client.api import RunStatus, VerdictInfo
+from trmon_client.api.answers import decode_answer, encode_info
+from trmon_client.api.runs import OpenAlertInfo, SparklineInfo
 
 NOW = 1_000.0
 
 
 def a_run(
     kind: VerdictKind | str = VerdictKind.HEALTHY, *, name: str = "grpo", need: Urgency | None = None, **changed: Any
-) -> FleetRunOut:
+) -> RunStatus:
     urgency = need or VerdictKind(kind).urgency
-    verdict = VerdictOut(kind=kind, need=urgency, why="because", since_step=3, todo=None)
-    line = SparklineOut(first_step=0, last_step=7, values=[1, 2, 3, 4, 5, 6, 7, 8])
+    kind = kind.value if isinstance(kind, VerdictKind) else kind
+    verdict = VerdictInfo(kind=kind, need=urgency.value, why="because", since_step=3, todo=None)
+    line = SparklineInfo(first_step=0, last_step=7, values=(1, 2, 3, 4, 5, 6, 7, 8))
     fields: dict[str, Any] = {
         "project": "math",
         "run": name,
-        "state": RunState.RUNNING,
+        "state": "running",
         "owner": "ana",
         "tags": [],
         "step": 1204,
@@ -40,14 +42,14 @@ def a_run(
         "reward": line,
         "kl": line,
     }
-    return FleetRunOut(**fields | changed)
+    return RunStatus(**fields | changed)
 
 
-def alert(severity: Severity, *, acked_by: str | None = None) -> OpenAlertOut:
-    return OpenAlertOut(rule="mask_rate", severity=severity, step=3, acked_by=acked_by)
+def alert(severity: Severity, *, acked_by: str | None = None) -> OpenAlertInfo:
+    return OpenAlertInfo(rule="mask_rate", severity=severity.value, step=3, acked_by=acked_by)
 
 
-def shown(runs: list[FleetRunOut], *, width: int = 140, height: int | None = None, **options: Any) -> str:
+def shown(runs: list[RunStatus], *, width: int = 140, height: int | None = None, **options: Any) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, **options)
     console.print(fleet_frame(runs, console=console, now=NOW, height=height))
@@ -88,7 +90,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("runs", "said"), [case[1:] for case in ANSWERS], ids=[case[0] for case in ANSWERS])
-def test_the_answer(runs: list[FleetRunOut], said: str) -> None:
+def test_the_answer(runs: list[RunStatus], said: str) -> None:
     assert fleet_summary_line(runs) == said
     assert shown(runs).splitlines()[0] == said
 
@@ -119,10 +121,8 @@ def test_a_low_terminal_shows_the_first_and_counts_the_others() -> None:
 
 
 def test_a_kind_of_a_newer_service_is_shown_as_text_after_the_known_ones_of_its_urgency() -> None:
-    answer = a_run("needs_a_nap", name="new", need=Urgency.NOW).model_dump_json()
-    run = FleetRunOut.model_validate_json(answer)
+    run = decode_answer(encode_info(a_run("needs_a_nap", name="new", need=Urgency.NOW)), RunStatus)
     assert "Needs a nap: because" in shown([run])
-    assert isinstance(FleetRunOut.model_validate_json(a_run().model_dump_json()).verdict.kind, VerdictKind)
     runs = [run, a_run(VerdictKind.ACT, name="ill"), a_run(name="well")]
     assert [one.run for one in sorted(runs, key=urgency_order)] == ["ill", "new", "well"]
 

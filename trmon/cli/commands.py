@@ -30,6 +30,9 @@ COMMANDS = {
     "top": CommandEntry(
         "trmon.cli.top:top", "Show every run with its verdict, the most urgent first, until interrupted."
     ),
+    "runs": CommandEntry(
+        "trmon.cli.runs:runs_command", "List runs, newest first: state, newest step, owner, tags and firing rules."
+    ),
     "show": CommandEntry(
         "trmon.cli.show:show",
         "Print a run: verdict, alerts, cause, evidence, remedy, signals and what policies reject.",
@@ -46,6 +49,13 @@ COMMANDS = {
         "trmon.cli.preflight:preflight_command",
         "Check that rollout engine and trainer give the same tokens the same log-probs at equal weights; name the "
         "cause.",
+    ),
+    "signals": CommandEntry(
+        "trmon.cli.signals:signals_command", "Print signals of a run by step, or the names of those it has."
+    ),
+    "delete": CommandEntry(
+        "trmon.cli.delete:delete_command",
+        "Delete a run with all its data, after asking; needs a token with the scope admin.",
     ),
     "migrate": CommandEntry(
         "trmon.cli.migrate:migrate", "Migrate the database to this version; `serve` does it automatically."

@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from trmon.cli.command import console, plain_errors, unusable_input
-from trmon.cli.running_service import api_client_of
+from trmon.cli.running_service import service_of
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats import is_log_folder
 from trmon.terminal import diagnosis_query
@@ -18,6 +19,7 @@ from trmon.terminal.example_run import example_log
 from trmon.terminal.run_report import failed, names_of, parse_failures, report_on_log
 from trmon.terminal.run_report_text import print_report
 from trmon.terminal.standard_input import STANDARD_INPUT, log_file
+from trmon_client.api.answers import encode_info
 
 FAILED = 1
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".log", ".txt")
@@ -61,9 +63,10 @@ def diagnose_command(
                 with log_file(metrics, standard_input=sys.stdin.buffer) as file:
                     found = diagnosis_query.diagnose_metrics(file, name=str(metrics))
             else:
-                found = diagnosis_query.fetch_diagnosis(run or "", client=api_client_of(url))
+                with service_of(url) as service:
+                    found = diagnosis_query.fetch_diagnosis(run or "", service=service)
             if as_json:
-                typer.echo(found.model_dump_json(indent=2))
+                typer.echo(msgspec.json.format(encode_info(found)))
             else:
                 print_diagnosis(found, console())
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from trmon.cli.command import read_settings
-from trmon.terminal.api_client import ApiClient
+from trmon.domain.model.errors import TrmonError
 from trmon.terminal.report_upload import ReportUploader
+from trmon_client.api import Service
+from trmon_client.config.settings import resolve_service
 
 
-def api_client_of(url: str | None, *, timeout_seconds: float = 60.0) -> ApiClient:
-    """Return the client of the service at a URL. Errors: ValidationError."""
-    service_url, token = _address(url)
-    return ApiClient(url=service_url, token=token, timeout_seconds=timeout_seconds)
+def service_of(url: str | None) -> Service:
+    """Return the client of the service at a URL. Errors: TrmonError, ValidationError."""
+    return Service(*_address(url))
 
 
 def uploader_to(url: str | None) -> ReportUploader:
-    """Return what sends messages to the service at a URL. Errors: InvalidInput, ValidationError."""
+    """Return what sends messages to the service at a URL. Errors: TrmonError, ValidationError."""
     service_url, token = _address(url)
     return ReportUploader(service_url, token=token)
 
@@ -22,4 +23,8 @@ def uploader_to(url: str | None) -> ReportUploader:
 def _address(url: str | None) -> tuple[str, str | None]:
     """Return the URL of the service and the token, each from the settings if it is not given."""
     settings = read_settings(url=url)
-    return settings.url, settings.token.get_secret_value() if settings.token else None
+    token = settings.token.get_secret_value() if settings.token else None
+    try:
+        return resolve_service(url=settings.url, token=token or None, environment={})
+    except ValueError as error:
+        raise TrmonError(str(error)) from error

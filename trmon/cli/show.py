@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from trmon.cli.command import console, plain_errors
-from trmon.cli.running_service import api_client_of
-from trmon.terminal.api_client import parse_run_name
+from trmon.cli.running_service import service_of
+from trmon.terminal.run_argument import parse_run_name
 from trmon.terminal.run_detail import fetch_run_detail
-from trmon.terminal.run_page import print_run as show_portrait
+from trmon.terminal.run_page import print_run
 
 
 def show(
@@ -19,6 +19,5 @@ def show(
     url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
 ) -> None:
     """Print a run: verdict, alerts, cause, evidence, remedy, signals and what policies reject."""
-    with plain_errors():
-        run_context = fetch_run_detail(api_client_of(url), parse_run_name(run))
-        show_portrait(run_context, console(), now=time.time())
+    with plain_errors(), service_of(url) as service:
+        print_run(fetch_run_detail(service, parse_run_name(run)), console(), now=time.time())

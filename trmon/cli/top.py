@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from trmon.cli.command import console, plain_errors
-from trmon.cli.running_service import api_client_of
+from trmon.cli.running_service import service_of
 from trmon.domain.model.identity import checked_name
 from trmon.terminal import follow_fleet
 
@@ -21,8 +21,8 @@ def top(
     url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
 ) -> None:
     """Show every run with its verdict, the most urgent first, until interrupted."""
-    with plain_errors():
-        terminal, service = console(), api_client_of(url)
+    with plain_errors(), service_of(url) as service:
+        terminal = console()
         project = None if project is None else checked_name(project, field="--project")
         if once or not terminal.is_terminal:
             follow_fleet.print_fleet(service, project=project, console=terminal)

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from trmon.cli.command import console, plain_errors
-from trmon.cli.running_service import api_client_of
-from trmon.terminal import whatif_query
+from trmon.cli.running_service import service_of
+from trmon.terminal.policy_argument import parse_policy_argument
+from trmon.terminal.run_argument import parse_run_name
 from trmon.terminal.whatif_text import print_whatif
+from trmon_client.api.answers import encode_info
 
 
 def whatif_command(
@@ -28,12 +30,12 @@ def whatif_command(
 ) -> None:
     """Print what policies would have masked of a run's stored sequences, beside what was masked."""
     with plain_errors():
-        policies = [whatif_query.parse_policy_argument(text) for text in policy]
-        service = api_client_of(url, timeout_seconds=whatif_query.TIMEOUT_SECONDS)
-        window = {"from_step": from_step, "to_step": to_step, "max_steps": max_steps}
-        found = [whatif_query.fetch_whatif(run, tried, client=service, **window) for tried in policies]
+        policies = [parse_policy_argument(text) for text in policy]
+        name, steps = str(parse_run_name(run)), (from_step, to_step)
+        with service_of(url) as service:
+            found = [service.what_if(name, tried.spec(), steps, max_steps=max_steps) for tried in policies]
         if as_json:
             for effect in found:
-                typer.echo(effect.model_dump_json())
+                typer.echo(encode_info(effect))
         else:
             print_whatif(found, console())

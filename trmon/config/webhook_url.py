@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import httpx
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx
 
 
 def parse_webhook_url(url: str) -> httpx.URL:
     """Return a parsed URL. Errors: ValueError, which omits the URL because it may be a secret."""
+    import httpx  # every command reads the settings, and few have a webhook
+
     try:
         address = httpx.URL(url)
         address.host.encode("idna")  # the encoding of the DNS look-up

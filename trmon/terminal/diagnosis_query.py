@@ -5,16 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from trmon.api.diagnosis.schemas import DiagnosisOut
-from trmon.terminal.api_client import ApiClient, parse_run_name
+from trmon.terminal.run_argument import parse_run_name
 from trmon.terminal.run_report import report_on_log
+from trmon_client.api import DiagnosisInfo, Service
+from trmon_client.api.answers import convert_answer
 
 
-def fetch_diagnosis(name: str, *, client: ApiClient) -> DiagnosisOut:
-    """Return a service's diagnosis of PROJECT/RUN. Errors: InvalidInput, NotReady."""
-    key = parse_run_name(name, otherwise="; or give a log file")
-    return client.read(DiagnosisOut, f"/api/v1/runs/{key}/diagnosis")
+def fetch_diagnosis(name: str, *, service: Service) -> DiagnosisInfo:
+    """Return a service's diagnosis of PROJECT/RUN. Errors: InvalidInput, ServiceError."""
+    return service.diagnosis(str(parse_run_name(name, otherwise="; or give a log file")))
 
 
-def diagnose_metrics(file: Path, *, name: str | None = None) -> DiagnosisOut:
+def diagnose_metrics(file: Path, *, name: str | None = None) -> DiagnosisInfo:
     """Return the diagnosis of the newest lines of a log; `name` is for errors. Errors: InvalidInput."""
-    return report_on_log(file, name=name).diagnosis
+    return as_answered(report_on_log(file, name=name).diagnosis)
+
+
+def as_answered(diagnosis: DiagnosisOut) -> DiagnosisInfo:
+    """Return a diagnosis as a service would answer it."""
+    return convert_answer(diagnosis.model_dump(mode="json"), DiagnosisInfo)

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.api.diagnosis.schemas import DiagnosisOut, EvidenceOut, FindingOut
 from trmon.domain.diagnosis import Assurance, Finding
 from trmon.domain.health.assurance_words import MAX_MEASUREMENTS
 from trmon.domain.rules.condition import ThresholdSide
+from trmon_client.api import DiagnosisInfo, EvidenceInfo, FindingInfo
 
 
-def print_diagnosis(found: DiagnosisOut, console: Console) -> None:
+def print_diagnosis(found: DiagnosisInfo, console: Console) -> None:
     """Print a diagnosis: alerts on the run's state, the cause, its evidence and fix, and what was not measured."""
     if found.framework is not None:
         console.print(f"{found.framework}'s metric names", highlight=False, soft_wrap=True)
@@ -29,53 +29,53 @@ def print_diagnosis(found: DiagnosisOut, console: Console) -> None:
         console.print(escape(line), highlight=False, soft_wrap=True)
 
 
-def _headline(found: DiagnosisOut) -> str:
+def _headline(found: DiagnosisInfo) -> str:
     where = f"step {found.step}, {found.steps} steps read"
     if found.since_step is None:
         signals = "the signals alone: " if found.circumstances else ""
         return f"{signals}{assurance_phrase(found)} ({where})"
     last_good = "" if found.last_good_step is None else f", last good step {found.last_good_step}"
-    letter = "" if found.primary is Finding.UNKNOWN else f"{found.primary.value}: "
+    letter = "" if found.primary == Finding.UNKNOWN.value else f"{found.primary}: "
     return f"{letter}{found.title} since step {found.since_step}{last_good} ({where})"
 
 
-def assurance_phrase(found: DiagnosisOut) -> str:
+def assurance_phrase(found: DiagnosisInfo) -> str:
     """Return what is known of a run without a finding, e.g. `no drift found so far`."""
-    if found.assurance is Assurance.TRAINING_HEALTHY:
+    if found.assurance == Assurance.TRAINING_HEALTHY.value:
         return "training healthy, agreement not measured"
-    so_far = " so far" if found.needs_only_steps and found.assurance is Assurance.NO_DRIFT_FOUND else ""
+    so_far = " so far" if found.needs_only_steps and found.assurance == Assurance.NO_DRIFT_FOUND.value else ""
     values = ", ".join(f"{item.signal} {item.value:.3g}" for item in found.agreement[:MAX_MEASUREMENTS])
-    return f"{found.assurance.value}{so_far}{f': {values}' if values else ''}"
+    return f"{found.assurance}{so_far}{f': {values}' if values else ''}"
 
 
-def evidence_table(observation: FindingOut) -> Table:
+def evidence_table(observation: FindingInfo) -> Table:
     """Return the evidence of a finding as a table."""
-    title = f"{observation.finding.value} {observation.title}"
+    title = f"{observation.finding} {observation.title}"
     table = Table("signal", "value", "limit", "since step", title=escape(title), title_justify="left")
     for item in observation.evidence:
         table.add_row(item.signal, f"{item.value:.4g}", _limit(item), str(item.since_step))
     return table
 
 
-def _limit(item: EvidenceOut) -> str:
+def _limit(item: EvidenceInfo) -> str:
     if item.away_from is not None:
         return f"{item.away_from:g} ± {item.threshold:g}"
-    return f"{'>' if item.bound is ThresholdSide.ABOVE else '<'} {item.threshold:g}"
+    return f"{'>' if item.bound == ThresholdSide.ABOVE.value else '<'} {item.threshold:g}"
 
 
-def _lines(found: DiagnosisOut) -> Iterator[str]:
+def _lines(found: DiagnosisInfo) -> Iterator[str]:
     for item in found.shortfall:
         yield f"not healthy: {item.signal} is {item.value:.4g} ({_limit(item)})"
     yield from remedy_lines(found)
-    yield f"correction: {found.quadrant.advice} ({found.quadrant.quadrant.value})"
+    yield f"correction: {found.quadrant.advice} ({found.quadrant.quadrant})"
     yield f"stage: {found.escalation.advice}"
     for lost in found.unknown:
-        yield f"not known: {lost.finding.value} {lost.title}"
+        yield f"not known: {lost.finding} {lost.title}"
         yield from (f"    {gap.signal}: {gap.provide}" for gap in lost.missing)
     yield from (f"ignored: {item.name} ({item.why})" for item in found.ignored)
 
 
-def remedy_lines(found: DiagnosisOut, *, framework: str | None = None) -> Iterator[str]:
+def remedy_lines(found: DiagnosisInfo, *, framework: str | None = None) -> Iterator[str]:
     """Yield the remedy with its options, those of one framework if it is named and has any.
 
     Options of verl are arguments of its command line, quoted for a shell; those of TRL are keywords of GRPOConfig.

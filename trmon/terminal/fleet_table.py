@@ -4,56 +4,52 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 from rich import box
 from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trmon.api.fleet.schemas import FleetRunOut, SparklineOut
-from trmon.api.http.pages import PageOut
 from trmon.domain.health.verdict import Urgency, VerdictKind
-from trmon.terminal.api_client import ApiClient
 from trmon.terminal.sparkline import text_sparkline
 from trmon.terminal.styles import OF_SEVERITY, kind_words, last_seen_text, percent_text, verdict_line
+from trmon_client.api import RunStatus, Service
+from trmon_client.api.runs import SparklineInfo
 
-PAGE = 500
 MOST_RUNS = 2000
 SPARKS_WIDTH = 16
 FRAME_LINES = 7
 """Lines of a frame besides runs, at most: summary, trouble, table head, rules, and the count of hidden runs."""
 WIDE, MIDDLING = 120, 100
 """Terminal columns from which sparklines, and the rejected share, fit."""
-NEEDS, KINDS = list(Urgency), list(VerdictKind)
-ILL = frozenset(kind for kind in VerdictKind if kind.urgency is not Urgency.NONE) - {VerdictKind.ENDED_ILL}
+NEEDS, KINDS = [need.value for need in Urgency], [kind.value for kind in VerdictKind]
+ENDED_ILL = VerdictKind.ENDED_ILL.value
+ILL = frozenset(kind.value for kind in VerdictKind if kind.urgency is not Urgency.NONE) - {ENDED_ILL}
 CALM = (
-    *(VerdictKind.HEALTHY, VerdictKind.NO_DRIFT_FOUND, VerdictKind.TRAINING_HEALTHY),
-    *(VerdictKind.UNKNOWN, VerdictKind.FINISHED),
+    *(VerdictKind.HEALTHY.value, VerdictKind.NO_DRIFT_FOUND.value, VerdictKind.TRAINING_HEALTHY.value),
+    *(VerdictKind.UNKNOWN.value, VerdictKind.FINISHED.value),
 )
 
 
-def fetch_fleet(client: ApiClient, *, project: str | None) -> list[FleetRunOut]:
-    """Return the runs of a service, the most urgent first. Errors: NotReady."""
-    runs: list[FleetRunOut] = []
-    where = "" if project is None else f"&project={project}"
-    after: str | None = ""
-    while after is not None and len(runs) < MOST_RUNS:
-        path = f"/api/v1/fleet?limit={PAGE}{where}{f'&after={after}' if after else ''}"
-        page = client.read(PageOut[FleetRunOut], path)
-        runs += page.items
-        after = page.next
-    return sorted(runs, key=urgency_order)
+def fetch_fleet(service: Service, *, project: str | None) -> list[RunStatus]:
+    """Return the newest runs of a service, the most urgent first. Errors: ServiceError."""
+    return sorted(islice(service.statuses(project), MOST_RUNS), key=urgency_order)
 
 
-def urgency_order(run: FleetRunOut) -> tuple[int, int, float]:
+def urgency_order(run: RunStatus) -> tuple[int, int, float]:
     """Return the key that sorts runs by urgency, the most urgent first."""
-    kind = run.verdict.kind
-    rank = KINDS.index(kind) if isinstance(kind, VerdictKind) else len(KINDS)
-    return (NEEDS.index(run.verdict.need), rank, -(run.last_report_at or 0.0))
+    verdict = run.verdict
+    return (_rank(verdict.need, NEEDS), _rank(verdict.kind, KINDS), -(run.last_report_at or 0.0))
+
+
+def _rank(value: str, order: Sequence[str]) -> int:
+    """Return the place of a value; that of a newer service comes last."""
+    return order.index(value) if value in order else len(order)
 
 
 def fleet_frame(
-    runs: Sequence[FleetRunOut], *, console: Console, now: float, height: int | None = None, trouble: str = ""
+    runs: Sequence[RunStatus], *, console: Console, now: float, height: int | None = None, trouble: str = ""
 ) -> RenderableType:
     """Return one frame of the fleet.
 
@@ -71,20 +67,18 @@ def fleet_frame(
     return Group(*parts)
 
 
-def fleet_summary_line(runs: Sequence[FleetRunOut]) -> str:
+def fleet_summary_line(runs: Sequence[RunStatus]) -> str:
     """Return the summary line that the page shows too, e.g. `1 run needs you, 2 to watch, 14 healthy`."""
     if not runs:
         return "no runs yet: a trainer's first report creates one"
     needs = Counter(run.verdict.need for run in runs)
-    kinds = Counter(run.verdict.kind for run in runs if run.verdict.need is Urgency.NONE)
-    of_newer_services = sorted(kind for kind in kinds if not isinstance(kind, VerdictKind))
-    now = needs[Urgency.NOW]
+    kinds = Counter(run.verdict.kind for run in runs if run.verdict.need == Urgency.NONE.value)
+    of_newer_services = sorted(kind for kind in kinds if kind not in KINDS)
+    now = needs[Urgency.NOW.value]
     counted = {
-        "to watch": needs[Urgency.SOON],
-        "acknowledged": sum(run.verdict.need is Urgency.NONE and run.verdict.kind in ILL for run in runs),
-        "ended ill": sum(
-            run.verdict.need is Urgency.NONE and run.verdict.kind is VerdictKind.ENDED_ILL for run in runs
-        ),
+        "to watch": needs[Urgency.SOON.value],
+        "acknowledged": sum(n for kind, n in kinds.items() if kind in ILL),
+        "ended ill": kinds[ENDED_ILL],
         **{kind_words(kind): kinds[kind] for kind in CALM},
         **{kind_words(kind): kinds[kind] for kind in of_newer_services},
     }
@@ -92,7 +86,7 @@ def fleet_summary_line(runs: Sequence[FleetRunOut]) -> str:
     return ", ".join([first, *(f"{n:,} {what}" for what, n in counted.items() if n)])
 
 
-def _table(runs: Sequence[FleetRunOut], *, console: Console, now: float) -> Table:
+def _table(runs: Sequence[RunStatus], *, console: Console, now: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
     table.add_column("verdict", ratio=1, no_wrap=True, overflow="ellipsis")
     table.add_column("run", no_wrap=True, overflow="ellipsis", max_width=40)
@@ -111,17 +105,19 @@ def _table(runs: Sequence[FleetRunOut], *, console: Console, now: float) -> Tabl
         }
         step = "-" if run.step is None else f"{run.step:,}"
         first = (verdict_line(run.verdict), Text(f"{run.project}/{run.run}"), step)
-        table.add_row(*first, *(drawn[name] for name, _ in columns), _alerts(run), last_seen_text(run, now=now))
+        table.add_row(
+            *first, *(drawn[name] for name, _ in columns), _alerts(run), last_seen_text(run.last_report_at, now=now)
+        )
     return table
 
 
-def _drawn(line: SparklineOut | None, console: Console) -> str:
+def _drawn(line: SparklineInfo | None, console: Console) -> str:
     if line is None:
         return ""
     return text_sparkline(line.values, width=SPARKS_WIDTH, ascii_only=console.options.ascii_only)
 
 
-def _alerts(run: FleetRunOut) -> Text:
+def _alerts(run: RunStatus) -> Text:
     open_alerts = [alert for alert in run.alerts if alert.acked_by is None]
-    worst = next((severity for severity in OF_SEVERITY if any(a.severity is severity for a in open_alerts)), None)
+    worst = next((severity for severity in OF_SEVERITY if any(a.severity == severity for a in open_alerts)), None)
     return Text(str(len(open_alerts)), style=OF_SEVERITY[worst] if worst else "")

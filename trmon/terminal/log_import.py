@@ -71,7 +71,7 @@ def import_log(
     """Send a log to a service; what the service has already is not stored again.
 
     Args: on_row: called after each row; is_ended: whether the run ends with the log; is_wanted: whether to send a
-    message. Errors: InvalidInput, NotReady.
+    message. Errors: InvalidInput, ServiceError.
     """
     done = LogImport()
     now = time.time() if is_ended else None

@@ -10,12 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from trmon.domain.model.errors import InvalidInput, NotReady
+from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.log_formats import format_of
 from trmon.terminal.log_import import LogImport, LogSource, import_log
 from trmon.terminal.log_messages import RunMessage
 from trmon.terminal.report_upload import ReportUploader
+from trmon_client.api import ServiceError
 from trmon_client.core import wire
 
 READING_SHARE = 0.1
@@ -41,12 +42,12 @@ class LogWatch:
             began_at = time.monotonic()
             try:
                 yield from self._read_if_changed()
-            except (InvalidInput, NotReady) as error:
+            except (InvalidInput, ServiceError) as error:
                 yield str(error)
             wait_seconds = max(every_seconds, (time.monotonic() - began_at) / READING_SHARE)
 
     def pause(self, *, now: float) -> None:
-        """Tell the service that no more is sent: only the trainer knows whether the run goes on. Errors: NotReady."""
+        """Tell the service that no more is sent for now; the run may go on. Errors: ServiceError."""
         if self._last is None:
             return
         pause = wire.Pause(
@@ -72,7 +73,7 @@ class LogWatch:
                 yield import_log(source, self._key, uploader=self._uploader, is_ended=False, is_wanted=self._is_new)
             except InvalidInput as error:
                 raise InvalidInput(str(self._path), error.message) from error
-            except NotReady:
+            except ServiceError:
                 self._seen = []
                 self._sent.clear()
                 raise

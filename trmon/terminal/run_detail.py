@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
-from trmon.api.diagnosis.schemas import DiagnosisOut
-from trmon.api.fleet.schemas import FleetRunOut
-from trmon.api.policies.schemas import PolicyVersionOut
-from trmon.api.signals.schemas import SeriesOut
 from trmon.domain.model.identity import RunKey
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
-from trmon.terminal.api_client import ApiClient
+from trmon_client.api import DiagnosisInfo, PolicyInfo, RunStatus, Service, SignalHistory
 from trmon_client.core.columns.schema import PRIMARY_ORDER
 
 POINTS = 40
@@ -28,12 +22,12 @@ MASK_RATE = "mask_rate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
-    """A run: `diagnosis` and `series` are None before its first step has closed; `drawn` names what is in `series`."""
+    """A run: `diagnosis` and `history` are None before its first step closes; `drawn` names what is in `history`."""
 
-    run: FleetRunOut
-    policy: PolicyVersionOut
-    diagnosis: DiagnosisOut | None
-    series: SeriesOut | None
+    run: RunStatus
+    policy: PolicyInfo
+    diagnosis: DiagnosisInfo | None
+    history: SignalHistory | None
     drawn: tuple[str, ...]
 
     @property
@@ -43,26 +37,18 @@ class RunDetail:
         return {self.policy.name: MASK_RATE, **shadows}
 
 
-def fetch_run_detail(client: ApiClient, key: RunKey) -> RunDetail:
-    """Return the details of a run. Errors: NotReady, also if there is no such run."""
-    run = client.read(FleetRunOut, f"/api/v1/fleet/{key}")
-    path = f"/api/v1/runs/{key}"
-    policy = client.read(PolicyVersionOut, f"{path}/policy")
+def fetch_run_detail(service: Service, key: RunKey) -> RunDetail:
+    """Return the details of a run. Errors: ServiceError, also if there is no such run."""
+    name = str(key)
+    run, policy = service.status(name), service.policy(name)
     if run.reward is None:
-        return RunDetail(run=run, policy=policy, diagnosis=None, series=None, drawn=())
-    diagnosis = client.read(DiagnosisOut, f"{path}/diagnosis")
-    names = msgspec.json.decode(client.get(f"{path}/signals/names"), type=list[str])
+        return RunDetail(run=run, policy=policy, diagnosis=None, history=None, drawn=())
+    diagnosis = service.diagnosis(name)
+    names = service.signal_names(name)
     drawn = _drawn(names)
     rates = [name for name in names if name == MASK_RATE or name.startswith(SHADOW_PREFIX)]
-    wanted = ",".join((*drawn, *rates))
-    series = client.read(SeriesOut, f"{path}/signals?points={POINTS}&names={wanted}")
-    return RunDetail(
-        run=run,
-        policy=policy,
-        diagnosis=diagnosis,
-        series=series,
-        drawn=drawn,
-    )
+    history = service.signals(name, (*drawn, *rates), points=POINTS)
+    return RunDetail(run=run, policy=policy, diagnosis=diagnosis, history=history, drawn=drawn)
 
 
 def _drawn(names: Sequence[str]) -> tuple[str, ...]:

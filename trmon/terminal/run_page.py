@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trmon.api.diagnosis.schemas import DiagnosisOut
-from trmon.api.fleet.schemas import FleetRunOut, OpenAlertOut
-from trmon.api.signals.schemas import BandOut, SeriesOut
 from trmon.domain.health.verdict import Urgency
 from trmon.domain.model.severity import Severity
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
 from trmon.terminal.run_detail import POINTS, RunDetail
 from trmon.terminal.sparkline import text_sparkline
 from trmon.terminal.styles import OF_SEVERITY, last_seen_text, percent_text, verdict_line
+from trmon_client.api import DiagnosisInfo, RunStatus, SignalBand, SignalHistory
+from trmon_client.api.runs import OpenAlertInfo
 from trmon_client.core.signals.catalogue import SIGNALS
 
+NO_BAND = SignalBand(last=np.empty(0), mean=np.empty(0), min=np.empty(0), max=np.empty(0))
 UNCALIBRATED = ("uncalibrated", "starts_ill")
 """Calibrations after which the bounds are still ceilings."""
 
@@ -31,9 +32,9 @@ def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
     if run.end_phrase:
         console.print(Text(run.end_phrase), soft_wrap=True)
     for warning in run.warnings:
-        console.print(Text(f"warning: {warning}"), style=OF_SEVERITY[Severity.WARN], soft_wrap=True)
+        console.print(Text(f"warning: {warning}"), style=OF_SEVERITY[Severity.WARN.value], soft_wrap=True)
     console.print(verdict_line(run.verdict), soft_wrap=True)
-    if run.verdict.todo and run.incident is not None and run.verdict.need is not Urgency.NONE:
+    if run.verdict.todo and run.incident is not None and run.verdict.need != Urgency.NONE.value:
         console.print(Text(f"do: {run.verdict.todo}"), soft_wrap=True)
     if run.incident is not None and run.incident.acked_by:
         console.print(Text(f"acknowledged by {run.incident.acked_by}", style="dim"), soft_wrap=True)
@@ -42,37 +43,36 @@ def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
     if detail.diagnosis is not None:
         console.print()
         show_diagnosis(detail.diagnosis, console)
-    if detail.series is not None:
-        console.print(_signals(detail, detail.series, console))
-        console.print(_policies(detail, detail.series, console))
+    if detail.history is not None:
+        console.print(_signals(detail, detail.history, console))
+        console.print(_policies(detail, detail.history, console))
 
 
-def _about(run: FleetRunOut, *, now: float) -> str:
+def _about(run: RunStatus, *, now: float) -> str:
     step = "no step" if run.step is None else f"step {run.step:,}"
     every = "" if run.expected_step_seconds is None else f", {run.expected_step_seconds:.3g} s each"
     owner = f" · owner {run.owner}" if run.owner else ""
     tags = f" · {', '.join(run.tags)}" if run.tags else ""
-    return f"{run.state.value} · {step}{every} · seen {last_seen_text(run, now=now)}{owner}{tags}"
+    return f"{run.state} · {step}{every} · seen {last_seen_text(run.last_report_at, now=now)}{owner}{tags}"
 
 
-def _alert(alert: OpenAlertOut) -> Text:
+def _alert(alert: OpenAlertInfo) -> Text:
     taken = f", acknowledged by {alert.acked_by}" if alert.acked_by else ""
-    return Text(
-        f"{alert.severity.value}: {alert.rule} since step {alert.step}{taken}", style=OF_SEVERITY[alert.severity]
-    )
+    style = OF_SEVERITY.get(alert.severity, "")
+    return Text(f"{alert.severity}: {alert.rule} since step {alert.step}{taken}", style=style)
 
 
-def _signals(detail: RunDetail, series: SeriesOut, console: Console) -> Table:
+def _signals(detail: RunDetail, history: SignalHistory, console: Console) -> Table:
     """Return the table of main signals; those that are evidence in any pair are bold."""
     told = _evidence(detail.diagnosis)
-    first, last = series.step[0], series.step[-1]
+    first, last = history.step[0], history.step[-1]
     table = Table("signal", box=box.SIMPLE_HEAD, title=f"steps {first:,} to {last:,}", title_justify="left")
     for column in ("now", "least", "largest"):
         table.add_column(column, justify="right")
     table.add_column("healthy")
     table.add_column("course", no_wrap=True)
     for name in detail.drawn:
-        band = series.signals[name]
+        band = history.bands[name]
         healthy = SIGNALS[name].healthy if name in SIGNALS else ""
         numbers = (_newest(band), min(_known(band.min), default=None), max(_known(band.max), default=None))
         style = "bold" if _stem(name) in told else ""
@@ -80,9 +80,9 @@ def _signals(detail: RunDetail, series: SeriesOut, console: Console) -> Table:
     return table
 
 
-def _evidence(diagnosis: DiagnosisOut | None) -> frozenset[str]:
+def _evidence(diagnosis: DiagnosisInfo | None) -> frozenset[str]:
     """Return the stems of the signals that a diagnosis rests on."""
-    observed = diagnosis.observed if diagnosis else []
+    observed = diagnosis.observed if diagnosis else ()
     return frozenset(_stem(item.signal) for observation in observed for item in observation.evidence)
 
 
@@ -90,13 +90,13 @@ def _stem(name: str) -> str:
     return SIGNALS[name].stem if name in SIGNALS else name
 
 
-def _policies(detail: RunDetail, series: SeriesOut, console: Console) -> Table:
+def _policies(detail: RunDetail, history: SignalHistory, console: Console) -> Table:
     table = Table("policy", "", box=box.SIMPLE_HEAD, title="what each policy rejects", title_justify="left")
     table.add_column("now", justify="right")
     table.add_column("largest", justify="right")
     table.add_column("course", no_wrap=True)
     for policy, name in detail.mask_rates.items():
-        band = series.signals.get(name, BandOut())
+        band = history.bands.get(name, NO_BAND)
         role = _role(detail) if policy == detail.policy.name else "shadow"
         row = (percent_text(_newest(band)), percent_text(max(_known(band.max), default=None)), _course(band, console))
         table.add_row(Text(policy), role, *row)
@@ -108,16 +108,18 @@ def _role(detail: RunDetail) -> str:
     return "active, uncalibrated" if detail.policy.calibration in UNCALIBRATED else "active"
 
 
-def _course(band: BandOut, console: Console) -> str:
-    return text_sparkline(band.mean or (), width=POINTS, ascii_only=console.options.ascii_only)
+def _course(band: SignalBand, console: Console) -> str:
+    return text_sparkline(band.mean.tolist(), width=POINTS, ascii_only=console.options.ascii_only)
 
 
-def _newest(band: BandOut) -> float | None:
+def _newest(band: SignalBand) -> float | None:
     return next(reversed(_known(band.last)), None)
 
 
-def _known(values: list[float] | None) -> list[float]:
-    return [value for value in values or () if math.isfinite(value)]
+def _known(values: Any) -> list[float]:
+    """Return the finite values of an array."""
+    found: list[float] = values[np.isfinite(values)].tolist()
+    return found
 
 
 def _number(value: float | None) -> str:

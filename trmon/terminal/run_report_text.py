@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from trmon.terminal.diagnosis_query import as_answered
 from trmon.terminal.diagnosis_text import assurance_phrase, evidence_table, remedy_lines
 from trmon.terminal.run_report import RunReportOut, SpanOut, known
 
@@ -22,7 +23,7 @@ def print_report(report: RunReportOut, console: Console) -> None:
     console.print(f"[bold]{escape(_headline(report))}[/bold]", highlight=False, soft_wrap=True)
     if report.spans:
         console.print(_span_table(report))
-    for observation in report.diagnosis.observed:
+    for observation in as_answered(report.diagnosis).observed:
         console.print(evidence_table(observation))
     for line in _lines(report):
         console.print(escape(line), highlight=False, soft_wrap=True)
@@ -41,7 +42,7 @@ def _headline(report: RunReportOut) -> str:
         return f"{primary.value}: {report.diagnosis.title}; the run broke at step {report.broke_at} ({after})"
     if report.spans:
         return f"the last step shows no finding; {len(report.spans)} before it, the last until {_last(report.spans)}"
-    return assurance_phrase(report.diagnosis)
+    return assurance_phrase(as_answered(report.diagnosis))
 
 
 def _last(spans: list[SpanOut]) -> str:
@@ -63,7 +64,7 @@ def _lines(report: RunReportOut) -> Iterator[str]:
     if report.nonfinite:
         names = ", ".join(f"{name} (step {step})" for name, step in list(report.nonfinite.items())[:MAX_MISSING])
         yield f"NaN or infinity in {names}"
-    yield from remedy_lines(report.diagnosis, framework=report.framework)
+    yield from remedy_lines(as_answered(report.diagnosis), framework=report.framework)
     yield from _agreement(report)
     yield from _cost(report)
     yield _unknown(report)

@@ -34,7 +34,7 @@ def bundles_in(segment: Path, counts: Counter[str]) -> Iterator[list[bytes]]:
 
 
 def send_segment(segment: Path, uploader: ReportUploader) -> Counter[str]:
-    """Send one segment, whose file is kept, and return the counts of its messages by outcome. Errors: NotReady."""
+    """Send one segment, whose file is kept, and return the counts of its messages by outcome. Errors: ServiceError."""
     counts: Counter[str] = Counter()
     for bundle in bundles_in(segment, counts):
         counts.update(ack.status for ack in uploader.post(bundle).acks)

@@ -4,40 +4,39 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from trmon.api.fleet.schemas import FleetRunOut, VerdictOut
 from trmon.domain.health.run_verdict import duration
 from trmon.domain.health.verdict import VerdictKind
 from trmon.domain.model.severity import Severity
+from trmon_client.api import VerdictInfo
 
 OF_KIND = {
-    VerdictKind.ACT: "bold red",
-    VerdictKind.CRASHED: "bold",
-    VerdictKind.STALLED: "bold",
-    VerdictKind.WATCH: "yellow",
-    VerdictKind.ENDED_ILL: "yellow",
-    VerdictKind.UNKNOWN: "dim",
-    VerdictKind.TRAINING_HEALTHY: "green",
-    VerdictKind.NO_DRIFT_FOUND: "green",
-    VerdictKind.HEALTHY: "green",
-    VerdictKind.FINISHED: "dim",
+    VerdictKind.ACT.value: "bold red",
+    VerdictKind.CRASHED.value: "bold",
+    VerdictKind.STALLED.value: "bold",
+    VerdictKind.WATCH.value: "yellow",
+    VerdictKind.ENDED_ILL.value: "yellow",
+    VerdictKind.UNKNOWN.value: "dim",
+    VerdictKind.TRAINING_HEALTHY.value: "green",
+    VerdictKind.NO_DRIFT_FOUND.value: "green",
+    VerdictKind.HEALTHY.value: "green",
+    VerdictKind.FINISHED.value: "dim",
 }
-OF_SEVERITY = {Severity.PAGE: "bold red", Severity.WARN: "yellow", Severity.INFO: "dim"}
+OF_SEVERITY = {Severity.PAGE.value: "bold red", Severity.WARN.value: "yellow", Severity.INFO.value: "dim"}
 
 
-def verdict_line(verdict: VerdictOut) -> Text:
+def verdict_line(verdict: VerdictInfo) -> Text:
     """Return a verdict in one line, e.g. `Act: staleness since step 63`."""
-    style = OF_KIND[verdict.kind] if isinstance(verdict.kind, VerdictKind) else ""
-    return Text(f"{kind_words(verdict.kind).capitalize()}: {verdict.why}", style=style)
+    return Text(f"{kind_words(verdict.kind).capitalize()}: {verdict.why}", style=OF_KIND.get(verdict.kind, ""))
 
 
-def kind_words(kind: VerdictKind | str) -> str:
+def kind_words(kind: str) -> str:
     """Return a kind of verdict in words, also one of a newer service."""
-    return kind.words if isinstance(kind, VerdictKind) else kind.replace("_", " ")
+    return kind.replace("_", " ")
 
 
-def last_seen_text(run: FleetRunOut, *, now: float) -> str:
+def last_seen_text(at: float | None, *, now: float) -> str:
     """Return how long ago a run reported."""
-    return "never" if run.last_report_at is None else f"{duration(max(now - run.last_report_at, 0.0))} ago"
+    return "never" if at is None else f"{duration(max(now - at, 0.0))} ago"
 
 
 def percent_text(value: float | None) -> str:

@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.api.whatif.schemas import RangeOut, ShareOut, WhatIfOut
+from trmon_client.api import WhatIfInfo
+from trmon_client.api.policies import RangeInfo, ShareInfo
 
 
-def print_whatif(found: Sequence[WhatIfOut], console: Console) -> None:
+def print_whatif(found: Sequence[WhatIfInfo], console: Console) -> None:
     """Print what each policy would have masked, what was masked, and why."""
     console.print(escape(_range(found[0].range)), highlight=False, soft_wrap=True)
     table = Table("policy", "sequences", "masked", "then", "advantage > 0", "advantage < 0", "by length, in quarters")
@@ -25,7 +26,7 @@ def print_whatif(found: Sequence[WhatIfOut], console: Console) -> None:
             console.print(escape(line), highlight=False, soft_wrap=True)
 
 
-def _range(reached: RangeOut) -> str:
+def _range(reached: RangeInfo) -> str:
     missing = reached.n_steps_without_reports
     pruned = f"; of {missing:,} more the sequences are no longer stored" if missing else ""
     if reached.first_step is None:
@@ -33,11 +34,11 @@ def _range(reached: RangeOut) -> str:
     return f"steps {reached.first_step} to {reached.last_step}, {reached.n_steps:,} of them{pruned}"
 
 
-def _percent(share: ShareOut) -> str:
+def _percent(share: ShareInfo) -> str:
     return f"{share.mask_rate:.2%}" if share.n_sequences else "-"
 
 
-def _lines(effect: WhatIfOut) -> Iterator[str]:
+def _lines(effect: WhatIfInfo) -> Iterator[str]:
     if effect.reasons:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in effect.reasons.items())
         yield f"{effect.policy} rejects by: {reasons}"

@@ -91,7 +91,7 @@ class HttpClient:
         detail = _problem(answer)
         if detail is None:
             return IncompatibleService(
-                f"{said} ({answer.reason}) with a page that is not from trmon; give the URL of a trmon service",
+                f"{said}: {answer.reason}, with a page that is not from trmon; give the URL of a trmon service",
                 status=status,
             )
         retry_after = answer.headers.get("Retry-After", "")

@@ -14,7 +14,6 @@ from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import ItemPage, decode_answer
 from trmon_client.api.diagnosis import DiagnosisInfo
 from trmon_client.api.errors import IncompatibleService, NotFoundError
-from trmon_client.api.http_client import HttpClient
 from trmon_client.api.policies import PolicyInfo, WhatIfInfo
 from trmon_client.api.run_comparison import RunComparison, compare_histories
 from trmon_client.api.runs import RunInfo, RunStatus
@@ -44,6 +43,8 @@ class Service:
     """Of a history, in one answer: the most that a service gives."""
 
     def __init__(self, url: str | None = None, token: str | None = None, *, timeout_seconds: float = 60.0) -> None:
+        from trmon_client.api.http_client import HttpClient  # with urllib3, which `trmon top --help` need not load
+
         self.url, known_token = resolve_service(url=url, token=token, environment=os.environ)
         self._http = HttpClient(self.url, token=known_token, timeout_seconds=timeout_seconds)
 
@@ -200,7 +201,7 @@ class Service:
             return decode_answer(body, kind)
         except (msgspec.MsgspecError, ValueError) as error:
             raise IncompatibleService(
-                f"the answer of {self.url} is not one that this client ({__version__}) knows: {error}; "
+                f"{self.url} does not answer like a service of this client's version ({__version__}): {error}; "
                 "give the URL of a trmon service, or update the older of the two"
             ) from error
 

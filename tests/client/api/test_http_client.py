@@ -87,9 +87,9 @@ def test_another_program_at_the_url_is_told(serve: Serve, tmp_path: Path) -> Non
     place.parent.mkdir(parents=True)
     place.write_text("<h1>welcome</h1>")
     with files_of(tmp_path) as url, Service(url) as service:
-        with pytest.raises(IncompatibleService, match=r"not one that this client .* knows"):
+        with pytest.raises(IncompatibleService, match="does not answer like a service of this"):
             service.run("math/grpo")
-        with pytest.raises(IncompatibleService, match=r"answered 404 .* with a page that is not from trmon"):
+        with pytest.raises(IncompatibleService, match=r"answered 404: .*, with a page that is not from trmon"):
             service.run("math/none")
 
 

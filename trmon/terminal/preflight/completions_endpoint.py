@@ -17,7 +17,6 @@ import numpy as np
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.preflight.engine_scores import EngineScores
-from trmon.terminal.api_client import authorization_header
 from trmon.terminal.preflight.scored_tokens import ScoredTokens
 
 CONCURRENT_REQUESTS = 8
@@ -60,7 +59,7 @@ class CompletionsEndpoint:
         Errors: InvalidInput if the endpoint is unreachable, refuses, or answers without log-probs.
         """
         masks = tokens.mask or tuple(np.ones(len(row), bool) for row in tokens.token_ids)
-        headers = authorization_header(self.api_key)
+        headers = _authorization(self.api_key)
         timeout = httpx.Timeout(TIMEOUT_SECONDS, connect=10.0)
         with httpx.Client(headers=headers, timeout=timeout, trust_env=False) as client:
             model = self.model or self._first_model(client)
@@ -165,6 +164,15 @@ class CompletionsEndpoint:
         if not isinstance(found, dict):
             raise InvalidInput(self.url, "does not answer with a JSON object")
         return found
+
+
+def _authorization(key: str | None) -> dict[str, str]:
+    """Return the header that carries a key. Errors: InvalidInput for a malformed one, which the message omits."""
+    if not key:
+        return {}
+    if not (key.isascii() and key.isprintable()) or key != key.strip():
+        raise InvalidInput("the API key", "contains spaces, line ends or characters that a key cannot have")
+    return {"Authorization": f"Bearer {key}"}
 
 
 def _right_aligned(mask: Any, n: int) -> Any:

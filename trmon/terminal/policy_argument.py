@@ -1,4 +1,4 @@
-"""The what-if request of the command, from policies as written on the command line."""
+"""Policies as written on the command line."""
 
 from __future__ import annotations
 
@@ -8,21 +8,11 @@ from typing import Any
 import msgspec
 
 from trmon.api.policies.schemas import Spec
-from trmon.api.whatif.schemas import WhatIfOut
 from trmon.domain.model.errors import InvalidInput
-from trmon.terminal.api_client import ApiClient, parse_run_name
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.sequence_statistics import PolicyError
 
-TIMEOUT_SECONDS = 3600.0
-"""Millions of sequences take minutes."""
 _MOVED = re.compile(r"(?P<name>\w+)\((?P<bounds>[^()]*)\)")
-
-
-def fetch_whatif(name: str, policy: Policy, *, client: ApiClient, **window: int | None) -> WhatIfOut:
-    """Return a service's what-if of a policy over PROJECT/RUN. Args: window: fields of Question. Errors: NotReady."""
-    question = {"policy": policy.spec(), **{key: value for key, value in window.items() if value is not None}}
-    return client.understood(WhatIfOut, client.post(f"/api/v1/runs/{parse_run_name(name)}/whatif", question))
 
 
 def parse_policy_argument(text: str) -> Policy:

@@ -1,0 +1,119 @@
+"""`trmon runs`, `trmon signals` and `trmon delete` over a running service."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fixtures.command import trmon
+from tests.fixtures.running_service import make_token
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, train
+from trmon.domain.model.access import Scope
+from trmon.domain.model.identity import RunKey
+
+OTHER = RunKey("code", "ppo")
+N_STEPS = 5
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a service with a finished run, and one that goes on."""
+    service = ThreadedService(tmp_path_factory.mktemp("runs"))
+    with service.client() as client:
+        train(client, MATH, steps=range(N_STEPS))
+        train(client, OTHER, steps=range(2), end=False)
+    yield service.url
+    service.stop()
+
+
+def test_runs_are_listed_with_their_state(watched: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = trmon("runs", url=watched)
+    assert shown.returncode == 0, shown.stderr
+    rows = [line.split() for line in shown.stdout.splitlines() if "/" in line]
+    assert [row[:2] for row in rows] == [["code/ppo", "running"], ["math/grpo", "finished"]]
+    assert rows[1][2] == str(N_STEPS - 1)
+    assert {"me", "dapo"} <= {*rows[1]}
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        (("--project", "code"), ["ppo"]),
+        (("--state", "finished"), ["grpo"]),
+        (("--tag", "dapo", "--owner", "me"), ["ppo", "grpo"]),
+        (("--limit", 1), ["ppo"]),
+        (("--archived",), []),
+    ],
+)
+def test_runs_are_filtered(watched: str, filters: tuple[object, ...], found: list[str]) -> None:
+    shown = trmon("runs", "--json", *filters, url=watched)
+    assert [json.loads(line)["run"] for line in shown.stdout.splitlines()] == found, shown.stderr
+
+
+def test_signals_are_printed_for_a_spreadsheet_and_for_a_program(watched: str) -> None:
+    names = trmon("signals", "math/grpo", url=watched).stdout.split()
+    assert {"lr", "mask_rate", "total_kl_k3"} <= {*names}
+    table = trmon("signals", "math/grpo", "lr", "total_kl_k3", "--steps", "1:3", "--csv", url=watched)
+    assert table.returncode == 0, table.stderr
+    rows = [*csv.DictReader(table.stdout.splitlines())]
+    assert [(row["step"], row["lr"]) for row in rows] == [("1", "0.001"), ("2", "0.001"), ("3", "0.001")]
+    lines = trmon("signals", "math/grpo", "lr", "total_kl_k3", "--steps", "1:3", "--json", url=watched)
+    read = [json.loads(line) for line in lines.stdout.splitlines()]
+    assert [str(row["signals"]["total_kl_k3"]) for row in read] == [row["total_kl_k3"] for row in rows]
+    assert "0.001" in trmon("signals", "math/grpo", "lr", url=watched).stdout
+    assert len(trmon("signals", "math/grpo", "lr", "--csv", "--points", 2, url=watched).stdout.splitlines()) == 3
+
+
+WRONG = [
+    (("signals", "math/grpo", "lrr", "--csv"), "names: 'lrr' is not a known signal; did you mean lr"),
+    (("signals", "math/grpo", "lr", "--steps", "last"), "--steps: must be A:B"),
+    (("signals", "math/grpo", "lr", "--csv", "--json"), "--csv: and --json were both given"),
+    (("signals", "grpo", "lr"), "RUN: must be PROJECT/RUN, not 'grpo'"),
+    (("delete", "math/grp", "--yes"), "no run 'math/grp'; did you mean math/grpo?"),
+]
+
+
+@pytest.mark.parametrize(("command", "said"), WRONG)
+def test_what_is_wrong_is_one_line(watched: str, command: tuple[str, ...], said: str) -> None:
+    refused = trmon(*command, url=watched)
+    assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_run_is_deleted_after_asking_by_an_admin_and_the_audit_log_says_so(service: ThreadedService) -> None:
+    with service.client() as client:
+        train(client)
+        client.headers["Authorization"] = f"Bearer {make_token(client, 'root', Scope.ADMIN)}"
+        reader = make_token(client, "reader", Scope.READ)
+        root = client.headers["Authorization"].removeprefix("Bearer ")
+        asked = answered("n\n", url=service.url, token=root)
+        assert "Delete math/grpo (finished, at step 2) with all its data? [y/N]" in asked.stdout
+        assert (asked.returncode, client.get("/api/v1/runs/math/grpo").status_code) == (1, 200)
+        refused = trmon("delete", "math/grpo", "--yes", url=service.url, token=reader)
+        assert (refused.returncode, "lacks the scope 'admin'" in refused.stderr) == (1, True)
+        done = answered("y\n", url=service.url, token=root)
+        assert (done.returncode, "deleted math/grpo" in done.stdout) == (0, True), done.stderr
+        assert client.get("/api/v1/runs/math/grpo").status_code == 404
+        [entry] = client.get("/api/v1/audit", params={"action": "run.delete"}).json()["items"]
+        assert (entry["actor"], entry["target"]) == ("root", "math/grpo")
+
+
+def answered(answer: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `trmon delete math/grpo` and answer its question."""
+    return subprocess.run(
+        [sys.executable, "-m", "trmon", "delete", "math/grpo"],
+        input=answer,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **{f"TRMON_{name.upper()}": value for name, value in variables.items()}},
+        timeout=100,
+        check=False,
+    )
