@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-PEERS = ("verl", "trl")
+PEERS = ("verl", "trl", "openrlhf", "skyrl")
 
 collect_ignore_glob = [f"{peer}/*" for peer in PEERS if find_spec(peer) is None]
 

@@ -9,6 +9,7 @@ from typing import Any
 REDACTED = "***"
 
 _PRIVATE_NAME = r"token(?!s|iz)|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|credential"
+_PRIVATE_ENTRY = rf"{_PRIVATE_NAME}|(?:^|[./])key$"
 _PATTERNS = (
     # user:password@ in a URL
     (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\1{REDACTED}@"),
@@ -51,5 +52,5 @@ def redact_values(value: Any) -> Any:
 
 
 def _redact_entry(name: str, entry: Any) -> Any:
-    is_secret = isinstance(entry, str) and re.search(_PRIVATE_NAME, name, re.IGNORECASE)
+    is_secret = isinstance(entry, str) and re.search(_PRIVATE_ENTRY, name, re.IGNORECASE)
     return REDACTED if is_secret and entry else redact_values(entry)

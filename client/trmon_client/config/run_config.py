@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from itertools import islice
 from numbers import Integral, Real
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -74,6 +77,8 @@ class _Reader:
             return int(value) if -(1 << 63) <= int(value) < 1 << 63 else str(value)
         if isinstance(value, Real):
             return float(value)
+        if isinstance(value, (Namespace, SimpleNamespace)) or (is_dataclass(value) and not isinstance(value, type)):
+            value = vars(value)
         if depth > 0 and isinstance(value, Mapping):
             return {sanitize(key, at_most=MAX_TEXT): self.plain(item, depth - 1) for key, item in _entries(value)}
         is_text = isinstance(value, (str, bytes, bytearray))

@@ -41,6 +41,8 @@ def test_a_configuration_loses_its_secrets_by_name_and_by_form() -> None:
         "model_init_kwargs": {"api_key": "k", "dtype": "bfloat16"},
         "servers": ["http://me:word@host:8000"],
         "push_to_hub_token": None,
+        "wandb": {"key": "0123abcd", "project": "math"},
+        "input_key": "prompt",
     }
     assert redact_values(given) == {
         "learning_rate": 1e-6,
@@ -49,4 +51,6 @@ def test_a_configuration_loses_its_secrets_by_name_and_by_form() -> None:
         "model_init_kwargs": {"api_key": "***", "dtype": "bfloat16"},
         "servers": ["http://***@host:8000"],
         "push_to_hub_token": None,
+        "wandb": {"key": "***", "project": "math"},
+        "input_key": "prompt",
     }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import types
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,11 @@ from trmon_client.config.settings import Mode
 
 NESTED: dict[str, Any] = {}
 NESTED["self"] = NESTED
+
+
+@dataclass
+class Optimizer:
+    lr: float
 
 
 class Mute:
@@ -49,6 +56,10 @@ PLAIN = {"lr": 1e-6, "steps": 3, "on": True, "none": None, "name": "grpo"}
 VALUES = {
     "plain values": (PLAIN, PLAIN),
     "a namespace": (argparse.Namespace(lr=0.5), {"lr": 0.5}),
+    "namespaces and dataclasses within": (
+        {"a": types.SimpleNamespace(b=argparse.Namespace(c=1)), "d": Optimizer(lr=0.5)},
+        {"a": {"b": {"c": 1}}, "d": {"lr": 0.5}},
+    ),
     "numbers of numpy": ({"x": np.float64(0.5), "y": np.float32(0.5), "n": np.int64(3)}, {"x": 0.5, "y": 0.5, "n": 3}),
     "sequences and sets": ({"a": (1, 2), "b": {3}}, {"a": [1, 2], "b": [3]}),
     "paths, enums and classes": ({"p": Path("a/b"), "m": Mode.OFF}, {"p": "a/b", "m": "off"}),

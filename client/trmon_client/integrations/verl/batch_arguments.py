@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 
-def batch_arguments(
+def verl_arguments(
     trainer: Any, data: Any, *, whole_mask: Any = None, tags: Sequence[Mapping[str, Any]] | None = None
 ) -> dict[str, Any]:
     """Return the arguments for a batch whose advantages are known.

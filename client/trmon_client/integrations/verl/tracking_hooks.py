@@ -6,12 +6,11 @@ import inspect
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from numbers import Real
 from typing import Any, ClassVar
 
+from trmon_client.integrations.fitting import hook_fitting
+from trmon_client.integrations.framework_runs import begin_monitor, report_numbers
 from trmon_client.integrations.method_hooks import Hook
-from trmon_client.integrations.verl.fitting import hook_fitting, warn_once
-from trmon_client.integrations.verl.run_settings import run_settings
 from trmon_client.integrations.verl.trainer_hooks import TrainerHooks
 from trmon_client.monitor import Monitor
 
@@ -34,7 +33,8 @@ class TrackingHooks:
     def hook(self) -> None:
         """Wrap the methods of `Tracking`."""
         tracking = import_module("verl.utils.tracking").Tracking
-        hook_fitting(tracking, self.PARAMETERS, {"__init__": self._begin, "log": self._log, "finish": self._finish})
+        hooks = {"__init__": self._begin, "log": self._log, "finish": self._finish}
+        hook_fitting(tracking, self.PARAMETERS, hooks, framework="verl")
 
     def _begin(self, initialize: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
         initialize(tracking, *args, **kwargs)
@@ -42,19 +42,16 @@ class TrackingHooks:
         config = given.get("config")
         if not isinstance(config, Mapping) or "actor_rollout_ref" not in config:
             return
-        try:
-            settings = run_settings(config, project=given["project_name"], run=given["experiment_name"])
-        except ValueError as error:
-            warn_once("settings", f"verl trains without trmon: {error}")
-            return
-        tracking.trmon_monitor = monitor = Monitor(settings)
-        self._trainers.begin(monitor)
+        monitor = begin_monitor("verl", config=config, project=given["project_name"], run=given["experiment_name"])
+        if monitor is not None:
+            tracking.trmon_monitor = monitor
+            self._trainers.begin(monitor)
 
     def _log(self, log: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
         log(tracking, *args, **kwargs)
         if (monitor := _monitor_of(tracking)) is not None:
             given = inspect.signature(log).bind(tracking, *args, **kwargs).arguments
-            monitor.error_guard.guard(lambda: _log_scalars(monitor, given["data"], given["step"]), otherwise=None)
+            report_numbers(monitor, given["step"], lambda: given["data"])
 
     def _finish(self, finish: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
         # Without a code it is the finalizer, which also runs after a crash: the end of the process tells more.
@@ -67,9 +64,3 @@ class TrackingHooks:
 def _monitor_of(tracking: Any) -> Monitor | None:
     monitor = getattr(tracking, "trmon_monitor", None)
     return monitor if isinstance(monitor, Monitor) else None
-
-
-def _log_scalars(monitor: Monitor, data: Mapping[str, Any], step: int) -> None:
-    values = {name: float(value) for name, value in data.items() if isinstance(value, Real)}
-    if values:
-        monitor.log_scalars(step, values)

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from trmon_client.integrations.fitting import hook_fitting
+from trmon_client.integrations.framework_runs import report_batch
 from trmon_client.integrations.method_hooks import Hook, pausing_hook
-from trmon_client.integrations.verl.batch_arguments import batch_arguments
-from trmon_client.integrations.verl.fitting import hook_fitting
+from trmon_client.integrations.verl.batch_arguments import verl_arguments
 from trmon_client.monitor import Monitor
 
 RAY_TRAINER = "verl.trainer.ppo.ray_trainer"
@@ -46,7 +47,7 @@ class TrainerHooks:
             if (owner := sys.modules.get(module_name)) is not None:
                 self._seen.add((module_name, class_name))
                 owner = getattr(owner, class_name, owner) if class_name else owner
-                hook_fitting(owner, self.PARAMETERS[module_name, class_name], self._by_name())
+                hook_fitting(owner, self.PARAMETERS[module_name, class_name], self._by_name(), framework="verl")
 
     def _by_name(self) -> Mapping[str, Hook]:
         return {
@@ -82,7 +83,4 @@ class TrainerHooks:
 
     def _report(self, trainer: Any, data: Any, **given: Any) -> None:
         mask, self._whole_mask = self._whole_mask, None
-        if (monitor := self._monitor) is not None:
-            monitor.error_guard.guard(
-                lambda: monitor.log_batch(**batch_arguments(trainer, data, whole_mask=mask, **given)), otherwise=None
-            )
+        report_batch(self._monitor, lambda: verl_arguments(trainer, data, whole_mask=mask, **given))

@@ -1,4 +1,4 @@
-"""A class or module of another verl is named once, and left as it is."""
+"""A class, an object or a module of another version is named once, and left as it is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trmon_client.integrations.verl.fitting import hook_fitting
+from trmon_client.integrations.fitting import hook_fitting
 
 
 class Tracking:
@@ -24,13 +24,13 @@ def hook(log: Any, tracking: Tracking, *args: Any) -> str:
 
 def test_a_class_that_does_not_fit_is_named_once_and_left_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     expected = {"log": ("self", "metrics"), "finish": ("self",)}
-    assert [hook_fitting(Tracking, expected, {}) for _ in range(2)] == [False, False]
+    assert [hook_fitting(owner, expected, {}, framework="verl") for owner in (Tracking, Tracking())] == [False, False]
     assert capfd.readouterr().err.count("Tracking of verl unknown lacks log(self, metrics), finish(self)") == 1
     assert Tracking().log("loss", 1) == "loss 1"
 
 
 def test_a_class_that_fits_is_wrapped_for_all_its_objects() -> None:
     kind = type("Tracking", (Tracking,), {})
-    assert hook_fitting(kind, {"log": ("self", "data", "step")}, {"log": hook})
+    assert hook_fitting(kind, {"log": ("self", "data", "step")}, {"log": hook}, framework="verl")
     assert kind().log("loss", 1) == "<loss 1>"
     assert Tracking().log("loss", 1) == "loss 1"

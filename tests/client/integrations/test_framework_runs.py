@@ -1,0 +1,80 @@
+"""A run is named and configured by its framework, unless TRMON_ variables say otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from trmon_client.config.settings import Mode
+from trmon_client.integrations.framework_runs import begin_monitor, report_batch, report_numbers, run_settings
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the URL is set."""
+    for name in ("TRMON_PROJECT", "TRMON_RUN", "TRMON_MODE", "TRMON_RANK", "TRMON_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TRMON_URL", "http://127.0.0.1:8642")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("verl_examples", "verl_examples"),
+        ("math / qwen 3", "math-qwen-3"),
+        (".a", "a"),
+        (7, "7"),
+        ("a" * 200, "a" * 128),
+    ],
+)
+def test_names_of_a_framework_become_names_of_trmon(name: object, expected: str) -> None:
+    settings = run_settings("verl", config={}, project=name, run=name)
+    assert (settings.project, settings.run) == (expected, expected)
+    assert (settings.rank, settings.world_size) == (0, 1)
+
+
+def test_variables_take_precedence_over_a_frameworks_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRMON_PROJECT", "mine")
+    assert run_settings("verl", config={}, project="verl", run="tiny").project == "mine"
+
+
+def test_a_name_without_a_letter_needs_a_variable() -> None:
+    with pytest.raises(ValueError, match="TRMON_RUN"):
+        run_settings("verl", config={}, project="verl", run="__")
+
+
+def test_the_configuration_has_no_secrets() -> None:
+    config = {"trainer": {"api_key": "abcdefgh", "proxy": "http://user:pass@host"}, "algorithm": {"gamma": 1.0}}
+    found = run_settings("verl", config=config, project="verl", run="tiny").config
+    assert found["trainer"] == {"api_key": "***", "proxy": "http://***@host"}
+    assert found["algorithm"] == {"gamma": 1.0}
+
+
+def test_enforce_becomes_observe_with_one_warning(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRMON_MODE", "enforce")
+    modes = [run_settings("verl", config={}, project="verl", run="tiny").mode for _ in range(2)]
+    assert modes == [Mode.OBSERVE, Mode.OBSERVE]
+    assert capfd.readouterr().err.count("mode observe") == 1
+
+
+def test_invalid_settings_are_said_once_and_give_no_monitor(capfd: pytest.CaptureFixture[str]) -> None:
+    assert [begin_monitor("verl", config={}, project="verl", run="__") for _ in range(2)] == [None, None]
+    assert capfd.readouterr().err.count("verl trains without trmon: run (TRMON_RUN)") == 1
+
+
+def test_a_batch_or_numbers_that_cannot_be_read_are_counted_and_training_goes_on(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monitor = begin_monitor("verl", config={}, project="verl", run="tiny")
+    assert monitor is not None
+    batch: dict[str, float] = {}
+    report_batch(monitor, lambda: {"step": batch["step"]})
+    report_numbers(monitor, 1, lambda: {"loss": batch["loss"]})
+    assert sum(monitor.error_guard.losses.snapshot().values()) == 2
+    assert capfd.readouterr().err.count("KeyError") == 1
+
+
+def test_without_a_monitor_nothing_is_computed() -> None:
+    report_batch(None, lambda: pytest.fail("computed"))
+    report_numbers(None, 1, lambda: pytest.fail("computed"))

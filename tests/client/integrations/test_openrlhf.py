@@ -1,0 +1,157 @@
+"""The controller, shaped as in OpenRLHF 0.11.2: trainer/ppo_trainer.py, ppo_utils/{experience,experience_maker}.py."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.client.integrations.rollouts import (
+    GROUPS,
+    TRUNCATED,
+    Rollouts,
+    assert_bit_identical,
+    assert_reported,
+    reported,
+    tensors_of,
+)
+from tests.client.server import Peer
+from trmon_client.core import wire
+from trmon_client.integrations.openrlhf import MAKER, OpenRLHFHooks
+
+N_PER_PROMPT = 2
+STATUS = {"policy_loss": 0.25, "rollout/reward_mean": 0.4375, "generated_samples": ["a text", 1.0]}
+
+
+@dataclass
+class Experience:
+    """The fields of `Experience` that the maker fills, for half of the rollouts."""
+
+    action_mask: torch.Tensor
+    action_log_probs: torch.Tensor
+    rollout_log_probs: torch.Tensor | None
+    advantages: torch.Tensor
+    truncated: torch.Tensor
+    index: list[int]
+    info: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+def experiences(rollouts: Rollouts, *, has_rollout_log_probs: bool = True) -> list[Experience]:
+    """Return the rollouts in two micro-batches."""
+    return [
+        Experience(
+            action_mask=rollouts.mask[rows],
+            action_log_probs=rollouts.old[rows],
+            rollout_log_probs=rollouts.mu[rows] if has_rollout_log_probs else None,
+            advantages=rollouts.advantages[rows],
+            truncated=torch.tensor(TRUNCATED[rows]),
+            index=[*range(len(GROUPS))][rows],
+            info={"reward": rollouts.rewards[rows]},
+        )
+        for rows in (slice(0, 2), slice(2, 4))
+    ]
+
+
+def openrlhf(made: list[Experience], **methods: Any) -> ModuleType:
+    """Return a module with the trainer's and the maker's class, whose maker makes these experiences."""
+
+    class RemoteExperienceMaker:
+        def __init__(self, args: Any) -> None:
+            self.args = args
+
+        def make_experience_batch(self, rollout_samples: Any) -> list[Experience]:
+            return made
+
+    class BasePPOTrainer:
+        def __init__(self) -> None:
+            wandb = SimpleNamespace(project="math of OpenRLHF", run_name="ppo_1123T18:00", key="secret-key")
+            rollout = SimpleNamespace(n_samples_per_prompt=N_PER_PROMPT)
+            ckpt = SimpleNamespace(save_steps=2)
+            self.args = SimpleNamespace(logger=SimpleNamespace(wandb=wandb), rollout=rollout, ckpt=ckpt)
+            self.experience_maker = RemoteExperienceMaker(self.args)
+            self.saved: list[tuple[int, Any, Any]] = []
+
+        def train_step(self, rollout_samples: Any, global_step: int) -> tuple[dict[str, Any], int]:
+            self.trained_on = self.experience_maker.make_experience_batch(rollout_samples)
+            return STATUS, global_step + 1
+
+        def save_logs_and_checkpoints(self, global_step: int, logs_dict: Any = None, client_states: Any = None) -> None:
+            self.saved.append((global_step, logs_dict, client_states))
+
+    module = ModuleType("openrlhf.trainer.ppo_trainer")
+    for name, method in methods.items():
+        setattr(BasePPOTrainer, name, method)
+    module.BasePPOTrainer, module.RemoteExperienceMaker = BasePPOTrainer, RemoteExperienceMaker  # type: ignore[attr-defined]
+    return module
+
+
+@pytest.fixture
+def no_other_maker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where OpenRLHF is installed, another test may have imported it."""
+    monkeypatch.delitem(sys.modules, MAKER, raising=False)
+
+
+pytestmark = pytest.mark.usefixtures("no_other_maker")
+
+
+def test_a_step_is_reported_in_the_chunks_that_the_maker_makes(server: Peer) -> None:
+    rollouts = Rollouts.generate()
+    made = experiences(rollouts)
+    before = tensors_of(made)
+    module = openrlhf(made)
+    OpenRLHFHooks().hook(module)
+    trainer = module.BasePPOTrainer()
+    assert trainer.train_step(["sample"], 6) == (STATUS, 7)
+    assert trainer.trained_on is made
+    assert_bit_identical(before, tensors_of(made))
+    reports, columns = reported(server, n=2)
+    assert [(report.step, report.update, report.chunks) for report in reports] == [(7, None, 2)] * 2
+    assert_reported(columns, rollouts, has=("rewards", "group_ids", "truncated"))
+
+
+def test_scalars_and_checkpoints_are_reported_under_openrlhfs_step(server: Peer) -> None:
+    module = openrlhf(experiences(Rollouts.generate()))
+    OpenRLHFHooks().hook(module)
+    trainer = module.BasePPOTrainer()
+    status, step = trainer.train_step(["sample"], 7)
+    trainer.save_logs_and_checkpoints(step, status, {"episode": 0})
+    assert trainer.saved == [(8, STATUS, {"episode": 0})]
+    server.wait_until(lambda peer: bool(peer.of(wire.Scalars)) and bool(peer.of(wire.Pause)))
+    (scalars,) = server.of(wire.Scalars)
+    assert (scalars.step, scalars.values) == (8, {"policy_loss": 0.25, "rollout/reward_mean": 0.4375})
+
+
+def test_the_run_has_openrlhfs_names_and_configuration_without_secrets(
+    server: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRMON_PROJECT")
+    monkeypatch.delenv("TRMON_RUN")
+    module = openrlhf(experiences(Rollouts.generate()))
+    OpenRLHFHooks().hook(module)
+    module.BasePPOTrainer().train_step(["sample"], 0)
+    server.wait_until(lambda peer: bool(peer.of(wire.Start)))
+    (start,) = server.of(wire.Start)
+    assert (start.project, start.run) == ("math-of-OpenRLHF", "ppo_1123T18-00")
+    assert start.config["rollout"]["n_samples_per_prompt"] == N_PER_PROMPT
+    assert "secret-key" not in str(start.config)
+
+
+def test_without_the_samplers_log_probs_rewards_and_lengths_are_reported(server: Peer) -> None:
+    module = openrlhf(experiences(Rollouts.generate(), has_rollout_log_probs=False))
+    OpenRLHFHooks().hook(module)
+    module.BasePPOTrainer().train_step(["sample"], 0)
+    _, columns = reported(server, n=2)
+    assert not columns.pairs
+    assert columns["reward"].tolist() == Rollouts.generate().rewards.tolist()
+
+
+def test_another_version_is_named_once_and_left_as_it_is(server: Peer, capfd: pytest.CaptureFixture[str]) -> None:
+    module = openrlhf(experiences(Rollouts.generate()), train_step=lambda _self, batch, step: (batch, step + 1))
+    OpenRLHFHooks().hook(module)
+    assert module.BasePPOTrainer().train_step(["sample"], 0) == (["sample"], 1)
+    assert capfd.readouterr().err.count("lacks train_step(self, rollout_samples, global_step)") == 1
+    assert not server.messages

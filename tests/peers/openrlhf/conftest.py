@@ -1,0 +1,54 @@
+"""OpenRLHF imports vLLM and flash-attn, which need a GPU: here their modules are empty, and nothing calls them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.client.integrations.run_server import run_server
+from tests.client.server import Peer
+
+
+class EmptyModule(ModuleType):
+    """A module in which each name is an empty class."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+class EmptyModules(MetaPathFinder, Loader):
+    """Finds the modules of the packages that are not installed."""
+
+    PACKAGES = ("flash_attn", "vllm")
+
+    def find_spec(self, fullname: str, *_where: object) -> ModuleSpec | None:
+        """Find a module of the packages."""
+        return ModuleSpec(fullname, self, is_package=True) if fullname.split(".")[0] in self.PACKAGES else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return an empty module."""
+        return EmptyModule(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run nothing."""
+
+
+sys.meta_path.append(EmptyModules())
+# Ray gives its processes 30 s to start, which a busy machine exceeds.
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "240")
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
+    """A server to which the next run reports, as run math/tiny."""
+    with run_server(tmp_path, monkeypatch) as peer:
+        yield peer
