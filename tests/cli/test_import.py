@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.fixtures.service import ThreadedService
+from tests.fixtures.tracker_logs import TRACKER_LOGS, unpacked_mlflow_store
 from tests.fixtures.waiting import eventually
 from trmon.cli import app
 
 N_STEPS = 30
 BROKEN_AT = 20
 START = 1_700_000_000.0
-RECORDINGS = Path(__file__).parents[1] / "log_formats" / "recordings"
 
 
 def row(step: int) -> dict[str, Any]:
@@ -121,17 +121,19 @@ def test_a_restart_is_a_second_attempt_and_bad_lines_are_named(service: Threaded
     [
         ("tensorboard/grpo", "grpo", range(1, 7)),
         ("wandb/offline-run-20231114_221320-trmon01", "offline-run-20231114_221320-trmon01", range(1, 7)),
+        ("mlflow/mlflow.db/grpo", "grpo", range(1, 7)),
     ],
-    ids=["tensorboard", "wandb"],
+    ids=["tensorboard", "wandb", "mlflow"],
 )
 def test_what_a_tracker_recorded_is_a_run_with_charts_and_a_diagnosis(
-    recording: str, run: str, steps: range, service: ThreadedService
+    recording: str, run: str, steps: range, service: ThreadedService, tmp_path: Path
 ) -> None:
     name = recording.partition("/")[0]
-    done = run_import(service, RECORDINGS / recording)
+    log = unpacked_mlflow_store(tmp_path) / "grpo" if name == "mlflow" else TRACKER_LOGS / recording
+    done = run_import(service, log)
     said = f"math/{run}: {len(steps)} steps imported ({name}, verl's metric names)\n"
     assert (done.exit_code, done.stderr, done.stdout) == (0, "", said)
-    again = run_import(service, RECORDINGS / recording)
+    again = run_import(service, log)
     assert (again.exit_code, again.stdout) == (0, said.replace("imported", "already present"))
     path = f"/api/v1/runs/math/{run}"
     with service.client() as client:
@@ -142,14 +144,14 @@ def test_what_a_tracker_recorded_is_a_run_with_charts_and_a_diagnosis(
     assert signals["_timestamp"]["last"] == [START + 60.0 * step for step in steps]
     assert signals["mismatch_kl_k3"]["last"] == pytest.approx([0.001 * step for step in steps])
     assert [signals[name]["last"].index(value) for name, value in (("grad_norm", "inf"), ("loss", None))] == [3, 4]
-    for log in (f"math/{run}", str(RECORDINGS / recording)):
-        diagnosed = CliRunner().invoke(app, ["diagnose", log, "--url", service.url, "--json"])
+    for given in (f"math/{run}", str(log)):
+        diagnosed = CliRunner().invoke(app, ["diagnose", given, "--url", service.url, "--json"])
         assert diagnosed.exit_code == 0, diagnosed.stderr
         assert "primary" in json.loads(diagnosed.stdout).get("diagnosis", json.loads(diagnosed.stdout))
 
 
 def test_a_log_that_grew_within_its_first_step_adds_the_rest(service: ThreadedService, tmp_path: Path) -> None:
-    recorded = next((RECORDINGS / "tensorboard" / "grpo").iterdir())
+    recorded = next((TRACKER_LOGS / "tensorboard" / "grpo").iterdir())
     events = tmp_path / recorded.name
     for n_bytes in (100, 200, None):
         events.write_bytes(recorded.read_bytes()[:n_bytes])

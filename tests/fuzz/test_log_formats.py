@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sqlite3
 from collections.abc import Callable, Iterable
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.fixtures.fuzzing import NUMBERS, PLAIN_VALUES, edited, edited_document
+from tests.fixtures.tracker_logs import unpacked_mlflow_store
 from tests.log_formats.console import test_console as console_logs
 from tests.log_formats.tensorboard import test_format as tensorboard_logs
 from tests.log_formats.test_formats import STATE
@@ -68,6 +72,20 @@ def recorded(folder: Path) -> st.SearchStrategy[bytes]:
     return st.sampled_from([path.read_bytes() for path in sorted(folder.rglob("*.*")) if path.is_file()])
 
 
+@cache
+def small_mlflow_store() -> bytes:
+    """Return a store of MLflow with the two tables that are read."""
+    with TemporaryDirectory() as folder:
+        store = unpacked_mlflow_store(Path(folder))
+        with closing(sqlite3.connect(store, isolation_level=None)) as database:
+            kept = ("metrics", "runs")
+            tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            for name in {name for (name,) in tables} - {*kept, "sqlite_sequence"}:
+                database.execute(f"DROP TABLE {name}")
+            database.execute("VACUUM")
+        return store.read_bytes()
+
+
 EVENTS = recorded(tensorboard_logs.RECORDINGS)
 WANDB = recorded(wandb_logs.RECORDINGS)
 CONSOLE = st.lists(st.sampled_from(CONSOLE_LINES), min_size=1, max_size=6).map("\n".join).map(str.encode)
@@ -86,6 +104,7 @@ TRACKER_FILES = st.one_of(
     edited_records(EVENTS, tensorboard_logs.payloads_in, tensorboard_logs.file_of),
     edited(WANDB),
     edited_records(WANDB, wandb_logs.payloads_in, wandb_logs.chunked),
+    edited(st.builds(small_mlflow_store)),
 )
 
 

@@ -12,7 +12,7 @@ import typer
 from trmon.cli.command import console, plain_errors, unusable_input
 from trmon.cli.running_service import service_of
 from trmon.domain.model.errors import InvalidInput
-from trmon.log_formats import is_log_folder
+from trmon.log_formats import holds_log
 from trmon.terminal import diagnosis_query
 from trmon.terminal.diagnosis_text import print_diagnosis
 from trmon.terminal.example_run import example_log
@@ -99,5 +99,5 @@ def _check_whole_log(**options: object) -> None:
 def _is_log(given: str) -> bool:
     """Whether an argument is a log file, or written as one, and not PROJECT/RUN."""
     path = Path(given)
-    is_log = path.is_file() or is_log_folder(path)
+    is_log = holds_log(path)
     return is_log or given == STANDARD_INPUT or path.is_absolute() or given.startswith(".") or path.suffix in SUFFIXES

@@ -13,21 +13,25 @@ from trmon.log_formats.csv_table import CSV
 from trmon.log_formats.json_document import JSON
 from trmon.log_formats.json_lines import JSON_LINES
 from trmon.log_formats.log_format import LogFormat, LogSample
+from trmon.log_formats.mlflow_store import MLFLOW, store_of
 from trmon.log_formats.tensorboard.format import TENSORBOARD
 from trmon.log_formats.trainer_state import TRAINER_STATE
 from trmon.log_formats.wandb.format import WANDB
 
-LOG_FORMATS: tuple[LogFormat, ...] = (TRAINER_STATE, TENSORBOARD, WANDB, JSON_LINES, JSON, CSV, CONSOLE)
+LOG_FORMATS: tuple[LogFormat, ...] = (TRAINER_STATE, TENSORBOARD, WANDB, MLFLOW, JSON_LINES, JSON, CSV, CONSOLE)
 """Of several formats that match, the first is taken; the console output comes last, since any text may contain it."""
 HEAD_BYTES = 1 << 16
 
 
 def format_of(path: Path) -> LogFormat:
-    """Return the format of a file or folder. Errors: InvalidInput if it cannot be read or has no known format."""
+    """Return the format of a file, a folder, or a run in a file (`mlflow.db/NAME`).
+
+    Errors: InvalidInput if it cannot be read or has no known format.
+    """
     try:
         data = b""
         if not path.is_dir():
-            with path.open("rb") as file:
+            with store_of(path).open("rb") as file:
                 data = file.read(HEAD_BYTES)
     except OSError as error:
         raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
@@ -39,9 +43,11 @@ def format_of(path: Path) -> LogFormat:
     raise InvalidInput(str(path), f"has no known format; known are: {names}")
 
 
-def is_log_folder(path: Path) -> bool:
-    """Whether a path is a folder with a log in it."""
-    return path.is_dir() and any(known.matches(LogSample(path, b"")) for known in LOG_FORMATS)
+def holds_log(path: Path) -> bool:
+    """Whether a path is a file, a run in a file, or a folder with a log in it."""
+    if path.is_dir():
+        return any(known.matches(LogSample(path, b"")) for known in LOG_FORMATS)
+    return store_of(path).is_file()
 
 
 def read_log(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -114,7 +114,7 @@ def messages_of(
 def run_name(path: Path) -> str:
     """Return the name of a run after its log: that of the file or, if it tells nothing, of its folder."""
     path = path.resolve()
-    named = path if path.is_dir() else path.with_suffix("")
+    named = path if path.is_dir() or path.parent.is_file() else path.with_suffix("")
     if GENERIC_FILE.fullmatch(path.name) and not path.is_dir():
         named = path.parent
     if CHECKPOINT.fullmatch(named.name):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.tracker_logs import TRACKER_LOGS
 from trmon.domain.analysis.log_row import LogDefect, LogRow
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
@@ -19,7 +20,7 @@ from trmon.log_formats.tensorboard.records import masked_crc32c
 from trmon.terminal.log_import import LogImport, LogSource, messages_of
 from trmon_client.core import wire
 
-RECORDINGS = Path(__file__).parents[1] / "recordings" / "tensorboard"
+RECORDINGS = TRACKER_LOGS / "tensorboard"
 GRPO = RECORDINGS / "grpo"
 NAMES = ["actor/grad_norm", "actor/pg_loss", "critic/score/mean", "rollout_corr/k3_kl", "mine/seen"]
 

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.tracker_logs import TRACKER_LOGS
 from trmon.domain.analysis.log_row import LogDefect, LogRow
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats import format_of
 from trmon.log_formats.wandb.records import BLOCK_BYTES, ChunkKind, read_chunked_records
 from trmon.terminal.log_import import LogSource
 
-RECORDINGS = Path(__file__).parents[1] / "recordings" / "wandb"
+RECORDINGS = TRACKER_LOGS / "wandb"
 OFFLINE_RUN = RECORDINGS / "offline-run-20231114_221320-trmon01"
 
 
