@@ -31,6 +31,11 @@ def of_one_policy_beside_nan(step: int) -> dict[str, Any]:
     return {"logprobs": batch(N, seed=step)["logprobs"], "rollout_logprobs": NAN}
 
 
+def of_rollout_and_policy(step: int) -> dict[str, Any]:
+    given = batch(N, seed=step)
+    return {"logprobs": given["logprobs"], "rollout_logprobs": given["rollout_logprobs"]}
+
+
 def of_two_policies_beside_nan(step: int) -> dict[str, Any]:
     given = batch(N, seed=step)
     return {"logprobs": given["logprobs"], "old_logprobs": given["rollout_logprobs"], "rollout_logprobs": NAN}
@@ -84,11 +89,18 @@ def test_a_run_without_a_pair_is_stored_and_shown(
         assert client.get("/api/v1/alerts", params={"state": "firing"}).json()["items"] == []
 
 
-def test_a_run_with_two_of_three_policies_has_their_pair(serve: Serve, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "pair"), [(of_two_policies_beside_nan, "staleness"), (of_rollout_and_policy, "total")]
+)
+def test_a_run_with_two_of_three_policies_is_judged_by_their_pair(
+    given: Callable[[int], dict[str, Any]], pair: str, serve: Serve, tmp_path: Path
+) -> None:
     service = serve()
-    train(service.url, tmp_path, of_two_policies_beside_nan)
+    train(service.url, tmp_path, given)
     with service.client() as client:
         for one in closed(client):
-            assert (one["primary_pair"], one["signals"]["invalid_fraction"], one["mismatches"]) == ("staleness", 0.0, 0)
-            assert one["signals"]["staleness_kl_k3"] < 1e-4
+            assert (one["primary_pair"], one["signals"]["invalid_fraction"], one["mismatches"]) == (pair, 0.0, 0)
+            assert one["signals"][f"{pair}_kl_k3"] < 1e-4
             assert "mismatch_kl_k3" not in one["signals"]
+        found = client.get("/api/v1/runs/math/grpo/diagnosis").json()
+        assert found["agreement"][0]["signal"] == f"{pair}_kl_k3"

@@ -39,6 +39,12 @@ def test_a_stem_is_of_the_first_pair_that_is_there_at_all() -> None:
     assert history.find("tv", pairs=("staleness",))[0] == "staleness_tv"
 
 
+def test_a_pair_without_a_finite_value_is_not_there() -> None:
+    history = of(mismatch_kl_k3=[NAN] * 5, mismatch_tv=[NAN] * 5, total_kl_k3=[NAN, 1, 1, 1, 1])
+    assert history.find("kl_k3")[0] == "total_kl_k3"
+    assert not history.has("mismatch_tv")
+
+
 def test_an_unheard_of_signal_is_nan_throughout() -> None:
     name, values = of(tv=[1, 1, 1, 1, 1]).find("chi2_token")
     assert name == "chi2_token"

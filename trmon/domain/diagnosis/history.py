@@ -36,10 +36,12 @@ class History:
         """Return the history of the batches of a run.
 
         The value of a step is that of its whole rollout batch, else of its last update with a value; for signals that
-        grow over updates it is the largest one, and `staleness_kl_k3_early` is the largest of the first 8.
+        grow over updates it is the largest one, and `staleness_kl_k3_early` is the largest of the first 8. Signals of a
+        pair without a finite value are left out.
         Args: step, update: [batches], in the run's order, `update` -1 for the whole rollout batch; values: [batches].
         """
         step, update = np.asarray(step), np.asarray(update)
+        values = _of_given_pairs(values)
         steps = np.unique(step)
         at = np.searchsorted(steps, step)
         found = {
@@ -74,6 +76,16 @@ class History:
     def has(self, signal: str) -> bool:
         """Whether the history has a signal with this full name, even if all values are NaN."""
         return signal in self.values
+
+
+def _of_given_pairs(values: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Return the values without those of pairs that have no finite one: the log-probs of such a pair were not given."""
+    absent = tuple(
+        f"{pair}_"
+        for pair in DEFAULT_PAIRS
+        if not any(name.startswith(f"{pair}_") and np.isfinite(column).any() for name, column in values.items())
+    )
+    return {name: column for name, column in values.items() if not name.startswith(absent)}
 
 
 def _step_values(column: Array, at: Array, update: Array, n: int) -> Array:
