@@ -26,6 +26,9 @@ def init(
     world_size: int | None = None,
     attempt: str | None = None,
     spool_dir: str | Path | None = None,
+    record_dir: str | Path | None = None,
+    record_steps: int | None = None,
+    record_texts: bool | None = None,
 ) -> Monitor:
     """Return the monitor of a run; arguments that are None are read from their TRMON_ variables.
 
@@ -33,6 +36,8 @@ def init(
         policy: a preset's name or a spec; default `trm_auto`. mode: observe (default), enforce or off; TRMON_MODE
         overrides.
         rank, world_size: data-parallel; required if the process group also has other kinds of ranks.
+        record_dir: a folder for the tokens of the last `record_steps` steps (8), written when an incident opens and
+        when the process ends; off by default. record_texts: also some of the `texts` of `log_batch`.
         attempt: a name for this start of the trainer; default the launcher's. config: any values that describe the run.
     Errors: ValueError naming the argument and its variable; never for network failures.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.context import get_spawning_popen
 from types import TracebackType
@@ -74,6 +74,7 @@ class Monitor:
         old_logits: Any = None,
         rollout_topk: tuple[Any, Any] | None = None,
         token_ids: Any = None,
+        texts: Sequence[str] | None = None,
     ) -> BatchDecision:
         """Report the sequences of an update, or of a rollout batch if `update` is None; decide which stay in the loss.
 
@@ -87,6 +88,7 @@ class Monitor:
             rollout_logits with logits or old_logits, [B, T, V], temperature applied, for the exact KL; or rollout_topk
             (ids, log-probs), [B, T, k] each, and token_ids, [B, T], in place of rollout_logits, for a lower bound of
             the KL; checking the engine's top-k then waits for the device.
+            token_ids, texts [B]: kept by the recorder too, where `record_dir` and `record_texts` ask for it.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
         arguments = {
@@ -110,7 +112,7 @@ class Monitor:
             "rollout_topk": rollout_topk,
             "token_ids": token_ids,
         }
-        return self._log(arguments, logits=given, step=step, update=update, scalars=scalars, chunks=chunks)
+        return self._log(arguments, logits=given, step=step, update=update, scalars=scalars, chunks=chunks, texts=texts)
 
     @property
     def error_guard(self) -> ErrorGuard:

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,10 +32,11 @@ from trmon_client.deciding.token_ranges import TokenRanges
 from trmon_client.process.exit_hooks import ExitHooks
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.process.ranks import Ranks, discover_ranks
+from trmon_client.recording.recorder import Recorder
 from trmon_client.safety import first_report
 from trmon_client.safety.error_guard import ErrorGuard
 from trmon_client.sending import message_builders
-from trmon_client.sending.chunk_counter import ChunkCounter
+from trmon_client.sending.chunk_counter import ChunkCounter, ChunkPlace
 from trmon_client.sending.encoder import LONGEST_SECONDS, Encoder
 
 _SEQUENCES = itertools.count()
@@ -88,6 +89,7 @@ class Session:
         self._unstarted: Encoder | None = None
         self._encoder: Encoder | None = None
         self._exit_hooks: ExitHooks | None = None
+        self._recorder: Recorder | None = None
         self._newest_step = -1
         self._n_calls = 0
         self._is_first_report = True
@@ -107,6 +109,7 @@ class Session:
         update: int | None,
         scalars: Mapping[str, Any] | None,
         chunks: int | None,
+        texts: Sequence[str] | None = None,
     ) -> BatchDecision:
         """Decide on a call's sequences and queue its report. Errors: ValueError for invalid arguments."""
         step = _count("step", step)
@@ -132,6 +135,7 @@ class Session:
                 self._chunks.mark_reported(chunk.finished)
             advice = self._advice_cache.at(step) if self._ranks.rank == 0 else None
         self._log_first_report(decided.columns, step)
+        self._record(decided, chunk, token_ids=logits.get("token_ids"), texts=texts)
         counted = CountedTokens.of(decided.inputs)
         return BatchDecision(
             spec=TensorSpec.of(arguments),
@@ -173,9 +177,15 @@ class Session:
             end, sequence=next(_SEQUENCES), finished=finished, secret=self._settings.token
         )
         encoder.begin_close(until - time.monotonic(), last=last)
+        if self._recorder is not None:
+            self._recorder.finish(end.reason.value)
 
         def wait() -> None:
             encoder.wait_closed()
+            if self._recorder is not None:
+                left = max(0.0, until - time.monotonic())
+                is_closed = end.reason is wire.EndReason.CLOSED
+                self._recorder.wait(left if is_closed else max(left, self._settings.limits.record_exit_seconds))
             self._end()
 
         return wait
@@ -218,6 +228,8 @@ class Session:
         """Return the encoder, made once: a call after one without a free thread does not load certificates again."""
         if self._unstarted is None:
             self._ranks = discover_ranks(self._settings)
+            if self._settings.record_dir is not None:
+                self._recorder = Recorder(self._settings, self._ranks, error_guard=self.error_guard)
             self._unstarted = Encoder(
                 self._settings,
                 self._ranks,
@@ -271,6 +283,21 @@ class Session:
             line = first_report.first_report_line(self._settings, columns, policy=self.policies.current.name, step=step)
             self.error_guard.warn_once.warn("first report", line)
 
+    def _record(self, decided: DecidedBatch, place: ChunkPlace, *, token_ids: Any, texts: Sequence[str] | None) -> None:
+        recorder = self._recorder
+        if recorder is not None:
+            self.error_guard.guard(
+                lambda: recorder.add(
+                    decided.inputs,
+                    verdict=decided.verdict,
+                    place=place,
+                    kl_is=decided.columns.kl_is,
+                    token_ids=token_ids,
+                    texts=texts,
+                ),
+                otherwise=None,
+            )
+
     def _log_scalars_only(self, values: Mapping[str, Any], step: int) -> None:
         """Say that only scalars come, at their second step: those of the first may precede its batch."""
         self._scalars_step = step if self._scalars_step is None else self._scalars_step
@@ -283,6 +310,8 @@ class Session:
             self.policies.offer(ack.policy)
         if ack.advice is not None:
             self._advice_cache.update(ack.advice)
+            if self._recorder is not None:
+                self._recorder.update(ack.advice)
 
 
 def _count(name: str, value: Any) -> int:

@@ -35,12 +35,19 @@ class Advisor:
         self._decay = lr_decay(growth, step=row.key.step, last=self._decay)
 
     def advice(
-        self, row: BatchRow | None, *, run: Run, steps: int, alerts: Sequence[Alert], collapses: Sequence[Alert] = ()
+        self,
+        row: BatchRow | None,
+        *,
+        run: Run,
+        steps: int,
+        alerts: Sequence[Alert],
+        collapses: Sequence[Alert] = (),
+        incident: Alert | None = None,
     ) -> Advice | None:
         """Return the advice after the newest gauge row; None before the first.
 
         Args: steps: how many the run has had; alerts: firing ones that page over batches; collapses: those of findings
-        that end a run that opted in.
+        that end a run that opted in; incident: the open one.
         """
         if row is None:
             return None
@@ -53,6 +60,7 @@ class Advisor:
             kl_target=KlTarget.of(run.config),
             alerts=alerts,
             collapses=collapses if stops_on_collapse(run.config) else (),
+            incident=incident,
         )
 
     def _compute_target(self, run_id: int) -> None:

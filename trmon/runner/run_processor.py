@@ -146,11 +146,8 @@ class RunProcessor:
         """
         run, context = self._run, self._run.context.pass_context(now)
         state_rules = {rule.name for rule in context.state_rules}
-        alerts = [
-            alert
-            for alert in run.pipeline_state.open_alerts()
-            if alert.state is AlertState.FIRING and alert.severity is Severity.PAGE and alert.rule not in state_rules
-        ]
+        firing = [alert for alert in run.pipeline_state.open_alerts() if alert.state is AlertState.FIRING]
+        alerts = [alert for alert in firing if alert.severity is Severity.PAGE and alert.rule not in state_rules]
         if all(alert.is_incident for alert in alerts):
             alerts = []
         stopping = {rule.name for rule in context.signal_rules if rule.finding in STOPPING_FINDINGS}
@@ -162,6 +159,7 @@ class RunProcessor:
                 steps=run.pipeline_state.steps,
                 alerts=alerts,
                 collapses=[alert for alert in alerts if alert.rule in stopping],
+                incident=next((alert for alert in firing if alert.is_incident), None),
             ),
             counts=self._quarantined,
             run_id=run.id,

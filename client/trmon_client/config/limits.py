@@ -23,3 +23,6 @@ class Limits:
     failures_before_spool: int = 3
     store_timeout_seconds: float = 5.0
     exit_timeout_seconds: float = 2.0
+    record_bytes: int = 256 << 20
+    record_disk_bytes: int = 1 << 30
+    record_exit_seconds: float = 10.0

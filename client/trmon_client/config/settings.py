@@ -22,6 +22,7 @@ MAX_TAGS = 64
 TAGS = f"at most {MAX_TAGS} names of {TEXT}, comma-separated in the variable"
 DEFAULT_POLICY = "trm_auto"
 DEFAULT_SPOOL = "trmon-spool"
+DEFAULT_RECORD_STEPS = 8
 TOKEN_FILE = "TRMON_TOKEN_FILE"  # noqa: S105  the name of a variable
 MAX_TOKEN_BYTES = 4096
 
@@ -54,6 +55,9 @@ class ClientSettings:
     rank: int | None = None
     world_size: int | None = None
     spool_dir: Path = Path(DEFAULT_SPOOL)
+    record_dir: Path | None = None
+    record_steps: int = DEFAULT_RECORD_STEPS
+    record_texts: bool = False
     handles_signals: bool = True
     launcher: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
@@ -121,6 +125,9 @@ def resolve_settings(
         rank=rank,
         world_size=world_size,
         spool_dir=arguments.parsed("spool_dir", _directory, expected="a directory's path") or _directory(""),
+        record_dir=arguments.parsed("record_dir", _directory, expected="a directory's path"),
+        record_steps=arguments.parsed("record_steps", _positive, expected="1 or more") or DEFAULT_RECORD_STEPS,
+        record_texts=arguments.parsed("record_texts", _switch, expected="0 or 1") is True,
         handles_signals=arguments.parsed("signals", _switch, expected="0 or 1") is not False,
         launcher={name: environment[name] for name in VARIABLES if environment.get(name)},
         limits=limits or Limits(),
@@ -186,6 +193,13 @@ def _url(value: str) -> str:
 
 def _switch(value: str | bool) -> bool:
     return {"0": False, "false": False, "1": True, "true": True}[str(value).lower()]
+
+
+def _positive(value: str | int) -> int:
+    number = int(value)
+    if number < 1:
+        raise ValueError
+    return number
 
 
 def _directory(value: str | Path) -> Path:

@@ -14,11 +14,12 @@ from trmon_client.core.inputs.token_validity import valid_tokens
 def attach_divergences(columns: Columns, *, inputs: CheckedInputs, logits: Mapping[str, Any]) -> Columns:
     """Return the columns with the divergences that the given logits allow; unchanged without logits.
 
+    Token ids alone are for the recorder.
     Args: inputs: the arguments that the columns were reduced from; logits: those of `log_batch`, by name.
     Errors: ValueError naming the argument that is missing or wrong.
     """
     given = {name: value for name, value in logits.items() if value is not None}
-    if not given:
+    if given.keys() <= {"token_ids"}:
         return columns
     if inputs.layout.is_packed:
         raise ValueError(

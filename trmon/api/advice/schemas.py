@@ -21,6 +21,9 @@ class AdviceOut(BaseModel):
     should_stop: bool = Field(
         False, description="Whether the run collapsed; only if its config has `stop_on_collapse: true`."
     )
+    incident_since: int | None = Field(
+        None, description="The step since which the open incident is, for the trainer's recorder; null without one."
+    )
     reasons: dict[str, str]
 
     @classmethod

@@ -40,6 +40,7 @@ class Advice:
     `lr_scale` is for Adam-like optimizers, `lr_scale_sgd` for plain ones, both for the next steps only; `lr_decay` is
     lasting; `kl_factor` multiplies the coefficient of a KL penalty, None if the run configures no target. `stop` is
     true while an alert over batches pages; `should_stop` while one of a collapse does, in runs that opted in.
+    `incident_since` is the step since which the run's open incident is, None without one: a recorder then writes.
     """
 
     step: int
@@ -49,6 +50,7 @@ class Advice:
     kl_factor: float | None = None
     stop: bool = False
     should_stop: bool = False
+    incident_since: int | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -134,11 +136,12 @@ def advise(
     kl_target: KlTarget | None,
     alerts: Sequence[Alert],
     collapses: Sequence[Alert] = (),
+    incident: Alert | None = None,
 ) -> Advice:
     """Return the advice after a gauge row.
 
     Args: target: of ess_seq; decay: the newest cut of the learning rate; alerts: firing pages of rules over batches;
-    collapses: those of them that end a run that opted in.
+    collapses: those of them that end a run that opted in; incident: the open one.
     """
     ess_seq = _ess_seq(row)
     adam, sgd = lr_scales(ess_seq, target=target)
@@ -154,6 +157,8 @@ def advise(
         reasons["stop"] = alerts[0].summary
     if collapses:
         reasons["should_stop"] = collapses[0].summary
+    if incident is not None:
+        reasons["incident_since"] = incident.summary
     return Advice(
         step=row.key.step,
         lr_scale=adam,
@@ -162,6 +167,7 @@ def advise(
         kl_factor=factor,
         stop=bool(alerts),
         should_stop=bool(collapses),
+        incident_since=None if incident is None else incident.step,
         reasons=reasons,
     )
 

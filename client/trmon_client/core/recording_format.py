@@ -1,0 +1,63 @@
+"""The format of a recording: a folder with one .npz file for each call of `log_batch`, and this index of them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from trmon_client.core.inputs.checked_inputs import POLICIES
+from trmon_client.core.policies.decide import SEMANTICS_VERSION
+
+INDEX_FILE = "recording.json"
+FORMAT_VERSION = 1
+LABELS = ("advantages", "rewards", "group_ids", "versions", "truncated")
+ARRAYS = (*POLICIES, "mask", *LABELS, "token_ids", "accepted")
+"""The arrays of a call, by the names of `log_batch`, [B, T] or [B]; `accepted` is the decision on sequences."""
+
+SampleChoice = Literal["best", "worst", "random"]
+
+
+class RecordedText(msgspec.Struct, frozen=True):
+    """The text of one sequence of a call, and why it was chosen."""
+
+    sequence: int
+    choice: SampleChoice
+    text: str
+
+
+class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of `log_batch`: its file, its place in the run, and the policy that decided.
+
+    `kl_is` is that of the call's columns: where it is not `sampled`, logits were given, which are not recorded.
+    """
+
+    file: str
+    step: int
+    update: int | None
+    chunk: int
+    mode: str
+    policy: dict[str, Any]
+    kl_is: str
+    trainer_version: int | None = None
+    old_version: int | None = None
+    texts: tuple[RecordedText, ...] = ()
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """The index of a recording: whose it is, why it was written, and its calls, oldest first.
+
+    `reason` is `incident` or how the process ended; `written_at` seconds since 1970.
+    """
+
+    project: str
+    run: str
+    rank: int
+    world_size: int
+    reason: str
+    written_at: float
+    client_version: str
+    incident_since: int | None = None
+    calls: tuple[RecordedCall, ...] = ()
+    format: int = FORMAT_VERSION
+    semantics: int = SEMANTICS_VERSION
