@@ -29,3 +29,10 @@ def test_every_signal_has_a_one_line_description() -> None:
         assert spec.formula
         assert 0 < len(spec.description) <= 80
         assert not set(spec.description) & set('"\\\n')
+
+
+def test_healthy_ranges_are_those_of_the_sources_and_not_the_limits_of_findings() -> None:
+    """Three signals depend on lengths and noise: no absolute value of them is healthy. Source: formulas, section 9."""
+    healthy = {spec.stem: spec.healthy for spec in SIGNALS.values()}
+    assert (healthy["kl_k3"], healthy["band_fraction"], healthy["ppl_ratio"]) == ("< 0.005", "< 0.01", "0.99 to 1.01")
+    assert [healthy[name] for name in ("abs_log_ratio_max", "chi2_seq", "chi2_seq_log1p", "tv")] == [""] * 4

@@ -5,7 +5,7 @@ import { fill, h } from "./dom.js";
 import { sparkline } from "./sparkline.js";
 import { ago, kindWords, number, percent, step } from "./words.js";
 
-const HEALTHY_KL = 0.05; // The healthy limit of kl_k3 in the signal catalogue.
+const HEALTHY_KL = 0.005; // The healthy limit of kl_k3 in the signal catalogue.
 const NEEDS = ["now", "soon", "none"];
 const KINDS = [
   ...["act", "crashed", "stalled", "watch", "ended_ill"],

@@ -560,7 +560,7 @@ function sparkline(values, label, least = []) {
 }
 
 // src/fleetrow.js
-var HEALTHY_KL = 0.05;
+var HEALTHY_KL = 5e-3;
 var NEEDS = ["now", "soon", "none"];
 var KINDS = [
   ...["act", "crashed", "stalled", "watch", "ended_ill"],
