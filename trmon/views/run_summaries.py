@@ -26,7 +26,6 @@ SETTLED_SECONDS = 120.0
 BUDGET_SECONDS = 0.25
 """How long one request may refresh summaries; the rest are refreshed by later requests."""
 MAX_CACHED = 5_000
-KL = tuple(f"{pair}_kl_k3" for pair in PRIMARY_ORDER)
 EXTRA_SIGNALS = ("reward_mean", "step_seconds", "mask_rate")
 """Read in addition to the signals of a diagnosis."""
 
@@ -73,7 +72,7 @@ class RunSummaries:
 
 def _summary_of(run: Run, history: History, *, now: float) -> RunSummary:
     values = history.values
-    kl = next((values[name] for name in KL if np.isfinite(values[name]).any()), values[KL[0]])
+    _, kl = history.find("kl_k3", pairs=PRIMARY_ORDER)
     seconds = values["step_seconds"][np.isfinite(values["step_seconds"])]
     return RunSummary(
         made_at=now,
