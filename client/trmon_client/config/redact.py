@@ -8,7 +8,7 @@ from typing import Any
 
 REDACTED = "***"
 
-_PRIVATE_NAME = r"token(?!s|iz)|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|credential"
+_PRIVATE_NAME = r"token(?!s|iz)|secret|passw(?:or)?d|(?:api|wandb)[_-]?key|access[_-]?key|credential"
 _PRIVATE_ENTRY = rf"{_PRIVATE_NAME}|(?:^|[./])key$"
 _PATTERNS = (
     # user:password@ in a URL

@@ -92,13 +92,9 @@ def controller(rollouts: Rollouts) -> BasePPOTrainer:
     return trainer
 
 
-@ray.remote
-class ControllerActor:
-    """A Ray actor in which a controller trains, as OpenRLHF's `PPOTrainer` is one."""
-
-    def train(self, global_step: int) -> tuple[bool, int]:
-        """Train one step and log it; return whether the trainer was hooked, and the next step."""
-        trainer = controller(Rollouts.generate())
-        status, step = trainer.train_step(samples(Rollouts.generate()), global_step)
-        trainer.save_logs_and_checkpoints(step, status)
-        return hasattr(BasePPOTrainer.train_step, "hooked_method"), step
+def train_one_step(global_step: int) -> tuple[bool, int]:
+    """Train one step and log it; return whether the trainer was hooked, and the next step."""
+    trainer = controller(Rollouts.generate())
+    status, step = trainer.train_step(samples(Rollouts.generate()), global_step)
+    trainer.save_logs_and_checkpoints(step, status)
+    return hasattr(BasePPOTrainer.train_step, "hooked_method"), step

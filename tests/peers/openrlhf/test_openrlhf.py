@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
 
 import pytest
 import ray
@@ -29,7 +32,7 @@ def local_ray() -> Iterator[None]:
         num_cpus=1,
         include_dashboard=False,
         log_to_driver=False,
-        runtime_env={"worker_process_setup_hook": "tests.peers.openrlhf.setup_worker.hook_worker"},
+        runtime_env={"worker_process_setup_hook": "trmon_client.integrations.openrlhf.hook_openrlhf"},
     )
     yield
     ray.shutdown()
@@ -75,8 +78,17 @@ def test_a_band_of_one_asks_for_log_probs_and_leaves_the_loss_as_it_is() -> None
 
 def test_ray_hooks_the_worker_that_trains(server: Peer) -> None:
     variables = {name: value for name, value in os.environ.items() if name.startswith("TRMON_")}
-    actor = controllers.ControllerActor.options(runtime_env={"env_vars": variables}).remote()
-    assert ray.get(actor.train.remote(4)) == (True, 5)
+    folder = sys.modules["tests"].__path__
+
+    def train() -> tuple[bool, int]:
+        # The wheel of OpenRLHF installs a package `tests`, which a worker would find.
+        sys.modules["tests"] = ModuleType("tests")
+        sys.modules["tests"].__path__ = folder
+        import_module("tests.peers.openrlhf.conftest")
+        trained: tuple[bool, int] = import_module("tests.peers.openrlhf.controllers").train_one_step(4)
+        return trained
+
+    assert ray.get(ray.remote(train).options(runtime_env={"env_vars": variables}).remote()) == (True, 5)
     reports, columns = reported(server, n=2)
     server.wait_until(lambda peer: bool(peer.of(wire.Scalars)))
     assert {report.step for report in reports} == {5}
