@@ -17,3 +17,11 @@ def test_the_page_of_trl_names_the_versions_that_are_run(pinned: str) -> None:
     trl, transformers = (found[1] for found in versions if found)
     page = (ROOT / "docs/integrations/trl.md").read_text()
     assert f"{trl} (transformers {'.'.join(transformers.split('.')[:2])})" in page
+
+
+def test_the_page_of_the_callbacks_names_the_versions_that_are_run() -> None:
+    requirements = (ROOT / "requirements/examples.txt").read_text()
+    found = dict(re.findall(r"^(transformers|lightning)==([\d.]+)", requirements, re.MULTILINE))
+    transformers = ".".join(found["transformers"].split(".")[:2])
+    page = (ROOT / "docs/integrations/scalars.md").read_text()
+    assert f"transformers {transformers} and Lightning {found['lightning']} " in page

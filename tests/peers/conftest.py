@@ -1,14 +1,46 @@
 """Collects the tests of a peer only where it is installed; `make peers` installs and runs them."""
 
+from __future__ import annotations
+
+import os
+import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-PEERS = ("verl", "trl", "openrlhf", "skyrl")
+import httpx
+import pytest
 
-collect_ignore_glob = [f"{peer}/*" for peer in PEERS if find_spec(peer) is None]
+ROOT = Path(__file__).parents[2]
+PEERS = {
+    "verl": "verl",
+    "trl": "trl",
+    "openrlhf": "openrlhf",
+    "skyrl": "skyrl",
+    "transformers": "transformers",
+    "lightning": "lightning",
+    "examples": "lightning",
+}
+"""The package that each folder of tests needs."""
+
+collect_ignore_glob = [f"{folder}/*" for folder, peer in PEERS.items() if find_spec(peer) is None]
 
 # The wheel of verl installs a package of this name too.
 sys.modules["tests"] = ModuleType("tests")
-sys.modules["tests"].__path__ = [str(Path(__file__).parents[1])]
+sys.modules["tests"].__path__ = [str(ROOT / "tests")]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[httpx.Client]:
+    """A client of `trmon serve`, as the service's own environment starts it."""
+    command = [os.environ.get("TRMON_SERVICE", str(ROOT / ".venv/bin/trmon")), "serve", "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--data-dir", str(tmp_path / "data")], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("trmon_url=").strip()
+        with httpx.Client(base_url=url, timeout=30.0) as client:
+            yield client
+        process.terminate()

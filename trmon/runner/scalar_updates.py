@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.framework_names import signals_of_scalars
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import StoredNotice
 from trmon.domain.pipeline.stages.detect import reconsider
 from trmon.domain.pipeline.stages.publish import BatchChanges, batch_event
 from trmon.domain.ports import RunLog
-from trmon.domain.signals.scalar_names import signals_of_scalars
 from trmon.runner.loaded_run import LoadedRun
 from trmon.runner.log_reader import StoredMessage
 from trmon.runner.pass_changes import PassChanges

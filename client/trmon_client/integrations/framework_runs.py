@@ -40,14 +40,24 @@ def run_settings(
         name: None if value is None or environment.get(f"TRMON_{name.upper()}") else _as_name(value)
         for name, value in {"project": project, "run": run}.items()
     }
-    plain = redact_values(plain_config(config))
-    described = {"framework": f"{framework} {installed_version(framework)}", **plain}
-    given = {**names, "config": described, "rank": rank, "world_size": world_size}
+    given = {**names, "config": described_config(framework, config), "rank": rank, "world_size": world_size}
     settings = resolve_settings(given, environment=environment)
     if settings.mode is Mode.ENFORCE:
         warn_once("enforce", f"trmon does not change the loss of {framework}: mode observe")
         settings = replace(settings, mode=Mode.OBSERVE)
     return settings
+
+
+def described_config(framework: str, config: Any, *, given: Any = None) -> dict[str, Any]:
+    """Return a run's configuration: the framework's without secrets, and over it what the user has given.
+
+    Args: framework: its distribution. config, given: mappings or objects.
+    """
+    return {
+        "framework": f"{framework} {installed_version(framework)}",
+        **redact_values(plain_config(config)),
+        **plain_config(given if given is not None else {}),
+    }
 
 
 def report_batch(monitor: Monitor | None, arguments: Callable[[], Mapping[str, Any] | None]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trmon.domain.diagnosis import Diagnosis, Finding, History, Quadrant, Stage, diagnose
-from trmon.domain.framework_names import translate
+from trmon.domain.framework_names import signals_of_scalars, translate
 
 
 def of(metrics: Mapping[str, Any]) -> Diagnosis:
@@ -213,3 +213,19 @@ def test_a_line_of_trl_says_what_it_can() -> None:
     found = of({"sampling/sampling_logp_difference/mean": 0.01, "clip_ratio/region_mean": 0.3, "grad_norm": 1.0})
     assert found.primary is Finding.UNKNOWN
     assert Finding.ENGINE_MISMATCH in {lost.finding for lost in found.unknown}
+
+
+@pytest.mark.parametrize(
+    ("scalars", "signals"),
+    [
+        ({"critic/score/mean": 0.5, "response_length/clip_ratio": 0.3, "perf/mfu": 0.4},
+         {"reward_mean": 0.5, "length_limit_share": 0.3}),
+        ({"reward": 0.5, "frac_reward_zero_std": 0.1, "kl": 0.2}, {"reward_mean": 0.5, "zero_variance_groups": 0.1}),
+        ({"mean_reward": 0.5, "length": 90.0}, {"reward_mean": 0.5, "response_length_mean": 90.0}),
+        ({"reward_mean": 0.5, "reward": 0.1}, {"reward_mean": 0.5}),
+        ({"throughput": 1.0}, {}),
+        ({}, {}),
+    ],
+)  # fmt: skip
+def test_scalars_under_any_known_name_are_signals(scalars: dict[str, float], signals: dict[str, float]) -> None:
+    assert signals_of_scalars(scalars) == signals

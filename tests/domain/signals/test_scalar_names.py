@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trmon.domain.signals.scalar_names import ALIASES, canonical_value, signals_of_scalars
+from trmon.domain.signals.scalar_names import ALIASES, canonical_value
 
 
 @pytest.mark.parametrize(("name", "alias"), [(name, alias) for name, known in ALIASES.items() for alias in known])
@@ -29,9 +29,3 @@ def test_what_was_not_sent_is_nan_and_a_sent_nan_stays_one() -> None:
 def test_no_alias_means_two_things() -> None:
     aliases = [alias for name, known in ALIASES.items() for alias in (name, *known)]
     assert len(aliases) == len(set(aliases))
-
-
-def test_signals_of_scalars_are_only_those_that_were_sent() -> None:
-    assert signals_of_scalars({"reward": 0.5, "entropy": 1.0}) == {"reward_mean": 0.5}
-    assert signals_of_scalars({"completions/mean_length": 90.0}) == {"response_length_mean": 90.0}
-    assert signals_of_scalars({}) == {}

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import torch
 
 from tests.fixtures.waiting import eventually
 
-ROOT = Path(__file__).parents[3]
 RUN = "/api/v1/runs/math/tiny"
 TRAINER = """
 import json, sys
@@ -40,20 +38,6 @@ if trainer.accelerator.is_main_process:
 if torch.distributed.is_initialized():
     torch.distributed.destroy_process_group()
 """
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[httpx.Client]:
-    """A client of `trmon serve`, as the service's own environment starts it."""
-    command = [os.environ.get("TRMON_SERVICE", str(ROOT / ".venv/bin/trmon")), "serve", "--port", "0"]
-    with subprocess.Popen(
-        [*command, "--data-dir", str(tmp_path / "data")], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().removeprefix("trmon_url=").strip()
-        with httpx.Client(base_url=url, timeout=30.0) as client:
-            yield client
-        process.terminate()
 
 
 def train(folder: Path, *, url: str, how: str, ranks: int) -> str:

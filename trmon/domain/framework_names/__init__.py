@@ -2,6 +2,6 @@
 
 from trmon.domain.framework_names.metric_table import MetricTable
 from trmon.domain.framework_names.recognition import FRAMEWORKS, recognise
-from trmon.domain.framework_names.translation import IgnoredName, Translation, translate
+from trmon.domain.framework_names.translation import IgnoredName, Translation, signals_of_scalars, translate
 
-__all__ = ["FRAMEWORKS", "IgnoredName", "MetricTable", "Translation", "recognise", "translate"]
+__all__ = ["FRAMEWORKS", "IgnoredName", "MetricTable", "Translation", "recognise", "signals_of_scalars", "translate"]

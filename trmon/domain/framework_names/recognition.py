@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 
 from trmon.domain.framework_names.areal import AREAL
 from trmon.domain.framework_names.metric_table import MetricTable
@@ -21,6 +22,11 @@ FRAMEWORKS: tuple[MetricTable, ...] = (VERL, TRL, SLIME, PRIME_RL, NEMO_RL, OPEN
 
 def recognise(names: Collection[str]) -> MetricTable | None:
     """Return the table that knows most of the names; None if none knows any."""
+    return _recognised(tuple(names))
+
+
+@lru_cache(maxsize=512)
+def _recognised(names: tuple[str, ...]) -> MetricTable | None:
     counts = [sum(table.name_in_table(name) is not None for name in names) for table in FRAMEWORKS]
     best = max(counts)
     return FRAMEWORKS[counts.index(best)] if best else None

@@ -96,6 +96,11 @@ def translate(metrics: Mapping[str, object], *, table: MetricTable | None = None
     )
 
 
+def signals_of_scalars(scalars: Mapping[str, float]) -> dict[str, float]:
+    """Return the trainer's scalars of a step that have a name of trmon's, or mean the same number as one that has."""
+    return {signal: value for signal, (_, value) in _signals(scalars, recognise(scalars))}
+
+
 def number_of(given: object) -> float | None:
     """Return the number that a value of a log stands for: null is NaN; None for a value that is no number."""
     if given is None:

@@ -18,9 +18,6 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 """The other names under which trainers send a canonical scalar, in the order in which they are looked up."""
 
-SIGNALS_FROM_SCALARS = ("reward_mean", "response_length_mean")
-"""Canonical names that are signals of a batch; a batch without sequences has them from its scalars."""
-
 
 def canonical_value(name: str, *, signals: Mapping[str, float], scalars: Mapping[str, float]) -> float:
     """Return a canonical value of a row: the signal, else the scalar of that name, else the first known alias.
@@ -33,12 +30,3 @@ def canonical_value(name: str, *, signals: Mapping[str, float], scalars: Mapping
         return measured
     found = next((alias for alias in (name, *ALIASES.get(name, ())) if alias in scalars), None)
     return measured if found is None else scalars[found]
-
-
-def signals_of_scalars(scalars: Mapping[str, float]) -> dict[str, float]:
-    """Return the batch signals that the scalars of a step give; those that were not sent are absent."""
-    return {
-        name: canonical_value(name, signals={}, scalars=scalars)
-        for name in SIGNALS_FROM_SCALARS
-        if any(alias in scalars for alias in (name, *ALIASES[name]))
-    }

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trmon_client.config.redact import redact_values
-from trmon_client.config.run_config import plain_config
 from trmon_client.config.settings import Mode, resolve_settings
+from trmon_client.integrations.framework_runs import described_config
 from trmon_client.integrations.method_hooks import hook_method, installed_version, unfit_methods
 from trmon_client.integrations.trl.rollout_hooks import RolloutHooks
 from trmon_client.integrations.trl.stream_hooks import StreamHooks
@@ -51,7 +50,7 @@ def attach(
         what = f"{type(trainer).__name__} of TRL {installed_version('trl')}"
         _warn(trainer, f"{what} lacks {', '.join(unfit)}: trmon is not attached")
         return
-    given |= {**_ranks(trainer), "config": _config(trainer, config)}
+    given |= {**_ranks(trainer), "config": described_config("trl", trainer.args.to_dict(), given=config)}
     settings = resolve_settings(given, environment=os.environ)
     if settings.mode is Mode.OFF:
         return
@@ -65,15 +64,6 @@ def attach(
 def _warn(trainer: Any, text: str) -> None:
     if getattr(getattr(trainer, "accelerator", None), "is_main_process", True):
         _WARN_ONCE.warn(text, text)
-
-
-def _config(trainer: Any, given: Mapping[str, Any] | object | None) -> dict[str, Any]:
-    arguments = redact_values(plain_config(trainer.args.to_dict()))
-    return {
-        "framework": f"trl {installed_version('trl')}",
-        **arguments,
-        **plain_config(given if given is not None else {}),
-    }
 
 
 def _ranks(trainer: Any) -> dict[str, int]:

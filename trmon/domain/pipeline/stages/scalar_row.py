@@ -5,13 +5,13 @@ from __future__ import annotations
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.scalar_steps import ScalarStep
 from trmon.domain.context.pass_context import PassContext
+from trmon.domain.framework_names import signals_of_scalars
 from trmon.domain.pipeline.stages.draft import DraftRow
-from trmon.domain.signals.scalar_names import signals_of_scalars
 from trmon.domain.state.pipeline_state import PipelineState
 
 
 def draft_scalar_row(step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState) -> DraftRow:
-    """Return the row of a step of which only scalars came; the mean reward and length among them are signals."""
+    """Return the row of a step of which only scalars came; those that trmon has a name for are signals."""
     row = BatchRow(
         run_id=context.run.id,
         key=step.key,

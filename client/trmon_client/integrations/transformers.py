@@ -1,0 +1,52 @@
+"""Reports what a Trainer of Hugging Face's transformers logs; a run is judged by its scalars alone."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from transformers import TrainerCallback
+
+from trmon_client.config.settings import resolve_settings
+from trmon_client.integrations.framework_runs import described_config, report_numbers
+from trmon_client.monitor import Monitor
+
+SUMMARY = "train_runtime"
+"""In what a Trainer logs at its end of the whole training, which belongs to no step."""
+
+
+class TransformersCallback(TrainerCallback):  # type: ignore[misc]
+    """Sends the scalars of the main process: `Trainer(..., callbacks=[TransformersCallback(project=..., run=...)])`.
+
+    Args: as of `trmon_client.init`; the trainer's arguments without secrets are added to `config`.
+    Errors: ValueError as of `trmon_client.init`; none in training.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self._given = {**settings, "rank": 0, "world_size": 1}
+        resolve_settings(self._given, environment=os.environ)
+        self._monitor: Monitor | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Begin a run."""
+        if state.is_world_process_zero:
+            config = described_config("transformers", args.to_dict(), given=self._given.get("config"))
+            self._monitor = Monitor(resolve_settings({**self._given, "config": config}, environment=os.environ))
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Send what the trainer logs."""
+        if logs and SUMMARY not in logs:
+            report_numbers(self._monitor, state.global_step, lambda: logs)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Report the pauses of the training loop."""
+        if self._monitor is not None and control.should_evaluate:
+            self._monitor.pause("evaluation")
+        elif self._monitor is not None and control.should_save:
+            self._monitor.pause("checkpoint")
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """End the run; an exception before it is told by the end of the process."""
+        monitor, self._monitor = self._monitor, None
+        if monitor is not None:
+            monitor.close()

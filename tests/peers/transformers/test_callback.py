@@ -1,0 +1,100 @@
+"""A Trainer of transformers that reports by the callback alone: the findings that scalars show are found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from transformers import Trainer, TrainingArguments
+
+from tests.fixtures.waiting import eventually
+from trmon_client.integrations.transformers import TransformersCallback
+
+RUN = "/api/v1/runs/math/tiny"
+STEPS, ILL_FROM = 90, 40
+HEALTHY = {"reward": 0.8, "entropy": 0.7, "completions/mean_length": 100.0, "completions/clipped_ratio": 0.0}
+
+Metrics = Callable[[int], dict[str, float]]
+
+
+class LoggingTrainer(Trainer):  # type: ignore[misc]
+    """Fits a line, logs the metrics of a step as GRPOTrainer does, and loses its weights at a step."""
+
+    def __init__(self, metrics: Metrics, *, weights_lost_at: float = math.inf, **given: Any) -> None:
+        super().__init__(**given)
+        self._metrics = metrics
+        self._weights_lost_at = weights_lost_at
+
+    def compute_loss(self, model: Any, inputs: dict[str, torch.Tensor], *_: Any, **__: Any) -> torch.Tensor:
+        if self.state.global_step >= self._weights_lost_at:
+            with torch.no_grad():
+                model.weight.fill_(math.nan)
+        self.log(self._metrics(self.state.global_step))
+        return ((model(inputs["x"]) - inputs["y"]) ** 2).mean()
+
+
+def train(folder: Path, service: httpx.Client, metrics: Metrics, *, steps: int = STEPS, **given: Any) -> None:
+    """Train with the callback, and wait until the service has finished with the run."""
+    arguments = TrainingArguments(
+        output_dir=str(folder / "out"), max_steps=steps, logging_steps=1, report_to=[], use_cpu=True,
+        save_strategy="steps", save_steps=50, disable_tqdm=True, learning_rate=1e-2, hub_token="hf_secret",
+        remove_unused_columns=False,
+    )  # fmt: skip
+    url = str(service.base_url).rstrip("/")
+    LoggingTrainer(
+        metrics,
+        model=torch.nn.Linear(2, 1),
+        args=arguments,
+        train_dataset=[{"x": torch.randn(2), "y": torch.randn(1)} for _ in range(64)],
+        callbacks=[TransformersCallback(project="math", run="tiny", url=url, spool_dir=folder / "spool")],
+        **given,
+    ).train()
+    eventually(lambda: service.get(RUN).json()["state"], lambda state: state == "finished")
+
+
+@pytest.mark.parametrize(
+    ("finding", "ill"),
+    [
+        ("R", {"reward": 0.1}),
+        ("S", {"entropy": 0.02}),
+        ("L", {"completions/mean_length": 15.0}),
+        ("L", {"completions/clipped_ratio": 0.7}),
+    ],
+)
+def test_what_the_scalars_show_is_found(
+    tmp_path: Path, service: httpx.Client, finding: str, ill: dict[str, float]
+) -> None:
+    train(tmp_path, service, lambda step: {**HEALTHY, **(ill if step >= ILL_FROM else {})})
+    incident = service.get(RUN).json()["incident"]
+    assert incident["finding"] == finding
+    assert ILL_FROM <= incident["since_step"] < STEPS
+
+
+def test_weights_that_are_not_numbers_are_found(tmp_path: Path, service: httpx.Client) -> None:
+    train(tmp_path, service, lambda _: HEALTHY, weights_lost_at=ILL_FROM)
+    assert service.get(RUN).json()["incident"]["finding"] == "N"
+
+
+def test_a_healthy_run_has_its_scalars_its_arguments_and_no_incident(tmp_path: Path, service: httpx.Client) -> None:
+    train(tmp_path, service, lambda _: HEALTHY)
+    run = service.get(RUN).json()
+    assert (run["incident"], run["end_phrase"], run["warnings"]) == (None, "closed", [])
+    assert run["config"]["framework"].startswith("transformers ")
+    assert run["config"]["learning_rate"] == 1e-2
+    assert "hf_secret" not in str(run["config"])
+    batches = service.get(f"{RUN}/batches", params={"limit": 500}).json()["items"]
+    assert [batch["step"] for batch in batches] == list(range(STEPS, -1, -1))
+    last = batches[1]
+    assert last["signals"]["reward_mean"] == 0.8
+    assert {"loss", "grad_norm", "learning_rate"} <= last["scalars"].keys()
+    assert not {"train_loss", "train_runtime"} & batches[0]["scalars"].keys()
+
+
+def test_wrong_names_fail_before_training() -> None:
+    with pytest.raises(ValueError, match="project"):
+        TransformersCallback(project="a b", run="tiny")

@@ -1,0 +1,49 @@
+"""What verl logs is enough for a finding: a run of which only its Tracking reports, as in bypass mode."""
+
+from __future__ import annotations
+
+import math
+
+import httpx
+import pytest
+
+from tests.fixtures.waiting import eventually
+from tests.peers.verl import drivers
+from trmon_client.integrations.verl.tracking_hooks import TrackingHooks
+
+RUN = "/api/v1/runs/math/tiny"
+STEPS, ILL_FROM = 90, 40
+HEALTHY = {
+    "critic/score/mean": 0.8,
+    "actor/entropy": 0.7,
+    "actor/grad_norm": 1.0,
+    "response_length/mean": 90.0,
+    "response_length/clip_ratio": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("finding", "ill"),
+    [
+        ("R", {"critic/score/mean": 0.1}),
+        ("L", {"response_length/clip_ratio": 0.7}),
+        ("N", {"actor/grad_norm": math.nan}),
+    ],
+)
+def test_what_verl_logs_is_found(
+    hooks: TrackingHooks,
+    service: httpx.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    finding: str,
+    ill: dict[str, float],
+) -> None:
+    monkeypatch.setenv("TRMON_URL", str(service.base_url).rstrip("/"))
+    monkeypatch.setenv("TRMON_PROJECT", "math")
+    monkeypatch.setenv("TRMON_RUN", "tiny")
+    tracking = drivers.tracking(drivers.config())
+    for step in range(STEPS):
+        tracking.log({**HEALTHY, **(ill if step >= ILL_FROM else {})}, step=step)
+    tracking.finish(exit_code=0)
+    run = eventually(lambda: service.get(RUN).json(), lambda run: run["state"] == "finished")
+    assert run["incident"]["finding"] == finding
+    assert ILL_FROM <= run["incident"]["since_step"] < STEPS
