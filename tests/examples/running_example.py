@@ -14,7 +14,7 @@ import httpx
 from tests.fixtures.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SECONDS = 300
+SECONDS = 500
 
 
 def run_example(client: httpx.Client, name: str, *arguments: object, launcher: tuple[str, ...] = ()) -> str:

@@ -1,8 +1,11 @@
 """Two processes: the lag of the rollouts arrives with them."""
 
 import httpx
+import pytest
 
 from tests.examples.running_example import batches, run_example
+
+pytestmark = pytest.mark.timeout(600)
 
 STEPS, SYNC_STEPS = 10, 4
 

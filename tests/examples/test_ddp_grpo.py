@@ -1,8 +1,11 @@
 """DistributedDataParallel: four ranks make one batch of each update."""
 
 import httpx
+import pytest
 
 from tests.examples.running_example import batches, group_sizes, path_of, run_example
+
+pytestmark = pytest.mark.timeout(600)
 
 RANKS, STEPS, UPDATES = 4, 3, 2
 

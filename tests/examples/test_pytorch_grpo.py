@@ -1,8 +1,11 @@
 """Plain PyTorch: every update of every step arrives whole, whatever its minibatches and micro-batches."""
 
 import httpx
+import pytest
 
 from tests.examples.running_example import batches, group_sizes, run_example
+
+pytestmark = pytest.mark.timeout(600)
 
 STEPS, UPDATES = 40, 4
 

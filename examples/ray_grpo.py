@@ -1,0 +1,76 @@
+"""GRPO with Ray: two learners train data-parallel, each with a monitor of its own and a pool that verifies answers.
+
+TRMON_URL=http://127.0.0.1:8642 python examples/ray_grpo.py [STEPS [fork|spawn]]
+"""
+
+import multiprocessing
+import os
+import sys
+
+import ray
+import torch
+from counting import N_PROMPTS, Policy, RolloutEngine, clipped_loss, reported, score
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+import trmon_client as trmon
+
+N_LEARNERS, N_VERIFIERS, EPOCHS = 2, 2, 2
+
+
+@ray.remote
+class Sampler(RolloutEngine):
+    """The rollout engine of a learner."""
+
+
+@ray.remote
+class Learner:
+    """A data-parallel rank: a monitor belongs to the process that trains, so the actor makes it."""
+
+    def __init__(self, rank: int, sampler: ray.actor.ActorHandle, start_method: str) -> None:
+        self.rank, self.sampler, self.start_method = rank, sampler, start_method
+
+    def train(self, steps: int, store: str) -> str:
+        """Train, and return the run's page."""
+        distributed.init_process_group("gloo", init_method=store, rank=self.rank, world_size=N_LEARNERS)
+        torch.manual_seed(0)
+        policy = DistributedDataParallel(Policy())
+        optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
+        monitor = trmon.init(project="examples", run="ray-grpo", config={"lr": 3e-3, "verifiers": self.start_method})
+        for step in range(steps):
+            ray.get(self.sampler.load.remote(policy.module.state_dict(), step))
+            rollout = ray.get(self.sampler.rollout.remote(first_group=self.rank * N_PROMPTS))
+            # A process that verifies inherits the monitor if it is forked; it reports nothing and ends in peace.
+            with multiprocessing.get_context(self.start_method).Pool(N_VERIFIERS) as pool:
+                batch = score(rollout, pool.starmap)
+            batch["old_logprobs"] = policy(batch["prompts"], batch["tokens"]).detach()
+            for update in range(EPOCHS):
+                logprobs = policy(batch["prompts"], batch["tokens"])
+                versions = {"trainer_version": step, "old_version": step}
+                decision = monitor.log_batch(
+                    step=step, update=update, chunks=1, logprobs=logprobs.detach(), **versions, **reported(batch)
+                )
+                loss = torch.where(decision.mask, clipped_loss(logprobs, batch), 0).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            print(f"step {step}: reward {batch['rewards'].mean():.2f} on rank {self.rank}")
+        monitor.close()
+        distributed.destroy_process_group()
+        return str(monitor.settings.page_url)
+
+
+def main(steps: int = 50, start_method: str = "spawn") -> None:
+    ray.init(num_cpus=2 * N_LEARNERS, include_dashboard=False)
+    variables = {name: value for name, value in os.environ.items() if name.startswith("TRMON_")}
+    options = {"runtime_env": {"env_vars": variables}}  # for a cluster that was started without them
+    learners = [
+        Learner.options(**options).remote(rank, Sampler.remote(seed=rank), start_method) for rank in range(N_LEARNERS)
+    ]
+    store = f"file://{ray.get_runtime_context().get_temp_dir()}/gloo"
+    page, *_ = ray.get([learner.train.remote(steps, store) for learner in learners])
+    print(f"look at it: trmon show examples/ray-grpo, or {page}")
+
+
+if __name__ == "__main__":
+    main(*[int(argument) if argument.isdecimal() else argument for argument in sys.argv[1:]])
