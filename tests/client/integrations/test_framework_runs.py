@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from trmon_client.config.settings import Mode
-from trmon_client.integrations.framework_runs import begin_monitor, report_batch, report_numbers, run_settings
+from trmon_client.integrations.framework_runs import (
+    begin_monitor,
+    described_config,
+    report_batch,
+    report_numbers,
+    run_settings,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +84,9 @@ def test_a_batch_or_numbers_that_cannot_be_read_are_counted_and_training_goes_on
 def test_without_a_monitor_nothing_is_computed() -> None:
     report_batch(None, lambda: pytest.fail("computed"))
     report_numbers(None, 1, lambda: pytest.fail("computed"))
+
+
+def test_what_a_user_gives_stands_over_what_the_framework_is_configured_with() -> None:
+    config = described_config("verl", {"lr": 1.0, "hub_token": "hf_secret", "seed": 3}, given={"lr": 2.0})
+    assert (config["lr"], config["seed"], config["framework"]) == (2.0, 3, "verl unknown")
+    assert "hf_secret" not in str(config)
