@@ -39,6 +39,7 @@ def test_the_listed_summary_is_the_first_line_of_the_help(name: str) -> None:
         (["diagnose", "--example"], DATABASE_AND_SERVER | HTTP),
         (["whatif", "--help"], DATABASE_AND_SERVER | HTTP),
         (["preflight", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
+        (["replay", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
         (["ingest", "--help"], DATABASE_AND_SERVER | HTTP),
         (["rules", "check", "--help"], DATABASE_AND_SERVER | HTTP),
         (["notify", "test", "--help"], DATABASE_AND_SERVER - {"prometheus_client"} | {"urllib3"}),

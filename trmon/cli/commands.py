@@ -57,6 +57,10 @@ COMMANDS = {
         "trmon.cli.delete:delete_command",
         "Delete a run with all its data, after asking; needs a token with the scope admin.",
     ),
+    "replay": CommandEntry(
+        "trmon.cli.replay:replay_command",
+        "Compute the signals, decisions and worst tokens of a trainer's recording again.",
+    ),
     "migrate": CommandEntry(
         "trmon.cli.migrate:migrate", "Migrate the database to this version; `serve` does it automatically."
     ),

@@ -171,3 +171,9 @@ def test_advice_survives_a_round_trip_through_json() -> None:
     document = advice.document()
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert document["lr_decay"] == {"factor": 0.5, "step": 200}
+
+
+def test_an_open_incident_is_named_by_its_step_and_advises_nothing_else() -> None:
+    advice = advise(row(), target=0.8, decay=None, kl_target=None, alerts=(), incident=ALERT)
+    assert (advice.incident_since, advice.stop, advice.lr_scale) == (299, False, 1.0)
+    assert advice.reasons == {"incident_since": "log-probs look corrupt"}

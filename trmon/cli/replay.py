@@ -1,0 +1,36 @@
+"""`trmon replay`: compute a recording again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trmon.cli.command import console, plain_errors, unusable_input
+from trmon.domain.recording.replay import replay
+from trmon.terminal.recording.recording_files import read_recordings
+from trmon.terminal.recording.replay_schemas import ReplayOut
+from trmon.terminal.recording.replay_text import print_replay
+
+
+def replay_command(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A recording, or a folder with those of one run.", exists=True)
+    ],
+    step: Annotated[int | None, typer.Option(min=0, help="Only the calls of this step.")] = None,
+    worst: Annotated[int, typer.Option(min=0, help="How many of the worst tokens to name.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compute the signals, decisions and worst tokens of a trainer's recording again.
+
+    Exits with 1 if a sequence was decided otherwise than recorded, 2 if the recording cannot be read.
+    """
+    with plain_errors(), unusable_input():
+        found = ReplayOut.of(replay(read_recordings(directory, step=step), n_worst=worst))
+        if as_json:
+            typer.echo(found.model_dump_json(indent=2))
+        else:
+            print_replay(found, console())
+        sys.exit(1 if found.n_differing else 0)

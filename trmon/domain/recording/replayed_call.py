@@ -1,0 +1,99 @@
+"""One recorded call of `log_batch`, computed again with the code that decided it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from trmon.domain.analysis.worst_tokens import WorstToken, worst_tokens
+from trmon.domain.model.errors import InvalidInput
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
+from trmon_client.core.inputs.token_validity import valid_tokens
+from trmon_client.core.policies.decide import SEMANTICS_VERSION, decide
+from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.sequence_statistics import PolicyError
+from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
+from trmon_client.core.recording_format import LABELS, RecordedCall
+from trmon_client.core.reduction.kl_estimators import RATIOS
+from trmon_client.core.statistics import columns_of_inputs
+
+SAMPLED = "sampled"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class RecordedTokens:
+    """A recorded call with its arrays by name, the rank that made it, and the semantics of its decision."""
+
+    rank: int
+    call: RecordedCall
+    arrays: Mapping[str, Any]
+    semantics: int = SEMANTICS_VERSION
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ReplayedCall:
+    """The columns of a call, the decision on each sequence, [B] bool, and its worst tokens on the primary pair.
+
+    `n_differing`: sequences that were decided otherwise then; None where that is not comparable, and `why` says why.
+    """
+
+    recorded: RecordedTokens
+    columns: Columns
+    accepted: Any
+    n_differing: int | None
+    why: str
+    worst: tuple[WorstToken, ...]
+
+
+def replay_call(recorded: RecordedTokens, *, n_worst: int) -> ReplayedCall:
+    """Return a call computed again. Errors: InvalidInput naming the file if it has no valid arrays or policy."""
+    call, arrays = recorded.call, recorded.arrays
+    try:
+        inputs = check_inputs(
+            **{name: arrays[name] for name in (*POLICIES, "mask", *LABELS) if name in arrays},
+            trainer_version=call.trainer_version,
+            old_version=call.old_version,
+        )
+        policy = Policy.parse(call.policy)
+        columns = columns_of_inputs(inputs)
+        verdict = decide(columns, policy)
+    except (ValueError, PolicyError) as error:
+        raise InvalidInput(call.file, str(error)) from error
+    if policy.tokens and columns.pairs:
+        columns = apply_token_rules_to_inputs(policy, inputs).attached_to(columns)
+    why = _incomparable(recorded, n_sequences=len(verdict.accepted))
+    return ReplayedCall(
+        recorded=recorded,
+        columns=columns,
+        accepted=verdict.accepted,
+        n_differing=None if why else int(np.sum(verdict.accepted != arrays["accepted"])),
+        why=why,
+        worst=_worst(columns, inputs, token_ids=arrays.get("token_ids"), n=n_worst),
+    )
+
+
+def _incomparable(recorded: RecordedTokens, *, n_sequences: int) -> str:
+    accepted = recorded.arrays.get("accepted")
+    if accepted is None or len(accepted) != n_sequences:
+        return "the decision was not recorded"
+    if recorded.semantics != SEMANTICS_VERSION:
+        return f"decided by semantics {recorded.semantics}; this version has {SEMANTICS_VERSION}"
+    if recorded.call.kl_is != SAMPLED:
+        return "logits were given, which are not recorded"
+    return ""
+
+
+def _worst(columns: Columns, inputs: CheckedInputs, *, token_ids: Any, n: int) -> tuple[WorstToken, ...]:
+    if columns.primary is None:
+        return ()
+    above, below = (inputs.logprobs[name].astype(np.float64) for name in RATIOS[columns.primary])
+    sequences, positions = np.nonzero(valid_tokens(inputs))
+    at = sequences, positions
+    found = worst_tokens(below[at], above[at], sequences=sequences, positions=positions, n=n)
+    if token_ids is None or np.ndim(token_ids) != 2:
+        return found
+    return tuple(replace(token, token_id=int(token_ids[token.sequence, token.position])) for token in found)

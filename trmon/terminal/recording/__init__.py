@@ -1,0 +1,1 @@
+"""`trmon replay`: reads recordings and prints what they show."""
