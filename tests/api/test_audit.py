@@ -50,6 +50,8 @@ def test_every_administrative_route_is_recorded(admin: httpx.Client) -> None:
     silence = change("POST", "/api/v1/silences", {"matchers": [{"label": "run", "value": "grpo"}], "seconds": 60})
     change("DELETE", "/api/v1/silences/{silence_id}", silence_id=silence.json()["id"])
     change("POST", "/api/v1/alerts/{identity}/ack", {"note": "seen"}, identity=alert["identity"])
+    note = change("POST", run + "/notes", {"text": "restarted"})
+    change("DELETE", run + "/notes/{note_id}", note_id=note.json()["id"])
     change("DELETE", run)
 
     assert changed == administrative_routes()

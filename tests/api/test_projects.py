@@ -53,6 +53,9 @@ CASES: dict[tuple[str, str], int] = {
     ("PUT", f"{RUN}/policy"): HIDDEN,
     ("POST", f"{RUN}/policy/rollback"): HIDDEN,
     ("POST", f"{RUN}/whatif"): HIDDEN,
+    ("GET", f"{RUN}/notes"): HIDDEN,
+    ("POST", f"{RUN}/notes"): HIDDEN,
+    ("DELETE", f"{RUN}/notes/{{note_id}}"): HIDDEN,
     ("GET", f"{RUN}/adaptation"): HIDDEN,
     ("GET", f"{RUN}/advice"): HIDDEN,
     ("PUT", f"{RUN}/adaptation"): HIDDEN,
@@ -105,6 +108,7 @@ BODIES: dict[tuple[str, str], dict[str, object]] = {
     ("PUT", f"{RUN}/policy"): {"json": {"policy": "trm"}},
     ("POST", f"{RUN}/policy/rollback"): {"json": {}},
     ("POST", f"{RUN}/whatif"): {"json": {"policy": "trm"}},
+    ("POST", f"{RUN}/notes"): {"json": {"text": "mine"}},
     ("PUT", f"{RUN}/adaptation"): {"json": {"mode": "apply"}},
     ("POST", "/api/v1/tokens"): {"json": {"name": "x", "scopes": ["read"], "project": "math"}},
     ("POST", "/api/v1/tokens/{name}/rotate"): {"json": {}},
@@ -124,6 +128,7 @@ def stranger(admin: httpx.Client, service: ThreadedService) -> Iterator[httpx.Cl
     crash(admin)
     assert admin.post("/api/v1/silences", json=SILENCE).status_code == 201
     assert admin.put("/api/v1/quotas/math", json={"max_runs": 9}).status_code == 200
+    assert admin.post("/api/v1/runs/math/grpo/notes", json={"text": "restarted"}).status_code == 201
     scopes = (Scope.ADMIN, Scope.READ, Scope.INGEST)
     token = make_token(admin, "stranger", *scopes, project="code")
     with service.client(headers={"Authorization": f"Bearer {token}"}) as client:
@@ -162,7 +167,7 @@ def test_a_stranger_sees_and_changes_nothing(
     stranger: httpx.Client, admin: httpx.Client, method: str, path: str
 ) -> None:
     before = everything(admin)
-    place = path.format(project="math", run="grpo", step=1, name="root", identity=CRASHED, silence_id=1)
+    place = path.format(project="math", run="grpo", step=1, name="root", identity=CRASHED, silence_id=1, note_id=1)
     answer = stranger.request(method, place, **BODIES.get((method, path), {}))  # type: ignore[arg-type]
     assert answer.status_code == CASES[method, path], answer.text
     if answer.status_code == EMPTY:
@@ -186,6 +191,7 @@ def everything(admin: httpx.Client) -> list[str]:
         "/api/v1/runs/math/grpo",
         "/api/v1/runs/math/grpo/policy/history",
         "/api/v1/runs/math/grpo/adaptation",
+        "/api/v1/runs/math/grpo/notes",
         "/api/v1/quotas",
         "/api/v1/audit",
     )

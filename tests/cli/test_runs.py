@@ -88,6 +88,17 @@ def test_what_is_wrong_is_one_line(watched: str, command: tuple[str, ...], said:
     assert len(refused.stderr.splitlines()) == 1
 
 
+def test_a_note_is_written_and_read(watched: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    written = trmon("note", "math/grpo", "lr raised", "--step", 3, url=watched)
+    assert written.returncode == 0, written.stderr
+    assert "lr raised" in written.stdout
+    [note] = [json.loads(line) for line in trmon("note", "math/grpo", "--json", url=watched).stdout.splitlines()]
+    assert (note["text"], note["step"], note["author"]) == ("lr raised", 3, "local")
+    refused = trmon("note", "math/grpo", "a\x1b[2Jb", url=watched)
+    assert (refused.returncode, "text: holds the control character U+001B" in refused.stderr) == (1, True)
+
+
 def test_a_run_is_deleted_after_asking_by_an_admin_and_the_audit_log_says_so(service: ThreadedService) -> None:
     with service.client() as client:
         train(client)

@@ -30,6 +30,7 @@ from trmon.api.http.compression import GetCompression
 from trmon.api.http.gateway import Gateway
 from trmon.api.http.rate_limit import RateLimit
 from trmon.api.metrics.routes import router as metrics
+from trmon.api.notes.routes import router as notes
 from trmon.api.policies.routes import router as policies
 from trmon.api.quotas.routes import router as quotas
 from trmon.api.reports.fast_path import FastPath
@@ -51,7 +52,7 @@ log = structlog.get_logger(__name__)
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
-    *(whatif, adaptation, advice, fleet, distribution, decisions, audit, quotas),
+    *(whatif, adaptation, advice, fleet, distribution, decisions, audit, quotas, notes),
 )
 
 

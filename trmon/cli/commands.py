@@ -53,6 +53,10 @@ COMMANDS = {
     "signals": CommandEntry(
         "trmon.cli.signals:signals_command", "Print signals of a run by step, or the names of those it has."
     ),
+    "note": CommandEntry(
+        "trmon.cli.note:note_command",
+        "Write a note on a run or on one of its steps, or print its notes, newest first.",
+    ),
     "delete": CommandEntry(
         "trmon.cli.delete:delete_command",
         "Delete a run with all its data, after asking; needs a token with the scope admin.",

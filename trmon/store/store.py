@@ -25,6 +25,7 @@ from trmon.store.repositories.deliveries import Deliveries
 from trmon.store.repositories.events import Events
 from trmon.store.repositories.leases import LEASE_SECONDS, Leases
 from trmon.store.repositories.new_messages import NewMessages
+from trmon.store.repositories.notes import Notes
 from trmon.store.repositories.outbox import Outbox
 from trmon.store.repositories.policies import Policies
 from trmon.store.repositories.quotas import Quotas
@@ -76,6 +77,7 @@ class Store:
         self.outbox = Outbox(reader, writer)
         self.deliveries = Deliveries(reader)
         self.silences = Silences(reader, writer)
+        self.notes = Notes(reader, writer)
         self.tokens = Tokens(reader, writer)
         self.audit = AuditLog(reader, writer)
         self.quotas = Quotas(reader, writer)

@@ -21,6 +21,7 @@ from trmon_client.api.errors import (
     ServiceError,
     ServiceUnreachable,
 )
+from trmon_client.api.notes import NoteInfo
 from trmon_client.api.policies import PolicyInfo, WhatIfInfo
 from trmon_client.api.run_comparison import RunComparison
 from trmon_client.api.runs import IncidentInfo, RunInfo, RunStatus, VerdictInfo
@@ -39,6 +40,7 @@ __all__ = [
     "IncompatibleService",
     "MemberInfo",
     "NotFoundError",
+    "NoteInfo",
     "PolicyInfo",
     "RemedyInfo",
     "RequestRefused",

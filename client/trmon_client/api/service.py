@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
+from itertools import islice
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
@@ -14,6 +16,7 @@ from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import ItemPage, decode_answer
 from trmon_client.api.diagnosis import DiagnosisInfo
 from trmon_client.api.errors import IncompatibleService, NotFoundError
+from trmon_client.api.notes import NoteInfo
 from trmon_client.api.policies import PolicyInfo, WhatIfInfo
 from trmon_client.api.run_comparison import RunComparison, compare_histories
 from trmon_client.api.runs import RunInfo, RunStatus
@@ -26,6 +29,8 @@ Steps = tuple[int | None, int | None]
 """The first and the last step, both included; None leaves an end open."""
 ALL_STEPS: Steps = (None, None)
 RUNS = "/api/v1/runs"
+MAX_KNOWN = 1000
+"""Runs that a misspelt name is compared with, the newest."""
 WHAT_IF_SECONDS = 3600.0
 """Millions of sequences take minutes."""
 
@@ -69,7 +74,7 @@ class Service:
     ) -> Iterator[RunInfo]:
         """Yield the runs, newest first. Args: archived: the archived ones instead."""
         query = {"project": project, "state": state, "tag": tag, "owner": owner, "archived": archived or None}
-        return self._items(RUNS, RunInfo, query)
+        return self._list(RUNS, RunInfo, query)
 
     def run(self, run: str) -> RunInfo:
         """Return a run."""
@@ -77,7 +82,7 @@ class Service:
 
     def statuses(self, project: str | None = None) -> Iterator[RunStatus]:
         """Yield the runs with their verdicts and open alerts, newest first."""
-        return self._items("/api/v1/fleet", RunStatus, {"project": project})
+        return self._list("/api/v1/fleet", RunStatus, {"project": project})
 
     def status(self, run: str) -> RunStatus:
         """Return a run with its verdict and open alerts."""
@@ -94,7 +99,7 @@ class Service:
         name = None
         if run is not None:
             project, name = _split_name(run)
-        return self._items("/api/v1/alerts", AlertInfo, {"project": project, "run": name, "state": state})
+        return self._list("/api/v1/alerts", AlertInfo, {"project": project, "run": name, "state": state})
 
     def incidents(
         self, *, project: str | None = None, run: str | None = None, state: str | None = None
@@ -148,6 +153,21 @@ class Service:
         question = {"policy": policy, "from_step": steps[0], "to_step": steps[1], "max_steps": max_steps}
         return self._ask_run(run, WhatIfInfo, "/whatif", question, timeout_seconds=WHAT_IF_SECONDS)
 
+    def notes(self, run: str) -> Iterator[NoteInfo]:
+        """Yield the notes on a run and its steps, newest first."""
+        return self._items(partial(self._request_run, run, "GET", "/notes"), NoteInfo, {})
+
+    def add_note(self, run: str, text: str, *, step: int | None = None, author: str | None = None) -> NoteInfo:
+        """Write a note on a run, or on one of its steps; it needs a token with the scope admin.
+
+        Args: author: by default the token's name.
+        """
+        return self._ask_run(run, NoteInfo, "/notes", {"text": text, "step": step, "author": author})
+
+    def delete_note(self, run: str, note_id: int) -> None:
+        """Delete a note; it needs a token with the scope admin."""
+        self._request_run(run, "DELETE", f"/notes/{note_id}")
+
     def delete(self, run: str) -> None:
         """Delete a run with all its data; it needs a token with the scope admin, and is in the audit log."""
         self._request_run(run, "DELETE")
@@ -168,11 +188,14 @@ class Service:
     def _series(self, run: str, query: Mapping[str, Any], steps: Steps) -> SeriesAnswer:
         return self._read_run(run, SeriesAnswer, "/signals", query={**query, "from": steps[0], "to": steps[1]})
 
-    def _items(self, path: str, kind: type[T], query: Mapping[str, Any]) -> Iterator[T]:
+    def _list(self, path: str, kind: type[T], query: Mapping[str, Any]) -> Iterator[T]:
+        return self._items(partial(self._http.request, "GET", path), kind, query)
+
+    def _items(self, request: Callable[..., bytes], kind: type[T], query: Mapping[str, Any]) -> Iterator[T]:
         page_kind: Any = ItemPage[kind]  # type: ignore[valid-type]
         after = None
         while True:
-            body = self._http.request("GET", path, query={**query, "limit": self.page_items, "after": after})
+            body = request(query={**query, "limit": self.page_items, "after": after})
             page: ItemPage[T] = self._decoded(body, page_kind)
             yield from page.items
             after = page.next
@@ -193,7 +216,7 @@ class Service:
         try:
             return self._http.request(method, f"{under}/{quote(project)}/{quote(name)}{what}", **options)
         except NotFoundError as error:
-            known = [found.name for found in self.runs()] if "no run" in str(error) else []
+            known = [found.name for found in islice(self.runs(), MAX_KNOWN)] if "no run" in str(error) else []
             raise NotFoundError(f"{error}{_did_you_mean(run, known)}", status=error.status) from None
 
     def _decoded(self, body: bytes, kind: type[T]) -> T:

@@ -10,16 +10,18 @@ from msgspec import inspect
 from trmon.api.alerts.schemas import AlertOut
 from trmon.api.diagnosis.schemas import DiagnosisOut
 from trmon.api.fleet.schemas import FleetRunOut
+from trmon.api.notes.schemas import NoteOut
 from trmon.api.policies.schemas import PolicyVersionOut
 from trmon.api.runs.schemas import RunOut
 from trmon.api.whatif.schemas import WhatIfOut
-from trmon_client.api import AlertInfo, ApiNumber, DiagnosisInfo, PolicyInfo, RunInfo, RunStatus, WhatIfInfo
+from trmon_client.api import AlertInfo, ApiNumber, DiagnosisInfo, NoteInfo, PolicyInfo, RunInfo, RunStatus, WhatIfInfo
 from trmon_client.api.answers import decode_answer, encode_info
 from trmon_client.api.policies import ShareInfo
 
 SCHEMAS: dict[Any, Any] = {
     AlertInfo: AlertOut,
     DiagnosisInfo: DiagnosisOut,
+    NoteInfo: NoteOut,
     PolicyInfo: PolicyVersionOut,
     RunInfo: RunOut,
     RunStatus: FleetRunOut,

@@ -129,6 +129,21 @@ def test_a_what_if_tells_what_another_policy_would_have_masked(watched: Service)
     assert watched.policy("math/fine").name
 
 
+def test_notes_are_written_read_and_deleted(client: httpx.Client, service: ThreadedService) -> None:
+    train(client)
+    with Service(service.url) as writer:
+        first = writer.add_note("math/grpo", "restarted", author="ana")
+        second = writer.add_note("math/grpo", "lr raised", step=2)
+        assert [*writer.notes("math/grpo")] == [second, first]
+        assert (first.step, first.author, second.step, second.author) == (None, "ana", 2, "local")
+        writer.delete_note("math/grpo", first.id)
+        assert [*writer.notes("math/grpo")] == [second]
+        with pytest.raises(RequestRefused, match=r"text: holds the control character U\+001B"):
+            writer.add_note("math/grpo", "\x1b[2J")
+        with pytest.raises(NotFoundError, match="no run 'math/grp'; did you mean math/grpo"):
+            writer.add_note("math/grp", "x")
+
+
 def test_a_deleted_run_is_gone(client: httpx.Client, service: ThreadedService) -> None:
     train(client)
     with Service(service.url) as writer:

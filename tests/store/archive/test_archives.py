@@ -49,6 +49,7 @@ ASIDE = quarantined(QuarantinePart.REPORT, "rank 0, chunk 0", "a stored report i
 COMPARED = (
     *(tables.run, tables.run_tag, tables.attempt, tables.claim, tables.report, tables.notice, tables.batch),
     *(tables.decision, tables.policy_version, tables.adaptation, tables.alert, tables.alert_event, tables.run_state),
+    tables.note,
 )
 
 
@@ -102,6 +103,7 @@ def fill(store: Store, *, run: str = "grpo", first_id: int = 0) -> None:
         tags=("dapo", "night"),
         config={"lr": 1e-3},
     )
+    store.notes.add(RunKey("math", run), access=EVERYTHING, now=NOW, author="ana", text="lr raised", step=7).result()
     store.reports.flush()
 
 
@@ -259,6 +261,7 @@ def test_an_archive_with_missing_files_is_refused(other: Store, root: Path, tabl
         ("attempts", "fork_reason", "confused"),
         ("runs", "warnings", '[{"x": 1}]'),
         ("runs", "config", "{"),
+        ("notes", "text", "a\x1b[2J"),
         ("policies", "policy", '{"criteria": 1}'),
         ("adaptations", "setting", '{"mode": "apply", "every_steps": 0}'),
     ],

@@ -22,6 +22,8 @@ class AuditAction(Enum):
     RUN_CHANGE = "run.change"
     RUN_DELETE = "run.delete"
     RUN_IMPORT = "run.import"
+    NOTE_CREATE = "note.create"
+    NOTE_DELETE = "note.delete"
     ALERT_ACKNOWLEDGE = "alert.acknowledge"
     SILENCE_CREATE = "silence.create"
     SILENCE_END = "silence.end"

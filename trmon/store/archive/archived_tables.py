@@ -88,6 +88,7 @@ CLAIMS = ArchivedTable(name="claims", table=tables.claim)
 DECISIONS = ArchivedTable(name="decisions", table=tables.decision)
 POLICIES = ArchivedTable(name="policies", table=tables.policy_version)
 ADAPTATIONS = ArchivedTable(name="adaptations", table=tables.adaptation)
+NOTES = ArchivedTable(name="notes", table=tables.note)
 
 PLAIN_TABLES = (
     RUNS,
@@ -101,6 +102,7 @@ PLAIN_TABLES = (
     FRONTIERS,
     ALERTS,
     ALERT_EVENTS,
+    NOTES,
 )
 """The tables whose rows are written unchanged; reports and batches also get columns for their contents."""
 

@@ -40,6 +40,7 @@ UNREFERENCED_TABLES = (
     archived_tables.ADAPTATIONS,
     archived_tables.ALERTS,
     archived_tables.ALERT_EVENTS,
+    archived_tables.NOTES,
 )
 """Tables whose row ids no other table refers to."""
 _UNREACHED = 1 << 62

@@ -360,6 +360,19 @@ silence = Table(
     sqlite_autoincrement=True,
 )
 
+note = Table(
+    "note",
+    metadata,
+    _id(),
+    _run(),
+    Column("step", BigInteger),
+    _required("author", Text),
+    _required("text", Text),
+    _required("at", Double),
+    Index("ix_note_run_id", "run_id", "id"),
+    sqlite_autoincrement=True,
+)
+
 event = Table(
     "event",
     metadata,

@@ -80,8 +80,8 @@ export class Course extends EventTarget {
     return steps[Math.min(Math.max((at < 0 ? steps.length : at) + by, 0), steps.length - 1)];
   }
 
-  /** Record the steps at which alerts began and policies changed. */
-  mark({ run, alerts, policies }) {
+  /** Record the steps at which alerts began, policies changed and notes were written. */
+  mark({ run, alerts, policies, notes }) {
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run.last_step)];
     const of = alerts.items.filter((alert) => alert.severity !== "info");
     this.markers = [
@@ -89,6 +89,9 @@ export class Course extends EventTarget {
       ...policies
         .slice(1)
         .map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` })),
+      ...notes
+        .filter((note) => note.step !== null)
+        .map((note) => ({ step: note.step, kind: "note", what: `note: ${note.text}` })),
     ];
     this.dispatchEvent(new Event("markers"));
   }

@@ -137,6 +137,7 @@ function band(u, [least, most], ink) {
 function marks(u, course, ink) {
   for (const { step: at, kind } of course.markers)
     if (kind === "policy") upright(u, at, { colour: ink.quiet, dash: [], height: TICK_PX });
+    else if (kind === "note") upright(u, at, { colour: ink.accent, dash: [], height: TICK_PX });
     else upright(u, at, { colour: ink[kind], dash: [3, 3] });
   if (course.chosen !== null) upright(u, course.chosen, { colour: ink.ink, dash: [] });
 }

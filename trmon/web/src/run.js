@@ -7,6 +7,7 @@ import { diagnosisCard } from "./diagnosis.js";
 import { h } from "./dom.js";
 import { follow } from "./following.js";
 import { Heatmap } from "./heatmap.js";
+import { notesList } from "./notes.js";
 import { read, write } from "./permalink.js";
 import { policiesCard } from "./policies.js";
 import { RangeBar } from "./rangebar.js";
@@ -40,6 +41,7 @@ class RunView {
     Object.assign(this, { stage, project, run, path: runPath(project, run), given: read() });
     this.course = new Course(this.path, this.given);
     this.head = h("header", {});
+    this.notes = h("section", { class: "notes", "aria-label": "Notes" });
     this.why = h("section", { "aria-label": "Diagnosis" });
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
     this.charts = new Charts(this.course, (step) => this.open(step));
@@ -53,6 +55,7 @@ class RunView {
     const [facts] = await Promise.all([this.#facts(), this.course.begin()]);
     this.stage.show(
       this.head,
+      this.notes,
       this.why,
       this.bar.element,
       this.charts.element,
@@ -101,6 +104,7 @@ class RunView {
       resolved: newestLast("/alerts", { project, run, state: "resolved" }),
       policies: newestLast(`${path}/policy/history`),
       attempts: newestLast(`${path}/attempts`),
+      notes: newestLast(`${path}/notes`),
       adaptation: get(`${path}/adaptation`),
     };
     const names = Object.keys(asked);
@@ -112,6 +116,7 @@ class RunView {
   #show(facts) {
     this.course.mark(facts);
     runHead(this.head, facts, this.given.attempt);
+    notesList(this.notes, facts.notes, (step) => this.open(step));
     const again = async () => this.#show(await this.#facts());
     diagnosisCard(this.why, facts, {
       catalogue: this.course.catalogue,

@@ -1096,6 +1096,7 @@ function band(u, [least, most], ink) {
 function marks(u, course2, ink) {
   for (const { step: at, kind } of course2.markers)
     if (kind === "policy") upright(u, at, { colour: ink.quiet, dash: [], height: TICK_PX });
+    else if (kind === "note") upright(u, at, { colour: ink.accent, dash: [], height: TICK_PX });
     else upright(u, at, { colour: ink[kind], dash: [3, 3] });
   if (course2.chosen !== null) upright(u, course2.chosen, { colour: ink.ink, dash: [] });
 }
@@ -1479,7 +1480,7 @@ var Charts = class {
   }
   /** Outline the charts that show evidence of the finding. */
   outline({ diagnosis, judged }) {
-    const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item) => item.signal)));
+    const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item2) => item2.signal)));
     const kind = ["act", "watch"].includes(judged.verdict.kind) ? judged.verdict.kind : "";
     this.#each((chart) => chart.element.dataset.evidence = chart.shows(evidence) ? kind : "");
   }
@@ -1594,13 +1595,14 @@ var Course = class extends EventTarget {
     const at = steps.findIndex((other) => other >= step2);
     return steps[Math.min(Math.max((at < 0 ? steps.length : at) + by, 0), steps.length - 1)];
   }
-  /** Record the steps at which alerts began and policies changed. */
-  mark({ run: run2, alerts: alerts2, policies }) {
+  /** Record the steps at which alerts began, policies changed and notes were written. */
+  mark({ run: run2, alerts: alerts2, policies, notes }) {
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run2.last_step)];
     const of = alerts2.items.filter((alert) => alert.severity !== "info");
     this.markers = [
       ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.title })),
-      ...policies.slice(1).map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` }))
+      ...policies.slice(1).map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` })),
+      ...notes.filter((note) => note.step !== null).map((note) => ({ step: note.step, kind: "note", what: `note: ${note.text}` }))
     ];
     this.dispatchEvent(new Event("markers"));
   }
@@ -1662,23 +1664,23 @@ var byName = (specs) => new Map(specs.map((spec) => [spec.name, spec]));
 
 // src/evidence.js
 function sentence(found, catalogue) {
-  const parts = found.evidence.slice(0, 3).map((item) => `${meaning(item.signal, catalogue)} is ${number(item.value)} (limit ${limit(item)})`);
+  const parts = found.evidence.slice(0, 3).map((item2) => `${meaning(item2.signal, catalogue)} is ${number(item2.value)} (limit ${limit(item2)})`);
   return `${parts.join("; ")}.`;
 }
 function evidenceTable(found, { catalogue, open }) {
   const seen2 = /* @__PURE__ */ new Set();
   const items = found.flatMap((one) => one.evidence).filter(({ signal }) => !seen2.has(signal) && seen2.add(signal));
   const rows = items.map(
-    (item) => h(
+    (item2) => h(
       "tr",
       {},
-      h("td", { title: catalogue.get(item.signal)?.description ?? "" }, h("code", {}, breakable(item.signal))),
-      h("td", { class: "number strong" }, number(item.value)),
-      h("td", { class: "number quiet" }, limit(item)),
+      h("td", { title: catalogue.get(item2.signal)?.description ?? "" }, h("code", {}, breakable(item2.signal))),
+      h("td", { class: "number strong" }, number(item2.value)),
+      h("td", { class: "number quiet" }, limit(item2)),
       h(
         "td",
         { class: "number" },
-        h("button", { class: "link", onclick: () => open(item.since_step) }, step(item.since_step))
+        h("button", { class: "link", onclick: () => open(item2.since_step) }, step(item2.since_step))
       )
     )
   );
@@ -2027,6 +2029,23 @@ function bound({ lower, upper }) {
   const [least, most] = [lower.at(-1), upper.at(-1)];
   if (least === null) return `at most ${number(most)}`;
   return most === null ? `at least ${number(least)}` : `${number(least)} to ${number(most)}`;
+}
+
+// src/notes.js
+var SHOWN2 = 5;
+function notesList(element, notes, open) {
+  const items = notes.toReversed().map((note) => item(note, open));
+  const older = items.slice(SHOWN2);
+  fill(
+    element,
+    items.length > 0 && h("ul", {}, items.slice(0, SHOWN2)),
+    older.length > 0 && h("details", {}, h("summary", { class: "quiet" }, plural(older.length, "older note")), h("ul", {}, older))
+  );
+}
+function item(note, open) {
+  const on = note.step !== null && h("button", { class: "link", onclick: () => open(note.step) }, `step ${step(note.step)}`);
+  const by = h("span", { class: "quiet", title: clock(note.at) }, `${note.author}, ${ago(note.at)}`);
+  return h("li", {}, on, h("span", { class: "text" }, note.text), by);
 }
 
 // src/policies.js
@@ -2494,6 +2513,7 @@ var RunView = class {
     Object.assign(this, { stage: stage2, project, run: run2, path: runPath(project, run2), given: read2() });
     this.course = new Course(this.path, this.given);
     this.head = h("header", {});
+    this.notes = h("section", { class: "notes", "aria-label": "Notes" });
     this.why = h("section", { "aria-label": "Diagnosis" });
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
     this.charts = new Charts(this.course, (step2) => this.open(step2));
@@ -2506,6 +2526,7 @@ var RunView = class {
     const [facts] = await Promise.all([this.#facts(), this.course.begin()]);
     this.stage.show(
       this.head,
+      this.notes,
       this.why,
       this.bar.element,
       this.charts.element,
@@ -2550,6 +2571,7 @@ var RunView = class {
       resolved: newestLast("/alerts", { project, run: run2, state: "resolved" }),
       policies: newestLast(`${path}/policy/history`),
       attempts: newestLast(`${path}/attempts`),
+      notes: newestLast(`${path}/notes`),
       adaptation: get(`${path}/adaptation`)
     };
     const names2 = Object.keys(asked2);
@@ -2560,6 +2582,7 @@ var RunView = class {
   #show(facts) {
     this.course.mark(facts);
     runHead(this.head, facts, this.given.attempt);
+    notesList(this.notes, facts.notes, (step2) => this.open(step2));
     const again = async () => this.#show(await this.#facts());
     diagnosisCard(this.why, facts, {
       catalogue: this.course.catalogue,

@@ -1,0 +1,1 @@
+"""Notes on runs and steps: list, write and delete them."""

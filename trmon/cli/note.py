@@ -1,0 +1,34 @@
+"""`trmon note`: write notes on a run, and read them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trmon.cli.command import console, plain_errors
+from trmon.cli.running_service import service_of
+from trmon.domain.model.errors import InvalidInput
+from trmon.terminal.note_table import note_table
+from trmon.terminal.run_argument import parse_run_name
+from trmon_client.api.answers import encode_info
+
+
+def note_command(
+    run: Annotated[str, typer.Argument(metavar="PROJECT/RUN", help="A run of a running service.")],
+    text: Annotated[str | None, typer.Argument(help="The note; without it, the notes are printed.")] = None,
+    step: Annotated[int | None, typer.Option(min=0, help="The step that the note is on.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
+) -> None:
+    """Write a note on a run or on one of its steps, or print its notes, newest first."""
+    with plain_errors(), service_of(url) as service:
+        name = str(parse_run_name(run))
+        if text is None and step is not None:
+            raise InvalidInput("TEXT", "is required with --step")
+        notes = service.notes(name) if text is None else [service.add_note(name, text, step=step)]
+        if as_json:
+            for note in notes:
+                typer.echo(encode_info(note))
+        else:
+            console().print(note_table(notes))

@@ -1,0 +1,102 @@
+"""Notes on runs and steps."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+
+from sqlalchemy import Engine, delete, func, insert, select
+
+from trmon.domain.model.access import Access
+from trmon.domain.model.audit import AuditAction, AuditDocument
+from trmon.domain.model.errors import Conflict, NotFound
+from trmon.domain.model.identity import RunKey
+from trmon.domain.runs.run_note import MAX_NOTES, RunNote
+from trmon.store.repositories.audit import write_audit
+from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
+from trmon.store.rows.row_mapping import RowMapping
+from trmon.store.rows.run_rows import has_name, read_run
+from trmon.store.schema import tables
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.transaction import Transaction
+
+_NOTE = RowMapping(RunNote, generated={"id"})
+
+
+class Notes:
+    """Reads and writes notes; a run that the caller may not see counts as missing."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def list(self, key: RunKey, *, access: Access, after: str | None = None, limit: int = 50) -> Page[RunNote]:
+        """Return the notes of a run, newest first. Errors: NotFound; InvalidInput for an invalid cursor."""
+        table = tables.note.c
+        with self._reader.connect() as connection:
+            run = read_run(connection, has_name(key), name=str(key), access=access)
+            found = select(tables.note).where(table.run_id == run.id)
+            if after is not None:
+                found = found.where(table.id < decode_cursor(after, length=1)[0])
+            rows = connection.execute(found.order_by(table.id.desc()).limit(limit + 1)).all()
+        return page_of([_NOTE.from_row(row) for row in rows], limit=limit, key=lambda note: (note.id,))
+
+    def add(
+        self, key: RunKey, *, access: Access, now: float, author: str, text: str, step: int | None
+    ) -> Future[RunNote]:
+        """Add a note. Errors, from the future: NotFound; Conflict if the run has MAX_NOTES already."""
+
+        def write(transaction: Transaction) -> RunNote:
+            connection = transaction.connection
+            run = read_run(connection, has_name(key), name=str(key), access=access)
+            count = select(func.count()).select_from(tables.note).where(tables.note.c.run_id == run.id)
+            if connection.execute(count).scalar_one() >= MAX_NOTES:
+                raise Conflict(f"{key} has {MAX_NOTES} notes already; delete some")
+            note = RunNote(id=0, run_id=run.id, step=step, author=author, text=text, at=now)
+            inserted = insert(tables.note).returning(tables.note.c.id)
+            note = replace(note, id=connection.execute(inserted, _NOTE.to_row(note)).scalar_one())
+            _audit(transaction, access, AuditAction.NOTE_CREATE, key, at=now, after=_document(note))
+            return note
+
+        return self._writer.submit(write, run=key)
+
+    def remove(self, key: RunKey, note_id: int, *, access: Access, now: float) -> Future[None]:
+        """Delete a note. Errors, from the future: NotFound."""
+
+        def write(transaction: Transaction) -> None:
+            connection = transaction.connection
+            run = read_run(connection, has_name(key), name=str(key), access=access)
+            named = (tables.note.c.id == note_id) & (tables.note.c.run_id == run.id)
+            row = connection.execute(select(tables.note).where(named)).one_or_none()
+            if row is None:
+                raise NotFound("note", str(note_id))
+            connection.execute(delete(tables.note).where(named))
+            _audit(transaction, access, AuditAction.NOTE_DELETE, key, at=now, before=_document(_NOTE.from_row(row)))
+
+        return self._writer.submit(write, run=key)
+
+
+def _audit(
+    transaction: Transaction,
+    access: Access,
+    action: AuditAction,
+    key: RunKey,
+    *,
+    at: float,
+    before: AuditDocument | None = None,
+    after: AuditDocument | None = None,
+) -> None:
+    write_audit(
+        transaction.connection,
+        access,
+        action,
+        at=at,
+        target=str(key),
+        project=key.project,
+        before=before,
+        after=after,
+    )
+
+
+def _document(note: RunNote) -> AuditDocument:
+    return {"note": note.id, "step": note.step, "author": note.author, "text": note.text}
