@@ -17,12 +17,16 @@ from trmon_client.integrations.method_hooks import installed_version
 from trmon_client.monitor import Monitor
 
 
-def begin_monitor(framework: str, *, config: Any, **given: Any) -> Monitor | None:
-    """Return the monitor of a run, or None after a warning if its settings are invalid. Args: as of `run_settings`."""
+def begin_monitor(framework: str, describe: Callable[[], Mapping[str, Any] | None]) -> Monitor | None:
+    """Return the monitor of a run, or None after a warning if its settings are invalid or cannot be read.
+
+    Args: describe: reads the arguments of `run_settings` from the framework's objects; None: not this process.
+    """
     try:
-        return Monitor(run_settings(framework, config=config, **given))
-    except ValueError as error:
-        warn_once("settings", f"{framework} trains without trmon: {error}")
+        given = describe()
+        return None if given is None else Monitor(run_settings(framework, **given))
+    except Exception as error:  # noqa: BLE001  the framework's objects may lack what `describe` reads
+        warn_once(f"{framework} settings", f"{framework} trains without trmon: {error}")
         return None
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, ClassVar
 
 from trmon_client.integrations.fitting import hook_fitting
-from trmon_client.integrations.framework_runs import batch_arguments, begin_monitor, report_batch, report_numbers
+from trmon_client.integrations.framework_runs import batch_arguments, begin_monitor, report_numbers
 from trmon_client.integrations.import_hooks import after_import
 from trmon_client.integrations.method_hooks import Hook
 from trmon_client.monitor import Monitor
@@ -69,30 +68,39 @@ class OpenRLHFHooks:
         self._step = global_step + 1
         if not self._has_begun:
             self._has_begun = True
-            names = trainer.args.logger.wandb
-            self._monitor = begin_monitor("openrlhf", config=trainer.args, project=names.project, run=names.run_name)
+            self._monitor = begin_monitor("openrlhf", lambda: _description(trainer.args))
         return train(trainer, rollout_samples, global_step)
 
     def _make(self, make: Hook, maker: Any, rollout_samples: Any) -> Any:
         experiences = make(maker, rollout_samples)
-        n_per_prompt = maker.args.rollout.n_samples_per_prompt
-        for experience in experiences:
-            report_batch(self._monitor, partial(self._arguments, experience, len(experiences), n_per_prompt))
+        if (monitor := self._monitor) is not None:
+            monitor.error_guard.guard(lambda: self._report(monitor, maker, experiences), otherwise=None)
         return experiences
 
-    def _arguments(self, experience: Any, chunks: int, n_per_prompt: int) -> dict[str, Any]:
-        return {
-            **batch_arguments(vars(experience), ARGUMENTS),
-            "step": self._step,
-            "chunks": chunks,
-            "rewards": experience.info["reward"],
-            "group_ids": [index // n_per_prompt for index in experience.index],
-        }
+    def _report(self, monitor: Monitor, maker: Any, experiences: Sequence[Any]) -> None:
+        n_per_prompt = maker.args.rollout.n_samples_per_prompt
+        for experience in experiences:
+            monitor.log_batch(
+                step=self._step,
+                chunks=len(experiences),
+                rewards=experience.info["reward"],
+                group_ids=[index // n_per_prompt for index in experience.index],
+                **batch_arguments(vars(experience), ARGUMENTS),
+            )
 
     def _save(
         self, save: Hook, trainer: Any, global_step: int, logs_dict: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         report_numbers(self._monitor, global_step, lambda: logs_dict or {})
-        if self._monitor is not None and global_step % trainer.args.ckpt.save_steps == 0:
-            self._monitor.pause("checkpoint")
+        if (monitor := self._monitor) is not None:
+            monitor.error_guard.guard(lambda: _pause_to_save(monitor, trainer, global_step), otherwise=None)
         return save(trainer, global_step, logs_dict, *args, **kwargs)
+
+
+def _description(args: Any) -> dict[str, Any]:
+    return {"config": args, "project": args.logger.wandb.project, "run": args.logger.wandb.run_name}
+
+
+def _pause_to_save(monitor: Monitor, trainer: Any, global_step: int) -> None:
+    if global_step % trainer.args.ckpt.save_steps == 0:
+        monitor.pause("checkpoint")

@@ -8,6 +8,7 @@ PyPI and needs GPUs.
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -49,14 +50,14 @@ class ReportingLoss:
     def _begin(self, ranks_per_replica: int, loss: dict[str, Any]) -> None:
         """Start to report. Args: ranks_per_replica: of context parallelism, which see the same samples."""
         rank, world_size = (int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1)))
-        exporters = import_module("prime_rl.trainer.rl.token_export")
+        exporters = sys.modules.get("prime_rl.trainer.rl.token_export", sys.modules["prime_rl.trainer.rl.loss"])
         hooks: dict[str, Hook] = {"export": self._export}
         kinds = [getattr(exporters, name, exporters) for name in ("TokenExporter", "DisabledTokenExporter")]
         fits = hook_fitting(kinds[0], {"export": EXPORT}, hooks, framework="prime-rl")
         fits = fits and hook_fitting(kinds[1], {"export": EXPORT[:1]}, hooks, framework="prime-rl")
         if fits and rank % ranks_per_replica == 0:
             replica = {"rank": rank // ranks_per_replica, "world_size": world_size // ranks_per_replica}
-            self._monitor = begin_monitor("prime-rl", config={"loss": loss}, **replica)
+            self._monitor = begin_monitor("prime-rl", lambda: {"config": {"loss": loss}, **replica})
 
     def _export(self, export: Hook, exporter: Any, step: int, *args: Any, **kwargs: Any) -> Any:
         samples, self._samples = self._samples, []

@@ -26,15 +26,13 @@ PARAMETERS = {"compute_advantages_and_returns": ("data",), "add_callback": ("cal
 
 def attach_skyrl(trainer: Any) -> None:
     """Report what a `RayPPOTrainer` trains on; one whose methods do not fit trains as before, after one warning."""
-    names = trainer.cfg.trainer
-    monitor = begin_monitor("skyrl", config=trainer.cfg, project=names.project_name, run=names.run_name)
+    monitor = begin_monitor("skyrl", lambda: _description(trainer.cfg))
     if monitor is None:
         return
 
     def compute(original: Hook, data: Any) -> Any:
-        rewards, uids = data["rewards"], data.metadata["uids"]
         computed = original(data)
-        report_batch(monitor, lambda: _arguments(trainer, computed, rewards, uids))
+        report_batch(monitor, lambda: _arguments(trainer, computed))
         return computed
 
     if hook_fitting(trainer, PARAMETERS, {"compute_advantages_and_returns": compute}, framework="skyrl"):
@@ -65,7 +63,11 @@ class SkyRLCallback:
     on_train_start = on_epoch_start = on_epoch_end = on_step_start = on_step_end = on_eval_end = on_save = _ignore
 
 
-def _arguments(trainer: Any, data: Any, rewards: Any, uids: Any) -> dict[str, Any]:
+def _description(config: Any) -> dict[str, Any]:
+    return {"config": config, "project": config.trainer.project_name, "run": config.trainer.run_name}
+
+
+def _arguments(trainer: Any, data: Any) -> dict[str, Any]:
     """Return the batch without the rows that SkyRL added as padding, which are the last."""
     n_rows = len(data["loss_mask"]) - data.metadata.get("pad_size", 0)
     tensors = {name: data.get(name) for name in ARGUMENTS}
@@ -74,6 +76,6 @@ def _arguments(trainer: Any, data: Any, rewards: Any, uids: Any) -> dict[str, An
         **batch_arguments(rows, ARGUMENTS),
         "step": trainer.global_step,
         "chunks": 1,
-        "rewards": rewards[:n_rows].sum(-1),
-        "group_ids": list(uids)[:n_rows],
+        "rewards": data["rewards"][:n_rows].sum(-1),
+        "group_ids": list(data.metadata["uids"])[:n_rows],
     }

@@ -42,7 +42,7 @@ class RolloutReporter:
         args, rollout_id, data = given
         if not self._has_begun:
             self._has_begun = True
-            self._monitor = _begin(args)
+            self._monitor = begin_monitor("slime", lambda: _description(args))
         report_batch(self._monitor, lambda: _arguments(args, rollout_id, data))
 
 
@@ -54,22 +54,21 @@ def keep_loss(_args: Any, *, pg_loss: Any, loss_masks: Any, **_given: Any) -> tu
     return pg_loss, loss_masks, {}
 
 
-def _begin(args: Any) -> Monitor | None:
-    """Return the monitor of this rank; None on ranks that have no whole log-probs, or the same as another."""
+def _description(args: Any) -> dict[str, Any] | None:
+    """Return the settings of this rank; None on ranks that have no whole log-probs, or the same as another."""
     mpu = import_module("megatron.core").mpu
     if mpu.get_context_parallel_world_size() > 1:
         warn_once("slime ranks", "slime cuts log-probs with context parallelism: trmon does not report")
         return None
     if mpu.get_tensor_model_parallel_rank() > 0 or not mpu.is_pipeline_last_stage():
         return None
-    return begin_monitor(
-        "slime",
-        config=args,
-        project=args.wandb_project,
-        run=args.wandb_group,
-        rank=mpu.get_data_parallel_rank(),
-        world_size=mpu.get_data_parallel_world_size(),
-    )
+    return {
+        "config": args,
+        "project": args.wandb_project,
+        "run": args.wandb_group,
+        "rank": mpu.get_data_parallel_rank(),
+        "world_size": mpu.get_data_parallel_world_size(),
+    }
 
 
 def _arguments(args: Any, rollout_id: int, data: Mapping[str, Any]) -> dict[str, Any]:

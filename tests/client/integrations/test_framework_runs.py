@@ -65,14 +65,17 @@ def test_enforce_becomes_observe_with_one_warning(
 
 
 def test_invalid_settings_are_said_once_and_give_no_monitor(capfd: pytest.CaptureFixture[str]) -> None:
-    assert [begin_monitor("verl", config={}, project="verl", run="__") for _ in range(2)] == [None, None]
+    assert [begin_monitor("verl", lambda: {"config": {}, "project": "verl", "run": "__"}) for _ in range(2)] == [
+        None,
+        None,
+    ]
     assert capfd.readouterr().err.count("verl trains without trmon: run (TRMON_RUN)") == 1
 
 
 def test_a_batch_or_numbers_that_cannot_be_read_are_counted_and_training_goes_on(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monitor = begin_monitor("verl", config={}, project="verl", run="tiny")
+    monitor = begin_monitor("verl", lambda: {"config": {}, "project": "verl", "run": "tiny"})
     assert monitor is not None
     batch: dict[str, float] = {}
     report_batch(monitor, lambda: {"step": batch["step"]})
@@ -90,3 +93,12 @@ def test_what_a_user_gives_stands_over_what_the_framework_is_configured_with() -
     config = described_config("verl", {"lr": 1.0, "hub_token": "hf_secret", "seed": 3}, given={"lr": 2.0})
     assert (config["lr"], config["seed"], config["framework"]) == (2.0, 3, "verl unknown")
     assert "hf_secret" not in str(config)
+
+
+def test_an_object_that_lacks_a_setting_is_said_once_and_a_process_may_have_no_run(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    config: dict[str, str] = {}
+    assert begin_monitor("slime", lambda: {"config": config, "run": config["wandb_group"]}) is None
+    assert begin_monitor("slime", lambda: None) is None
+    assert capfd.readouterr().err == "trmon: slime trains without trmon: 'wandb_group'\n"

@@ -24,6 +24,9 @@ from tests.peers.openrlhf import controllers
 from trmon_client.core import wire
 from trmon_client.integrations.openrlhf import hook_openrlhf
 
+pytestmark = pytest.mark.timeout(600)
+"""Ray takes minutes to start on a busy machine."""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def local_ray() -> Iterator[None]:

@@ -42,7 +42,9 @@ class TrackingHooks:
         config = given.get("config")
         if not isinstance(config, Mapping) or "actor_rollout_ref" not in config:
             return
-        monitor = begin_monitor("verl", config=config, project=given["project_name"], run=given["experiment_name"])
+        monitor = begin_monitor(
+            "verl", lambda: {"config": config, "project": given["project_name"], "run": given["experiment_name"]}
+        )
         if monitor is not None:
             tracking.trmon_monitor = monitor
             self._trainers.begin(monitor)

@@ -1,0 +1,99 @@
+"""Report runs of ms-swift's GRPO: a plugin registers `swift_callback`, and `--callbacks` names it.
+
+A callback never sees log-probs, so it wraps methods of its trainer, an heir of TRL's with batches of its own.
+Read, not run: ms-swift 4.6.0, swift/rlhf_trainers/{grpo_trainer,rollout_mixin}.py, swift/rl_core/data.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from trmon_client.integrations.fitting import hook_fitting, warn_once
+from trmon_client.integrations.framework_runs import batch_arguments, begin_monitor, report_numbers
+from trmon_client.integrations.method_hooks import Hook, pausing_hook
+from trmon_client.monitor import Monitor
+
+ARGUMENTS = {
+    "rollout_per_token_logps": "rollout_logprobs",
+    "old_per_token_logps": "old_logprobs",
+    "completion_mask": "mask",
+    "advantages": "advantages",
+    "truncated_mask": "truncated",
+}
+"""The argument of `log_batch` for each field of ms-swift's `GRPOBatch`."""
+PARAMETERS = {
+    "train": (),
+    "evaluate": (),
+    "log": ("logs",),
+    "_postprocess_batch": ("samples", "batch_encoded_inputs"),
+}
+
+
+def swift_callback(args: Any, trainer: Any) -> Any:
+    """Return a callback for `callbacks_map`, after attaching to the `GRPOTrainer` that makes it."""
+    hook_fitting(trainer, PARAMETERS, SwiftHooks(args, trainer).by_method(), framework="ms-swift")
+    return import_module("transformers").TrainerCallback()
+
+
+class SwiftHooks:
+    """The wrappers of one trainer's methods: they raise what the wrapped methods raise, and nothing else."""
+
+    def __init__(self, args: Any, trainer: Any) -> None:
+        self._args = args
+        self._trainer = trainer
+        self._monitor: Monitor | None = None
+
+    def by_method(self) -> dict[str, Hook]:
+        """Return the wrapper of each method."""
+        return {
+            "train": self._train,
+            "evaluate": pausing_hook(lambda: self._monitor, "evaluation"),
+            "log": self._log,
+            "_postprocess_batch": self._postprocess,
+        }
+
+    def _train(self, train: Hook, *args: Any, **kwargs: Any) -> Any:
+        self._monitor = begin_monitor("ms-swift", self._description)
+        if self._monitor is None:
+            return train(*args, **kwargs)
+        with self._monitor:
+            return train(*args, **kwargs)
+
+    def _description(self) -> dict[str, Any] | None:
+        if self._trainer.template.sequence_parallel_size > 1:
+            warn_once("ms-swift ranks", "ms-swift gives several ranks the same sequences: trmon does not report")
+            return None
+        accelerator = self._trainer.accelerator
+        return {"config": self._args, "rank": accelerator.process_index, "world_size": accelerator.num_processes}
+
+    def _postprocess(self, postprocess: Hook, samples: Any, batches: Any) -> Any:
+        done = postprocess(samples, batches)
+        if (monitor := self._monitor) is not None and self._trainer.model.training:
+            monitor.error_guard.guard(lambda: self._report(monitor, samples, batches), otherwise=None)
+        return done
+
+    def _report(self, monitor: Monitor, samples: Sequence[Any], batches: Sequence[Any]) -> None:
+        rewards, first = self._rewards(len(samples)), 0
+        for batch in (one["grpo_batch"] for one in batches):
+            rows = slice(first, first := first + len(batch.completion_mask))
+            monitor.log_batch(
+                step=self._trainer.state.global_step,
+                chunks=len(batches),
+                rewards=rewards[rows],
+                group_ids=[sample.prompt_id for sample in samples[rows]],
+                **batch_arguments(vars(batch), ARGUMENTS),
+            )
+
+    def _rewards(self, n_rows: int) -> Any:
+        """Return the weighted sums of this rank's rewards; ms-swift keeps those of all ranks, by function."""
+        trainer = self._trainer
+        first = trainer.accelerator.process_index * n_rows
+        local = trainer._rewards_per_func[first : first + n_rows]
+        return (local * trainer.reward_weights.to(local.device)).nansum(dim=1)
+
+    def _log(self, log: Hook, logs: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._trainer.model.training and self._trainer.accelerator.is_main_process:
+            report_numbers(self._monitor, max(0, self._trainer.state.global_step - 1), lambda: dict(logs))
+        return log(logs, *args, **kwargs)

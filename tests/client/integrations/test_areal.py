@@ -1,0 +1,192 @@
+"""The trainer and its trajectories, shaped as in AReaL 1.0.4: trainer/{rl_trainer,ppo/actor}.py, workflow/rlvr.py."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.client.integrations.rollouts import (
+    LENGTHS,
+    Rollouts,
+    assert_bit_identical,
+    assert_reported,
+    reported,
+    tensors_of,
+)
+from tests.client.server import Peer
+from trmon_client.core import wire
+from trmon_client.integrations.areal import attach_areal
+
+N_PROMPT_TOKENS = 2
+VERSIONS = (4, 4, 3, 4)
+
+
+@dataclass
+class PPOConfig:
+    """The names of a run."""
+
+    experiment_name: str = "math"
+    trial_name: str = "tiny"
+
+
+class PPOActor:
+    """What is used of an actor: its version, and advantages of trajectories."""
+
+    def __init__(self, rollouts: Rollouts) -> None:
+        self.rollouts = rollouts
+
+    def get_version(self) -> int:
+        return 5
+
+    def compute_advantages(self, *args: Any, **_kwargs: Any) -> list[dict[str, Any]]:
+        (trajectories,) = args
+        advantages = shifted(self.rollouts.advantages).split(2)
+        return [
+            # AReaL overwrites the log-probs of the sampler in what it returns.
+            {**trajectory, "logprobs": trajectory["prox_logp"], "advantages": rows}
+            for trajectory, rows in zip(trajectories, advantages, strict=True)
+        ]
+
+
+@dataclass
+class StatsLogger:
+    """Keeps what is committed."""
+
+    committed: list[Any] = field(default_factory=list)
+
+    def commit(self, epoch: int, step: int, global_step: int, data: Any) -> None:
+        self.committed.append((epoch, step, global_step, data))
+
+
+class PPOTrainer:
+    """What `attach_areal` uses of a trainer."""
+
+    def __init__(self, rollouts: Rollouts) -> None:
+        self.actor = PPOActor(rollouts)
+        self.config = PPOConfig()
+        self.stats_logger = StatsLogger()
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def of_tokens(values: torch.Tensor, *, prompt: float = 0) -> torch.Tensor:
+    """Return [B, prompt + T], at the positions of the tokens."""
+    return torch.cat([values.new_full((len(values), N_PROMPT_TOKENS), prompt), values], dim=1)
+
+
+def shifted(values: torch.Tensor) -> torch.Tensor:
+    """Return [B, prompt + T], at the positions that predict the tokens."""
+    return of_tokens(values).roll(-1, -1)
+
+
+def trajectories(rollouts: Rollouts) -> list[dict[str, Any]]:
+    """Return the samples of two prompts."""
+    versions = torch.tensor(VERSIONS)[:, None].expand(rollouts.mask.shape)
+    whole = {
+        "attention_mask": of_tokens(rollouts.mask, prompt=1).bool(),
+        "loss_mask": of_tokens(rollouts.mask).int(),
+        "logprobs": of_tokens(rollouts.mu),
+        "versions": of_tokens(versions, prompt=-1).int(),
+        "prox_logp": shifted(rollouts.old),
+        "rewards": rollouts.rewards,
+    }
+    return [{name: values.split(2)[i] for name, values in whole.items()} for i in range(2)]
+
+
+def check(server: Peer, rollouts: Rollouts) -> None:
+    """Check the report of a step."""
+    (report,), columns = reported(server)
+    assert (report.step, report.update, report.chunks, report.trainer_version) == (5, None, 1, 5)
+    first = Rollouts(rollouts.mu, rollouts.old, rollouts.mask, rollouts.advantages, rollouts.rewards)
+    assert_reported(columns, first, has=("rewards", "group_ids"))
+    assert columns["version_min"].tolist() == list(VERSIONS)
+
+
+def test_the_trajectories_of_a_step_are_reported_and_stay_as_they_are(server: Peer) -> None:
+    rollouts = Rollouts.generate()
+    trainer = PPOTrainer(rollouts)
+    attach_areal(trainer)
+    given = trajectories(rollouts)
+    before, expected = tensors_of(given), tensors_of(PPOActor(rollouts).compute_advantages(trajectories(rollouts)))
+    assert_bit_identical(expected, tensors_of(trainer.actor.compute_advantages(given)))
+    assert_bit_identical(before, tensors_of(given))
+    check(server, rollouts)
+
+
+@dataclass
+class RTensor:
+    """A reference of the controller, as in infra/rpc/rtensor.py: `data` is on the meta device until it is fetched."""
+
+    stored: torch.Tensor
+    data: torch.Tensor
+
+    @classmethod
+    def localize(cls, values: dict[str, RTensor | None]) -> dict[str, torch.Tensor | None]:
+        for value in values.values():
+            if value is not None:
+                value.data = value.stored
+        return {name: None if value is None else value.data for name, value in values.items()}
+
+
+def test_the_controller_fetches_copies_of_what_the_workers_hold(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("areal.infra.rpc.rtensor")
+    module.RTensor = RTensor  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    rollouts = Rollouts.generate()
+    trainer = PPOTrainer(rollouts)
+
+    def remote(tensor: torch.Tensor) -> RTensor:
+        return RTensor(tensor, tensor.to("meta"))
+
+    given = [{name: remote(tensor) for name, tensor in one.items()} for one in trajectories(rollouts)]
+    computed = [{"advantages": remote(rows)} for rows in shifted(rollouts.advantages).split(2)]
+    trainer.actor.compute_advantages = lambda *_given: computed  # type: ignore[method-assign]
+    attach_areal(trainer)
+    assert trainer.actor.compute_advantages(given) is computed
+    check(server, rollouts)
+    references = [value for one in (*given, *computed) for value in one.values()]
+    assert all(reference.data.is_meta for reference in references)
+
+
+def test_numbers_and_the_end_are_reported(server: Peer) -> None:
+    trainer = PPOTrainer(Rollouts.generate())
+    attach_areal(trainer)
+    stats = {"ppo_actor/update/grad_norm": np.float32(1.5), "timeperf/step": 2.0}
+    trainer.stats_logger.commit(0, 5, 5, stats)
+    trainer.close()
+    assert (trainer.stats_logger.committed, trainer.is_closed) == ([(0, 5, 5, stats)], True)
+    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
+    (scalars,), (end,) = server.of(wire.Scalars), server.of(wire.Finish)
+    assert (scalars.step, scalars.values) == (5, {"ppo_actor/update/grad_norm": 1.5, "timeperf/step": 2.0})
+    assert end.reason == wire.EndReason.CLOSED
+
+
+def test_without_recomputed_log_probs_rewards_are_reported(server: Peer) -> None:
+    rollouts = Rollouts.generate()
+    trainer = PPOTrainer(rollouts)
+    trainer.actor.compute_advantages = lambda *_given: [  # type: ignore[method-assign]
+        {"advantages": rows} for rows in shifted(rollouts.advantages).split(2)
+    ]
+    attach_areal(trainer)
+    trainer.actor.compute_advantages([{**one, "prox_logp": None} for one in trajectories(rollouts)])
+    _, columns = reported(server)
+    assert not columns.pairs
+    assert columns["n_tokens"].tolist() == list(LENGTHS)
+
+
+def test_another_version_is_named_once_and_left_as_it_is(server: Peer, capfd: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        trainer = PPOTrainer(Rollouts.generate())
+        trainer.actor = SimpleNamespace(get_version=lambda: 5)  # type: ignore[assignment]
+        attach_areal(trainer)
+        trainer.close()
+    assert capfd.readouterr().err.count("lacks compute_advantages()") == 1
+    assert not server.messages

@@ -1,0 +1,159 @@
+"""The trainer and its batches, shaped as in ms-swift 4.6.0: rlhf_trainers/grpo_trainer.py, rl_core/data.py."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tests.client.integrations.rollouts import (
+    GROUPS,
+    TRUNCATED,
+    Rollouts,
+    assert_bit_identical,
+    assert_reported,
+    reported,
+    tensors_of,
+)
+from tests.client.server import Peer
+from trmon_client.core import wire
+from trmon_client.integrations.ms_swift import swift_callback
+
+LOGS = {"loss": 0.25, "grad_norm": 1.5, "global_step/max_steps": "4/10"}
+
+
+@dataclass
+class GRPOBatch:
+    """A micro-batch."""
+
+    completion_mask: torch.Tensor
+    truncated_mask: torch.Tensor
+    seq_lengths: torch.Tensor
+    old_per_token_logps: torch.Tensor | None = None
+    ref_per_token_logps: torch.Tensor | None = None
+    rollout_per_token_logps: torch.Tensor | None = None
+    advantages: torch.Tensor | None = None
+
+
+class GRPOTrainer:
+    """What `swift_callback` uses of a trainer: the second of two ranks, at step 4."""
+
+    def __init__(self, rollouts: Rollouts, *, sequence_parallel_size: int = 1) -> None:
+        self.rollouts = rollouts
+        self.accelerator = SimpleNamespace(process_index=1, num_processes=2, is_main_process=False)
+        self.template = SimpleNamespace(sequence_parallel_size=sequence_parallel_size)
+        self.model = SimpleNamespace(training=True)
+        self.state = SimpleNamespace(global_step=4)
+        self.reward_weights = torch.tensor([1.0, 2.0])
+        by_function = torch.stack([self.rollouts.rewards, torch.full((4,), torch.nan)], dim=1)
+        self._rewards_per_func = torch.cat([torch.full((4, 2), 9.0), by_function])
+        self.batches = batches(rollouts)
+        self.logged: list[Any] = []
+
+    def train(self) -> str:
+        samples = [SimpleNamespace(prompt_id=f"prompt{group}") for group in GROUPS]
+        self._postprocess_batch(samples, self.batches)
+        self.log(dict(LOGS))
+        return "trained"
+
+    def evaluate(self) -> None:
+        """Evaluate."""
+
+    def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
+        self.logged.append((logs, start_time))
+
+    def _postprocess_batch(self, samples: Any, batch_encoded_inputs: Any) -> None:
+        assert len(samples) == len(GROUPS)
+        for batch, rows in zip(batch_encoded_inputs, self.rollouts.advantages.split(2), strict=True):
+            batch["grpo_batch"].advantages = rows
+
+
+def batches(rollouts: Rollouts) -> list[dict[str, Any]]:
+    """Return the rollouts in two micro-batches, before their advantages are known."""
+    return [
+        {
+            "model_inputs": {},
+            "grpo_batch": GRPOBatch(
+                completion_mask=rollouts.mask[rows].bool(),
+                truncated_mask=torch.tensor(TRUNCATED[rows]),
+                seq_lengths=rollouts.mask[rows].sum(1),
+                old_per_token_logps=rollouts.old[rows],
+                rollout_per_token_logps=rollouts.mu[rows],
+            ),
+        }
+        for rows in (slice(0, 2), slice(2, 4))
+    ]
+
+
+@pytest.fixture(autouse=True)
+def transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The base class of callbacks."""
+    module = ModuleType("transformers")
+    module.TrainerCallback = type("TrainerCallback", (), {})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "transformers", module)
+
+
+def test_micro_batches_are_chunks_of_their_step_and_stay_as_they_are(server: Peer) -> None:
+    rollouts = Rollouts.generate()
+    plain, trainer = GRPOTrainer(rollouts), GRPOTrainer(rollouts)
+    assert type(swift_callback({"learning_rate": 1e-6}, trainer)).__name__ == "TrainerCallback"
+    assert (plain.train(), trainer.train()) == ("trained", "trained")
+    assert_bit_identical(tensors_of(plain.batches), tensors_of(trainer.batches))
+    assert plain.logged == trainer.logged
+    reports, columns = reported(server, n=2)
+    assert [(report.step, report.chunks, report.rank) for report in reports] == [(4, 2, 1)] * 2
+    assert_reported(columns, rollouts, has=("rewards", "group_ids", "truncated"))
+    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
+    (start,) = server.of(wire.Start)
+    assert (start.world_size, start.config["learning_rate"]) == (2, 1e-6)
+    assert not server.of(wire.Scalars)
+
+
+def test_the_main_process_reports_the_numbers_that_it_logs(server: Peer) -> None:
+    trainer = GRPOTrainer(Rollouts.generate())
+    trainer.accelerator.is_main_process = True
+    swift_callback({}, trainer)
+    trainer.train()
+    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
+    (scalars,) = server.of(wire.Scalars)
+    assert (scalars.step, scalars.values) == (3, {"loss": 0.25, "grad_norm": 1.5})
+
+
+def test_evaluations_pause_the_run_and_their_batches_are_left_out(server: Peer) -> None:
+    class EvaluatingTrainer(GRPOTrainer):
+        def train(self) -> str:
+            self.model.training = False
+            self.evaluate()
+            return super().train()
+
+    trainer = EvaluatingTrainer(Rollouts.generate())
+    swift_callback({}, trainer)
+    trainer.train()
+    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
+    assert [pause.reason for pause in server.of(wire.Pause)] == ["evaluation"]
+    assert not server.of(wire.Report)
+
+
+def test_sequence_parallel_ranks_report_nothing_and_train(server: Peer, capfd: pytest.CaptureFixture[str]) -> None:
+    trainer = GRPOTrainer(Rollouts.generate(), sequence_parallel_size=2)
+    swift_callback({}, trainer)
+    assert trainer.train() == "trained"
+    assert capfd.readouterr().err.count("gives several ranks the same sequences") == 1
+    assert not server.messages
+
+
+def test_another_version_is_named_once_and_left_as_it_is(server: Peer, capfd: pytest.CaptureFixture[str]) -> None:
+    class OlderTrainer(GRPOTrainer):
+        def log(self, metrics: dict[str, Any]) -> None:  # type: ignore[override]
+            self.logged.append(metrics)
+
+    for _ in range(2):
+        trainer = OlderTrainer(Rollouts.generate())
+        swift_callback({}, trainer)
+        assert trainer.train() == "trained"
+    assert capfd.readouterr().err.count("lacks log(logs)") == 1
+    assert not server.messages
