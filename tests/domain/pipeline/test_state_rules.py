@@ -13,6 +13,7 @@ from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
 from trmon.domain.pipeline.state_rules import apply_run_end, apply_state_change, retire_removed_rules
+from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.liveness import StateChange, StateChangeReason
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.pipeline_state import PipelineState
@@ -66,9 +67,21 @@ def test_states_raise_and_resolve_alerts_without_delay(states: list[RunState], e
     assert all(t.event and t.event.silence_started_at == began[t.event.state] for t in made)
 
 
+@pytest.mark.parametrize("state", [RunState.STALLED, RunState.CRASHED])
+def test_a_stall_and_a_crash_page_in_the_first_steps_too(state: RunState) -> None:
+    made, _ = transitions_of(state, steps=1)
+    assert [t.alert.severity for t in made if t.alert] == [Severity.PAGE]
+
+
 @pytest.mark.parametrize(("steps", "severity"), [(19, Severity.WARN), (20, Severity.PAGE)])
-def test_nothing_pages_in_the_first_steps(steps: int, severity: Severity) -> None:
-    made, _ = transitions_of(RunState.STALLED, steps=steps)
+def test_a_page_over_the_state_is_a_warning_in_its_immune_steps(steps: int, severity: Severity) -> None:
+    stalled = next(rule for rule in builtin_rules() if rule.name == "stalled")
+    made, _ = apply_state_change(
+        change(RunState.RUNNING, RunState.STALLED),
+        context=pass_context(rules=(replace(stalled, immune_steps=20),)),
+        pipeline_state=PipelineState(steps=steps),
+        key=KEY,
+    )
     assert [t.alert.severity for t in made if t.alert] == [severity]
 
 
