@@ -88,15 +88,19 @@ class HttpClient:
 
     def _refusal(self, answer: BaseHTTPResponse) -> ServiceError:
         status, said = answer.status, f"{self.url} answered {answer.status}"
-        detail = _problem(answer)
+        detail, retry_after = _problem(answer), answer.headers.get("Retry-After", "")
+        if status in BUSY and retry_after.isdigit():
+            seconds = float(retry_after)
+            return ServiceBusy(f"{said}: {detail or answer.reason}", status=status, retry_after_seconds=seconds)
+        if detail is None and status >= 500:
+            return ServiceUnreachable(
+                f"{said}: {answer.reason}; the proxy in front of the service does not reach it", status=status
+            )
         if detail is None:
             return IncompatibleService(
                 f"{said}: {answer.reason}, with a page that is not from trmon; give the URL of a trmon service",
                 status=status,
             )
-        retry_after = answer.headers.get("Retry-After", "")
-        if status in BUSY and retry_after.isdigit():
-            return ServiceBusy(f"{said}: {detail}", status=status, retry_after_seconds=float(retry_after))
         if status == 401:
             return AccessDenied(f"{said}: {detail}; pass the token or set TRMON_TOKEN", status=status)
         if status == 403:

@@ -47,6 +47,11 @@ def test_a_busy_service_is_asked_again_when_it_says() -> None:
         assert [request.headers["Authorization"] for request in peer.requests] == ["Bearer s3cret"] * 2
 
 
+def test_a_proxy_that_names_a_time_is_asked_again() -> None:
+    with Peer([Answer(503, {"Content-Type": "text/html", "Retry-After": "0"}, b"<h1>")]) as peer:
+        assert post(peer.url) == "stored"
+
+
 def test_a_service_that_stays_busy_says_for_how_long() -> None:
     with Peer(otherwise=problem(503, "it is starting", **{"Retry-After": "7"})) as peer:
         with pytest.raises(ServiceBusy, match="answered 503: it is starting") as told:
@@ -59,7 +64,8 @@ REFUSALS = [
     pytest.param(problem(404, "no run 'a'"), NotFoundError, "answered 404: no run 'a'", id="missing"),
     pytest.param(problem(404, "no route '/x'"), IncompatibleService, "no route '/x'; correct the URL, or", id="older"),
     pytest.param(problem(405, "POST is not allowed"), IncompatibleService, "update the older of", id="method"),
-    pytest.param(Answer(502, {"Content-Type": "text/html"}, b"<h1>"), IncompatibleService, "not from trmon", id="page"),
+    pytest.param(Answer(403, {"Content-Type": "text/html"}, b"<h1>"), IncompatibleService, "not from trmon", id="page"),
+    pytest.param(Answer(502, {"Content-Type": "text/html"}, b"<h1>"), ServiceUnreachable, "the proxy in", id="proxy"),
     pytest.param(Answer(301, {"Location": "http://127.0.0.1:9"}, b""), IncompatibleService, "answered 301", id="moved"),
     pytest.param(
         Answer(400, {"Content-Type": "application/problem+json"}, b"{"),
