@@ -8,7 +8,8 @@ import sys
 
 import torch
 from accelerate import Accelerator
-from counting import N_PROMPTS, Policy, RolloutEngine, clipped_loss, reported, score
+from counting import N_PROMPTS, reported, score, where_to_look
+from tiny_policy import Policy, RolloutEngine, clipped_loss
 
 import trmon_client as trmon
 
@@ -58,7 +59,7 @@ def main(steps: int = 50) -> None:
             monitor.log_scalars(step, {"grad_norm": grad_norm, "loss": loss.detach()})
         accelerator.print(f"step {step}: reward {batch['rewards'].mean():.2f} on rank 0")
     monitor.close()
-    accelerator.print(f"look at it: trmon show examples/accelerate-grpo, or {monitor.settings.page_url}")
+    accelerator.print(where_to_look(monitor))
     accelerator.end_training()
 
 

@@ -8,7 +8,8 @@ from contextlib import suppress
 from queue import Empty, Full
 
 import torch
-from counting import Policy, RolloutEngine, clipped_loss, reported, score
+from counting import reported, score, where_to_look
+from tiny_policy import Policy, RolloutEngine, clipped_loss
 from torch import multiprocessing
 
 import trmon_client as trmon
@@ -61,7 +62,7 @@ def main(steps: int = 50) -> None:
             print(f"step {step}: reward {batch['rewards'].mean():.2f}, sampled {lag} steps ago")
     weights.put(None)
     sampler.join()
-    print(f"look at it: trmon show examples/async-grpo, or {monitor.settings.page_url}")
+    print(where_to_look(monitor))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ TRMON_URL=http://127.0.0.1:8642 torchrun --nproc-per-node 4 examples/ddp_grpo.py
 import sys
 
 import torch
-from counting import N_PROMPTS, Policy, RolloutEngine, clipped_loss, reported, score
+from counting import N_PROMPTS, reported, score, where_to_look
+from tiny_policy import Policy, RolloutEngine, clipped_loss
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
@@ -52,7 +53,7 @@ def main(steps: int = 50) -> None:
     monitor.close()
     distributed.destroy_process_group()
     if rank == 0:
-        print(f"look at it: trmon show examples/ddp-grpo, or {monitor.settings.page_url}")
+        print(where_to_look(monitor))
 
 
 if __name__ == "__main__":

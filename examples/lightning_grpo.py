@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 import torch
-from counting import N_PROMPTS, Policy, RolloutEngine, clipped_loss, reported, score
+from counting import N_PROMPTS, reported, score, where_to_look
 from lightning import pytorch as lightning
+from tiny_policy import Policy, RolloutEngine, clipped_loss
 from torch.utils.data import DataLoader
 
 import trmon_client as trmon
@@ -61,7 +62,7 @@ class GRPO(lightning.LightningModule):
     def on_fit_end(self) -> None:
         self.monitor.close()
         if self.global_rank == 0:
-            print(f"look at it: trmon show examples/lightning-grpo, or {self.monitor.settings.page_url}")
+            print(where_to_look(self.monitor))
 
 
 def main(steps: int = 50, devices: int = 1) -> None:

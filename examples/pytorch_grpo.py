@@ -6,7 +6,8 @@ TRMON_URL=http://127.0.0.1:8642 python examples/pytorch_grpo.py [STEPS]
 import sys
 
 import torch
-from counting import Policy, RolloutEngine, clipped_loss, reported, score
+from counting import reported, score, where_to_look
+from tiny_policy import Policy, RolloutEngine, clipped_loss
 
 import trmon_client as trmon
 
@@ -46,7 +47,7 @@ def main(steps: int = 50) -> None:
                 optimizer.step()
             monitor.log_scalars(step, {"grad_norm": grad_norm, "loss": loss.detach()})
             print(f"step {step}: reward {batch['rewards'].mean():.2f}")
-    print(f"look at it: trmon show examples/pytorch-grpo, or {monitor.settings.page_url}")
+    print(where_to_look(monitor))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import sys
 
 import ray
 import torch
-from counting import N_PROMPTS, Policy, RolloutEngine, clipped_loss, reported, score
+from counting import N_PROMPTS, reported, score, where_to_look
+from tiny_policy import Policy, RolloutEngine, clipped_loss
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
@@ -31,7 +32,7 @@ class Learner:
         self.rank, self.sampler, self.start_method = rank, sampler, start_method
 
     def train(self, steps: int, store: str) -> str:
-        """Train, and return the run's page."""
+        """Train, and return how to look at the run."""
         distributed.init_process_group("gloo", init_method=store, rank=self.rank, world_size=N_LEARNERS)
         torch.manual_seed(0)
         policy = DistributedDataParallel(Policy())
@@ -57,7 +58,7 @@ class Learner:
             print(f"step {step}: reward {batch['rewards'].mean():.2f} on rank {self.rank}")
         monitor.close()
         distributed.destroy_process_group()
-        return str(monitor.settings.page_url)
+        return where_to_look(monitor)
 
 
 def main(steps: int = 50, start_method: str = "spawn") -> None:
@@ -68,8 +69,8 @@ def main(steps: int = 50, start_method: str = "spawn") -> None:
         Learner.options(**options).remote(rank, Sampler.remote(seed=rank), start_method) for rank in range(N_LEARNERS)
     ]
     store = f"file://{ray.get_runtime_context().get_temp_dir()}/gloo"
-    page, *_ = ray.get([learner.train.remote(steps, store) for learner in learners])
-    print(f"look at it: trmon show examples/ray-grpo, or {page}")
+    texts = ray.get([learner.train.remote(steps, store) for learner in learners])
+    print(texts[0])
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ SLOW = (
     "web/",
 )
 """What only `make test-all` runs: processes, browsers, other people's servers, training, proofs and faults."""
-QUICK = ("e2e/test_two_trainers.py", "web/test_bundle.py")
+QUICK = ("e2e/test_two_trainers.py", "examples/test_readme.py", "web/test_bundle.py")
 """Of these, what `make test` runs as well: among it one path from end to end."""
 
 

@@ -1,0 +1,19 @@
+"""The folder of examples: each is short, listed and tested."""
+
+from pathlib import Path
+
+from tests.examples.running_example import EXAMPLES
+
+TESTS = Path(__file__).parents[1]
+
+
+def test_every_example_is_short_listed_documented_and_tested() -> None:
+    readme = (EXAMPLES / "README.md").read_text()
+    page = (TESTS.parent / "docs/integrations/your-own-trainer.md").read_text()
+    scripts = sorted(EXAMPLES.glob("*_grpo.py"))
+    assert len(scripts) == 6
+    for script in scripts:
+        assert f"`{script.name}`" in readme
+        assert f"examples/{script.name}" in page
+        assert [*TESTS.glob(f"**/examples/test_{script.stem}.py")], script.name
+    assert {path.name: n for path in EXAMPLES.glob("*.py") if (n := len(path.read_text().splitlines())) >= 80} == {}
