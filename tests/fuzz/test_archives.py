@@ -148,6 +148,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     opened.close()
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @settings(max_examples=60, phases=[Phase.generate])
 @given(damaged())
 def test_an_archive_is_refused_or_its_runs_can_be_used(store: Store, damage: DamagedFile) -> None:
