@@ -287,6 +287,16 @@ def test_a_missing_value_is_named(other: Store, root: Path, table: str, column: 
         list(other.archives.import_project(root))
 
 
+@pytest.mark.parametrize("column", ["update_index", "missing_ranks", "signals"])
+def test_a_batch_with_a_column_of_another_type_is_refused(other: Store, root: Path, column: str) -> None:
+    [file] = (root / "table=batches" / "run=grpo").iterdir()
+    rows = pq.ParquetFile(file).read()
+    texts = pa.array([str(value) for value in rows[column].to_pylist()])
+    pq.write_table(rows.set_column(rows.schema.get_field_index(column), column, texts), file)
+    with pytest.raises(InvalidInput, match="the table batches of grpo has unexpected columns"):
+        list(other.archives.import_project(root))
+
+
 def replace_value(root: Path, table: str, *, column: str, value: str | None) -> None:
     """Replace a column's value in the first row of an archived table."""
     [file] = (root / f"table={table}" / "run=grpo").iterdir()

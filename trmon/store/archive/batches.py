@@ -20,7 +20,8 @@ _QUARANTINED = pa.struct([pa.field(name, pa.string()) for name in ("part", "plac
 _LIST_TYPES = {"missing_ranks": pa.list_(pa.int64()), "quarantined": pa.list_(_QUARANTINED)}
 """Columns that the database stores as JSON documents."""
 _COLUMNS = [name for name in (*tables.BATCH_KEY, *BATCH_MAPPING.columns) if name != "run_id"]
-_FIELDS = [pa.field(name, _LIST_TYPES.get(name) or arrow_type(tables.batch.c[name])) for name in _COLUMNS]
+_TYPES = {name: _LIST_TYPES.get(name) or arrow_type(tables.batch.c[name]) for name in _COLUMNS}
+_STRUCTS = ("signals", "scalars")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,13 @@ class BatchNames:
     @property
     def schema(self) -> Any:
         """The Arrow schema of batches; parquet cannot store a struct without fields, so an empty one is left out."""
-        structs = {"signals": self.signals, "scalars": self.scalars}
-        return pa.schema([*_FIELDS, *(pa.field(name, _struct(names)) for name, names in structs.items() if names)])
+        structs = dict(zip(_STRUCTS, (self.signals, self.scalars), strict=True))
+        return pa.schema(
+            [
+                *(pa.field(*item) for item in _TYPES.items()),
+                *(pa.field(name, _struct(names)) for name, names in structs.items() if names),
+            ]
+        )
 
 
 def batch_names(connection: Connection, project: str, *, names: NameDictionary) -> BatchNames:
@@ -55,9 +61,11 @@ def batches_to_arrow(batches: Sequence[BatchRow], names: BatchNames) -> Any:
 def batches_from_arrow(record_batch: Any) -> list[BatchRow]:
     """Return the batches of a record batch with the ids of the archive and run id 0.
 
-    Errors: KeyError if the columns differ.
+    Errors: KeyError, pa.ArrowException if the columns differ.
     """
-    return [_batch(row) for row in record_batch.to_pylist()]
+    archived = pa.Table.from_batches([record_batch])
+    known = [_typed(field) for field in archived.schema if field.name in _TYPES or field.name in _STRUCTS]
+    return [_batch(row) for row in archived.select([field.name for field in known]).cast(pa.schema(known)).to_pylist()]
 
 
 def _row(batch: BatchRow) -> dict[str, Any]:
@@ -74,6 +82,15 @@ def _batch(row: dict[str, Any]) -> BatchRow:
         signals=_present(row.get("signals")),
         scalars=_present(row.get("scalars")),
     )
+
+
+def _typed(field: Any) -> Any:
+    """Return a field of an archive with the type that trmon writes."""
+    if field.name not in _STRUCTS:
+        return pa.field(field.name, _TYPES[field.name])
+    if not pa.types.is_struct(field.type):
+        raise pa.ArrowTypeError(f"{field.name} is {field.type}")
+    return pa.field(field.name, _struct(tuple(one.name for one in field.type)))
 
 
 def _present(values: dict[str, float | None] | None) -> dict[str, float]:
