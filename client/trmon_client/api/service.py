@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from typing import Any, Literal, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
@@ -21,7 +20,7 @@ from trmon_client.api.policies import PolicyInfo, WhatIfInfo
 from trmon_client.api.run_comparison import RunComparison, compare_histories
 from trmon_client.api.runs import RunInfo, RunStatus
 from trmon_client.api.signal_history import SeriesAnswer, SignalHistory, join_series
-from trmon_client.config.settings import resolve_service
+from trmon_client.config.settings import NAME, resolve_service
 from trmon_client.config.version import __version__
 
 T = TypeVar("T")
@@ -214,7 +213,7 @@ class Service:
     def _request_run(self, run: str, method: str, what: str = "", *, under: str = RUNS, **options: Any) -> bytes:
         project, name = _split_name(run)
         try:
-            return self._http.request(method, f"{under}/{quote(project)}/{quote(name)}{what}", **options)
+            return self._http.request(method, f"{under}/{project}/{name}{what}", **options)
         except NotFoundError as error:
             known = [found.name for found in islice(self.runs(), MAX_KNOWN)] if "no run" in str(error) else []
             raise NotFoundError(f"{error}{_did_you_mean(run, known)}", status=error.status) from None
@@ -230,8 +229,9 @@ class Service:
 
 
 def _split_name(run: str) -> tuple[str, str]:
-    project, slash, name = run.partition("/")
-    if not (project and slash and name):
+    project, _, name = run.partition("/")
+    # Anything else, such as "../tokens", would name another path of the service.
+    if not (NAME.fullmatch(project) and NAME.fullmatch(name)):
         raise ValueError(f"run must be PROJECT/RUN, not {run!r:.130}")
     return project, name
 

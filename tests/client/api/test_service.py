@@ -193,6 +193,12 @@ def test_a_wrong_name_is_told_with_those_there_are(watched: Service) -> None:
         watched.run("fine")
 
 
+@pytest.mark.parametrize("name", ["../alerts", "math/..", "math/fine/attempts", "math/fine?x", "math/", "math/fine\n"])
+def test_a_name_cannot_lead_to_another_path_of_the_service(watched: Service, name: str) -> None:
+    with pytest.raises(ValueError, match="run must be PROJECT/RUN"):
+        watched.delete(name)
+
+
 def test_a_service_that_is_away_is_told_by_its_url() -> None:
     url = f"http://127.0.0.1:{free_port()}"
     with Service(url) as away, pytest.raises(ServiceUnreachable, match=r"no service answers at .*refused; start one"):
