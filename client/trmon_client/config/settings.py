@@ -185,7 +185,13 @@ def _url(value: str) -> str:
     if not value.isprintable() or " " in value:
         raise ValueError
     parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or "@" in parts.netloc
+        or "?" in value
+        or "#" in value
+    ):
         raise ValueError(value)
     parts.port  # noqa: B018  raises ValueError for an invalid port
     return value.rstrip("/")

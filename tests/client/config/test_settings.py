@@ -62,6 +62,7 @@ MISTAKES = {
     "a url that is no text": ({"url": 5}, "url .*http"),
     "a spool that is no path": ({"spool_dir": 5}, "spool_dir .*path"),
     "a spool with NUL": ({"spool_dir": "a\0b"}, "spool_dir .*path"),
+    "a url with a query": ({"url": "http://trmon:8642?"}, "url .*http"),
     "a port that is none": ({"url": "http://trmon:port"}, "url .*http"),
     "a rank without a world size": ({"rank": 1}, "rank and world_size"),
     "a rank beyond the world": ({"rank": 4, "world_size": 4}, "rank must be 0 to world_size - 1"),
@@ -77,7 +78,7 @@ def test_an_error_names_the_argument(given: dict[str, Any], message: str) -> Non
         resolve_settings({**NAMED, **given}, environment={})
 
 
-@pytest.mark.parametrize("given", [{"token": "s3cret \n"}, {"url": "https://me:s3cret@trmon.example"}])
+@pytest.mark.parametrize("given", [{"token": "s3cret \n"}, {"url": "https://me:s3cret@h"}, {"url": "http://:s3cret@h"}])
 def test_neither_errors_nor_settings_show_a_secret(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="must be") as caught:
         resolve_settings({**NAMED, **given}, environment={})
