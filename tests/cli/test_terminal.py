@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -193,3 +194,6 @@ def test_text_of_others_does_not_control_the_terminal(watched: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "acknowledged by ana" in done.stdout
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(done.stdout)
+    as_json = trmon("diagnose", "math/grpo", "--json", "--url", watched).stdout
+    assert json.loads(as_json)["incident"]["acked_by"] == hostile
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(as_json)

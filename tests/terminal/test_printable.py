@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
-from trmon.terminal.printable import PrintableConsole, printable
+from trmon.terminal.printable import PrintableConsole, printable, printable_json
 
 CASES = [
     pytest.param("\x1b]0;owned\x07", "\ufffd]0;owned\ufffd", id="an escape sequence"),
@@ -25,6 +26,14 @@ CASES = [
 @pytest.mark.parametrize(("given", "shown"), CASES)
 def test_only_printable_characters_remain(given: str, shown: str) -> None:
     assert printable(given) == shown
+
+
+def test_json_is_printable_and_means_the_same() -> None:
+    document = {"é": ["\x1b[2J\x7f\x9b2J", "a\u202eb\u200b\u2028", '\U000e0001 ▁ \\ "']}
+    written = printable_json(json.dumps(document, ensure_ascii=False, indent=2))
+    assert json.loads(written) == document
+    assert all(character.isprintable() or character == "\n" for character in written)
+    assert "é" in written
 
 
 def test_a_console_prints_text_in_every_form_without_its_control_characters() -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import InvalidInput, TrmonError
-from trmon.terminal.printable import PrintableConsole, printable
+from trmon.terminal.printable import PrintableConsole, printable, printable_json
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
 """The option of commands that open the database themselves."""
@@ -41,6 +41,11 @@ def console() -> Console:
 def echo_error(text: str) -> None:
     """Print text, which may quote others, to stderr."""
     typer.echo(printable(text), err=True)
+
+
+def echo_json(document: str | bytes) -> None:
+    """Print JSON, which may quote others, to stdout."""
+    typer.echo(printable_json(document if isinstance(document, str) else document.decode()))
 
 
 def parse_duration(text: str, *, field: str) -> float:

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from trmon.cli.command import console, plain_errors, unusable_input
+from trmon.cli.command import console, echo_json, plain_errors, unusable_input
 from trmon.cli.running_service import service_of
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats import holds_log
@@ -66,7 +66,7 @@ def diagnose_command(
                 with service_of(url) as service:
                     found = diagnosis_query.fetch_diagnosis(run or "", service=service)
             if as_json:
-                typer.echo(msgspec.json.format(encode_info(found)))
+                echo_json(msgspec.json.format(encode_info(found)))
             else:
                 print_diagnosis(found, console())
 
@@ -75,7 +75,7 @@ def _print_report(file: Path, name: str, *, fail_on: str | None, gpus: int | Non
     failures = parse_failures(fail_on) if fail_on else ()
     report = report_on_log(file, gpus=gpus, name=name)
     if as_json:
-        typer.echo(report.model_dump_json(indent=2))
+        echo_json(report.model_dump_json(indent=2))
     else:
         print_report(report, console())
     if held := failed(report, failures):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import console, plain_errors, unusable_input
+from trmon.cli.command import console, echo_json, plain_errors, unusable_input
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.preflight.preflight import N_WORST, preflight
 from trmon.domain.preflight.preflight_limits import PreflightLimits
@@ -70,7 +70,7 @@ def preflight_command(
         sides = read_scores(source, trainer, tokens=tokens)
         found = PreflightOut.of(preflight(*sides, limits=limits, n_worst=worst))
         if as_json:
-            typer.echo(found.model_dump_json(indent=2))
+            echo_json(found.model_dump_json(indent=2))
         else:
             print_preflight(found, console())
         sys.exit(0 if found.passed else 1)

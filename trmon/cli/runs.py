@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import console, plain_errors
+from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.runs.run import RunState
 from trmon.terminal.run_table import run_table
@@ -31,6 +31,6 @@ def runs_command(
         runs = islice(found, limit)
         if as_json:
             for run in runs:
-                typer.echo(encode_info(run))
+                echo_json(encode_info(run))
         else:
             console().print(run_table(runs, now=time.time()))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import console, plain_errors
+from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.terminal.policy_argument import parse_policy_argument
 from trmon.terminal.run_argument import parse_run_name
@@ -36,6 +36,6 @@ def whatif_command(
             found = [service.what_if(name, tried.spec(), steps, max_steps=max_steps) for tried in policies]
         if as_json:
             for effect in found:
-                typer.echo(encode_info(effect))
+                echo_json(encode_info(effect))
         else:
             print_whatif(found, console())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -15,6 +16,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t\xa0" else REPLACEMENT for c in text)
+
+
+def printable_json(document: str) -> str:
+    """Return JSON with an escape, which parsers read alike, for each control or invisible character."""
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in document)
 
 
 class PrintableConsole(Console):
