@@ -1,0 +1,45 @@
+"""Log lines of a whole process: text of others in them is shown, and controls neither terminal nor log."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+HOSTILE = "/\x1b[2J\x9b2J\u202e"
+PROGRAM = f"""
+import logging
+import structlog
+from trmon.config.logs import configure_logging
+from trmon.config.settings import Settings
+
+configure_logging(Settings())
+hostile = {HOSTILE!a}
+structlog.get_logger("trmon").warning("refused", path=hostile)
+logging.getLogger("library").warning(hostile)
+try:
+    raise ValueError(hostile)
+except ValueError:
+    structlog.get_logger("trmon").exception("failed")
+"""
+
+
+def lines(**environment: str) -> str:
+    """Return what a process logs. Args: environment: its settings."""
+    variables = {**os.environ, "PYTHONIOENCODING": "utf-8", **environment}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=variables, capture_output=True, check=True, timeout=60)
+    return done.stderr.decode()
+
+
+def test_a_line_holds_no_control_characters() -> None:
+    written = lines()
+    assert written.count(r"/\x1b[2J\x9b2J\u202e") == 3
+    assert "Traceback" in written
+    assert all(character.isprintable() or character == "\n" for character in written)
+
+
+def test_json_has_one_line_an_event() -> None:
+    events = [json.loads(line) for line in lines(TRMON_LOG_FORMAT="json").splitlines()]
+    assert [event["event"] for event in events] == ["refused", HOSTILE, "failed"]
+    assert events[0]["path"] == HOSTILE
