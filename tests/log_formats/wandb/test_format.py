@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import struct
+import time
 import zlib
 from collections.abc import Iterable
 from io import BytesIO
@@ -146,3 +147,22 @@ def test_what_is_not_of_wandb_is_reported(file: Path) -> None:
     )
     file.write_bytes(whole[:6] + b"\x07" + whole[7:])
     assert [str(defect) for defect in read(file)[1]] == ["has version 7 of the format; 0 is read"]
+
+
+def full_block(kind: ChunkKind) -> bytes:
+    """Return a block that one chunk fills."""
+    part = bytes(BLOCK_BYTES - 7)
+    return struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([kind]))), len(part), kind) + part
+
+
+def test_a_record_of_many_chunks_takes_no_longer_than_as_many_records() -> None:
+    def seconds_to_read(kinds: list[ChunkKind]) -> float:
+        header = struct.pack("<4sHB", b":W&B", 0xBEE1, 0).ljust(BLOCK_BYTES, b"\0")
+        file = BytesIO(header + b"".join(map(full_block, kinds)))
+        began_at = time.process_time()
+        assert b"".join(record for record in read_chunked_records(file) if isinstance(record, bytes))
+        return time.process_time() - began_at
+
+    n = 600
+    one = [ChunkKind.FIRST, *[ChunkKind.MIDDLE] * (n - 2), ChunkKind.LAST]
+    assert seconds_to_read(one) < 20 * seconds_to_read([ChunkKind.FULL] * n)

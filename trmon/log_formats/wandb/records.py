@@ -40,7 +40,7 @@ def read_chunked_records(file: BinaryIO) -> Iterator[bytes | LogDefect]:
     if version != VERSION:
         yield LogDefect(0, f"has version {version} of the format; {VERSION} is read")
         return
-    record: bytes | None = None
+    record: bytearray | None = None
     while (chunk := _read_chunk(file)) is not None:
         if isinstance(chunk, LogDefect):
             record = None
@@ -48,12 +48,12 @@ def read_chunked_records(file: BinaryIO) -> Iterator[bytes | LogDefect]:
             continue
         kind, data = chunk
         if kind in (ChunkKind.FULL, ChunkKind.FIRST):
-            record = b""
+            record = bytearray()
         if record is None:
             continue
         record += data
         if kind in (ChunkKind.FULL, ChunkKind.LAST):
-            yield record
+            yield bytes(record)
             record = None
     if record is not None:
         yield _cut_off(file, file.tell())
