@@ -11,6 +11,7 @@ from threading import Event
 import pytest
 
 from tests.fixtures.service import ThreadedService
+from tests.fixtures.tracker_logs import TRACKER_LOGS
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.identity import RunKey
 from trmon.terminal.log_watch import LogWatch
@@ -52,6 +53,28 @@ def test_a_log_is_followed_while_it_is_written(service: ThreadedService, tmp_pat
         assert wrong == ""
         run = eventually(lambda: client.get(path).json(), lambda run: run["state"] == "paused")
     assert run["last_step"] == 5
+
+
+def test_a_folder_of_event_files_is_followed_into_the_file_of_a_restart(tmp_path: Path) -> None:
+    service = ThreadedService(tmp_path / "data")
+    uploader = ReportUploader(service.url, token=None)
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    first, second = sorted((TRACKER_LOGS / "tensorboard" / "restarted").iterdir())
+    data = first.read_bytes()
+    (folder / first.name).write_bytes(data[: len(data) // 2])
+    following = LogWatch(folder, RunKey("math", "grpo"), uploader=uploader).follow(Event(), every_seconds=0.01)
+    sent = next(done for done in following if not isinstance(done, str))
+    assert {step for _, step in sent.steps} == {1, 2, 3}
+    assert [defect.is_end for defect in sent.defects] == [True]
+    (folder / first.name).write_bytes(data)
+    sent = next(done for done in following if not isinstance(done, str))
+    assert (max(sent.steps), sent.defects) == ((0, 5), [])
+    (folder / second.name).write_bytes(second.read_bytes())
+    sent = next(done for done in following if not isinstance(done, str))
+    assert (max(sent.steps), sent.counts) == ((1, 7), {"stored": 6})
+    uploader.close()
+    service.stop()
 
 
 def test_the_steps_are_sent_when_the_service_is_back(tmp_path: Path) -> None:

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from trmon.domain.analysis.log_row import LogDefect
+from trmon.domain.analysis.logged_steps import LoggedStep, logged_steps
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats import LOG_FORMATS, format_of, read_log
+from trmon.terminal.log_import import LogSource
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -60,6 +63,34 @@ def test_lines_of_verls_file_logger_keep_their_names(tmp_path: Path) -> None:
     path = written(tmp_path, "grpo.jsonl", "\n".join(lines) + "\n")
     assert format_of(path).name == "jsonl"
     assert rows_of(path)[1] == {"step": 2, "actor/lr": 1e-6, "critic/score/mean": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.jsonl", '{"step": 1, "loss": "np.float64(0.2)", "kl": 1e400}\n{"step": 1, "loss": 0.3, "kl": 1e400}\n'),
+        ("log.json", '[{"step": 1, "loss": "np.float64(0.2)", "kl": 1e400}, {"step": 1, "loss": 0.3, "kl": 1e400}]'),
+        ("log.csv", "step,loss,kl\n1,np.float64(0.2),1e400\n1,0.3,1e400\n"),
+        (
+            "trainer_state.json",
+            '{"log_history": [{"step": 1, "loss": "np.float64(0.2)", "kl": 1e400},'
+            ' {"step": 1, "loss": 0.3, "kl": 1e400}]}',
+        ),
+        ("verl.log", "step:1 - loss:np.float64(0.2) - kl:1e400\nstep:1 - loss:0.3 - kl:1e400\n"),
+    ],
+)
+def test_numbers_as_numpy_prints_them_too_large_ones_and_steps_that_come_twice(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, name, text)
+    items = list(logged_steps(format_of(path).read(path), LogSource.of(path).survey))
+    steps = [item for item in items if isinstance(item, LoggedStep)]
+    assert [(step.attempt, step.step, step.scalars["loss"], step.scalars["kl"]) for step in steps] == [
+        (0, 1, 0.2, math.inf),
+        (0, 1, 0.3, math.inf),
+    ]
+    defects = [item.reason for item in items if isinstance(item, LogDefect)]
+    assert defects == ["kl: '1e400' is too large for a float64; kept as inf"] * 2
 
 
 def test_nested_metrics_are_joined_with_a_slash(tmp_path: Path) -> None:
