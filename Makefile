@@ -74,8 +74,9 @@ web: trmon/web/package-lock.json  ## bundle the page's sources into trmon/web/st
 bench: $(VENV)/test  ## print the tables that docs/benchmarks.md quotes
 	@for bench in benchmarks/bench_*.py; do PYTHONPATH=. $(BIN)/python $$bench || exit 1; done
 
-bench-peers: $(VENV)/run $(PEERS)/done $(TRL)/done  ## the columns beside what verl computes; what trmon costs a trainer of TRL
+bench-peers: $(VENV)/run $(PEERS)/done $(TRL)/done  ## the columns beside what verl computes; what trmon costs trainers of verl and TRL
 	PYTHONPATH=. $(PEERS)/bin/python benchmarks/bench_columns.py
+	PYTHONPATH=. $(PEERS)/bin/python benchmarks/verl_overhead.py
 	PYTHONPATH=. TRMON_SERVICE=$(BIN)/trmon $(TRL)/bin/python benchmarks/trl_overhead.py
 
 load: $(VENV)/test  ## load a service of its own and print what it took (ARGS="--seconds 30 --fleet")

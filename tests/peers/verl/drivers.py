@@ -78,6 +78,11 @@ class Workers:
         """Leave the log-probs in the store, where the tests put them."""
         return batch
 
+    def save_model_to_cpu(self, _version: int) -> None:
+        """Keep the weights, of which there are none."""
+
+    restore_model_from_cpu = clear_cpu_model = save_model_to_cpu
+
 
 def separate(values: Any) -> Any:
     """Return a trainer of verl's legacy family."""
@@ -139,8 +144,20 @@ class Store:
     tags: list[dict[str, Any]]
 
 
-def v1(values: Any, *, versions: list[int], monkeypatch: Any, noise: float = 0.1) -> tuple[Any, KVBatchMeta]:
-    """Return a synchronous trainer of verl's v1 and its sampled batch, whose last row is verl's padding."""
+def v1(
+    values: Any, *, versions: list[int], monkeypatch: Any, noise: float = 0.1, trainer_class: type = PPOTrainerSync
+) -> tuple[Any, KVBatchMeta]:
+    """Return a trainer of verl's v1 and its sampled batch, whose last row is verl's padding."""
+    batch = v1_batch(versions=versions, monkeypatch=monkeypatch, noise=noise)
+    trainer = object.__new__(trainer_class)
+    trainer.config, trainer.global_steps, trainer.parameter_sync_step = values, 5, 1
+    trainer.actor_rollout_wg = Workers()
+    trainer.logger = tracking(values)
+    return trainer, batch
+
+
+def v1_batch(*, versions: list[int], monkeypatch: Any, noise: float = 0.1) -> KVBatchMeta:
+    """Return a sampled batch, whose last row is verl's padding, and whose rows are the only ones in the store."""
     mu, old = log_probs(noise=noise)
     rows, tags = {}, []
     for i, length in enumerate(LENGTHS):
@@ -158,8 +175,4 @@ def v1(values: Any, *, versions: list[int], monkeypatch: Any, noise: float = 0.1
     store = Store(rows)
     store.tags = tags
     monkeypatch.setattr(trainer_base, "tq", store)
-    trainer = object.__new__(PPOTrainerSync)
-    trainer.config, trainer.global_steps, trainer.parameter_sync_step = values, 5, 1
-    trainer.actor_rollout_wg = Workers()
-    trainer.logger = tracking(values)
-    return trainer, KVBatchMeta(keys=[*rows], tags=tags, partition_id="train", extra_info={})
+    return KVBatchMeta(keys=[*rows], tags=tags, partition_id="train", extra_info={})

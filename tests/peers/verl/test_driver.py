@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from tests.client.server import Peer
-from tests.peers.verl import drivers
+from tests.peers.verl import drivers, fully_async
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.signals import batch_signals
@@ -63,19 +67,55 @@ def test_in_bypass_mode_the_samplers_log_probs_are_not_taken_for_the_trainers(se
     assert columns["n_tokens"].tolist() == list(drivers.LENGTHS)
 
 
-def test_a_batch_of_v1_comes_without_its_padding(server: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer, batch = drivers.v1(drivers.config(), versions=[4, 4, 3, 4], monkeypatch=monkeypatch)
+@pytest.mark.parametrize("trainer_class", [PPOTrainerSync, PPOTrainerColocateAsync, PPOTrainerSeparateAsync])
+def test_batches_of_v1_are_chunks_of_a_step_without_their_padding(
+    trainer_class: type, server: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_batches = 2 if trainer_class is PPOTrainerSeparateAsync else 1
+    versions = [4, 4, 3, 4]
+    trainer, _ = drivers.v1(drivers.config(), versions=versions, monkeypatch=monkeypatch, trainer_class=trainer_class)
+    trainer.parameter_sync_step = n_batches
     metrics: dict[str, Any] = {}
-    batch = trainer._compute_old_log_prob(batch, metrics)
-    trainer._compute_advantage(batch, metrics)
-    (columns,) = columns_of(server)
-    (report,) = server.of(wire.Report)
-    assert (report.step, report.chunks, report.trainer_version) == (5, 1, 4)
-    assert columns["n_tokens"].tolist() == list(drivers.LENGTHS[:3])
-    assert columns["version_min"].tolist() == [4, 4, 3]
-    assert columns["reward"].tolist() == pytest.approx(drivers.SCORES[:3])
-    found = batch_signals.compute(columns)
-    assert found["mismatch_prob_diff_max"] == pytest.approx(metrics["training/rollout_probs_diff_max"], rel=1e-4)
+    for trainer.local_trigger_step in range(n_batches):
+        batch = drivers.v1_batch(versions=versions, monkeypatch=monkeypatch)
+        trainer._compute_advantage(trainer._compute_old_log_prob(batch, metrics), metrics)
+    found = columns_of(server, n=n_batches)
+    keys = [(report.step, report.chunk, report.chunks, report.trainer_version) for report in server.of(wire.Report)]
+    assert keys == [(5, chunk, n_batches, 4) for chunk in range(n_batches)]
+    for columns in found:
+        assert columns["n_tokens"].tolist() == list(drivers.LENGTHS[:3])
+        assert columns["version_min"].tolist() == [4, 4, 3]
+        assert columns["reward"].tolist() == pytest.approx(drivers.SCORES[:3])
+        signals = batch_signals.compute(columns)
+        assert signals["mismatch_prob_diff_max"] == pytest.approx(metrics["training/rollout_probs_diff_max"], rel=1e-4)
+
+
+def test_batches_of_the_fully_asynchronous_trainer_are_chunks_of_the_version_that_it_sends_next(
+    server: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(fully_async.trainer_globals(), "ray", fully_async.LocalRay)
+    trainer = fully_async.StubbedTrainer(versions=[0, 0, 0, 1])
+    asyncio.run(trainer.fit())
+    found = columns_of(server, n=4)
+    keys = [(report.step, report.chunk, report.chunks, report.trainer_version) for report in server.of(wire.Report)]
+    assert keys == [(1, 0, 2, 0), (1, 1, 2, 0), (2, 0, 2, 1), (2, 1, 2, 1)]
+    assert [columns["version_min"].tolist() for columns in found] == [[0] * 4, [0] * 4, [0] * 4, [1] * 4]
+    assert all(columns["n_tokens"].tolist() == list(drivers.LENGTHS) for columns in found)
+    server.wait_until(lambda peer: {scalars.step for scalars in peer.of(wire.Scalars)} == {1, 2})
+    scalars = {name for scalars in server.of(wire.Scalars) for name in scalars.values}
+    assert {"actor/grad_norm", "training/rollout_probs_diff_max", "fully_async/count/current_param_version"} <= scalars
+
+
+def test_enforce_observes_and_says_so_once(
+    server: Peer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRMON_MODE", "enforce")
+    expected = drivers.train_on(drivers.separate(drivers.config()))
+    for _ in range(2):
+        assert drivers.train_on(drivers.separate(drivers.config())) == pytest.approx(expected, nan_ok=True)
+    server.wait_until(lambda peer: len(peer.of(wire.Start)) >= 1)
+    assert {start.mode for start in server.of(wire.Start)} == {"observe"}
+    assert capfd.readouterr().err.count("trmon does not change the loss of verl: mode observe") == 1
 
 
 def end_with_failure(trainer: Any) -> None:

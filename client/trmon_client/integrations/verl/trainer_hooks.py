@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from trmon_client.integrations.fitting import hook_fitting
@@ -47,7 +47,9 @@ class TrainerHooks:
             if (owner := sys.modules.get(module_name)) is not None:
                 self._seen.add((module_name, class_name))
                 owner = getattr(owner, class_name, owner) if class_name else owner
-                hook_fitting(owner, self.PARAMETERS[module_name, class_name], self._by_name(), framework="verl")
+                expected = self.PARAMETERS[module_name, class_name]
+                for hooked, methods in [(owner, expected), *copied_methods(owner, expected)]:
+                    hook_fitting(hooked, methods, self._by_name(), framework="verl")
 
     def _by_name(self) -> Mapping[str, Hook]:
         return {
@@ -84,3 +86,24 @@ class TrainerHooks:
     def _report(self, trainer: Any, data: Any, **given: Any) -> None:
         mask, self._whole_mask = self._whole_mask, None
         report_batch(self._monitor, lambda: verl_arguments(trainer, data, whole_mask=mask, **given))
+
+
+def copied_methods(owner: object, expected: Parameters) -> Iterator[tuple[type, Parameters]]:
+    """Yield the subclasses that hold copies of methods of a class: Ray wraps all methods of the class of an actor."""
+    if not isinstance(owner, type):
+        return
+    for subclass in _subclasses(owner):
+        copied = {
+            name: parameters
+            for name, parameters in expected.items()
+            if name in vars(owner) and getattr(vars(subclass).get(name), "__wrapped__", None) is vars(owner)[name]
+        }
+        if copied:
+            yield subclass, copied
+
+
+def _subclasses(owner: type) -> Iterator[type]:
+    direct: list[type] = type.__subclasses__(owner)
+    for subclass in direct:
+        yield subclass
+        yield from _subclasses(subclass)
