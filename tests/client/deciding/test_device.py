@@ -134,6 +134,18 @@ def test_a_batch_is_logged_and_decided_on_the_device(form: Any, mode: str, devic
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("form", [batch, short_floats, packed, ragged])
+def test_the_recorder_holds_a_batch_of_the_device(form: Any, device: str, tmp_path: Path) -> None:
+    given, recordings = form(device), tmp_path / "recordings"
+    with Monitor(settings(tmp_path, record_dir=recordings)) as monitor, never_waiting(device):
+        monitor.log_batch(step=0, **given)
+        recorder = monitor._current_session()._recorder
+        assert recorder is not None
+        assert [held.entry.step for held in recorder._held] == [0]
+    assert len(list(recordings.rglob("recording.json"))) == (device == "cuda")
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("form", [batch, packed, ragged])
 @pytest.mark.parametrize("policy", TOKEN_POLICIES)
 def test_tokens_are_masked_and_weighted_on_the_device(policy: str, form: Any, device: str, tmp_path: Path) -> None:
