@@ -69,6 +69,16 @@ def test_metrics_of_a_line_are_diagnosed_and_name_their_framework(text: str, tmp
     assert json.loads(diagnose("--metrics", path, "--json").output)["framework"] == "verl"
 
 
+def test_metrics_without_agreement_name_the_option_of_their_framework_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "line.json"
+    path.write_text(json.dumps({"critic/rewards/mean": 0.3, "actor/entropy": 0.5, "training/global_step": 3}))
+    [unknown] = [line for line in diagnose("--metrics", path).output.splitlines() if line.startswith("not known")]
+    assert unknown.endswith(
+        "verl logs the agreement of its engines with actor_rollout_ref.rollout.calculate_log_probs=true"
+    )
+    assert "log_batch" not in unknown
+
+
 def test_a_log_may_come_from_standard_input(ill_log: Path) -> None:
     def piped(*arguments: str) -> Result:
         return CliRunner().invoke(app, ["diagnose", *arguments], input=ill_log.read_bytes())

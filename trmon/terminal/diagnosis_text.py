@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from trmon.domain.diagnosis import Assurance, Finding
+from trmon.domain.framework_names import FRAMEWORKS
 from trmon.domain.health.assurance_words import MAX_MEASUREMENTS
 from trmon.domain.rules.condition import ThresholdSide
 from trmon_client.api import DiagnosisInfo, EvidenceInfo, FindingInfo
@@ -69,10 +70,21 @@ def _lines(found: DiagnosisInfo) -> Iterator[str]:
     yield from remedy_lines(found)
     yield f"correction: {found.quadrant.advice} ({found.quadrant.quadrant})"
     yield f"stage: {found.escalation.advice}"
-    for lost in found.unknown:
-        yield f"not known: {lost.finding} {lost.title}"
-        yield from (f"    {gap.signal}: {gap.provide}" for gap in lost.missing)
+    yield from _unknown(found)
     yield from (f"ignored: {item.name} ({item.why})" for item in found.ignored)
+
+
+def _unknown(found: DiagnosisInfo) -> Iterator[str]:
+    """Yield what is not known: of a run with the argument that gives it, of a framework's log in one line."""
+    if found.framework is None:
+        for lost in found.unknown:
+            yield f"not known: {lost.finding} {lost.title}"
+            yield from (f"    {gap.signal}: {gap.provide}" for gap in lost.missing)
+    elif found.unknown:
+        option = next((table.agreement for table in FRAMEWORKS if table.framework == found.framework), "")
+        is_needed = bool(option) and not found.agreement
+        hint = f"; {found.framework} logs the agreement of its engines with {option}" if is_needed else ""
+        yield f"not known: {', '.join(f'{lost.finding} {lost.title}' for lost in found.unknown)}{hint}"
 
 
 def remedy_lines(found: DiagnosisInfo, *, framework: str | None = None) -> Iterator[str]:
