@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import httpx
 import pytest
@@ -34,15 +35,21 @@ def test_what_verl_logs_is_found(
     hooks: TrackingHooks,
     service: httpx.Client,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
     finding: str,
     ill: dict[str, float],
 ) -> None:
     monkeypatch.setenv("TRMON_URL", str(service.base_url).rstrip("/"))
+    monkeypatch.setenv("TRMON_SPOOL_DIR", str(tmp_path / "spool"))
     monkeypatch.setenv("TRMON_PROJECT", "math")
     monkeypatch.setenv("TRMON_RUN", "tiny")
     tracking = drivers.tracking(drivers.config())
     for step in range(STEPS):
         tracking.log({**HEALTHY, **(ill if step >= ILL_FROM else {})}, step=step)
+    # The end waits 2 s for what is not sent yet; a machine may be too busy for all steps at once.
+    eventually(
+        lambda: service.get(RUN).json().get("last_step"), lambda step: (step or 0) >= STEPS - 2, timeout_seconds=90.0
+    )
     tracking.finish(exit_code=0)
     run = eventually(lambda: service.get(RUN).json(), lambda run: run["state"] == "finished")
     assert run["incident"]["finding"] == finding
