@@ -25,3 +25,11 @@ def test_the_page_of_the_callbacks_names_the_versions_that_are_run() -> None:
     transformers = ".".join(found["transformers"].split(".")[:2])
     page = (ROOT / "docs/integrations/scalars.md").read_text()
     assert f"transformers {transformers} and Lightning {found['lightning']} " in page
+
+
+def test_the_page_of_skyrl_names_the_version_that_is_run() -> None:
+    requirements = (ROOT / "requirements/skyrl.txt").read_text()
+    found = re.search(r"^skyrl==([\d.]+)", requirements, re.MULTILINE)
+    assert found
+    for page in ("skyrl", "index"):
+        assert found[1] in (ROOT / f"docs/integrations/{page}.md").read_text()

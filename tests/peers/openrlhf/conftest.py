@@ -43,8 +43,15 @@ class EmptyModules(MetaPathFinder, Loader):
 
 
 sys.meta_path.append(EmptyModules())
-# Ray gives its processes 30 s to start, which a busy machine exceeds.
-os.environ.setdefault("RAY_raylet_start_wait_time_s", "240")
+# Ray gives its processes 30 s to start and to find each other, which a busy machine exceeds.
+PATIENCE = {
+    "raylet_start_wait_time_s": "300",
+    "agent_register_timeout_ms": "300000",
+    "gcs_server_request_timeout_seconds": "300",
+    "gcs_rpc_server_connect_timeout_s": "300",
+    "worker_register_timeout_seconds": "300",
+}
+os.environ.update({f"RAY_{name}": value for name, value in PATIENCE.items()})
 
 
 @pytest.fixture
