@@ -12,6 +12,8 @@ import pytest
 import ray
 import torch
 from openrlhf.models.loss import PolicyLoss
+from openrlhf.trainer.ppo_trainer import PPOTrainer
+from ray import cloudpickle
 
 from tests.client.integrations.rollouts import (
     Rollouts,
@@ -24,6 +26,8 @@ from tests.peers.openrlhf import controllers
 from trmon_client.core import wire
 from trmon_client.integrations.openrlhf import hook_openrlhf
 
+SENT = cloudpickle.dumps(PPOTrainer.__ray_metadata__.modified_class)
+"""The actor's class as the driver, which has no hooks, sends it to a worker."""
 pytestmark = pytest.mark.timeout(600)
 """Ray takes minutes to start on a busy machine."""
 
@@ -77,6 +81,13 @@ def test_a_band_of_one_asks_for_log_probs_and_leaves_the_loss_as_it_is() -> None
     off = loss_of(rollouts)
     on = loss_of(rollouts, is_correction_level="token", is_correction_mode="clip", is_correction_threshold=(1.0, 1.0))
     assert_bit_identical(list(off), list(on[: len(off)]))
+
+
+def test_the_class_that_ray_sends_to_a_worker_calls_the_hooks(server: Peer) -> None:
+    hook_openrlhf()
+    received = cloudpickle.loads(SENT)
+    for name in ("train_step", "save_logs_and_checkpoints"):
+        assert hasattr(getattr(received, name).__wrapped__, "hooked_method")
 
 
 def test_ray_hooks_the_worker_that_trains(server: Peer) -> None:
