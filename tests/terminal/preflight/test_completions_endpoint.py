@@ -99,8 +99,9 @@ def test_a_refusal_is_shown(tokens: Tensor) -> None:
         with pytest.raises(InvalidInput, match=r"answered 400: .*no logprobs here"):
             CompletionsEndpoint(url=server.url).score(asked(tokens))
         url = server.url
-    with pytest.raises(InvalidInput, match="does not answer"):
-        CompletionsEndpoint(url=url).score(asked(tokens))
+    with pytest.raises(InvalidInput, match="does not answer") as refused:
+        CompletionsEndpoint(url=url.replace("://", "://me:hunter2@")).score(asked(tokens))
+    assert "hunter2" not in str(refused.value)
 
 
 def test_the_command_asks_an_endpoint(tokens: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

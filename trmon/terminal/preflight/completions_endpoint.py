@@ -53,6 +53,12 @@ class CompletionsEndpoint:
     api_key: str | None = None
     sampling: Sampling | None = None
 
+    @property
+    def name(self) -> str:
+        """The URL without user and password, as reports and errors name the endpoint."""
+        before, separator, rest = self.url.partition("://")
+        return f"{before}{separator}{rest.rpartition('@')[2]}"
+
     def score(self, tokens: ScoredTokens) -> EngineScores:
         """Return the log-probs of the tokens, or of responses that are sampled after their prompts.
 
@@ -72,7 +78,7 @@ class CompletionsEndpoint:
                 rows = list(pool.map(lambda pair: read(complete, *pair), zip(tokens.token_ids, masks, strict=True)))
         has_ids = all(row.token_ids is not None for row in rows)
         return EngineScores.of(
-            self.url,
+            self.name,
             logprobs=[row.logprobs for row in rows],
             mask=[row.mask for row in rows],
             token_ids=[row.token_ids for row in rows] if has_ids else None,
@@ -85,7 +91,7 @@ class CompletionsEndpoint:
         logprobs, ids = self._logprobs(choice), self._ids(choice, "prompt_token_ids")
         n = len(logprobs) - 1 if ids is None else len(ids)
         if n < 1 or len(logprobs) < n:
-            raise InvalidInput(self.url, f"returned {len(logprobs)} log-probs of a prompt of {len(token_ids)} tokens")
+            raise InvalidInput(self.name, f"returned {len(logprobs)} log-probs of a prompt of {len(token_ids)} tokens")
         return ScoredRow(logprobs[:n], _right_aligned(mask, n), ids)
 
     def _sampled(self, complete: Callable[..., Mapping[str, Any]], token_ids: Any, mask: Any) -> ScoredRow:
@@ -103,9 +109,9 @@ class CompletionsEndpoint:
         )
         logprobs, ids = self._logprobs(choice), self._ids(choice, "token_ids")
         if ids is None:
-            raise InvalidInput(self.url, "returns no token ids, so the trainer cannot score what it samples")
+            raise InvalidInput(self.name, "returns no token ids, so the trainer cannot score what it samples")
         if len(ids) != len(logprobs):
-            raise InvalidInput(self.url, f"returned {len(logprobs)} log-probs for {len(ids)} tokens")
+            raise InvalidInput(self.name, f"returned {len(logprobs)} log-probs for {len(ids)} tokens")
         before = self._ids(choice, "prompt_token_ids", required=False)
         whole = prompt if before is None else before
         return ScoredRow(
@@ -118,7 +124,7 @@ class CompletionsEndpoint:
         """Return the log-probs of a choice, NaN where it has null, as for the first token of a prompt."""
         found = (choice.get("logprobs") or {}).get("token_logprobs")
         if not isinstance(found, list):
-            raise InvalidInput(self.url, "answers without logprobs.token_logprobs; does the model return log-probs?")
+            raise InvalidInput(self.name, "answers without logprobs.token_logprobs; does the model return log-probs?")
         return self._array(found, np.float64)
 
     def _ids(self, choice: Mapping[str, Any], field: str, *, required: bool = True) -> Any | None:
@@ -136,33 +142,33 @@ class CompletionsEndpoint:
         try:
             return np.array(values, dtype)
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidInput(self.url, f"answers with values that are no numbers: {error}") from error
+            raise InvalidInput(self.name, f"answers with values that are no numbers: {error}") from error
 
     def _first_model(self, client: httpx.Client) -> str:
         listed = self._request(client, "GET", "models").get("data")
         if not isinstance(listed, list) or not listed or not isinstance(listed[0], dict) or "id" not in listed[0]:
-            raise InvalidInput(self.url, "lists no model; name one by --model")
+            raise InvalidInput(self.name, "lists no model; name one by --model")
         return str(listed[0]["id"])
 
     def _choice(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
         choices = answer.get("choices")
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-            raise InvalidInput(self.url, "answers without choices")
+            raise InvalidInput(self.name, "answers without choices")
         return choices[0]
 
     def _request(self, client: httpx.Client, method: str, path: str, **content: Any) -> Mapping[str, Any]:
         try:
             answer = client.request(method, f"{self.url.rstrip('/')}/{path}", **content)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise InvalidInput(self.url, f"does not answer: {error}") from error
+            raise InvalidInput(self.name, f"does not answer: {error}") from error
         if answer.status_code != httpx.codes.OK:
-            raise InvalidInput(self.url, f"answered {answer.status_code}: {answer.text[:SHOWN_CHARACTERS]}")
+            raise InvalidInput(self.name, f"answered {answer.status_code}: {answer.text[:SHOWN_CHARACTERS]}")
         try:
             found = answer.json()
         except ValueError as error:
-            raise InvalidInput(self.url, "does not answer in JSON") from error
+            raise InvalidInput(self.name, "does not answer in JSON") from error
         if not isinstance(found, dict):
-            raise InvalidInput(self.url, "does not answer with a JSON object")
+            raise InvalidInput(self.name, "does not answer with a JSON object")
         return found
 
 
