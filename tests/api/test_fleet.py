@@ -28,6 +28,8 @@ def fleet(client: httpx.Client, **query: str) -> list[dict[str, Any]]:
 def two_runs(client: httpx.Client) -> httpx.Client:
     train(client, MATH)
     corrupt(client, ILL)
+    # A request diagnoses runs for a quarter of a second at most; later ones go on.
+    eventually(lambda: all("not diagnosed yet" not in run["verdict"]["why"] for run in fleet(client)))
     return client
 
 
