@@ -156,6 +156,9 @@ def test_a_scalar_named_like_a_position_column_gets_another_name(client: httpx.C
 
 def test_without_pyarrow_the_other_formats_are_named(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    # A service in this process may have used it in a former test.
+    monkeypatch.delitem(sys.modules, "trmon.api.signals.arrow", raising=False)
+    monkeypatch.delattr("trmon.api.signals.arrow", raising=False)
     train(client)
     refused = client.get(PATH, params={"names": "lr", "format": "parquet"})
     fine = client.get(PATH, params={"names": "lr", "format": "csv"})

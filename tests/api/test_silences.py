@@ -110,7 +110,7 @@ def test_an_owners_alerts_go_to_their_receivers_only(serve: Serve, receiver: Web
     with service.client() as client:
         crash(client)
         send(client, RunKey("math", "nobodys"), CRASH)
-        told = eventually(lambda: deliveries(client, state="delivered"), lambda found: len(found) == 3)
+        told = eventually(lambda: deliveries(client, state="standing"), lambda found: len(found) == 3)
     assert sorted((delivery["run"], delivery["receiver"]) for delivery in told) == [
         ("grpo", "slack"),
         ("nobodys", "slack"),

@@ -72,7 +72,10 @@ def test_nothing_warns_when_the_packages_are_imported() -> None:
         "found = [m.name for p in (trmon, trmon_client) for m in pkgutil.walk_packages(p.__path__, p.__name__ + '.')]\n"
         "for name in found:\n"
         "    if not name.endswith('__main__') and '.migrations.' not in name:\n"
-        "        importlib.import_module(name)\n"
+        "        try:\n"
+        "            importlib.import_module(name)\n"
+        "        except ModuleNotFoundError as error:\n"
+        "            assert error.name in ('lightning', 'transformers'), error\n"  # what their callbacks derive from
         "print(len(found))"
     )
     done = run(sys.executable, "-W", "error", "-c", code)

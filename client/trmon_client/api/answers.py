@@ -6,11 +6,14 @@ Fields that a newer service adds are ignored. States and kinds are strings, sinc
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+_DECODING = threading.Lock()
+"""Threads that decode a type for the first time at once would end the process."""
 
 
 class ApiNumber(float):
@@ -30,7 +33,8 @@ class ItemPage(msgspec.Struct, Generic[T], frozen=True):
 
 def decode_answer(body: bytes, kind: type[T]) -> T:
     """Return an answer as a struct. Errors: ValueError naming the field that does not fit."""
-    return msgspec.json.decode(body, type=kind, dec_hook=_decode_number)
+    with _DECODING:
+        return msgspec.json.decode(body, type=kind, dec_hook=_decode_number)
 
 
 def encode_info(info: AnswerInfo) -> bytes:
@@ -40,7 +44,8 @@ def encode_info(info: AnswerInfo) -> bytes:
 
 def convert_answer(document: object, kind: type[T]) -> T:
     """Return a decoded JSON document as a struct. Errors: ValueError naming the field that does not fit."""
-    return msgspec.convert(document, type=kind, dec_hook=_decode_number)
+    with _DECODING:
+        return msgspec.convert(document, type=kind, dec_hook=_decode_number)
 
 
 def _decode_number(kind: type, value: Any) -> ApiNumber:

@@ -8,6 +8,7 @@ import msgspec
 
 from trmon_client.core.inputs.checked_inputs import POLICIES
 from trmon_client.core.policies.decide import SEMANTICS_VERSION
+from trmon_client.core.wire.decodable_types import decodable
 
 INDEX_FILE = "recording.json"
 FORMAT_VERSION = 1
@@ -44,6 +45,7 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
     texts: tuple[RecordedText, ...] = ()
 
 
+@decodable
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """The index of a recording: whose it is, why it was written, and its calls, oldest first.
 

@@ -60,6 +60,7 @@ def _decodable(sources: dict[Path, ast.Module]) -> set[str]:
 
 def test_every_type_named_at_run_time_is_prepared_at_import() -> None:
     built_in = {"dict", "list", "tuple", "str", "int", "object", "Any", "Names", "_VALUE_TYPES", "mapping"}
+    built_in.add("kind")  # of trmon_client.api, which decodes one answer at a time
     sources = {
         path: ast.parse(text) for path in FILES if "msgspec" in (text := path.read_text()) or "decodable" in text
     }

@@ -38,6 +38,8 @@ def test_what_the_builtin_rules_ask_of_people() -> None:
         "invalid_logprobs",
         "decision_mismatch",
         "batch_quarantined",
+        "stalled",
+        "crashed",
     }
     assert all(rule.runbook and rule.meaning for rule in builtin_rules())
 
