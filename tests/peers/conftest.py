@@ -25,7 +25,8 @@ PEERS = {
 }
 """The package that each folder of tests needs."""
 
-collect_ignore_glob = [f"{folder}/*" for folder, peer in PEERS.items() if find_spec(peer) is None]
+# The whole folder: pytest loads the conftest of a folder even if it collects none of its files.
+collect_ignore = [folder for folder, peer in PEERS.items() if find_spec(peer) is None]
 
 # The wheel of verl installs a package of this name too.
 sys.modules["tests"] = ModuleType("tests")
