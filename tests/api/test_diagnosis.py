@@ -97,9 +97,11 @@ def test_the_command_shows_the_diagnosis_of_the_service(client: httpx.Client, se
         "do: Check",
         "verl  ",
         "TRL  ",
-        "not known:",
     ):
         assert said in text.getvalue()
+    [unknown] = [line for line in text.getvalue().splitlines() if line.startswith("not known: ")]
+    assert " (pass " in unknown
+    assert "; with more steps: " in unknown
 
 
 @pytest.mark.parametrize("name", ["grpo", "", "math/../x"])

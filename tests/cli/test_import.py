@@ -159,8 +159,11 @@ def test_a_log_that_grew_within_its_first_step_adds_the_rest(service: ThreadedSe
         assert "refuses" not in done.stderr
 
     def seen(client: httpx.Client) -> Any:
-        signals = read(client, "/api/v1/runs/math/grpo/signals", names="mine/seen", points=6)["signals"]
-        return signals["mine/seen"]["last"]
+        path = "/api/v1/runs/math/grpo/signals"
+        # A name is known once a step with it has closed.
+        if "mine/seen" not in read(client, f"{path}/names"):
+            return []
+        return read(client, path, names="mine/seen", points=6)["signals"]["mine/seen"]["last"]
 
     with service.client() as client:
         assert eventually(lambda: seen(client), lambda values: len(values) == 6) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from rich.console import Console
@@ -44,7 +44,7 @@ def assurance_phrase(found: DiagnosisInfo) -> str:
     """Return what is known of a run without a finding, e.g. `no drift found so far`."""
     if found.assurance == Assurance.TRAINING_HEALTHY.value:
         return "training healthy, agreement not measured"
-    so_far = " so far" if found.needs_only_steps and found.assurance == Assurance.NO_DRIFT_FOUND.value else ""
+    so_far = " so far" if found.needs_more_steps and found.assurance == Assurance.NO_DRIFT_FOUND.value else ""
     values = ", ".join(f"{item.signal} {item.value:.3g}" for item in found.agreement[:MAX_MEASUREMENTS])
     return f"{found.assurance}{so_far}{f': {values}' if values else ''}"
 
@@ -75,16 +75,36 @@ def _lines(found: DiagnosisInfo) -> Iterator[str]:
 
 
 def _unknown(found: DiagnosisInfo) -> Iterator[str]:
-    """Yield what is not known: of a run with the argument that gives it, of a framework's log in one line."""
-    if found.framework is None:
-        for lost in found.unknown:
-            yield f"not known: {lost.finding} {lost.title}"
-            yield from (f"    {gap.signal}: {gap.provide}" for gap in lost.missing)
-    elif found.unknown:
-        option = next((table.agreement for table in FRAMEWORKS if table.framework == found.framework), "")
-        is_needed = bool(option) and not found.agreement
-        hint = f"; {found.framework} logs the agreement of its engines with {option}" if is_needed else ""
-        yield f"not known: {', '.join(f'{lost.finding} {lost.title}' for lost in found.unknown)}{hint}"
+    """Yield in one line which findings are not known, and what gives them."""
+    waiting = [lost for lost in found.unknown if all(gap.more_steps for gap in lost.missing)]
+    lacking = [lost for lost in found.unknown if lost not in waiting]
+    parts = []
+    if lacking:
+        parts.append(f"{_names(lacking)}{'' if found.framework else _arguments(lacking)}")
+    if waiting:
+        parts.append(f"with more steps: {_names(waiting)}")
+    if parts:
+        yield f"not known: {'; '.join(parts)}{_option_for_agreement(found)}"
+
+
+def _names(findings: Sequence[FindingInfo]) -> str:
+    return ", ".join(f"{lost.finding} {lost.title}" for lost in findings)
+
+
+def _arguments(lacking: Sequence[FindingInfo]) -> str:
+    """Return which arguments of log_batch give what is lacking, the first in words."""
+    provided = dict.fromkeys(gap.provide for lost in lacking for gap in lost.missing if not gap.more_steps)
+    # What an argument of log_batch gives comes before what nothing can give.
+    first, *others = sorted(provided, key=lambda provide: not provide.startswith("pass "))
+    more = f", and {len(others)} more: trmon diagnose --json" if others else ""
+    return f" ({first}{more})"
+
+
+def _option_for_agreement(found: DiagnosisInfo) -> str:
+    """Return the framework's own option for the agreement of its engines, where a log lacks that."""
+    option = next((table.agreement for table in FRAMEWORKS if table.framework == found.framework), "")
+    is_needed = bool(option) and not found.agreement
+    return f"; {found.framework} logs the agreement of its engines with {option}" if is_needed else ""
 
 
 def remedy_lines(found: DiagnosisInfo, *, framework: str | None = None) -> Iterator[str]:

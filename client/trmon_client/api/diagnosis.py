@@ -103,7 +103,7 @@ class DiagnosisInfo(AnswerInfo, frozen=True, kw_only=True):
     last_good_step: int | None = None
     incident: IncidentInfo | None = None
     assurance: str = "unknown"
-    needs_only_steps: bool = False
+    needs_more_steps: bool = False
     agreement: tuple[MeasurementInfo, ...] = ()
     remedy: RemedyInfo | None
     circumstances: tuple[CircumstanceInfo, ...]

@@ -50,6 +50,7 @@ HEALTHY = diagnose(history())
 ILL = diagnose(history(staleness_kl_k3=0.2))
 EARLY = diagnose(history(without=("response_length_growth",), response_length_mean=90.0))
 UNSURE = diagnose(history(without=("clip_fraction",)))
+EARLY_AND_UNSURE = diagnose(history(without=("response_length_growth", "clip_fraction"), response_length_mean=90.0))
 COLLAPSE = replace(
     PAGE,
     identity=incident_identity(1),
@@ -150,6 +151,12 @@ def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
             VerdictKind.NO_DRIFT_FOUND,
             "; not measured: clip saturation (pass advantages to log_batch",
             id="a missing argument",
+        ),
+        pytest.param(
+            verdict_on(diagnosis=EARLY_AND_UNSURE),
+            VerdictKind.NO_DRIFT_FOUND,
+            "in 120 steps so far; not measured: clip saturation (pass advantages to log_batch",
+            id="too early, and a missing argument",
         ),
         pytest.param(
             verdict_on(diagnosis=diagnose(History.of_signals(SCALARS))),

@@ -143,7 +143,9 @@ class DiagnosisOut(ResponseModel):
     assurance: Assurance = Field(
         Assurance.UNKNOWN, description="What is known of a run without findings; unknown while one stands."
     )
-    needs_only_steps: bool = Field(False, description="Whether all that is missing comes with more steps.")
+    needs_more_steps: bool = Field(
+        False, description="Whether a finding that is not known merely needs more steps: nothing was found so far."
+    )
     agreement: list[MeasurementOut] = Field(
         default_factory=list, description="The newest values of signals of how far the policies agree."
     )

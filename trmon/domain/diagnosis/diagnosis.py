@@ -81,9 +81,9 @@ class Diagnosis:
         return Assurance.TRAINING_HEALTHY if self.training else Assurance.UNKNOWN
 
     @property
-    def needs_only_steps(self) -> bool:
-        """Whether all that is missing comes with more steps."""
-        return bool(self.missing) and all(gap.more_steps for gap in self.missing)
+    def needs_more_steps(self) -> bool:
+        """Whether a finding that is not known merely needs more steps."""
+        return any(observation.needs_only_steps for observation in self.unknown)
 
 
 def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis:

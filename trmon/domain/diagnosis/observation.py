@@ -44,3 +44,8 @@ class Observation:
     evidence: tuple[Evidence, ...] = ()
     missing: tuple[Missing, ...] = ()
     since_step: int | None = None
+
+    @property
+    def needs_only_steps(self) -> bool:
+        """Whether all that it lacks comes with more steps."""
+        return bool(self.missing) and all(gap.more_steps for gap in self.missing)

@@ -20,10 +20,9 @@ def assurance_words(diagnosis: Diagnosis) -> str:
     match diagnosis.assurance:
         case Assurance.HEALTHY:
             return f"no finding in {steps}"
-        case Assurance.NO_DRIFT_FOUND if diagnosis.needs_only_steps:
-            return f"{_values(diagnosis.agreement)} in {steps} so far; the other checks need more steps"
         case Assurance.NO_DRIFT_FOUND:
-            return f"{_values(diagnosis.agreement)} in {steps}{_not_measured(diagnosis)}"
+            so_far = " so far" if diagnosis.needs_more_steps else ""
+            return f"{_values(diagnosis.agreement)} in {steps}{so_far}{_not_measured(diagnosis)}"
         case Assurance.TRAINING_HEALTHY:
             return f"agreement not measured{_how_to_measure(diagnosis)}; {_values(diagnosis.training)} in {steps}"
         case _ if diagnosis.shortfall:
@@ -44,7 +43,10 @@ def _values(measurements: tuple[Measurement, ...]) -> str:
 
 
 def _not_measured(diagnosis: Diagnosis) -> str:
-    """Return the first finding that lacks an argument, the argument, and how many other arguments are lacking."""
+    """Return the first finding that lacks an argument, the argument, and how many other arguments are lacking.
+
+    Where none lacks any, the checks that are not known need more steps.
+    """
     lacking = [
         (observation.finding.title, gap.provide)
         for observation in diagnosis.unknown
@@ -52,7 +54,7 @@ def _not_measured(diagnosis: Diagnosis) -> str:
         if not gap.more_steps
     ]
     if not lacking:
-        return ""
+        return "; the other checks need more steps" if diagnosis.needs_more_steps else ""
     # What an argument of log_batch gives comes before what nothing can give.
     title, provide = min(lacking, key=lambda gap: not gap[1].startswith("pass "))
     more = len({gap[1] for gap in lacking}) - 1
