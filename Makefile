@@ -11,7 +11,7 @@ ARGS ?=
 VENV := .venv
 PEERS := .venv-peers
 TRL := .venv-trl
-PEER_VENVS := $(PEERS) $(TRL) $(TRL)-oldest .venv-examples .venv-skyrl
+PEER_VENVS := $(PEERS) $(TRL) $(TRL)-oldest .venv-examples .venv-skyrl .venv-openrlhf
 LOAD_PEERS := .venv-load-peers
 IMAGE := build/image
 FUZZ := .venv-fuzz
@@ -110,6 +110,7 @@ lock: $(VENV)/test  ## pin what is new, with hashes; ARGS=--upgrade pins everyth
 	$(LOCK) -c requirements/run.txt -c requirements/torch-dependencies.txt -o requirements/test.txt requirements/test.in
 	$(LOCK) -o requirements/load-peers.txt requirements/load-peers.in
 	$(LOCK) -o requirements/fuzz.txt requirements/fuzz.in
+	$(LOCK) --no-deps -c requirements/run.txt -o requirements/build.txt requirements/build.in
 
 sbom: $(VENV)/test  ## write dist/trmon.cdx.json (CycloneDX) and dist/licenses.md, of what the image installs
 	@PYTHON=$(BIN)/python deploy/install.sh $(IMAGE) >/dev/null
@@ -134,11 +135,12 @@ $(VENV)/test: $(VENV)/run requirements/test.txt
 	@$(PIP) $(LOCKED) -r requirements/test.txt
 	@touch $@
 
-$(PEER_VENVS:=/done): .venv-%/done: requirements/%.txt requirements/torch.txt client/pyproject.toml | $(VENV)/bin/python
+$(PEER_VENVS:=/done): .venv-%/done: requirements/%.txt requirements/build.txt requirements/torch.txt client/pyproject.toml | $(VENV)/bin/python
 	$(VENV)/bin/python -m venv .venv-$*
 	@.venv-$*/bin/pip install -q --no-deps --require-hashes -r requirements/$*.txt
 	@.venv-$*/bin/pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
-	@.venv-$*/bin/pip install -q --no-deps -e client
+	@.venv-$*/bin/pip install -q --no-deps $(LOCKED) -r requirements/build.txt
+	@.venv-$*/bin/pip install -q --no-deps --no-build-isolation -e client
 	@touch $@
 
 $(LOAD_PEERS)/done: requirements/load-peers.txt | $(VENV)/bin/python

@@ -44,6 +44,8 @@ class Learner:
             # A process that verifies inherits the monitor if it is forked; it reports nothing and ends in peace.
             with multiprocessing.get_context(self.start_method).Pool(N_VERIFIERS) as pool:
                 batch = score(rollout, pool.starmap)
+                pool.close()
+                pool.join()  # leaving terminates: a worker still starting forgets that signal where Ray handles it
             batch["old_logprobs"] = policy(batch["prompts"], batch["tokens"]).detach()
             for update in range(EPOCHS):
                 logprobs = policy(batch["prompts"], batch["tokens"])

@@ -27,9 +27,10 @@ def test_the_page_of_the_callbacks_names_the_versions_that_are_run() -> None:
     assert f"transformers {transformers} and Lightning {found['lightning']} " in page
 
 
-def test_the_page_of_skyrl_names_the_version_that_is_run() -> None:
-    requirements = (ROOT / "requirements/skyrl.txt").read_text()
-    found = re.search(r"^skyrl==([\d.]+)", requirements, re.MULTILINE)
+@pytest.mark.parametrize("framework", ["skyrl", "openrlhf"])
+def test_the_page_of_a_framework_names_the_version_that_is_run(framework: str) -> None:
+    requirements = (ROOT / f"requirements/{framework}.txt").read_text()
+    found = re.search(rf"^{framework}==([\d.]+)", requirements, re.MULTILINE)
     assert found
-    for page in ("skyrl", "index"):
+    for page in (framework, "index"):
         assert found[1] in (ROOT / f"docs/integrations/{page}.md").read_text()
