@@ -19,7 +19,7 @@ PEERS = {
     "trl": "trl",
     "openrlhf": "openrlhf",
     "skyrl": "skyrl",
-    "transformers": "transformers",
+    "transformers": "accelerate",  # without it, the Trainer of transformers refuses to start
     "lightning": "lightning",
     "examples": "lightning",
 }
