@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import Alert
+from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
 from trmon.domain.alerts.delivery_context import DeliveryContext
 from trmon.domain.alerts.enrichment import enrich_notification
 from trmon.domain.alerts.flapping import MAX_TRANSITIONS
@@ -46,6 +48,14 @@ def test_a_notification_names_the_current_owner_and_the_key_of_the_delivery() ->
     context = replace(context, run=replace(context.run, owner="bo"))
     notification = enrich_notification(replace(DELIVERY, rounds=2), context, now=0.0)
     assert (notification.run.owner, notification.key, notification.told_before) == ("bo", "x:2", 2)
+
+
+def test_the_end_of_an_incident_says_whether_the_run_ended_ill() -> None:
+    over = replace(ALERT, rule=INCIDENT_RULE, state=AlertState.RESOLVED)
+    cured = delivery_of(over)
+    with_the_run = replace(cured, notification=structs.replace(cured.notification, reason="the run has finished"))
+    found = [enrich_notification(delivery, delivery_context(), now=0.0) for delivery in (cured, with_the_run)]
+    assert [notification.ended_ill for notification in found] == [False, True]
 
 
 def test_an_alert_that_starts_to_flap_is_reported_and_then_muted() -> None:

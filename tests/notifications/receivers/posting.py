@@ -12,8 +12,9 @@ from msgspec import structs
 from tests.domain.alerts.alert_builders import notification_of
 from tests.domain.memory_log import MemoryLog
 from tests.fixtures.receiver import WebhookServer
-from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.notification import FiringAlert, Notification
+from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
+from trmon.domain.alerts.notification import FiringAlert, Notification, NotifiedCause
+from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.http_post import HttpPost
@@ -46,6 +47,21 @@ def notification(
     named = replace(stored, key=run or stored.key, owner="ana")
     key = f"hook:{alert.identity}:{alert.attempt_id}:{alert.step}:{alert.state.value}"
     return structs.replace(notification_of(alert, run=named, public_url=public_url), key=key)
+
+
+def ended_ill() -> Notification:
+    """Return the notification that a run's incident stood until the run finished."""
+    over = notification(rule=INCIDENT_RULE, state=AlertState.RESOLVED, summary="reward collapse since step 7")
+    cause = NotifiedCause(
+        rule="reward_collapse",
+        finding="R",
+        title="reward collapse",
+        last_good_step=6,
+        remedy="Go back to the checkpoint of step 6.",
+        options={},
+        runbook_url=None,
+    )
+    return structs.replace(over, reason=TransitionReason.FINISHED.value, cause=cause, ended_ill=True)
 
 
 def firing_alert(rule: str, *, muted: str | None = None) -> FiringAlert:

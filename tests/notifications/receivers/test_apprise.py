@@ -11,7 +11,7 @@ from io import StringIO
 import pytest
 
 from tests.fixtures.receiver import WebhookServer
-from tests.notifications.receivers.posting import notification
+from tests.notifications.receivers.posting import ended_ill, notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.errors import NotReady
 from trmon.domain.model.severity import Severity
@@ -51,6 +51,13 @@ def test_a_message_has_a_title_a_text_and_a_kind(alert: dict[str, object], title
     assert (body["title"], body["type"]) == (title, kind)
     assert body["message"].splitlines()[0] == f"{title[1 : title.index(']')]}: too many"
     assert "grpo at step 7: https://trmon.example/runs/math/grpo?step=7" in body["message"]
+
+
+def test_a_run_that_ended_ill_is_a_warning() -> None:
+    with WebhookServer() as server:
+        Apprise(url_of(server)).deliver([ended_ill()], now=0.0)
+    body = json.loads(server.posted[0].body)
+    assert (body["title"], body["type"]) == ("[ended ill] math/grpo: reward collapse", "warning")
 
 
 def test_a_name_mentions_nobody() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from tests.notifications.receivers.posting import firing_alert, notification, posted
+from tests.notifications.receivers.posting import ended_ill, firing_alert, notification, posted
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Flapping
 from trmon.domain.model.severity import Severity
@@ -29,6 +29,16 @@ def test_a_resolved_alert_has_a_reason_and_no_runbook() -> None:
         "Over: the condition has been clear for long enough.",
     ]
     assert "Do." not in body["text"]
+
+
+def test_the_end_of_a_run_that_ended_ill_is_no_good_news_and_says_what_to_do() -> None:
+    _, body = posted(Slack, ended_ill())
+    assert body["text"].splitlines()[:4] == [
+        ":warning: *ended ill* reward collapse since step 7",
+        "The run ended ill at step 7: nothing cured it before its end.",
+        "Last good step: 6.",
+        "Go back to the checkpoint of step 6.",
+    ]
 
 
 def test_a_reminder_lists_other_firing_alerts_and_flapping() -> None:

@@ -15,7 +15,7 @@ from trmon.domain.model.severity import Severity
 def enrich_notification(delivery: Delivery, context: DeliveryContext, *, now: float) -> Notification:
     """Return the notification of a delivery with all firing alerts of the run, its current owner, and flapping."""
     notification = delivery.notification
-    ended_ill = notification.is_firing and context.ends_ill(delivery)
+    is_first_told = notification.is_firing and context.ends_ill(delivery)
     flaps = context.flap_state_of(delivery) is FlapState.STARTED
     return structs.replace(
         notification,
@@ -24,8 +24,8 @@ def enrich_notification(delivery: Delivery, context: DeliveryContext, *, now: fl
         firing=_firing_alerts(context, now=now),
         flapping=Flapping(transitions=MAX_TRANSITIONS, within_steps=WITHIN_STEPS) if flaps else None,
         told_before=delivery.rounds,
-        ended_ill=ended_ill,
-        alert=structs.replace(notification.alert, severity=Severity.WARN) if ended_ill else notification.alert,
+        ended_ill=is_first_told or notification.is_end_with_run,
+        alert=structs.replace(notification.alert, severity=Severity.WARN) if is_first_told else notification.alert,
     )
 
 

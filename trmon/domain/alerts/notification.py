@@ -82,7 +82,8 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     The fields with a default describe one delivery and are set when it is sent: `firing` holds all alerts that fire
     on the run by then, `flapping` is set if the alert starts to flap, `told_before` counts the earlier reminders, and
     `key` identifies the delivery (a retry repeats it, a reminder does not), `ended_ill` is set if the run
-    finished before anybody was told. `cause` is set for an incident.
+    finished with the incident, whether that is told as its end or because nobody was told before. `cause` is set for
+    an incident.
     """
 
     status: AlertState
@@ -107,6 +108,11 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def is_firing(self) -> bool:
         """Whether the alert fires; otherwise it has resolved."""
         return self.status is AlertState.FIRING
+
+    @property
+    def is_end_with_run(self) -> bool:
+        """Whether it tells the end of an incident that stood until its run finished."""
+        return not self.is_firing and self.alert.is_incident and self.reason == TransitionReason.FINISHED.value
 
 
 def build_notification(

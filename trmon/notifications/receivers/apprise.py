@@ -121,7 +121,7 @@ def _notify_type(text: MessageText) -> NotifyType:
     from apprise.common import NotifyType
 
     if not text.is_firing:
-        return NotifyType.SUCCESS
+        return NotifyType.WARNING if text.ended_ill else NotifyType.SUCCESS
     pages = any(alert.is_firing and alert.severity is Severity.PAGE for alert in text.alerts)
     return NotifyType.FAILURE if pages else NotifyType.WARNING
 

@@ -23,6 +23,7 @@ class AlertParagraph:
     severity: Severity
     summary: str
     details: tuple[str, ...] = ()
+    ended_ill: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,11 @@ class MessageText:
         """Whether one of the alerts fires."""
         return any(alert.is_firing for alert in self.alerts)
 
+    @property
+    def ended_ill(self) -> bool:
+        """Whether one of the alerts tells that its run ended ill."""
+        return any(alert.ended_ill for alert in self.alerts)
+
 
 def message_text(notifications: Sequence[Notification]) -> MessageText:
     """Return the text of notifications of one run, or of one rule that several runs meet."""
@@ -69,6 +75,7 @@ def _alert_text(notification: Notification) -> AlertParagraph:
         severity=notification.alert.severity,
         summary=notification.summary,
         details=tuple(_details(notification)),
+        ended_ill=notification.ended_ill,
     )
 
 
@@ -79,12 +86,15 @@ def _status(notification: Notification) -> str:
 
 
 def _details(notification: Notification) -> Iterator[str]:
-    if not notification.is_firing:
+    if notification.is_end_with_run:
+        yield f"The run ended ill at step {notification.step}: nothing cured it before its end."
+    elif not notification.is_firing:
         yield f"Over: {notification.reason}."
     if notification.flapping is not None:
         changes, steps = notification.flapping.transitions, notification.flapping.within_steps
         yield f"It flaps: {changes} changes within {steps} steps. No more of it until it settles."
-    if notification.is_firing and notification.cause is not None:
+    is_still_ill = notification.is_firing or notification.is_end_with_run
+    if is_still_ill and notification.cause is not None:
         yield from _cause_details(notification.cause)
     elif notification.is_firing and notification.runbook:
         yield notification.runbook
