@@ -88,7 +88,7 @@ OF_NO_PROJECT = {
             "/healthz",
             "/readyz",
         ),
-        *("/", "/alerts", "/docs", "/runs/{project}/{run}", "/static/{path}"),
+        *("/", "/alerts", "/docs", "/rules/{name}", "/runs/{project}/{run}", "/static/{path}"),
     )
 }
 

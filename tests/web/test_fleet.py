@@ -99,7 +99,9 @@ def test_the_theme_follows_the_system_until_the_user_chooses(visiting: Visiting)
     assert page.evaluate(ground) == light
 
 
-@pytest.mark.parametrize("path", ["/", "/alerts", "/docs", "/runs/math/stale-8b?step=30", "/runs/math/healthy-8b"])
+@pytest.mark.parametrize(
+    "path", ["/", "/alerts", "/docs", "/rules/moe_routing", "/runs/math/stale-8b?step=30", "/runs/math/healthy-8b"]
+)
 def test_a_phone_never_scrolls_sideways(visiting: Visiting, path: str) -> None:
     tab = visiting(size=PHONE)
     tab.go(path).wait_for_load_state("load")

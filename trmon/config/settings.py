@@ -54,7 +54,7 @@ class Settings(BaseSettings):
         None, description="Redis that pushes change notices between processes; without it, they poll every second."
     )
     runbook_url: str | None = Field(
-        None, description="Where the runbooks of rules are; a rule's name is appended. Default: the service's own API."
+        None, description="Where the runbooks of rules are; a rule's name is appended. Default: the service's own page."
     )
     public_url: str | None = Field(
         None,
@@ -345,7 +345,7 @@ class Settings(BaseSettings):
         """The address under which the runbooks of rules are; None without a public URL."""
         if self.runbook_url is not None or self.public_url is None:
             return self.runbook_url
-        return f"{self.public_url.rstrip('/')}/api/v1/rules"
+        return f"{self.public_url.rstrip('/')}/rules"
 
     @property
     def store_url(self) -> str:

@@ -32,6 +32,12 @@ async def run_page(if_none_match: IfNoneMatch = None) -> Response:
     return _answer(INDEX, if_none_match, preload=PLOTS)
 
 
+@router.get("/rules/{name}")
+async def rule_page(if_none_match: IfNoneMatch = None) -> Response:
+    """Return the page, which shows the runbook of a rule at this address."""
+    return _answer(INDEX, if_none_match)
+
+
 @router.get("/docs")
 async def docs_page(if_none_match: IfNoneMatch = None) -> Response:
     """Return a page that says where the OpenAPI document is."""

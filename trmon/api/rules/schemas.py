@@ -11,6 +11,14 @@ from trmon.domain.model.finding import Finding
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rule_words import condition_in_words, terms_in_words
+
+
+class ConditionLineOut(ResponseModel):
+    """A line of a condition in words; lines of greater depth are its parts."""
+
+    depth: int
+    words: str
 
 
 class RuleOut(ResponseModel):
@@ -31,11 +39,19 @@ class RuleOut(ResponseModel):
     meaning: str
     finding: Finding | None = Field(description="The finding that the rule shows; its alerts join the run's incident.")
     is_symptom: bool
+    fires_when: list[ConditionLineOut] = Field(description="`when` in words.")
+    terms: list[str] = Field(description="What the rule reads, and for how many steps its condition must hold.")
 
     @classmethod
     def of(cls, rule: Rule) -> Self:
         """Return the response for a rule."""
-        return cls.from_fields(rule, when=condition_to_yaml(rule.when), reads=rule.reads.value)
+        return cls.from_fields(
+            rule,
+            when=condition_to_yaml(rule.when),
+            reads=rule.reads.value,
+            fires_when=[ConditionLineOut(depth=depth, words=words) for depth, words in condition_in_words(rule.when)],
+            terms=list(terms_in_words(rule)),
+        )
 
 
 class RulesFileOut(BaseModel):

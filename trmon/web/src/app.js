@@ -6,6 +6,7 @@ import { fill, h } from "./dom.js";
 import { mountFleet } from "./fleet.js";
 import { Live } from "./live.js";
 import { watch } from "./livebadge.js";
+import { mountRule } from "./rule.js";
 import { mountRun } from "./run.js";
 import { shortcuts } from "./shortcuts.js";
 import { signIn } from "./signin.js";
@@ -13,6 +14,7 @@ import { signIn } from "./signin.js";
 const VIEWS = [
   { path: /^\/$/, mount: mountFleet },
   { path: /^\/alerts$/, mount: mountAlerts },
+  { path: /^\/rules\/(?<rule>[^/]+)$/, mount: mountRule },
   { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun },
 ];
 const root = document.getElementById("view");
@@ -58,7 +60,8 @@ function fail(error) {
   if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
   if (!(error instanceof ApiError)) console.error(error);
   const again = h("button", { onclick: show }, "Try again");
-  const title = error.status === 404 ? "Run not found." : error.message;
+  const noun = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
+  const title = error.status === 404 ? `${noun} not found.` : error.message;
   const detail =
     error.status === 404 ? error.message : "Is it running? Start it with trmon serve; its log says why it stopped.";
   fill(

@@ -656,7 +656,7 @@ var Controls = class {
     this.down = given.has("desc");
     this.text = this.#input(given.get("q") ?? "");
     this.lists = { project: select("project", given), owner: select("owner", given), tag: select("tag", given) };
-    for (const list of Object.values(this.lists)) list.addEventListener("change", () => this.#choose(list));
+    for (const list2 of Object.values(this.lists)) list2.addEventListener("change", () => this.#choose(list2));
     this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists));
   }
   archived() {
@@ -671,12 +671,12 @@ var Controls = class {
     };
     if (JSON.stringify(offered) === this.#offered) return;
     this.#offered = JSON.stringify(offered);
-    for (const [name2, list] of Object.entries(this.lists)) {
-      const chosen = list.dataset.wanted;
+    for (const [name2, list2] of Object.entries(this.lists)) {
+      const chosen = list2.dataset.wanted;
       const values = set([chosen, ...offered[name2]], (value) => [value]);
       const options2 = values.map((value) => h("option", { value, selected: value === chosen }, value));
-      list.replaceChildren(h("option", { value: "" }, `every ${name2}`), ...options2);
-      list.hidden = offered[name2].length < 2 && !chosen;
+      list2.replaceChildren(h("option", { value: "" }, `every ${name2}`), ...options2);
+      list2.hidden = offered[name2].length < 2 && !chosen;
     }
   }
   /** Return the runs to show, in order. */
@@ -712,8 +712,8 @@ var Controls = class {
     const heard2 = (run2) => -(run2.last_report_at ?? 0);
     return (a, b) => sign * compare(key(a), key(b)) || compare(heard2(a), heard2(b));
   }
-  #choose(list) {
-    list.dataset.wanted = list.value;
+  #choose(list2) {
+    list2.dataset.wanted = list2.value;
     this.#turned();
   }
   #turned() {
@@ -980,6 +980,29 @@ function watch(badge, live2) {
   setInterval(show2, 1e3);
   show2();
 }
+
+// src/rule.js
+async function mountRule(stage2, { parameters: [name2] }) {
+  const rule = await get(`/rules/${encodeURIComponent(name2)}`);
+  stage2.title(rule.name);
+  stage2.show(
+    h("header", {}, h("h1", {}, rule.name.replaceAll("_", " "))),
+    h(
+      "section",
+      { class: "card stack rule" },
+      h("p", {}, rule.meaning || rule.summary),
+      h("h2", {}, "What to do"),
+      h("p", { class: "strong" }, rule.runbook || "The rule names nothing to do."),
+      h("h2", {}, "When it fires"),
+      list(rule.fires_when.map(({ words, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, code(words)))),
+      list(rule.terms.map((term) => h("li", {}, code(term))))
+    )
+  );
+  return () => {
+  };
+}
+var list = (items) => h("ul", {}, items);
+var code = (text) => text.split("`").map((part2, i) => i % 2 ? h("code", {}, part2) : part2);
 
 // src/plotoptions.js
 var DASHES = [[], [5, 3], [2, 2]];
@@ -2633,6 +2656,7 @@ function signIn(root2, { why: why2, done }) {
 var VIEWS = [
   { path: /^\/$/, mount: mountFleet },
   { path: /^\/alerts$/, mount: mountAlerts },
+  { path: /^\/rules\/(?<rule>[^/]+)$/, mount: mountRule },
   { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun }
 ];
 var root = document.getElementById("view");
@@ -2672,7 +2696,8 @@ function fail(error) {
   if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
   if (!(error instanceof ApiError)) console.error(error);
   const again = h("button", { onclick: show }, "Try again");
-  const title = error.status === 404 ? "Run not found." : error.message;
+  const noun = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
+  const title = error.status === 404 ? `${noun} not found.` : error.message;
   const detail = error.status === 404 ? error.message : "Is it running? Start it with trmon serve; its log says why it stopped.";
   fill(
     root,
