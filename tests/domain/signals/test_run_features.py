@@ -38,6 +38,25 @@ def test_a_smoothed_signal_is_compared_with_its_first_steps_and_with_twenty_step
     assert signal.with_value(math.nan) == signal.with_value(math.inf) == signal
 
 
+@pytest.mark.parametrize(
+    ("sampled", "sent", "relative"), [(0.5, 0.1, 0.1), (0.1, 0.5, 0.1), (2.0, 4.0, 4.0), (math.nan, 0.1, 0.1)]
+)
+def test_of_two_entropies_the_one_farther_from_its_start_counts(sampled: float, sent: float, relative: float) -> None:
+    features = RunFeatures()
+    for factors in [(1.0, 1.0)] * 20 + [(sampled, sent)] * 200:
+        numbers = {"sampled_entropy": 2.0 * factors[0]}
+        features = features.with_step(numbers, scalars={"actor/entropy": 3.0 * factors[1]})
+    assert features.signals()["entropy_relative"] == pytest.approx(relative, rel=1e-3)
+
+
+@pytest.mark.parametrize("sent", [[0.0] * 20 + [0.5] * 40, [0.1, -0.1] * 10 + [-0.5] * 40])
+def test_an_entropy_around_zero_has_no_ratio(sent: list[float]) -> None:
+    features = RunFeatures()
+    for value in sent:
+        features = features.with_step({"sampled_entropy": 2.0}, scalars={"entropy": value})
+    assert features.signals()["entropy_relative"] == pytest.approx(1.0)
+
+
 def test_a_sketch_keeps_low_quantiles_of_many_values() -> None:
     values = np.random.default_rng(0).normal(size=5_000)
     sketch = QuantileSketch()

@@ -26,6 +26,7 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
 
     reward: RewardHistory = RewardHistory()
     entropy: SmoothedSignal = SmoothedSignal()
+    trainer_entropy: SmoothedSignal = SmoothedSignal()
     length: SmoothedSignal = SmoothedSignal()
     length_limit: SmoothedSignal = SmoothedSignal()
     reward_length: SmoothedSignal = SmoothedSignal()
@@ -44,7 +45,8 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
         reward = canonical_value("reward_mean", signals=numbers, scalars=scalars)
         return RunFeatures(
             reward=self.reward.with_step(reward, numbers),
-            entropy=self.entropy.with_value(_first_finite(numbers, scalars, "sampled_entropy", "entropy")),
+            entropy=self.entropy.with_value(numbers.get("sampled_entropy", math.nan)),
+            trainer_entropy=self.trainer_entropy.with_value(_first_finite(numbers, scalars, "entropy")),
             length=self.length.with_value(
                 _first_finite(numbers, scalars, "response_length_median", "response_length_mean")
             ),
@@ -64,11 +66,12 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
 
     def _named(self) -> Iterator[tuple[str, float]]:
         reward, temperature = self.reward, self.temperature
+        entropy = _farther(self.entropy, self.trainer_entropy)
         yield "reward_ema", reward.average if reward.n else math.nan
         yield "reward_peak", reward.peak if reward.n >= FIRST_STEPS else math.nan
         yield from zip(("reward_collapse", "reward_decline"), reward.falls, strict=True)
-        yield "entropy_relative", self.entropy.relative
-        yield "entropy_rise", self.entropy.rise
+        yield "entropy_relative", entropy.relative
+        yield "entropy_rise", entropy.rise
         yield "response_length_relative", self.length.relative
         yield "length_limit_ema", self.length_limit.average
         yield "length_limit_rise", self.length_limit.rise
@@ -95,6 +98,16 @@ class FeatureState(msgspec.Struct, frozen=True, kw_only=True):
         """Return the state after a row of a new step, or of the newest one."""
         before = self.after if begins_step else self.before
         return FeatureState(before=before, after=before.with_step(numbers, scalars=scalars))
+
+
+def _farther(sampled: SmoothedSignal, sent: SmoothedSignal) -> SmoothedSignal:
+    """Return the entropy that is farther from its start: the one of the sampled log-probs, or the trainer's own."""
+    return sent if _distance(sent.relative) > _distance(sampled.relative) else sampled
+
+
+def _distance(relative: float) -> float:
+    """Return how far a ratio is from 1, in logarithms; -1 where it is no ratio of two positive values."""
+    return abs(math.log(relative)) if 0.0 < relative < math.inf else -1.0
 
 
 FEATURE_SIGNALS: tuple[str, ...] = tuple(name for name, _ in RunFeatures()._named())
