@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.preflight.engine_scores import EngineScores, Rows, token_rows
+from trmon.terminal.array_files import read_arrays
 from trmon.terminal.preflight.scored_tokens import ScoredTokens
 
 SUFFIXES = (".npz", ".jsonl")
@@ -65,12 +65,11 @@ class ScoreFile:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    if path.suffix == ".npz":
+        return read_arrays(path)
     try:
-        if path.suffix == ".npz":
-            with path.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
-                return dict(arrays)
         return _read_lines(path)
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(str(path), f"cannot be read: {error}") from error
 
 

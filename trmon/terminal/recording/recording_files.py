@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.recording.replayed_call import RecordedTokens
+from trmon.terminal.array_files import read_arrays
 from trmon_client.core.recording_format import ARRAYS, FORMAT_VERSION, INDEX_FILE, RecordedCall, Recording
 
 
@@ -31,7 +30,10 @@ def read_recordings(directory: Path, *, step: int | None = None) -> list[Recorde
                 found[recording.rank, call.step, call.update, call.chunk] = recording, call, folder
     return [
         RecordedTokens(
-            rank=recording.rank, call=call, arrays=_read_arrays(folder / call.file), semantics=recording.semantics
+            rank=recording.rank,
+            call=call,
+            arrays=read_arrays(folder / call.file, names=ARRAYS),
+            semantics=recording.semantics,
         )
         for recording, call, folder in found.values()
     ]
@@ -53,11 +55,3 @@ def _check_one_run(directory: Path, recordings: list[Recording]) -> None:
     runs = sorted({f"{recording.project}/{recording.run}" for recording in recordings})
     if len(runs) > 1:
         raise InvalidInput(str(directory), f"has recordings of {', '.join(runs)}; name the folder of one run")
-
-
-def _read_arrays(path: Path) -> dict[str, object]:
-    try:
-        with path.open("rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in ARRAYS if name in arrays}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        raise InvalidInput(str(path), f"cannot be read: {error}") from error
