@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from trmon.domain.health.verdict import Urgency
 from trmon.domain.model.severity import Severity
+from trmon.terminal.cut_text import cut_middle
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
 from trmon.terminal.run_detail import POINTS, RunDetail
 from trmon.terminal.sparkline import text_sparkline
@@ -23,6 +25,10 @@ from trmon_client.core.signals.catalogue import SIGNALS
 NO_BAND = SignalBand(last=np.empty(0), mean=np.empty(0), min=np.empty(0), max=np.empty(0))
 UNCALIBRATED = ("uncalibrated", "starts_ill")
 """Calibrations after which the bounds are still ceilings."""
+WIDE = 110
+"""Terminal columns from which the healthy ranges fit."""
+NAME_WIDTH, NUMBER_WIDTH, PADDING = 26, 9, 3
+LEAST_BARS = 8
 
 
 def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
@@ -44,7 +50,8 @@ def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
         console.print()
         show_diagnosis(detail.diagnosis, console)
     if detail.history is not None:
-        console.print(_signals(detail, detail.history, console))
+        told = _evidence(detail.diagnosis)
+        console.print(signal_course_table(detail.history, detail.drawn, told=told, console=console))
         console.print(_policies(detail, detail.history, console))
 
 
@@ -62,22 +69,37 @@ def _alert(alert: OpenAlertInfo) -> Text:
     return Text(f"{alert.severity}: {alert.rule} since step {alert.step}{taken}", style=style)
 
 
-def _signals(detail: RunDetail, history: SignalHistory, console: Console) -> Table:
-    """Return the table of main signals; those that are evidence in any pair are bold."""
-    told = _evidence(detail.diagnosis)
+def signal_course_table(
+    history: SignalHistory, names: Sequence[str], *, told: Collection[str], console: Console
+) -> Table:
+    """Return the table of signals: their newest, least and largest values and their course.
+
+    Args: told: the stems of signals that are evidence, which are bold in any pair.
+    """
     first, last = history.step[0], history.step[-1]
-    table = Table("signal", box=box.SIMPLE_HEAD, title=f"steps {first:,} to {last:,}", title_justify="left")
+    is_wide = console.width >= WIDE
+    table = Table(box=box.SIMPLE_HEAD, title=f"steps {first:,} to {last:,}", title_justify="left")
+    table.add_column("signal", no_wrap=True)
     for column in ("now", "least", "largest"):
-        table.add_column(column, justify="right")
-    table.add_column("healthy")
+        table.add_column(column, justify="right", no_wrap=True)
+    if is_wide:
+        table.add_column("healthy", no_wrap=True)
     table.add_column("course", no_wrap=True)
-    for name in detail.drawn:
+    n_bars = POINTS if is_wide else _bars_beside_numbers(console)
+    for name in names:
         band = history.bands[name]
         healthy = SIGNALS[name].healthy if name in SIGNALS else ""
         numbers = (_newest(band), min(_known(band.min), default=None), max(_known(band.max), default=None))
-        style = "bold" if _stem(name) in told else ""
-        table.add_row(name, *map(_number, numbers), Text(healthy), _course(band, console), style=style)
+        known = [_number(number, digits=4 if is_wide else 3) for number in numbers]
+        cells: list[str | Text] = [*known, *([Text(healthy)] if is_wide else []), _course(band, console, n_bars=n_bars)]
+        table.add_row(cut_middle(name, NAME_WIDTH), *cells, style="bold" if _stem(name) in told else "")
     return table
+
+
+def _bars_beside_numbers(console: Console) -> int:
+    """Return how many bars of a course fit beside a name and three whole numbers."""
+    taken = NAME_WIDTH + 3 * NUMBER_WIDTH + 5 * PADDING
+    return min(max(console.width - taken, LEAST_BARS), POINTS)
 
 
 def _evidence(diagnosis: DiagnosisInfo | None) -> frozenset[str]:
@@ -98,7 +120,8 @@ def _policies(detail: RunDetail, history: SignalHistory, console: Console) -> Ta
     for policy, name in detail.mask_rates.items():
         band = history.bands.get(name, NO_BAND)
         role = _role(detail) if policy == detail.policy.name else "shadow"
-        row = (percent_text(_newest(band)), percent_text(max(_known(band.max), default=None)), _course(band, console))
+        shares = (percent_text(_newest(band)), percent_text(max(_known(band.max), default=None)))
+        row = (*shares, _course(band, console, n_bars=min(POINTS, console.width // 3)))
         table.add_row(Text(policy), role, *row)
     return table
 
@@ -108,8 +131,8 @@ def _role(detail: RunDetail) -> str:
     return "active, uncalibrated" if detail.policy.calibration in UNCALIBRATED else "active"
 
 
-def _course(band: SignalBand, console: Console) -> str:
-    return text_sparkline(band.mean.tolist(), width=POINTS, ascii_only=console.options.ascii_only)
+def _course(band: SignalBand, console: Console, *, n_bars: int) -> str:
+    return text_sparkline(band.mean.tolist(), width=n_bars, ascii_only=console.options.ascii_only)
 
 
 def _newest(band: SignalBand) -> float | None:
@@ -122,5 +145,5 @@ def _known(values: Any) -> list[float]:
     return found
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+def _number(value: float | None, *, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"
