@@ -18,7 +18,8 @@ def segments_in(directory: Path) -> list[Path]:
         raise InvalidInput("DIR", f"{directory} {wrong}")
     found = sorted(directory.rglob(f"*{SUFFIX}"))
     if not found:
-        raise InvalidInput("DIR", f"{directory} contains no segments (*{SUFFIX}); pass the client's spool directory")
+        where = "pass the client's spool directory, as its trainer's user"
+        raise InvalidInput("DIR", f"{directory} contains no segments (*{SUFFIX}) that you may read; {where}")
     return found
 
 

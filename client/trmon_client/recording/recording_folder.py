@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import numpy as np
 
 from trmon_client.core.recording_format import INDEX_FILE, Recording
 from trmon_client.recording.held_call import HeldCall
+from trmon_client.safety.private_files import FOLDER_MODE, make_private_folder, open_private
 
 UNFINISHED = ".partial"
 OVERHEAD_BYTES = 4096
@@ -38,14 +36,14 @@ class RecordingFolder:
         self._make_room(sum(map(_size_on_disk, kept)))
         target = self.directory / f"{self._prefix}{name}"
         unfinished = target.with_name(target.name + UNFINISHED)
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unfinished.mkdir(mode=0o700)
+        make_private_folder(self.directory)
+        unfinished.mkdir(mode=FOLDER_MODE)
         try:
             for call in kept:
-                with _private_file(unfinished / call.entry.file) as file:
+                with open_private(unfinished / call.entry.file, "xb") as file:
                     np.savez(file, **call.arrays())
             index = msgspec.structs.replace(recording, calls=tuple(call.entry for call in kept))
-            with _private_file(unfinished / INDEX_FILE) as file:
+            with open_private(unfinished / INDEX_FILE, "xb") as file:
                 file.write(msgspec.json.format(msgspec.json.encode(index), indent=1))
             unfinished.rename(target)
         except BaseException:
@@ -83,9 +81,3 @@ def _size_on_disk(call: HeldCall) -> int:
 
 def _size_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-
-
-@contextmanager
-def _private_file(path: Path) -> Iterator[IO[bytes]]:
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-        yield file

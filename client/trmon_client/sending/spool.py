@@ -14,6 +14,7 @@ from typing import IO
 from trmon_client.config.limits import Limits
 from trmon_client.core.wire.segments import HEADER, SUFFIX, SegmentError, encode_record, scan_segment
 from trmon_client.safety.losses import LossCounter, LossReason
+from trmon_client.safety.private_files import make_private_folder, open_private
 from trmon_client.sending.orphaned_spools import OrphanedSpool, adopt_orphaned_spools, delete_file, remove_if_empty
 from trmon_client.sending.spool_lock import FILE_NAME, DirectoryLock
 
@@ -96,7 +97,7 @@ class Spool:
         """
         path = self.directory / _file_name(0)
         data = HEADER + b"".join(map(encode_record, messages))
-        with path.open("xb", buffering=0) as file:
+        with open_private(path, "xb", buffering=0) as file:
             try:
                 _write_all(file, data)
             except OSError:
@@ -138,11 +139,11 @@ class Spool:
 
     def _open_segment(self) -> None:
         self._close_file()
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.directory)
         if self._lock is None:
             self._lock = DirectoryLock.acquire(self.directory)
         path = self.directory / _file_name(self._n_opened + 1)
-        self._file = path.open("xb", buffering=0)
+        self._file = open_private(path, "xb", buffering=0)
         self._n_opened += 1
         try:
             self._write(HEADER, after=0)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import IO, Any
 from weakref import WeakSet
 
+from trmon_client.safety.private_files import open_private
+
 fcntl: Any
 try:
     import fcntl
@@ -35,7 +37,7 @@ class DirectoryLock:
         if fcntl is None:
             return None
         try:
-            file = (directory / FILE_NAME).open("ab", buffering=0)
+            file = open_private(directory / FILE_NAME, "ab", buffering=0)
         except OSError:
             return None
         try:

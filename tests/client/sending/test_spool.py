@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,18 @@ def drained(queue: Spool, *, n_messages: int = 2) -> list[bytes]:
 
 def numbered(n: int) -> list[bytes]:
     return [b"%0*d" % (len(MESSAGE), i) for i in range(n)]
+
+
+def test_only_the_owner_may_read(tmp_path: Path, spool: MakeSpool) -> None:
+    queue = spool("math/grpo/1")
+    queue.append(MESSAGE)
+    assert drained(queue) == [MESSAGE]
+    queue.append(MESSAGE)
+    queue.prepend([MESSAGE])
+    folder = tmp_path / "math" / "grpo" / "1"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    assert len(list(folder.iterdir())) == 3
 
 
 def test_messages_are_read_in_order_over_many_segments_and_the_files_deleted(tmp_path: Path, spool: MakeSpool) -> None:

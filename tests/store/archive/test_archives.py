@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -375,6 +376,13 @@ def test_an_export_has_one_partition_per_run_of_the_project(store: Store, tmp_pa
     written = store.archives.export_project("math", tmp_path / "archive", now=NOW)
     assert written.runs == ("one", "two.2")
     assert {path.name for path in (tmp_path / "archive" / "table=runs").iterdir()} == {"run=one", "run=two.2"}
+
+
+def test_an_archive_is_readable_by_its_owner_only(root: Path) -> None:
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    paths = list(root.rglob("*"))
+    assert {stat.S_IMODE(path.stat().st_mode) for path in paths if path.is_file()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in paths if path.is_dir()} == {0o700}
 
 
 def test_an_unfinished_export_is_reported(store: Store, tmp_path: Path) -> None:

@@ -124,9 +124,11 @@ def test_commits_are_synced_to_disk(store: Store) -> None:
 
 
 def test_a_new_database_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    store = Store.open(f"sqlite:///{tmp_path}/trmon.db")
+    folder = tmp_path / "data"
+    store = Store.open(f"sqlite:///{folder}/trmon.db")
     store.migrate()
     append(store, report_intake())
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     store.close()
     assert modes == dict.fromkeys(("trmon.db", "trmon.db-wal", "trmon.db-shm"), 0o600)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -126,7 +126,7 @@ def _wait(served: ServiceProcess, *, console: Console) -> None:
 def _data_dir(choices: DemoChoices) -> Iterator[Path]:
     """Yield the folder of the demo's database and logs; a temporary folder is removed at the end, unless kept."""
     if choices.data_dir is not None:
-        choices.data_dir.mkdir(parents=True, exist_ok=True)
+        choices.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield choices.data_dir
         return
     folder = Path(tempfile.mkdtemp(prefix="trmon-demo-"))

@@ -9,6 +9,7 @@ import msgspec
 
 from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import checked_name
+from trmon.store.archive.private_files import FOLDER_MODE, private_file
 from trmon_client.core.wire.decodable_types import decodable
 
 FORMAT = 1
@@ -33,7 +34,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 def write_manifest(root: Path, manifest: Manifest) -> None:
     """Write the manifest atomically and sync it to disk."""
     part = root / _PART
-    with part.open("wb") as file:
+    with private_file(part).open("wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
         file.flush()
         os.fsync(file.fileno())
@@ -60,7 +61,7 @@ def read_manifest(root: Path) -> Manifest:
 def make_archive_folder(root: Path) -> None:
     """Create the folder of a new archive. Errors: Conflict if it is not empty; InvalidInput if it cannot be created."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         names = {path.name for path in root.iterdir()}
         if names and all(name.startswith(TABLE) or name == _PART for name in names):
             raise Conflict(

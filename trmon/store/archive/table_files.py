@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.store.archive.manifest import TABLE, Manifest
+from trmon.store.archive.private_files import FOLDER_MODE, private_file
 
 T = TypeVar("T")
 
@@ -68,8 +69,9 @@ class TableWriter:
             self._close_part()
 
     def _open_part(self) -> Any:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        file = self._folder / f"part-{self._n_parts}.parquet"
+        for folder in (self._folder.parent, self._folder):
+            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        file = private_file(self._folder / f"part-{self._n_parts}.parquet")
         self._n_parts += 1
         self._n_groups = 0
         floats = [field.name for field in self._schema if pa.types.is_floating(field.type)]

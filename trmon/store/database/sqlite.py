@@ -78,7 +78,7 @@ def check_file_exists(path: Path) -> None:
 def make_database_folder(path: Path) -> None:
     """Create the folder of a database file. Errors: NotReady naming the file."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise NotReady(f"database {path}: cannot create its directory ({error.strerror})") from error
 
