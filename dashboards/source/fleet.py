@@ -7,7 +7,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from dashboards.source.bands import ACT, HEALTHY, WATCH, Step, band
 from dashboards.source.dashboard import dashboard, page_link
-from dashboards.source.fleet_queries import GONE, MASK_RATE, NEED, NEEDS, PAGES, RUNNING, SILENCE, STATE, WARNINGS
+from dashboards.source.fleet_queries import GONE, MASK_RATE, NEED, NEEDS, NOW, RUNNING, SILENCE, SOON, STATE
 from dashboards.source.fleet_table import runs_table
 from dashboards.source.links import TO_RUN
 from dashboards.source.panels import PLAIN, chart, number, stacked, timeline
@@ -15,7 +15,7 @@ from dashboards.source.promql import or_zero, per_run, runs
 from dashboards.source.variables import several_runs
 
 SOMEBODY: list[Step] = [(None, HEALTHY), (1, ACT)]
-SOON: list[Step] = [(None, HEALTHY), (1, WATCH)]
+SOMETIME: list[Step] = [(None, HEALTHY), (1, WATCH)]
 LEGEND = "{{project}}/{{run}}"
 
 
@@ -36,25 +36,27 @@ def fleet() -> Dashboard:
 
 def _numbers() -> list[stat.Panel]:
     return [
-        number("Runs", "Runs that reported within the last hour.", f"count({PAGES})", unit="none", steps=PLAIN),
+        number(
+            "Runs", "Runs that reported within the last hour.", f"count({per_run(STATE)})", unit="none", steps=PLAIN
+        ),
         number(
             "To act on",
-            "Runs on which an alert of severity page fires.",
-            or_zero(f"count({PAGES} == 1)"),
+            "Runs whose verdict is to be investigated now: a page, a crash or a stall that nobody has acknowledged.",
+            or_zero(f"count({NOW})"),
             unit="none",
             steps=SOMEBODY,
         ),
         number(
             "To watch",
-            "Runs on which an alert of severity warn fires, and none of severity page.",
-            or_zero(f"count({WARNINGS} == 1 unless {PAGES} == 1)"),
+            "Runs whose verdict is to be investigated soon: a warning or a finding.",
+            or_zero(f"count({SOON} unless {NOW})"),
             unit="none",
-            steps=SOON,
+            steps=SOMETIME,
         ),
         number(
             "Silent or crashed",
             "Runs that ended with an error, or have been silent for longer than three of their usual steps.",
-            f"sum({GONE})",
+            or_zero(f"count({GONE})"),
             unit="none",
             steps=SOMEBODY,
         ),
@@ -77,8 +79,8 @@ def _numbers() -> list[stat.Panel]:
 
 def _verdicts() -> statetimeline.Panel:
     return timeline(
-        "Alerts of each run",
-        "Red while an alert of severity page fires on the run, orange while one of severity warn does.",
+        "Verdict of each run",
+        "Red while the run is to be investigated now, orange while soon; green once its alerts are acknowledged.",
         (NEED, LEGEND),
         meanings=NEEDS,
         height=8,

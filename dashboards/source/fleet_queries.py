@@ -7,13 +7,13 @@ from dashboards.source.panels import Meanings
 from dashboards.source.promql import active_mask_rate, per_run, runs
 
 STATE = per_run(runs("trmon_run_state"), "state")
-PAGES = per_run(runs("trmon_alert_active", severity="page"))
-WARNINGS = per_run(runs("trmon_alert_active", severity="warn"))
+NOW = per_run(runs("trmon_run_verdict", need="now"))
+SOON = per_run(runs("trmon_run_verdict", need="soon"))
 RUNNING = per_run(runs("trmon_run_state", state="running"))
 GONE = per_run(runs("trmon_run_state", state="stalled|crashed"), "state")
 SILENCE = f"time() - {per_run(runs('trmon_last_report_timestamp_seconds'))}"
 MASK_RATE = per_run(active_mask_rate(runs("trmon_mask_rate"), runs("trmon_threshold")))
 
-NEED = f"clamp_max(2 * {PAGES} + {WARNINGS}, 2)"
-NEEDS: Meanings = {0: ("no alert", HEALTHY), 1: ("watch", WATCH), 2: ("act", ACT)}
-"""The urgency of a run, by the most severe alert that fires."""
+NEED = f"2 * {NOW} or {SOON} or 0 * {per_run(runs('trmon_run_verdict'))}"
+NEEDS: Meanings = {0: ("nothing to do", HEALTHY), 1: ("soon", WATCH), 2: ("now", ACT)}
+"""How soon to investigate a run, by its verdict; of replicas that differ, the more urgent one."""

@@ -16,7 +16,9 @@ from dashboards.source.promql import per_run, runs
 
 COLUMNS = {
     "Need": NEED,
-    "Since": per_run(runs("trmon_incident_since_step")),
+    "Verdict": per_run(runs("trmon_run_verdict"), "verdict", "cause"),
+    "Since": per_run(runs("trmon_run_since_step")),
+    "Last good": per_run(runs("trmon_run_last_good_step")),
     "State": f"{STATE} == 1",
     "Step": per_run(runs("trmon_step")),
     "Rejected": MASK_RATE,
@@ -25,16 +27,19 @@ COLUMNS = {
     "Reward": per_run(runs("trmon_reward_mean")),
     "Silence": SILENCE,
 }
-"""The query of each column; State shows its label."""
-ORDER = ("project", "run", "Need", "Since", "state", "Step", "Rejected", "KL", "ESS", "Reward", "Silence")
+"""The query of each column; State and Verdict show their labels."""
+ORDER = (
+    *("project", "run", "Need", "verdict", "cause", "Since", "Last good", "state", "Step"),
+    *("Rejected", "KL", "ESS", "Reward", "Silence"),
+)
 
 
 def runs_table() -> table.Panel:
     """Return the table."""
     panel = rows(
         "Runs, most urgent first",
-        "Since: the step at which the open incident began; KL: kl_k3, ESS: effective share of tokens, both of the "
-        "primary pair; rejected: by the active policy.",
+        "Since: the step at which began what the verdict names; last good: the step before the incident; KL: kl_k3, "
+        "ESS: effective share of tokens, both of the primary pair; rejected: by the active policy.",
         COLUMNS,
         unit="short",
         transformations=_one_row_a_run(),
@@ -53,7 +58,7 @@ def _one_row_a_run() -> list[DataTransformerConfig]:
         DataTransformerConfig(
             id_val="organize",
             options={
-                "excludeByName": {"Time": True, named["State"]: True},
+                "excludeByName": {"Time": True, named["State"]: True, named["Verdict"]: True},
                 "renameByName": {before: after for after, before in named.items()},
                 "indexByName": {named.get(name, name): i for i, name in enumerate(ORDER)},
             },
@@ -72,6 +77,7 @@ def _looks() -> Mapping[str, Mapping[str, object]]:
         },
         "run": {"links": [{"title": "Run health", "url": run_health("__data.fields")}]},
         "Since": {"unit": "none"},
+        "Last good": {"unit": "none"},
         "Step": {"unit": "none", "links": [{"title": "On the page", "url": STEP_ON_PAGE, "targetBlank": True}]},
         "Rejected": {"unit": "percentunit", "custom.cellOptions": colored, "thresholds": _steps(band("mask_rate"))},
         "KL": {"custom.cellOptions": colored, "thresholds": _steps(band("kl_k3")), "decimals": 5},

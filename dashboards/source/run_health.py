@@ -119,7 +119,7 @@ def _colors(meanings: Meanings) -> list[Step]:
 
 
 def _count(title: str, about: str, *, severity: str, color: str) -> stat.Panel:
-    firing = f"sum({per_run(run('trmon_alert_active', severity=severity), 'rule')})"
+    firing = or_zero(f"sum({per_run(run('trmon_alert_active', severity=severity), 'rule')})")
     return number(title, about, firing, unit="none", steps=[(None, HEALTHY), (1, color)], width=3)
 
 
@@ -145,11 +145,10 @@ def _incident() -> statetimeline.Panel:
 def _alerts() -> statetimeline.Panel:
     pages = per_run(run("trmon_alert_active", severity="page"), "rule")
     others = per_run(run("trmon_alert_active", severity="warn|info"), "rule")
-    ever = f"max_over_time({run('trmon_alert_active')}[$__range] @ end()) == 1"
     return timeline(
         "Rules that fired",
         "The rules that fired in the time range, and when.",
-        (or_zero(f"(2 * {pages} or {others}) and on (rule) ({ever})"), "{{rule}}"),
+        (or_zero(f"2 * {pages} or {others}"), "{{rule}}"),
         meanings=SEVERITIES,
         link=TO_PAGE,
     )

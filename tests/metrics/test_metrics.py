@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -13,12 +15,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.running_service import Serve, make_token
-from tests.fixtures.trainer import MATH, send, send_step, train
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, corrupt, send, send_step, train
 from tests.fixtures.waiting import eventually
 from tests.store.builders import alert
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
-from trmon.domain.incidents.incident import incident_labels
+from trmon.domain.health.verdict import RunVerdict, Urgency, VerdictKind
+from trmon.domain.incidents.incident import Incident, incident_labels
 from trmon.domain.model.access import Scope
 from trmon.domain.model.finding import Finding
 from trmon.domain.model.identity import RunKey
@@ -29,6 +33,7 @@ from trmon.domain.runs.run import Run, RunState
 from trmon.metrics.counters import DROPPED, Counters
 from trmon.metrics.exposition import Exposition
 from trmon.metrics.sample_lines import sample_line
+from trmon.views.run_verdicts import JudgedRun
 from trmon.views.run_view_cache import RunView, RunViewCache, thresholds_of
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy
@@ -39,8 +44,7 @@ RUN_METRICS = {
     "trmon_step",
     "trmon_mask_rate",
     "trmon_threshold",
-    "trmon_adaptation",
-    "trmon_alert_active",
+    "trmon_run_verdict",
     "trmon_run_state",
     "trmon_last_report_timestamp_seconds",
     "trmon_scalar",
@@ -227,20 +231,20 @@ def test_shared_lines_have_the_labels_and_values_of_each_run() -> None:
     )
     found = samples(an_exposition(rules=lambda: rules).text([quiet, failing], project=None))
     for run, state, mode, firing in (
-        ("quiet", "running", "off", set()),
-        ("failing", "stalled", "apply", {rules[0].name}),
+        ("quiet", "running", {}, {}),
+        ("failing", "stalled", {"apply": 1.0}, {rules[0].name: 1.0}),
     ):
-        alerts = with_label(found, "trmon_alert_active", "rule", run=run)
-        assert alerts == {rule.name: float(rule.name in firing) for rule in rules}
-        assert with_label(found, "trmon_run_state", "state", run=run)[state] == 1.0
-        assert with_label(found, "trmon_adaptation", "mode", run=run)[mode] == 1.0
+        assert with_label(found, "trmon_alert_active", "rule", run=run) == firing
+        assert with_label(found, "trmon_run_state", "state", run=run) == {state: 1.0}
+        assert with_label(found, "trmon_adaptation", "mode", run=run) == mode
     severities = {dict(labels)["rule"]: dict(labels)["severity"] for labels in found["trmon_alert_active"]}
     assert severities[rules[0].name] == "info", "an alert keeps the severity that it started with"
 
 
 def test_rules_whose_alerts_join_the_incident_are_of_kind_health() -> None:
     rules = builtin_rules()
-    found = samples(an_exposition(rules=lambda: rules).text([a_view(1)], project=None))
+    view = replace(a_view(1), alerts=tuple(alert(run_id=1, rule=rule.name) for rule in rules))
+    found = samples(an_exposition(rules=lambda: rules).text([view], project=None))
     kinds = {dict(labels)["rule"]: dict(labels)["kind"] for labels in found["trmon_alert_active"]}
     assert kinds == {rule.name: "health" if rule.is_of_health else "operation" for rule in rules}
     assert (kinds["mask_rate"], kinds["crashed"]) == ("health", "operation")
@@ -259,9 +263,83 @@ def test_an_open_incident_shows_where_it_began_and_its_cause() -> None:
             assert dict(labels) == {"project": "math", "run": "ill"} | of_incident
 
 
+def test_a_verdict_has_its_cause_its_steps_and_the_state_of_its_incident() -> None:
+    opened = alert(run_id=1, rule=INCIDENT_RULE, severity=Severity.WARN, step=40)
+    incident = Incident(alert=replace(opened, labels=incident_labels("engine_mismatch", Finding.ENGINE_MISMATCH, 39)))
+    over = Incident(alert=replace(incident.alert, state=AlertState.RESOLVED))
+    problem = RunVerdict(kind=VerdictKind.WATCH, why="engine mismatch", since_step=40, cause="engine_mismatch")
+    ill = JudgedRun(verdict=problem, need=Urgency.SOON, incident=incident)
+    run = (("project", "math"), ("run", "grpo"))
+    for judged, state in (
+        (ill, "open"),
+        (replace(ill, is_acked=True), "acknowledged"),
+        (replace(ill, incident=over), "ended_with_run"),
+    ):
+        found = samples(an_exposition().text([a_view(1)], project=None, verdicts={1: judged}))
+        [labels] = found["trmon_run_verdict"]
+        assert dict(labels) == dict(run) | {"verdict": "watch", "need": "soon", "cause": "engine_mismatch"}
+        assert (found["trmon_run_since_step"], found["trmon_run_last_good_step"]) == ({run: 40.0}, {run: 39.0})
+        [labels] = found["trmon_incident_state"]
+        assert dict(labels) == dict(run) | {"severity": "warn", "state": state}
+
+
+def test_a_healthy_run_has_no_series_of_problems() -> None:
+    well = JudgedRun(verdict=RunVerdict(kind=VerdictKind.HEALTHY, why="no finding"), need=Urgency.NONE)
+    rules = builtin_rules()
+    found = samples(an_exposition(rules=lambda: rules).text([a_view(1)], project=None, verdicts={1: well}))
+    shown = {"trmon_run_verdict", "trmon_run_state", "trmon_last_report_timestamp_seconds", "trmon_threshold"}
+    assert found.keys() == shown | {"trmon_runs_omitted"}
+
+
+def test_the_verdict_is_the_one_of_the_fleet(client: httpx.Client) -> None:
+    train(client)
+    corrupt(client, RunKey("math", "ill"))
+
+    def of_both() -> dict[str, tuple[str, ...]]:
+        found = samples(client.get("/metrics").text)["trmon_run_verdict"]
+        return {shown["run"]: (shown["verdict"], shown["need"]) for shown in map(dict, found)}
+
+    fleet = eventually(
+        lambda: client.get("/api/v1/fleet").json()["items"],
+        lambda items: (
+            all("not diagnosed yet" not in run["verdict"]["why"] for run in items)
+            and any(run["verdict"]["kind"] == "act" for run in items)
+        ),
+    )
+    expected = {run["run"]: (run["verdict"]["kind"], run["verdict"]["need"]) for run in fleet}
+    assert expected["ill"] == ("act", "now")
+    assert eventually(of_both, lambda found: found == expected)
+    found = samples(client.get("/metrics").text)
+    of_ill = (("project", "math"), ("run", "ill"))
+    assert found["trmon_run_since_step"][of_ill] == 0
+    assert with_label(found, "trmon_run_verdict", "cause", run="ill") == {"corrupt_logprobs": 1.0}
+    assert with_label(found, "trmon_incident_state", "state", run="ill") == {"open": 1.0}
+    identity = next(run["incident"]["identity"] for run in fleet if run["run"] == "ill")
+    answer = client.post(f"/api/v1/alerts/{identity}/ack", json={"note": "seen"})
+    assert answer.is_success, answer.text
+    found = samples(client.get("/metrics").text)
+    assert with_label(found, "trmon_incident_state", "state", run="ill") == {"acknowledged": 1.0}
+
+
+def test_metrics_go_on_without_verdicts_while_the_database_cannot_be_read(service: ThreadedService) -> None:
+    with service.client() as client:
+        train(client)
+        assert "trmon_run_verdict" in scraped(client, step=2)
+        with closing(sqlite3.connect(service.data_dir / "trmon.sqlite")) as database:
+            database.execute("ALTER TABLE alert RENAME TO alert_away")
+            found = samples(client.get("/metrics").text)
+            database.execute("ALTER TABLE alert_away RENAME TO alert")
+        assert "trmon_step" in found
+        assert "trmon_run_verdict" not in found
+        later = samples(client.get("/metrics").text)
+        assert later["trmon_verdict_failures_total"][()] == 1
+        assert "trmon_run_verdict" in later
+
+
 def test_reloaded_rules_appear_at_once() -> None:
     active = [builtin_rules()]
-    exposition, view = an_exposition(rules=lambda: active[-1]), a_view(1)
+    exposition = an_exposition(rules=lambda: active[-1])
+    view = replace(a_view(1), alerts=tuple(alert(run_id=1, rule=rule.name) for rule in active[0]))
     for rules in (builtin_rules(), builtin_rules()[1:]):
         active.append(rules)
         found = samples(exposition.text([view], project=None))

@@ -38,6 +38,7 @@ from trmon.store.writing.group_commit import CommittedGroup
 from trmon.views.commit_signal import CommitSignal
 from trmon.views.current_policies import CurrentPolicies
 from trmon.views.run_summaries import RunSummaries
+from trmon.views.run_verdicts import RunVerdicts
 from trmon.views.run_view_cache import RunViewCache
 
 MAX_WHAT_IFS = 4
@@ -94,6 +95,7 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
     view_cache = RunViewCache(idle_after_seconds=settings.idle_after_seconds)
     policies = CurrentPolicies(store.policies, store.runs)
     quota_gate = QuotaGate(store.quotas, counters=counters)
+    summaries = RunSummaries(store)
     services = None
     if not store.is_shared:
         services = build_background_services(settings, store, rules=rules, view_cache=view_cache, counters=counters)
@@ -111,7 +113,8 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
         commit_signal=CommitSignal(asyncio.get_running_loop()),
         counters=counters,
         exposition=_exposition(settings, rules),
-        summaries=RunSummaries(store),
+        summaries=summaries,
+        verdicts=RunVerdicts(store, summaries, health_rules=rules.health_rules),
         readiness=_readiness(store, services),
         what_ifs=asyncio.Semaphore(MAX_WHAT_IFS),
     )

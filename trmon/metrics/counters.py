@@ -95,6 +95,11 @@ class Counters:
             "Failed passes over runs, which are retried; see the log for the reason.",
             registry=self.registry,
         )
+        self.verdict_failures = Counter(
+            "trmon_verdict_failures",
+            "Scrapes without verdicts, because the database could not be read; see the log for the reason.",
+            registry=self.registry,
+        )
         self.delivery = Counter(
             "trmon_delivery",
             "Attempts to send due notifications, by outcome; a held notification counts at each attempt.",

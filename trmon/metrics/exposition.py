@@ -1,4 +1,7 @@
-"""Exposes runs as Prometheus text: formats the lines of a run once per change, then groups them by metric."""
+"""Exposes runs as Prometheus text: formats the lines of a run once per change, then groups them by metric.
+
+What holds of few runs has no series for the others: alerts that do not fire, the states that a run is not in.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from threading import Lock
+from types import MappingProxyType
 
+from trmon.domain.adaptation.adaptation_setting import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of
 from trmon.domain.model.severity import Severity
@@ -14,16 +19,16 @@ from trmon.domain.rules.rule import Rule
 from trmon.metrics.sample_lines import (
     MAX_CACHED,
     RUN_LABELS,
-    adaptation_mode_lines,
     alert_lines,
     format_labels,
     format_number,
     label_suffix,
     metric_block,
-    run_state_lines,
     sample_line,
     threshold_lines,
+    verdict_lines,
 )
+from trmon.views.run_verdicts import JudgedRun
 from trmon.views.run_view_cache import RunView
 from trmon_client.core.columns.schema import Pair
 from trmon_client.core.signals.batch_signals import SIGNALS, SignalSpec
@@ -36,11 +41,15 @@ FIXED_HELP: dict[str, str] = {
     "trmon_mask_rate": "Fraction of the newest gauge row's sequences that a policy rejects, active or shadow.",
     "trmon_threshold": "A bound of the active policy.",
     "trmon_threshold_proposed": "The value that adaptation proposes for a bound of the active policy; absent if none.",
-    "trmon_adaptation": "1 for the run's adaptation mode.",
+    "trmon_adaptation": "1 for the run's adaptation mode; absent while it is off.",
     "trmon_bound": "An error bound of the newest gauge row, in units of reward; NaN if it cannot be asserted.",
     "trmon_alert_active": "1 while an alert of the rule fires on the run; those of kind health join its incident.",
     "trmon_incident_since_step": "Step at which the open incident of the run began; absent if none is open.",
+    "trmon_incident_state": "1 for the state of the run's incident: open, acknowledged, or ended with the run.",
     "trmon_run_state": "1 for the run's state.",
+    "trmon_run_verdict": "1 for the run's verdict, how soon to investigate it (need), and what leads it (cause).",
+    "trmon_run_since_step": "Step at which began what the verdict names; absent without a problem.",
+    "trmon_run_last_good_step": "Last step before the incident; absent without one, or if it began with the run.",
     "trmon_last_report_timestamp_seconds": "When the run's newest report was received, on the service's clock.",
     "trmon_runs_omitted": "Active runs that are omitted because of the limit on runs.",
     "trmon_scalar": "A scalar that the trainer logs.",
@@ -68,20 +77,33 @@ class Exposition:
         self._max_scalars = max_scalars
         self._cached: dict[int, tuple[RunView, Lines]] = {}
         self._cached_rules: tuple[Rule, ...] = ()
-        self._alert_lines: dict[tuple[str, FiringRules], str] = {}
+        self._alert_lines: dict[FiringRules, str] = {}
         self._lock = Lock()
 
-    def text(self, views: Sequence[RunView], *, project: str | None) -> str:
-        """Return the lines of the newest runs of a project (None: all) by metric, and the number of omitted runs."""
+    def shown(self, views: Sequence[RunView], *, project: str | None) -> tuple[list[RunView], int]:
+        """Return the newest runs of a project (None: all), and the number of omitted ones."""
         visible = [view for view in views if project in (None, view.run.key.project)]
+        return visible[: self._max_runs], max(0, len(visible) - self._max_runs)
+
+    def text(
+        self, views: Sequence[RunView], *, project: str | None, verdicts: Mapping[int, JudgedRun] = MappingProxyType({})
+    ) -> str:
+        """Return the lines of the newest runs of a project (None: all) by metric, and the number of omitted runs.
+
+        Args: verdicts: by run id; a run without one has no line of it.
+        """
+        shown, n_omitted = self.shown(views, project=project)
         lines: defaultdict[str, list[str]] = defaultdict(list)
         with self._lock:
             self._refresh_rules()
             self._evict_except({view.run.id for view in views})
-            for view in visible[: self._max_runs]:
+            for view in shown:
                 for metric, text in self._lines(view).items():
                     lines[metric].append(text)
-        lines["trmon_runs_omitted"] = [sample_line("trmon_runs_omitted", {}, max(0, len(visible) - self._max_runs))]
+                if (judged := verdicts.get(view.run.id)) is not None:
+                    for metric, text in verdict_lines(judged, project=view.run.key.project, run=view.run.key.run):
+                        lines[metric].append(text)
+        lines["trmon_runs_omitted"] = [sample_line("trmon_runs_omitted", {}, n_omitted)]
         return "".join(metric_block(metric, self._help[metric], texts) for metric, texts in lines.items())
 
     @cached_property
@@ -103,8 +125,6 @@ class Exposition:
 
     def _shared_lines(self, view: RunView) -> Iterator[tuple[str, str]]:
         """Yield metrics and their lines that runs share, with a placeholder for the run's own labels."""
-        yield "trmon_run_state", run_state_lines(view.run.state)
-        yield "trmon_adaptation", adaptation_mode_lines(view.adaptation)
         policy = view.policy.policy
         yield "trmon_threshold", threshold_lines("trmon_threshold", policy.name, policy)
         if view.proposed is not None:
@@ -112,18 +132,21 @@ class Exposition:
         firing = (alert for alert in view.alerts if alert.state is AlertState.FIRING)
         yield (
             "trmon_alert_active",
-            self._cached_alert_lines(view.run.mode, frozenset((one.rule, one.severity) for one in firing)),
+            self._cached_alert_lines(frozenset((one.rule, one.severity) for one in firing)),
         )
 
-    def _cached_alert_lines(self, mode: str, firing: FiringRules) -> str:
-        if (mode, firing) not in self._alert_lines:
+    def _cached_alert_lines(self, firing: FiringRules) -> str:
+        if firing not in self._alert_lines:
             if len(self._alert_lines) >= MAX_CACHED:
                 self._alert_lines.clear()
-            self._alert_lines[mode, firing] = alert_lines(self._cached_rules, mode, dict(firing))
-        return self._alert_lines[mode, firing]
+            self._alert_lines[firing] = alert_lines(self._cached_rules, dict(firing))
+        return self._alert_lines[firing]
 
     def _values(self, view: RunView) -> Iterator[tuple[str, str, float]]:
         """Yield metrics, the labels that each has besides the run's own, and values."""
+        yield "trmon_run_state", label_suffix("state", view.run.state.value), 1.0
+        if view.adaptation is not AdaptationMode.OFF:
+            yield "trmon_adaptation", label_suffix("mode", view.adaptation.value), 1.0
         if view.run.last_report_at is not None:
             yield "trmon_last_report_timestamp_seconds", "", view.run.last_report_at
         for alert in view.alerts:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule import Rule
-from trmon.domain.runs.run import RunState
+from trmon.views.run_verdicts import JudgedRun
 from trmon.views.run_view_cache import thresholds_of
 from trmon_client.core.policies.policy import Policy
 
@@ -47,18 +46,6 @@ def label_suffix(name: str, value: str) -> str:
     return "," + format_labels({name: value})
 
 
-@cache
-def run_state_lines(state: RunState) -> str:
-    """Return one line per run state, 1 for the given one."""
-    return "".join(_shared_line("trmon_run_state", {"state": one.value}, one is state) for one in RunState)
-
-
-@cache
-def adaptation_mode_lines(mode: AdaptationMode) -> str:
-    """Return one line per adaptation mode, 1 for the given one."""
-    return "".join(_shared_line("trmon_adaptation", {"mode": one.value}, one is mode) for one in AdaptationMode)
-
-
 @lru_cache(MAX_CACHED)
 def threshold_lines(metric: str, name: str, policy: Policy) -> str:
     """Return the bounds of a policy, labelled with a policy name."""
@@ -69,20 +56,42 @@ def threshold_lines(metric: str, name: str, policy: Policy) -> str:
     )
 
 
-def alert_lines(rules: Iterable[Rule], mode: str, firing: Mapping[str, Severity]) -> str:
-    """Return one line per rule, 1 for the firing ones. Args: firing: the severity of each firing rule's alert."""
+def alert_lines(rules: Iterable[Rule], firing: Mapping[str, Severity]) -> str:
+    """Return one line per firing rule. Args: firing: the severity of each firing rule's alert."""
     return "".join(
         _shared_line(
             "trmon_alert_active",
             {
                 "rule": rule.name,
-                "severity": firing.get(rule.name, rule.severity_in(mode)).value,
+                "severity": firing[rule.name].value,
                 "kind": HEALTH if rule.is_of_health else OPERATION,
             },
-            rule.name in firing,
+            1.0,
         )
         for rule in rules
+        if rule.name in firing
     )
+
+
+def verdict_lines(judged: JudgedRun, *, project: str, run: str) -> Iterator[tuple[str, str]]:
+    """Yield metrics and their lines of a run's verdict: its cause and steps, and the state of its incident."""
+    own, verdict = {"project": project, "run": run}, judged.verdict
+    of_verdict = {"verdict": verdict.kind.value, "need": judged.need.value, "cause": verdict.cause}
+    yield "trmon_run_verdict", sample_line("trmon_run_verdict", own | of_verdict, 1.0)
+    if verdict.cause and verdict.since_step is not None:
+        yield "trmon_run_since_step", sample_line("trmon_run_since_step", own, verdict.since_step)
+    if judged.incident is None:
+        return
+    if judged.incident.last_good_step is not None:
+        yield "trmon_run_last_good_step", sample_line("trmon_run_last_good_step", own, judged.incident.last_good_step)
+    state = {"severity": judged.incident.severity.value, "state": _incident_state(judged)}
+    yield "trmon_incident_state", sample_line("trmon_incident_state", own | state, 1.0)
+
+
+def _incident_state(judged: JudgedRun) -> str:
+    if judged.is_acked:
+        return "acknowledged"
+    return "open" if judged.incident is not None and judged.incident.is_open else "ended_with_run"
 
 
 def format_number(value: float) -> str:

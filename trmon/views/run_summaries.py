@@ -37,11 +37,13 @@ class RunSummaries:
         self._store = store
         self._cached: dict[int, RunSummary] = {}
 
-    def of(self, runs: Sequence[Run], *, access: Access, now: float) -> Mapping[int, RunSummary]:
+    def of(
+        self, runs: Sequence[Run], *, access: Access, now: float, budget_seconds: float = BUDGET_SECONDS
+    ) -> Mapping[int, RunSummary]:
         """Return summaries by run, old ones refreshed within a time budget; a run without a step has none."""
         if len(self._cached) > MAX_CACHED:
             self._cached.clear()
-        until = time.monotonic() + BUDGET_SECONDS
+        until = time.monotonic() + budget_seconds
         for run in sorted(runs, key=self._age):
             if time.monotonic() > until:
                 break

@@ -20,6 +20,7 @@ from trmon.store import Store
 from trmon.views.commit_signal import CommitSignal
 from trmon.views.current_policies import CurrentPolicies
 from trmon.views.run_summaries import RunSummaries
+from trmon.views.run_verdicts import RunVerdicts
 from trmon.views.run_view_cache import RunViewCache
 
 
@@ -42,6 +43,7 @@ class Components:
     counters: Counters
     exposition: Exposition
     summaries: RunSummaries
+    verdicts: RunVerdicts
     readiness: Readiness
     what_ifs: Semaphore
 

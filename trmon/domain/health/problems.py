@@ -21,8 +21,9 @@ MAX_SYMPTOMS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProblem:
-    """A problem in words, its first step, and what to do about it."""
+    """A problem in words, its first step, what to do about it, and its cause: a rule, or without one a finding."""
 
+    cause: str
     words: str
     since_step: int
     todo: str
@@ -37,6 +38,7 @@ def problem_of(incident: Incident) -> RunProblem:
     """Return an incident as a problem, e.g. `reward collapse since step 62 (last good step 61)`."""
     last_good = "" if incident.last_good_step is None else f" (last good step {incident.last_good_step})"
     return RunProblem(
+        cause=incident.cause,
         words=f"{incident.title} since step {incident.since_step}{last_good}",
         since_step=incident.since_step,
         todo=first_action(incident),
@@ -81,13 +83,17 @@ def _is_of_signals(alert: Alert, incident: Incident | None) -> bool:
 
 def _of_alert(alert: Alert) -> RunProblem:
     return RunProblem(
-        words=f"{alert.rule.replace('_', ' ')} since step {alert.step}", since_step=alert.step, todo=alert.runbook
+        cause=alert.rule,
+        words=f"{alert.rule.replace('_', ' ')} since step {alert.step}",
+        since_step=alert.step,
+        todo=alert.runbook,
     )
 
 
 def _of_finding(observation: Observation) -> RunProblem:
     assert observation.since_step is not None
     return RunProblem(
+        cause=observation.finding.name.lower(),
         words=f"{observation.finding.title} since step {observation.since_step}",
         since_step=observation.since_step,
         todo=REMEDIES[observation.finding].fix,

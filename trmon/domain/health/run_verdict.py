@@ -94,7 +94,7 @@ def _problem_verdict(kind: VerdictKind, problems: Sequence[RunProblem], *, ended
     """Return a verdict that names the leading problem, and its symptoms in brief."""
     first = problems[0]
     why = f"{first.words}{symptoms_in_words(problems)}{ended}"
-    return RunVerdict(kind=kind, why=why, since_step=first.since_step, todo=first.todo or None)
+    return RunVerdict(kind=kind, why=why, since_step=first.since_step, todo=first.todo or None, cause=first.cause)
 
 
 def _crashed(inputs: VerdictInputs, problems: Sequence[RunProblem]) -> RunVerdict:
@@ -116,7 +116,8 @@ def _stopped(inputs: VerdictInputs, problems: Sequence[RunProblem], verdict: Run
     before = f"; before: {problems[0].words}" if problems else ""
     todo = next((alert.runbook for alert in inputs.alerts if alert.rule == inputs.run.state.value), None)
     since_step = problems[0].since_step if problems else inputs.run.last_step
-    return replace(verdict, why=f"{verdict.why}{before}", since_step=since_step, todo=todo)
+    cause = problems[0].cause if problems else ""
+    return replace(verdict, why=f"{verdict.why}{before}", since_step=since_step, todo=todo, cause=cause)
 
 
 def _finished(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: float) -> RunVerdict:

@@ -46,6 +46,7 @@ class RunVerdict:
     """The verdict on a run, and the reason in a phrase; `since_step` is the step at which it began, if known.
 
     `todo` is the first action in a sentence; None if no action is needed. `is_past` is true long after the run's end.
+    `cause` is the rule or finding that leads its problems; empty without any.
     """
 
     kind: VerdictKind
@@ -53,6 +54,7 @@ class RunVerdict:
     since_step: int | None = None
     todo: str | None = None
     is_past: bool = False
+    cause: str = ""
 
     @property
     def sentence(self) -> str:
