@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from trmon.domain.runs.attempts import Claim, Resolution, fork_name, renewed_claim, resolve_attempt
+from trmon.domain.runs.attempts import (
+    Claim,
+    Resolution,
+    fork_name,
+    renewed_claim,
+    resolve_attempt,
+    was_reached_before_fork,
+)
 
 NOW = 1000.0
 LIVE_SECONDS = 90.0
@@ -125,6 +132,19 @@ def test_a_take_over_keeps_the_step_of_the_former_launch() -> None:
 def test_a_late_report_of_a_former_launch_does_not_change_the_claim() -> None:
     before = claim(last_step=60, former_step=50)
     assert renewed_claim(before, launch="Z", step=49, now=NOW, is_report=True) is before
+
+
+@pytest.mark.parametrize(
+    ("launch", "step", "belongs"),
+    [
+        *(("now", 6, True), ("now", 7, True), ("now", 8, False), ("now", 5, False), ("now", None, False)),
+        *(("before", 5, True), ("before", 6, False), ("other", 6, False)),
+    ],
+)
+def test_what_a_launch_had_reached_before_its_fork_stays(launch: str, step: int | None, belongs: bool) -> None:
+    claim = Claim(launch="now", seen_at=0.0, last_step=7, former_launch="before", former_step=5)
+    assert was_reached_before_fork(claim, launch=launch, step=step) is belongs
+    assert not was_reached_before_fork(None, launch=launch, step=step)
 
 
 def test_an_end_is_kept() -> None:

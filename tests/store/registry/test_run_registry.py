@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.store.builders import NOW, append, beat, intake, report_intake, start_intake
 from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.messages import PreparedMessage
+from trmon.domain.model.messages import PreparedMessage, WriteOutcome
 from trmon.domain.runs.attempts import Resolution
 from trmon.store import Store
 from trmon_client.core import wire
@@ -50,6 +50,30 @@ def test_a_restart_from_an_earlier_step_forks_the_attempt_for_all_ranks(store: S
     zero, one = append(store, *new, now=LATER)
     assert zero.attempt_id == one.attempt_id
     assert store.runs.attempts(zero.run_id)[1].fork_reason is Resolution.WENT_BACK
+
+
+def test_a_report_from_before_a_fork_is_stored_once(store: Store) -> None:
+    [first] = append(store, report_intake(step=0, rank=1, world_size=2))
+    early = report_intake(step=1, rank=0, world_size=2, launch="launch-2")
+    stored, forked = append(store, early, report_intake(step=1, rank=1, world_size=2, launch="launch-2"))
+    assert (stored.attempt_id == first.attempt_id, forked.attempt_id == first.attempt_id) == (True, False)
+    other = report_intake(step=1, rank=0, world_size=2, launch="launch-2", seed=1)
+    chunk = report_intake(step=1, rank=0, chunk=1, world_size=2, launch="launch-2")
+    later = report_intake(step=2, rank=0, world_size=2, launch="launch-2")
+    again, conflict, beside, next_one = append(store, early, other, chunk, later)
+    assert [again.status, conflict.status] == [WriteOutcome.DUPLICATE, WriteOutcome.CONFLICT]
+    assert again.id == conflict.id == stored.id
+    assert (beside.attempt_id, next_one.attempt_id) == (first.attempt_id, forked.attempt_id)
+
+
+def test_a_report_from_before_a_take_over_is_stored_once(store: Store) -> None:
+    early = report_intake(step=1, launch="launch-1")
+    [stored] = append(store, early)
+    append(store, report_intake(step=2, launch="launch-2"), now=LATER)
+    [forked] = append(store, report_intake(step=2, launch="launch-1", seed=1), now=LATER)
+    assert forked.attempt_id != stored.attempt_id
+    [again] = append(store, early, now=LATER)
+    assert (again.status, again.id) == (WriteOutcome.DUPLICATE, stored.id)
 
 
 def test_a_restart_that_continues_keeps_the_attempt(store: Store) -> None:

@@ -76,6 +76,20 @@ def resolve_attempt(
     return Resolution.WENT_BACK if _goes_back(step, claim.reached_step) else Resolution.TAKE_OVER
 
 
+def was_reached_before_fork(claim: Claim | None, *, launch: str, step: int | None) -> bool:
+    """Return whether a launch had reached a step in the attempt that it has left since.
+
+    A report that is sent again belongs where it was stored, and other chunks of its step beside it; ranks leave an
+    attempt one after another, so that one of them may have stored reports there before another one forks it.
+    Args: claim: that of the attempt that was left, and of the message's rank.
+    """
+    if claim is None:
+        return False
+    if launch == claim.launch:
+        return _goes_back(step, claim.last_step) and not _goes_back(step, claim.former_step)
+    return launch == claim.former_launch and _goes_back(step, claim.former_step)
+
+
 def progress_step(claim: Claim | None, *, report_step: int | None, scalars_step: int | None) -> int | None:
     """Return the step that a message shows its launch to have reached; None for a message that shows none.
 

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, update
 
 from trmon.domain.model.identity import RunKey
-from trmon.domain.runs.attempts import Claim, fork_name, progress_step, renewed_claim, resolve_attempt
+from trmon.domain.runs.attempts import (
+    Claim,
+    fork_name,
+    progress_step,
+    renewed_claim,
+    resolve_attempt,
+    was_reached_before_fork,
+)
 from trmon.store.database.upsert import Row, upsert
 from trmon.store.registry.registry_entries import (
     ArrivedMessage,
@@ -64,7 +71,7 @@ class RunRegistry:
         attempt = run.attempts.get(message.attempt)
         if attempt is None:
             attempt = insert_attempt(connection, run, arrival=arrival, name=message.attempt)
-        attempt = attempt.forks.get(message.launch, attempt)
+        attempt = _left_or_forked(attempt, message)
         claim = attempt.claims.get(message.rank)
         resolution = resolve_attempt(
             claim,
@@ -136,6 +143,16 @@ class RunRegistry:
             self.flush(connection)
             self._runs.clear()
         self._runs[key] = run
+
+
+def _left_or_forked(attempt: AttemptEntry, message: wire.Message) -> AttemptEntry:
+    """Return the fork of the message's launch if there is one, unless the message belongs before it."""
+    fork = attempt.forks.get(message.launch)
+    claim = attempt.claims.get(message.rank)
+    step = _step(message, claim)
+    if fork is None or was_reached_before_fork(claim, launch=message.launch, step=step):
+        return attempt
+    return fork
 
 
 def _step(message: wire.Message, claim: Claim | None) -> int | None:
