@@ -22,7 +22,7 @@ LOCKED := --require-hashes --only-binary :all:
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --durations 25 --durations-min 5
 LOCK := $(BIN)/uv pip compile --quiet --universal --python $(BIN)/python --no-header --no-annotate --generate-hashes $(ARGS)
 ESBUILD := trmon/web/node_modules/.bin/esbuild
-SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server
+SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server nginx caddy
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak fuzz docs site web dashboards screenshots lock sbom clean

@@ -30,6 +30,8 @@ PACKAGES = {
     "tmux": "tmux",
     "postgres": "postgresql",
     "redis-server": "redis-server",
+    "nginx": "nginx",
+    "caddy": "caddy",
 }
 """Debian's package of each binary."""
 

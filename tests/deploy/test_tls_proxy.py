@@ -1,0 +1,199 @@
+"""The configurations of nginx and Caddy, run with a certificate before a real service."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.api.test_events import streaming, take_steps
+from tests.client.server import CERTIFICATE
+from tests.deploy.image import ROOT
+from tests.fixtures.messages import ORIGIN, columns
+from tests.fixtures.ports import free_port
+from tests.fixtures.running_service import make_token
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, send, send_step, step_report
+from tests.fixtures.waiting import eventually
+from trmon.config.settings import Settings
+from trmon.domain.model.access import Scope
+from trmon_client.core import wire
+
+pytestmark = pytest.mark.slow
+
+DEPLOY = ROOT / "deploy"
+UPSTREAM = "127.0.0.1:8642"
+MAX_BODY_BYTES: int = Settings.model_fields["max_body_bytes"].default
+
+
+@dataclass(frozen=True)
+class Proxied:
+    """A service, and a proxy of it on another port of localhost."""
+
+    service: ThreadedService
+    port: int
+
+    def client(self, token: str | None = None, **headers: str) -> httpx.Client:
+        """Return a client that trusts the proxy's certificate."""
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
+        url = f"https://localhost:{self.port}"
+        return httpx.Client(base_url=url, verify=trusted, headers=headers, timeout=30.0, trust_env=False)
+
+    def token(self) -> str:
+        """Return an admin token, which is created without the proxy."""
+        with self.service.client() as direct:
+            return make_token(direct, "admin", Scope.ADMIN)
+
+
+def changed(text: str, **by: str) -> str:
+    """Replace each text, which must be there; names are those of the values below."""
+    for name, new in by.items():
+        assert REPLACED[name] in text, f"{REPLACED[name]!r} is not in the configuration"
+        text = text.replace(REPLACED[name], new)
+    return text
+
+
+REPLACED = {
+    "upstream": UPSTREAM,
+    "listen": "listen 443 ",
+    "name": "trmon.example",
+    "certificate": "/etc/trmon/tls.crt",
+    "key": "/etc/trmon/tls.key",
+    "site": "trmon.example {",
+    "admin": "admin off",
+}
+
+
+def nginx(folder: Path, port: int, upstream: str) -> list[str]:
+    """Return the command that runs nginx with our server in a minimal nginx.conf."""
+    server = changed(
+        (DEPLOY / "nginx" / "trmon.conf").read_text(),
+        upstream=upstream,
+        listen=f"listen 127.0.0.1:{port} ",
+        name="localhost",
+        certificate=str(CERTIFICATE),
+        key=str(CERTIFICATE),
+    )
+    (folder / "trmon.conf").write_text(server)
+    temporary = "".join(
+        f"  {kind}_temp_path {folder / kind};\n" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    main = folder / "nginx.conf"
+    main.write_text(
+        f"daemon off;\nmaster_process off;\npid {folder / 'nginx.pid'};\nevents {{}}\n"
+        f"http {{\n  access_log off;\n{temporary}  include {folder / 'trmon.conf'};\n}}\n"
+    )
+    return ["nginx", "-e", str(folder / "error.log"), "-p", str(folder), "-c", str(main)]
+
+
+def caddy(folder: Path, port: int, upstream: str) -> list[str]:
+    """Return the command that runs Caddy with our Caddyfile, on another port and with our certificate."""
+    text = changed(
+        (DEPLOY / "caddy" / "Caddyfile").read_text(),
+        upstream=upstream,
+        site=f"https://localhost:{port} {{\n\tbind 127.0.0.1\n\ttls {CERTIFICATE} {CERTIFICATE}",
+        admin="admin off\n\tauto_https disable_redirects",
+    )
+    file = folder / "Caddyfile"
+    file.write_text(text)
+    return ["caddy", "run", "--config", str(file), "--adapter", "caddyfile"]
+
+
+PROXIES = [
+    pytest.param(nginx, id="nginx", marks=pytest.mark.server("nginx")),
+    pytest.param(caddy, id="caddy", marks=pytest.mark.server("caddy")),
+]
+
+
+@pytest.fixture(params=PROXIES)
+def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Proxied]:
+    """A service without tokens behind a proxy that answers."""
+    command_of: Callable[[Path, int, str], list[str]] = request.param
+    service = ThreadedService(tmp_path / "data")
+    port = free_port()
+    command = command_of(tmp_path, port, service.url.removeprefix("http://"))
+    try:
+        with (tmp_path / "log").open("w") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "HOME": str(tmp_path)})
+        try:
+            found = Proxied(service, port)
+            eventually(lambda: _is_up(found, process, tmp_path / "log"), timeout_seconds=60.0)
+            yield found
+        finally:
+            process.kill()
+            process.wait(30.0)
+    finally:
+        service.stop()
+
+
+def _is_up(proxied: Proxied, process: subprocess.Popen[bytes], log: Path) -> bool:
+    assert process.poll() is None, log.read_text()
+    with suppress(httpx.TransportError), proxied.client() as client:
+        return client.get("/healthz").status_code == 200
+    return False
+
+
+def test_the_page_is_served_and_the_api_needs_a_token_even_before_the_first_one(proxied: Proxied) -> None:
+    with proxied.service.client() as direct, proxied.client() as client:
+        assert direct.get("/api/v1/runs").status_code == 200
+        assert client.get("/api/v1/runs").status_code == 401
+        page = client.get("/")
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        assert client.get("/metrics").status_code == 401
+    with proxied.client(proxied.token()) as admin:
+        assert admin.get("/api/v1/runs").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"])
+def test_a_caller_cannot_pass_for_the_machine_itself(proxied: Proxied, name: str) -> None:
+    for value in ("127.0.0.1", ""):
+        with proxied.client(**{name: value}) as client:
+            assert client.get("/api/v1/runs").status_code == 401
+
+
+def test_events_arrive_one_by_one(proxied: Proxied) -> None:
+    with proxied.client(proxied.token()) as client, proxied.client(client.headers["Authorization"][7:]) as trainer:
+        send(trainer, MATH, wire.Start(**ORIGIN, owner="me"))
+        with streaming(client) as events:
+            send_step(trainer, MATH, step=0)
+            for step in range(1, 4):
+                send_step(trainer, MATH, step=step)
+                [event] = take_steps(events, 1)
+                assert event.data["step"] == step - 1
+
+
+def test_a_large_report_is_stored(proxied: Proxied) -> None:
+    report = step_report(0, content=columns(20_000))
+    assert 2 << 20 < len(wire.encode(report)) < MAX_BODY_BYTES
+    with proxied.client(proxied.token()) as trainer:
+        send(trainer, MATH, wire.Start(**ORIGIN, owner="me"))
+        send(trainer, MATH, report)
+
+
+@pytest.mark.parametrize("proxied", PROXIES[:1], indirect=True)
+def test_nginx_refuses_a_body_above_the_limit_by_its_length(proxied: Proxied) -> None:
+    trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
+    connection = http.client.HTTPSConnection("localhost", proxied.port, timeout=30.0, context=trusted)
+    connection.putrequest("POST", "/api/v1/reports")
+    connection.putheader("Authorization", f"Bearer {proxied.token()}")
+    connection.putheader("Content-Type", wire.MSGPACK)
+    connection.putheader("Content-Length", str(MAX_BODY_BYTES + 1))
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_headers_that_are_too_large_are_refused(proxied: Proxied) -> None:
+    with proxied.client(proxied.token()) as client:
+        assert client.get("/api/v1/runs", headers={"X-Padding": "x" * 8_000}).status_code == 200
+        assert client.get("/api/v1/runs", headers={"X-Padding": "x" * 100_000}).status_code in (400, 431)
