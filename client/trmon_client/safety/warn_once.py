@@ -18,6 +18,13 @@ class WarnOnce:
         if self._printed.setdefault(key, caller) is not caller:
             return
         try:
-            sys.stderr.write(f"trmon: {text}\n")
+            sys.stderr.write(f"trmon: {_printable(text)}\n")
         except (OSError, ValueError, AttributeError, RuntimeError):
             return  # closed, missing (pythonw), or in use by the code that a signal interrupted
+
+
+def _printable(text: str) -> str:
+    """Return text with escapes for control characters, which an answer of the service can contain."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
