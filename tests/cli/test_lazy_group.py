@@ -34,7 +34,7 @@ def test_the_listed_summary_is_the_first_line_of_the_help(name: str) -> None:
     [
         (["--help"], DATABASE_AND_SERVER | HTTP | {"pydantic_settings"} | {"numpy"}),
         (["version"], DATABASE_AND_SERVER | HTTP | {"pydantic_settings"}),
-        (["top", "--help"], DATABASE_AND_SERVER | HTTP),
+        (["top", "--help"], DATABASE_AND_SERVER | HTTP | {"pydantic_settings", "numpy"}),
         (["show", "--help"], DATABASE_AND_SERVER | HTTP),
         (["diagnose", "--example"], DATABASE_AND_SERVER | HTTP),
         (["whatif", "--help"], DATABASE_AND_SERVER | HTTP),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import uuid
@@ -122,7 +123,7 @@ def test_a_service_that_is_away(command: tuple[str, ...]) -> None:
 
 @pytest.mark.server("tmux")
 def test_live_it_follows_tells_that_the_service_is_away_and_leaves_the_terminal_as_it_was(
-    process: ServiceProcess, terminal: Callable[[str], Terminal]
+    process: ServiceProcess, terminal: Callable[..., Terminal]
 ) -> None:
     with process.client() as client:
         send(client, MATH, wire.Start(**ORIGIN))
@@ -142,12 +143,45 @@ def test_live_it_follows_tells_that_the_service_is_away_and_leaves_the_terminal_
     assert "math/grpo" not in ended
 
 
-class Terminal:
-    """A terminal of 110 columns and 20 lines in which one command runs."""
+@pytest.mark.server("tmux")
+def test_keys_filter_and_quit_at_80_columns(watched: str, terminal: Callable[..., Terminal]) -> None:
+    top = terminal(f"{shlex.join(COMMAND)} top --every 0.2 --url {watched}; echo ended with $?", columns=80)
+    eventually(top.text, lambda text: "math/grpo" in text and "math/fine" in text, timeout_seconds=60.0)
+    assert "Act: corrupt log-probs" in top.text()
+    top.press("/", "f", "i", "n")
+    eventually(top.text, lambda text: "/fin_" in text and "1 of 2 runs" in text and "math/grpo" not in text)
+    top.press("q", "q")
+    eventually(top.text, lambda text: "none of 2 runs" in text)
+    top.press("Escape")
+    eventually(top.text, lambda text: "math/grpo" in text)
+    top.press("q")
+    assert "ended with 0" in eventually(top.text, lambda text: "ended with" in text)
 
-    def __init__(self, name: str, command: str) -> None:
+
+@pytest.mark.server("tmux")
+def test_a_service_that_hangs_is_not_taken_for_a_live_one(
+    process: ServiceProcess, terminal: Callable[..., Terminal]
+) -> None:
+    with process.client() as client:
+        send(client, MATH, wire.Start(**ORIGIN))
+        send_step(client, MATH, step=0)
+    top = terminal(f"{shlex.join(COMMAND)} top --every 0.2 --url {process.url}; echo ended with $?", columns=80)
+    eventually(top.text, lambda text: "math/grpo" in text, timeout_seconds=60.0)
+    process.process.send_signal(signal.SIGSTOP)
+    try:
+        eventually(top.text, lambda text: "ago: the service has not answered since" in text)
+        top.press("q")
+        eventually(top.text, lambda text: "ended with 0" in text)
+    finally:
+        process.process.send_signal(signal.SIGCONT)
+
+
+class Terminal:
+    """A terminal, of 110 columns unless told otherwise, and 20 lines in which one command runs."""
+
+    def __init__(self, name: str, command: str, *, columns: int = 110) -> None:
         self._name = name
-        size = ("-x", "110", "-y", "20")
+        size = ("-x", str(columns), "-y", "20")
         environment = ("-e", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}")
         # The readline of the tests' own Python exports the size of another terminal, which would be believed.
         self._tmux("new-session", "-d", *size, *environment, f"unset COLUMNS LINES; {command}; sleep 600")
@@ -160,6 +194,10 @@ class Terminal:
         """Press Ctrl-C."""
         self._tmux("send-keys", "C-c")
 
+    def press(self, *keys: str) -> None:
+        """Press keys, by the names that tmux has for them."""
+        self._tmux("send-keys", *keys)
+
     def close(self) -> None:
         """End it and what runs in it."""
         self._tmux("kill-server")
@@ -170,12 +208,12 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal() -> Iterator[Callable[[str], Terminal]]:
+def terminal() -> Iterator[Callable[..., Terminal]]:
     """Return a function that opens a terminal, which ends with the test."""
     opened: list[Terminal] = []
 
-    def open_one(command: str) -> Terminal:
-        opened.append(Terminal(f"trmon-{uuid.uuid4().hex}", command))
+    def open_one(command: str, *, columns: int = 110) -> Terminal:
+        opened.append(Terminal(f"trmon-{uuid.uuid4().hex}", command, columns=columns))
         return opened[-1]
 
     yield open_one

@@ -6,7 +6,8 @@ import pytest
 
 from trmon.config.environment_check import CLIENT_SETTINGS, unknown_variables
 from trmon.config.settings import Settings
-from trmon_client.config.settings import resolve_settings, variable_name
+from trmon_client.config.service_address import variable_name
+from trmon_client.config.settings import resolve_settings
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from pydantic_settings import SettingsError
 
 from trmon.config.environment_check import CLIENT_SETTINGS, unknown_variables
 from trmon.config.settings import Settings
-from trmon_client.config.settings import resolve_settings, variable_name
+from trmon_client.config.service_address import variable_name
+from trmon_client.config.settings import resolve_settings
 
 pytestmark = pytest.mark.fuzz
 

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from trmon.domain.health.verdict import Urgency, VerdictKind
 from trmon.domain.model.severity import Severity
-from trmon.terminal.fleet_table import fleet_frame, fleet_summary_line, urgency_order
+from trmon.terminal.fleet_table import WHOLE_FLEET, fleet_frame, fleet_summary_line, urgency_order
+from trmon.terminal.fleet_view import FleetView
 from trmon_client.api import RunStatus, VerdictInfo
 from trmon_client.api.answers import decode_answer, encode_info
 from trmon_client.api.runs import OpenAlertInfo, SparklineInfo
@@ -24,7 +25,7 @@ def a_run(
     urgency = need or VerdictKind(kind).urgency
     kind = kind.value if isinstance(kind, VerdictKind) else kind
     verdict = VerdictInfo(kind=kind, need=urgency.value, why="because", since_step=3, todo=None)
-    line = SparklineInfo(first_step=0, last_step=7, values=(1, 2, 3, 4, 5, 6, 7, 8))
+    line = SparklineInfo(first_step=1197, last_step=1204, values=(1, 2, 3, 4, 5, 6, 7, 8))
     fields: dict[str, Any] = {
         "project": "math",
         "run": name,
@@ -49,10 +50,12 @@ def alert(severity: Severity, *, acked_by: str | None = None) -> OpenAlertInfo:
     return OpenAlertInfo(rule="mask_rate", severity=severity.value, step=3, acked_by=acked_by)
 
 
-def shown(runs: list[RunStatus], *, width: int = 140, height: int | None = None, **options: Any) -> str:
+def shown(
+    runs: list[RunStatus], *, width: int = 140, height: int | None = None, view: FleetView = WHOLE_FLEET, **options: Any
+) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, **options)
-    console.print(fleet_frame(runs, console=console, now=NOW, height=height))
+    console.print(fleet_frame(runs, console=console, now=NOW, height=height, view=view))
     return out.getvalue()
 
 

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
 from rich.console import Console
 
-from trmon.config.settings import Settings
 from trmon.domain.model.errors import InvalidInput, TrmonError
 from trmon.terminal.printable import PrintableConsole, printable, printable_json
+
+if TYPE_CHECKING:
+    from trmon.config.settings import Settings
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
 """The option of commands that open the database themselves."""
@@ -28,6 +28,8 @@ UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 def read_settings(**given: Any) -> Settings:
     """Return the settings of the environment, overridden by options. Errors: ValidationError."""
+    from trmon.config.settings import Settings  # with pydantic, which commands that query a service need not load
+
     return Settings(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -61,13 +63,9 @@ def plain_errors() -> Iterator[None]:
     """Turn expected errors into one line on stderr and exit status 1, without a traceback."""
     try:
         yield
-    except SettingsError as error:
-        # Its text names the setting; the cause says what is wrong with the JSON.
-        echo_error(f"trmon: {error} (TRMON_*): {error.__cause__}")
-        sys.exit(2)
-    except ValidationError as error:
-        for wrong in error.errors():
-            echo_error(f"TRMON_{'_'.join(map(str, wrong['loc'])).upper()}: {wrong['msg']}")
+    except ValueError as error:
+        if not _echo_wrong_settings(error):
+            raise
         sys.exit(2)
     except TrmonError as error:
         echo_error(f"trmon: {error}")
@@ -77,6 +75,22 @@ def plain_errors() -> Iterator[None]:
             raise
         echo_error(f"trmon: {error}")
         sys.exit(1)
+
+
+def _echo_wrong_settings(error: ValueError) -> bool:
+    """Print what is wrong with the settings, and return True, if an error is about settings."""
+    from pydantic import ValidationError
+    from pydantic_settings import SettingsError
+
+    if isinstance(error, SettingsError):
+        # Its text names the setting; the cause says what is wrong with the JSON.
+        echo_error(f"trmon: {error} (TRMON_*): {error.__cause__}")
+    elif isinstance(error, ValidationError):
+        for wrong in error.errors():
+            echo_error(f"TRMON_{'_'.join(map(str, wrong['loc'])).upper()}: {wrong['msg']}")
+    else:
+        return False
+    return True
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from trmon.config.apprise_names import check_apprise_names
 from trmon.config.email_address import check_email_address
 from trmon.config.secret_files import EnvironmentWithSecretFiles
+from trmon.config.service_url import DEFAULT_SERVICE_URL
 from trmon.config.webhook_url import parse_webhook_url
 from trmon.domain.model.similar_names import did_you_mean
 from trmon_client.core.signals.batch_signals import SIGNALS
@@ -208,7 +209,7 @@ class Settings(BaseSettings):
         description='Receivers of each owner\'s alerts, as JSON, e.g. `{"ana": ["slack"]}`; the others\' go to all.',
     )
 
-    url: str = Field("http://127.0.0.1:8642", description="URL of the service that `trmon ingest` sends to.")
+    url: str = Field(DEFAULT_SERVICE_URL, description="URL of the service that `trmon ingest` sends to.")
     token: SecretStr | None = Field(None, description="Token that `trmon ingest` uses.")
 
     grafana_url: str = Field(

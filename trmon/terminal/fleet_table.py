@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from trmon.domain.health.verdict import Urgency, VerdictKind
+from trmon.terminal.cut_text import cut_middle
+from trmon.terminal.fleet_view import FleetView
 from trmon.terminal.sparkline import text_sparkline
 from trmon.terminal.styles import OF_SEVERITY, kind_words, last_seen_text, percent_text, verdict_line
 from trmon_client.api import RunStatus, Service
@@ -20,9 +22,14 @@ from trmon_client.api.runs import SparklineInfo
 MOST_RUNS = 2000
 SPARKS_WIDTH = 16
 FRAME_LINES = 7
-"""Lines of a frame besides runs, at most: summary, trouble, table head, rules, and the count of hidden runs."""
+"""Lines of a frame besides runs and a filter, at most: summary, trouble, head, rules, and the count of hidden runs."""
 WIDE, MIDDLING = 120, 100
-"""Terminal columns from which sparklines, and the rejected share, fit."""
+"""Terminal columns from which sparklines, and the rejected share and the number of alerts, fit."""
+NAME_SHARE, NAME_WIDTH = 4, 40
+"""Names have this part of a terminal's columns, and at most so many."""
+WHOLE_FLEET = FleetView()
+OVER = ("finished", "crashed")
+"""States of runs without a further step."""
 NEEDS, KINDS = [need.value for need in Urgency], [kind.value for kind in VerdictKind]
 ENDED_ILL = VerdictKind.ENDED_ILL.value
 ILL = frozenset(kind.value for kind in VerdictKind if kind.urgency is not Urgency.NONE) - {ENDED_ILL}
@@ -49,22 +56,42 @@ def _rank(value: str, order: Sequence[str]) -> int:
 
 
 def fleet_frame(
-    runs: Sequence[RunStatus], *, console: Console, now: float, height: int | None = None, trouble: str = ""
+    runs: Sequence[RunStatus],
+    *,
+    console: Console,
+    now: float,
+    height: int | None = None,
+    trouble: str = "",
+    view: FleetView = WHOLE_FLEET,
 ) -> RenderableType:
     """Return one frame of the fleet.
 
-    Args: height: lines of the terminal, None for no limit; trouble: why the data may be outdated.
+    Args: height: lines of the terminal, None for no limit; trouble: why the data may be outdated; view: which runs.
     """
-    shown = runs if height is None else runs[: max(height - FRAME_LINES, 1)]
-    more = len(runs) - len(shown)
+    found = view.of(runs)
+    shown = found if height is None else found[view.first : view.first + rows_within(height, view)]
+    more = len(found) - view.first - len(shown)
     parts: list[RenderableType] = [Text(fleet_summary_line(runs), style="bold")]
     if trouble:
         parts.append(Text(trouble, style="bold", no_wrap=True, overflow="ellipsis"))
-    if runs:
+    if view.is_filter:
+        parts.append(Text(_filter_line(view, n_found=len(found), n_all=len(runs)), no_wrap=True, overflow="ellipsis"))
+    if shown:
         parts.append(_table(shown, console=console, now=now))
     if more:
-        parts.append(Text(f"and {more} more, less urgent", style="dim"))
+        parts.append(Text(f"and {more:,} more, less urgent", style="dim"))
     return Group(*parts)
+
+
+def rows_within(height: int, view: FleetView) -> int:
+    """Return how many runs fit into a frame of so many lines."""
+    return max(height - FRAME_LINES - view.is_filter, 1)
+
+
+def _filter_line(view: FleetView, *, n_found: int, n_all: int) -> str:
+    found = f"{n_found:,} of {n_all:,} runs" if n_found else f"none of {n_all:,} runs"
+    keys = "Enter keeps it, Esc shows all" if view.is_typing else "/ changes it, Esc shows all"
+    return f"/{view.words}{'_' if view.is_typing else ''}  {found} ({keys})"
 
 
 def fleet_summary_line(runs: Sequence[RunStatus]) -> str:
@@ -89,26 +116,36 @@ def fleet_summary_line(runs: Sequence[RunStatus]) -> str:
 def _table(runs: Sequence[RunStatus], *, console: Console, now: float) -> Table:
     table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
     table.add_column("verdict", ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_column("run", no_wrap=True, overflow="ellipsis", max_width=40)
+    name_width = min(console.width // NAME_SHARE, NAME_WIDTH)
+    table.add_column("run", no_wrap=True, max_width=name_width)
     table.add_column("step", justify="right", no_wrap=True)
     columns: list[tuple[str, JustifyMethod]] = [("reward", "left"), ("KL", "left")] if console.width >= WIDE else []
-    columns += [("masked", "right")] if console.width >= MIDDLING else []
+    columns += [("masked", "right"), ("alerts", "right")] if console.width >= MIDDLING else []
     for name, justify in columns:
         table.add_column(name, justify=justify, no_wrap=True)
-    table.add_column("alerts", justify="right", no_wrap=True)
     table.add_column("seen", justify="right", no_wrap=True)
     for run in runs:
-        drawn = {
+        drawn: dict[str, RenderableType] = {
             "reward": _drawn(run.reward, console),
             "KL": _drawn(run.kl, console),
             "masked": percent_text(run.mask_rate),
+            "alerts": _alerts(run),
         }
         step = "-" if run.step is None else f"{run.step:,}"
-        first = (verdict_line(run.verdict), Text(f"{run.project}/{run.run}"), step)
-        table.add_row(
-            *first, *(drawn[name] for name, _ in columns), _alerts(run), last_seen_text(run.last_report_at, now=now)
-        )
+        verdict = verdict_line(run.verdict, limit=_limit(run))
+        first = (verdict, Text(cut_middle(run.name, name_width)), step)
+        table.add_row(*first, *(drawn[name] for name, _ in columns), last_seen_text(run.last_report_at, now=now))
     return table
+
+
+def _limit(run: RunStatus) -> str:
+    """Return up to which step a verdict holds if the run is further on, so that no verdict looks newer than it is."""
+    if run.step is None:
+        return ""
+    if run.reward is None:
+        return "not judged yet"
+    n_open = 0 if run.state in OVER else 1  # the newest step of a run that goes on is closed by the next
+    return f"to step {run.reward.last_step:,}" if run.reward.last_step < run.step - n_open else ""
 
 
 def _drawn(line: SparklineInfo | None, console: Console) -> str:

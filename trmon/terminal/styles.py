@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from trmon.domain.health.run_verdict import duration
+from trmon.domain.health.duration_words import duration
 from trmon.domain.health.verdict import VerdictKind
 from trmon.domain.model.severity import Severity
 from trmon_client.api import VerdictInfo
@@ -24,9 +24,10 @@ OF_KIND = {
 OF_SEVERITY = {Severity.PAGE.value: "bold red", Severity.WARN.value: "yellow", Severity.INFO.value: "dim"}
 
 
-def verdict_line(verdict: VerdictInfo) -> Text:
-    """Return a verdict in one line, e.g. `Act: staleness since step 63`."""
-    return Text(f"{kind_words(verdict.kind).capitalize()}: {verdict.why}", style=OF_KIND.get(verdict.kind, ""))
+def verdict_line(verdict: VerdictInfo, *, limit: str = "") -> Text:
+    """Return a verdict in one line, e.g. `Act: staleness since step 63`. Args: limit: what it does not cover yet."""
+    known = f" ({limit})" if limit else ""
+    return Text(f"{kind_words(verdict.kind).capitalize()}{known}: {verdict.why}", style=OF_KIND.get(verdict.kind, ""))
 
 
 def kind_words(kind: str) -> str:

@@ -9,6 +9,9 @@ frame = service.signals("math/grpo", ["mask_rate", "reward_mean"]).to_pandas()
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from trmon_client.api.alerts import AckInfo, AlertInfo, MemberInfo
 from trmon_client.api.answers import ApiNumber
 from trmon_client.api.diagnosis import DiagnosisInfo, EvidenceInfo, FindingInfo, RemedyInfo
@@ -23,10 +26,12 @@ from trmon_client.api.errors import (
 )
 from trmon_client.api.notes import NoteInfo
 from trmon_client.api.policies import PolicyInfo, WhatIfInfo
-from trmon_client.api.run_comparison import RunComparison
 from trmon_client.api.runs import IncidentInfo, RunInfo, RunStatus, VerdictInfo
 from trmon_client.api.service import Service
-from trmon_client.api.signal_history import SignalBand, SignalHistory
+
+if TYPE_CHECKING:
+    from trmon_client.api.run_comparison import RunComparison
+    from trmon_client.api.signal_history import SignalBand, SignalHistory
 
 __all__ = [
     "AccessDenied",
@@ -56,3 +61,17 @@ __all__ = [
     "VerdictInfo",
     "WhatIfInfo",
 ]
+
+_WITH_NUMPY = {
+    "RunComparison": "trmon_client.api.run_comparison",
+    "SignalBand": "trmon_client.api.signal_history",
+    "SignalHistory": "trmon_client.api.signal_history",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what loads numpy when it is first used: commands that list runs start without it."""
+    if name not in _WITH_NUMPY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_WITH_NUMPY[name]), name)
+    return value

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -17,11 +17,13 @@ from trmon_client.api.diagnosis import DiagnosisInfo
 from trmon_client.api.errors import IncompatibleService, NotFoundError
 from trmon_client.api.notes import NoteInfo
 from trmon_client.api.policies import PolicyInfo, WhatIfInfo
-from trmon_client.api.run_comparison import RunComparison, compare_histories
 from trmon_client.api.runs import RunInfo, RunStatus
-from trmon_client.api.signal_history import SeriesAnswer, SignalHistory, join_series
-from trmon_client.config.settings import NAME, resolve_service
+from trmon_client.config.service_address import NAME, resolve_service
 from trmon_client.config.version import __version__
+
+if TYPE_CHECKING:  # with numpy, which lists of runs need not load
+    from trmon_client.api.run_comparison import RunComparison
+    from trmon_client.api.signal_history import SeriesAnswer, SignalHistory
 
 T = TypeVar("T")
 Steps = tuple[int | None, int | None]
@@ -125,6 +127,8 @@ class Service:
         Args: points: at most so many rows, each of which then sums up several steps; updates: "all" has a row for
         every optimizer update; attempt_id: only this attempt, by default the history without what restarts redid.
         """
+        from trmon_client.api.signal_history import join_series
+
         names = [names] if isinstance(names, str) else list(dict.fromkeys(names))
         query = {"names": ",".join(names), "updates": updates, "attempt_id": attempt_id}
         if points is None:
@@ -135,6 +139,8 @@ class Service:
 
     def compare(self, runs: Iterable[str], names: str | Iterable[str], steps: Steps = ALL_STEPS) -> RunComparison:
         """Return signals of several runs aligned by step."""
+        from trmon_client.api.run_comparison import compare_histories
+
         names = [names] if isinstance(names, str) else list(names)
         return compare_histories([self.signals(run, names, steps) for run in runs])
 
@@ -185,6 +191,8 @@ class Service:
             first = last if last is None else last + 1
 
     def _series(self, run: str, query: Mapping[str, Any], steps: Steps) -> SeriesAnswer:
+        from trmon_client.api.signal_history import SeriesAnswer
+
         return self._read_run(run, SeriesAnswer, "/signals", query={**query, "from": steps[0], "to": steps[1]})
 
     def _list(self, path: str, kind: type[T], query: Mapping[str, Any]) -> Iterator[T]:

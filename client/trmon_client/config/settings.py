@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from typing import Any
 
 from trmon_client.config.launcher import VARIABLES
 from trmon_client.config.limits import Limits
 from trmon_client.config.run_config import plain_config
+from trmon_client.config.service_address import NAME, Arguments, token_of, url_of, variable_name
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire import MAX_NAME_LENGTH
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 TEXT = f"1 to {MAX_NAME_LENGTH} printable characters"
 MAX_TAGS = 64
 TAGS = f"at most {MAX_TAGS} names of {TEXT}, comma-separated in the variable"
 DEFAULT_POLICY = "trm_auto"
 DEFAULT_SPOOL = "trmon-spool"
 DEFAULT_RECORD_STEPS = 8
-TOKEN_FILE = "TRMON_TOKEN_FILE"  # noqa: S105  the name of a variable
-MAX_TOKEN_BYTES = 4096
-
-T = TypeVar("T")
 
 
 class Mode(str, Enum):
@@ -73,32 +67,6 @@ class ClientSettings:
         return self.spool_dir / self.project / self.run
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """The arguments of `init` and the environment; an argument that is not None takes precedence."""
-
-    given: Mapping[str, Any]
-    environment: Mapping[str, str]
-
-    def get(self, name: str) -> Any:
-        """Return the argument, else its TRMON_ variable if it is not empty, else None."""
-        value = self.given.get(name)
-        return value if value is not None else self.environment.get(variable_name(name)) or None
-
-    def parsed(self, name: str, parse: Callable[[Any], T], *, expected: str) -> T | None:
-        """Return the parsed value, or None without one.
-
-        Errors: ValueError naming the argument and its variable, the expected and the given value.
-        """
-        value = self.get(name)
-        try:
-            return None if value is None else parse(value)
-        except (TypeError, ValueError, AttributeError, OverflowError, KeyError):
-            # A URL or a token may hold a secret: show neither the value nor the error about it.
-            shown = "is not" if name in ("url", "token") else f"is {value!r:.80}"
-            raise ValueError(f"{name} ({variable_name(name)}) must be {expected}, and {shown}") from None
-
-
 def resolve_settings(
     given: Mapping[str, Any], *, environment: Mapping[str, str], limits: Limits | None = None
 ) -> ClientSettings:
@@ -114,8 +82,8 @@ def resolve_settings(
         project=_name(arguments, "project"),
         run=_name(arguments, "run"),
         mode=_mode(arguments),
-        url=_url_of(arguments),
-        token=_token_of(arguments),
+        url=url_of(arguments),
+        token=token_of(arguments),
         policy=Policy.parse(policy if policy is not None else DEFAULT_POLICY),
         is_policy_asked_for=policy is not None,
         owner=arguments.parsed("owner", _text, expected=TEXT),
@@ -132,20 +100,6 @@ def resolve_settings(
         launcher={name: environment[name] for name in VARIABLES if environment.get(name)},
         limits=limits or Limits(),
     )
-
-
-def resolve_service(*, url: str | None, token: str | None, environment: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return the URL of a service and the token to send. Errors: ValueError naming the argument and its variable."""
-    arguments = Arguments({"url": url, "token": token}, environment)
-    found = _url_of(arguments)
-    if found is None:
-        raise ValueError("url is needed: pass Service(url=...) or set TRMON_URL")
-    return found, _token_of(arguments)
-
-
-def variable_name(name: str) -> str:
-    """Return the environment variable of an argument."""
-    return f"TRMON_{name.upper()}"
 
 
 def _name(arguments: Arguments, name: str) -> str:
@@ -177,26 +131,6 @@ def _ranks(arguments: Arguments) -> tuple[int | None, int | None]:
     return rank, world_size
 
 
-def _url_of(arguments: Arguments) -> str | None:
-    return arguments.parsed("url", _url, expected="http(s)://host[:port][/path], without credentials")
-
-
-def _url(value: str) -> str:
-    if not value.isprintable() or " " in value:
-        raise ValueError
-    parts = urlsplit(value)
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or "@" in parts.netloc
-        or "?" in value
-        or "#" in value
-    ):
-        raise ValueError(value)
-    parts.port  # noqa: B018  raises ValueError for an invalid port
-    return value.rstrip("/")
-
-
 def _switch(value: str | bool) -> bool:
     return {"0": False, "false": False, "1": True, "true": True}[str(value).lower()]
 
@@ -216,28 +150,6 @@ def _directory(value: str | Path) -> Path:
         return Path(value or DEFAULT_SPOOL).absolute()
     except OSError:  # the working directory is gone
         return Path(value or DEFAULT_SPOOL)
-
-
-def _token_of(arguments: Arguments) -> str | None:
-    path = arguments.environment.get(TOKEN_FILE)
-    expected = "printable ASCII without spaces"
-    if not path or arguments.given.get("token") is not None:
-        return arguments.parsed("token", _token, expected=expected)
-    if arguments.get("token") is not None:
-        raise ValueError(f"token: TRMON_TOKEN and {TOKEN_FILE} are both set; unset one of them")
-    try:
-        with Path(path).open("rb") as file:
-            return _token(file.read(MAX_TOKEN_BYTES).decode().rstrip("\r\n"))
-    except OSError as error:
-        raise ValueError(f"token: {TOKEN_FILE} cannot be read: {error}") from error
-    except ValueError:
-        raise ValueError(f"token: {TOKEN_FILE} names {path}, which must hold {expected}, and does not") from None
-
-
-def _token(value: str) -> str:
-    if not re.fullmatch(r"[!-~]+", value):
-        raise ValueError
-    return value
 
 
 def _text(value: str) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from trmon_client.config.settings import Mode, resolve_settings, variable_name
+from trmon_client.config.service_address import variable_name
+from trmon_client.config.settings import Mode, resolve_settings
 from trmon_client.core.policies.policy import Policy
 
 NAMED = {"project": "math", "run": "grpo"}

@@ -10,7 +10,8 @@ from tests.domain.diagnosis.runs import run as history
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis import REMEDIES, Diagnosis, Finding, History, diagnose
-from trmon.domain.health.run_verdict import REVIEW_SECONDS, VerdictInputs, duration, judge_run, urgency_of
+from trmon.domain.health.duration_words import duration
+from trmon.domain.health.run_verdict import REVIEW_SECONDS, VerdictInputs, judge_run, urgency_of
 from trmon.domain.health.verdict import RunVerdict, Urgency, VerdictKind
 from trmon.domain.incidents.incident import (
     ENDED_LABEL,

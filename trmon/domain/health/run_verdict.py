@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis import Assurance, Diagnosis
 from trmon.domain.health.assurance_words import KINDS, assurance_words
+from trmon.domain.health.duration_words import duration
 from trmon.domain.health.problems import RunProblem, problems_of, symptoms_in_words
 from trmon.domain.health.verdict import RunVerdict, Urgency, VerdictKind
 from trmon.domain.incidents.incident import Incident
@@ -153,11 +154,3 @@ def _without_problems(inputs: VerdictInputs) -> RunVerdict:
 
 def _at(run: Run) -> str:
     return "" if run.last_step is None else f" at step {run.last_step}"
-
-
-def duration(seconds: float) -> str:
-    """Return a readable duration, e.g. `40 s`, `14 min`, `3 h`, `2 d`."""
-    for unit, length in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 1 else f"{max(seconds, 0.0):.1g} s"
