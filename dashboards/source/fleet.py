@@ -5,11 +5,13 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import stat, statetimeline, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
+from dashboards.source.axes import DECADES, SHARE
 from dashboards.source.bands import ACT, HEALTHY, WATCH, Step, band
 from dashboards.source.dashboard import dashboard, page_link
 from dashboards.source.fleet_queries import GONE, MASK_RATE, NEED, NEEDS, NOW, RUNNING, SILENCE, SOON, STATE
 from dashboards.source.fleet_table import runs_table
 from dashboards.source.links import TO_RUN
+from dashboards.source.marks import IncidentMark
 from dashboards.source.panels import PLAIN, chart, number, stacked, timeline
 from dashboards.source.promql import or_zero, per_run, runs
 from dashboards.source.variables import several_runs
@@ -21,7 +23,7 @@ LEGEND = "{{project}}/{{run}}"
 
 def fleet() -> Dashboard:
     """Return the dashboard."""
-    return dashboard(
+    made = dashboard(
         "trmon-fleet",
         "trmon / Fleet",
         "Every active run: which ones need attention, since when, and the state of all others.",
@@ -32,6 +34,7 @@ def fleet() -> Dashboard:
             "All together": _together(),
         },
     ).link(page_link("Fleet on the page", "/"))
+    return made.annotation(IncidentMark("page"))
 
 
 def _numbers() -> list[stat.Panel]:
@@ -96,7 +99,7 @@ def _worst() -> list[timeseries.Panel]:
             (f"topk(10, {per_run(runs('trmon_kl_k3'))})", LEGEND),
             unit="none",
             steps=band("kl_k3"),
-            log=True,
+            axis=DECADES,
             link=TO_RUN,
         ),
         chart(
@@ -105,6 +108,7 @@ def _worst() -> list[timeseries.Panel]:
             (f"bottomk(10, {per_run(runs('trmon_ess_token'))})", LEGEND),
             unit="percentunit",
             steps=band("ess_token"),
+            axis=SHARE,
             link=TO_RUN,
         ),
         chart(
@@ -141,7 +145,7 @@ def _together() -> list[timeseries.Panel]:
             (f"max({kl})", "maximum"),
             unit="none",
             steps=band("kl_k3"),
-            log=True,
+            axis=DECADES,
         ),
     ]
 

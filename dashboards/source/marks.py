@@ -1,14 +1,15 @@
-"""Annotations: the alerts of the run, drawn over every chart of its dashboard."""
+"""Annotations, drawn over every chart of a dashboard: the alerts of the run, the incidents of the fleet."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import AnnotationQuery
 
 from dashboards.source.bands import ACT, WATCH
-from dashboards.source.promql import per_run, run
+from dashboards.source.promql import per_run, run, runs
 from dashboards.source.variables import DATASOURCE
 
 COLORS = {"page": ACT, "warn": WATCH}
@@ -32,11 +33,35 @@ class AlertMark(Builder[AnnotationQuery]):
         )
 
 
+@dataclass(frozen=True)
+class IncidentMark(Builder[AnnotationQuery]):
+    """A range for each incident of a severity among the chosen runs while it is open."""
+
+    severity: str
+
+    def build(self) -> AnnotationQuery:
+        """Return the annotation."""
+        opened = per_run(runs("trmon_incident_since_step", severity=self.severity), "cause")
+        return _FromPrometheus(
+            name=f"Incidents: {self.severity}",
+            datasource=DATASOURCE,
+            enable=True,
+            icon_color=COLORS[self.severity],
+            expr=f"{opened} >= 0",
+            title_format="{{cause}}",
+        )
+
+
 class _FromPrometheus(AnnotationQuery):
     """The SDK's model lacks the fields that Grafana's Prometheus plugin reads beside the expression."""
 
+    def __init__(self, *, title_format: str = "{{rule}}", **known: Any) -> None:
+        super().__init__(**known)
+        self._title_format = title_format
+
     def to_json(self) -> dict[str, object]:
-        return super().to_json() | {"titleFormat": "{{rule}}", "textFormat": "{{project}}/{{run}}", "step": "15s"}
+        formats = {"titleFormat": self._title_format, "textFormat": "{{project}}/{{run}}"}
+        return super().to_json() | formats | {"step": "15s"}
 
 
 def alert_marks() -> list[AlertMark]:

@@ -10,10 +10,10 @@ from grafana_foundation_sdk.builders.prometheus import Dataquery
 from grafana_foundation_sdk.models.common import (
     BigValueColorMode,
     BigValueGraphMode,
+    BigValueTextMode,
     GraphThresholdsStyleMode,
     LegendDisplayMode,
     LegendPlacement,
-    ScaleDistribution,
     SortOrder,
     StackingMode,
     TooltipDisplayMode,
@@ -28,12 +28,14 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from dashboards.source.axes import AUTOMATIC, Axis
 from dashboards.source.bands import HEALTHY, Step, thresholds
 from dashboards.source.variables import DATASOURCE
 
 PLAIN: list[Step] = [(None, "blue")]
 """The steps of a number that is neither good nor bad."""
 GOOD: list[Step] = [(None, HEALTHY)]
+LEGEND_VALUES = ["lastNotNull", "min", "max"]
 GRID_WIDTH = 24
 ROWS_PER_PAGE = 20
 
@@ -53,7 +55,7 @@ def number(
     width: int = 4,
     meanings: Meanings | None = None,
 ) -> stat.Panel:
-    """Return one large number, its newest value."""
+    """Return one large number, its newest value; "none" without one."""
     panel = (
         stat.Panel()
         .title(title)
@@ -65,10 +67,19 @@ def number(
         .thresholds(thresholds(steps))
         .color_mode(BigValueColorMode.VALUE if steps is PLAIN else BigValueColorMode.BACKGROUND)
         .graph_mode(BigValueGraphMode.NONE)
+        .no_value("none")
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
         .with_target(_instant(expression).ref_id("A"))
     )
     return panel.mappings([_mapping(meanings)]) if meanings else panel
+
+
+def named(title: str, about: str, query: Query, *, width: int, steps: list[Step]) -> stat.Panel:
+    """Return the name of the one series that a query finds, colored by its value; "none" without a series."""
+    expression, legend = query
+    panel = number(title, about, expression, unit="none", steps=steps, width=width)
+    panel.text_mode(BigValueTextMode.NAME).targets([])
+    return panel.with_target(_instant(expression).legend_format(legend).ref_id("A"))
 
 
 def chart(
@@ -78,7 +89,7 @@ def chart(
     unit: str,
     steps: list[Step] = GOOD,
     width: int = 8,
-    log: bool = False,
+    axis: Axis = AUTOMATIC,
     link: DashboardLink | None = None,
 ) -> timeseries.Panel:
     """Return lines over time; if there are several steps, they are drawn as dashed limits over colored bands."""
@@ -94,14 +105,13 @@ def chart(
         .fill_opacity(0)
         .show_points(VisibilityMode.NEVER)
         .thresholds(thresholds(steps))
-        .legend(_legend())
+        .legend(_legend().calcs(LEGEND_VALUES))
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING))
         .data_links([link] if link else [])
     )
     if len(steps) > 1:
         panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED_AND_AREA))
-    if log:
-        panel.scale_distribution(common.ScaleDistributionConfig().type(ScaleDistribution.LOG).log(10))
+    axis.apply(panel)
     for ref_id, (expression, legend) in zip("ABCDEFGH", queries, strict=False):
         panel.with_target(_range(expression, legend).ref_id(ref_id))
     return panel

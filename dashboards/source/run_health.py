@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from grafana_foundation_sdk.builders import stat, statetimeline, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
+from dashboards.source.axes import AUTOMATIC, DECADES, FROM_ZERO, NEAR_ONE, SHARE, signed_decades
 from dashboards.source.bands import ACT, HEALTHY, JUDGES, WATCH, Step, band
 from dashboards.source.dashboard import RUN_HEALTH_UID, dashboard, page_link
 from dashboards.source.marks import alert_marks
-from dashboards.source.panels import GOOD, PLAIN, Meanings, chart, link, number, timeline
+from dashboards.source.panels import GOOD, PLAIN, Meanings, chart, link, named, number, timeline
 from dashboards.source.promql import active_mask_rate, or_zero, per_run, run
 from dashboards.source.variables import one_run
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
@@ -24,8 +25,9 @@ RUNNING: Meanings = {
 }
 SEVERITIES: Meanings = {0: ("quiet", HEALTHY), 1: ("fires: warn", WATCH), 2: ("fires: page", ACT)}
 LEVELS = (("page", 2), ("warn", 1))
+NEEDED: list[Step] = [(None, HEALTHY), (1, WATCH), (2, ACT)]
 UNITS = {"fraction": "percentunit", "probability": "percentunit", "tokens": "short", "versions": "short"}
-TO_PAGE = link("This run on the page", "${page}/runs/${project}/${run}")
+TO_PAGE = link("This run on the page", "${page}/runs/${project:percentencode}/${run:percentencode}")
 
 LEARNING = {
     "reward_mean": "Reward",
@@ -58,7 +60,15 @@ STALENESS = {
     "clip_fraction": "Clipped tokens",
     "chi2_seq_log1p": "Sequence chi-squared, log",
 }
-LOGARITHMIC = ("kl_k3", "abs_log_ratio_max", "abs_log_ratio_mean")
+AXES = {
+    **dict.fromkeys(("kl_k3", "abs_log_ratio_max", "abs_log_ratio_mean"), DECADES),
+    "kl_k1": signed_decades(1e-4),
+    "chi2_token": signed_decades(1e-3),
+    **dict.fromkeys(("ess_token", "ess_seq"), SHARE),
+    "prob_pearson": NEAR_ONE,
+    **dict.fromkeys(("response_length_mean", "zero_variance_groups", "tv", "clip_fraction"), FROM_ZERO),
+}
+"""The scales of signals whose automatic one misleads."""
 
 
 def run_health() -> Dashboard:
@@ -69,7 +79,7 @@ def run_health() -> Dashboard:
         "One run: its state, whether it learns, whether its policies agree, and if not, why.",
         chosen=one_run(),
         rows={
-            "": [*_numbers(), _incident(), _alerts()],
+            "": [*_verdict(), *_numbers(), _incident(), _alerts()],
             "Does it learn?": _signals(LEARNING),
             "Do the policies agree? (primary pair)": _signals(AGREEMENT),
             "Do the engines agree? (primary pair)": _signals(ENGINES),
@@ -78,10 +88,48 @@ def run_health() -> Dashboard:
             "What is accepted": _acceptance(),
             "Trainer metrics": [_scalars()],
         },
-    ).link(page_link("This run on the page", "/runs/${project}/${run}"))
+    ).link(page_link("This run on the page", "/runs/${project:percentencode}/${run:percentencode}"))
     for mark in alert_marks():
         made.annotation(mark)
     return made
+
+
+def _verdict() -> list[stat.Panel]:
+    """Return what the run's page says first: verdict, cause, since when, and the reward with its peak."""
+    by = {need: per_run(run("trmon_run_verdict", need=need), "verdict", "cause") for need in ("now", "soon", "none")}
+    need = f"2 * {by['now']} or {by['soon']} or 0 * {by['none']}"
+    incidents = [f"{value} * {_incident_state(name)}" for name, value in LEVELS]
+    return [
+        named("Verdict", "The run's verdict; red: to investigate now.", (need, "{{verdict}}"), width=4, steps=NEEDED),
+        named("Cause", "The rule or finding that leads its problems.", (need, "{{cause}}"), width=5, steps=NEEDED),
+        _step("Since step", "The step at which began what the verdict names.", "trmon_run_since_step"),
+        _step("Last good step", "The last step before the incident.", "trmon_run_last_good_step"),
+        named(
+            "Incident",
+            "The state of its incident; red: its worst severity is page.",
+            (" or ".join(incidents), "{{state}}"),
+            width=3,
+            steps=NEEDED,
+        ),
+        number("Reward", "Mean reward of the newest step.", _reward(), unit="short", steps=PLAIN, width=3),
+        number("Peak reward", "In the time range.", _peak("reward_mean"), unit="short", steps=PLAIN, width=3),
+    ]
+
+
+def _incident_state(severity: str) -> str:
+    return per_run(run("trmon_incident_state", severity=severity), "state")
+
+
+def _step(title: str, about: str, metric: str) -> stat.Panel:
+    return number(title, about, per_run(run(metric)), unit="none", steps=PLAIN, width=3)
+
+
+def _reward() -> str:
+    return per_run(run("trmon_reward_mean"))
+
+
+def _peak(name: str) -> str:
+    return per_run(f"max_over_time({run(f'trmon_{name}')}[$__range])")
 
 
 def _numbers() -> list[stat.Panel]:
@@ -166,9 +214,10 @@ def _signal(name: str, title: str) -> timeseries.Panel:
         title,
         f"{name}. {spec.description}: {spec.formula}, in {spec.unit}.{healthy}{judges}",
         (per_run(run(f"trmon_{name}")), "{{run}}"),
+        *([(_peak(name), "peak of the time range")] if name == "reward_mean" else []),
         unit=_unit(spec),
         steps=band(name) if name in JUDGES else GOOD,
-        log=name in LOGARITHMIC,
+        axis=AXES.get(name, AUTOMATIC),
         link=TO_PAGE,
     )
 
@@ -196,7 +245,7 @@ def _acceptance() -> list[timeseries.Panel]:
             "Bounds of the surrogate's error, in units of reward; NaN, and no line, where no bound can be given.",
             (per_run(run("trmon_bound"), "kind"), "{{kind}}"),
             unit="none",
-            log=True,
+            axis=DECADES,
             link=TO_PAGE,
         ),
     ]

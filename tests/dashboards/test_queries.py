@@ -34,6 +34,10 @@ def test_an_expression_returns_series(watched: Watched, one: Asked) -> None:
         assert query(watched.api, expression)
 
 
+OF_PROBLEMS = {"Since step", "Last good step", "Incident"}
+"""Numbers that a run without a problem has not."""
+
+
 @pytest.mark.parametrize("run", ["healthy", "ill"])
 def test_the_top_row_has_values_for_the_healthy_and_the_ill_run(watched: Watched, run: str) -> None:
     values = {
@@ -41,7 +45,11 @@ def test_the_top_row_has_values_for_the_healthy_and_the_ill_run(watched: Watched
         for panel in DASHBOARDS["run-health"]["panels"]
         if panel["type"] == "stat"
     }
-    assert [title for title, series in values.items() if len(series) != 1] == []
+    missing = {title for title, series in values.items() if len(series) != 1}
+    assert missing == (set() if run == "ill" else OF_PROBLEMS)
+    [verdict] = values["Verdict"]
+    assert float(verdict["value"][1]) == (2 if run == "ill" else 0)
+    assert bool(verdict["metric"].get("cause")) is (run == "ill")
     [state], [warnings] = values["State"], values["Warnings"]
     assert state["value"][1] == "0"
     assert (float(warnings["value"][1]) > 0) is (run == "ill")

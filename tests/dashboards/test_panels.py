@@ -1,0 +1,67 @@
+"""What panels show besides their queries: the first row of a run, scales, legends, marks and links."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dashboards.documents import DASHBOARDS, Json, annotations, panels
+
+RUN_HEALTH = DASHBOARDS["run-health"]
+CHARTS = [
+    (name, panel) for name, shown in DASHBOARDS.items() for panel in panels(shown) if panel["type"] == "timeseries"
+]
+
+
+def chart(title: str) -> Json:
+    [found] = [panel for panel in panels(RUN_HEALTH) if panel["title"] == title]
+    return found
+
+
+def test_the_first_row_of_a_run_is_its_verdict_and_its_reward() -> None:
+    first = sorted((p for p in panels(RUN_HEALTH) if p["gridPos"]["y"] == 0), key=lambda p: int(p["gridPos"]["x"]))
+    titles = [panel["title"] for panel in first]
+    assert titles == ["Verdict", "Cause", "Since step", "Last good step", "Incident", "Reward", "Peak reward"]
+    assert sum(panel["gridPos"]["w"] for panel in first) == 24
+
+
+@pytest.mark.parametrize(
+    ("title", "ends"),
+    [
+        ("Effective share of tokens", (0, 1, None)),
+        ("Effective share of sequences", (0, 1, None)),
+        ("Correlation of probabilities", (None, 1, 0.9)),
+        ("Clipped tokens", (0, None, None)),
+    ],
+)
+def test_a_signal_with_natural_ends_is_drawn_between_them(title: str, ends: tuple[float | None, ...]) -> None:
+    defaults = chart(title)["fieldConfig"]["defaults"]
+    assert (defaults.get("min"), defaults.get("max"), defaults["custom"].get("axisSoftMin")) == ends
+
+
+@pytest.mark.parametrize(
+    ("title", "scale"),
+    [
+        ("KL per token, k3", {"type": "log", "log": 10}),
+        ("KL per token, k1", {"type": "symlog", "log": 10, "linearThreshold": 1e-4}),
+        ("Token chi-squared", {"type": "symlog", "log": 10, "linearThreshold": 1e-3}),
+    ],
+)
+def test_values_over_decades_have_a_logarithmic_scale(title: str, scale: Json) -> None:
+    assert chart(title)["fieldConfig"]["defaults"]["custom"]["scaleDistribution"] == scale
+
+
+@pytest.mark.parametrize(("name", "panel"), CHARTS, ids=[f"{name}: {panel['title']}" for name, panel in CHARTS])
+def test_a_legend_has_the_last_value_and_the_ends(name: str, panel: Json) -> None:
+    assert panel["options"]["legend"]["calcs"] == ["lastNotNull", "min", "max"], name
+
+
+def test_what_happened_to_runs_is_marked_on_every_chart() -> None:
+    marks = {name: [mark["name"] for mark in annotations(shown)] for name, shown in DASHBOARDS.items()}
+    assert marks["run-health"] == ["Alerts: page", "Alerts: warn"]
+    assert marks["fleet"] == ["Incidents: page"]
+
+
+def test_links_to_the_page_encode_the_names_of_runs() -> None:
+    links = [link["url"] for link in RUN_HEALTH["links"] if link.get("url")]
+    links += [link["url"] for panel in panels(RUN_HEALTH) for link in panel["fieldConfig"]["defaults"].get("links", ())]
+    assert set(links) == {"${page}/runs/${project:percentencode}/${run:percentencode}"}
