@@ -243,6 +243,12 @@ def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
             id="a silent trainer with the alert of its state",
         ),
         pytest.param(
+            verdict_on(in_state(RunState.STALLED), expected_step_seconds=0.0002),
+            VerdictKind.STALLED,
+            "no report for 30 s",
+            id="a silent trainer whose steps took no time",
+        ),
+        pytest.param(
             verdict_on(in_state(RunState.STALLED), expected_step_seconds=None),
             VerdictKind.STALLED,
             "no report for 30 s",

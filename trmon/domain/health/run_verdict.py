@@ -17,6 +17,8 @@ from trmon.domain.runs.run import Run, RunState
 
 REVIEW_SECONDS = 86_400.0
 """How long a run that ended ill is still to be investigated after its end."""
+SHORTEST_TOLD_SECONDS = 0.1
+"""The shortest usual step that the verdict on a stalled run states; shorter ones are of tests and replays."""
 STATE_RULES = frozenset({"stalled", "crashed"})
 """The built-in rules that only repeat the state of the run."""
 MAX_ERROR_LENGTH = 120
@@ -107,7 +109,7 @@ def _crashed(inputs: VerdictInputs, problems: Sequence[RunProblem]) -> RunVerdic
 def _stalled(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: float) -> RunVerdict:
     run, expected = inputs.run, inputs.expected_step_seconds
     silent = now - (run.created_at if run.last_report_at is None else run.last_report_at)
-    every = "" if expected is None else f", expected one every {duration(expected)}"
+    every = "" if expected is None or expected < SHORTEST_TOLD_SECONDS else f", expected one every {duration(expected)}"
     why = f"no report for {duration(silent)}{every}"
     return _stopped(inputs, problems, RunVerdict(kind=VerdictKind.STALLED, why=why))
 

@@ -2,9 +2,13 @@
 
 import { get, orNothing } from "./api.js";
 import { fill, h } from "./dom.js";
-import { answer, headline, newService } from "./fleetanswer.js";
+import { answer, headline, newService, noneActive } from "./fleetanswer.js";
 import { COLUMNS, Row } from "./fleetrow.js";
 import { controls } from "./fleetcontrols.js";
+import { Head } from "./fleethead.js";
+import { linesOf } from "./fleetlines.js";
+import { typing } from "./shortcuts.js";
+import { VirtualList } from "./virtuallist.js";
 
 const FIRST = 25; // Enough runs to fill a screen; the service may have to compute each of them.
 const MOST_SINGLY = 8; // Up to this many changed runs are requested one by one; more are read as pages.
@@ -13,14 +17,20 @@ const EVERY_MS = 30_000;
 
 export async function mountFleet(stage, { live }) {
   const fleet = new Fleet(stage);
-  await fleet.read();
+  try {
+    await fleet.read();
+  } catch (error) {
+    fleet.end();
+    throw error;
+  }
   const heard = ({ detail }) => fleet.heard(`${detail.data.project}/${detail.data.run}`);
-  const back = () => live.state === "live" && fleet.read().catch(() => {});
+  const back = () => live.state === "live" && fleet.due();
   live.addEventListener("event", heard);
   live.addEventListener("state", back);
   const timer = setInterval(() => fleet.refresh(), REFRESH_MS);
   document.addEventListener("keydown", fleet.keys);
   return () => {
+    fleet.end();
     clearInterval(timer);
     live.removeEventListener("event", heard);
     live.removeEventListener("state", back);
@@ -30,21 +40,45 @@ export async function mountFleet(stage, { live }) {
 
 class Fleet {
   runs = new Map();
-  rows = new Map();
   #changed = new Set();
   #readAt = 0;
+  #turn = 0;
+  #isReading = false;
+  #isFramed = false;
+  #turned = new Set();
 
   constructor(stage) {
     this.stage = stage;
     this.title = h("h1", {});
     this.under = h("p", { class: "quiet" });
-    this.body = h("tbody", {});
+    this.body = h("tbody", { role: "rowgroup" });
+    this.list = new VirtualList(this.body, (line) => (line.run ? new Row() : new Head((key) => this.#toggle(key))));
     this.controls = controls(() => this.draw());
     this.keys = (event) => this.#key(event);
   }
 
-  /** Read every page; the first is rendered before the second is requested. */
+  end() {
+    this.#turn++;
+    this.list.end();
+  }
+
+  /** Read everything at the next refresh: events may have been missed. */
+  due() {
+    this.#readAt = 0;
+  }
+
+  /** Read every page; the first is rendered before the second is requested. A later read takes the place of this one. */
   async read() {
+    const turn = ++this.#turn;
+    this.#isReading = true;
+    try {
+      await this.#readPages(turn);
+    } finally {
+      if (turn === this.#turn) this.#isReading = false;
+    }
+  }
+
+  async #readPages(turn) {
     const isFirst = this.runs.size === 0;
     this.#readAt = Date.now();
     this.#changed.clear();
@@ -53,14 +87,15 @@ class Fleet {
     do {
       const limit = isFirst && !after ? FIRST : null;
       const page = await get("/fleet", { after, limit, archived: this.controls.archived() || null });
+      if (turn !== this.#turn) return;
       for (const run of page.items) found.set(`${run.project}/${run.run}`, run);
       after = page.next;
       if (after && this.runs.size === 0) {
-        this.#show(new Map(found));
+        await this.#show(new Map(found), turn);
         this.under.textContent = "loading more runs …";
       }
     } while (after);
-    this.#show(found);
+    await this.#show(found, turn);
   }
 
   heard(key) {
@@ -69,6 +104,7 @@ class Fleet {
 
   /** Read what changed since, and the runs that the service had no time to compute. */
   async refresh() {
+    if (this.#isReading) return; // A read of thousands of runs may last longer than the time between refreshes.
     const unseen = [...this.runs].filter(([, run]) => run.step !== null && !run.reward).map(([key]) => key);
     const wanted = new Set([...this.#changed, ...unseen]);
     try {
@@ -79,33 +115,51 @@ class Fleet {
     }
   }
 
+  /** Read runs one by one; a run that is not found any more leaves the list. */
   async #readSingly(keys) {
+    const turn = ++this.#turn;
     this.#changed.clear();
-    const found = await Promise.all([...keys].map((key) => orNothing(get(`/fleet/${key}`))));
+    const found = await Promise.all([...keys].map(async (key) => [key, await orNothing(get(`/fleet/${path(key)}`))]));
+    if (turn !== this.#turn) return;
     const runs = new Map(this.runs);
-    for (const run of found.filter(Boolean)) runs.set(`${run.project}/${run.run}`, run);
-    this.#show(runs);
+    for (const [key, run] of found) {
+      if (run) runs.set(key, run);
+      else runs.delete(key);
+    }
+    await this.#show(runs, turn);
   }
 
-  #show(runs) {
-    const first = this.runs.size === 0;
+  async #show(runs, turn) {
     this.runs = runs;
-    if (runs.size === 0) return this.stage.show(newService(location.origin));
-    if (first) this.#frame();
+    if (runs.size === 0) {
+      this.#isFramed = false;
+      const archived = this.controls.archived() || (await get("/fleet", { archived: true, limit: 1 })).items.length;
+      if (turn !== this.#turn) return;
+      return this.stage.show(archived ? noneActive(this.controls.archived()) : newService(location.origin));
+    }
+    if (!this.#isFramed) this.#frame();
     this.draw();
   }
 
   #frame() {
-    const heads = COLUMNS.map(({ name, key }) => this.controls.head(name, key));
-    const table = h("table", { class: "fleet" }, h("thead", {}, h("tr", {}, heads)), this.body);
+    this.#isFramed = true;
+    const heads = COLUMNS.map((column) => this.controls.head(column));
+    const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": "1" }, heads));
+    const table = h("table", { class: "fleet", role: "table", "aria-label": "Runs" }, head, this.body);
+    this.none = h(
+      "p",
+      { class: "notice row", hidden: true },
+      h("span", { class: "quiet" }, "No run matches these filters."),
+      h("button", { onclick: () => this.controls.clear() }, "Show all runs"),
+    );
     this.stage.show(
       h("header", {}, this.title, this.under),
       this.controls.bar,
-      h("div", { class: "card scroll" }, table),
+      h("div", { class: "card" }, table, this.none),
     );
   }
 
-  /** Put the rows in order; unchanged rows are reused. */
+  /** Put the lines in order; unchanged lines are reused. */
   draw() {
     const runs = [...this.runs.values()];
     this.title.textContent = answer(runs);
@@ -113,24 +167,23 @@ class Fleet {
     this.controls.offer(runs);
     const chosen = this.controls.chosen(runs);
     this.under.textContent = this.controls.said(chosen.length, runs.length);
-    const rows = chosen.map((run) => this.#row(run).element);
-    if (rows.length !== this.body.children.length || rows.some((row, i) => row !== this.body.children[i]))
-      fill(this.body, rows);
+    this.none.hidden = chosen.length > 0;
+    const isByVerdict = this.controls.isByVerdict();
+    this.list.show(linesOf(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned }));
   }
 
-  #row(run) {
-    const key = `${run.project}/${run.run}`;
-    if (!this.rows.has(key)) this.rows.set(key, new Row());
-    const row = this.rows.get(key);
-    row.show(run);
-    return row;
+  #toggle(key) {
+    if (!this.#turned.delete(key)) this.#turned.add(key);
+    this.draw();
   }
 
   #key(event) {
     const by = { j: 1, k: -1 }[event.key];
-    if (!by || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-    const links = [...this.body.querySelectorAll("a.run")];
-    const at = links.indexOf(document.activeElement);
-    links[Math.min(Math.max(at + by, 0), links.length - 1)]?.focus();
+    if (!by || typing(event.target) || event.metaKey || event.ctrlKey || event.altKey) return;
+    const last = Number(this.body.parentElement?.getAttribute("aria-rowcount")) - 2;
+    const at = this.list.indexOf(document.activeElement);
+    this.list.focus(Math.min(Math.max(at + by, 0), last));
   }
 }
+
+const path = (key) => key.split("/").map(encodeURIComponent).join("/");

@@ -61,3 +61,16 @@ export function newService(url) {
     ),
   );
 }
+
+/** The text of a list without runs where runs were archived, or where the list of archived runs is empty. */
+export function noneActive(isArchivedShown) {
+  const [title, text, href, link] = isArchivedShown
+    ? ["No archived run", "No run is archived.", "/", "Show the runs"]
+    : ["Every run is archived", "A new run appears after its first step.", "/?archived=1", "Show archived runs"];
+  return h(
+    "section",
+    { class: "card empty stack" },
+    h("h1", {}, title),
+    h("p", {}, text, " ", h("a", { class: "link", href }, link), "."),
+  );
+}

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { COLUMNS } from "./fleetrow.js";
+import { plural, step } from "./words.js";
 
 /** Return the controls; `changed` is called when a filter or the order changes. */
 export function controls(changed) {
@@ -14,12 +15,14 @@ class Controls {
   constructor(changed) {
     const given = new URLSearchParams(location.search);
     this.changed = changed;
-    this.sort = given.get("sort") ?? "verdict";
-    this.down = given.has("desc");
+    this.column = COLUMNS.find(({ name }) => name === given.get("sort")) ?? COLUMNS[0];
+    this.isDown = given.has("order") ? given.get("order") === "desc" : this.column.isDown;
     this.text = this.#input(given.get("q") ?? "");
     this.lists = { project: select("project", given), owner: select("owner", given), tag: select("tag", given) };
     for (const list of Object.values(this.lists)) list.addEventListener("change", () => this.#choose(list));
-    this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists));
+    this.group = grouping(given.get("group") ?? "");
+    this.group.addEventListener("change", () => this.#turned());
+    this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists), this.group);
   }
 
   archived() {
@@ -56,35 +59,49 @@ class Controls {
     return runs.filter(fits).sort(this.#order());
   }
 
-  said(shown, all) {
-    const by = this.sort === "verdict" ? "most urgent first" : `sorted by ${this.sort}`;
-    return shown === all ? `${all} run${all === 1 ? "" : "s"} · ${by}` : `${shown} of ${all} runs · ${by}`;
+  /** Whether the most urgent runs come first. */
+  isByVerdict() {
+    return this.column === COLUMNS[0] && this.isDown;
   }
 
-  /** Return the header of a column; a click sorts by it. */
-  head(name) {
-    const button = h("button", { class: "plain", onclick: () => this.#by(name, cell) }, name);
-    const cell = h("th", { scope: "col", "aria-sort": this.#sorted(name), "data-name": name }, button);
+  /** Remove every filter. */
+  clear() {
+    this.text.value = "";
+    for (const list of Object.values(this.lists)) list.value = list.dataset.wanted = "";
+    this.#turned();
+    this.text.focus();
+  }
+
+  said(shown, all) {
+    const by = this.isByVerdict() ? "most urgent first" : `sorted by ${this.column.name}`;
+    return shown === all ? `${plural(all, "run")} · ${by}` : `${step(shown)} of ${plural(all, "run")} · ${by}`;
+  }
+
+  /** Return the header of a column; a click sorts by it, the next one reverses the order. */
+  head(column) {
+    const button = h("button", { class: "plain", onclick: () => this.#by(column, cell) }, column.name);
+    const sorted = this.#sorted(column.name);
+    const cell = h("th", { role: "columnheader", scope: "col", "aria-sort": sorted, "data-name": column.name }, button);
     return cell;
   }
 
-  #by(name, cell) {
-    this.down = this.sort === name && !this.down;
-    this.sort = name;
+  #by(column, cell) {
+    this.isDown = this.column === column ? !this.isDown : column.isDown;
+    this.column = column;
     for (const other of cell.parentElement.children) other.setAttribute("aria-sort", this.#sorted(other.dataset.name));
     this.#turned();
   }
 
   #sorted(name) {
-    if (name !== this.sort) return "none";
-    return this.down ? "descending" : "ascending";
+    if (name !== this.column.name) return "none";
+    return this.isDown ? "descending" : "ascending";
   }
 
   #order() {
-    const { key } = COLUMNS.find(({ name }) => name === this.sort) ?? COLUMNS[0];
-    const sign = this.down ? -1 : 1;
+    const { key } = this.column;
+    const sign = this.isDown ? -1 : 1;
     const heard = (run) => -(run.last_report_at ?? 0);
-    return (a, b) => sign * compare(key(a), key(b)) || compare(heard(a), heard(b));
+    return (a, b) => compare(key(a), key(b), sign) || compare(heard(a), heard(b), 1);
   }
 
   #choose(list) {
@@ -100,8 +117,9 @@ class Controls {
       tag: this.lists.tag.value,
     };
     const archived = this.archived() ? "1" : "";
-    const sorted = { sort: this.sort === "verdict" ? "" : this.sort, desc: this.down ? "1" : "", archived };
-    const kept = Object.entries({ ...said, ...sorted }).filter(([, value]) => value);
+    const order = this.isDown === this.column.isDown ? "" : this.isDown ? "desc" : "asc";
+    const sort = this.column === COLUMNS[0] ? "" : this.column.name;
+    const kept = Object.entries({ ...said, group: this.group.value, sort, order, archived }).filter(([, value]) => value);
     const query = new URLSearchParams(kept).toString();
     history.replaceState(null, "", query ? `/?${query}` : "/");
     this.changed();
@@ -120,7 +138,18 @@ class Controls {
   }
 }
 
-const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+/** Compare two keys; null comes last in both orders. */
+function compare(a, b, sign) {
+  if (a === null || b === null) return (a === null) - (b === null);
+  return sign * (a < b ? -1 : a > b ? 1 : 0);
+}
+
+function grouping(given) {
+  const offered = [["", "no groups"], ...["project", "owner", "tag"].map((name) => [name, `by ${name}`])];
+  const options = offered.map(([value, text]) => h("option", { value, selected: value === given }, text));
+  return h("select", { "aria-label": "group" }, options);
+}
+
 const set = (runs, values) => [...new Set(runs.flatMap(values).filter(Boolean))].sort();
 const select = (name, given) => h("select", { "aria-label": name, "data-wanted": given.get(name) ?? "" });
 const searched = (run) =>

@@ -1,44 +1,50 @@
-// One row of the fleet: the verdict first, then progress and recent signals.
+// One run in one line: the verdict first, then progress and recent signals.
 
 import { runPath } from "./api.js";
+import { cut } from "./cut.js";
 import { fill, h } from "./dom.js";
 import { sparkline } from "./sparkline.js";
 import { ago, kindWords, number, percent, step } from "./words.js";
 
 const HEALTHY_KL = 0.005; // The healthy limit of kl_k3 in the signal catalogue.
-const NEEDS = ["now", "soon", "none"];
+const NEEDS = ["none", "soon", "now"];
 const KINDS = [
-  ...["act", "crashed", "stalled", "watch", "ended_ill"],
-  ...["unknown", "training_healthy", "no_drift_found", "healthy", "finished"],
+  ...["finished", "healthy", "no_drift_found", "training_healthy", "unknown"],
+  ...["ended_ill", "watch", "stalled", "crashed", "act"],
 ];
-const last = (line) => line?.values.findLast((value) => value !== null) ?? -Infinity;
+const last = (line) => line?.values.findLast((value) => value !== null) ?? null;
 
-/** The columns: `key` is the sort key, ascending. */
+/** The columns: `key` is what a column sorts by, null last; `isDown` where the first click puts the largest first. */
 export const COLUMNS = [
-  { name: "verdict", key: (run) => NEEDS.indexOf(run.verdict.need) * 10 + KINDS.indexOf(run.verdict.kind) },
-  { name: "run", key: (run) => `${run.project}/${run.run}` },
-  { name: "step", key: (run) => -(run.step ?? -1) },
-  { name: "reward", key: (run) => -last(run.reward) },
-  { name: "KL (k3)", key: (run) => -last(run.kl) },
-  { name: "masked", key: (run) => -(run.mask_rate ?? -1) },
-  { name: "alerts", key: (run) => -run.alerts.length },
-  { name: "owner", key: (run) => run.owner ?? "\uffff" },
-  { name: "last report", key: (run) => -(run.last_report_at ?? 0) },
+  {
+    name: "verdict",
+    key: (run) => NEEDS.indexOf(run.verdict.need) * 10 + KINDS.indexOf(run.verdict.kind),
+    isDown: true,
+  },
+  { name: "run", key: (run) => `${run.project}/${run.run}`, isDown: false },
+  { name: "step", key: (run) => run.step, isDown: true },
+  { name: "reward", key: (run) => last(run.reward), isDown: true },
+  { name: "KL (k3)", key: (run) => last(run.kl), isDown: true },
+  { name: "masked", key: (run) => (typeof run.mask_rate === "number" ? run.mask_rate : null), isDown: true },
+  { name: "alerts", key: (run) => run.alerts.length, isDown: true },
+  { name: "owner", key: (run) => run.owner, isDown: false },
+  { name: "last report", key: (run) => run.last_report_at, isDown: true },
 ];
 
 export class Row {
-  element = h("tr", {});
+  element = h("tr", { role: "row" });
   #shown = "";
 
   /** Render a run; the DOM is untouched if nothing changed. */
-  show(run) {
+  show({ run }) {
     const now = JSON.stringify(run) + ago(run.last_report_at);
     if (now === this.#shown) return;
     this.#shown = now;
     this.element.dataset.kind = run.verdict.kind;
+    this.element.dataset.need = run.verdict.need;
     fill(
       this.element,
-      cells(run).map((content, i) => h("td", { "data-name": COLUMNS[i].name }, content)),
+      cells(run).map((content, i) => h("td", { role: "cell", "data-name": COLUMNS[i].name }, content)),
     );
   }
 }
@@ -52,33 +58,37 @@ function cells(run) {
     course(run.kl, "KL", [0, HEALTHY_KL]),
     h("span", { class: "number" }, percent(run.mask_rate)),
     alerts(run),
-    run.owner ?? h("span", { class: "quiet" }, "–"),
-    h("span", { class: "quiet nowrap" }, ago(run.last_report_at)),
+    run.owner ? h("span", { class: "cut", title: run.owner }, cut(run.owner)) : h("span", { class: "quiet" }, "–"),
+    h("span", { class: "quiet" }, ago(run.last_report_at)),
   ];
 }
 
 function verdict({ verdict }) {
-  return [
+  const todo = verdict.need !== "none" && verdict.todo;
+  return h(
+    "div",
+    { class: "oneline", title: [verdict.why, todo && `Do: ${todo}`].filter(Boolean).join("\n") },
     h("span", { class: `kind kind-${verdict.kind}` }, kindWords(verdict.kind)),
     " ",
-    h("span", { class: "why" }, verdict.why),
-    verdict.todo && verdict.need !== "none" && h("div", { class: "todo", title: verdict.todo }, verdict.todo),
-  ];
+    h("span", { class: "why" }, verdict.why, todo && [" ", h("span", { class: "todo" }, todo)]),
+  );
 }
 
 function name(run) {
   const since = run.verdict.since_step === null ? "" : `?step=${run.verdict.since_step}`;
-  const link = h("a", { class: "run", href: runPath(run.project, run.run) + since }, run.run);
   const tags = run.tags.map((tag) => h("span", { class: "tag" }, tag));
-  return [
-    h("span", { class: "project" }, `${run.project} / `),
-    link,
-    tags.length > 0 && h("div", { class: "tags" }, tags),
-  ];
+  return h(
+    "div",
+    { class: "oneline", title: [`${run.project} / ${run.run}`, ...run.tags].join("\n") },
+    h("span", { class: "project" }, run.project),
+    h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
+    h("a", { class: "run cut", href: runPath(run.project, run.run) + since }, cut(run.run)),
+    tags.length > 0 && h("span", { class: "tags" }, tags),
+  );
 }
 
 function course(line, what, height) {
-  if (!line || !line.values.some((value) => value !== null)) return h("span", { class: "quiet" }, "–");
+  if (last(line) === null) return h("span", { class: "quiet" }, "–");
   const now = number(last(line));
   const label = `${what} over steps ${line.first_step} to ${line.last_step}, now ${now}`;
   return h("span", { class: "course" }, sparkline(line.values, label, height), h("span", { class: "number" }, now));
@@ -92,8 +102,8 @@ function alerts({ alerts: open, incident }) {
   const title = open.map((alert) => `${alert.rule} (${alert.severity}) since step ${alert.step}`).join("\n");
   return h(
     "span",
-    { title, class: "nowrap" },
+    { title: [title, ...taken].filter(Boolean).join("\n"), class: "oneline" },
     String(open.length),
-    taken.length > 0 && h("span", { class: "quiet" }, ` · ${taken.join(", ")}`),
+    taken.length > 0 && h("span", { class: "quiet why" }, ` · ${taken.join(", ")}`),
   );
 }

@@ -32,7 +32,8 @@ export function span(seconds) {
   ]) {
     if (seconds >= 2 * length) return `${Math.round(seconds / length)} ${unit}`;
   }
-  return seconds >= 1 ? `${Math.round(seconds)} s` : `${Number(Math.max(seconds, 0).toPrecision(1))} s`;
+  if (seconds >= 1) return `${Math.round(seconds)} s`;
+  return seconds >= 0.1 ? `${Number(seconds.toPrecision(1))} s` : "under 0.1 s";
 }
 
 /** Format the age of a time in seconds since the epoch. */

@@ -81,28 +81,28 @@ function headers(more = {}) {
   const kept2 = token.get();
   return kept2 ? { ...more, Authorization: `Bearer ${kept2}` } : more;
 }
-function get(path, query = {}, { signal } = {}) {
+function get(path2, query = {}, { signal } = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== void 0);
   const search = given.length ? `?${new URLSearchParams(given)}` : "";
-  return ask(`/api/v1${path}${search}`, { headers: headers(), signal });
+  return ask(`/api/v1${path2}${search}`, { headers: headers(), signal });
 }
-async function newestLast(path, query = {}) {
-  const { items } = await get(path, { ...query, limit: NEWEST });
+async function newestLast(path2, query = {}) {
+  const { items } = await get(path2, { ...query, limit: NEWEST });
   return items.reverse();
 }
-async function all(path, query = {}) {
+async function all(path2, query = {}) {
   const found = [];
   let after = null;
   do {
-    const page = await get(path, { ...query, after, limit: PAGE });
+    const page = await get(path2, { ...query, after, limit: PAGE });
     found.push(...page.items);
     after = page.next;
   } while (after);
   return found;
 }
-function send(method, path, body2) {
+function send(method, path2, body2) {
   const given = body2 === void 0 ? {} : { body: JSON.stringify(body2) };
-  return ask(`/api/v1${path}`, { method, headers: headers({ "Content-Type": "application/json" }), ...given });
+  return ask(`/api/v1${path2}`, { method, headers: headers({ "Content-Type": "application/json" }), ...given });
 }
 async function orNothing(promise) {
   try {
@@ -244,7 +244,8 @@ function span(seconds) {
   ]) {
     if (seconds >= 2 * length) return `${Math.round(seconds / length)} ${unit}`;
   }
-  return seconds >= 1 ? `${Math.round(seconds)} s` : `${Number(Math.max(seconds, 0).toPrecision(1))} s`;
+  if (seconds >= 1) return `${Math.round(seconds)} s`;
+  return seconds >= 0.1 ? `${Number(seconds.toPrecision(1))} s` : "under 0.1 s";
 }
 function ago(at) {
   if (at === null) return "never";
@@ -277,13 +278,13 @@ var AlertRow = class {
   }
   #what({ project, run: name2, title, members, labels: labels2, summary, runbook, ack }) {
     const good = labels2.last_good_step;
-    const joined = members.map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
+    const joined2 = members.map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
     return [
       h("span", { class: "strong" }, title),
       members.length > 0 && good && h("span", { class: "quiet" }, ` · last good step ${step(Number(good))}`),
       h("div", {}, summary.replace(`${project}/${name2}: `, "")),
       runbook && h("div", { class: "quiet" }, runbook),
-      joined.length > 0 && h("div", { class: "quiet" }, `Alerts in this incident: ${joined.join(", ")}`),
+      joined2.length > 0 && h("div", { class: "quiet" }, `Alerts in this incident: ${joined2.join(", ")}`),
       ack && h("div", { class: "quiet" }, `Acknowledged by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`)
     ];
   }
@@ -378,8 +379,8 @@ function follow(live2, { concerns, read: read3, fail: fail2, refreshMs }) {
 // src/incidents.js
 var episode = ({ identity, attempt_id, step: step2 }) => `${identity}@${attempt_id}:${step2}`;
 function leading(alerts2, incidents = alerts2) {
-  const joined = new Set(incidents.flatMap(({ members }) => members.map(episode)));
-  return alerts2.filter((alert) => !joined.has(episode(alert)));
+  const joined2 = new Set(incidents.flatMap(({ members }) => members.map(episode)));
+  return alerts2.filter((alert) => !joined2.has(episode(alert)));
 }
 
 // src/alerts.js
@@ -537,6 +538,27 @@ function newService(url) {
     )
   );
 }
+function noneActive(isArchivedShown) {
+  const [title, text, href, link] = isArchivedShown ? ["No archived run", "No run is archived.", "/", "Show the runs"] : ["Every run is archived", "A new run appears after its first step.", "/?archived=1", "Show archived runs"];
+  return h(
+    "section",
+    { class: "card empty stack" },
+    h("h1", {}, title),
+    h("p", {}, text, " ", h("a", { class: "link", href }, link), ".")
+  );
+}
+
+// src/cut.js
+var END = 9;
+var SHORT = 2 * END;
+function cut(text) {
+  const letters = [...text];
+  if (letters.length <= SHORT) return h("span", { class: "start" }, text);
+  return [
+    h("span", { class: "start" }, letters.slice(0, -END).join("")),
+    h("span", { class: "end" }, letters.slice(-END).join(""))
+  ];
+}
 
 // src/sparkline.js
 var WIDTH = 120;
@@ -547,49 +569,54 @@ function sparkline(values, label, least = []) {
   const range2 = Math.max(...known) - bottom;
   const x = (i) => values.length < 2 ? WIDTH / 2 : i / (values.length - 1) * (WIDTH - 2) + 1;
   const y = (value) => range2 > 0 ? HEIGHT - 2 - (value - bottom) / range2 * (HEIGHT - 4) : HEIGHT / 2;
-  let path = "";
+  let path2 = "";
   values.forEach((value, i) => {
     if (value === null) return;
-    path += `${i && values[i - 1] !== null ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
+    path2 += `${i && values[i - 1] !== null ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
   });
   return svg(
     "svg",
     { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
-    svg("path", { d: path })
+    svg("path", { d: path2 })
   );
 }
 
 // src/fleetrow.js
 var HEALTHY_KL = 5e-3;
-var NEEDS = ["now", "soon", "none"];
+var NEEDS = ["none", "soon", "now"];
 var KINDS = [
-  ...["act", "crashed", "stalled", "watch", "ended_ill"],
-  ...["unknown", "training_healthy", "no_drift_found", "healthy", "finished"]
+  ...["finished", "healthy", "no_drift_found", "training_healthy", "unknown"],
+  ...["ended_ill", "watch", "stalled", "crashed", "act"]
 ];
-var last = (line2) => line2?.values.findLast((value) => value !== null) ?? -Infinity;
+var last = (line3) => line3?.values.findLast((value) => value !== null) ?? null;
 var COLUMNS = [
-  { name: "verdict", key: (run2) => NEEDS.indexOf(run2.verdict.need) * 10 + KINDS.indexOf(run2.verdict.kind) },
-  { name: "run", key: (run2) => `${run2.project}/${run2.run}` },
-  { name: "step", key: (run2) => -(run2.step ?? -1) },
-  { name: "reward", key: (run2) => -last(run2.reward) },
-  { name: "KL (k3)", key: (run2) => -last(run2.kl) },
-  { name: "masked", key: (run2) => -(run2.mask_rate ?? -1) },
-  { name: "alerts", key: (run2) => -run2.alerts.length },
-  { name: "owner", key: (run2) => run2.owner ?? "￿" },
-  { name: "last report", key: (run2) => -(run2.last_report_at ?? 0) }
+  {
+    name: "verdict",
+    key: (run2) => NEEDS.indexOf(run2.verdict.need) * 10 + KINDS.indexOf(run2.verdict.kind),
+    isDown: true
+  },
+  { name: "run", key: (run2) => `${run2.project}/${run2.run}`, isDown: false },
+  { name: "step", key: (run2) => run2.step, isDown: true },
+  { name: "reward", key: (run2) => last(run2.reward), isDown: true },
+  { name: "KL (k3)", key: (run2) => last(run2.kl), isDown: true },
+  { name: "masked", key: (run2) => typeof run2.mask_rate === "number" ? run2.mask_rate : null, isDown: true },
+  { name: "alerts", key: (run2) => run2.alerts.length, isDown: true },
+  { name: "owner", key: (run2) => run2.owner, isDown: false },
+  { name: "last report", key: (run2) => run2.last_report_at, isDown: true }
 ];
 var Row = class {
-  element = h("tr", {});
+  element = h("tr", { role: "row" });
   #shown = "";
   /** Render a run; the DOM is untouched if nothing changed. */
-  show(run2) {
+  show({ run: run2 }) {
     const now2 = JSON.stringify(run2) + ago(run2.last_report_at);
     if (now2 === this.#shown) return;
     this.#shown = now2;
     this.element.dataset.kind = run2.verdict.kind;
+    this.element.dataset.need = run2.verdict.need;
     fill(
       this.element,
-      cells(run2).map((content, i) => h("td", { "data-name": COLUMNS[i].name }, content))
+      cells(run2).map((content, i) => h("td", { role: "cell", "data-name": COLUMNS[i].name }, content))
     );
   }
 };
@@ -602,33 +629,37 @@ function cells(run2) {
     course(run2.kl, "KL", [0, HEALTHY_KL]),
     h("span", { class: "number" }, percent(run2.mask_rate)),
     alerts(run2),
-    run2.owner ?? h("span", { class: "quiet" }, "–"),
-    h("span", { class: "quiet nowrap" }, ago(run2.last_report_at))
+    run2.owner ? h("span", { class: "cut", title: run2.owner }, cut(run2.owner)) : h("span", { class: "quiet" }, "–"),
+    h("span", { class: "quiet" }, ago(run2.last_report_at))
   ];
 }
 function verdict({ verdict: verdict2 }) {
-  return [
+  const todo = verdict2.need !== "none" && verdict2.todo;
+  return h(
+    "div",
+    { class: "oneline", title: [verdict2.why, todo && `Do: ${todo}`].filter(Boolean).join("\n") },
     h("span", { class: `kind kind-${verdict2.kind}` }, kindWords(verdict2.kind)),
     " ",
-    h("span", { class: "why" }, verdict2.why),
-    verdict2.todo && verdict2.need !== "none" && h("div", { class: "todo", title: verdict2.todo }, verdict2.todo)
-  ];
+    h("span", { class: "why" }, verdict2.why, todo && [" ", h("span", { class: "todo" }, todo)])
+  );
 }
 function name(run2) {
   const since2 = run2.verdict.since_step === null ? "" : `?step=${run2.verdict.since_step}`;
-  const link = h("a", { class: "run", href: runPath(run2.project, run2.run) + since2 }, run2.run);
   const tags = run2.tags.map((tag) => h("span", { class: "tag" }, tag));
-  return [
-    h("span", { class: "project" }, `${run2.project} / `),
-    link,
-    tags.length > 0 && h("div", { class: "tags" }, tags)
-  ];
+  return h(
+    "div",
+    { class: "oneline", title: [`${run2.project} / ${run2.run}`, ...run2.tags].join("\n") },
+    h("span", { class: "project" }, run2.project),
+    h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
+    h("a", { class: "run cut", href: runPath(run2.project, run2.run) + since2 }, cut(run2.run)),
+    tags.length > 0 && h("span", { class: "tags" }, tags)
+  );
 }
-function course(line2, what, height) {
-  if (!line2 || !line2.values.some((value) => value !== null)) return h("span", { class: "quiet" }, "–");
-  const now2 = number(last(line2));
-  const label = `${what} over steps ${line2.first_step} to ${line2.last_step}, now ${now2}`;
-  return h("span", { class: "course" }, sparkline(line2.values, label, height), h("span", { class: "number" }, now2));
+function course(line3, what, height) {
+  if (last(line3) === null) return h("span", { class: "quiet" }, "–");
+  const now2 = number(last(line3));
+  const label = `${what} over steps ${line3.first_step} to ${line3.last_step}, now ${now2}`;
+  return h("span", { class: "course" }, sparkline(line3.values, label, height), h("span", { class: "number" }, now2));
 }
 function alerts({ alerts: open, incident }) {
   if (!open.length && incident?.state !== "firing") return h("span", { class: "quiet" }, "0");
@@ -637,9 +668,9 @@ function alerts({ alerts: open, incident }) {
   const title = open.map((alert) => `${alert.rule} (${alert.severity}) since step ${alert.step}`).join("\n");
   return h(
     "span",
-    { title, class: "nowrap" },
+    { title: [title, ...taken].filter(Boolean).join("\n"), class: "oneline" },
     String(open.length),
-    taken.length > 0 && h("span", { class: "quiet" }, ` · ${taken.join(", ")}`)
+    taken.length > 0 && h("span", { class: "quiet why" }, ` · ${taken.join(", ")}`)
   );
 }
 
@@ -652,12 +683,14 @@ var Controls = class {
   constructor(changed) {
     const given = new URLSearchParams(location.search);
     this.changed = changed;
-    this.sort = given.get("sort") ?? "verdict";
-    this.down = given.has("desc");
+    this.column = COLUMNS.find(({ name: name2 }) => name2 === given.get("sort")) ?? COLUMNS[0];
+    this.isDown = given.has("order") ? given.get("order") === "desc" : this.column.isDown;
     this.text = this.#input(given.get("q") ?? "");
     this.lists = { project: select("project", given), owner: select("owner", given), tag: select("tag", given) };
     for (const list2 of Object.values(this.lists)) list2.addEventListener("change", () => this.#choose(list2));
-    this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists));
+    this.group = grouping(given.get("group") ?? "");
+    this.group.addEventListener("change", () => this.#turned());
+    this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists), this.group);
   }
   archived() {
     return new URLSearchParams(location.search).has("archived");
@@ -686,31 +719,43 @@ var Controls = class {
     const fits = (run2) => (!project.value || run2.project === project.value) && (!owner.value || run2.owner === owner.value) && (!tag.value || run2.tags.includes(tag.value)) && words.every((word) => searched(run2).includes(word));
     return runs.filter(fits).sort(this.#order());
   }
-  said(shown2, all2) {
-    const by = this.sort === "verdict" ? "most urgent first" : `sorted by ${this.sort}`;
-    return shown2 === all2 ? `${all2} run${all2 === 1 ? "" : "s"} · ${by}` : `${shown2} of ${all2} runs · ${by}`;
+  /** Whether the most urgent runs come first. */
+  isByVerdict() {
+    return this.column === COLUMNS[0] && this.isDown;
   }
-  /** Return the header of a column; a click sorts by it. */
-  head(name2) {
-    const button = h("button", { class: "plain", onclick: () => this.#by(name2, cell) }, name2);
-    const cell = h("th", { scope: "col", "aria-sort": this.#sorted(name2), "data-name": name2 }, button);
+  /** Remove every filter. */
+  clear() {
+    this.text.value = "";
+    for (const list2 of Object.values(this.lists)) list2.value = list2.dataset.wanted = "";
+    this.#turned();
+    this.text.focus();
+  }
+  said(shown2, all2) {
+    const by = this.isByVerdict() ? "most urgent first" : `sorted by ${this.column.name}`;
+    return shown2 === all2 ? `${plural(all2, "run")} · ${by}` : `${step(shown2)} of ${plural(all2, "run")} · ${by}`;
+  }
+  /** Return the header of a column; a click sorts by it, the next one reverses the order. */
+  head(column) {
+    const button = h("button", { class: "plain", onclick: () => this.#by(column, cell) }, column.name);
+    const sorted2 = this.#sorted(column.name);
+    const cell = h("th", { role: "columnheader", scope: "col", "aria-sort": sorted2, "data-name": column.name }, button);
     return cell;
   }
-  #by(name2, cell) {
-    this.down = this.sort === name2 && !this.down;
-    this.sort = name2;
+  #by(column, cell) {
+    this.isDown = this.column === column ? !this.isDown : column.isDown;
+    this.column = column;
     for (const other of cell.parentElement.children) other.setAttribute("aria-sort", this.#sorted(other.dataset.name));
     this.#turned();
   }
   #sorted(name2) {
-    if (name2 !== this.sort) return "none";
-    return this.down ? "descending" : "ascending";
+    if (name2 !== this.column.name) return "none";
+    return this.isDown ? "descending" : "ascending";
   }
   #order() {
-    const { key } = COLUMNS.find(({ name: name2 }) => name2 === this.sort) ?? COLUMNS[0];
-    const sign = this.down ? -1 : 1;
+    const { key } = this.column;
+    const sign = this.isDown ? -1 : 1;
     const heard2 = (run2) => -(run2.last_report_at ?? 0);
-    return (a, b) => sign * compare(key(a), key(b)) || compare(heard2(a), heard2(b));
+    return (a, b) => compare(key(a), key(b), sign) || compare(heard2(a), heard2(b), 1);
   }
   #choose(list2) {
     list2.dataset.wanted = list2.value;
@@ -724,8 +769,9 @@ var Controls = class {
       tag: this.lists.tag.value
     };
     const archived = this.archived() ? "1" : "";
-    const sorted2 = { sort: this.sort === "verdict" ? "" : this.sort, desc: this.down ? "1" : "", archived };
-    const kept2 = Object.entries({ ...said4, ...sorted2 }).filter(([, value]) => value);
+    const order = this.isDown === this.column.isDown ? "" : this.isDown ? "desc" : "asc";
+    const sort = this.column === COLUMNS[0] ? "" : this.column.name;
+    const kept2 = Object.entries({ ...said4, group: this.group.value, sort, order, archived }).filter(([, value]) => value);
     const query = new URLSearchParams(kept2).toString();
     history.replaceState(null, "", query ? `/?${query}` : "/");
     this.changed();
@@ -742,10 +788,236 @@ var Controls = class {
     return field;
   }
 };
-var compare = (a, b) => a < b ? -1 : a > b ? 1 : 0;
+function compare(a, b, sign) {
+  if (a === null || b === null) return (a === null) - (b === null);
+  return sign * (a < b ? -1 : a > b ? 1 : 0);
+}
+function grouping(given) {
+  const offered = [["", "no groups"], ...["project", "owner", "tag"].map((name2) => [name2, `by ${name2}`])];
+  const options2 = offered.map(([value, text]) => h("option", { value, selected: value === given }, text));
+  return h("select", { "aria-label": "group" }, options2);
+}
 var set = (runs, values) => [...new Set(runs.flatMap(values).filter(Boolean))].sort();
 var select = (name2, given) => h("select", { "aria-label": name2, "data-wanted": given.get(name2) ?? "" });
 var searched = (run2) => [run2.project, run2.run, run2.owner, ...run2.tags, run2.verdict.kind, run2.verdict.why].join(" ").toLowerCase();
+
+// src/fleethead.js
+var Head = class {
+  #shown = "";
+  constructor(turn2) {
+    this.element = h("tr", { role: "row", class: "head" });
+    this.turn = turn2;
+  }
+  /** Render a head; the DOM is untouched if nothing changed. */
+  show({ key, head, text, members, isOpen, kind }) {
+    const now2 = JSON.stringify([head, text, members.length, isOpen]);
+    if (now2 === this.#shown) return;
+    this.#shown = now2;
+    this.element.dataset.kind = kind;
+    this.element.dataset.need = kind === "stalled" ? "now" : "none";
+    const said4 = kind === "stalled" ? text : `${plural(members.length, "run")}: ${text}`;
+    const button = h(
+      "button",
+      { class: "plain oneline", "aria-expanded": String(isOpen), title: said4, onclick: () => this.turn(key) },
+      h("span", { class: `kind kind-${kind}` }, head),
+      " ",
+      h("span", { class: "why" }, said4)
+    );
+    fill(this.element, h("td", { role: "cell", "aria-colspan": "9" }, button));
+  }
+};
+
+// src/fleetlines.js
+var TOGETHER_SECONDS = 120;
+var FEWEST = 3;
+var NAMES = { project: (run2) => [run2.project], owner: (run2) => [run2.owner], tag: (run2) => run2.tags };
+function linesOf(runs, { group, isByVerdict, turned }) {
+  if (!NAMES[group]) return isByVerdict ? joined(runs, "", turned) : runs.map((run2) => line(run2, ""));
+  return [...grouped(runs, NAMES[group])].flatMap(([name2, members]) => {
+    const key = `group ${name2 ?? ""}`;
+    const isOpen = !turned.has(key);
+    const head = { key, head: name2 ?? `no ${group}`, text: answer(members), members, isOpen, kind: "group" };
+    if (!isOpen) return [head];
+    return [head, ...isByVerdict ? joined(members, key, turned) : members.map((run2) => line(run2, key))];
+  });
+}
+var keyOf = (run2) => `${run2.project}/${run2.run}`;
+var line = (run2, under) => ({ key: `${under} ${keyOf(run2)}`, run: run2 });
+function joined(runs, under, turned) {
+  const together = stalledTogether(runs);
+  const shown2 = /* @__PURE__ */ new Set();
+  return runs.flatMap((run2) => {
+    const members = together.get(run2);
+    if (!members) return [line(run2, under)];
+    if (shown2.has(members)) return [];
+    shown2.add(members);
+    const key = `stalled ${under} ${members.map(keyOf).sort()[0]}`;
+    const isOpen = turned.has(key);
+    const since2 = Math.min(...members.map((member) => member.last_report_at));
+    const text = `${plural(members.length, "run")} stopped reporting together, ${ago(since2)}`;
+    const head = { key, head: "Stalled", text, members, isOpen, kind: "stalled" };
+    return isOpen ? [head, ...members.map((member) => line(member, key))] : [head];
+  });
+}
+function stalledTogether(runs) {
+  const stalled = runs.filter((run2) => run2.verdict.kind === "stalled" && run2.verdict.need === "now" && run2.last_report_at);
+  stalled.sort((a, b) => a.last_report_at - b.last_report_at);
+  const found = /* @__PURE__ */ new Map();
+  for (let from = 0; from < stalled.length; ) {
+    const until = stalled.findIndex((run2) => run2.last_report_at > stalled[from].last_report_at + TOGETHER_SECONDS);
+    const members = stalled.slice(from, until < 0 ? stalled.length : until);
+    if (members.length >= FEWEST) {
+      const known = new Set(members);
+      const ordered = runs.filter((run2) => known.has(run2));
+      for (const run2 of members) found.set(run2, ordered);
+    }
+    from += members.length;
+  }
+  return found;
+}
+function grouped(runs, names2) {
+  const groups = /* @__PURE__ */ new Map();
+  for (const run2 of runs) {
+    const given = names2(run2);
+    for (const name2 of given.length ? given : [null]) {
+      if (!groups.has(name2)) groups.set(name2, []);
+      groups.get(name2).push(run2);
+    }
+  }
+  return groups;
+}
+
+// src/shortcuts.js
+var KEYS = [
+  ["g f", "fleet"],
+  ["g a", "alerts"],
+  ["/", "filter the fleet"],
+  ["j, k", "next, previous run of the fleet; Enter opens it"],
+  ["← →", "on a chart: pan by a tenth of the range"],
+  ["+ −", "on a chart: zoom in, zoom out; 0 shows all steps"],
+  ["[ ]", "on a run: previous step, next step"],
+  ["t", "light or dark theme"],
+  ["?", "keyboard shortcuts"]
+];
+function shortcuts({ go: go2 }) {
+  let waiting = "";
+  const actions2 = { gf: () => go2("/"), ga: () => go2("/alerts"), t: turn, "?": explain, "/": filter };
+  document.addEventListener("keydown", (event) => {
+    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
+    const action2 = actions2[waiting + event.key];
+    waiting = event.key === "g" ? "g" : "";
+    if (!action2) return;
+    event.preventDefault();
+    action2();
+  });
+  document.getElementById("theme").addEventListener("click", turn);
+  document.getElementById("keys").addEventListener("click", explain);
+}
+var typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName);
+function filter() {
+  document.querySelector("[data-filter]")?.focus();
+}
+function turn() {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
+  document.documentElement.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("trmon.theme", dark ? "light" : "dark");
+  window.dispatchEvent(new Event("themechange"));
+}
+function explain() {
+  const rows = KEYS.map(([key, what]) => h("tr", {}, h("td", {}, h("code", {}, key)), h("td", {}, what)));
+  const close = h("button", { onclick: () => dialog.close() }, "Close");
+  const dialog = h(
+    "dialog",
+    { "aria-label": "Keyboard shortcuts" },
+    h("h2", {}, "Keyboard"),
+    h("table", {}, rows),
+    close
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+// src/virtuallist.js
+var AROUND = 8;
+var VirtualList = class {
+  #views = /* @__PURE__ */ new Map();
+  #lines = [];
+  #asked = 0;
+  /** `made(line)` returns a view of a line: its `element`, and `show(line)`, which renders it. */
+  constructor(body2, made) {
+    this.body = body2;
+    this.made = made;
+    this.moved = () => this.#asked ||= requestAnimationFrame(() => this.#draw());
+    window.addEventListener("scroll", this.moved, { passive: true });
+    window.addEventListener("resize", this.moved);
+  }
+  /** Stop following the window. */
+  end() {
+    cancelAnimationFrame(this.#asked);
+    window.removeEventListener("scroll", this.moved);
+    window.removeEventListener("resize", this.moved);
+  }
+  /** Show lines, each with a `key` of its own. */
+  show(lines2) {
+    this.#lines = lines2;
+    const keys = new Set(lines2.map(({ key }) => key));
+    for (const key of this.#views.keys()) if (!keys.has(key)) this.#views.delete(key);
+    this.#draw();
+  }
+  /** Return the index of the line that holds an element; -1 for none. */
+  indexOf(element) {
+    const row = element?.closest?.("tr");
+    return row && this.body.contains(row) ? Number(row.getAttribute("aria-rowindex")) - 2 : -1;
+  }
+  /** Bring a line into view and focus its link or button. */
+  focus(index) {
+    const line3 = this.#lines[index];
+    if (!line3) return;
+    const height = this.#height();
+    const top = this.body.getBoundingClientRect().top + index * height;
+    const above = (this.body.previousElementSibling?.getBoundingClientRect().bottom ?? 0) + height / 2;
+    if (top < above) window.scrollBy(0, top - above);
+    else if (top + height > window.innerHeight) window.scrollBy(0, top + 1.5 * height - window.innerHeight);
+    this.#draw();
+    this.#views.get(line3.key)?.element.querySelector("a.run, button")?.focus({ preventScroll: true });
+  }
+  #height() {
+    return parseFloat(getComputedStyle(this.body).getPropertyValue("--line-height"));
+  }
+  #draw() {
+    this.#asked = 0;
+    const height = this.#height();
+    const top = this.body.getBoundingClientRect().top;
+    const first = Math.max(0, Math.floor(-top / height) - AROUND);
+    const end = Math.ceil((window.innerHeight - top) / height) + AROUND;
+    const focused = this.indexOf(document.activeElement);
+    const focusedKey = this.body.contains(document.activeElement) ? [...this.#views].find(([, view]) => view.element.contains(document.activeElement))?.[0] : null;
+    const shown2 = this.#lines.map((line3, index) => ({ line: line3, index })).filter(({ line: line3, index }) => index >= first && index < end || focused >= 0 && line3.key === focusedKey);
+    this.body.style.height = `${this.#lines.length * height}px`;
+    this.body.parentElement?.setAttribute("aria-rowcount", this.#lines.length + 1);
+    const elements = shown2.map(({ line: line3, index }) => this.#placed(line3, index, height));
+    moving(() => this.#put(elements));
+    const kept2 = new Set(shown2.map(({ line: line3 }) => line3.key));
+    for (const key of this.#views.keys()) if (!kept2.has(key)) this.#views.delete(key);
+  }
+  #placed(line3, index, height) {
+    if (!this.#views.has(line3.key)) this.#views.set(line3.key, this.made(line3));
+    const view = this.#views.get(line3.key);
+    view.show(line3);
+    view.element.style.top = `${index * height}px`;
+    view.element.setAttribute("aria-rowindex", index + 2);
+    return view.element;
+  }
+  /** Put the elements in order, moving as few as possible. */
+  #put(elements) {
+    const kept2 = new Set(elements);
+    for (const child of [...this.body.children]) if (!kept2.has(child)) child.remove();
+    elements.forEach((element, i) => {
+      if (this.body.children[i] !== element) this.body.insertBefore(element, this.body.children[i] ?? null);
+    });
+  }
+};
 
 // src/fleet.js
 var FIRST = 25;
@@ -754,15 +1026,20 @@ var REFRESH_MS2 = 2e3;
 var EVERY_MS2 = 3e4;
 async function mountFleet(stage2, { live: live2 }) {
   const fleet = new Fleet(stage2);
-  await fleet.read();
+  try {
+    await fleet.read();
+  } catch (error) {
+    fleet.end();
+    throw error;
+  }
   const heard2 = ({ detail }) => fleet.heard(`${detail.data.project}/${detail.data.run}`);
-  const back = () => live2.state === "live" && fleet.read().catch(() => {
-  });
+  const back = () => live2.state === "live" && fleet.due();
   live2.addEventListener("event", heard2);
   live2.addEventListener("state", back);
   const timer = setInterval(() => fleet.refresh(), REFRESH_MS2);
   document.addEventListener("keydown", fleet.keys);
   return () => {
+    fleet.end();
     clearInterval(timer);
     live2.removeEventListener("event", heard2);
     live2.removeEventListener("state", back);
@@ -771,19 +1048,40 @@ async function mountFleet(stage2, { live: live2 }) {
 }
 var Fleet = class {
   runs = /* @__PURE__ */ new Map();
-  rows = /* @__PURE__ */ new Map();
   #changed = /* @__PURE__ */ new Set();
   #readAt = 0;
+  #turn = 0;
+  #isReading = false;
+  #isFramed = false;
+  #turned = /* @__PURE__ */ new Set();
   constructor(stage2) {
     this.stage = stage2;
     this.title = h("h1", {});
     this.under = h("p", { class: "quiet" });
-    this.body = h("tbody", {});
+    this.body = h("tbody", { role: "rowgroup" });
+    this.list = new VirtualList(this.body, (line3) => line3.run ? new Row() : new Head((key) => this.#toggle(key)));
     this.controls = controls(() => this.draw());
     this.keys = (event) => this.#key(event);
   }
-  /** Read every page; the first is rendered before the second is requested. */
+  end() {
+    this.#turn++;
+    this.list.end();
+  }
+  /** Read everything at the next refresh: events may have been missed. */
+  due() {
+    this.#readAt = 0;
+  }
+  /** Read every page; the first is rendered before the second is requested. A later read takes the place of this one. */
   async read() {
+    const turn2 = ++this.#turn;
+    this.#isReading = true;
+    try {
+      await this.#readPages(turn2);
+    } finally {
+      if (turn2 === this.#turn) this.#isReading = false;
+    }
+  }
+  async #readPages(turn2) {
     const isFirst = this.runs.size === 0;
     this.#readAt = Date.now();
     this.#changed.clear();
@@ -792,20 +1090,22 @@ var Fleet = class {
     do {
       const limit2 = isFirst && !after ? FIRST : null;
       const page = await get("/fleet", { after, limit: limit2, archived: this.controls.archived() || null });
+      if (turn2 !== this.#turn) return;
       for (const run2 of page.items) found.set(`${run2.project}/${run2.run}`, run2);
       after = page.next;
       if (after && this.runs.size === 0) {
-        this.#show(new Map(found));
+        await this.#show(new Map(found), turn2);
         this.under.textContent = "loading more runs …";
       }
     } while (after);
-    this.#show(found);
+    await this.#show(found, turn2);
   }
   heard(key) {
     this.#changed.add(key);
   }
   /** Read what changed since, and the runs that the service had no time to compute. */
   async refresh() {
+    if (this.#isReading) return;
     const unseen = [...this.runs].filter(([, run2]) => run2.step !== null && !run2.reward).map(([key]) => key);
     const wanted = /* @__PURE__ */ new Set([...this.#changed, ...unseen]);
     try {
@@ -815,30 +1115,48 @@ var Fleet = class {
       if (error.status === 401) this.stage.fail(error);
     }
   }
+  /** Read runs one by one; a run that is not found any more leaves the list. */
   async #readSingly(keys) {
+    const turn2 = ++this.#turn;
     this.#changed.clear();
-    const found = await Promise.all([...keys].map((key) => orNothing(get(`/fleet/${key}`))));
+    const found = await Promise.all([...keys].map(async (key) => [key, await orNothing(get(`/fleet/${path(key)}`))]));
+    if (turn2 !== this.#turn) return;
     const runs = new Map(this.runs);
-    for (const run2 of found.filter(Boolean)) runs.set(`${run2.project}/${run2.run}`, run2);
-    this.#show(runs);
+    for (const [key, run2] of found) {
+      if (run2) runs.set(key, run2);
+      else runs.delete(key);
+    }
+    await this.#show(runs, turn2);
   }
-  #show(runs) {
-    const first = this.runs.size === 0;
+  async #show(runs, turn2) {
     this.runs = runs;
-    if (runs.size === 0) return this.stage.show(newService(location.origin));
-    if (first) this.#frame();
+    if (runs.size === 0) {
+      this.#isFramed = false;
+      const archived = this.controls.archived() || (await get("/fleet", { archived: true, limit: 1 })).items.length;
+      if (turn2 !== this.#turn) return;
+      return this.stage.show(archived ? noneActive(this.controls.archived()) : newService(location.origin));
+    }
+    if (!this.#isFramed) this.#frame();
     this.draw();
   }
   #frame() {
-    const heads = COLUMNS.map(({ name: name2, key }) => this.controls.head(name2, key));
-    const table = h("table", { class: "fleet" }, h("thead", {}, h("tr", {}, heads)), this.body);
+    this.#isFramed = true;
+    const heads = COLUMNS.map((column) => this.controls.head(column));
+    const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": "1" }, heads));
+    const table = h("table", { class: "fleet", role: "table", "aria-label": "Runs" }, head, this.body);
+    this.none = h(
+      "p",
+      { class: "notice row", hidden: true },
+      h("span", { class: "quiet" }, "No run matches these filters."),
+      h("button", { onclick: () => this.controls.clear() }, "Show all runs")
+    );
     this.stage.show(
       h("header", {}, this.title, this.under),
       this.controls.bar,
-      h("div", { class: "card scroll" }, table)
+      h("div", { class: "card" }, table, this.none)
     );
   }
-  /** Put the rows in order; unchanged rows are reused. */
+  /** Put the lines in order; unchanged lines are reused. */
   draw() {
     const runs = [...this.runs.values()];
     this.title.textContent = answer(runs);
@@ -846,25 +1164,23 @@ var Fleet = class {
     this.controls.offer(runs);
     const chosen = this.controls.chosen(runs);
     this.under.textContent = this.controls.said(chosen.length, runs.length);
-    const rows = chosen.map((run2) => this.#row(run2).element);
-    if (rows.length !== this.body.children.length || rows.some((row, i) => row !== this.body.children[i]))
-      fill(this.body, rows);
+    this.none.hidden = chosen.length > 0;
+    const isByVerdict = this.controls.isByVerdict();
+    this.list.show(linesOf(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned }));
   }
-  #row(run2) {
-    const key = `${run2.project}/${run2.run}`;
-    if (!this.rows.has(key)) this.rows.set(key, new Row());
-    const row = this.rows.get(key);
-    row.show(run2);
-    return row;
+  #toggle(key) {
+    if (!this.#turned.delete(key)) this.#turned.add(key);
+    this.draw();
   }
   #key(event) {
     const by = { j: 1, k: -1 }[event.key];
-    if (!by || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-    const links = [...this.body.querySelectorAll("a.run")];
-    const at = links.indexOf(document.activeElement);
-    links[Math.min(Math.max(at + by, 0), links.length - 1)]?.focus();
+    if (!by || typing(event.target) || event.metaKey || event.ctrlKey || event.altKey) return;
+    const last2 = Number(this.body.parentElement?.getAttribute("aria-rowcount")) - 2;
+    const at = this.list.indexOf(document.activeElement);
+    this.list.focus(Math.min(Math.max(at + by, 0), last2));
   }
 };
+var path = (key) => key.split("/").map(encodeURIComponent).join("/");
 
 // src/live.js
 var SILENT_MS = 4e4;
@@ -917,7 +1233,7 @@ var Live = class extends EventTarget {
   }
   #take(block) {
     this.#heard();
-    const fields = Object.fromEntries(block.split("\n").map((line2) => split(line2)));
+    const fields = Object.fromEntries(block.split("\n").map((line3) => split(line3)));
     if (fields.id) this.#last = fields.id;
     if (!fields.data) return;
     const detail = { kind: fields.event, data: JSON.parse(fields.data) };
@@ -962,9 +1278,9 @@ async function* blocks(body2) {
     yield* parts;
   }
 }
-function split(line2) {
-  const colon = line2.indexOf(":");
-  return [line2.slice(0, colon), line2.slice(colon + 1).trimStart()];
+function split(line3) {
+  const colon = line3.indexOf(":");
+  return [line3.slice(0, colon), line3.slice(colon + 1).trimStart()];
 }
 
 // src/livebadge.js
@@ -1077,7 +1393,7 @@ function axis(ink, given) {
 }
 function lines(ink, i, { banded, stacked }) {
   const stroke = i === 2 ? ink.quiet : ink.accent;
-  const line2 = {
+  const line3 = {
     stroke,
     width: 1.5,
     dash: DASHES[i % 3],
@@ -1086,7 +1402,7 @@ function lines(ink, i, { banded, stacked }) {
     fill: stacked ? ink.soft : void 0
   };
   const edge = { stroke: "transparent", width: 0, points: { show: false } };
-  return banded ? [line2, edge, edge] : [line2];
+  return banded ? [line3, edge, edge] : [line3];
 }
 function lone(values) {
   const is = (value) => value !== null && value !== void 0;
@@ -1325,8 +1641,8 @@ function pair(stem2, pairs, label) {
 var stem = (name2) => name2.replace(/^(mismatch|staleness|total)_/, "");
 function signalsOf(names2) {
   return PANELS.map((panel) => {
-    const lines2 = panel.lines.map((line2) => ({ name: line2.find(names2), label: line2.label })).filter((line2) => line2.name);
-    return { ...panel, lines: lines2, names: lines2.map((line2) => line2.name) };
+    const lines2 = panel.lines.map((line3) => ({ name: line3.find(names2), label: line3.label })).filter((line3) => line3.name);
+    return { ...panel, lines: lines2, names: lines2.map((line3) => line3.name) };
   }).filter((panel) => panel.lines.length);
 }
 
@@ -1372,7 +1688,7 @@ var Chart = class extends Figure {
   }
   /** Show a legend if there is more than one line. */
   #name({ signals }) {
-    const drawn = this.panel.lines.map((line2, i) => ({ ...line2, i })).filter(({ name: name2 }) => this.#has(signals[name2].mean));
+    const drawn = this.panel.lines.map((line3, i) => ({ ...line3, i })).filter(({ name: name2 }) => this.#has(signals[name2].mean));
     fill(this.legend, drawn.length > 1 && drawn.map(({ i, label }) => h("span", { class: `legend line-${i}` }, label)));
   }
   /** Show the values at the cursor, or the newest value next to its reference. */
@@ -1541,8 +1857,8 @@ function read2() {
   const numbers = NUMBERS.map((name2) => [name2, /^\d+$/.test(given.get(name2) ?? "") ? Number(given.get(name2)) : null]);
   return { ...Object.fromEntries(numbers), tab: given.get("tab") };
 }
-function write(changes, path = location.pathname) {
-  if (path !== location.pathname) return;
+function write(changes, path2 = location.pathname) {
+  if (path2 !== location.pathname) return;
   const kept2 = new URLSearchParams(location.search);
   for (const [name2, value] of Object.entries(changes)) {
     if (value === null) kept2.delete(name2);
@@ -1565,9 +1881,9 @@ var Course = class extends EventTarget {
   #asked = null;
   #fits = true;
   #names = /* @__PURE__ */ new Set();
-  constructor(path, given) {
+  constructor(path2, given) {
     super();
-    this.path = path;
+    this.path = path2;
     this.attempt = given.attempt;
     this.given = given;
   }
@@ -2076,17 +2392,17 @@ var NEWEST2 = 20;
 var SHADOW = "mask_rate:";
 var CEILINGS = "Its bounds are ceilings until the run's own mismatch has been measured.";
 var UNCALIBRATED = ["uncalibrated", "starts_ill"];
-async function policiesCard(where, { policies, adaptation }, { course: course2, path, again }) {
+async function policiesCard(where, { policies, adaptation }, { course: course2, path: path2, again }) {
   const current = policies.at(-1);
   const names2 = ["mask_rate", ...current.shadows.map((shadow) => SHADOW + shadow.name)];
-  const { rates, n } = await newest(names2, { course: course2, path });
+  const { rates, n } = await newest(names2, { course: course2, path: path2 });
   const decides = UNCALIBRATED.includes(current.calibration) ? "decides, uncalibrated" : "decides";
   const bars = names2.map(
     (name2, i) => bar(i ? name2.slice(SHADOW.length) : current.name, i ? "shadow" : decides, rates[i])
   );
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
-  const words = [kept(where, adaptation, { path, again }), origin(policies, course2)];
+  const words = [kept(where, adaptation, { path: path2, again }), origin(policies, course2)];
   fill(where, caption, h("div", { class: "bars" }, bars), words);
 }
 function kept(where, adaptation, by) {
@@ -2094,10 +2410,10 @@ function kept(where, adaptation, by) {
   if (where.advised?.said !== said4) where.advised = { said: said4, element: advised(adaptation, by) };
   return where.advised.element;
 }
-async function newest(names2, { course: course2, path }) {
+async function newest(names2, { course: course2, path: path2 }) {
   const from = Math.max(0, Math.floor(course2.extent[1] - (NEWEST2 - 1) * course2.stride));
   const query = { names: names2.join(","), from, statistics: "mean", digits: 5, attempt_id: course2.attempt };
-  const { signals, step: steps } = await get(`${path}/signals`, query);
+  const { signals, step: steps } = await get(`${path2}/signals`, query);
   const rates = names2.map((name2) => mean(signals[name2].mean.slice(-NEWEST2)));
   return { rates, n: Math.min(steps.length, NEWEST2) };
 }
@@ -2118,14 +2434,14 @@ function bar(name2, role, rate) {
     h("span", { class: "number" }, percent(rate))
   );
 }
-function advised({ mode, recommended }, { path, again }) {
+function advised({ mode, recommended }, { path: path2, again }) {
   if (mode === "off" || !recommended || mode === "apply" && recommended.policy) return null;
   if (!recommended.policy) return h("p", { class: "small" }, `Bounds unchanged: ${recommended.reason}`);
   const moves = recommended.moves.map(
     (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`
   );
   const put = async () => {
-    await send("PUT", `${path}/policy`, {
+    await send("PUT", `${path2}/policy`, {
       policy: recommended.policy,
       reason: "recommended bounds, applied on the page"
     });
@@ -2241,57 +2557,6 @@ function config(given) {
   );
 }
 
-// src/shortcuts.js
-var KEYS = [
-  ["g f", "fleet"],
-  ["g a", "alerts"],
-  ["/", "filter the fleet"],
-  ["j, k", "next, previous run of the fleet; Enter opens it"],
-  ["← →", "on a chart: pan by a tenth of the range"],
-  ["+ −", "on a chart: zoom in, zoom out; 0 shows all steps"],
-  ["[ ]", "on a run: previous step, next step"],
-  ["t", "light or dark theme"],
-  ["?", "keyboard shortcuts"]
-];
-function shortcuts({ go: go2 }) {
-  let waiting = "";
-  const actions2 = { gf: () => go2("/"), ga: () => go2("/alerts"), t: turn, "?": explain, "/": filter };
-  document.addEventListener("keydown", (event) => {
-    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
-    const action2 = actions2[waiting + event.key];
-    waiting = event.key === "g" ? "g" : "";
-    if (!action2) return;
-    event.preventDefault();
-    action2();
-  });
-  document.getElementById("theme").addEventListener("click", turn);
-  document.getElementById("keys").addEventListener("click", explain);
-}
-var typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName);
-function filter() {
-  document.querySelector("[data-filter]")?.focus();
-}
-function turn() {
-  const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
-  document.documentElement.dataset.theme = dark ? "light" : "dark";
-  localStorage.setItem("trmon.theme", dark ? "light" : "dark");
-  window.dispatchEvent(new Event("themechange"));
-}
-function explain() {
-  const rows = KEYS.map(([key, what]) => h("tr", {}, h("td", {}, h("code", {}, key)), h("td", {}, what)));
-  const close = h("button", { onclick: () => dialog.close() }, "Close");
-  const dialog = h(
-    "dialog",
-    { "aria-label": "Keyboard shortcuts" },
-    h("h2", {}, "Keyboard"),
-    h("table", {}, rows),
-    close
-  );
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
-}
-
 // src/scatter.js
 var WIDTH2 = 420;
 var HEIGHT4 = 260;
@@ -2311,14 +2576,14 @@ function drawing(points, criterion) {
   const x = linear(lengths, [LEFT2 + 8, WIDTH2 - 10]);
   const dots = points.map((point) => dot(point, { x, y }));
   const words = (bound2) => `${bound2 === criterion.upper ? "at most" : "at least"} ${number(bound2)}`;
-  const lines2 = bounds2.map((bound2) => line(y.at(bound2), words(bound2)));
+  const lines2 = bounds2.map((bound2) => line2(y.at(bound2), words(bound2)));
   const n = points.filter((point) => !point.accepted).length;
   const label = `${criterion.statistic} against length of ${points.length} sequences, ${n} of them rejected`;
   const given = { viewBox: `0 0 ${WIDTH2} ${HEIGHT4}`, role: "img", "aria-label": label, class: "scatter" };
   return svg("svg", given, lines2, dots, ticks(x, y), names(criterion));
 }
 var dot = ({ length, value, accepted }, { x, y }) => svg("circle", { cx: x.at(length), cy: y.at(value), r: 3, class: accepted ? "in" : "out" });
-var line = (y, words) => [
+var line2 = (y, words) => [
   svg("line", { x1: LEFT2, x2: WIDTH2, y1: y, y2: y, class: "bound" }),
   svg("text", { x: LEFT2 + 6, y: y - 5, class: "limit" }, words)
 ];
@@ -2449,8 +2714,8 @@ var COMPLETENESS = { true: "", false: ", incomplete", null: ", completeness unkn
 var StepPanel = class {
   element = h("section", { class: "card panel step", "aria-label": "Step", hidden: true });
   #asked = 0;
-  constructor(path, open) {
-    Object.assign(this, { path, open });
+  constructor(path2, open) {
+    Object.assign(this, { path: path2, open });
   }
   /** Show a step, or close the panel with null. */
   async show(step2, attempt) {
@@ -2585,17 +2850,17 @@ var RunView = class {
     this.heat.end();
   }
   async #facts() {
-    const { project, run: run2, path } = this;
+    const { project, run: run2, path: path2 } = this;
     const asked2 = {
-      run: get(path),
+      run: get(path2),
       judged: get(`/fleet/${encodeURIComponent(project)}/${encodeURIComponent(run2)}`),
-      diagnosis: orNothing(get(`${path}/diagnosis`)),
+      diagnosis: orNothing(get(`${path2}/diagnosis`)),
       firing: all("/alerts", { project, run: run2, state: "firing" }),
       resolved: newestLast("/alerts", { project, run: run2, state: "resolved" }),
-      policies: newestLast(`${path}/policy/history`),
-      attempts: newestLast(`${path}/attempts`),
-      notes: newestLast(`${path}/notes`),
-      adaptation: get(`${path}/adaptation`)
+      policies: newestLast(`${path2}/policy/history`),
+      attempts: newestLast(`${path2}/attempts`),
+      notes: newestLast(`${path2}/notes`),
+      adaptation: get(`${path2}/adaptation`)
     };
     const names2 = Object.keys(asked2);
     const answers = await Promise.all(Object.values(asked2));
@@ -2669,7 +2934,7 @@ async function show() {
   leave();
   leave = () => {
   };
-  const view = VIEWS.find(({ path }) => path.test(location.pathname));
+  const view = VIEWS.find(({ path: path2 }) => path2.test(location.pathname));
   mark();
   if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
   try {
@@ -2730,7 +2995,7 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("a");
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
   const url = new URL(link.href, location.href);
-  if (url.origin !== location.origin || url.hash || !VIEWS.some(({ path }) => path.test(url.pathname))) return;
+  if (url.origin !== location.origin || url.hash || !VIEWS.some(({ path: path2 }) => path2.test(url.pathname))) return;
   event.preventDefault();
   go(url.pathname + url.search);
 });
