@@ -16,7 +16,7 @@ from typing import Any
 
 from trmon_client.core import wire
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 """How long a test waits for an expected event; no result depends on it."""
 
 
