@@ -27,7 +27,7 @@ def test_the_page_of_the_callbacks_names_the_versions_that_are_run() -> None:
     assert f"transformers {transformers} and Lightning {found['lightning']} " in page
 
 
-@pytest.mark.parametrize("framework", ["skyrl", "openrlhf"])
+@pytest.mark.parametrize("framework", ["skyrl", "openrlhf", "areal", "ms-swift"])
 def test_the_page_of_a_framework_names_the_version_that_is_run(framework: str) -> None:
     requirements = (ROOT / f"requirements/{framework}.txt").read_text()
     found = re.search(rf"^{framework}==([\d.]+)", requirements, re.MULTILINE)

@@ -19,6 +19,8 @@ PEERS = {
     "trl": "trl",
     "openrlhf": "openrlhf",
     "skyrl": "skyrl",
+    "areal": "areal",
+    "ms_swift": "swift",
     "transformers": "accelerate",  # without it, the Trainer of transformers refuses to start
     "lightning": "lightning",
     "examples": "lightning",

@@ -1,7 +1,7 @@
 """Report runs of AReaL from its trainer: `attach_areal(trainer)` before `trainer.train(...)`.
 
 AReaL documents no hook between the log-probs and the update, so methods of this trainer's actor and logger are wrapped.
-Read, not run: AReaL 1.0.4, areal/trainer/rl_trainer.py, areal/trainer/ppo/actor.py and areal/infra/rpc/rtensor.py.
+Run with AReaL 1.0.4: areal/trainer/ppo/actor.py and areal/infra/rpc/rtensor.py; read: areal/trainer/rl_trainer.py.
 """
 
 from __future__ import annotations

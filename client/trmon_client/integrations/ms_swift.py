@@ -1,7 +1,8 @@
 """Report runs of ms-swift's GRPO: a plugin registers `swift_callback`, and `--callbacks` names it.
 
 A callback never sees log-probs, so it wraps methods of its trainer, an heir of TRL's with batches of its own.
-Read, not run: ms-swift 4.6.0, swift/rlhf_trainers/{grpo_trainer,rollout_mixin}.py, swift/rl_core/data.py.
+Run with ms-swift 4.6.0: swift/rl_core/data.py and what swift/rlhf_trainers/grpo_trainer.py does with a batch; the rest
+of it and rollout_mixin.py are read.
 """
 
 from __future__ import annotations

@@ -1,0 +1,135 @@
+"""AReaL 1.0.4: its PPOActor computes the advantages, its RTensor fetches what its workers hold."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from areal.api.cli_args import PPOActorConfig
+from areal.infra.rpc import rtensor
+from areal.trainer.ppo.actor import PPOActor
+
+from tests.client.integrations.rollouts import (
+    LENGTHS,
+    SCORES,
+    Rollouts,
+    assert_bit_identical,
+    reported,
+    tensors_of,
+)
+from tests.client.server import Peer
+from trmon_client.core import statistics, wire
+from trmon_client.core.signals import batch_signals
+from trmon_client.integrations.areal import attach_areal
+
+N_PROMPT_TOKENS = 2
+VERSION = 5
+NAMES = ("mismatch_kl_k1", "mismatch_kl_k3", "mismatch_ess_token", "mismatch_prob_diff_max")
+
+
+class Actor:
+    """AReaL's actor on one device, without its engine, as `FSDPPPOActor` is made: a PPOActor and a version."""
+
+    def __init__(self, **config: Any) -> None:
+        # Without a penalty for KL, all tokens of a sample have one advantage.
+        self.actor = PPOActor(PPOActorConfig(experiment_name="math", trial_name="tiny", kl_ctl=0.0, **config), self)
+
+    def get_version(self) -> int:
+        return VERSION
+
+    def compute_advantages(self, *args: Any, **kwargs: Any) -> list[dict[str, Any]]:
+        return self.actor.compute_advantages(*args, **kwargs)
+
+
+def trainer_of(actor: Any) -> SimpleNamespace:
+    """Return what `attach_areal` uses of a PPOTrainer."""
+    logger = SimpleNamespace(commit=lambda epoch, step, global_step, data: None)  # noqa: ARG005
+    config = SimpleNamespace(experiment_name="math", trial_name="tiny")
+    return SimpleNamespace(actor=actor, config=config, stats_logger=logger, close=lambda: None)
+
+
+def of_tokens(values: torch.Tensor, *, prompt: float = 0) -> torch.Tensor:
+    """Return [B, prompt + T], at the positions of the tokens."""
+    return torch.cat([values.new_full((len(values), N_PROMPT_TOKENS), prompt), values], dim=1)
+
+
+def trajectories(rollouts: Rollouts) -> list[dict[str, Any]]:
+    """Return the samples of two prompts, as `workflow/rlvr.py` and `compute_logp` leave them."""
+    attention = of_tokens(rollouts.mask, prompt=1).bool()
+    whole = {
+        "input_ids": torch.zeros(attention.shape, dtype=torch.long),
+        "attention_mask": attention,
+        "loss_mask": of_tokens(rollouts.mask).int(),
+        "logprobs": of_tokens(rollouts.mu),
+        "versions": of_tokens(torch.full_like(rollouts.mask, 4), prompt=-1).int(),
+        "prox_logp": of_tokens(rollouts.old).roll(-1, -1),
+        "rewards": rollouts.rewards,
+    }
+    return [{name: values.split(2)[i].clone() for name, values in whole.items()} for i in range(2)]
+
+
+def check(server: Peer, rollouts: Rollouts, computed: list[dict[str, Any]]) -> None:
+    """Check the report of a step against the rollouts and the advantages that AReaL computed."""
+    (report,), columns = reported(server)
+    assert (report.step, report.chunks, report.trainer_version) == (VERSION, 1, VERSION)
+    found = batch_signals.compute(columns)
+    given = {"rollout_logprobs": rollouts.mu, "old_logprobs": rollouts.old, "mask": rollouts.mask}
+    expected = batch_signals.compute(statistics.columns(**given))
+    assert columns.pairs == ("mismatch",)
+    for name in NAMES:
+        torch.testing.assert_close(torch.tensor(found[name]), torch.tensor(expected[name]), rtol=1e-5, atol=1e-7)
+    assert columns["n_tokens"].tolist() == list(LENGTHS)
+    assert columns["reward"].tolist() == list(SCORES)
+    advantages = torch.cat([one["advantages"] for one in computed])[:, N_PROMPT_TOKENS - 1]
+    torch.testing.assert_close(torch.tensor(columns["advantage"].tolist()), advantages, rtol=1e-5, atol=1e-6)
+
+
+def test_what_the_actor_computes_is_reported_and_stays_as_it_is(server: Peer) -> None:
+    rollouts = Rollouts.generate()
+    expected = Actor().compute_advantages(trajectories(rollouts))
+    trainer = trainer_of(Actor())
+    attach_areal(trainer)
+    computed = trainer.actor.compute_advantages(trajectories(rollouts))
+    assert_bit_identical(tensors_of(expected), tensors_of(computed))
+    check(server, rollouts, computed)
+
+
+def test_log_probs_that_the_actor_overwrites_are_reported_as_the_sampler_gave_them(server: Peer) -> None:
+    rollouts = Rollouts.generate()
+    trainer = trainer_of(Actor(use_decoupled_loss=False, recompute_logprob=True))
+    attach_areal(trainer)
+    computed = trainer.actor.compute_advantages(trajectories(rollouts))
+    check(server, rollouts, computed)
+
+
+def test_the_controller_fetches_copies_of_what_the_workers_hold(server: Peer) -> None:
+    rollouts, references = Rollouts.generate(), []
+
+    def remote(tensor: torch.Tensor) -> rtensor.RTensor:
+        """Return a reference, whose tensor is in the buffer of what was fetched."""
+        shard = rtensor.TensorShardInfo(shard_id=f"shard-{len(references)}", node_addr="")
+        rtensor._fetch_buffer[shard.shard_id] = tensor
+        references.append(rtensor.RTensor(shard=shard, data=tensor.to("meta")))
+        return references[-1]
+
+    actor = Actor()
+    computed = actor.compute_advantages(trajectories(rollouts))
+    given = [{name: remote(tensor) for name, tensor in one.items()} for one in trajectories(rollouts)]
+    answer = [{"advantages": remote(one["advantages"])} for one in computed]
+    actor.compute_advantages = lambda *_args: answer  # type: ignore[method-assign]
+    trainer = trainer_of(actor)
+    attach_areal(trainer)
+    assert trainer.actor.compute_advantages(given) is answer
+    check(server, rollouts, computed)
+    assert all(reference.data.is_meta for reference in references)
+
+
+def test_the_end_is_reported(server: Peer) -> None:
+    trainer = trainer_of(Actor())
+    attach_areal(trainer)
+    trainer.stats_logger.commit(0, 5, 5, {"ppo_actor/update/grad_norm": 1.5})
+    trainer.close()
+    server.wait_until(lambda peer: bool(peer.of(wire.Finish)))
+    (scalars,) = server.of(wire.Scalars)
+    assert (scalars.step, scalars.values) == (5, {"ppo_actor/update/grad_norm": 1.5})
