@@ -77,7 +77,12 @@ def test_a_page_leads_however_late_it_begins() -> None:
 def test_a_cause_that_stood_for_long_gives_way_only_after_as_long_a_quiet() -> None:
     ill = run({**STALE, **FALLEN}, steps=60).make_steps(FALLEN, steps=55)
     assert [cause for _, cause in causes(ill)] == ["stale_rollouts"]
-    assert causes(ill.make_steps(FALLEN, steps=20))[-1] == ("firing", "no_learning_signal")
+    assert causes(ill.make_steps(FALLEN, steps=20))[-1] == ("firing", "reward_collapse")
+
+
+def test_rewards_that_become_equal_as_they_fall_do_not_take_over_from_the_fall() -> None:
+    ill = run({"reward_mean": 0.02}, steps=300)
+    assert {cause for _, cause in causes(ill)} == {"reward_collapse"}
 
 
 def test_an_incident_that_becomes_a_page_says_so_once() -> None:

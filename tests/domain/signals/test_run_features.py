@@ -41,12 +41,25 @@ def test_a_smoothed_signal_is_compared_with_its_first_steps_and_with_twenty_step
 @pytest.mark.parametrize(
     ("sampled", "sent", "relative"), [(0.5, 0.1, 0.1), (0.1, 0.5, 0.1), (2.0, 4.0, 4.0), (math.nan, 0.1, 0.1)]
 )
-def test_of_two_entropies_the_one_farther_from_its_start_counts(sampled: float, sent: float, relative: float) -> None:
+def test_of_two_entropies_the_one_nearer_to_its_limit_counts(sampled: float, sent: float, relative: float) -> None:
     features = RunFeatures()
     for factors in [(1.0, 1.0)] * 20 + [(sampled, sent)] * 200:
         numbers = {"sampled_entropy": 2.0 * factors[0]}
         features = features.with_step(numbers, scalars={"actor/entropy": 3.0 * factors[1]})
     assert features.signals()["entropy_relative"] == pytest.approx(relative, rel=1e-3)
+
+
+@pytest.mark.parametrize(("flat", "swapped"), [(20.0, False), (0.1, False), (20.0, True), (0.1, True)])
+def test_an_entropy_that_collapses_is_told_beside_one_that_stays_far_from_its_start(flat: float, swapped: bool) -> None:
+    features = RunFeatures()
+    for step in range(160):
+        collapsing = 2.0 * min(1.0, 0.97 ** (step - 60))
+        still = 2.0 * (1.0 if step < 20 else flat)
+        sampled, sent = (still, collapsing) if swapped else (collapsing, still)
+        features = features.with_step({"sampled_entropy": sampled}, scalars={"entropy": sent})
+    told = features.signals()
+    relative, rise = told["entropy_relative"], told["entropy_rise"]
+    assert (relative < 0.2 and rise < 0.0) or (relative > 3.0 and rise > 0.0)
 
 
 @pytest.mark.parametrize("sent", [[0.0] * 20 + [0.5] * 40, [0.1, -0.1] * 10 + [-0.5] * 40])

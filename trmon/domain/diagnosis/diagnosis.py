@@ -26,6 +26,7 @@ from trmon.domain.diagnosis.temperatures import TemperatureRatio, temperature_ra
 from trmon.domain.diagnosis.thresholds import Thresholds
 from trmon.domain.model.finding import CAUSES, Finding
 from trmon.domain.rules.condition import Truth
+from trmon.domain.signals.smoothed_signal import EMA_STEPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +119,10 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
 
 
 def _with_consequences_last(observed: list[Observation]) -> tuple[Observation, ...]:
-    """Return the observations with H after R if it began no earlier: equal rewards follow a reward that collapsed."""
+    """Return the observations with H after R, unless it began long before: equal rewards follow a collapsed reward."""
     by_finding = {item.finding: item for item in observed}
     equal, fallen = by_finding.get(Finding.NO_LEARNING_SIGNAL), by_finding.get(Finding.REWARD_COLLAPSE)
-    if equal is None or fallen is None or (equal.since_step or 0) < (fallen.since_step or 0):
+    if equal is None or fallen is None or (equal.since_step or 0) < (fallen.since_step or 0) - EMA_STEPS:
         return tuple(observed)
     return (*(item for item in observed if item is not equal), equal)
 

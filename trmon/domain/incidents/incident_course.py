@@ -34,6 +34,8 @@ LATEST_CAUSE_STEPS = 40
 
 Averages over 20 steps and `for_steps` delay a cause by less. Equal rewards follow a collapse at any delay.
 """
+COLLAPSE_DELAY_STEPS = 20
+"""Steps by which the average of the reward falls after the rewards: equal rewards that begin within them follow it."""
 OPENING_STEPS = 10
 """An incident without a page opens so many steps after its first finding began: the cause may be certain later."""
 MAX_UPDATES = 3
@@ -97,7 +99,7 @@ class IncidentStep:
         began = [alert.step for alert in self.firing if alert.rule == name]
         if not fallen or not began or finding is Finding.REWARD_COLLAPSE:
             return False
-        delay = 0 if finding is Finding.NO_LEARNING_SIGNAL else LATEST_CAUSE_STEPS
+        delay = -COLLAPSE_DELAY_STEPS if finding is Finding.NO_LEARNING_SIGNAL else LATEST_CAUSE_STEPS
         return min(began) >= min(fallen) + delay
 
 

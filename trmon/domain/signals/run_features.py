@@ -66,7 +66,7 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
 
     def _named(self) -> Iterator[tuple[str, float]]:
         reward, temperature = self.reward, self.temperature
-        entropy = _farther(self.entropy, self.trainer_entropy)
+        entropy = _telling(self.entropy, self.trainer_entropy)
         yield "reward_ema", reward.average if reward.n else math.nan
         yield "reward_peak", reward.peak if reward.n >= FIRST_STEPS else math.nan
         yield from zip(("reward_collapse", "reward_decline"), reward.falls, strict=True)
@@ -100,14 +100,26 @@ class FeatureState(msgspec.Struct, frozen=True, kw_only=True):
         return FeatureState(before=before, after=before.with_step(numbers, scalars=scalars))
 
 
-def _farther(sampled: SmoothedSignal, sent: SmoothedSignal) -> SmoothedSignal:
-    """Return the entropy that is farther from its start: the one of the sampled log-probs, or the trainer's own."""
-    return sent if _distance(sent.relative) > _distance(sampled.relative) else sampled
+ENTROPY_FALL, ENTROPY_RISE = 0.2, 3.0
+"""The limits of a fallen and of a risen entropy against its start. Source: formulas, section 10, S."""
 
 
-def _distance(relative: float) -> float:
-    """Return how far a ratio is from 1, in logarithms; -1 where it is no ratio of two positive values."""
-    return abs(math.log(relative)) if 0.0 < relative < math.inf else -1.0
+def _telling(sampled: SmoothedSignal, sent: SmoothedSignal) -> SmoothedSignal:
+    """Return the entropy that is nearer to a limit: that of the sampled log-probs, or the trainer's own.
+
+    One that moves away from its start comes before one that does not, so that either alone can be a finding.
+    """
+    return sent if _nearness(sent) > _nearness(sampled) else sampled
+
+
+def _nearness(entropy: SmoothedSignal) -> float:
+    """Return how near an entropy is to its limit, 1 at it; below 0 if it does not move there, -1 if it has no ratio."""
+    relative = entropy.relative
+    if not 0.0 < relative < math.inf:
+        return -1.0
+    nearness = math.log(relative) / math.log(ENTROPY_FALL if relative < 1.0 else ENTROPY_RISE)
+    moves_there = entropy.rise * math.log(relative) > 0.0
+    return nearness if moves_there else -1.0 / (2.0 + nearness)
 
 
 FEATURE_SIGNALS: tuple[str, ...] = tuple(name for name, _ in RunFeatures()._named())
