@@ -26,9 +26,21 @@ PEERS = {
     "examples": "lightning",
 }
 """The package that each folder of tests needs."""
+ENVIRONMENTS = {
+    ".venv-peers": {"verl"},
+    ".venv-trl": {"trl"},
+    ".venv-trl-oldest": {"trl"},
+    ".venv-examples": {"examples", "lightning", "transformers"},
+    ".venv-skyrl": {"skyrl"},
+    ".venv-openrlhf": {"openrlhf"},
+    ".venv-areal": {"areal"},
+    ".venv-ms-swift": {"ms_swift"},
+}
+"""The folders whose tests `make peers` runs in each environment: some hold parts of other frameworks too."""
 
+chosen = ENVIRONMENTS.get(Path(sys.prefix).name, PEERS.keys())
 # The whole folder: pytest loads the conftest of a folder even if it collects none of its files.
-collect_ignore = [folder for folder, peer in PEERS.items() if find_spec(peer) is None]
+collect_ignore = [folder for folder, peer in PEERS.items() if folder not in chosen or find_spec(peer) is None]
 
 # The wheel of verl installs a package of this name too.
 sys.modules["tests"] = ModuleType("tests")
