@@ -40,13 +40,13 @@ def test_alerts_on_the_run_itself_are_shown_with_their_fix(visiting: Visiting) -
     page = tab.go(PATH)
     text = page.evaluate(
         """async () => {
-            const { diagnosisCard } = await import("/static/src/diagnosis.js");
+            const { DiagnosisCard } = await import("/static/src/diagnosis.js");
             const fires = { rule: "two_trainers", summary: "m/r: two trainers live: a & <b>", fix: "End one." };
             const diagnosis = { circumstances: [fires], observed: [], unknown: [], shortfall: [], remedy: null };
             const judged = { verdict: { kind: "watch", why: "two trainers since step 3" } };
-            const card = document.createElement("section");
-            diagnosisCard(card, { judged, diagnosis, alerts: { items: [] }, run: {} }, { catalogue: {} });
-            return card.textContent;
+            const card = new DiagnosisCard({ catalogue: new Map() }, {});
+            await card.show({ judged, diagnosis, alerts: { items: [] }, run: {} });
+            return card.element.textContent;
         }"""
     )
     assert "Watch: two trainers since step 3" in text
@@ -166,7 +166,9 @@ def test_charts_zoom_pan_and_reset(visiting: Visiting) -> None:
 
 def test_dragging_over_a_chart_zooms_to_its_steps(visiting: Visiting) -> None:
     page = visiting().go(PATH)
-    box = page.locator(".charts .u-over").first.bounding_box()
+    over = page.locator(".charts .u-over").first
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + box["width"] * 0.5, middle)

@@ -59,6 +59,8 @@ def evidence_table(observation: FindingInfo) -> Table:
 
 
 def _limit(item: EvidenceInfo) -> str:
+    if item.rules_out:
+        return "usual"
     if item.away_from is not None:
         return f"{item.away_from:g} ± {item.threshold:g}"
     return f"{'>' if item.bound == ThresholdSide.ABOVE.value else '<'} {item.threshold:g}"

@@ -9,7 +9,10 @@ from trmon_client.api.runs import IncidentInfo
 
 
 class EvidenceInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A signal beyond its threshold; `bound` is above or below; `away_from`: what the threshold is a distance from."""
+    """A signal beyond its threshold; `bound` is above or below; `away_from`: what the threshold is a distance from.
+
+    `rules_out`: the value is a usual one, which excludes another cause.
+    """
 
     signal: str
     value: ApiNumber
@@ -17,6 +20,7 @@ class EvidenceInfo(AnswerInfo, frozen=True, kw_only=True):
     threshold: ApiNumber
     away_from: float | None
     since_step: int
+    rules_out: bool = False
 
 
 class MissingInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -99,6 +103,7 @@ class DiagnosisInfo(AnswerInfo, frozen=True, kw_only=True):
     steps: int
     primary: str
     title: str
+    meaning: str | None = None
     since_step: int | None = None
     last_good_step: int | None = None
     incident: IncidentInfo | None = None

@@ -216,3 +216,17 @@ def test_drift_within_a_step_is_told_by_how_soon_it_comes(n_updates: int, findin
         step=np.repeat(np.arange(steps), len(updates)), update=np.tile(updates, steps), values=values
     )
     assert diagnose(history).primary is finding
+
+
+def test_usual_values_that_exclude_another_cause_are_told_from_limits() -> None:
+    [observation] = [one for one in diagnose(run(mismatch_prob_pearson=0.9)).observed if one.evidence]
+    assert {item.signal: item.rules_out for item in observation.evidence} == {
+        "engine_lag": True,
+        "mismatch_prob_pearson": False,
+    }
+
+
+def test_every_finding_means_something_in_a_sentence() -> None:
+    sentences = {finding: finding.meaning for finding in Finding}
+    assert {finding for finding, meaning in sentences.items() if meaning is None} == {Finding.HEALTHY, Finding.UNKNOWN}
+    assert all(meaning.endswith(".") for meaning in sentences.values() if meaning is not None)

@@ -37,6 +37,9 @@ class EvidenceOut(ResponseModel):
         description="The point that the threshold is a distance from; null for an absolute threshold."
     )
     since_step: int
+    rules_out: bool = Field(
+        False, description="Whether the value is a usual one that excludes another cause; it has no limit to respect."
+    )
 
 
 class MissingOut(ResponseModel):
@@ -135,6 +138,7 @@ class DiagnosisOut(ResponseModel):
     steps: int = Field(description="The number of newest steps that were read.")
     primary: Finding
     title: str
+    meaning: str | None = Field(None, description="What the primary finding means, in a sentence; null without one.")
     since_step: int | None = Field(
         None, description="The step at which it began: that of the standing incident, else of the primary finding."
     )
@@ -183,6 +187,7 @@ class DiagnosisOut(ResponseModel):
         return cls.from_fields(
             diagnosis,
             title=_title(diagnosis, standing),
+            meaning=diagnosis.primary.meaning,
             since_step=first if standing is None else standing.since_step,
             last_good_step=last_good_step,
             incident=incident,

@@ -87,7 +87,7 @@ class HistoryLimit:
     """A signal, or its distance from a point, strictly beyond a threshold in as many rows as the quorum requires.
 
     A stem means the first of `pairs` that the history has; an `optional` signal does not count as missing. Distances
-    have the bound ABOVE.
+    have the bound ABOVE. A limit that `rules_out` holds for usual values, which exclude another cause.
     """
 
     signal: str
@@ -97,6 +97,7 @@ class HistoryLimit:
     pairs: tuple[Pair, ...] = DEFAULT_PAIRS
     quorum: Quorum = SUSTAINED
     optional: bool = False
+    rules_out: bool = False
 
     def read(self, history: History) -> HistoryVerdict:
         """Return whether the signal is beyond the threshold; NaN is unknown."""
@@ -138,6 +139,7 @@ class HistoryLimit:
             threshold=self.threshold,
             since_step=int(history.steps[since]),
             away_from=self.away_from,
+            rules_out=self.rules_out,
         )
 
 

@@ -27,7 +27,7 @@ below = partial(HistoryLimit, bound=ThresholdSide.BELOW)
 
 def finding_conditions(limits: Thresholds) -> Mapping[Finding, HistoryCondition]:
     """Return the conditions of all findings except healthy and unknown."""
-    mismatch = HistoryAllOf((below(signal="engine_lag", threshold=1), engines_differ(limits)))
+    mismatch = HistoryAllOf((below(signal="engine_lag", threshold=1, rules_out=True), engines_differ(limits)))
     return {
         **collapse_conditions(limits, drift=(corrupt_logprobs(limits), temperature(limits), support_shift(limits))),
         Finding.SUPPORT_SHIFT: support_shift(limits),
@@ -119,7 +119,7 @@ def router_flips(limits: Thresholds) -> HistoryCondition:
     """Return the condition of M beside A: more flips than a replay leaves, or than the run's first steps had."""
     is_unexpected = HistoryAnyOf(
         (
-            above(signal="router_replay", threshold=0.0),
+            above(signal="router_replay", threshold=0.0, rules_out=True),
             above(signal="router_flip_relative", threshold=limits.router_flip_relative),
         )
     )
@@ -166,7 +166,7 @@ def step_too_large(limits: Thresholds) -> HistoryCondition:
     """Return the condition of G: a few updates at lag 0 move the policy far, or the gradient explodes."""
     moved = above(signal="staleness_kl_k3_early", threshold=limits.kl_k3, quorum=RECURRING)
     spiked = above(signal="grad_norm_relative", threshold=limits.grad_norm_relative, quorum=ONCE)
-    return HistoryAnyOf((HistoryAllOf((below(signal="staleness_lag", threshold=1), moved)), spiked))
+    return HistoryAnyOf((HistoryAllOf((below(signal="staleness_lag", threshold=1, rules_out=True), moved)), spiked))
 
 
 def variance_blowup(limits: Thresholds) -> HistoryCondition:

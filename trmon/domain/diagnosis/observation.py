@@ -12,7 +12,8 @@ from trmon.domain.rules.condition import ThresholdSide, Truth
 class Evidence:
     """A signal beyond its threshold: its newest value beyond it, and the step since which it has been.
 
-    `away_from` is the point to which a distance refers, such as 1 for a ratio.
+    `away_from` is the point to which a distance refers, such as 1 for a ratio. `rules_out` is true if the value is a
+    usual one, which counts because it excludes another cause: its threshold is no limit to respect.
     """
 
     signal: str
@@ -21,6 +22,7 @@ class Evidence:
     threshold: float
     since_step: int
     away_from: float | None = None
+    rules_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)

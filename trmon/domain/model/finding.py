@@ -33,6 +33,11 @@ class Finding(Enum):
         """The title of the finding."""
         return _TITLES.get(self) or self.name.lower().replace("_", " ")
 
+    @property
+    def meaning(self) -> str | None:
+        """What the finding means, in one plain sentence; None for `healthy` and `unknown`."""
+        return _MEANINGS.get(self)
+
 
 _TITLES = {
     Finding.CORRUPT_LOGPROBS: "corrupt log-probs",
@@ -42,6 +47,26 @@ _TITLES = {
     Finding.TEMPERATURE: "two temperatures",
     Finding.VARIANCE_BLOWUP: "variance blow-up",
     Finding.VERSION_SPAN: "versions mixed within a response",
+}
+
+_MEANINGS = {
+    Finding.NOT_A_NUMBER: "Log-probs, losses or gradients are NaN or infinite.",
+    Finding.CORRUPT_LOGPROBS: "The reported log-probs cannot be those of the sampled tokens.",
+    Finding.TEMPERATURE: "Sampling and scoring use different temperatures.",
+    Finding.SUPPORT_SHIFT: "The engine samples from a cut distribution (top-p, top-k); the trainer scores the whole.",
+    Finding.STALENESS: "Rollouts are sampled or scored with weights that are too old.",
+    Finding.VERSION_SPAN: "Weights changed while responses were being sampled.",
+    Finding.MOE_ROUTING: "Engine and trainer send the same tokens to different experts.",
+    Finding.ENGINE_MISMATCH: "Engine and trainer disagree although they have the same weights.",
+    Finding.STEP_TOO_LARGE: "Single updates move the policy too far.",
+    Finding.CLIP_SATURATION: "PPO clips many tokens: each rollout is used for too much training.",
+    Finding.VARIANCE_BLOWUP: "A few tokens or sequences carry most of the gradient's weight.",
+    Finding.MODERATE_DRIFT: "The policies drift apart, so far moderately.",
+    Finding.ENTROPY: "The policy's entropy left its usual range: it no longer explores, or it samples noise.",
+    Finding.LENGTH: "Responses became much shorter, or grow because longer ones earn more.",
+    Finding.LENGTH_SURGE: "Responses grow fast.",
+    Finding.NO_LEARNING_SIGNAL: "Nearly all answers to a prompt earn the same reward: there is little to learn from.",
+    Finding.REWARD_COLLAPSE: "The reward fell far below its peak.",
 }
 
 CAUSES: tuple[Finding, ...] = tuple(f for f in Finding if f not in (Finding.HEALTHY, Finding.UNKNOWN))

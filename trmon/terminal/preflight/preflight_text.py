@@ -68,7 +68,7 @@ def _cause_lines(cause: CauseOut) -> Iterator[str]:
 
 def _evidence(evidence: Iterable[EvidenceOut]) -> Iterator[str]:
     for item in evidence:
-        if item.signal == "engine_lag":
+        if item.rules_out:
             continue
         if item.away_from is not None:
             yield f"{item.signal} is {item.value:.4g}, more than {item.threshold:g} from {item.away_from:g}"

@@ -1,16 +1,21 @@
-// One uPlot: theme colours, zoom by dragging, pan by keys and wheel; a click opens a step.
+// One uPlot: theme colours, zoom by dragging, pan by keys and wheel; a click opens a step, hovering names events.
 
+import { h } from "./dom.js";
 import { opts } from "./plotoptions.js";
+import { step } from "./words.js";
 
 const HEIGHT = 132;
 const CLICK_PX = 3;
+const NEAR_PX = 8;
+const NAMED = 3; // Events that a tip names; it counts the others.
 
 export class Canvas {
   #u = null;
   #data = [[]];
+  #tip = h("span", { class: "tip", hidden: true });
 
-  constructor(where, { uPlot, course, open, label, said }) {
-    Object.assign(this, { where, uPlot, course, open, said });
+  constructor(where, { uPlot, course, open, label, said, lines }) {
+    Object.assign(this, { where, uPlot, course, open, said, lines });
     where.tabIndex = 0;
     where.setAttribute("role", "group");
     where.setAttribute("aria-label", `${label}, chart`);
@@ -25,20 +30,25 @@ export class Canvas {
     this.form = form;
     this.banded = form.banded;
     this.#u?.destroy();
-    const hooks = { select: (from, to) => this.course.show(from, to), cursor: (at) => this.said(at) };
+    const { course } = this;
+    const hooks = {
+      select: (from, to) => course.show(course.stepAt(from), course.stepAt(to)),
+      cursor: (at) => this.#hover(at),
+    };
     const size = { width: this.where.clientWidth || 320, height: HEIGHT };
-    this.#u = new this.uPlot(opts({ ...form, ...size, course: this.course, hooks }), this.#data, this.where);
+    this.#u = new this.uPlot(opts({ ...form, ...size, course, hooks }), this.#placed(), this.where);
     this.#listen(this.#u.over);
+    this.#u.over.append(this.#tip);
   }
 
   data(columns) {
     this.#data = columns;
-    this.#u.setData(columns, false);
+    this.#u.setData(this.#placed(), false);
     this.range();
   }
 
   range() {
-    const [min, max] = this.course.view;
+    const [min, max] = this.course.view.map((step) => this.course.position(step));
     this.#u?.setScale("x", { min, max });
   }
 
@@ -51,6 +61,24 @@ export class Canvas {
     this.#u?.destroy();
   }
 
+  /** Return the columns with their steps as places on the horizontal axis. */
+  #placed() {
+    const [steps, ...columns] = this.#data;
+    return [this.course.byTime ? steps.map((step) => this.course.position(step)) : steps, ...columns];
+  }
+
+  /** Tell the values at the cursor; under the mouse, a tip names the lines and the events near it. */
+  #hover(at) {
+    this.said(at);
+    const { left, event } = this.#u.cursor;
+    this.#tip.hidden = at === null || event?.type !== "mousemove";
+    if (this.#tip.hidden) return;
+    const [place, beside] = [left, left + NEAR_PX].map((x) => this.course.stepAt(this.#u.posToVal(x, "x")));
+    this.#tip.textContent = [...this.lines(at), ...told(this.course.markersNear(place, beside - place))].join("\n");
+    this.#tip.classList.toggle("leftward", left > this.where.clientWidth / 2);
+    this.#tip.style.left = `${left}px`;
+  }
+
   #size() {
     const width = this.where.clientWidth;
     if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT });
@@ -61,7 +89,7 @@ export class Canvas {
     over.addEventListener("mousedown", (event) => (pressed = event.clientX));
     over.addEventListener("click", (event) => {
       const at = this.#u.cursor.idx;
-      if (at !== null && Math.abs(event.clientX - pressed) <= CLICK_PX) this.open(this.#u.data[0][at]);
+      if (at !== null && Math.abs(event.clientX - pressed) <= CLICK_PX) this.open(this.#data[0][at]);
     });
     over.addEventListener("dblclick", () => this.course.show());
   }
@@ -84,10 +112,16 @@ export class Canvas {
   #wheel(event) {
     if (event.ctrlKey) {
       event.preventDefault();
-      this.course.zoom(event.deltaY > 0 ? 1.25 : 0.8, this.#u.posToVal(event.offsetX, "x"));
+      const around = this.course.stepAt(this.#u.posToVal(event.offsetX, "x"));
+      this.course.zoom(event.deltaY > 0 ? 1.25 : 0.8, around);
     } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       event.preventDefault();
       this.course.pan((event.deltaX || event.deltaY) / this.where.clientWidth);
     }
   }
+}
+
+function told(events) {
+  const more = events.length > NAMED ? [`and ${events.length - NAMED} more`] : [];
+  return [...events.slice(0, NAMED).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
 }

@@ -4,7 +4,7 @@ import { fill, h } from "./dom.js";
 import { Figure } from "./figure.js";
 import { range } from "./healthy.js";
 import { stem } from "./panels.js";
-import { number, step } from "./words.js";
+import { clock, number, step } from "./words.js";
 
 const BASELINE_POINTS = 20;
 
@@ -73,6 +73,16 @@ export class Chart extends Figure {
     this.against.textContent = this.course.isAtEnd || end < 0 ? this.#reference() : `step ${step(series.step[end])}`;
   }
 
+  lines(at) {
+    const { series, catalogue } = this.course;
+    const unit = unitWords(catalogue.get(this.panel.names[0])?.unit);
+    const values = this.panel.lines.map(({ name, label }) => {
+      const named = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
+      return `${named} ${number(series.signals[name].mean[at])}${unit}`;
+    });
+    return [`step ${step(series.step[at])}, ${clock(series.closed_at[at])}`, ...values];
+  }
+
   /** Return the reference of the newest value, from the whole run. */
   #reference() {
     const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
@@ -96,3 +106,7 @@ export class Chart extends Figure {
     return values.map((value) => (isThere && typeof value === "number" ? Math.max(value, floor) : null));
   }
 }
+
+/** Units that are no more than a number are not told. */
+const PLAIN = new Set(["ratio", "fraction", "chi2", "reward", undefined]);
+const unitWords = (unit) => (PLAIN.has(unit) ? "" : ` ${unit}`);

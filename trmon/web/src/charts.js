@@ -16,6 +16,7 @@ export class Charts {
     course.addEventListener("view", () => this.#each((chart) => chart.range()));
     course.addEventListener("series", () => this.#draw());
     course.addEventListener("markers", () => this.redraw());
+    course.addEventListener("axis", () => this.#each((chart) => chart.make()));
     this.theme = () => this.#each((chart) => chart.make());
     this.system = matchMedia("(prefers-color-scheme: dark)");
     this.system.addEventListener("change", this.theme);

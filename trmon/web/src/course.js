@@ -13,16 +13,35 @@ export class Course extends EventTarget {
   markers = [];
   extent = [0, 1];
   view = [0, 1];
+  byTime = false;
   #timer = null;
   #asked = null;
   #fits = true;
-  #names = new Set();
+  names = new Set();
 
   constructor(path, given) {
     super();
     this.path = path;
     this.attempt = given.attempt;
     this.given = given;
+    this.byTime = given.by === "time";
+  }
+
+  /** Draw charts over the time at which steps closed, or over steps. */
+  drawBy(byTime) {
+    this.byTime = byTime;
+    write({ by: byTime ? "time" : null }, this.path);
+    this.dispatchEvent(new Event("axis"));
+  }
+
+  /** Return where a step lies on the horizontal axis: itself, or when it closed in seconds since the epoch. */
+  position(at) {
+    return this.byTime ? interpolated(this.series.step, this.series.closed_at, at) : at;
+  }
+
+  /** Return the step at a place on the horizontal axis. */
+  stepAt(place) {
+    return this.byTime ? interpolated(this.series.closed_at, this.series.step, place) : place;
   }
 
   async begin() {
@@ -80,6 +99,11 @@ export class Course extends EventTarget {
     return steps[Math.min(Math.max((at < 0 ? steps.length : at) + by, 0), steps.length - 1)];
   }
 
+  /** Return the markers within some steps of a step. */
+  markersNear(at, within) {
+    return this.markers.filter((marker) => Math.abs(marker.step - at) <= within);
+  }
+
   /** Record the steps at which alerts began, policies changed and notes were written. */
   mark({ run, alerts, policies, notes }) {
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run.last_step)];
@@ -92,7 +116,7 @@ export class Course extends EventTarget {
       ...notes
         .filter((note) => note.step !== null)
         .map((note) => ({ step: note.step, kind: "note", what: `note: ${note.text}` })),
-    ];
+    ].sort((a, b) => a.step - b.step);
     this.dispatchEvent(new Event("markers"));
   }
 
@@ -103,9 +127,9 @@ export class Course extends EventTarget {
 
   /** Record which signals exist; some appear at a later step. */
   async #learn() {
-    const found = new Set([...this.#names, ...(await get(`${this.path}/signals/names`))]);
-    if (this.panels && found.size === this.#names.size) return;
-    this.#names = found;
+    const found = new Set([...this.names, ...(await get(`${this.path}/signals/names`))]);
+    if (this.panels && found.size === this.names.size) return;
+    this.names = found;
     this.panels = signalsOf(found);
   }
 
@@ -162,3 +186,16 @@ export class Course extends EventTarget {
 }
 
 const byName = (specs) => new Map(specs.map((spec) => [spec.name, spec]));
+
+/** Return the value at `x` on the line through the points; beyond its ends, on its last segment. */
+function interpolated(xs, ys, x) {
+  if (xs.length < 2) return ys[0] ?? x;
+  let [low, high] = [0, xs.length - 1];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (xs[middle] <= x) low = middle;
+    else high = middle;
+  }
+  const width = xs[high] - xs[low];
+  return width > 0 ? ys[low] + ((x - xs[low]) / width) * (ys[high] - ys[low]) : ys[low];
+}

@@ -1,42 +1,82 @@
-// The diagnosis card: what is wrong, since when, the cause and the fix.
+// The diagnosis card: what is wrong, since when, the cause and the fix, beside the time line of the illness.
 
 import { action } from "./action.js";
+import { copyButton } from "./copybutton.js";
 import { acknowledge, silence } from "./dialogs.js";
-import { fill, h } from "./dom.js";
-import { evidenceTable, sentence } from "./evidence.js";
+import { h, refill } from "./dom.js";
+import { evidenceTable } from "./evidence.js";
 import { leading } from "./incidents.js";
 import { remedy } from "./remedy.js";
+import { closingTime, storyLines, storyOf } from "./story.js";
+import { Timeline } from "./timeline.js";
 import { capital, kindWords, plural, step } from "./words.js";
 
 const SILENT = "2"; // Hours; the default of the silence dialog.
 
-/** Render the card, unless its content is unchanged. */
-export function diagnosisCard(where, facts, { catalogue, open, again }) {
-  const said = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts]);
-  if (where.dataset.said === said) return;
-  where.dataset.said = said;
-  const seen = facts.diagnosis?.observed ?? [];
-  const words = [
-    headline(facts.judged.verdict),
-    circumstances(facts),
-    why(facts.diagnosis, { catalogue, open }),
-    also(facts),
-    toDo(facts),
-    actions(facts, again),
-  ];
-  const evidence = seen.length > 0 && evidenceTable(seen, { catalogue, open });
-  const opened = where.querySelector("details")?.open;
-  fill(
-    where,
-    h(
-      "div",
-      { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
-      h("div", { class: "stack" }, words),
-      evidence,
-    ),
-  );
-  if (opened !== undefined && where.querySelector("details")) where.querySelector("details").open = opened;
+export class DiagnosisCard {
+  element = h("section", { "aria-label": "Diagnosis" });
+  #said = null;
+  #closed = { step: null, at: null };
+
+  /** `open` opens a step; `again` reads the facts anew after an action. */
+  constructor(course, { open, again }) {
+    Object.assign(this, { course, open, again });
+    this.timeline = new Timeline(course, open);
+  }
+
+  /** Show the facts, unless they are unchanged; the time at which the run broke is shown once it is read. */
+  async show(facts) {
+    const story = storyOf(facts);
+    this.timeline.show(story);
+    const isKnown = !story || this.#closed.step === story.began;
+    if (!isKnown) this.#closed = { step: story.began, at: null };
+    this.#update(facts, story);
+    if (isKnown) return;
+    this.#closed.at = await closingTime(this.course, story.began);
+    this.#update(facts, story);
+  }
+
+  end() {
+    this.timeline.end();
+  }
+
+  #update(facts, story) {
+    const said = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts, this.#closed]);
+    if (this.#said === said) return;
+    this.#said = said;
+    this.#draw(facts, story);
+  }
+
+  #draw(facts, story) {
+    const { catalogue } = this.course;
+    const seen = facts.diagnosis?.observed ?? [];
+    const words = [
+      headline(facts.judged.verdict),
+      circumstances(facts),
+      story && storyLines(story, { open: this.open, closedAt: this.#closed.at }),
+      story && !story.cause && h("p", { class: "quiet" }, "The newest steps no longer show it."),
+      also(facts),
+      toDo(facts),
+      actions(facts, this.again),
+    ];
+    const evidence = seen.length > 0 && [
+      h("summary", {}, `Evidence: ${plural(new Set(seen.flatMap(signals)).size, "signal")}`),
+      evidenceTable(seen, { catalogue, open: this.open }),
+    ];
+    const beside = [story && this.timeline.element, evidence && h("details", { "data-name": "evidence" }, evidence)];
+    refill(
+      this.element,
+      h(
+        "div",
+        { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
+        h("div", { class: "stack" }, words),
+        beside.some(Boolean) && h("div", { class: "stack" }, beside),
+      ),
+    );
+  }
 }
+
+const signals = (found) => found.evidence.map((item) => item.signal);
 
 const headline = ({ kind, why: words }) =>
   h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${kindWords(kind)}: `), h("span", {}, words));
@@ -47,33 +87,18 @@ function circumstances({ diagnosis }) {
   return told.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
 }
 
-/** The first step, which stays that of the incident, the last good step, and the evidence of the cause. */
-function why(diagnosis, { catalogue, open }) {
-  if (!diagnosis || (diagnosis.since_step ?? null) === null) return null;
-  const { since_step: began, last_good_step: good, observed } = diagnosis;
-  const link = (at, words) => h("button", { class: "link strong", onclick: () => open(at) }, `${words} ${step(at)}`);
-  const cause = observed.find((one) => one.finding === diagnosis.primary);
-  return h(
-    "p",
-    {},
-    link(began, "Since step"),
-    (good ?? null) !== null && [", ", link(good, "last good step")],
-    cause ? [": ", sentence(cause, catalogue)] : ". The newest steps no longer show it.",
-  );
-}
-
 /** The other findings, and the firing alerts that joined the incident. */
 function also({ diagnosis, judged }) {
   const observed = diagnosis?.observed ?? [];
   const others = observed.filter((one) => one.finding !== diagnosis.primary);
-  const found = others.map((one) => `${one.title} since step ${step(one.since_step)}`);
-  const alerts = (judged.alerts ?? []).map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
-  return [
-    found.length > 0 && h("p", { class: "quiet" }, `Also seen: ${found.join(", ")}.`),
-    judged.incident?.state === "firing" &&
-      alerts.length > 0 &&
-      h("p", { class: "quiet" }, `Alerts in this incident: ${alerts.join(", ")}.`),
+  const alerts = judged.incident?.state === "firing" ? judged.alerts : [];
+  const lines = [
+    ...others.map((one) => `${capital(one.title)} since step ${step(one.since_step)}`),
+    ...alerts.map((one) => `Alert ${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`),
   ];
+  if (!lines.length) return null;
+  const items = lines.map((line) => h("li", {}, line));
+  return h("details", { "data-name": "also" }, h("summary", { class: "quiet" }, `Also seen (${lines.length})`), h("ul", {}, items));
 }
 
 function toDo({ diagnosis }) {
@@ -92,7 +117,7 @@ function unknown({ unknown: findings, shortfall }) {
   );
   return h(
     "details",
-    { open: gaps.size < 4 },
+    { open: gaps.size < 4, "data-name": "missing" },
     h("summary", {}, `Not measured: missing inputs (${plural(gaps.size, "item")})`),
     h("ul", {}, items),
   );
@@ -114,19 +139,14 @@ function actions({ alerts, run }, again) {
   const buttons = [
     open.length > 0 && action(`Acknowledge ${plural(open.length, "alert")}`, take),
     firing.length > 0 && action("Silence", mute, { title: `for ${SILENT} hours or longer` }),
-    h("button", { onclick: copy }, "Copy link"),
-    taken.length > 0 && h("span", { class: "quiet" }, `acknowledged by ${taken.join(", ")}`),
+    copyButton("Copy link", () => location.href),
+    firing.length > 0 && h("span", { class: "quiet" }, holder(taken, run)),
   ];
   return h("div", { class: "row actions" }, buttons);
 }
 
-async function copy(event) {
-  const button = event.currentTarget;
-  try {
-    await navigator.clipboard.writeText(location.href);
-    button.textContent = "Copied";
-  } catch {
-    // Browsers deny clipboard access to pages served over plain HTTP.
-    prompt("The link", location.href);
-  }
+/** Who has it: those who acknowledged, else nobody yet and whose run it is. */
+function holder(taken, { owner }) {
+  if (taken.length) return `acknowledged by ${taken.join(", ")}`;
+  return `nobody has acknowledged it${owner ? `; owner: ${owner}` : ""}`;
 }

@@ -24,6 +24,33 @@ export function fill(element, ...children) {
   return element;
 }
 
+/** Replace the children of a live view as `fill` does, with the same disclosures open; while text in it is selected,
+ *  what is shown stays, and the newest children are shown once nothing is selected. */
+export function refill(element, ...children) {
+  const selection = document.getSelection();
+  if (!selection.isCollapsed && selection.containsNode(element, true)) return later(element, children);
+  waiting.delete(element);
+  const opened = new Map([...element.querySelectorAll("details")].map((one) => [named(one), one.open]));
+  fill(element, ...children);
+  for (const one of element.querySelectorAll("details")) one.open = opened.get(named(one)) ?? one.open;
+  return element;
+}
+
+const waiting = new Map();
+const named = (details) => details.dataset.name ?? details.querySelector("summary").textContent;
+
+function later(element, children) {
+  if (!waiting.size) document.addEventListener("selectionchange", showWaiting);
+  waiting.set(element, children);
+  return element;
+}
+
+function showWaiting() {
+  if (!document.getSelection().isCollapsed) return;
+  document.removeEventListener("selectionchange", showWaiting);
+  for (const [element, children] of [...waiting]) refill(element, ...children);
+}
+
 /** Render children that may be reused; the focused one keeps the focus. */
 export function moving(draw) {
   const had = document.activeElement;

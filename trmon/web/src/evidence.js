@@ -1,16 +1,10 @@
 // The evidence table of a finding: signal, value, limit and first step.
 
 import { h } from "./dom.js";
+import { signalWords } from "./signalwords.js";
 import { number, step } from "./words.js";
 
-/** e.g. "correlation of the two policies' token probabilities is 0.54 (limit > 0.95)". */
-export function sentence(found, catalogue) {
-  const parts = found.evidence
-    .slice(0, 3)
-    .map((item) => `${meaning(item.signal, catalogue)} is ${number(item.value)} (limit ${limit(item)})`);
-  return `${parts.join("; ")}.`;
-}
-
+/** Return the evidence of findings as a table; usual values, which only exclude other causes, have no limit. */
 export function evidenceTable(found, { catalogue, open }) {
   const seen = new Set();
   const items = found.flatMap((one) => one.evidence).filter(({ signal }) => !seen.has(signal) && seen.add(signal));
@@ -18,9 +12,15 @@ export function evidenceTable(found, { catalogue, open }) {
     h(
       "tr",
       {},
-      h("td", { title: catalogue.get(item.signal)?.description ?? "" }, h("code", {}, breakable(item.signal))),
+      h(
+        "td",
+        { title: catalogue.get(item.signal)?.description ?? "" },
+        signalWords(item.signal),
+        h("br"),
+        h("code", { class: "quiet" }, breakable(item.signal)),
+      ),
       h("td", { class: "number strong" }, number(item.value)),
-      h("td", { class: "number quiet" }, limit(item)),
+      h("td", { class: "number quiet" }, item.rules_out ? "usual" : limit(item)),
       h(
         "td",
         { class: "number" },
@@ -43,9 +43,4 @@ const breakable = (name) => name.split(/(?<=_)/).flatMap((part) => [part, h("wbr
 function limit({ bound, threshold, away_from: centre }) {
   if (centre !== null) return centre === 0 ? `±${number(threshold)}` : `${number(centre)} ± ${number(threshold)}`;
   return `${bound === "above" ? "≤" : "≥"} ${number(threshold)}`;
-}
-
-function meaning(signal, catalogue) {
-  const known = catalogue.get(signal)?.description.split(";")[0];
-  return known ? known.replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase()) : signal.replaceAll("_", " ");
 }

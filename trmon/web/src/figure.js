@@ -3,7 +3,8 @@
 import { Canvas } from "./canvas.js";
 import { h } from "./dom.js";
 
-/** A subclass implements `say(at)`, which shows the values at the cursor, or the newest ones if `at` is null. */
+/** A subclass implements `say(at)`, which shows the values at the cursor, or the newest ones if `at` is null, and
+ *  `lines(at)`, which returns the step and each value with its name and unit. */
 export class Figure {
   now = h("span", { class: "strong" });
   against = h("span", { class: "quiet" });
@@ -15,7 +16,8 @@ export class Figure {
     const words = [h("h2", {}, title), this.now, below, this.against];
     this.course = course;
     this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), where);
-    this.canvas = new Canvas(where, { uPlot, course, open, label, said: (at) => this.say(at) });
+    const told = { said: (at) => this.say(at), lines: (at) => this.lines(at) };
+    this.canvas = new Canvas(where, { uPlot, course, open, label, ...told });
   }
 
   range() {

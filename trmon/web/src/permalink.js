@@ -5,7 +5,7 @@ const NUMBERS = ["step", "from", "to", "attempt"];
 export function read() {
   const given = new URLSearchParams(location.search);
   const numbers = NUMBERS.map((name) => [name, /^\d+$/.test(given.get(name) ?? "") ? Number(given.get(name)) : null]);
-  return { ...Object.fromEntries(numbers), tab: given.get("tab") };
+  return { ...Object.fromEntries(numbers), tab: given.get("tab"), by: given.get("by") };
 }
 
 /** Change the given keys; null removes a key. Nothing is written once the user has left the run at `path`. */

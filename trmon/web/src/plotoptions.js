@@ -3,7 +3,14 @@
 import { number, step } from "./words.js";
 
 const DASHES = [[], [5, 3], [2, 2]];
+const CLUSTER_PX = 6;
 const TICK_PX = 5; // A policy change is a small tick: adaptation makes many of them, and they are not alarms.
+/** The formats of ticks on an axis of times, by the distance between two ticks in seconds. */
+const TIMES = [
+  [86_400, "{D} {MMM}", null, null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
+];
 const FONT = "11px system-ui, sans-serif";
 
 export function opts({ n, banded, log, from, healthy, stacked, width, height, course, hooks }) {
@@ -13,9 +20,9 @@ export function opts({ n, banded, log, from, healthy, stacked, width, height, co
     height,
     legend: { show: false },
     padding: [6, 6, 0, 0],
-    scales: { x: { time: false }, y: { distr: log ? 3 : 1, range: ranged(log, from) } },
+    scales: { x: { time: course.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from) } },
     axes: [
-      axis(ink, { size: 22, space: 70, values: (_, at) => at.map(step) }),
+      axis(ink, { size: 22, space: 70, values: course.byTime ? TIMES : (_, at) => at.map(step) }),
       axis(ink, {
         size: 50,
         space: 30,
@@ -44,6 +51,8 @@ export function inks() {
     soft: of("accent-soft"),
     line: of("line"),
     quiet: of("quiet"),
+    second: of("second"),
+    third: of("third"),
     faint: of("faint"),
     ink: of("ink"),
     act: of("act"),
@@ -84,7 +93,7 @@ function axis(ink, given) {
 }
 
 function lines(ink, i, { banded, stacked }) {
-  const stroke = i === 2 ? ink.quiet : ink.accent;
+  const stroke = [ink.accent, ink.second, ink.third][i % 3];
   const line = {
     stroke,
     width: 1.5,
@@ -130,23 +139,40 @@ function band(u, [least, most], ink) {
       ? clamp(u.valToPos(value, "y", true), top, top + height)
       : beyond;
   const [up, down] = [y(most, top), y(least, top + height)];
+  u.ctx.save();
   u.ctx.fillStyle = ink.good;
   u.ctx.fillRect(left, up, width, down - up);
+  u.ctx.restore();
 }
 
+/** Draw the events of a run; those a few pixels apart are one line, of the most urgent of them. */
 function marks(u, course, ink) {
-  for (const { step: at, kind } of course.markers)
-    if (kind === "policy") upright(u, at, { colour: ink.quiet, dash: [], height: TICK_PX });
-    else if (kind === "note") upright(u, at, { colour: ink.accent, dash: [], height: TICK_PX });
-    else upright(u, at, { colour: ink[kind], dash: [3, 3] });
-  if (course.chosen !== null) upright(u, course.chosen, { colour: ink.ink, dash: [] });
+  const placed = course.markers.map((marker) => ({ ...marker, x: u.valToPos(course.position(marker.step), "x", true) }));
+  for (const { x, kind } of clustered(placed)) {
+    if (kind === "policy") upright(u, x, { colour: ink.quiet, dash: [], height: TICK_PX });
+    else if (kind === "note") upright(u, x, { colour: ink.accent, dash: [], height: TICK_PX });
+    else upright(u, x, { colour: ink[kind], dash: [3, 3] });
+  }
+  const { chosen } = course;
+  if (chosen !== null) upright(u, u.valToPos(course.position(chosen), "x", true), { colour: ink.ink, dash: [] });
+}
+
+const URGENCY = ["note", "policy", "watch", "act"];
+
+function clustered(placed) {
+  const clusters = [];
+  for (const marker of placed) {
+    const last = clusters.at(-1);
+    if (!last || marker.x - last.x > CLUSTER_PX * devicePixelRatio) clusters.push({ ...marker });
+    else if (URGENCY.indexOf(marker.kind) > URGENCY.indexOf(last.kind)) last.kind = marker.kind;
+  }
+  return clusters;
 }
 
 function upright(u, at, { colour, dash, height = Infinity }) {
-  const { min, max } = u.scales.x;
-  if (at < min || at > max) return;
   const { ctx, bbox } = u;
-  const x = Math.round(u.valToPos(at, "x", true)) + 0.5;
+  if (at < bbox.left || at > bbox.left + bbox.width) return;
+  const x = Math.round(at) + 0.5;
   ctx.save();
   ctx.strokeStyle = colour;
   ctx.lineWidth = devicePixelRatio;

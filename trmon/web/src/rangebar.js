@@ -16,22 +16,28 @@ export class RangeBar {
     );
     const nearer = h("button", { "aria-label": "Closer", onclick: () => course.zoom(0.5) }, "+");
     const wider = h("button", { "aria-label": "Wider", onclick: () => course.zoom(2) }, "−");
+    this.axes = [false, true].map((byTime) =>
+      h("button", { onclick: () => course.drawBy(byTime) }, byTime ? "Time" : "Steps"),
+    );
+    const axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" }, this.axes);
     const form = h(
       "form",
       { class: "row", onsubmit: (event) => this.#ask(event) },
       this.field,
       h("button", {}, "Open step"),
     );
-    const parts = [this.all, this.newest, nearer, wider, this.words, form];
+    const parts = [this.all, this.newest, nearer, wider, axes, this.words, form];
     this.element = h("div", { class: "row rangebar", role: "toolbar", "aria-label": "Steps" }, parts);
     course.addEventListener("view", () => this.draw());
     course.addEventListener("series", () => this.draw());
+    course.addEventListener("axis", () => this.draw());
   }
 
   draw() {
     const { view, extent, chosen } = this.course;
     this.words.textContent = `steps ${step(view[0])} to ${step(view[1])}`;
     this.all.setAttribute("aria-pressed", String(view[0] <= extent[0] && view[1] >= extent[1]));
+    this.axes.forEach((button, i) => button.setAttribute("aria-pressed", String(this.course.byTime === Boolean(i))));
     for (const button of this.newest) button.hidden = extent[1] - extent[0] <= Number(button.dataset.steps);
     if (document.activeElement !== this.field) this.field.value = chosen ?? "";
   }

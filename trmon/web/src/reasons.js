@@ -59,6 +59,12 @@ export class ReasonsChart extends Figure {
     this.say(null);
   }
 
+  lines(at) {
+    const { steps, mask_rate: rates, reasons } = this.#found;
+    const values = this.#names().map((name) => `${name} ${percent(reasons[name][at])}`);
+    return [`step ${step(steps[at])}`, `masked ${percent(rates[at])}`, ...values];
+  }
+
   say(at) {
     const { steps, mask_rate: rates } = this.#found;
     const place = at === null ? rates.length - 1 : at;

@@ -1,5 +1,6 @@
 // The fix: in words, and as configuration for the user's trainer.
 
+import { copyButton } from "./copybutton.js";
 import { fill, h } from "./dom.js";
 import { read, write } from "./permalink.js";
 
@@ -31,7 +32,9 @@ function configuration(given) {
     show(key);
   };
   show([read().tab, localStorage.getItem(KEPT)].find((key) => keys.includes(key)) ?? keys[0]);
-  return h("div", {}, h("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, tabs), lines);
+  const list = h("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, tabs);
+  const copy = copyButton("Copy", () => lines.textContent, { "aria-label": "Copy the configuration" });
+  return h("div", {}, h("div", { class: "row between" }, list, copy), lines);
 }
 
 const options = (given) =>

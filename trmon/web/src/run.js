@@ -3,8 +3,9 @@
 import { ApiError, all, get, newestLast, orNothing, runPath } from "./api.js";
 import { Charts } from "./charts.js";
 import { Course } from "./course.js";
-import { diagnosisCard } from "./diagnosis.js";
+import { DiagnosisCard } from "./diagnosis.js";
 import { h } from "./dom.js";
+import { EventList } from "./eventlist.js";
 import { follow } from "./following.js";
 import { Heatmap } from "./heatmap.js";
 import { notesList } from "./notes.js";
@@ -42,11 +43,13 @@ class RunView {
     this.course = new Course(this.path, this.given);
     this.head = h("header", {});
     this.notes = h("section", { class: "notes", "aria-label": "Notes" });
-    this.why = h("section", { "aria-label": "Diagnosis" });
+    const again = async () => this.#show(await this.#facts());
+    this.why = new DiagnosisCard(this.course, { open: (step) => this.open(step), again });
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
     this.charts = new Charts(this.course, (step) => this.open(step));
     this.heat = new Heatmap(this.course, (step) => this.open(step));
     this.panel = new StepPanel(this.path, (step) => this.open(step));
+    this.events = new EventList(this.course, (step) => this.open(step));
     this.bar = new RangeBar(this.course, (step) => this.open(step));
     this.keys = (event) => this.#key(event);
   }
@@ -56,14 +59,16 @@ class RunView {
     this.stage.show(
       this.head,
       this.notes,
-      this.why,
+      this.why.element,
       this.bar.element,
+      this.events.element,
       this.charts.element,
       h("div", { class: "lower" }, this.heat.element, this.policies),
       this.panel.element,
     );
-    await this.charts.begin();
     this.#show(facts);
+    await this.charts.begin();
+    this.charts.outline(facts);
     this.bar.draw();
     this.heat.read();
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
@@ -92,6 +97,7 @@ class RunView {
     this.course.end();
     this.charts.end();
     this.heat.end();
+    this.why.end();
   }
 
   async #facts() {
@@ -118,11 +124,7 @@ class RunView {
     runHead(this.head, facts, this.given.attempt);
     notesList(this.notes, facts.notes, (step) => this.open(step));
     const again = async () => this.#show(await this.#facts());
-    diagnosisCard(this.why, facts, {
-      catalogue: this.course.catalogue,
-      open: (step) => this.open(step),
-      again,
-    });
+    this.why.show(facts);
     policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
     this.charts.outline(facts);
   }

@@ -15,6 +15,27 @@ function fill(element, ...children) {
   has?.focus({ preventScroll: true });
   return element;
 }
+function refill(element, ...children) {
+  const selection = document.getSelection();
+  if (!selection.isCollapsed && selection.containsNode(element, true)) return later(element, children);
+  waiting.delete(element);
+  const opened = new Map([...element.querySelectorAll("details")].map((one) => [named(one), one.open]));
+  fill(element, ...children);
+  for (const one of element.querySelectorAll("details")) one.open = opened.get(named(one)) ?? one.open;
+  return element;
+}
+var waiting = /* @__PURE__ */ new Map();
+var named = (details) => details.dataset.name ?? details.querySelector("summary").textContent;
+function later(element, children) {
+  if (!waiting.size) document.addEventListener("selectionchange", showWaiting);
+  waiting.set(element, children);
+  return element;
+}
+function showWaiting() {
+  if (!document.getSelection().isCollapsed) return;
+  document.removeEventListener("selectionchange", showWaiting);
+  for (const [element, children] of [...waiting]) refill(element, ...children);
+}
 function moving(draw) {
   const had = document.activeElement;
   draw();
@@ -81,28 +102,28 @@ function headers(more = {}) {
   const kept2 = token.get();
   return kept2 ? { ...more, Authorization: `Bearer ${kept2}` } : more;
 }
-function get(path2, query = {}, { signal } = {}) {
+function get(path3, query = {}, { signal } = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== void 0);
   const search = given.length ? `?${new URLSearchParams(given)}` : "";
-  return ask(`/api/v1${path2}${search}`, { headers: headers(), signal });
+  return ask(`/api/v1${path3}${search}`, { headers: headers(), signal });
 }
-async function newestLast(path2, query = {}) {
-  const { items } = await get(path2, { ...query, limit: NEWEST });
+async function newestLast(path3, query = {}) {
+  const { items } = await get(path3, { ...query, limit: NEWEST });
   return items.reverse();
 }
-async function all(path2, query = {}) {
+async function all(path3, query = {}) {
   const found = [];
   let after = null;
   do {
-    const page = await get(path2, { ...query, after, limit: PAGE });
+    const page = await get(path3, { ...query, after, limit: PAGE });
     found.push(...page.items);
     after = page.next;
   } while (after);
   return found;
 }
-function send(method, path2, body2) {
+function send(method, path3, body2) {
   const given = body2 === void 0 ? {} : { body: JSON.stringify(body2) };
-  return ask(`/api/v1${path2}`, { method, headers: headers({ "Content-Type": "application/json" }), ...given });
+  return ask(`/api/v1${path3}`, { method, headers: headers({ "Content-Type": "application/json" }), ...given });
 }
 async function orNothing(promise) {
   try {
@@ -276,13 +297,13 @@ var AlertRow = class {
     );
     fill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 5 }, this.#past)));
   }
-  #what({ project, run: name2, title, members, labels: labels2, summary, runbook, ack }) {
+  #what({ project, run: name2, title, members, labels: labels2, summary: summary2, runbook, ack }) {
     const good = labels2.last_good_step;
     const joined2 = members.map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
     return [
       h("span", { class: "strong" }, title),
       members.length > 0 && good && h("span", { class: "quiet" }, ` · last good step ${step(Number(good))}`),
-      h("div", {}, summary.replace(`${project}/${name2}: `, "")),
+      h("div", {}, summary2.replace(`${project}/${name2}: `, "")),
       runbook && h("div", { class: "quiet" }, runbook),
       joined2.length > 0 && h("div", { class: "quiet" }, `Alerts in this incident: ${joined2.join(", ")}`),
       ack && h("div", { class: "quiet" }, `Acknowledged by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`)
@@ -569,15 +590,15 @@ function sparkline(values, label, least = []) {
   const range2 = Math.max(...known) - bottom;
   const x = (i) => values.length < 2 ? WIDTH / 2 : i / (values.length - 1) * (WIDTH - 2) + 1;
   const y = (value) => range2 > 0 ? HEIGHT - 2 - (value - bottom) / range2 * (HEIGHT - 4) : HEIGHT / 2;
-  let path2 = "";
+  let path3 = "";
   values.forEach((value, i) => {
     if (value === null) return;
-    path2 += `${i && values[i - 1] !== null ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
+    path3 += `${i && values[i - 1] !== null ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
   });
   return svg(
     "svg",
     { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
-    svg("path", { d: path2 })
+    svg("path", { d: path3 })
   );
 }
 
@@ -900,12 +921,12 @@ var KEYS = [
   ["?", "keyboard shortcuts"]
 ];
 function shortcuts({ go: go2 }) {
-  let waiting = "";
+  let waiting2 = "";
   const actions2 = { gf: () => go2("/"), ga: () => go2("/alerts"), t: turn, "?": explain, "/": filter };
   document.addEventListener("keydown", (event) => {
     if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
-    const action2 = actions2[waiting + event.key];
-    waiting = event.key === "g" ? "g" : "";
+    const action2 = actions2[waiting2 + event.key];
+    waiting2 = event.key === "g" ? "g" : "";
     if (!action2) return;
     event.preventDefault();
     action2();
@@ -1269,12 +1290,12 @@ function seen() {
 }
 async function* blocks(body2) {
   const reader = body2.pipeThrough(new TextDecoderStream()).getReader();
-  let waiting = "";
+  let waiting2 = "";
   for (; ; ) {
     const { value, done } = await reader.read();
     if (done) return;
-    const parts = (waiting + value).split("\n\n");
-    waiting = parts.pop();
+    const parts = (waiting2 + value).split("\n\n");
+    waiting2 = parts.pop();
     yield* parts;
   }
 }
@@ -1322,7 +1343,13 @@ var code = (text) => text.split("`").map((part2, i) => i % 2 ? h("code", {}, par
 
 // src/plotoptions.js
 var DASHES = [[], [5, 3], [2, 2]];
+var CLUSTER_PX = 6;
 var TICK_PX = 5;
+var TIMES = [
+  [86400, "{D} {MMM}", null, null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]
+];
 var FONT = "11px system-ui, sans-serif";
 function opts({ n, banded, log, from, healthy, stacked, width, height, course: course2, hooks }) {
   const ink = inks();
@@ -1331,9 +1358,9 @@ function opts({ n, banded, log, from, healthy, stacked, width, height, course: c
     height,
     legend: { show: false },
     padding: [6, 6, 0, 0],
-    scales: { x: { time: false }, y: { distr: log ? 3 : 1, range: ranged(log, from) } },
+    scales: { x: { time: course2.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from) } },
     axes: [
-      axis(ink, { size: 22, space: 70, values: (_, at) => at.map(step) }),
+      axis(ink, { size: 22, space: 70, values: course2.byTime ? TIMES : (_, at) => at.map(step) }),
       axis(ink, {
         size: 50,
         space: 30,
@@ -1360,6 +1387,8 @@ function inks() {
     soft: of("accent-soft"),
     line: of("line"),
     quiet: of("quiet"),
+    second: of("second"),
+    third: of("third"),
     faint: of("faint"),
     ink: of("ink"),
     act: of("act"),
@@ -1392,7 +1421,7 @@ function axis(ink, given) {
   return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: 4, ...given };
 }
 function lines(ink, i, { banded, stacked }) {
-  const stroke = i === 2 ? ink.quiet : ink.accent;
+  const stroke = [ink.accent, ink.second, ink.third][i % 3];
   const line3 = {
     stroke,
     width: 1.5,
@@ -1429,21 +1458,35 @@ function band(u, [least, most], ink) {
   const { left: left2, top, width, height } = u.bbox;
   const y = (value, beyond) => Number.isFinite(value) && !(u.scales.y.distr === 3 && value <= 0) ? clamp(u.valToPos(value, "y", true), top, top + height) : beyond;
   const [up, down] = [y(most, top), y(least, top + height)];
+  u.ctx.save();
   u.ctx.fillStyle = ink.good;
   u.ctx.fillRect(left2, up, width, down - up);
+  u.ctx.restore();
 }
 function marks(u, course2, ink) {
-  for (const { step: at, kind } of course2.markers)
-    if (kind === "policy") upright(u, at, { colour: ink.quiet, dash: [], height: TICK_PX });
-    else if (kind === "note") upright(u, at, { colour: ink.accent, dash: [], height: TICK_PX });
-    else upright(u, at, { colour: ink[kind], dash: [3, 3] });
-  if (course2.chosen !== null) upright(u, course2.chosen, { colour: ink.ink, dash: [] });
+  const placed = course2.markers.map((marker) => ({ ...marker, x: u.valToPos(course2.position(marker.step), "x", true) }));
+  for (const { x, kind } of clustered(placed)) {
+    if (kind === "policy") upright(u, x, { colour: ink.quiet, dash: [], height: TICK_PX });
+    else if (kind === "note") upright(u, x, { colour: ink.accent, dash: [], height: TICK_PX });
+    else upright(u, x, { colour: ink[kind], dash: [3, 3] });
+  }
+  const { chosen } = course2;
+  if (chosen !== null) upright(u, u.valToPos(course2.position(chosen), "x", true), { colour: ink.ink, dash: [] });
+}
+var URGENCY = ["note", "policy", "watch", "act"];
+function clustered(placed) {
+  const clusters = [];
+  for (const marker of placed) {
+    const last2 = clusters.at(-1);
+    if (!last2 || marker.x - last2.x > CLUSTER_PX * devicePixelRatio) clusters.push({ ...marker });
+    else if (URGENCY.indexOf(marker.kind) > URGENCY.indexOf(last2.kind)) last2.kind = marker.kind;
+  }
+  return clusters;
 }
 function upright(u, at, { colour, dash, height = Infinity }) {
-  const { min, max } = u.scales.x;
-  if (at < min || at > max) return;
   const { ctx, bbox } = u;
-  const x = Math.round(u.valToPos(at, "x", true)) + 0.5;
+  if (at < bbox.left || at > bbox.left + bbox.width) return;
+  const x = Math.round(at) + 0.5;
   ctx.save();
   ctx.strokeStyle = colour;
   ctx.lineWidth = devicePixelRatio;
@@ -1459,11 +1502,14 @@ var clamp = (value, least, most) => Math.min(Math.max(value, least), most);
 // src/canvas.js
 var HEIGHT2 = 132;
 var CLICK_PX = 3;
+var NEAR_PX = 8;
+var NAMED = 3;
 var Canvas = class {
   #u = null;
   #data = [[]];
-  constructor(where, { uPlot, course: course2, open, label, said: said4 }) {
-    Object.assign(this, { where, uPlot, course: course2, open, said: said4 });
+  #tip = h("span", { class: "tip", hidden: true });
+  constructor(where, { uPlot, course: course2, open, label, said: said4, lines: lines2 }) {
+    Object.assign(this, { where, uPlot, course: course2, open, said: said4, lines: lines2 });
     where.tabIndex = 0;
     where.setAttribute("role", "group");
     where.setAttribute("aria-label", `${label}, chart`);
@@ -1477,18 +1523,23 @@ var Canvas = class {
     this.form = form;
     this.banded = form.banded;
     this.#u?.destroy();
-    const hooks = { select: (from, to) => this.course.show(from, to), cursor: (at) => this.said(at) };
+    const { course: course2 } = this;
+    const hooks = {
+      select: (from, to) => course2.show(course2.stepAt(from), course2.stepAt(to)),
+      cursor: (at) => this.#hover(at)
+    };
     const size = { width: this.where.clientWidth || 320, height: HEIGHT2 };
-    this.#u = new this.uPlot(opts({ ...form, ...size, course: this.course, hooks }), this.#data, this.where);
+    this.#u = new this.uPlot(opts({ ...form, ...size, course: course2, hooks }), this.#placed(), this.where);
     this.#listen(this.#u.over);
+    this.#u.over.append(this.#tip);
   }
   data(columns) {
     this.#data = columns;
-    this.#u.setData(columns, false);
+    this.#u.setData(this.#placed(), false);
     this.range();
   }
   range() {
-    const [min, max] = this.course.view;
+    const [min, max] = this.course.view.map((step2) => this.course.position(step2));
     this.#u?.setScale("x", { min, max });
   }
   redraw() {
@@ -1497,6 +1548,22 @@ var Canvas = class {
   end() {
     this.resized.disconnect();
     this.#u?.destroy();
+  }
+  /** Return the columns with their steps as places on the horizontal axis. */
+  #placed() {
+    const [steps, ...columns] = this.#data;
+    return [this.course.byTime ? steps.map((step2) => this.course.position(step2)) : steps, ...columns];
+  }
+  /** Tell the values at the cursor; under the mouse, a tip names the lines and the events near it. */
+  #hover(at) {
+    this.said(at);
+    const { left: left2, event } = this.#u.cursor;
+    this.#tip.hidden = at === null || event?.type !== "mousemove";
+    if (this.#tip.hidden) return;
+    const [place, beside] = [left2, left2 + NEAR_PX].map((x) => this.course.stepAt(this.#u.posToVal(x, "x")));
+    this.#tip.textContent = [...this.lines(at), ...told(this.course.markersNear(place, beside - place))].join("\n");
+    this.#tip.classList.toggle("leftward", left2 > this.where.clientWidth / 2);
+    this.#tip.style.left = `${left2}px`;
   }
   #size() {
     const width = this.where.clientWidth;
@@ -1507,7 +1574,7 @@ var Canvas = class {
     over.addEventListener("mousedown", (event) => pressed = event.clientX);
     over.addEventListener("click", (event) => {
       const at = this.#u.cursor.idx;
-      if (at !== null && Math.abs(event.clientX - pressed) <= CLICK_PX) this.open(this.#u.data[0][at]);
+      if (at !== null && Math.abs(event.clientX - pressed) <= CLICK_PX) this.open(this.#data[0][at]);
     });
     over.addEventListener("dblclick", () => this.course.show());
   }
@@ -1528,13 +1595,18 @@ var Canvas = class {
   #wheel(event) {
     if (event.ctrlKey) {
       event.preventDefault();
-      this.course.zoom(event.deltaY > 0 ? 1.25 : 0.8, this.#u.posToVal(event.offsetX, "x"));
+      const around = this.course.stepAt(this.#u.posToVal(event.offsetX, "x"));
+      this.course.zoom(event.deltaY > 0 ? 1.25 : 0.8, around);
     } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       event.preventDefault();
       this.course.pan((event.deltaX || event.deltaY) / this.where.clientWidth);
     }
   }
 };
+function told(events) {
+  const more = events.length > NAMED ? [`and ${events.length - NAMED} more`] : [];
+  return [...events.slice(0, NAMED).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
+}
 
 // src/figure.js
 var Figure = class {
@@ -1547,7 +1619,8 @@ var Figure = class {
     const words = [h("h2", {}, title), this.now, below, this.against];
     this.course = course2;
     this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), where);
-    this.canvas = new Canvas(where, { uPlot, course: course2, open, label, said: (at) => this.say(at) });
+    const told2 = { said: (at) => this.say(at), lines: (at) => this.lines(at) };
+    this.canvas = new Canvas(where, { uPlot, course: course2, open, label, ...told2 });
   }
   range() {
     this.canvas.range();
@@ -1687,8 +1760,8 @@ var Chart = class extends Figure {
     this.say(null);
   }
   /** Show a legend if there is more than one line. */
-  #name({ signals }) {
-    const drawn = this.panel.lines.map((line3, i) => ({ ...line3, i })).filter(({ name: name2 }) => this.#has(signals[name2].mean));
+  #name({ signals: signals2 }) {
+    const drawn = this.panel.lines.map((line3, i) => ({ ...line3, i })).filter(({ name: name2 }) => this.#has(signals2[name2].mean));
     fill(this.legend, drawn.length > 1 && drawn.map(({ i, label }) => h("span", { class: `legend line-${i}` }, label)));
   }
   /** Show the values at the cursor, or the newest value next to its reference. */
@@ -1703,6 +1776,15 @@ var Chart = class extends Figure {
     const end = series.step.findLastIndex((step2, i) => values[0][i] !== null && step2 <= this.course.view[1]);
     this.now.textContent = number(values[0][end]);
     this.against.textContent = this.course.isAtEnd || end < 0 ? this.#reference() : `step ${step(series.step[end])}`;
+  }
+  lines(at) {
+    const { series, catalogue } = this.course;
+    const unit = unitWords(catalogue.get(this.panel.names[0])?.unit);
+    const values = this.panel.lines.map(({ name: name2, label }) => {
+      const named2 = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
+      return `${named2} ${number(series.signals[name2].mean[at])}${unit}`;
+    });
+    return [`step ${step(series.step[at])}, ${clock(series.closed_at[at])}`, ...values];
   }
   /** Return the reference of the newest value, from the whole run. */
   #reference() {
@@ -1725,6 +1807,8 @@ var Chart = class extends Figure {
     return values.map((value) => isThere && typeof value === "number" ? Math.max(value, floor) : null);
   }
 };
+var PLAIN = /* @__PURE__ */ new Set(["ratio", "fraction", "chi2", "reward", void 0]);
+var unitWords = (unit) => PLAIN.has(unit) ? "" : ` ${unit}`;
 
 // src/plot.js
 var loading = null;
@@ -1767,9 +1851,9 @@ var ReasonsChart = class extends Figure {
       points: 200
     }).catch(() => null);
     if (!found || turn2 !== this.#asked) return;
-    const before = this.#names().join();
+    const before2 = this.#names().join();
     this.#found = found;
-    if (this.#names().join() === before) this.#draw();
+    if (this.#names().join() === before2) this.#draw();
     else this.make();
   }
   #names() {
@@ -1785,6 +1869,11 @@ var ReasonsChart = class extends Figure {
       names2.map((name2, i) => h("span", { class: `legend line-${i}` }, name2))
     );
     this.say(null);
+  }
+  lines(at) {
+    const { steps, mask_rate: rates, reasons } = this.#found;
+    const values = this.#names().map((name2) => `${name2} ${percent(reasons[name2][at])}`);
+    return [`step ${step(steps[at])}`, `masked ${percent(rates[at])}`, ...values];
   }
   say(at) {
     const { steps, mask_rate: rates } = this.#found;
@@ -1805,6 +1894,7 @@ var Charts = class {
     course2.addEventListener("view", () => this.#each((chart) => chart.range()));
     course2.addEventListener("series", () => this.#draw());
     course2.addEventListener("markers", () => this.redraw());
+    course2.addEventListener("axis", () => this.#each((chart) => chart.make()));
     this.theme = () => this.#each((chart) => chart.make());
     this.system = matchMedia("(prefers-color-scheme: dark)");
     this.system.addEventListener("change", this.theme);
@@ -1855,10 +1945,10 @@ var NUMBERS = ["step", "from", "to", "attempt"];
 function read2() {
   const given = new URLSearchParams(location.search);
   const numbers = NUMBERS.map((name2) => [name2, /^\d+$/.test(given.get(name2) ?? "") ? Number(given.get(name2)) : null]);
-  return { ...Object.fromEntries(numbers), tab: given.get("tab") };
+  return { ...Object.fromEntries(numbers), tab: given.get("tab"), by: given.get("by") };
 }
-function write(changes, path2 = location.pathname) {
-  if (path2 !== location.pathname) return;
+function write(changes, path3 = location.pathname) {
+  if (path3 !== location.pathname) return;
   const kept2 = new URLSearchParams(location.search);
   for (const [name2, value] of Object.entries(changes)) {
     if (value === null) kept2.delete(name2);
@@ -1877,15 +1967,31 @@ var Course = class extends EventTarget {
   markers = [];
   extent = [0, 1];
   view = [0, 1];
+  byTime = false;
   #timer = null;
   #asked = null;
   #fits = true;
-  #names = /* @__PURE__ */ new Set();
-  constructor(path2, given) {
+  names = /* @__PURE__ */ new Set();
+  constructor(path3, given) {
     super();
-    this.path = path2;
+    this.path = path3;
     this.attempt = given.attempt;
     this.given = given;
+    this.byTime = given.by === "time";
+  }
+  /** Draw charts over the time at which steps closed, or over steps. */
+  drawBy(byTime) {
+    this.byTime = byTime;
+    write({ by: byTime ? "time" : null }, this.path);
+    this.dispatchEvent(new Event("axis"));
+  }
+  /** Return where a step lies on the horizontal axis: itself, or when it closed in seconds since the epoch. */
+  position(at) {
+    return this.byTime ? interpolated(this.series.step, this.series.closed_at, at) : at;
+  }
+  /** Return the step at a place on the horizontal axis. */
+  stepAt(place) {
+    return this.byTime ? interpolated(this.series.closed_at, this.series.step, place) : place;
   }
   async begin() {
     const [catalogue] = await Promise.all([get("/signals").then(byName), this.#learn()]);
@@ -1905,8 +2011,8 @@ var Course = class extends EventTarget {
   /** Return the typical distance in steps between two reports. */
   get stride() {
     const { step: steps, count } = this.series;
-    const later = count.slice(1).reduce((sum, n) => sum + n, 0);
-    return later ? Math.max((steps.at(-1) - steps[0]) / later, 1) : 1;
+    const later2 = count.slice(1).reduce((sum, n) => sum + n, 0);
+    return later2 ? Math.max((steps.at(-1) - steps[0]) / later2, 1) : 1;
   }
   /** Display other steps: with cached data at once, in full resolution once it is read. No range means all steps. */
   show(from = this.extent[0], to = this.extent[1]) {
@@ -1934,6 +2040,10 @@ var Course = class extends EventTarget {
     const at = steps.findIndex((other) => other >= step2);
     return steps[Math.min(Math.max((at < 0 ? steps.length : at) + by, 0), steps.length - 1)];
   }
+  /** Return the markers within some steps of a step. */
+  markersNear(at, within) {
+    return this.markers.filter((marker) => Math.abs(marker.step - at) <= within);
+  }
   /** Record the steps at which alerts began, policies changed and notes were written. */
   mark({ run: run2, alerts: alerts2, policies, notes }) {
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run2.last_step)];
@@ -1942,7 +2052,7 @@ var Course = class extends EventTarget {
       ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.title })),
       ...policies.slice(1).map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` })),
       ...notes.filter((note) => note.step !== null).map((note) => ({ step: note.step, kind: "note", what: `note: ${note.text}` }))
-    ];
+    ].sort((a, b) => a.step - b.step);
     this.dispatchEvent(new Event("markers"));
   }
   end() {
@@ -1951,9 +2061,9 @@ var Course = class extends EventTarget {
   }
   /** Record which signals exist; some appear at a later step. */
   async #learn() {
-    const found = /* @__PURE__ */ new Set([...this.#names, ...await get(`${this.path}/signals/names`)]);
-    if (this.panels && found.size === this.#names.size) return;
-    this.#names = found;
+    const found = /* @__PURE__ */ new Set([...this.names, ...await get(`${this.path}/signals/names`)]);
+    if (this.panels && found.size === this.names.size) return;
+    this.names = found;
     this.panels = signalsOf(found);
   }
   /** Read the displayed range; a newer request replaces one that is in flight. */
@@ -2000,12 +2110,88 @@ var Course = class extends EventTarget {
   }
 };
 var byName = (specs) => new Map(specs.map((spec) => [spec.name, spec]));
+function interpolated(xs, ys, x) {
+  if (xs.length < 2) return ys[0] ?? x;
+  let [low, high] = [0, xs.length - 1];
+  while (high - low > 1) {
+    const middle = low + high >> 1;
+    if (xs[middle] <= x) low = middle;
+    else high = middle;
+  }
+  const width = xs[high] - xs[low];
+  return width > 0 ? ys[low] + (x - xs[low]) / width * (ys[high] - ys[low]) : ys[low];
+}
+
+// src/copybutton.js
+var SHOWN_MS = 2e3;
+function copyButton(label, text, given = {}) {
+  return h("button", { ...given, onclick: (event) => copy(event.currentTarget, { label, text: text() }) }, label);
+}
+async function copy(button, { label, text }) {
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+    setTimeout(() => button.textContent = label, SHOWN_MS);
+  } catch {
+    prompt("Copy this", text);
+  }
+}
+
+// src/signalwords.js
+var WORDS2 = {
+  abs_log_ratio_max: "largest log-ratio of a token",
+  chi2_token: "spread of token weights (χ²)",
+  clip_fraction: "clipped tokens",
+  clip_fraction_rise: "clipped tokens against before",
+  effective_signal_relative: "learning signal against the start",
+  engine_lag: "versions behind at the engine",
+  entropy_relative: "entropy against the start",
+  entropy_rise: "trend of the entropy",
+  ess_seq_relative: "effective sequences against the start",
+  ess_token: "effective share of tokens",
+  grad_norm_relative: "gradient norm against its median",
+  grad_variance_rise: "gradient variance against before",
+  invalid_fraction: "tokens without usable log-probs",
+  k3_excess: "KL against the most that is possible",
+  kl_k1: "KL per token, signed",
+  kl_k3: "KL per token",
+  kl_k3_ema: "KL per token, smoothed",
+  kl_k3_relative: "KL against the start",
+  length_limit_ema: "responses cut at the limit",
+  length_limit_rise: "trend of cut responses",
+  ln_e_value: "evidence against the log-probs",
+  mask_rate: "masked sequences",
+  nonfinite_steps: "steps with NaN or infinity",
+  ppl_ratio: "ratio of perplexities",
+  prob_diff_max: "largest gap of a token's probability",
+  prob_pearson: "agreement of token probabilities",
+  ratio_mean: "mean importance ratio",
+  ratio_shift: "shift of the mean ratio, in standard errors",
+  response_length_growth: "response length against before",
+  response_length_relative: "response length against the start",
+  reward_collapse: "fall of the reward",
+  reward_decline: "slow fall of the reward",
+  reward_length_corr_ema: "correlation of reward and length",
+  reward_mean: "reward",
+  router_flip_rate: "tokens with other experts",
+  router_flip_relative: "other experts against the start",
+  router_replay: "routing is replayed",
+  saturated_fraction: "tokens with padded log-probs",
+  saturated_outside_band: "padded tokens with unlikely ratios",
+  kl_k3_early: "KL per token after the first updates",
+  growth: "KL growth with the lag",
+  lag: "updates since the rollout",
+  temperature_corr: "log-ratio follows the log-prob (correlation)",
+  temperature_slope: "log-ratio follows the log-prob (slope)",
+  version_lag_max: "versions behind",
+  version_lag_mean: "versions behind",
+  version_span_max: "versions within a response",
+  version_span_rise: "trend of versions within a response",
+  zero_variance_groups_least: "groups of equal rewards"
+};
+var signalWords = (name2) => WORDS2[name2] ?? WORDS2[stem(name2)] ?? name2.replaceAll("_", " ");
 
 // src/evidence.js
-function sentence(found, catalogue) {
-  const parts = found.evidence.slice(0, 3).map((item2) => `${meaning(item2.signal, catalogue)} is ${number(item2.value)} (limit ${limit(item2)})`);
-  return `${parts.join("; ")}.`;
-}
 function evidenceTable(found, { catalogue, open }) {
   const seen2 = /* @__PURE__ */ new Set();
   const items = found.flatMap((one) => one.evidence).filter(({ signal }) => !seen2.has(signal) && seen2.add(signal));
@@ -2013,9 +2199,15 @@ function evidenceTable(found, { catalogue, open }) {
     (item2) => h(
       "tr",
       {},
-      h("td", { title: catalogue.get(item2.signal)?.description ?? "" }, h("code", {}, breakable(item2.signal))),
+      h(
+        "td",
+        { title: catalogue.get(item2.signal)?.description ?? "" },
+        signalWords(item2.signal),
+        h("br"),
+        h("code", { class: "quiet" }, breakable(item2.signal))
+      ),
       h("td", { class: "number strong" }, number(item2.value)),
-      h("td", { class: "number quiet" }, limit(item2)),
+      h("td", { class: "number quiet" }, item2.rules_out ? "usual" : limit(item2)),
       h(
         "td",
         { class: "number" },
@@ -2034,10 +2226,6 @@ var breakable = (name2) => name2.split(/(?<=_)/).flatMap((part2) => [part2, h("w
 function limit({ bound: bound2, threshold, away_from: centre }) {
   if (centre !== null) return centre === 0 ? `±${number(threshold)}` : `${number(centre)} ± ${number(threshold)}`;
   return `${bound2 === "above" ? "≤" : "≥"} ${number(threshold)}`;
-}
-function meaning(signal, catalogue) {
-  const known = catalogue.get(signal)?.description.split(";")[0];
-  return known ? known.replace(/^[A-Z](?=[a-z])/, (first) => first.toLowerCase()) : signal.replaceAll("_", " ");
 }
 
 // src/remedy.js
@@ -2066,65 +2254,270 @@ function configuration(given) {
     show2(key);
   };
   show2([read2().tab, localStorage.getItem(KEPT)].find((key) => keys.includes(key)) ?? keys[0]);
-  return h("div", {}, h("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, tabs), lines2);
+  const list2 = h("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, tabs);
+  const copy2 = copyButton("Copy", () => lines2.textContent, { "aria-label": "Copy the configuration" });
+  return h("div", {}, h("div", { class: "row between" }, list2, copy2), lines2);
 }
 var options = (given) => Object.entries(given).map(([option, value]) => `${option}=${value}`).join("\n");
 
+// src/story.js
+var REWARD_RULE = "reward_collapse";
+var REWARD_FINDING = "R";
+var TOLD = 2;
+function storyOf({ diagnosis, alerts: alerts2 }) {
+  const began = diagnosis?.since_step ?? null;
+  if (began === null) return null;
+  const found = diagnosis.observed.find((one) => one.finding === REWARD_FINDING)?.since_step;
+  const alert = alerts2.items.find((one) => one.rule === REWARD_RULE && one.step >= began);
+  const isReward = diagnosis.primary === REWARD_FINDING;
+  return {
+    began,
+    lastGood: diagnosis.last_good_step ?? null,
+    rewardFell: isReward ? null : found ?? alert?.step ?? null,
+    cause: diagnosis.observed.find((one) => one.finding === diagnosis.primary) ?? null,
+    meaning: diagnosis.meaning
+  };
+}
+function storyLines(story, { open, closedAt }) {
+  const link = (at, words) => h("button", { class: "link strong", onclick: () => open(at) }, `${words} ${step(at)}`);
+  const when = closedAt === null ? null : [", ", h("time", timed(closedAt), clock(closedAt)), `, ${ago(closedAt)}`];
+  const good = story.lastGood !== null && ["; ", link(story.lastGood, "last good step")];
+  return [
+    h("p", {}, link(story.began, "Broke at step"), when, before(story), good, "."),
+    story.meaning && h("p", {}, story.meaning, " ", measured(story.cause))
+  ];
+}
+async function closingTime({ path: path3, names: [name2], attempt }, at) {
+  if (!name2) return null;
+  const query = { names: name2, statistics: "last", from: at, to: at, attempt_id: attempt };
+  const series = await get(`${path3}/signals`, query).catch(() => null);
+  return series?.closed_at[0] ?? null;
+}
+var timed = (at) => ({ datetime: new Date(1e3 * at).toISOString() });
+function before({ began, rewardFell }) {
+  if (rewardFell === null) return null;
+  const by = rewardFell - began;
+  if (by <= 0) return ", as the reward fell";
+  return `, ${step(by)} ${by === 1 ? "step" : "steps"} before the reward fell (step ${step(rewardFell)})`;
+}
+function measured(cause) {
+  const items = (cause?.evidence ?? []).filter((item2) => !item2.rules_out).slice(0, TOLD);
+  if (!items.length) return "";
+  const said4 = items.map((item2) => `${signalWords(item2.signal)} ${number(item2.value)} (${limitWords(item2)})`);
+  const text = said4.join(", ");
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}
+function limitWords({ bound: bound2, threshold, away_from: centre }) {
+  if (centre !== null) return `usual: ${number(centre)} ± ${number(threshold)}`;
+  return `${bound2 === "above" ? "at most" : "at least"} ${number(threshold)}`;
+}
+
+// src/timeline.js
+var REWARD = "reward_mean";
+var POINTS2 = 200;
+var LABELS = 18;
+var STRIP = 62;
+var GAP = 22;
+var FOOT = 16;
+var PER_LETTER = 6.3;
+var Timeline = class {
+  element = h("div", { class: "timeline" });
+  #told = null;
+  #asked = 0;
+  #key = null;
+  constructor(course2, open) {
+    Object.assign(this, { course: course2, open });
+    this.resized = new ResizeObserver(() => this.#draw());
+    this.resized.observe(this.element);
+  }
+  /** Show a story, or nothing with null; the series is read again only when the run has gone on. */
+  async show(story) {
+    this.element.hidden = story === null;
+    if (!story) return;
+    const names2 = this.#names(story);
+    const key = JSON.stringify([story.began, story.rewardFell, names2, this.course.series.step.at(-1)]);
+    if (key === this.#key || !names2.length) return;
+    this.element.style.minHeight = `${heightOf(names2)}px`;
+    const turn2 = ++this.#asked;
+    const query = { names: names2.join(), statistics: "mean", digits: 4, points: POINTS2, attempt_id: this.course.attempt };
+    const series = await get(`${this.course.path}/signals`, query).catch(() => null);
+    if (!series || turn2 !== this.#asked) return;
+    this.#key = key;
+    this.#told = { story, series, names: names2 };
+    this.#draw();
+  }
+  end() {
+    this.resized.disconnect();
+  }
+  /** Return the reward, and the first evidence of the cause that the run has as a series. */
+  #names({ cause }) {
+    const has = (name2) => this.course.names.has(name2);
+    const drawn = (cause?.evidence ?? []).filter((item2) => !item2.rules_out).map(({ signal }) => has(signal) ? signal : this.#panelOf(signal)).find((name2) => name2 && name2 !== REWARD);
+    return [has(REWARD) && REWARD, drawn].filter(Boolean);
+  }
+  #panelOf(signal) {
+    const panel = this.course.panels.find(
+      (one) => one.names.some((name2) => stem(name2) === stem(signal)) || one.also?.includes(signal)
+    );
+    return panel?.names[0];
+  }
+  #draw() {
+    const width = this.element.clientWidth;
+    if (!this.#told || !width) return;
+    const { story, series, names: names2 } = this.#told;
+    const height = heightOf(names2);
+    const first = Math.max(series.step[0] - series.count[0] + 1, 0);
+    const last2 = Math.max(series.step.at(-1), first + 1);
+    const x = (at) => (Math.min(Math.max(at, first), last2) - first) / (last2 - first) * (width - 2) + 1;
+    const parts = names2.map((name2, i) => strip(series, name2, { x, width, top: LABELS + i * (GAP + STRIP) + GAP }));
+    const bottom = height - FOOT;
+    const drawing2 = svg(
+      "svg",
+      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary(story, series, names2) },
+      svg("rect", { class: "ill", x: x(story.began), y: LABELS, width: width - x(story.began), height: bottom - LABELS }),
+      parts,
+      marks2(story).map((mark2, i, all2) => marked(mark2, { x, width, bottom, row: crowded(all2, i, x) ? 1 : 0 })),
+      svg("text", { x: 0, y: height - 3 }, `step ${step(first)}`),
+      svg("text", { x: width, y: height - 3, "text-anchor": "end" }, step(last2))
+    );
+    drawing2.addEventListener(
+      "click",
+      (event) => this.open(Math.round(first + event.offsetX / width * (last2 - first)))
+    );
+    fill(this.element, drawing2);
+  }
+};
+var heightOf = (names2) => LABELS + names2.length * (GAP + STRIP) + FOOT;
+function marks2({ began, rewardFell }) {
+  const fell = rewardFell !== null && rewardFell > began && { at: rewardFell, text: "reward fell", kind: "fell" };
+  return [{ at: began, text: "broke", kind: "broke" }, fell].filter(Boolean);
+}
+var labelOf = ({ at, text }) => `${text} ${step(at)}`;
+var crowded = (all2, i, x) => i > 0 && x(all2[i].at) - x(all2[i - 1].at) < labelOf(all2[i - 1]).length * PER_LETTER + 8;
+function marked(mark2, { x, width, bottom, row }) {
+  const text = labelOf(mark2);
+  const at = x(mark2.at);
+  const fits = at + 4 + text.length * PER_LETTER < width;
+  const place = fits ? { x: at + 4 } : { x: at - 4, "text-anchor": "end" };
+  return svg(
+    "g",
+    { class: `mark ${mark2.kind}` },
+    svg("line", { x1: at, x2: at, y1: row ? LABELS : 2, y2: bottom }),
+    svg("text", { ...place, y: row ? LABELS + 11 : 12 }, text)
+  );
+}
+function strip(series, name2, { x, width, top }) {
+  const values = series.signals[name2].mean.map((value) => typeof value === "number" ? value : null);
+  const known = values.filter((value) => value !== null);
+  const [least, most] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
+  const isLog = least > 0 && most / least > 100;
+  const scale = isLog ? Math.log10 : (value) => value;
+  const [low, high] = [scale(least), scale(most)];
+  const y = (value) => top + STRIP - 2 - (high === low ? 0.5 : (scale(value) - low) / (high - low)) * (STRIP - 4);
+  const words = `${capital(signalWords(name2))} ${number(known.at(-1))}`;
+  const span2 = high === low ? "" : `${number(least)} to ${number(most)}${isLog ? ", logarithmic" : ""}`;
+  return [
+    svg("text", { class: "name", x: 0, y: top - 7 }, words),
+    svg("text", { x: width, y: top - 7, "text-anchor": "end" }, span2),
+    svg("line", { class: "base", x1: 0, x2: width, y1: top + STRIP, y2: top + STRIP }),
+    svg("path", { class: "course", d: path2(series.step, values, { x, y }) })
+  ];
+}
+function path2(steps, values, { x, y }) {
+  let pen = "M";
+  return values.map((value, i) => {
+    const drawn = value === null ? "" : `${pen}${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`;
+    pen = value === null ? "M" : "L";
+    return drawn;
+  }).join("");
+}
+function summary({ began, rewardFell, lastGood }, series, names2) {
+  const newest2 = (name2) => number(series.signals[name2].mean.findLast((value) => value !== null));
+  const marks3 = [
+    lastGood !== null && `last good step ${step(lastGood)}`,
+    `broke at step ${step(began)}`,
+    rewardFell !== null && `reward fell at step ${step(rewardFell)}`
+  ];
+  const values = names2.map((name2) => `${signalWords(name2)} now ${newest2(name2)}`);
+  return [...marks3.filter(Boolean), ...values].join(", ");
+}
+
 // src/diagnosis.js
 var SILENT = "2";
-function diagnosisCard(where, facts, { catalogue, open, again }) {
-  const said4 = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts]);
-  if (where.dataset.said === said4) return;
-  where.dataset.said = said4;
-  const seen2 = facts.diagnosis?.observed ?? [];
-  const words = [
-    headline2(facts.judged.verdict),
-    circumstances(facts),
-    why(facts.diagnosis, { catalogue, open }),
-    also(facts),
-    toDo(facts),
-    actions(facts, again)
-  ];
-  const evidence = seen2.length > 0 && evidenceTable(seen2, { catalogue, open });
-  const opened = where.querySelector("details")?.open;
-  fill(
-    where,
-    h(
-      "div",
-      { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
-      h("div", { class: "stack" }, words),
-      evidence
-    )
-  );
-  if (opened !== void 0 && where.querySelector("details")) where.querySelector("details").open = opened;
-}
+var DiagnosisCard = class {
+  element = h("section", { "aria-label": "Diagnosis" });
+  #said = null;
+  #closed = { step: null, at: null };
+  /** `open` opens a step; `again` reads the facts anew after an action. */
+  constructor(course2, { open, again }) {
+    Object.assign(this, { course: course2, open, again });
+    this.timeline = new Timeline(course2, open);
+  }
+  /** Show the facts, unless they are unchanged; the time at which the run broke is shown once it is read. */
+  async show(facts) {
+    const story = storyOf(facts);
+    this.timeline.show(story);
+    const isKnown = !story || this.#closed.step === story.began;
+    if (!isKnown) this.#closed = { step: story.began, at: null };
+    this.#update(facts, story);
+    if (isKnown) return;
+    this.#closed.at = await closingTime(this.course, story.began);
+    this.#update(facts, story);
+  }
+  end() {
+    this.timeline.end();
+  }
+  #update(facts, story) {
+    const said4 = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts, this.#closed]);
+    if (this.#said === said4) return;
+    this.#said = said4;
+    this.#draw(facts, story);
+  }
+  #draw(facts, story) {
+    const { catalogue } = this.course;
+    const seen2 = facts.diagnosis?.observed ?? [];
+    const words = [
+      headline2(facts.judged.verdict),
+      circumstances(facts),
+      story && storyLines(story, { open: this.open, closedAt: this.#closed.at }),
+      story && !story.cause && h("p", { class: "quiet" }, "The newest steps no longer show it."),
+      also(facts),
+      toDo(facts),
+      actions(facts, this.again)
+    ];
+    const evidence = seen2.length > 0 && [
+      h("summary", {}, `Evidence: ${plural(new Set(seen2.flatMap(signals)).size, "signal")}`),
+      evidenceTable(seen2, { catalogue, open: this.open })
+    ];
+    const beside = [story && this.timeline.element, evidence && h("details", { "data-name": "evidence" }, evidence)];
+    refill(
+      this.element,
+      h(
+        "div",
+        { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
+        h("div", { class: "stack" }, words),
+        beside.some(Boolean) && h("div", { class: "stack" }, beside)
+      )
+    );
+  }
+};
+var signals = (found) => found.evidence.map((item2) => item2.signal);
 var headline2 = ({ kind, why: words }) => h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${kindWords(kind)}: `), h("span", {}, words));
 function circumstances({ diagnosis }) {
-  const told = diagnosis?.circumstances ?? [];
-  return told.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
-}
-function why(diagnosis, { catalogue, open }) {
-  if (!diagnosis || (diagnosis.since_step ?? null) === null) return null;
-  const { since_step: began, last_good_step: good, observed } = diagnosis;
-  const link = (at, words) => h("button", { class: "link strong", onclick: () => open(at) }, `${words} ${step(at)}`);
-  const cause = observed.find((one) => one.finding === diagnosis.primary);
-  return h(
-    "p",
-    {},
-    link(began, "Since step"),
-    (good ?? null) !== null && [", ", link(good, "last good step")],
-    cause ? [": ", sentence(cause, catalogue)] : ". The newest steps no longer show it."
-  );
+  const told2 = diagnosis?.circumstances ?? [];
+  return told2.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
 }
 function also({ diagnosis, judged }) {
   const observed = diagnosis?.observed ?? [];
   const others = observed.filter((one) => one.finding !== diagnosis.primary);
-  const found = others.map((one) => `${one.title} since step ${step(one.since_step)}`);
-  const alerts2 = (judged.alerts ?? []).map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
-  return [
-    found.length > 0 && h("p", { class: "quiet" }, `Also seen: ${found.join(", ")}.`),
-    judged.incident?.state === "firing" && alerts2.length > 0 && h("p", { class: "quiet" }, `Alerts in this incident: ${alerts2.join(", ")}.`)
+  const alerts2 = judged.incident?.state === "firing" ? judged.alerts : [];
+  const lines2 = [
+    ...others.map((one) => `${capital(one.title)} since step ${step(one.since_step)}`),
+    ...alerts2.map((one) => `Alert ${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`)
   ];
+  if (!lines2.length) return null;
+  const items = lines2.map((line3) => h("li", {}, line3));
+  return h("details", { "data-name": "also" }, h("summary", { class: "quiet" }, `Also seen (${lines2.length})`), h("ul", {}, items));
 }
 function toDo({ diagnosis }) {
   if (!diagnosis) return null;
@@ -2140,7 +2533,7 @@ function unknown({ unknown: findings, shortfall }) {
   );
   return h(
     "details",
-    { open: gaps.size < 4 },
+    { open: gaps.size < 4, "data-name": "missing" },
     h("summary", {}, `Not measured: missing inputs (${plural(gaps.size, "item")})`),
     h("ul", {}, items)
   );
@@ -2160,20 +2553,42 @@ function actions({ alerts: alerts2, run: run2 }, again) {
   const buttons = [
     open.length > 0 && action(`Acknowledge ${plural(open.length, "alert")}`, take),
     firing.length > 0 && action("Silence", mute, { title: `for ${SILENT} hours or longer` }),
-    h("button", { onclick: copy }, "Copy link"),
-    taken.length > 0 && h("span", { class: "quiet" }, `acknowledged by ${taken.join(", ")}`)
+    copyButton("Copy link", () => location.href),
+    firing.length > 0 && h("span", { class: "quiet" }, holder(taken, run2))
   ];
   return h("div", { class: "row actions" }, buttons);
 }
-async function copy(event) {
-  const button = event.currentTarget;
-  try {
-    await navigator.clipboard.writeText(location.href);
-    button.textContent = "Copied";
-  } catch {
-    prompt("The link", location.href);
-  }
+function holder(taken, { owner }) {
+  if (taken.length) return `acknowledged by ${taken.join(", ")}`;
+  return `nobody has acknowledged it${owner ? `; owner: ${owner}` : ""}`;
 }
+
+// src/eventlist.js
+var SHOWN2 = 100;
+var EventList = class {
+  element = h("section", { class: "eventlist", "aria-label": "Events" });
+  #said = null;
+  constructor(course2, open) {
+    Object.assign(this, { course: course2, open });
+    course2.addEventListener("markers", () => this.#draw());
+  }
+  #draw() {
+    const { markers } = this.course;
+    const said4 = JSON.stringify(markers);
+    if (said4 === this.#said) return;
+    this.#said = said4;
+    const items = markers.slice(-SHOWN2).map(
+      ({ step: at, what, kind }) => h(
+        "li",
+        {},
+        h("button", { class: "link", onclick: () => this.open(at) }, `step ${step(at)}`),
+        h("span", { class: `kind-${kind}` }, what)
+      )
+    );
+    const summary2 = h("summary", { class: "quiet" }, plural(markers.length, "event"));
+    refill(this.element, items.length > 0 && h("details", { "data-name": "events" }, summary2, h("ol", {}, items)));
+  }
+};
 
 // src/heatdrawing.js
 var HEIGHT3 = 190;
@@ -2259,7 +2674,7 @@ function labels({ ctx, ink, found, x, y, width, from, to }) {
 // src/heatmap.js
 var WAIT_MS2 = 350;
 var FOLLOW_MS = 1e4;
-var POINTS2 = 120;
+var POINTS3 = 120;
 var Heatmap = class {
   #found = null;
   #asked = 0;
@@ -2301,7 +2716,7 @@ var Heatmap = class {
     const turn2 = ++this.#asked;
     this.#readAt = Date.now();
     const [from, to] = this.course.view;
-    const query = { from, to, points: POINTS2, attempt_id: this.course.attempt, ...this.#chosen };
+    const query = { from, to, points: POINTS3, attempt_id: this.course.attempt, ...this.#chosen };
     const found = await get(`${this.course.path}/distribution`, query).catch(() => null);
     if (!found || turn2 !== this.#asked) return;
     this.#found = found;
@@ -2371,13 +2786,13 @@ function bound({ lower, upper }) {
 }
 
 // src/notes.js
-var SHOWN2 = 5;
+var SHOWN3 = 5;
 function notesList(element, notes, open) {
   const items = notes.toReversed().map((note) => item(note, open));
-  const older = items.slice(SHOWN2);
+  const older = items.slice(SHOWN3);
   fill(
     element,
-    items.length > 0 && h("ul", {}, items.slice(0, SHOWN2)),
+    items.length > 0 && h("ul", {}, items.slice(0, SHOWN3)),
     older.length > 0 && h("details", {}, h("summary", { class: "quiet" }, plural(older.length, "older note")), h("ul", {}, older))
   );
 }
@@ -2392,17 +2807,17 @@ var NEWEST2 = 20;
 var SHADOW = "mask_rate:";
 var CEILINGS = "Its bounds are ceilings until the run's own mismatch has been measured.";
 var UNCALIBRATED = ["uncalibrated", "starts_ill"];
-async function policiesCard(where, { policies, adaptation }, { course: course2, path: path2, again }) {
+async function policiesCard(where, { policies, adaptation }, { course: course2, path: path3, again }) {
   const current = policies.at(-1);
   const names2 = ["mask_rate", ...current.shadows.map((shadow) => SHADOW + shadow.name)];
-  const { rates, n } = await newest(names2, { course: course2, path: path2 });
+  const { rates, n } = await newest(names2, { course: course2, path: path3 });
   const decides = UNCALIBRATED.includes(current.calibration) ? "decides, uncalibrated" : "decides";
   const bars = names2.map(
     (name2, i) => bar(i ? name2.slice(SHADOW.length) : current.name, i ? "shadow" : decides, rates[i])
   );
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
-  const words = [kept(where, adaptation, { path: path2, again }), origin(policies, course2)];
+  const words = [kept(where, adaptation, { path: path3, again }), origin(policies, course2)];
   fill(where, caption, h("div", { class: "bars" }, bars), words);
 }
 function kept(where, adaptation, by) {
@@ -2410,18 +2825,18 @@ function kept(where, adaptation, by) {
   if (where.advised?.said !== said4) where.advised = { said: said4, element: advised(adaptation, by) };
   return where.advised.element;
 }
-async function newest(names2, { course: course2, path: path2 }) {
+async function newest(names2, { course: course2, path: path3 }) {
   const from = Math.max(0, Math.floor(course2.extent[1] - (NEWEST2 - 1) * course2.stride));
   const query = { names: names2.join(","), from, statistics: "mean", digits: 5, attempt_id: course2.attempt };
-  const { signals, step: steps } = await get(`${path2}/signals`, query);
-  const rates = names2.map((name2) => mean(signals[name2].mean.slice(-NEWEST2)));
+  const { signals: signals2, step: steps } = await get(`${path3}/signals`, query);
+  const rates = names2.map((name2) => mean(signals2[name2].mean.slice(-NEWEST2)));
   return { rates, n: Math.min(steps.length, NEWEST2) };
 }
 function origin(policies, course2) {
   const { name: name2, author: author2, reason, calibration } = policies.at(-1);
   const since2 = policies.length > 1 ? `step ${step(course2.stepOf(policies.at(-1)))}` : "the start";
-  const told = h("p", { class: "quiet small" }, `${name2} since ${since2}, by ${author2}${reason ? `: ${reason}` : ""}`);
-  return calibration === "uncalibrated" ? [told, h("p", { class: "quiet small" }, CEILINGS)] : told;
+  const told2 = h("p", { class: "quiet small" }, `${name2} since ${since2}, by ${author2}${reason ? `: ${reason}` : ""}`);
+  return calibration === "uncalibrated" ? [told2, h("p", { class: "quiet small" }, CEILINGS)] : told2;
 }
 function bar(name2, role, rate) {
   const filled2 = h("span", { class: "filled" });
@@ -2434,14 +2849,14 @@ function bar(name2, role, rate) {
     h("span", { class: "number" }, percent(rate))
   );
 }
-function advised({ mode, recommended }, { path: path2, again }) {
+function advised({ mode, recommended }, { path: path3, again }) {
   if (mode === "off" || !recommended || mode === "apply" && recommended.policy) return null;
   if (!recommended.policy) return h("p", { class: "small" }, `Bounds unchanged: ${recommended.reason}`);
   const moves = recommended.moves.map(
     (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`
   );
   const put = async () => {
-    await send("PUT", `${path2}/policy`, {
+    await send("PUT", `${path3}/policy`, {
       policy: recommended.policy,
       reason: "recommended bounds, applied on the page"
     });
@@ -2473,21 +2888,27 @@ var RangeBar = class {
     );
     const nearer = h("button", { "aria-label": "Closer", onclick: () => course2.zoom(0.5) }, "+");
     const wider = h("button", { "aria-label": "Wider", onclick: () => course2.zoom(2) }, "−");
+    this.axes = [false, true].map(
+      (byTime) => h("button", { onclick: () => course2.drawBy(byTime) }, byTime ? "Time" : "Steps")
+    );
+    const axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" }, this.axes);
     const form = h(
       "form",
       { class: "row", onsubmit: (event) => this.#ask(event) },
       this.field,
       h("button", {}, "Open step")
     );
-    const parts = [this.all, this.newest, nearer, wider, this.words, form];
+    const parts = [this.all, this.newest, nearer, wider, axes, this.words, form];
     this.element = h("div", { class: "row rangebar", role: "toolbar", "aria-label": "Steps" }, parts);
     course2.addEventListener("view", () => this.draw());
     course2.addEventListener("series", () => this.draw());
+    course2.addEventListener("axis", () => this.draw());
   }
   draw() {
     const { view, extent, chosen } = this.course;
     this.words.textContent = `steps ${step(view[0])} to ${step(view[1])}`;
     this.all.setAttribute("aria-pressed", String(view[0] <= extent[0] && view[1] >= extent[1]));
+    this.axes.forEach((button, i) => button.setAttribute("aria-pressed", String(this.course.byTime === Boolean(i))));
     for (const button of this.newest) button.hidden = extent[1] - extent[0] <= Number(button.dataset.steps);
     if (document.activeElement !== this.field) this.field.value = chosen ?? "";
   }
@@ -2588,8 +3009,8 @@ var line2 = (y, words) => [
   svg("text", { x: LEFT2 + 6, y: y - 5, class: "limit" }, words)
 ];
 function legend() {
-  const marks2 = ["in", "out"].map((kind) => h("span", { class: `dot ${kind}` }));
-  return h("p", { class: "quiet small" }, marks2[0], "accepted ", marks2[1], "rejected");
+  const marks3 = ["in", "out"].map((kind) => h("span", { class: `dot ${kind}` }));
+  return h("p", { class: "quiet small" }, marks3[0], "accepted ", marks3[1], "rejected");
 }
 function linear(values, [start, end]) {
   const [least, most] = [Math.min(...values), Math.max(...values)];
@@ -2714,8 +3135,8 @@ var COMPLETENESS = { true: "", false: ", incomplete", null: ", completeness unkn
 var StepPanel = class {
   element = h("section", { class: "card panel step", "aria-label": "Step", hidden: true });
   #asked = 0;
-  constructor(path2, open) {
-    Object.assign(this, { path: path2, open });
+  constructor(path3, open) {
+    Object.assign(this, { path: path3, open });
   }
   /** Show a step, or close the panel with null. */
   async show(step2, attempt) {
@@ -2802,11 +3223,13 @@ var RunView = class {
     this.course = new Course(this.path, this.given);
     this.head = h("header", {});
     this.notes = h("section", { class: "notes", "aria-label": "Notes" });
-    this.why = h("section", { "aria-label": "Diagnosis" });
+    const again = async () => this.#show(await this.#facts());
+    this.why = new DiagnosisCard(this.course, { open: (step2) => this.open(step2), again });
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
     this.charts = new Charts(this.course, (step2) => this.open(step2));
     this.heat = new Heatmap(this.course, (step2) => this.open(step2));
     this.panel = new StepPanel(this.path, (step2) => this.open(step2));
+    this.events = new EventList(this.course, (step2) => this.open(step2));
     this.bar = new RangeBar(this.course, (step2) => this.open(step2));
     this.keys = (event) => this.#key(event);
   }
@@ -2815,14 +3238,16 @@ var RunView = class {
     this.stage.show(
       this.head,
       this.notes,
-      this.why,
+      this.why.element,
       this.bar.element,
+      this.events.element,
       this.charts.element,
       h("div", { class: "lower" }, this.heat.element, this.policies),
       this.panel.element
     );
-    await this.charts.begin();
     this.#show(facts);
+    await this.charts.begin();
+    this.charts.outline(facts);
     this.bar.draw();
     this.heat.read();
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
@@ -2848,19 +3273,20 @@ var RunView = class {
     this.course.end();
     this.charts.end();
     this.heat.end();
+    this.why.end();
   }
   async #facts() {
-    const { project, run: run2, path: path2 } = this;
+    const { project, run: run2, path: path3 } = this;
     const asked2 = {
-      run: get(path2),
+      run: get(path3),
       judged: get(`/fleet/${encodeURIComponent(project)}/${encodeURIComponent(run2)}`),
-      diagnosis: orNothing(get(`${path2}/diagnosis`)),
+      diagnosis: orNothing(get(`${path3}/diagnosis`)),
       firing: all("/alerts", { project, run: run2, state: "firing" }),
       resolved: newestLast("/alerts", { project, run: run2, state: "resolved" }),
-      policies: newestLast(`${path2}/policy/history`),
-      attempts: newestLast(`${path2}/attempts`),
-      notes: newestLast(`${path2}/notes`),
-      adaptation: get(`${path2}/adaptation`)
+      policies: newestLast(`${path3}/policy/history`),
+      attempts: newestLast(`${path3}/attempts`),
+      notes: newestLast(`${path3}/notes`),
+      adaptation: get(`${path3}/adaptation`)
     };
     const names2 = Object.keys(asked2);
     const answers = await Promise.all(Object.values(asked2));
@@ -2872,11 +3298,7 @@ var RunView = class {
     runHead(this.head, facts, this.given.attempt);
     notesList(this.notes, facts.notes, (step2) => this.open(step2));
     const again = async () => this.#show(await this.#facts());
-    diagnosisCard(this.why, facts, {
-      catalogue: this.course.catalogue,
-      open: (step2) => this.open(step2),
-      again
-    });
+    this.why.show(facts);
     policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
     this.charts.outline(facts);
   }
@@ -2889,7 +3311,7 @@ var RunView = class {
 };
 
 // src/signin.js
-function signIn(root2, { why: why2, done }) {
+function signIn(root2, { why, done }) {
   const field = h("input", { type: "password", name: "token", required: true, autocomplete: "off", id: "token" });
   const enter = (event) => {
     event.preventDefault();
@@ -2907,7 +3329,7 @@ function signIn(root2, { why: why2, done }) {
         { class: "quiet" },
         "This service requires a token. A read token shows everything; to acknowledge or silence, use an admin token."
       ),
-      why2 && h("p", { role: "alert", class: "strong" }, why2),
+      why && h("p", { role: "alert", class: "strong" }, why),
       h("label", { for: "token" }, "Token"),
       field,
       h("p", {}, h("button", { class: "main", type: "submit" }, "Sign in")),
@@ -2934,7 +3356,7 @@ async function show() {
   leave();
   leave = () => {
   };
-  const view = VIEWS.find(({ path: path2 }) => path2.test(location.pathname));
+  const view = VIEWS.find(({ path: path3 }) => path3.test(location.pathname));
   mark();
   if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
   try {
@@ -2995,7 +3417,7 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("a");
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
   const url = new URL(link.href, location.href);
-  if (url.origin !== location.origin || url.hash || !VIEWS.some(({ path: path2 }) => path2.test(url.pathname))) return;
+  if (url.origin !== location.origin || url.hash || !VIEWS.some(({ path: path3 }) => path3.test(url.pathname))) return;
   event.preventDefault();
   go(url.pathname + url.search);
 });

@@ -1,0 +1,33 @@
+// The events of a run as a list: alerts, policies and notes, each with its step. The charts mark the same events.
+
+import { h, refill } from "./dom.js";
+import { plural, step } from "./words.js";
+
+const SHOWN = 100; // The newest.
+
+export class EventList {
+  element = h("section", { class: "eventlist", "aria-label": "Events" });
+  #said = null;
+
+  constructor(course, open) {
+    Object.assign(this, { course, open });
+    course.addEventListener("markers", () => this.#draw());
+  }
+
+  #draw() {
+    const { markers } = this.course;
+    const said = JSON.stringify(markers);
+    if (said === this.#said) return;
+    this.#said = said;
+    const items = markers.slice(-SHOWN).map(({ step: at, what, kind }) =>
+      h(
+        "li",
+        {},
+        h("button", { class: "link", onclick: () => this.open(at) }, `step ${step(at)}`),
+        h("span", { class: `kind-${kind}` }, what),
+      ),
+    );
+    const summary = h("summary", { class: "quiet" }, plural(markers.length, "event"));
+    refill(this.element, items.length > 0 && h("details", { "data-name": "events" }, summary, h("ol", {}, items)));
+  }
+}
