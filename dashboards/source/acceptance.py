@@ -1,4 +1,4 @@
-"""The dashboard *Acceptance and trmon itself*: what the policies reject, and trmon's own health."""
+"""The dashboard *Acceptance*: what the policies reject, by which bounds, and what other policies would reject."""
 
 from __future__ import annotations
 
@@ -6,80 +6,90 @@ from grafana_foundation_sdk.builders import stat, table, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig
 
-from dashboards.source.bands import ACT, HEALTHY, WATCH, Step, band
+from dashboards.source.bands import ACT, HEALTHY, Step, band
 from dashboards.source.dashboard import dashboard, page_link
+from dashboards.source.links import TO_RUN
+from dashboards.source.marks import IncidentMark
 from dashboards.source.panels import PLAIN, chart, number, rows, stacked
-from dashboards.source.promql import active_mask_rate, own, per_run, quantile, rate, runs
+from dashboards.source.promql import active_mask_rate, own, per_run, rate, runs
 from dashboards.source.variables import several_runs
 
-SOME: list[Step] = [(None, HEALTHY), (1, WATCH)]
 ANY: list[Step] = [(None, HEALTHY), (1, ACT)]
-GIB = 2**30
-ROOM: list[Step] = [(None, ACT), (GIB, WATCH), (10 * GIB, HEALTHY)]
 REJECTED = per_run(runs("trmon_mask_rate"), "policy")
 BOUND = per_run(runs("trmon_threshold"), "policy", "statistic", "pair", "where", "bound")
+IN_FORCE = per_run(active_mask_rate(runs("trmon_mask_rate"), runs("trmon_threshold")))
 
 
 def acceptance() -> Dashboard:
     """Return the dashboard."""
-    return dashboard(
+    made = dashboard(
         "trmon-acceptance",
-        "trmon / Acceptance and trmon itself",
-        "What the policies reject, and the health of trmon itself.",
+        "trmon / Acceptance",
+        "What the policies reject, by which bounds, and what other policies would reject.",
         chosen=several_runs(),
-        rows={
-            "": _numbers(),
-            "What is accepted": _accepted(),
-            "Reports": _reports(),
-            "Worker and notifications": _worker(),
-            "The machine": _machine(),
-        },
+        rows={"": [*_numbers(), *_rejected()], "By policy": _by_policy()},
     ).link(page_link("The page", "/"))
+    return made.annotation(IncidentMark("page"))
 
 
 def _numbers() -> list[stat.Panel]:
     return [
-        number("Scraped", "Instances that respond to scrapes.", f"sum({own('up')})", unit="none", steps=PLAIN),
+        number("Runs", "Runs with an active policy.", f"count({IN_FORCE})", unit="none", steps=PLAIN, width=6),
+        number(
+            "Median rejected",
+            "The median over the runs of the share that the active policy rejects.",
+            f"quantile(0.5, {IN_FORCE})",
+            unit="percentunit",
+            steps=band("mask_rate"),
+            width=6,
+        ),
+        number(
+            "Most rejected",
+            "The largest share of sequences that a run's active policy rejects.",
+            f"max({IN_FORCE})",
+            unit="percentunit",
+            steps=band("mask_rate"),
+            width=6,
+        ),
         number(
             "Decision mismatches",
             "Sequences whose decision could not be reproduced in the time range; any is a defect.",
             f"sum(increase({own('trmon_decision_mismatch_total')}[$__range]))",
             unit="none",
             steps=ANY,
-        ),
-        number(
-            "Lost messages",
-            "Messages that clients lost or the service refused in the time range.",
-            f"sum(increase({own('trmon_dropped_total')}[$__range]))",
-            unit="none",
-            steps=SOME,
-        ),
-        number(
-            "Untold alerts",
-            "Notifications that failed after the last attempt in the time range.",
-            f"sum(increase({own('trmon_delivery_total', outcome='dead')}[$__range]))",
-            unit="none",
-            steps=ANY,
-        ),
-        number(
-            "Runs not shown",
-            "Active runs that /metrics omits, above TRMON_METRICS_MAX_RUNS.",
-            f"max({own('trmon_runs_omitted')})",
-            unit="none",
-            steps=SOME,
-        ),
-        number(
-            "Free disk",
-            "Free space on the database's disk.",
-            f"min({own('trmon_disk_free_bytes')})",
-            unit="bytes",
-            steps=ROOM,
+            width=6,
         ),
     ]
 
 
-def _accepted() -> list[timeseries.Panel | table.Panel]:
-    in_force = active_mask_rate(runs("trmon_mask_rate"), runs("trmon_threshold"))
+def _rejected() -> list[timeseries.Panel]:
+    return [
+        chart(
+            "Rejected by the active policies",
+            "Median and largest share over the runs.",
+            (f"quantile(0.5, {IN_FORCE})", "median"),
+            (f"max({IN_FORCE})", "largest"),
+            unit="percentunit",
+            steps=band("mask_rate"),
+        ),
+        chart(
+            "Rejected sequences: the ten largest shares",
+            "Share of sequences that the active policy rejects, or would reject in observe mode.",
+            (f"topk(10, {IN_FORCE})", "{{project}}/{{run}}"),
+            unit="percentunit",
+            steps=band("mask_rate"),
+            link=TO_RUN,
+        ),
+        stacked(
+            "Sequences per second",
+            "Sequences received, by decision.",
+            (rate(own("trmon_sequences_total"), by="decision"), "{{decision}}"),
+            unit="cps",
+        ),
+    ]
+
+
+def _by_policy() -> list[timeseries.Panel | table.Panel]:
     return [
         chart(
             "Rejected, by policy: median over the runs",
@@ -87,20 +97,7 @@ def _accepted() -> list[timeseries.Panel | table.Panel]:
             (f"quantile by (policy) (0.5, {REJECTED})", "{{policy}}"),
             unit="percentunit",
             steps=band("mask_rate"),
-        ),
-        chart(
-            "Rejected by the active policies",
-            "Median and largest share over the runs.",
-            (f"quantile(0.5, {per_run(in_force)})", "median"),
-            (f"max({per_run(in_force)})", "largest"),
-            unit="percentunit",
-            steps=band("mask_rate"),
-        ),
-        stacked(
-            "Sequences per second",
-            "Sequences received, by decision.",
-            (rate(own("trmon_sequences_total"), by="decision"), "{{decision}}"),
-            unit="cps",
+            width=12,
         ),
         rows(
             "Active bounds",
@@ -113,98 +110,5 @@ def _accepted() -> list[timeseries.Panel | table.Panel]:
                     options={"excludeByName": {"Time": True}, "renameByName": {"Value": "value"}},
                 )
             ],
-        ),
-    ]
-
-
-def _reports() -> list[timeseries.Panel]:
-    return [
-        stacked(
-            "Messages per second",
-            "Messages received, by outcome; duplicates are harmless repeats after an outage.",
-            (rate(own("trmon_reports_total"), by="status"), "{{status}}"),
-            unit="cps",
-        ),
-        _latency("Time to acknowledge", "From the request body to the response, once on disk.", "trmon_ingest_seconds"),
-        _latency("Time of a group commit", "One transaction for all waiting operations.", "trmon_commit_seconds"),
-        chart(
-            "Operations that wait for the disk",
-            "At 4096 the service answers 429 and clients wait, then spool.",
-            (f"sum by (instance) ({own('trmon_queue_depth')})", "{{instance}}"),
-            unit="none",
-        ),
-        stacked(
-            "Lost messages per second, by reason",
-            "Messages that clients report as lost, and messages that the service refused.",
-            (rate(own("trmon_dropped_total"), by="reason"), "{{reason}}"),
-            unit="cps",
-        ),
-        chart(
-            "Reports that were late or could not be replayed",
-            "Late: received after their batch closed. Not replayed: the service does not know the policy.",
-            (f"sum(rate({own('trmon_late_reports_total')}[$__rate_interval]))", "late"),
-            (f"sum(rate({own('trmon_unreplayed_reports_total')}[$__rate_interval]))", "not replayed"),
-            unit="cps",
-        ),
-    ]
-
-
-def _latency(title: str, about: str, histogram: str) -> timeseries.Panel:
-    queries = [(quantile(q, histogram), f"{100 * q:g} %") for q in (0.5, 0.95, 0.99)]
-    return chart(title, f"{about} Median, 95th and 99th percentile.", *queries, unit="s")
-
-
-def _worker() -> list[timeseries.Panel]:
-    return [
-        _latency(
-            "Close lag",
-            "From a batch's newest report to its close; late ranks included.",
-            "trmon_close_lag_seconds",
-        ),
-        chart(
-            "Failed passes and decision mismatches",
-            "A failed pass over a run is retried; a decision that cannot be reproduced is a defect.",
-            (f"sum(rate({own('trmon_worker_failures_total')}[$__rate_interval]))", "failed passes"),
-            (f"sum(rate({own('trmon_decision_mismatch_total')}[$__rate_interval]))", "mismatches"),
-            unit="cps",
-        ),
-        stacked(
-            "Notifications per second, by outcome",
-            "Attempts to deliver an alert to a receiver; dead means given up.",
-            (rate(own("trmon_delivery_total"), by="outcome"), "{{outcome}}"),
-            unit="cps",
-        ),
-    ]
-
-
-def _machine() -> list[timeseries.Panel]:
-    return [
-        chart(
-            "CPU",
-            "CPU time of each instance, in seconds per second.",
-            (f"rate({own('process_cpu_seconds_total')}[$__rate_interval])", "{{instance}}"),
-            unit="none",
-            width=6,
-        ),
-        chart(
-            "Memory",
-            "Resident memory of each instance.",
-            (f"max by (instance) ({own('process_resident_memory_bytes')})", "{{instance}}"),
-            unit="bytes",
-            width=6,
-        ),
-        chart(
-            "Free disk",
-            "Free space on the database's disk, as seen by each instance.",
-            (f"min by (instance) ({own('trmon_disk_free_bytes')})", "{{instance}}"),
-            unit="bytes",
-            width=6,
-        ),
-        chart(
-            "Rows pruned per second",
-            "Rows that retention deletes, and how often it fails.",
-            (rate(own("trmon_pruned_total"), by="what"), "{{what}}"),
-            unit="cps",
-            width=6,
         ),
     ]

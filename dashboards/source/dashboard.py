@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 
 from grafana_foundation_sdk.builders import stat, statetimeline, table, timeseries
@@ -18,9 +18,15 @@ AnyPanel = stat.Panel | statetimeline.Panel | table.Panel | timeseries.Panel
 
 
 def dashboard(
-    uid: str, title: str, about: str, *, chosen: Iterable[QueryVariable], rows: Mapping[str, Sequence[AnyPanel]]
+    uid: str,
+    title: str,
+    about: str,
+    *,
+    chosen: Iterable[QueryVariable],
+    rows: Mapping[str, Sequence[AnyPanel]],
+    collapsed: Collection[str] = (),
 ) -> Dashboard:
-    """Return a dashboard; the panels of the row without a title come first."""
+    """Return a dashboard; panels of the row without a title come first, those of collapsed rows load when opened."""
     made = (
         Dashboard(title)
         .uid(uid)
@@ -38,10 +44,15 @@ def dashboard(
         made.with_variable(variable)
     ids = count(1)
     for name, panels in rows.items():
+        row = Row(name).id(next(ids)).collapsed(name in collapsed)
+        if name in collapsed:
+            for panel in panels:
+                row.with_panel(panel.id(next(ids)))
         if name:
-            made.with_row(Row(name).id(next(ids)))
-        for panel in panels:
-            made.with_panel(panel.id(next(ids)))
+            made.with_row(row)
+        if name not in collapsed:
+            for panel in panels:
+                made.with_panel(panel.id(next(ids)))
     return made
 
 

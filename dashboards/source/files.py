@@ -11,6 +11,7 @@ from dashboards.source.acceptance import acceptance
 from dashboards.source.alerting import alerting
 from dashboards.source.fleet import fleet
 from dashboards.source.run_health import run_health
+from dashboards.source.service import service
 
 FOLDER = Path(__file__).parents[1]
 
@@ -21,6 +22,7 @@ def generated() -> dict[str, str]:
         "fleet.json": _json(fleet()),
         "run-health.json": _json(run_health()),
         "acceptance.json": _json(acceptance()),
+        "service.json": _json(service()),
         "provisioning/alerting/trmon.yml": alerting(),
     }
 

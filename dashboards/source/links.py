@@ -10,11 +10,13 @@ def run_health(labels: str) -> str:
     """Return the URL of a run's dashboard; `labels` is the Grafana variable with the run's labels."""
     return (
         f"/d/{RUN_HEALTH_UID}?var-datasource=${{datasource}}&${{__url_time_range}}"
-        f"&var-project=${{{labels}.project}}&var-run=${{{labels}.run}}"
+        f"&var-project=${{{labels}.project:percentencode}}&var-run=${{{labels}.run:percentencode}}"
     )
 
 
 TO_RUN = link("Run health", run_health("__field.labels"))
 """From a series."""
-STEP_ON_PAGE = "${page}/runs/${__data.fields.project}/${__data.fields.run}?step=${__value.raw}"
+STEP_ON_PAGE = (
+    "${page}/runs/${__data.fields.project:percentencode}/${__data.fields.run:percentencode}?step=${__value.raw}"
+)
 """From a row's step."""

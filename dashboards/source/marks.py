@@ -9,7 +9,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import AnnotationQuery
 
 from dashboards.source.bands import ACT, WATCH
-from dashboards.source.promql import per_run, run, runs
+from dashboards.source.promql import own, per_run, run, runs
 from dashboards.source.variables import DATASOURCE
 
 COLORS = {"page": ACT, "warn": WATCH}
@@ -52,16 +52,41 @@ class IncidentMark(Builder[AnnotationQuery]):
         )
 
 
+class RestartMark(Builder[AnnotationQuery]):
+    """A mark for each start of an instance."""
+
+    def build(self) -> AnnotationQuery:
+        """Return the annotation."""
+        return _FromPrometheus(
+            name="Starts",
+            datasource=DATASOURCE,
+            enable=True,
+            icon_color="blue",
+            expr=f"{own('process_start_time_seconds')} * 1000",
+            title_format="started",
+            text_format="{{instance}}",
+            use_value_for_time=True,
+        )
+
+
 class _FromPrometheus(AnnotationQuery):
     """The SDK's model lacks the fields that Grafana's Prometheus plugin reads beside the expression."""
 
-    def __init__(self, *, title_format: str = "{{rule}}", **known: Any) -> None:
+    def __init__(
+        self,
+        *,
+        title_format: str = "{{rule}}",
+        text_format: str = "{{project}}/{{run}}",
+        use_value_for_time: bool = False,
+        **known: Any,
+    ) -> None:
         super().__init__(**known)
-        self._title_format = title_format
+        self._title_format, self._text_format = title_format, text_format
+        self._use_value_for_time = use_value_for_time
 
     def to_json(self) -> dict[str, object]:
-        formats = {"titleFormat": self._title_format, "textFormat": "{{project}}/{{run}}"}
-        return super().to_json() | formats | {"step": "15s"}
+        formats = {"titleFormat": self._title_format, "textFormat": self._text_format, "step": "15s"}
+        return super().to_json() | formats | ({"useValueForTime": True} if self._use_value_for_time else {})
 
 
 def alert_marks() -> list[AlertMark]:

@@ -88,6 +88,7 @@ def run_health() -> Dashboard:
             "What is accepted": _acceptance(),
             "Trainer metrics": [_scalars()],
         },
+        collapsed={"Are the log-probs valid?", "Is it stale, or are the steps too large?", "What is accepted"},
     ).link(page_link("This run on the page", "/runs/${project:percentencode}/${run:percentencode}"))
     for mark in alert_marks():
         made.annotation(mark)

@@ -58,10 +58,38 @@ def test_a_legend_has_the_last_value_and_the_ends(name: str, panel: Json) -> Non
 def test_what_happened_to_runs_is_marked_on_every_chart() -> None:
     marks = {name: [mark["name"] for mark in annotations(shown)] for name, shown in DASHBOARDS.items()}
     assert marks["run-health"] == ["Alerts: page", "Alerts: warn"]
-    assert marks["fleet"] == ["Incidents: page"]
+    assert marks["fleet"] == marks["acceptance"] == ["Incidents: page"]
+    assert marks["service"] == ["Starts"]
 
 
 def test_links_to_the_page_encode_the_names_of_runs() -> None:
     links = [link["url"] for link in RUN_HEALTH["links"] if link.get("url")]
     links += [link["url"] for panel in panels(RUN_HEALTH) for link in panel["fieldConfig"]["defaults"].get("links", ())]
     assert set(links) == {"${page}/runs/${project:percentencode}/${run:percentencode}"}
+
+
+def test_links_between_dashboards_encode_the_names_of_runs() -> None:
+    links = [link["url"] for _, panel in CHARTS for link in panel["fieldConfig"]["defaults"].get("links", ())]
+    to_runs = {url for url in links if "/d/trmon-run-health" in url}
+    assert len(to_runs) == 1
+    assert all("&var-run=${__field.labels.run:percentencode}" in url for url in to_runs)
+
+
+def test_the_details_of_a_run_load_when_they_are_opened() -> None:
+    rows = {row["title"]: row["collapsed"] for row in RUN_HEALTH["panels"] if row["type"] == "row"}
+    assert not rows["Does it learn?"]
+    assert [title for title, is_collapsed in rows.items() if is_collapsed] == [
+        "Are the log-probs valid?",
+        "Is it stale, or are the steps too large?",
+        "What is accepted",
+    ]
+
+
+def test_acceptance_and_trmon_itself_are_apart() -> None:
+    about = {
+        name: {target["expr"] for panel in panels(DASHBOARDS[name]) for target in panel["targets"]}
+        for name in DASHBOARDS
+    }
+    of_runs = {expr for expr in about["service"] if "project=~" in expr}
+    assert of_runs == set()
+    assert not any("process_" in expr or "trmon_reports_total" in expr for expr in about["acceptance"])

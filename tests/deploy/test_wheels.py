@@ -65,5 +65,5 @@ def test_the_wheels_install_in_a_clean_environment(first: tuple[Path, dict[str, 
     service, client, n_dashboards, n_rules = looked.split()
     assert Path(service).is_relative_to(venv)
     assert Path(client).is_relative_to(venv)
-    assert int(n_dashboards) == 3
+    assert int(n_dashboards) == 4
     assert int(n_rules) > 20

@@ -34,11 +34,11 @@ def pushed(grafana: Grafana, *, prometheus_url: str | None = None, path: str = "
 
 def test_everything_is_created_in_a_folder_of_its_own(grafana: Grafana) -> None:
     made = pushed(grafana, prometheus_url=PROMETHEUS)
-    assert [one.change for one in made] == [Change.CREATED] * 5
+    assert [one.change for one in made] == [Change.CREATED] * 6
     assert [one.kind for one in made] == ["folder", "data source", *["dashboard"] * 3]
     assert grafana.folders.keys() == {FOLDER_UID}
     assert grafana.datasources[DATASOURCE_UID]["url"] == PROMETHEUS
-    assert grafana.dashboards.keys() == {"trmon-fleet", "trmon-run-health", "trmon-acceptance"}
+    assert grafana.dashboards.keys() == {*("trmon-fleet", "trmon-run-health", "trmon-acceptance", "trmon-service")}
     assert {kept["meta"]["folderUid"] for kept in grafana.dashboards.values()} == {FOLDER_UID}
 
 
@@ -73,7 +73,7 @@ def test_a_data_source_follows_its_url_and_is_left_alone_without_one(grafana: Gr
 
 
 def test_an_address_may_end_in_a_slash(grafana: Grafana) -> None:
-    assert len(pushed(grafana, path="/")) == 4
+    assert len(pushed(grafana, path="/")) == 5
 
 
 def refused(grafana: Grafana, *, token: str = "glsa_secret", url: str | None = None) -> TrmonError:
