@@ -74,6 +74,26 @@ def test_omitted_fields_stay(two_runs: httpx.Client) -> None:
     assert (run["owner"], run["tags"]) == ("me", ["dapo"])
 
 
+def test_single_tags_are_added_and_removed(two_runs: httpx.Client) -> None:
+    change = {"add_tags": ["x", "dapo"], "remove_tags": ["unknown"]}
+    assert two_runs.patch("/api/v1/runs/math/grpo", json=change).json()["tags"] == ["dapo", "x"]
+    assert two_runs.patch("/api/v1/runs/math/grpo", json={"remove_tags": ["dapo"]}).json()["tags"] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"add_tags": ["a"], "remove_tags": ["a"]}, "'a' is in add_tags too"),
+        ({"add_tags": [f"t{i}" for i in range(64)]}, "would make 65 tags; a run has at most 64"),
+        ({"add_tags": ["no name"]}, "not a valid name"),
+    ],
+)
+def test_a_wrong_change_of_tags_is_refused(two_runs: httpx.Client, change: dict[str, list[str]], said: str) -> None:
+    refused = two_runs.patch("/api/v1/runs/math/grpo", json=change)
+    assert (refused.status_code, said in refused.json()["detail"]) == (400, True), refused.text
+    assert two_runs.get("/api/v1/runs/math/grpo").json()["tags"] == ["dapo"]
+
+
 def test_a_name_that_is_taken_is_a_conflict(two_runs: httpx.Client) -> None:
     train(two_runs, RunKey("math", "other"), steps=[0], end=False)
     change = {"name": "other", "tags": ["changed"], "archived": True}

@@ -1,4 +1,4 @@
-"""`trmon runs`, `trmon signals` and `trmon delete` over a running service."""
+"""`trmon runs`, `trmon signals`, `trmon edit` and `trmon delete` over a running service."""
 
 from __future__ import annotations
 
@@ -77,6 +77,9 @@ WRONG = [
     (("signals", "math/grpo", "lr", "--steps", "last"), "--steps: must be A:B"),
     (("signals", "math/grpo", "lr", "--csv", "--json"), "--csv: and --json were both given"),
     (("signals", "grpo", "lr"), "RUN: must be PROJECT/RUN, not 'grpo'"),
+    (("edit", "math/grpo"), "give at least one of --owner, --tag, --untag, --archive and --unarchive"),
+    (("edit", "math/grpo", "--tag", "x", "--untag", "x"), "remove_tags: 'x' is in add_tags too"),
+    (("edit", "math/grp", "--owner", "ana"), "no run 'math/grp'; did you mean math/grpo?"),
     (("delete", "math/grp", "--yes"), "no run 'math/grp'; did you mean math/grpo?"),
 ]
 
@@ -97,6 +100,25 @@ def test_a_note_is_written_and_read(watched: str, monkeypatch: pytest.MonkeyPatc
     assert (note["text"], note["step"], note["author"]) == ("lr raised", 3, "local")
     refused = trmon("note", "math/grpo", "a\x1b[2Jb", url=watched)
     assert (refused.returncode, "text: holds the control character U+001B" in refused.stderr) == (1, True)
+
+
+def test_runs_are_edited_and_what_fails_is_named(service: ThreadedService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    with service.client() as client:
+        train(client, MATH)
+        train(client, OTHER)
+        edit = ("edit", "math/grpo", "math/none", "code/ppo")
+        edited = trmon(*edit, "--owner", "ana", "--tag", "x", "--untag", "dapo", "--archive", url=service.url)
+        assert edited.returncode == 1
+        assert "1 of 3 runs not changed: math/none: " in edited.stderr
+        assert "no run 'math/none'" in edited.stderr
+        rows = [line.split() for line in edited.stdout.splitlines() if "/" in line]
+        assert [(row[0], {"ana", "x"} <= {*row}) for row in rows] == [("math/grpo", True), ("code/ppo", True)]
+        for name in ("math/grpo", "code/ppo"):
+            run = client.get(f"/api/v1/runs/{name}").json()
+            assert (run["owner"], run["tags"], run["archived"]) == ("ana", ["x"], True)
+        back = trmon("edit", "math/grpo", "--unarchive", "--json", url=service.url)
+        assert (json.loads(back.stdout)["archived"], json.loads(back.stdout)["owner"]) == (False, "ana"), back.stderr
 
 
 def test_a_run_is_deleted_after_asking_by_an_admin_and_the_audit_log_says_so(service: ThreadedService) -> None:

@@ -57,6 +57,9 @@ COMMANDS = {
         "trmon.cli.note:note_command",
         "Write a note on a run or on one of its steps, or print its notes, newest first.",
     ),
+    "edit": CommandEntry(
+        "trmon.cli.edit:edit_command", "Change the owner and the tags of runs, archive them, or take them back."
+    ),
     "delete": CommandEntry(
         "trmon.cli.delete:delete_command",
         "Delete a run with all its data, after asking; needs a token with the scope admin.",

@@ -108,6 +108,7 @@ class RunStatus(AnswerInfo, frozen=True, kw_only=True):
     state: str
     owner: str | None
     tags: tuple[str, ...]
+    archived: bool = False
     step: int | None
     last_report_at: float | None
     expected_step_seconds: float | None

@@ -173,6 +173,20 @@ class Service:
         """Delete a note; it needs a token with the scope admin."""
         self._request_run(run, "DELETE", f"/notes/{note_id}")
 
+    def change(
+        self,
+        run: str,
+        *,
+        owner: str | None = None,
+        add_tags: Iterable[str] = (),
+        remove_tags: Iterable[str] = (),
+        archived: bool | None = None,
+    ) -> RunInfo:
+        """Change a run's owner, single tags, or whether it is archived; it needs a token with the scope admin."""
+        change = {"owner": owner, "archived": archived, "add_tags": [*add_tags], "remove_tags": [*remove_tags]}
+        body = msgspec.json.encode({name: value for name, value in change.items() if value not in (None, [])})
+        return self._decoded(self._request_run(run, "PATCH", body=body), RunInfo)
+
     def delete(self, run: str) -> None:
         """Delete a run with all its data; it needs a token with the scope admin, and is in the audit log."""
         self._request_run(run, "DELETE")

@@ -144,6 +144,18 @@ def test_notes_are_written_read_and_deleted(client: httpx.Client, service: Threa
             writer.add_note("math/grp", "x")
 
 
+def test_a_run_is_changed(client: httpx.Client, service: ThreadedService) -> None:
+    train(client)
+    with Service(service.url) as writer:
+        changed = writer.change("math/grpo", owner="ana", add_tags=["x"], archived=True)
+        assert (changed.owner, changed.tags, changed.archived) == ("ana", ("dapo", "x"), True)
+        assert [status.archived for status in writer.statuses()] == []
+        assert writer.change("math/grpo", remove_tags=["dapo"], archived=False).tags == ("x",)
+        assert [status.archived for status in writer.statuses()] == [False]
+        with pytest.raises(NotFoundError, match="no run 'math/grp'; did you mean math/grpo"):
+            writer.change("math/grp", owner="ana")
+
+
 def test_a_deleted_run_is_gone(client: httpx.Client, service: ThreadedService) -> None:
     train(client)
     with Service(service.url) as writer:

@@ -67,6 +67,7 @@ class FleetRunOut(ResponseModel):
     state: RunState
     owner: str | None
     tags: list[str]
+    archived: bool
     step: int | None
     last_report_at: float | None
     expected_step_seconds: float | None = Field(description="The median duration of the newest steps.")

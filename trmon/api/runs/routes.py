@@ -75,13 +75,15 @@ def list_attempts(
 @router.patch("/{project}/{run}")
 def change_run(key: Named, change: RunChange, access: Admin, service: Service) -> RunOut:
     """Tag, archive or rename a run, or change its owner; the new owner's receivers get the firing alerts."""
-    tags = None if change.tags is None else [checked_name(tag, field="tags") for tag in change.tags]
+    tags = None if change.tags is None else _checked_tags(change.tags, field="tags")
     run = service.store.runs.update(
         key,
         access=access,
         now=time.time(),
         name=change.name,
         tags=tags,
+        add_tags=_checked_tags(change.add_tags, field="add_tags"),
+        remove_tags=change.remove_tags,
         owner=change.owner,
         archived=change.archived,
         owner_change=_owner_change(service),
@@ -93,6 +95,10 @@ def change_run(key: Named, change: RunChange, access: Admin, service: Service) -
 def delete_run(key: Named, access: Admin, service: Service) -> None:
     """Delete a run with all its data; receivers of its firing alerts are notified that they ended."""
     service.store.runs.delete(key, access=access, now=time.time())
+
+
+def _checked_tags(tags: Sequence[str], *, field: str) -> list[str]:
+    return [checked_name(tag, field=field) for tag in tags]
 
 
 def _owner_change(service: Components) -> OwnerChange:

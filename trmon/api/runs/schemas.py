@@ -99,6 +99,8 @@ class RunChange(BaseModel):
     name: str | None = Field(
         None, description="A new name; a trainer that reports under the old name starts a new run."
     )
-    tags: list[str] | None = Field(None, max_length=64)
+    tags: list[str] | None = Field(None, max_length=64, description="In place of all former tags.")
+    add_tags: list[str] = Field([], max_length=64, description="In addition to the run's tags.")
+    remove_tags: list[str] = Field([], max_length=64, description="A tag that the run does not have is ignored.")
     owner: str | None = Field(None, min_length=1, max_length=128)
     archived: bool | None = None

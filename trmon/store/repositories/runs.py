@@ -13,7 +13,7 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.audit import AuditAction, AuditDocument
-from trmon.domain.model.errors import Conflict
+from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store.registry.run_registry import RunRegistry
@@ -35,6 +35,7 @@ from trmon.store.schema import tables
 from trmon.store.writing.batched_delete import delete_in_batches
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
+from trmon_client.core.wire.checks import MAX_TAGS
 
 
 class Runs:
@@ -107,6 +108,8 @@ class Runs:
         now: float,
         name: str | None = None,
         tags: Collection[str] | None = None,
+        add_tags: Collection[str] = (),
+        remove_tags: Collection[str] = (),
         owner: str | None = None,
         archived: bool | None = None,
         owner_change: OwnerChange | None = None,
@@ -115,6 +118,7 @@ class Runs:
 
         Args: name: a new name in the run's project. A trainer that still sends under the old name starts a new run.
             Receivers get a resolve notice for firing alerts under the old name, and the alerts again under the new one.
+            tags: in place of all former tags; add_tags and remove_tags change single ones, whatever others there are.
             owner_change: if given, the receivers of a new owner are notified of firing alerts.
         Errors: InvalidInput; from the future: NotFound, Conflict for a taken name.
         """
@@ -127,7 +131,8 @@ class Runs:
             if renamed != key:
                 before = self._rename(transaction, before, renamed, now=now)
             update_runs(transaction.connection, {before.id: values})
-            write_tags(transaction.connection, before.id, tags=tags)
+            changed_tags = _changed_tags(before.tags if tags is None else tags, add=add_tags, remove=remove_tags)
+            write_tags(transaction.connection, before.id, tags=changed_tags)
             transaction.mark_edited(before.id)
             changed = _get(transaction.connection, renamed, access)
             if owner_change is not None and changed.owner != before.owner:
@@ -173,6 +178,15 @@ class Runs:
         transaction.edited.add(run_id)
         self._registry.forget()
         self._registry.last_seen.pop(run_id, None)
+
+
+def _changed_tags(tags: Collection[str], *, add: Collection[str], remove: Collection[str]) -> Collection[str]:
+    if both := sorted({*add} & {*remove}):
+        raise InvalidInput("remove_tags", f"{both[0]!r} is in add_tags too; give it in one of them")
+    changed = {*tags, *add} - {*remove}
+    if add and len(changed) > MAX_TAGS:
+        raise InvalidInput("add_tags", f"would make {len(changed)} tags; a run has at most {MAX_TAGS}")
+    return changed
 
 
 def _notify_new_owner(transaction: Transaction, owner_change: OwnerChange, *, before: Run, after: Run) -> None:

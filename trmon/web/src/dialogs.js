@@ -57,18 +57,21 @@ function matched(field) {
   return { label: field.dataset.label, operator: /[*?[]/.test(value) ? "~" : "=", value };
 }
 
-function author() {
+/** The field for the author of a note, with the name given last. */
+export function author() {
   const kept = localStorage.getItem(AUTHOR) ?? "";
   return h("label", {}, "Who", h("input", { name: "author", value: kept, maxlength: 128, placeholder: "your name" }));
 }
 
-function said(form) {
+/** Return the author in a form, and remember the name; null for none. */
+export function said(form) {
   const name = form.elements.author.value.trim();
   localStorage.setItem(AUTHOR, name);
   return name || null;
 }
 
-function asked(title, fields, action, act) {
+/** Ask with fields; resolves to true once `act(form)` has succeeded. An error is shown, and the dialog stays open. */
+export function asked(title, fields, action, act) {
   return new Promise((answer) => {
     const problem = h("p", { role: "alert", class: "strong" });
     let isActing = false;

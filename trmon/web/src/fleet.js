@@ -1,12 +1,14 @@
 // The fleet: every run with its verdict, sorted by urgency.
 
 import { get, orNothing } from "./api.js";
-import { fill, h } from "./dom.js";
+import { h } from "./dom.js";
 import { answer, headline, newService, noneActive } from "./fleetanswer.js";
 import { COLUMNS, Row } from "./fleetrow.js";
 import { controls } from "./fleetcontrols.js";
+import { BulkBar } from "./fleetbulk.js";
 import { Head } from "./fleethead.js";
 import { linesOf } from "./fleetlines.js";
+import { keyOf, Selection } from "./fleetselection.js";
 import { typing } from "./shortcuts.js";
 import { VirtualList } from "./virtuallist.js";
 
@@ -52,7 +54,11 @@ class Fleet {
     this.title = h("h1", {});
     this.under = h("p", { class: "quiet" });
     this.body = h("tbody", { role: "rowgroup" });
-    this.list = new VirtualList(this.body, (line) => (line.run ? new Row() : new Head((key) => this.#toggle(key))));
+    this.selection = new Selection(() => this.draw());
+    this.bulk = new BulkBar(this.selection, { found: () => this.runs, changed: (runs) => this.#changedByHand(runs) });
+    this.list = new VirtualList(this.body, (line) =>
+      line.run ? new Row(this.selection) : new Head((key) => this.#toggle(key)),
+    );
     this.controls = controls(() => this.draw());
     this.keys = (event) => this.#key(event);
   }
@@ -88,7 +94,7 @@ class Fleet {
       const limit = isFirst && !after ? FIRST : null;
       const page = await get("/fleet", { after, limit, archived: this.controls.archived() || null });
       if (turn !== this.#turn) return;
-      for (const run of page.items) found.set(`${run.project}/${run.run}`, run);
+      for (const run of page.items) found.set(keyOf(run), run);
       after = page.next;
       if (after && this.runs.size === 0) {
         await this.#show(new Map(found), turn);
@@ -115,7 +121,7 @@ class Fleet {
     }
   }
 
-  /** Read runs one by one; a run that is not found any more leaves the list. */
+  /** Read runs one by one; a run that is not found any more, or was archived or taken back, leaves the list. */
   async #readSingly(keys) {
     const turn = ++this.#turn;
     this.#changed.clear();
@@ -123,10 +129,22 @@ class Fleet {
     if (turn !== this.#turn) return;
     const runs = new Map(this.runs);
     for (const [key, run] of found) {
-      if (run) runs.set(key, run);
+      if (run && run.archived === this.controls.archived()) runs.set(key, run);
       else runs.delete(key);
     }
     await this.#show(runs, turn);
+  }
+
+  /** Show at once what a person changed, { key: new fields, or null for a deleted run }, then read it. */
+  async #changedByHand(changes) {
+    const runs = new Map(this.runs);
+    for (const [key, change] of changes) {
+      const run = change && { ...runs.get(key), owner: change.owner, tags: change.tags, archived: change.archived };
+      if (run && run.archived === this.controls.archived()) runs.set(key, run);
+      else runs.delete(key);
+    }
+    await this.#show(runs, ++this.#turn);
+    await this.read();
   }
 
   async #show(runs, turn) {
@@ -143,7 +161,8 @@ class Fleet {
 
   #frame() {
     this.#isFramed = true;
-    const heads = COLUMNS.map((column) => this.controls.head(column));
+    const all = h("th", { role: "columnheader", scope: "col", "data-name": "select" }, this.selection.every);
+    const heads = [all, ...COLUMNS.map((column) => this.controls.head(column))];
     const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": "1" }, heads));
     const table = h("table", { class: "fleet", role: "table", "aria-label": "Runs" }, head, this.body);
     this.none = h(
@@ -156,6 +175,7 @@ class Fleet {
       h("header", {}, this.title, this.under),
       this.controls.bar,
       h("div", { class: "card" }, table, this.none),
+      this.bulk.element,
     );
   }
 
@@ -169,7 +189,10 @@ class Fleet {
     this.under.textContent = this.controls.said(chosen.length, runs.length);
     this.none.hidden = chosen.length > 0;
     const isByVerdict = this.controls.isByVerdict();
-    this.list.show(linesOf(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned }));
+    const lines = linesOf(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned });
+    this.selection.follow(lines, chosen, this.runs);
+    this.list.show(lines);
+    this.bulk.draw();
   }
 
   #toggle(key) {
@@ -179,7 +202,9 @@ class Fleet {
 
   #key(event) {
     const by = { j: 1, k: -1 }[event.key];
-    if (!by || typing(event.target) || event.metaKey || event.ctrlKey || event.altKey) return;
+    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
+    if (event.key === "x") document.activeElement.closest("tbody tr")?.querySelector("[type=checkbox]")?.click();
+    if (!by) return;
     const last = Number(this.body.parentElement?.getAttribute("aria-rowcount")) - 2;
     const at = this.list.indexOf(document.activeElement);
     this.list.focus(Math.min(Math.max(at + by, 0), last));

@@ -26,6 +26,6 @@ export class Head {
       " ",
       h("span", { class: "why" }, said),
     );
-    fill(this.element, h("td", { role: "cell", "aria-colspan": "9" }, button));
+    fill(this.element, h("td", { role: "cell", "aria-colspan": "10" }, button));
   }
 }

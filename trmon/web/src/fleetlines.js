@@ -1,6 +1,7 @@
 // The lines of the fleet: runs under the heads of their groups, and runs that stalled together in one line.
 
 import { answer } from "./fleetanswer.js";
+import { keyOf } from "./fleetselection.js";
 import { ago, plural } from "./words.js";
 
 const TOGETHER_SECONDS = 120;
@@ -21,7 +22,6 @@ export function linesOf(runs, { group, isByVerdict, turned }) {
   });
 }
 
-const keyOf = (run) => `${run.project}/${run.run}`;
 const line = (run, under) => ({ key: `${under} ${keyOf(run)}`, run });
 
 /** Put runs that fell silent together, and that nobody acknowledged, under one line where the first of them stands. */

@@ -34,16 +34,29 @@ export const COLUMNS = [
 export class Row {
   element = h("tr", { role: "row" });
   #shown = "";
+  #line = null;
+
+  constructor(selection) {
+    this.selection = selection;
+    this.box = h("input", { type: "checkbox" });
+    this.box.addEventListener("click", (event) => selection.choose(this.#line, this.box.checked, event.shiftKey));
+  }
 
   /** Render a run; the DOM is untouched if nothing changed. */
-  show({ run }) {
+  show(line) {
+    const { run } = line;
+    this.#line = line;
+    this.box.checked = this.selection.has(run);
+    this.element.toggleAttribute("data-selected", this.box.checked);
     const now = JSON.stringify(run) + ago(run.last_report_at);
     if (now === this.#shown) return;
     this.#shown = now;
+    this.box.setAttribute("aria-label", `Select ${run.project}/${run.run}`);
     this.element.dataset.kind = run.verdict.kind;
     this.element.dataset.need = run.verdict.need;
     fill(
       this.element,
+      h("td", { role: "cell", "data-name": "select" }, this.box),
       cells(run).map((content, i) => h("td", { role: "cell", "data-name": COLUMNS[i].name }, content)),
     );
   }

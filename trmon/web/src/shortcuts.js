@@ -7,6 +7,7 @@ const KEYS = [
   ["g a", "alerts"],
   ["/", "filter the fleet"],
   ["j, k", "next, previous run of the fleet; Enter opens it"],
+  ["x", "select the focused run of the fleet"],
   ["← →", "on a chart: pan by a tenth of the range"],
   ["+ −", "on a chart: zoom in, zoom out; 0 shows all steps"],
   ["[ ]", "on a run: previous step, next step"],
@@ -29,7 +30,8 @@ export function shortcuts({ go }) {
   document.getElementById("keys").addEventListener("click", explain);
 }
 
-export const typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName);
+export const typing = (element) =>
+  /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName) && element.type !== "checkbox" && element.type !== "radio";
 
 function filter() {
   document.querySelector("[data-filter]")?.focus();

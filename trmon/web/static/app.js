@@ -628,15 +628,27 @@ var COLUMNS = [
 var Row = class {
   element = h("tr", { role: "row" });
   #shown = "";
+  #line = null;
+  constructor(selection) {
+    this.selection = selection;
+    this.box = h("input", { type: "checkbox" });
+    this.box.addEventListener("click", (event) => selection.choose(this.#line, this.box.checked, event.shiftKey));
+  }
   /** Render a run; the DOM is untouched if nothing changed. */
-  show({ run: run2 }) {
+  show(line3) {
+    const { run: run2 } = line3;
+    this.#line = line3;
+    this.box.checked = this.selection.has(run2);
+    this.element.toggleAttribute("data-selected", this.box.checked);
     const now2 = JSON.stringify(run2) + ago(run2.last_report_at);
     if (now2 === this.#shown) return;
     this.#shown = now2;
+    this.box.setAttribute("aria-label", `Select ${run2.project}/${run2.run}`);
     this.element.dataset.kind = run2.verdict.kind;
     this.element.dataset.need = run2.verdict.need;
     fill(
       this.element,
+      h("td", { role: "cell", "data-name": "select" }, this.box),
       cells(run2).map((content, i) => h("td", { role: "cell", "data-name": COLUMNS[i].name }, content))
     );
   }
@@ -822,6 +834,219 @@ var set = (runs, values) => [...new Set(runs.flatMap(values).filter(Boolean))].s
 var select = (name2, given) => h("select", { "aria-label": name2, "data-wanted": given.get(name2) ?? "" });
 var searched = (run2) => [run2.project, run2.run, run2.owner, ...run2.tags, run2.verdict.kind, run2.verdict.why].join(" ").toLowerCase();
 
+// src/fleetselection.js
+var keyOf = (run2) => `${run2.project}/${run2.run}`;
+var Selection = class {
+  #keys = /* @__PURE__ */ new Set();
+  #lines = [];
+  #anchor = null;
+  /** `changed` is called when runs are selected or deselected by a person. */
+  constructor(changed) {
+    this.changed = changed;
+    this.every = h("input", { type: "checkbox", "aria-label": "Select every run that matches the filters" });
+    this.every.addEventListener("change", () => this.#chooseEvery(this.every.checked));
+  }
+  has(run2) {
+    return this.#keys.has(keyOf(run2));
+  }
+  get size() {
+    return this.#keys.size;
+  }
+  keys() {
+    return [...this.#keys];
+  }
+  /** Select exactly these runs. */
+  set(keys) {
+    this.#keys = new Set(keys);
+    this.changed();
+  }
+  /** Take the lines in their order and the runs that match the filters; runs that no longer exist leave. */
+  follow(lines2, matching, runs) {
+    this.#lines = lines2;
+    this.matching = matching;
+    for (const key of this.#keys) if (!runs.has(key)) this.#keys.delete(key);
+    const n = matching.filter((run2) => this.has(run2)).length;
+    this.every.checked = n > 0 && n === matching.length;
+    this.every.indeterminate = n > 0 && n < matching.length;
+  }
+  /** Select or deselect the run of a line; with Shift, every line from the one that was clicked last to this one. */
+  choose(line3, isChosen, isRange) {
+    const at = this.#lines.findIndex(({ key }) => key === line3.key);
+    const from = isRange ? this.#lines.findIndex(({ key }) => key === this.#anchor) : -1;
+    const range2 = at < 0 || from < 0 ? [line3] : this.#lines.slice(Math.min(at, from), Math.max(at, from) + 1);
+    for (const { run: run2 } of range2) if (run2) this.#put(run2, isChosen);
+    this.#anchor = line3.key;
+    this.changed();
+  }
+  #chooseEvery(isChosen) {
+    for (const run2 of this.matching) this.#put(run2, isChosen);
+    this.changed();
+  }
+  #put(run2, isChosen) {
+    if (isChosen) this.#keys.add(keyOf(run2));
+    else this.#keys.delete(keyOf(run2));
+  }
+};
+
+// src/fleetbulk.js
+var AT_ONCE = 4;
+var NAMED = 100;
+var NAME = "[A-Za-z0-9][A-Za-z0-9._\\-]*";
+var BulkBar = class {
+  #working = null;
+  #outcome = null;
+  /** `found()` returns the fleet's runs by key; `changed(changes)` takes the new fields of runs by key. */
+  constructor(selection, { found, changed }) {
+    this.selection = selection;
+    this.found = found;
+    this.changed = changed;
+    this.count = h("p", { role: "status", class: "strong" });
+    this.buttons = h("div", { class: "row" });
+    this.result = h("div", { role: "alert" });
+    this.element = h(
+      "section",
+      { class: "card selected", "aria-label": "Selected runs", hidden: true },
+      h("div", { class: "row" }, this.count, this.buttons),
+      this.result
+    );
+  }
+  draw() {
+    const runs = this.#runs();
+    const now2 = JSON.stringify([runs.map((run2) => [keyOf(run2), run2.archived, run2.tags]), this.#hidden(), this.#working]);
+    this.element.hidden = runs.length === 0 && !this.#outcome;
+    if (now2 === this.drawn) return;
+    this.drawn = now2;
+    const count = `${plural(runs.length, "run")} selected`;
+    this.count.textContent = this.#working ?? (this.#hidden() ? `${count}, ${step(this.#hidden())} not shown` : count);
+    fill(this.buttons, this.#actions(runs));
+  }
+  #runs() {
+    return this.selection.keys().map((key) => this.found().get(key));
+  }
+  /** Return how many selected runs the filters hide. */
+  #hidden() {
+    const matching = new Set(this.selection.matching?.map(keyOf));
+    return this.selection.keys().filter((key) => !matching.has(key)).length;
+  }
+  #actions(runs) {
+    const disabled = this.#working !== null;
+    const button = (text, act) => h("button", { disabled, onclick: () => act(runs) }, text);
+    const matching = this.selection.matching ?? [];
+    const isEvery = matching.every((run2) => this.selection.has(run2));
+    return [
+      runs.length > 0 && !isEvery && button(`Select all ${step(matching.length)}`, () => this.selection.set(union(this.selection, matching))),
+      runs.some((run2) => !run2.archived) && button("Archive", (given) => this.#archive(given, true)),
+      runs.some((run2) => run2.archived) && button("Unarchive", (given) => this.#archive(given, false)),
+      runs.length > 0 && [
+        button("Owner …", (given) => this.#owner(given)),
+        button("Add tag …", (given) => this.#addTag(given)),
+        runs.some((run2) => run2.tags.length) && button("Remove tag …", (given) => this.#removeTag(given)),
+        button("Note …", (given) => this.#note(given)),
+        button("Delete …", (given) => this.#delete(given))
+      ],
+      button(runs.length ? "Clear" : "Close", () => this.#clear())
+    ];
+  }
+  #clear() {
+    this.#tell(null);
+    this.selection.set([]);
+  }
+  #archive(runs, archived) {
+    const words = archived ? ["Archiving", "archived"] : ["Unarchiving", "unarchived"];
+    return this.#each(runs, words, (run2) => change(run2, { archived }));
+  }
+  async #owner(runs) {
+    const owners = [...new Set([...this.found().values()].map(({ owner: owner2 }) => owner2).filter(Boolean))].sort();
+    const known = h("datalist", { id: "owners" }, owners.map((value) => h("option", { value })));
+    const field = h("input", { required: true, maxlength: 128, list: "owners" });
+    const isGiven = await this.#asked("Set the owner", runs, [h("label", {}, "Owner", field), known], "Set owner");
+    const owner = field.value.trim();
+    if (isGiven) await this.#each(runs, ["Changing", "changed"], (run2) => change(run2, { owner }));
+  }
+  async #addTag(runs) {
+    const title = "Letters, digits, '.', '_' and '-', a letter or digit first";
+    const field = h("input", { required: true, maxlength: 128, pattern: NAME, title });
+    const isGiven = await this.#asked("Add a tag", runs, [h("label", {}, "Tag", field)], "Add tag");
+    if (isGiven) await this.#each(runs, ["Tagging", "tagged"], (run2) => change(run2, { add_tags: [field.value] }));
+  }
+  async #removeTag(runs) {
+    const tags = [...new Set(runs.flatMap((run2) => run2.tags))].sort();
+    const field = h("select", {}, tags.map((tag) => h("option", { value: tag }, tag)));
+    const isGiven = await this.#asked("Remove a tag", runs, [h("label", {}, "Tag", field)], "Remove tag");
+    const having = runs.filter((run2) => run2.tags.includes(field.value));
+    if (isGiven) await this.#each(having, ["Changing", "changed"], (run2) => change(run2, { remove_tags: [field.value] }));
+  }
+  async #note(runs) {
+    const text = h("textarea", { rows: 3, required: true, maxlength: 2e3 });
+    let note = null;
+    const isGiven = await this.#asked("Write a note", runs, [h("label", {}, "Note", text), author()], "Add note", (form) => {
+      note = { text: text.value, author: said(form) };
+    });
+    const write2 = (run2) => send("POST", `${runPath(run2.project, run2.run)}/notes`, note);
+    if (isGiven) await this.#each(runs, ["Writing to", "noted"], (run2) => write2(run2).then(() => run2));
+  }
+  async #delete(runs) {
+    const n = String(runs.length);
+    const field = h("input", { required: true, autocomplete: "off", inputmode: "numeric" });
+    const fields = [
+      h("p", {}, "All their data is deleted: steps, alerts and notes. This cannot be undone."),
+      runs.length > 1 && h("label", {}, `Type the number of runs, ${n}, to confirm`, field)
+    ];
+    const isGiven = await this.#asked("Delete", runs, fields, `Delete ${plural(runs.length, "run")}`, () => {
+      if (runs.length > 1 && field.value.trim() !== n) throw new Error(`Type ${n} to delete the ${n} runs.`);
+    });
+    const remove = (run2) => send("DELETE", runPath(run2.project, run2.run));
+    if (isGiven) await this.#each(runs, ["Deleting", "deleted"], remove);
+  }
+  /** Ask in a dialog that names the runs; resolves to whether it was confirmed. */
+  #asked(what, runs, fields, action2, check = () => {
+  }) {
+    const names2 = runs.slice(0, NAMED).map((run2) => h("li", {}, keyOf(run2)));
+    const more = runs.length > NAMED && h("li", {}, `and ${step(runs.length - NAMED)} more`);
+    return asked(`${what}: ${plural(runs.length, "run")}`, [h("ul", { class: "names" }, names2, more), fields], action2, check);
+  }
+  /** Change runs, a few at a time; those that fail stay selected, and each is named with its reason. */
+  async #each(runs, [doing, did], act) {
+    if (this.#working !== null) return;
+    const waiting2 = [...runs];
+    const changes = /* @__PURE__ */ new Map();
+    const failures = /* @__PURE__ */ new Map();
+    this.#tell(null);
+    const work = async () => {
+      for (let run2 = waiting2.shift(); run2; run2 = waiting2.shift()) {
+        this.#working = `${doing} ${step(runs.length - waiting2.length)} of ${plural(runs.length, "run")} …`;
+        this.draw();
+        try {
+          changes.set(keyOf(run2), await act(run2));
+        } catch (error) {
+          failures.set(refusal(error), [...failures.get(refusal(error)) ?? [], keyOf(run2)]);
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    this.#working = null;
+    const failed = [...failures.values()].flat();
+    this.#tell(failed.length ? outcome(changes.size, runs.length, did, failures) : null);
+    if (failed.length) this.selection.set(failed);
+    await this.changed(changes);
+  }
+  #tell(outcome2) {
+    this.#outcome = outcome2;
+    this.drawn = "";
+    fill(this.result, outcome2);
+    this.draw();
+  }
+};
+var change = (run2, fields) => send("PATCH", runPath(run2.project, run2.run), fields);
+var union = (selection, runs) => [...selection.keys(), ...runs.map(keyOf)];
+function outcome(n, of, did, failures) {
+  const reasons = [...failures].map(([reason, keys]) => h("li", {}, `${keys.join(", ")}: ${reason}`));
+  return [
+    h("p", {}, `${step(n)} of ${plural(of, "run")} ${did}. Not ${did}:`),
+    h("ul", { class: "failures" }, reasons)
+  ];
+}
+
 // src/fleethead.js
 var Head = class {
   #shown = "";
@@ -844,7 +1069,7 @@ var Head = class {
       " ",
       h("span", { class: "why" }, said4)
     );
-    fill(this.element, h("td", { role: "cell", "aria-colspan": "9" }, button));
+    fill(this.element, h("td", { role: "cell", "aria-colspan": "10" }, button));
   }
 };
 
@@ -862,7 +1087,6 @@ function linesOf(runs, { group, isByVerdict, turned }) {
     return [head, ...isByVerdict ? joined(members, key, turned) : members.map((run2) => line(run2, key))];
   });
 }
-var keyOf = (run2) => `${run2.project}/${run2.run}`;
 var line = (run2, under) => ({ key: `${under} ${keyOf(run2)}`, run: run2 });
 function joined(runs, under, turned) {
   const together = stalledTogether(runs);
@@ -914,6 +1138,7 @@ var KEYS = [
   ["g a", "alerts"],
   ["/", "filter the fleet"],
   ["j, k", "next, previous run of the fleet; Enter opens it"],
+  ["x", "select the focused run of the fleet"],
   ["← →", "on a chart: pan by a tenth of the range"],
   ["+ −", "on a chart: zoom in, zoom out; 0 shows all steps"],
   ["[ ]", "on a run: previous step, next step"],
@@ -934,7 +1159,7 @@ function shortcuts({ go: go2 }) {
   document.getElementById("theme").addEventListener("click", turn);
   document.getElementById("keys").addEventListener("click", explain);
 }
-var typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName);
+var typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName) && element.type !== "checkbox" && element.type !== "radio";
 function filter() {
   document.querySelector("[data-filter]")?.focus();
 }
@@ -1080,7 +1305,12 @@ var Fleet = class {
     this.title = h("h1", {});
     this.under = h("p", { class: "quiet" });
     this.body = h("tbody", { role: "rowgroup" });
-    this.list = new VirtualList(this.body, (line3) => line3.run ? new Row() : new Head((key) => this.#toggle(key)));
+    this.selection = new Selection(() => this.draw());
+    this.bulk = new BulkBar(this.selection, { found: () => this.runs, changed: (runs) => this.#changedByHand(runs) });
+    this.list = new VirtualList(
+      this.body,
+      (line3) => line3.run ? new Row(this.selection) : new Head((key) => this.#toggle(key))
+    );
     this.controls = controls(() => this.draw());
     this.keys = (event) => this.#key(event);
   }
@@ -1112,7 +1342,7 @@ var Fleet = class {
       const limit2 = isFirst && !after ? FIRST : null;
       const page = await get("/fleet", { after, limit: limit2, archived: this.controls.archived() || null });
       if (turn2 !== this.#turn) return;
-      for (const run2 of page.items) found.set(`${run2.project}/${run2.run}`, run2);
+      for (const run2 of page.items) found.set(keyOf(run2), run2);
       after = page.next;
       if (after && this.runs.size === 0) {
         await this.#show(new Map(found), turn2);
@@ -1136,7 +1366,7 @@ var Fleet = class {
       if (error.status === 401) this.stage.fail(error);
     }
   }
-  /** Read runs one by one; a run that is not found any more leaves the list. */
+  /** Read runs one by one; a run that is not found any more, or was archived or taken back, leaves the list. */
   async #readSingly(keys) {
     const turn2 = ++this.#turn;
     this.#changed.clear();
@@ -1144,10 +1374,21 @@ var Fleet = class {
     if (turn2 !== this.#turn) return;
     const runs = new Map(this.runs);
     for (const [key, run2] of found) {
-      if (run2) runs.set(key, run2);
+      if (run2 && run2.archived === this.controls.archived()) runs.set(key, run2);
       else runs.delete(key);
     }
     await this.#show(runs, turn2);
+  }
+  /** Show at once what a person changed, { key: new fields, or null for a deleted run }, then read it. */
+  async #changedByHand(changes) {
+    const runs = new Map(this.runs);
+    for (const [key, change2] of changes) {
+      const run2 = change2 && { ...runs.get(key), owner: change2.owner, tags: change2.tags, archived: change2.archived };
+      if (run2 && run2.archived === this.controls.archived()) runs.set(key, run2);
+      else runs.delete(key);
+    }
+    await this.#show(runs, ++this.#turn);
+    await this.read();
   }
   async #show(runs, turn2) {
     this.runs = runs;
@@ -1162,7 +1403,8 @@ var Fleet = class {
   }
   #frame() {
     this.#isFramed = true;
-    const heads = COLUMNS.map((column) => this.controls.head(column));
+    const all2 = h("th", { role: "columnheader", scope: "col", "data-name": "select" }, this.selection.every);
+    const heads = [all2, ...COLUMNS.map((column) => this.controls.head(column))];
     const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": "1" }, heads));
     const table = h("table", { class: "fleet", role: "table", "aria-label": "Runs" }, head, this.body);
     this.none = h(
@@ -1174,7 +1416,8 @@ var Fleet = class {
     this.stage.show(
       h("header", {}, this.title, this.under),
       this.controls.bar,
-      h("div", { class: "card" }, table, this.none)
+      h("div", { class: "card" }, table, this.none),
+      this.bulk.element
     );
   }
   /** Put the lines in order; unchanged lines are reused. */
@@ -1187,7 +1430,10 @@ var Fleet = class {
     this.under.textContent = this.controls.said(chosen.length, runs.length);
     this.none.hidden = chosen.length > 0;
     const isByVerdict = this.controls.isByVerdict();
-    this.list.show(linesOf(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned }));
+    const lines2 = linesOf(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned });
+    this.selection.follow(lines2, chosen, this.runs);
+    this.list.show(lines2);
+    this.bulk.draw();
   }
   #toggle(key) {
     if (!this.#turned.delete(key)) this.#turned.add(key);
@@ -1195,7 +1441,9 @@ var Fleet = class {
   }
   #key(event) {
     const by = { j: 1, k: -1 }[event.key];
-    if (!by || typing(event.target) || event.metaKey || event.ctrlKey || event.altKey) return;
+    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
+    if (event.key === "x") document.activeElement.closest("tbody tr")?.querySelector("[type=checkbox]")?.click();
+    if (!by) return;
     const last2 = Number(this.body.parentElement?.getAttribute("aria-rowcount")) - 2;
     const at = this.list.indexOf(document.activeElement);
     this.list.focus(Math.min(Math.max(at + by, 0), last2));
@@ -1503,7 +1751,7 @@ var clamp = (value, least, most) => Math.min(Math.max(value, least), most);
 var HEIGHT2 = 132;
 var CLICK_PX = 3;
 var NEAR_PX = 8;
-var NAMED = 3;
+var NAMED2 = 3;
 var Canvas = class {
   #u = null;
   #data = [[]];
@@ -1604,8 +1852,8 @@ var Canvas = class {
   }
 };
 function told(events) {
-  const more = events.length > NAMED ? [`and ${events.length - NAMED} more`] : [];
-  return [...events.slice(0, NAMED).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
+  const more = events.length > NAMED2 ? [`and ${events.length - NAMED2} more`] : [];
+  return [...events.slice(0, NAMED2).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
 }
 
 // src/figure.js
