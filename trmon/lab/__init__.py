@@ -1,1 +1,1 @@
-"""The testbed: trains a small policy by reinforcement learning and injects faults; only this package imports torch."""
+"""The testbeds: train small policies by reinforcement learning and inject faults; only this package imports torch."""

@@ -1,0 +1,85 @@
+"""GRPO's advantages and PPO's clipped loss, against loops over plain numbers."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean, pstdev
+
+import pytest
+import torch
+
+from trmon.lab.grpo.grpo_loss import SMALLEST_STD, grpo_advantages, ppo_clip_loss
+
+
+def test_advantages_are_rewards_normalised_in_their_group() -> None:
+    rewards = torch.rand(12, generator=torch.Generator().manual_seed(0))
+    groups = [rewards[start : start + 4].tolist() for start in (0, 4, 8)]
+    expected = [(reward - fmean(group)) / (pstdev(group) + SMALLEST_STD) for group in groups for reward in group]
+    assert grpo_advantages(rewards, n_responses=4).tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_group_of_equal_rewards_has_no_advantage() -> None:
+    assert grpo_advantages(torch.full((4,), 0.25), n_responses=4).tolist() == [0.0] * 4
+
+
+def _reference(
+    logprobs: list[list[float]], old: list[list[float]], advantages: list[float], lengths: list[int]
+) -> float:
+    losses = []
+    for row, before, advantage, length in zip(logprobs, old, advantages, lengths, strict=True):
+        gains = []
+        for new, was in list(zip(row, before, strict=True))[:length]:
+            ratio = math.exp(new - was)
+            gains.append(min(ratio * advantage, min(max(ratio, 0.8), 1.2) * advantage))
+        losses.append(-fmean(gains))
+    return fmean(losses)
+
+
+def test_the_loss_is_ppos_over_tokens_then_sequences() -> None:
+    generator = torch.Generator().manual_seed(1)
+    old = -torch.rand((5, 6), generator=generator)
+    logprobs = old + 0.4 * torch.randn((5, 6), generator=generator)
+    advantages, lengths = torch.randn(5, generator=generator), torch.tensor([1, 6, 3, 4, 2])
+    mask = torch.arange(6) < lengths[:, None]
+    loss = ppo_clip_loss(
+        logprobs, old, advantages=advantages, mask=mask, clip=0.2, accepted=torch.ones(5, dtype=torch.bool)
+    )
+    expected = _reference(logprobs.tolist(), old.tolist(), advantages.tolist(), lengths.tolist())
+    assert loss.item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_rejected_sequences_and_masked_tokens_have_no_gradient() -> None:
+    logprobs = torch.full((3, 4), -1.0, requires_grad=True)
+    old, mask = torch.full((3, 4), -1.0), torch.ones((3, 4), dtype=torch.bool)
+    old[0], mask[2, 2:] = float("nan"), False
+    accepted = torch.tensor([False, True, True])
+    loss = ppo_clip_loss(
+        logprobs,
+        torch.where(accepted[:, None], old, -1.0),
+        advantages=torch.ones(3),
+        mask=mask,
+        clip=0.2,
+        accepted=accepted,
+    )
+    torch.autograd.backward(loss)
+    assert logprobs.grad is not None
+    assert logprobs.grad[0].abs().sum() == 0
+    assert logprobs.grad[2, 2:].abs().sum() == 0
+    assert (logprobs.grad[1] < 0).all()
+
+
+def test_a_clipped_token_has_no_gradient() -> None:
+    logprobs = torch.tensor([[0.5, -0.5]], requires_grad=True)
+    both = torch.ones((1, 2), dtype=torch.bool)
+    loss = ppo_clip_loss(
+        logprobs,
+        torch.zeros(1, 2),
+        advantages=torch.ones(1),
+        mask=both,
+        clip=0.2,
+        accepted=torch.ones(1, dtype=torch.bool),
+    )
+    torch.autograd.backward(loss)
+    assert logprobs.grad is not None
+    assert logprobs.grad[0, 0] == 0
+    assert logprobs.grad[0, 1] < 0

@@ -1,0 +1,186 @@
+"""The trainer: a rollout, its report, the updates on it and, every ten updates, a clean evaluation."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trmon.lab.grpo.clean_evaluation import CleanEvaluation, EvaluatedPolicy
+from trmon.lab.grpo.experiment_config import ExperimentConfig, PpoReference
+from trmon.lab.grpo.grpo_loss import ppo_clip_loss
+from trmon.lab.grpo.mismatched_engine import MismatchedEngine
+from trmon.lab.grpo.models.token_policy import ResponseScores, TokenPolicy, seeded_policy
+from trmon.lab.grpo.rollout_batch import RolloutBatch, build_batch
+from trmon.lab.grpo.supervised_start import supervised_start
+from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
+from trmon.lab.testbed.monitor_port import DecisionPort, MonitorPort
+
+EVALUATE_EVERY = 10
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOutcome:
+    """One update: the mean reward that the learner saw, the largest gradient norm, the latest clean evaluation."""
+
+    update: int
+    reward: float
+    grad_norm: float
+    evaluated: EvaluatedPolicy
+
+
+def train_experiment(config: ExperimentConfig, monitor: MonitorPort) -> Iterator[UpdateOutcome]:
+    """Train as configured on one thread, report to the monitor, and yield every update as it ends."""
+    torch.set_num_threads(1)
+    trainer = GrpoTrainer(config, monitor)
+    for update in range(config.n_updates):
+        yield trainer.run_update(update)
+
+
+class GrpoTrainer:
+    """The learner and its rollout engine. Every update makes one version of the weights.
+
+    The monitor gets each rollout before the updates (`update` None), the last optimizer step's sequences with the
+    moved policy, and the step's scalars.
+    """
+
+    def __init__(self, config: ExperimentConfig, monitor: MonitorPort) -> None:
+        self._config = config
+        self._monitor = monitor
+        self._task = TASK_FAMILIES[config.task]
+        self._policy = self._new_policy()
+        start = supervised_start(
+            config.task,
+            config.architecture,
+            experts_per_token=config.experts_per_token,
+            seed=config.warm_start_seed,
+            exact=config.warm_start_exact,
+        )
+        self._policy.load_state_dict(start.weights)
+        self._optimizer = torch.optim.Adam(self._policy.parameters(), lr=config.learning_rate.at(0), foreach=True)
+        lag = config.engine.lag
+        self._published: deque[tuple[int, dict[str, Tensor]]] = deque(maxlen=round(max(lag.start, lag.end)) + 1)
+        self._engine = MismatchedEngine(
+            self._new_policy(), limit=self._task.response_limit, generator=_stream(config.seed, 1)
+        )
+        self._generator = _stream(config.seed, 2)
+        self._evaluation = CleanEvaluation(self._task)
+        self._evaluated = EvaluatedPolicy(math.nan, math.nan)
+
+    def run_update(self, update: int) -> UpdateOutcome:
+        """Evaluate if it is due, roll out, report, and train on the rollout."""
+        if update % EVALUATE_EVERY == 0:
+            self._evaluated = self._evaluation.evaluate(self._policy)
+        batch = self._roll_out(update)
+        scalars = {"lr": self._config.learning_rate.at(update), "exact": batch.exact}
+        if batch.sampled.experts is not None:
+            scalars["router_flip_rate"] = batch.router_flip_rate
+        self._report(batch, torch.arange(len(batch)), update=update, logprobs=batch.old_logprobs, scalars=scalars)
+        losses, norms = self._train(batch, update)
+        grad_norm = max(norms, key=lambda norm: math.inf if math.isnan(norm) else norm)
+        self._monitor.log_scalars(update, {"grad_norm": grad_norm, "loss": losses[-1]})
+        return UpdateOutcome(update, batch.rewards.mean().item(), grad_norm, self._evaluated)
+
+    def _new_policy(self) -> TokenPolicy:
+        return seeded_policy(
+            self._config.architecture,
+            n_symbols=self._task.n_symbols,
+            experts_per_token=self._config.experts_per_token,
+            seed=0,
+        )
+
+    def _roll_out(self, update: int) -> RolloutBatch:
+        config, mismatch = self._config, self._config.engine
+        self._published.append((update, self._policy.copied_weights()))
+        lag = max(0, round(mismatch.lag.at(update)))
+        version, weights = self._published[max(0, len(self._published) - 1 - lag)]
+        self._engine.load(weights, version=version, weight_format=mismatch.format_at(update))
+        prompts = self._task.draw(config.n_prompts, generator=self._generator)
+        sampled = self._engine.sample(prompts, copies=config.n_responses, mismatch=mismatch, update=update)
+        with torch.no_grad():
+            replayed = sampled.experts if config.router_replay else None
+            old = self._policy.score(sampled.prompts.tokens, sampled.tokens, replayed=replayed)
+        return build_batch(sampled, old, n_responses=config.n_responses, length_bonus=config.length_bonus.at(update))
+
+    def _train(self, batch: RolloutBatch, update: int) -> tuple[list[float], list[float]]:
+        """Return the loss and the gradient norm of each optimizer step; one without a finite gradient is left out."""
+        config, losses, norms = self._config, list[float](), list[float]()
+        for group in self._optimizer.param_groups:
+            group["lr"] = config.learning_rate.at(update)
+        n_steps = config.n_epochs * config.n_minibatches
+        for _ in range(config.n_epochs):
+            order = torch.randperm(len(batch), generator=self._generator)
+            for rows in order.chunk(config.n_minibatches):
+                scored = self._score(batch, rows)
+                accepted = torch.ones(len(rows), dtype=torch.bool)
+                if len(losses) == n_steps - 1:
+                    logprobs = scored.logprobs.detach()
+                    decision = self._report(batch, rows, update=update, logprobs=logprobs, minibatch=n_steps - 1)
+                    accepted = decision.mask
+                loss, norm = self._step(batch, rows, scored, update=update, accepted=accepted)
+                losses.append(loss)
+                norms.append(norm)
+        return losses, norms
+
+    def _score(self, batch: RolloutBatch, rows: Tensor) -> ResponseScores:
+        sampled = batch.sampled
+        replayed = sampled.experts[rows] if self._config.router_replay and sampled.experts is not None else None
+        return self._policy.score(sampled.prompts.tokens[rows], sampled.tokens[rows], replayed=replayed)
+
+    def _step(
+        self, batch: RolloutBatch, rows: Tensor, scored: ResponseScores, *, update: int, accepted: Tensor
+    ) -> tuple[float, float]:
+        config, mask = self._config, batch.sampled.mask[rows]
+        is_rollout = config.ppo_reference is PpoReference.ROLLOUT
+        reference = (batch.sampled.logprobs if is_rollout else batch.old_logprobs)[rows]
+        advantages = batch.advantages[rows]
+        loss = ppo_clip_loss(
+            scored.logprobs, reference, advantages=advantages, mask=mask, clip=config.clip, accepted=accepted
+        )
+        if coefficient := config.entropy_coefficient.at(update):
+            loss = loss - coefficient * scored.entropy[mask].mean()
+        self._optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        limit = math.inf if config.max_grad_norm is None else config.max_grad_norm
+        norm = torch.nn.utils.clip_grad_norm_(self._policy.parameters(), limit, foreach=True).item()
+        if math.isfinite(norm):
+            self._optimizer.step()
+        return loss.item(), norm
+
+    def _report(
+        self,
+        batch: RolloutBatch,
+        rows: Tensor,
+        *,
+        update: int,
+        logprobs: Tensor,
+        minibatch: int | None = None,
+        scalars: dict[str, float] | None = None,
+    ) -> DecisionPort:
+        sampled = batch.sampled
+        return self._monitor.log_batch(
+            step=update,
+            update=minibatch,
+            chunks=1,
+            mask=sampled.mask[rows],
+            rollout_logprobs=sampled.logprobs[rows],
+            old_logprobs=batch.old_logprobs[rows],
+            logprobs=logprobs,
+            advantages=batch.advantages[rows],
+            rewards=batch.rewards[rows],
+            group_ids=batch.group_ids[rows],
+            versions=torch.full((len(rows),), sampled.version),
+            truncated=sampled.truncated[rows],
+            trainer_version=update,
+            old_version=update,
+            scalars=scalars,
+        )
+
+
+def _stream(seed: int, stream: int) -> torch.Generator:
+    """Return the generator of one stream of a run's randomness."""
+    return torch.Generator().manual_seed(seed * 1000 + stream)

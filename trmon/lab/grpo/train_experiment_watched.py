@@ -1,0 +1,30 @@
+"""An experiment that reports to a service, or to a spool directory."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import msgspec
+
+import trmon_client as trmon
+from trmon.domain.model.errors import InvalidInput
+from trmon.lab.grpo.experiment_config import ExperimentConfig
+from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
+
+
+def train_experiment_watched(
+    config: ExperimentConfig, *, url: str | None, project: str, name: str | None
+) -> Generator[UpdateOutcome, None, None]:
+    """Train as configured, reporting to the service at `url`, and yield every update; name: default the config's.
+
+    Errors: InvalidInput if the client rejects the name, the address or a variable.
+    """
+    declared = msgspec.to_builtins(config)
+    try:
+        monitor = trmon.init(
+            project=project, run=name or config.run_name, url=url, config=declared, tags=["lab", config.mechanism]
+        )
+    except ValueError as error:
+        raise InvalidInput("lab train", str(error)) from error
+    with monitor:
+        yield from train_experiment(config, monitor)
