@@ -12,6 +12,7 @@ VENV := .venv
 PEERS := .venv-peers
 TRL := .venv-trl
 PEER_VENVS := $(PEERS) $(TRL) $(TRL)-oldest .venv-examples .venv-skyrl .venv-openrlhf .venv-areal .venv-ms-swift
+LAB := .venv-lab
 LOAD_PEERS := .venv-load-peers
 IMAGE := build/image
 FUZZ := .venv-fuzz
@@ -55,8 +56,8 @@ layers: $(VENV)/test  ## imports point down only
 unit: $(VENV)/test  ## the fast tests
 	$(PYTEST) -m "not slow"
 
-peers: $(VENV)/run $(PEER_VENVS:=/done)  ## trmon beside and within RL frameworks (each brings a hundred packages)
-	@for venv in $(PEER_VENVS); do \
+peers: $(VENV)/run $(PEER_VENVS:=/done) $(LAB)/done  ## trmon beside and within RL frameworks, and sweeps over Ray (each brings a hundred packages)
+	@for venv in $(PEER_VENVS) $(LAB); do \
 	  PYTHONPATH=. TRMON_SERVICE=$(BIN)/trmon $$venv/bin/pytest tests/peers --confcutdir tests/peers -W default || exit 1; done
 
 image-check: $(VENV)/test  ## build as deploy/Dockerfile does, in a fresh virtual environment, and run the result
@@ -108,6 +109,7 @@ lock: $(VENV)/test  ## pin what is new, with hashes; ARGS=--upgrade pins everyth
 	$(BIN)/python requirements/lock.py | $(LOCK) -o requirements/run.txt -
 	$(LOCK) -c requirements/run.txt -o requirements/torch-dependencies.txt requirements/torch-dependencies.in
 	$(LOCK) -c requirements/run.txt -c requirements/torch-dependencies.txt -o requirements/test.txt requirements/test.in
+	$(LOCK) -c requirements/run.txt -c requirements/torch-dependencies.txt -o requirements/lab.txt requirements/lab.in
 	$(LOCK) -o requirements/load-peers.txt requirements/load-peers.in
 	$(LOCK) -o requirements/fuzz.txt requirements/fuzz.in
 	$(LOCK) --no-deps -c requirements/run.txt -o requirements/build.txt requirements/build.in
@@ -117,7 +119,7 @@ sbom: $(VENV)/test  ## write dist/trmon.cdx.json (CycloneDX) and dist/licenses.m
 	@$(BIN)/python requirements/sbom.py $(IMAGE)/bin/python dist
 
 clean:  ## remove the virtual environment and the caches
-	rm -rf $(VENV) $(PEER_VENVS) $(LOAD_PEERS) $(FUZZ) $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEER_VENVS) $(LAB) $(LOAD_PEERS) $(FUZZ) $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -141,6 +143,14 @@ $(PEER_VENVS:=/done): .venv-%/done: requirements/%.txt requirements/build.txt re
 	@.venv-$*/bin/pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
 	@.venv-$*/bin/pip install -q --no-deps $(LOCKED) -r requirements/build.txt
 	@.venv-$*/bin/pip install -q --no-deps --no-build-isolation -e client
+	@touch $@
+
+$(LAB)/done: requirements/lab.txt requirements/run.txt requirements/torch.txt pyproject.toml client/pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m venv $(LAB)
+	@$(LAB)/bin/pip install -q $(LOCKED) -r requirements/run.txt -r requirements/torch-dependencies.txt
+	@$(LAB)/bin/pip install -q --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
+	@$(LAB)/bin/pip install -q $(LOCKED) -r requirements/lab.txt
+	@$(LAB)/bin/pip install -q --no-deps --no-build-isolation -e client -e .
 	@touch $@
 
 $(LOAD_PEERS)/done: requirements/load-peers.txt | $(VENV)/bin/python

@@ -24,6 +24,7 @@ PEERS = {
     "transformers": "accelerate",  # without it, the Trainer of transformers refuses to start
     "lightning": "lightning",
     "examples": "lightning",
+    "lab": "ray",
 }
 """The package that each folder of tests needs."""
 ENVIRONMENTS = {
@@ -35,6 +36,7 @@ ENVIRONMENTS = {
     ".venv-openrlhf": {"openrlhf"},
     ".venv-areal": {"areal"},
     ".venv-ms-swift": {"ms_swift"},
+    ".venv-lab": {"lab"},
 }
 """The folders whose tests `make peers` runs in each environment: some hold parts of other frameworks too."""
 

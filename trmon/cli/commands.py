@@ -101,7 +101,8 @@ COMMANDS = {
         "Train a healthy, a drifting and a collapsing run against a local service, and print what trmon reported.",
     ),
     "lab": CommandEntry(
-        "trmon.cli.lab:lab_command", "Train one small policy by reinforcement learning and report to a running service."
+        "trmon.cli.lab:lab",
+        "Train small policies by reinforcement learning: one that reports to a running service, or a sweep of many.",
     ),
     "token": CommandEntry("trmon.cli.token:token", "Create, list, rotate and revoke API tokens."),
     "quota": CommandEntry("trmon.cli.quota:quota", "Limit what projects store and send."),

@@ -1,18 +1,22 @@
-"""`trmon demo` and `trmon lab`: train small runs with trmon attached; both need torch."""
+"""`trmon demo` and `trmon lab`: train small runs with trmon attached; all need torch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trmon.cli.command import DataDir, console, plain_errors
-from trmon.domain.model.errors import NotReady
+from trmon.domain.model.errors import InvalidInput, NotReady
 
 DEMO_SEED = 5
 """A seed whose reward falls for good between steps 90 and 115, however a CPU rounds; `find_collapse` needs 100 more."""
+LAB_SUMMARY = (
+    "Train small policies by reinforcement learning: one that reports to a running service, or a sweep of many."
+)
 INJECTIONS = "What goes wrong: quantise, stale, router, pad, support, lr, temperature, reward, nan, entropy or length."
 
 
@@ -32,8 +36,13 @@ def demo_command(
             raise typer.Exit(1)
 
 
+lab = typer.Typer(help=LAB_SUMMARY, invoke_without_command=True, add_completion=False)
+
+
+@lab.callback()
 def lab_command(
-    run: Annotated[str, typer.Option(help="Name of the run.")],
+    context: typer.Context,
+    run: Annotated[str | None, typer.Option(help="Name of the run; required without a subcommand.")] = None,
     project: Annotated[str, typer.Option(help="Project of the run.")] = "lab",
     url: Annotated[str | None, typer.Option(help="URL of the service; default: write a spool directory.")] = None,
     inject: Annotated[str | None, typer.Option(help=f"{INJECTIONS} Default: nothing.")] = None,
@@ -41,12 +50,69 @@ def lab_command(
     steps: Annotated[int, typer.Option(min=1, help="Steps to train.")] = 240,
 ) -> None:
     """Train one small policy by reinforcement learning and report to a running service."""
+    if context.invoked_subcommand is not None:
+        return
     with plain_errors():
+        if run is None:
+            raise InvalidInput("--run", "name the run, or give a subcommand: train, sweep")
         with _needs_torch():
             from trmon.lab.commands import lab_config_of, train_watched
         config = lab_config_of(inject, seed=seed, n_steps=steps)
         for result in train_watched(config, url=url, project=project, name=run):
             typer.echo(f"step {result.step} reward {result.reward:.3f} exact {result.exact:.3f}")
+
+
+@lab.command("train")
+def train(
+    mechanism: Annotated[str, typer.Option(help="What goes wrong; an unknown name lists them.")] = "healthy",
+    draw: Annotated[int, typer.Option(min=0, help="Which drawn configuration of the mechanism to train.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the drawn configurations.")] = 0,
+    updates: Annotated[int, typer.Option(min=1, help="Updates to train.")] = 800,
+    config: Annotated[Path | None, typer.Option(help="A configuration as JSON, in place of a drawn one.")] = None,
+    project: Annotated[str, typer.Option(help="Project of the run.")] = "lab",
+    run: Annotated[str | None, typer.Option(help="Name of the run; default: made of its configuration.")] = None,
+    url: Annotated[str | None, typer.Option(help="URL of the service; default: write a spool directory.")] = None,
+) -> None:
+    """Train one configuration of a sweep, and report to a running service."""
+    with plain_errors():
+        with _needs_torch():
+            from trmon.lab.commands import drawn_config, read_config, train_experiment_watched
+        chosen = (
+            drawn_config(mechanism, draw=draw, seed=seed, n_updates=updates) if config is None else read_config(config)
+        )
+        for outcome in train_experiment_watched(chosen, url=url, project=project, name=run):
+            typer.echo(
+                f"update {outcome.update} reward {outcome.reward:.3f} evaluated {outcome.evaluated.reward:.3f} "
+                f"grad_norm {outcome.grad_norm:.3f}"
+            )
+
+
+@lab.command("sweep")
+def sweep(
+    folder: Annotated[Path, typer.Argument(help="Folder of the runs and their manifest; a known one is continued.")],
+    runs: Annotated[int, typer.Option(min=1, help="Configurations to draw.")] = 240,
+    updates: Annotated[int, typer.Option(min=1, help="Updates of each run.")] = 800,
+    seed: Annotated[int, typer.Option(help="Seed of the drawn configurations.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each configuration, with different seeds.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once on this machine; default: a run a core.")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster; default: this machine.")] = None,
+) -> None:
+    """Train many configurations over Ray, store a labelled parquet file of each, and print how many collapsed."""
+    with plain_errors():
+        with _needs_torch():
+            from trmon.lab.commands import SweepChoices, run_sweep
+        choices = SweepChoices(
+            folder=folder,
+            n_configurations=runs,
+            n_updates=updates,
+            seed=seed,
+            n_seeds=seeds,
+            address=address,
+            workers=workers,
+        )
+        run_sweep(choices, console=console())
 
 
 @contextmanager

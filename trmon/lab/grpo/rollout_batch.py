@@ -33,7 +33,9 @@ class RolloutBatch:
         return len(self.rewards)
 
 
-def build_batch(sampled: SampledResponses, old: ResponseScores, *, n_responses: int, length_bonus: float) -> RolloutBatch:
+def build_batch(
+    sampled: SampledResponses, old: ResponseScores, *, n_responses: int, length_bonus: float
+) -> RolloutBatch:
     """Return the batch of a rollout. Args: old: the training engine's view of it before the updates."""
     scores = score_answers(sampled.tokens, sampled.mask, prompts=sampled.prompts)
     lengths = sampled.mask.sum(dim=1) / sampled.mask.shape[1]

@@ -1,0 +1,36 @@
+"""The plan of a sweep: repeatable, extendable, and every mechanism in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from trmon.lab.grpo.models.token_policy import Architecture
+from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
+from trmon.lab.sweep.sweep_plan import MECHANISMS, SHARES, configurations_of, plan_sweep
+
+
+def test_a_longer_plan_begins_with_the_shorter_one() -> None:
+    assert plan_sweep(60, seed=0, n_updates=800)[:20] == plan_sweep(20, seed=0, n_updates=800)
+    assert plan_sweep(20, seed=0, n_updates=800) != plan_sweep(20, seed=1, n_updates=800)
+
+
+def test_a_round_has_every_mechanism_and_a_plan_every_task_and_architecture() -> None:
+    plan = plan_sweep(140, seed=0, n_updates=800)
+    assert Counter(config.mechanism for config in plan[: sum(SHARES.values())]) == SHARES
+    assert {config.task for config in plan} == set(TASK_FAMILIES)
+    assert {config.architecture for config in plan} == set(Architecture)
+    assert len({config.run_name for config in plan}) == 140
+
+
+def test_seeds_repeat_a_configuration() -> None:
+    first, second = plan_sweep(1, seed=0, n_updates=800, n_seeds=2)
+    assert second.seed == first.seed + 1
+    assert first.configuration_hash == second.configuration_hash
+    assert first.content_hash != second.content_hash
+
+
+def test_configurations_of_a_mechanism_are_those_of_the_plan() -> None:
+    plan = plan_sweep(60, seed=0, n_updates=800)
+    for mechanism in MECHANISMS:
+        expected = [config for config in plan if config.mechanism == mechanism]
+        assert configurations_of(mechanism, seed=0, n_updates=800, n=len(expected)) == expected

@@ -1,0 +1,1 @@
+"""Sweeps: hundreds of experiments with labels and signals, one parquet file each."""

@@ -1,0 +1,61 @@
+"""Runs a sweep over Ray: Ray schedules the runs, and repeats the run of a worker or a node that dies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from trmon.domain.model.errors import NotReady, TrmonError
+from trmon.lab.grpo.experiment_config import ExperimentConfig
+from trmon.lab.sweep.swept_run import SweptRun, sweep_run
+
+RETRIES = 5
+"""How often the run of a dead worker is repeated before the sweep gives up on it."""
+
+LOCAL = "local"
+"""Makes Ray start a cluster of its own, also where another runs on this machine."""
+LOOPBACK = "127.0.0.1"
+"""Where the Ray of this machine listens."""
+
+RunFunction = Callable[[ExperimentConfig], SweptRun]
+
+
+class SweepError(TrmonError):
+    """A run of a sweep failed; the message names it."""
+
+
+@contextmanager
+def ray_cluster(*, address: str | None, workers: int | None) -> Iterator[Any]:
+    """Yield Ray, connected to a cluster, or started on this machine with a number of workers; default: its cores.
+
+    Errors: NotReady if Ray is not installed or the cluster cannot be reached.
+    """
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise NotReady("a sweep needs ray; pip install 'trmon[lab,ray]' brings it") from error
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    local = {} if address else {"num_cpus": workers, "include_dashboard": False, "_node_ip_address": LOOPBACK}
+    try:
+        ray.init(address=address or LOCAL, log_to_driver=False, logging_level="error", **local)
+    except ConnectionError as error:
+        raise NotReady(f"no Ray cluster answers at {address}: {error}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def run_on_ray(ray: Any, configs: Sequence[ExperimentConfig], *, run: RunFunction = sweep_run) -> Iterator[SweptRun]:
+    """Yield each run as it finishes, in any order. Errors: SweepError naming a run that fails."""
+    remote = ray.remote(num_cpus=1, max_retries=RETRIES)(run)
+    pending = {remote.remote(config): config for config in configs}
+    while pending:
+        (done, *_), _ = ray.wait(list(pending))
+        config = pending.pop(done)
+        try:
+            yield ray.get(done)
+        except ray.exceptions.RayError as error:
+            raise SweepError(f"run {config.run_name}: {error}") from error

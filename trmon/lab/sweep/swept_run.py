@@ -1,0 +1,77 @@
+"""One run of a sweep: trained, reported by the real client to a spool, measured by the service's pipeline."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from trmon.lab.grpo.experiment_config import ExperimentConfig
+from trmon.lab.grpo.grpo_trainer import EVALUATE_EVERY, UpdateOutcome, train_experiment
+from trmon.lab.sweep.run_file import EVALUATION_COLUMNS, FORMAT, SIGNAL_COLUMNS, RunOutcome, RunRecord, encode_run
+from trmon.lab.sweep.run_labels import RunLabel, label_run
+from trmon.lab.sweep.spooled_signals import spooled_steps
+from trmon_client.config.settings import resolve_settings
+from trmon_client.monitor import Monitor
+
+PROJECT = "sweep"
+
+
+class SweptRun(msgspec.Struct, frozen=True):
+    """A finished run: its record and the bytes of its parquet file."""
+
+    record: RunRecord
+    file: bytes
+
+
+def sweep_run(config: ExperimentConfig) -> SweptRun:
+    """Train one configuration and return its file; a collapsed run ends once its onset is certain."""
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="trmon-sweep-") as folder:
+        declared = msgspec.to_builtins(config)
+        monitor = _spooling_monitor(config, Path(folder), declared=declared)
+        outcomes, label = _train(config, monitor)
+        monitor.close(timeout=None)
+        columns = _columns(Path(folder), outcomes, declared=declared)
+    rewards = columns["evaluated_reward"]
+    outcome = RunOutcome(
+        label=label,
+        first_reward=rewards[0],
+        peak_reward=max(rewards),
+        last_reward=rewards[-1],
+        seconds=round(time.perf_counter() - started, 1),
+    )
+    record = RunRecord(format=FORMAT, config=config, outcome=outcome)
+    return SweptRun(record, encode_run(record, columns))
+
+
+def _spooling_monitor(config: ExperimentConfig, folder: Path, *, declared: dict[str, object]) -> Monitor:
+    """Return the client's monitor, which no variable of this process's environment sends elsewhere."""
+    given = {"project": PROJECT, "run": config.run_name, "config": declared, "spool_dir": folder}
+    return Monitor(resolve_settings(given | {"rank": 0, "world_size": 1, "attempt": "a"}, environment={}))
+
+
+def _train(config: ExperimentConfig, monitor: Monitor) -> tuple[list[UpdateOutcome], RunLabel]:
+    """Return the updates of a run and its label, the last update that the label needs being the last one."""
+    outcomes: list[UpdateOutcome] = []
+    label = label_run([], [])
+    for outcome in train_experiment(config, monitor):
+        outcomes.append(outcome)
+        is_last = outcome.update == config.n_updates - 1
+        if is_last or outcome.update % EVALUATE_EVERY == EVALUATE_EVERY - 1:
+            label = label_run([each.evaluated.reward for each in outcomes], [each.grad_norm for each in outcomes])
+            if label.onset is not None:
+                break
+    return outcomes, label
+
+
+def _columns(folder: Path, outcomes: list[UpdateOutcome], *, declared: dict[str, object]) -> dict[str, list[float]]:
+    steps = list(spooled_steps(folder, config=declared))
+    if [step.rollout.key.step for step in steps] != [outcome.update for outcome in outcomes]:
+        raise RuntimeError(f"{len(outcomes)} updates were trained, and {len(steps)} were reported")
+    columns = {name: [step.value(name) for step in steps] for name in SIGNAL_COLUMNS}
+    evaluated = ([each.evaluated.reward for each in outcomes], [each.evaluated.exact for each in outcomes])
+    columns |= dict(zip(EVALUATION_COLUMNS, evaluated, strict=True))
+    return columns
