@@ -9,6 +9,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from dashboards.source.acceptance import acceptance
 from dashboards.source.alerting import alerting
+from dashboards.source.by_step import by_step
 from dashboards.source.fleet import fleet
 from dashboards.source.run_health import run_health
 from dashboards.source.service import service
@@ -23,6 +24,7 @@ def generated() -> dict[str, str]:
         "run-health.json": _json(run_health()),
         "acceptance.json": _json(acceptance()),
         "service.json": _json(service()),
+        "postgresql/run-by-step.json": _json(by_step()),
         "provisioning/alerting/trmon.yml": alerting(),
     }
 

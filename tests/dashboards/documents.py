@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from grafana_foundation_sdk.cog import plugins
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards.source.files import FOLDER
 
@@ -57,3 +62,10 @@ def asked() -> Iterator[Asked]:
 def substituted(text: str, values: Mapping[str, str]) -> str:
     """Return a text with Grafana's variables replaced. Errors: KeyError for a variable without a value."""
     return VARIABLE.sub(lambda match: values[match.group(1)], text)
+
+
+def known_to_grafana(dashboard: Json) -> Json:
+    """Return what Grafana's published model keeps of a dashboard: it drops the fields that it does not know."""
+    plugins.register_default_plugins()
+    kept: Json = json.loads(JSONEncoder().encode(Dashboard.from_json(copy.deepcopy(dashboard))))
+    return kept
