@@ -132,6 +132,8 @@ def _commands() -> Iterator[tuple[str, Any]]:
     for name in sorted(COMMANDS):
         command = load_command(name)
         if isinstance(command, TyperGroup):
+            if command.invoke_without_command:
+                yield f"trmon {name}", command
             yield from ((f"trmon {name} {child}", command.commands[child]) for child in sorted(command.commands))
         else:
             yield f"trmon {name}", command
