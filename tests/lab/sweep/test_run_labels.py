@@ -21,6 +21,12 @@ def test_a_reward_that_falls_for_good_collapses_where_its_average_crosses() -> N
     assert label.onset == 305
 
 
+def test_a_run_that_falls_at_once_has_collapsed_at_once() -> None:
+    label = label_run(_held([0.6] + [0.3] * 49), STEADY)
+    # 0.3 + 0.3 (1 - 2/21)^n <= 0.42 from n = 10 on, the 10th update after the fall
+    assert label.onset == 19
+
+
 def test_a_dip_that_recovers_and_a_late_fall_are_no_collapse() -> None:
     assert label_run(_held([0.8] * 20 + [0.2] * 5 + [0.8] * 25), STEADY).onset is None
     assert label_run(_held([0.8] * 45 + [0.2] * 5), STEADY).onset is None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
+
+from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.grpo.models.token_policy import Architecture
 from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
 from trmon.lab.sweep.sweep_plan import MECHANISMS, SHARES, configurations_of, plan_sweep
@@ -34,3 +37,9 @@ def test_configurations_of_a_mechanism_are_those_of_the_plan() -> None:
     for mechanism in MECHANISMS:
         expected = [config for config in plan if config.mechanism == mechanism]
         assert configurations_of(mechanism, seed=0, n_updates=800, n=len(expected)) == expected
+
+
+def test_a_configuration_has_the_same_name_once_it_was_stored() -> None:
+    for config in plan_sweep(140, seed=0, n_updates=800):
+        stored = msgspec.json.decode(msgspec.json.encode(config), type=ExperimentConfig)
+        assert (stored, stored.run_name) == (config, config.run_name)

@@ -10,9 +10,11 @@ import pytest
 
 from tests.lab.grpo.experiments import small
 from tests.lab.recording import RecordingMonitor
+from trmon.domain.model.errors import Damaged
 from trmon.lab.grpo.experiment_config import EngineMismatch, constant
 from trmon.lab.grpo.grpo_trainer import train_experiment
 from trmon.lab.sweep.run_file import SIGNAL_COLUMNS, read_columns, read_record, rounded_column
+from trmon.lab.sweep.spooled_signals import spooled_steps
 from trmon.lab.sweep.swept_run import sweep_run
 
 NOISY = small(n_updates=12, engine=EngineMismatch(router_noise=constant(1.0)))
@@ -82,3 +84,8 @@ def test_a_collapsed_run_ends_once_its_onset_is_certain() -> None:
     label = sweep_run(config).record.outcome.label
     assert label.onset is not None
     assert label.n_updates - label.onset in range(100, 112)
+
+
+def test_a_spool_without_its_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Damaged, match="the client lost messages of the run"):
+        list(spooled_steps(tmp_path, config={}))

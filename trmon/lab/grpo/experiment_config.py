@@ -56,7 +56,7 @@ class Ramp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def constant(value: float) -> Ramp:
     """Return a ramp that has one value throughout."""
-    return Ramp(value, value)
+    return Ramp(float(value), float(value))
 
 
 class EngineMismatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

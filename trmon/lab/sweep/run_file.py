@@ -17,7 +17,7 @@ from trmon.lab.sweep.run_labels import RunLabel
 FORMAT = 1
 MISMATCH_STEMS = (
     *("kl_k1", "kl_k3", "chi2_token", "chi2_token_p95", "ess_token", "ess_seq", "prob_pearson", "prob_diff_mean"),
-    *("prob_diff_max", "ratio_mean", "geo_ratio_min", "log_ppl_diff_abs_mean"),
+    *("prob_diff_max", "ratio_mean", "geo_ratio_min"),
 )
 SIGNAL_COLUMNS = (
     *("reward_mean", "reward_std", "zero_variance_groups", "effective_signal", "reward_length_corr", "exact"),

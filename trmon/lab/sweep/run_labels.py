@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trmon.lab.testbed.collapse import WITHIN, CollapseSign, find_collapse
+from trmon.lab.testbed.collapse import SPAN, WITHIN, Collapse, CollapseSign, find_collapse
 
 HORIZON = 200
 """A predictor estimates the chance that a collapse begins within this many updates."""
@@ -32,11 +32,25 @@ class RunLabel(msgspec.Struct, frozen=True, kw_only=True):
 def label_run(evaluated_rewards: Sequence[float], grad_norms: Sequence[float]) -> RunLabel:
     """Return the label of a run from the clean evaluation in force and the gradient norm at each update.
 
-    Source: formulas, section 9, collapse.
+    The moving average begins at the first evaluation, which is no noisier than later ones: a run that falls at once
+    has collapsed. Source: formulas, section 9, collapse.
     """
-    found = find_collapse(evaluated_rewards, grad_norms=grad_norms)
+    found = [each for each in (_fall(evaluated_rewards), _spike(evaluated_rewards, grad_norms)) if each is not None]
+    first = min(found, key=lambda collapse: collapse.step, default=None)
     return RunLabel(
-        onset=None if found is None else found.step,
-        sign=None if found is None else found.sign,
+        onset=None if first is None else first.step,
+        sign=None if first is None else first.sign,
         n_updates=len(evaluated_rewards),
     )
+
+
+def _fall(rewards: Sequence[float]) -> Collapse | None:
+    """Return the fall of the reward; as many updates as the average waits for are put before the first one."""
+    found = find_collapse([*(list(rewards[:1]) * SPAN), *rewards])
+    return None if found is None else Collapse(max(0, found.step - SPAN), found.sign)
+
+
+def _spike(rewards: Sequence[float], grad_norms: Sequence[float]) -> Collapse | None:
+    """Return the first spike of the gradient norm, unless the reward falls before it."""
+    found = find_collapse(rewards, grad_norms=grad_norms)
+    return found if found is not None and found.sign is CollapseSign.GRADIENT_SPIKED else None

@@ -51,7 +51,8 @@ def spooled_steps(folder: Path, *, config: Mapping[str, object]) -> Iterator[Ste
     Args: config: what the trainer declared of the run. Errors: Damaged if messages were lost.
     """
     messages = [wire.decode(message, media_type=wire.MSGPACK) for message in _spooled_messages(folder)]
-    if not messages or (isinstance(last := messages[-1], wire.Finish) and last.losses.dropped):
+    finishes = [message for message in messages if isinstance(message, wire.Finish)]
+    if not finishes or any(finish.losses.dropped for finish in finishes):
         raise Damaged(f"{folder}: the client lost messages of the run; run it again on a less busy machine")
     scalars: dict[int, dict[str, float]] = defaultdict(dict)
     for message in messages:

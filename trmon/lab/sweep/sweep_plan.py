@@ -148,7 +148,7 @@ def _with_seed(config: ExperimentConfig, offset: int) -> ExperimentConfig:
 
 def _ramp(rng: np.random.Generator, start: float, end: float) -> Ramp:
     """Return a ramp that begins after the run's own baseline, and takes 80 to 400 updates."""
-    return Ramp(start, float(end), first_update=int(rng.integers(60, 260)), n_updates=int(rng.integers(80, 400)))
+    return Ramp(float(start), float(end), first_update=int(rng.integers(60, 260)), n_updates=int(rng.integers(80, 400)))
 
 
 def _between(rng: np.random.Generator, low: float, high: float) -> float:
