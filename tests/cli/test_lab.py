@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 import pytest
@@ -42,3 +44,13 @@ def test_what_is_wrong_is_said(in_folder: Path, arguments: list[str], problem: s
     done = CliRunner().invoke(app, ["lab", *arguments])
     assert done.exit_code == 1
     assert problem in done.stderr
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "ray"])
+def test_a_sweep_says_which_package_it_lacks(in_folder: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    for known in ("pyarrow", "ray"):
+        monkeypatch.setitem(sys.modules, known, ModuleType(known))
+    monkeypatch.setitem(sys.modules, package, None)
+    done = CliRunner().invoke(app, ["lab", "sweep", "runs"])
+    assert (done.exit_code, list(in_folder.iterdir())) == (1, [])
+    assert f"a sweep needs {package}; pip install 'trmon[lab,ray]' brings it" in done.stderr

@@ -30,12 +30,10 @@ class SweepError(TrmonError):
 def ray_cluster(*, address: str | None, workers: int | None) -> Iterator[Any]:
     """Yield Ray, connected to a cluster, or started on this machine with a number of workers; default: its cores.
 
-    Errors: NotReady if Ray is not installed or the cluster cannot be reached.
+    Errors: NotReady if the cluster cannot be reached.
     """
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        raise NotReady("a sweep needs ray; pip install 'trmon[lab,ray]' brings it") from error
+    import ray  # an optional dependency
+
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     local = {} if address else {"num_cpus": workers, "include_dashboard": False, "_node_ip_address": LOOPBACK}
     try:
