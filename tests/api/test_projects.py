@@ -40,6 +40,7 @@ CASES: dict[tuple[str, str], int] = {
     ("GET", f"{RUN}/signals/names"): HIDDEN,
     ("GET", f"{RUN}/signals"): HIDDEN,
     ("GET", f"{RUN}/diagnosis"): HIDDEN,
+    ("GET", "/api/v1/compare"): HIDDEN,
     ("GET", f"{RUN}/reasons"): HIDDEN,
     ("GET", f"{RUN}/distribution"): HIDDEN,
     ("GET", "/api/v1/fleet"): EMPTY,
@@ -88,7 +89,7 @@ OF_NO_PROJECT = {
             "/healthz",
             "/readyz",
         ),
-        *("/", "/alerts", "/docs", "/rules/{name}", "/runs/{project}/{run}", "/static/{path}"),
+        *("/", "/alerts", "/compare", "/docs", "/rules/{name}", "/runs/{project}/{run}", "/static/{path}"),
     )
 }
 
@@ -115,6 +116,7 @@ BODIES: dict[tuple[str, str], dict[str, object]] = {
     ("PUT", "/api/v1/quotas/{project}"): {"json": {"max_runs": 1}},
     ("GET", "/api/v1/audit"): {"params": {"project": "math"}},
     ("GET", f"{RUN}/signals"): {"params": {"names": "mask_rate"}},
+    ("GET", "/api/v1/compare"): {"params": {"runs": "math/grpo"}},
     ("POST", "/api/v1/alerts/{identity}/ack"): {"json": {"note": "mine"}},
     ("POST", "/api/v1/silences"): {"json": SILENCE},
     ("GET", "/api/v1/alerts"): {"params": {"project": "math"}},

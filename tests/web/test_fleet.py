@@ -100,7 +100,16 @@ def test_the_theme_follows_the_system_until_the_user_chooses(visiting: Visiting)
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/alerts", "/docs", "/rules/moe_routing", "/runs/math/stale-8b?step=30", "/runs/math/healthy-8b"]
+    "path",
+    [
+        "/",
+        "/alerts",
+        "/docs",
+        "/rules/moe_routing",
+        "/compare?runs=math/stale-8b",
+        "/runs/math/stale-8b?step=30",
+        "/runs/math/healthy-8b",
+    ],
 )
 def test_a_phone_never_scrolls_sideways(visiting: Visiting, path: str) -> None:
     tab = visiting(size=PHONE)
@@ -109,7 +118,7 @@ def test_a_phone_never_scrolls_sideways(visiting: Visiting, path: str) -> None:
     assert tab.overflow_pixels <= 0
 
 
-@pytest.mark.parametrize("path", ["/", "/alerts", "/runs/math/stale-8b"])
+@pytest.mark.parametrize("path", ["/", "/alerts", "/compare?runs=math/stale-8b", "/runs/math/stale-8b"])
 def test_a_first_view_is_small(visiting: Visiting, path: str) -> None:
     tab = visiting()
     tab.go(path)

@@ -17,6 +17,7 @@ from trmon.api.alerts.routes import router as alerts
 from trmon.api.audit.routes import router as audit
 from trmon.api.batches.routes import router as batches
 from trmon.api.bounds.routes import router as bounds
+from trmon.api.comparison.routes import router as comparison
 from trmon.api.decisions.routes import router as decisions
 from trmon.api.deliveries.routes import router as deliveries
 from trmon.api.diagnosis.routes import router as diagnosis
@@ -52,7 +53,7 @@ log = structlog.get_logger(__name__)
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
-    *(whatif, adaptation, advice, fleet, distribution, decisions, audit, quotas, notes),
+    *(whatif, comparison, adaptation, advice, fleet, distribution, decisions, audit, quotas, notes),
 )
 
 

@@ -37,6 +37,10 @@ COMMANDS = {
         "trmon.cli.show:show",
         "Print a run: verdict, alerts, cause, evidence, remedy, signals and what policies reject.",
     ),
+    "diff": CommandEntry(
+        "trmon.cli.diff:diff_command",
+        "Print where runs part, in which signal first, and how their verdicts, policies and configurations differ.",
+    ),
     "diagnose": CommandEntry(
         "trmon.cli.diagnose:diagnose_command",
         "Print what is wrong with a run or a log, since when, what it cost and what to change.",

@@ -26,6 +26,12 @@ async def alerts_page(if_none_match: IfNoneMatch = None) -> Response:
     return _answer(INDEX, if_none_match)
 
 
+@router.get("/compare")
+async def compare_page(if_none_match: IfNoneMatch = None) -> Response:
+    """Return the page, which compares runs at this address."""
+    return _answer(INDEX, if_none_match, preload=PLOTS)
+
+
 @router.get("/runs/{project}/{run}")
 async def run_page(if_none_match: IfNoneMatch = None) -> Response:
     """Return the page, which shows a run at this address."""

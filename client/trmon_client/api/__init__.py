@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trmon_client.api.alerts import AckInfo, AlertInfo, MemberInfo
 from trmon_client.api.answers import ApiNumber
+from trmon_client.api.comparison import ComparedRun, ComparisonInfo
 from trmon_client.api.diagnosis import DiagnosisInfo, EvidenceInfo, FindingInfo, RemedyInfo
 from trmon_client.api.errors import (
     AccessDenied,
@@ -38,6 +39,8 @@ __all__ = [
     "AckInfo",
     "AlertInfo",
     "ApiNumber",
+    "ComparedRun",
+    "ComparisonInfo",
     "DiagnosisInfo",
     "EvidenceInfo",
     "FindingInfo",

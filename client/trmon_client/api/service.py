@@ -13,6 +13,7 @@ import msgspec
 
 from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import ItemPage, decode_answer
+from trmon_client.api.comparison import ComparisonInfo
 from trmon_client.api.diagnosis import DiagnosisInfo
 from trmon_client.api.errors import IncompatibleService, NotFoundError
 from trmon_client.api.notes import NoteInfo
@@ -143,6 +144,15 @@ class Service:
 
         names = [names] if isinstance(names, str) else list(names)
         return compare_histories([self.signals(run, names, steps) for run in runs])
+
+    def diff(self, runs: str | Iterable[str], *, by: Literal["step", "time"] = "step") -> ComparisonInfo:
+        """Return where runs leave the first one, and how their verdicts, policies and configurations differ.
+
+        Args: runs: two to eight; a single one is compared with the sound run whose configuration differs least.
+        """
+        runs = [runs] if isinstance(runs, str) else list(runs)
+        body = self._http.request("GET", "/api/v1/compare", query={"runs": ",".join(runs), "by": by})
+        return self._decoded(body, ComparisonInfo)
 
     def policy(self, run: str) -> PolicyInfo:
         """Return the policy that decides over a run's sequences now."""

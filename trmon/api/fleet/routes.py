@@ -31,16 +31,17 @@ def list_fleet(
 ) -> PageOut[FleetRunOut]:
     """List runs with their verdict, open alerts and recent course, newest run first."""
     page = service.store.runs.list(access=access, project=project, archived=archived, after=after, limit=limit)
-    return PageOut(items=_responses(service, page.items, access=access), next=page.next)
+    return PageOut(items=fleet_responses(service, page.items, access=access), next=page.next)
 
 
 @router.get("/{project}/{run}")
 def get_fleet_run(key: Named, access: Reader, service: Service) -> FleetRunOut:
     """Return a run with its verdict, open alerts and recent course."""
-    return _responses(service, [service.store.runs.get(key, access=access)], access=access)[0]
+    return fleet_responses(service, [service.store.runs.get(key, access=access)], access=access)[0]
 
 
-def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[FleetRunOut]:
+def fleet_responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[FleetRunOut]:
+    """Return the responses for runs, in their order."""
     now = time.time()
     alerts = service.store.alerts.firing([run.id for run in runs], access=access)
     incidents = service.store.alerts.newest_incidents([run.id for run in runs], access=access)

@@ -2,6 +2,7 @@
 
 import { mountAlerts } from "./alerts.js";
 import { ApiError, token } from "./api.js";
+import { mountCompare } from "./compare.js";
 import { fill, h } from "./dom.js";
 import { mountFleet } from "./fleet.js";
 import { Live } from "./live.js";
@@ -14,6 +15,7 @@ import { signIn } from "./signin.js";
 const VIEWS = [
   { path: /^\/$/, mount: mountFleet },
   { path: /^\/alerts$/, mount: mountAlerts },
+  { path: /^\/compare$/, mount: mountCompare },
   { path: /^\/rules\/(?<rule>[^/]+)$/, mount: mountRule },
   { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun },
 ];

@@ -80,7 +80,7 @@ function ranged(log, from) {
 }
 
 /** Return the powers of ten within a scale, at most four; within less than a decade, the ends. */
-function decades(_u, _axis, min, max) {
+export function decades(_u, _axis, min, max) {
   const [first, last] = [Math.ceil(Math.log10(min)), Math.floor(Math.log10(max))];
   if (last <= first) return [min, max];
   const by = Math.ceil((last - first) / 3);

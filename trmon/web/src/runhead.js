@@ -1,6 +1,7 @@
 // The header of a run: its name and its progress.
 
-import { fill, h } from "./dom.js";
+import { compareAddress } from "./compare.js";
+import { h, refill } from "./dom.js";
 import { ago, clock, plural, span, step } from "./words.js";
 
 export function runHead(head, { run, judged, attempts }, attempt) {
@@ -16,7 +17,7 @@ export function runHead(head, { run, judged, attempts }, attempt) {
     run.last_report_at && `last report ${ago(run.last_report_at)}`,
     ...run.tags,
   ];
-  fill(
+  refill(
     head,
     h(
       "div",
@@ -24,6 +25,7 @@ export function runHead(head, { run, judged, attempts }, attempt) {
       h("h1", {}, run.run),
       pills.map((text) => h("span", { class: "pill" }, text)),
       attempts.length > 1 && chooser(attempts, now),
+      h("a", { class: "button", href: compareAddress([run]), title: "with a sound run of this project" }, "Compare"),
     ),
     h("p", { class: "quiet", title: `first report ${clock(run.created_at)}` }, facts.filter(Boolean).join(" · ")),
     ending(run),

@@ -430,8 +430,8 @@ var AlertsView = class {
       all("/silences")
     ]);
     if (turn2 !== this.#asked) return;
-    const known = [...firing, ...past.items];
-    const [fires, resolved] = [leading(firing, known), leading(past.items, known)];
+    const known2 = [...firing, ...past.items];
+    const [fires, resolved] = [leading(firing, known2), leading(past.items, known2)];
     for (const alert of [...fires, ...resolved]) this.#row(alert).show(alert);
     moving(() => this.#draw(fires, { ...past, items: resolved }, silences));
   }
@@ -505,6 +505,541 @@ var said2 = ({ matchers, project }) => [project && `project=${project}`, ...matc
 function left({ starts_at: starts, ends_at: ends }) {
   const seconds = now();
   return starts > seconds ? `from ${clock(starts)} for ${span(ends - starts)}` : `ends in ${span(ends - seconds)}`;
+}
+
+// src/plotoptions.js
+var DASHES = [[], [5, 3], [2, 2]];
+var CLUSTER_PX = 6;
+var TICK_PX = 5;
+var TIMES = [
+  [86400, "{D} {MMM}", null, null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]
+];
+var FONT = "11px system-ui, sans-serif";
+function opts({ n, banded, log, from, healthy, stacked, width, height, course: course2, hooks }) {
+  const ink = inks();
+  return {
+    width,
+    height,
+    legend: { show: false },
+    padding: [6, 6, 0, 0],
+    scales: { x: { time: course2.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from) } },
+    axes: [
+      axis(ink, { size: 22, space: 70, values: course2.byTime ? TIMES : (_, at) => at.map(step) }),
+      axis(ink, {
+        size: 50,
+        space: 30,
+        values: (_, at, _axis, _space, by) => at.map((value) => labelled(value, log ? value : by)),
+        ...log ? { splits: decades, filter: (_, at) => at } : {}
+      })
+    ],
+    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, stacked })).flat()],
+    bands: banded ? Array.from({ length: n }, (_, i) => ({ series: [3 * i + 3, 3 * i + 2], fill: ink.soft })) : [],
+    cursor: cursor(ink),
+    hooks: {
+      drawClear: [(u) => healthy && band(u, healthy, ink)],
+      draw: [(u) => marks(u, course2, ink)],
+      setSelect: [(u) => selected(u, hooks.select)],
+      setCursor: [(u) => hooks.cursor(u.cursor.idx ?? null)]
+    }
+  };
+}
+function inks() {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name2) => style.getPropertyValue(`--${name2}`).trim();
+  return {
+    accent: of("accent"),
+    soft: of("accent-soft"),
+    line: of("line"),
+    quiet: of("quiet"),
+    second: of("second"),
+    third: of("third"),
+    faint: of("faint"),
+    ink: of("ink"),
+    act: of("act"),
+    watch: of("watch"),
+    good: of("good-soft"),
+    card: of("card")
+  };
+}
+function labelled(value, by) {
+  if (value === null) return "";
+  return number(value, Math.max(3, Math.ceil(Math.log10(Math.abs(value / by))) + 1));
+}
+function ranged(log, from) {
+  return (_, min, max) => {
+    if (min === null) return log ? [1e-3, 1] : [0, 1];
+    if (log) return [min / 1.3, Math.max(max * 1.3, min * 10)];
+    if (max === min && min === from) return [from, from + 1];
+    const room = (max - min || Math.abs(max) || 1) * 0.06;
+    return [from === void 0 ? min - room : Math.min(from, min), max + room];
+  };
+}
+function decades(_u, _axis, min, max) {
+  const [first, last2] = [Math.ceil(Math.log10(min)), Math.floor(Math.log10(max))];
+  if (last2 <= first) return [min, max];
+  const by = Math.ceil((last2 - first) / 3);
+  return Array.from({ length: Math.floor((last2 - first) / by) + 1 }, (_, i) => 10 ** (first + i * by));
+}
+function axis(ink, given) {
+  const grid = { stroke: ink.line, width: 1 };
+  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: 4, ...given };
+}
+function lines(ink, i, { banded, stacked }) {
+  const stroke = [ink.accent, ink.second, ink.third][i % 3];
+  const line3 = {
+    stroke,
+    width: 1.5,
+    dash: DASHES[i % 3],
+    points: { show: true, filter: (u, at) => lone(u.data[at]), size: 4, fill: stroke, stroke },
+    spanGaps: false,
+    fill: stacked ? ink.soft : void 0
+  };
+  const edge = { stroke: "transparent", width: 0, points: { show: false } };
+  return banded ? [line3, edge, edge] : [line3];
+}
+function lone(values) {
+  const is = (value) => value !== null && value !== void 0;
+  return values.flatMap((value, i) => is(value) && !is(values[i - 1]) && !is(values[i + 1]) ? [i] : []);
+}
+function cursor(ink) {
+  const filters = { pub: (type) => type === "mousemove" || type === "mouseleave" };
+  return {
+    y: false,
+    points: { size: 5, fill: ink.accent },
+    drag: { x: true, y: false, setScale: false },
+    sync: { key: "run", filters },
+    bind: { dblclick: () => () => null }
+  };
+}
+function selected(u, select2) {
+  const { left: left2, width } = u.select;
+  if (width < 4) return;
+  const [from, to] = [u.posToVal(left2, "x"), u.posToVal(left2 + width, "x")];
+  u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  select2(from, to);
+}
+function band(u, [least, most], ink) {
+  const { left: left2, top, width, height } = u.bbox;
+  const y = (value, beyond) => Number.isFinite(value) && !(u.scales.y.distr === 3 && value <= 0) ? clamp(u.valToPos(value, "y", true), top, top + height) : beyond;
+  const [up, down] = [y(most, top), y(least, top + height)];
+  u.ctx.save();
+  u.ctx.fillStyle = ink.good;
+  u.ctx.fillRect(left2, up, width, down - up);
+  u.ctx.restore();
+}
+function marks(u, course2, ink) {
+  const placed = course2.markers.map((marker) => ({ ...marker, x: u.valToPos(course2.position(marker.step), "x", true) }));
+  for (const { x, kind } of clustered(placed)) {
+    if (kind === "policy") upright(u, x, { colour: ink.quiet, dash: [], height: TICK_PX });
+    else if (kind === "note") upright(u, x, { colour: ink.accent, dash: [], height: TICK_PX });
+    else upright(u, x, { colour: ink[kind], dash: [3, 3] });
+  }
+  const { chosen } = course2;
+  if (chosen !== null) upright(u, u.valToPos(course2.position(chosen), "x", true), { colour: ink.ink, dash: [] });
+}
+var URGENCY = ["note", "policy", "watch", "act"];
+function clustered(placed) {
+  const clusters = [];
+  for (const marker of placed) {
+    const last2 = clusters.at(-1);
+    if (!last2 || marker.x - last2.x > CLUSTER_PX * devicePixelRatio) clusters.push({ ...marker });
+    else if (URGENCY.indexOf(marker.kind) > URGENCY.indexOf(last2.kind)) last2.kind = marker.kind;
+  }
+  return clusters;
+}
+function upright(u, at, { colour, dash, height = Infinity }) {
+  const { ctx, bbox } = u;
+  if (at < bbox.left || at > bbox.left + bbox.width) return;
+  const x = Math.round(at) + 0.5;
+  ctx.save();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
+  ctx.beginPath();
+  ctx.moveTo(x, bbox.top);
+  ctx.lineTo(x, bbox.top + Math.min(bbox.height, height * devicePixelRatio));
+  ctx.stroke();
+  ctx.restore();
+}
+var clamp = (value, least, most) => Math.min(Math.max(value, least), most);
+
+// src/panels.js
+var PRIMARY = ["total", "mismatch", "staleness"];
+var ENGINES = ["mismatch", "total"];
+var PANELS = [
+  { title: "Reward", note: "mean", lines: [own("reward_mean", "mean")], reference: "peak" },
+  {
+    title: "KL",
+    note: "k3, nats per token",
+    lines: [
+      pair("kl_k3", ["mismatch"], "engines"),
+      pair("kl_k3", ["staleness"], "staleness"),
+      pair("kl_k3", ["total"], "total")
+    ],
+    floor: 1e-6,
+    also: ["kl_k1", "kl_k2", "k3_excess", "staleness_growth"]
+  },
+  {
+    title: "Effective samples",
+    note: "by raw weights",
+    lines: [pair("ess_token", PRIMARY, "tokens"), pair("ess_seq", PRIMARY, "sequences")],
+    from: 0,
+    also: ["ess_seq_relative"]
+  },
+  {
+    title: "χ²",
+    note: "per token",
+    lines: [pair("chi2_token", PRIMARY, "mean"), pair("chi2_token_p95", PRIMARY, "p95 of sequences")],
+    floor: 1e-3
+  },
+  {
+    title: "Engines agree",
+    note: "Pearson, token probabilities",
+    lines: [pair("prob_pearson", ENGINES, "")],
+    also: ["prob_diff_max", "ppl_ratio"]
+  },
+  {
+    title: "Version lag",
+    note: "updates",
+    lines: [own("version_lag_mean", "mean"), own("version_lag_max", "largest")],
+    from: 0,
+    also: ["engine_lag", "staleness_lag"]
+  },
+  {
+    title: "Response length",
+    note: "tokens",
+    lines: [own("response_length_mean", "mean"), own("response_length_p95", "p95")],
+    also: ["response_length_growth"]
+  },
+  {
+    title: "Gradient norm",
+    note: "before clipping",
+    lines: [own("grad_norm", "")],
+    from: 0,
+    also: ["grad_norm_relative", "grad_variance_rise"]
+  }
+];
+function own(name2, label) {
+  return { find: (names2) => names2.has(name2) ? name2 : null, label };
+}
+function pair(stem2, pairs, label) {
+  return { find: (names2) => pairs.map((of) => `${of}_${stem2}`).find((name2) => names2.has(name2)) ?? null, label };
+}
+var stem = (name2) => name2.replace(/^(mismatch|staleness|total)_/, "");
+function signalsOf(names2) {
+  return PANELS.map((panel) => {
+    const lines2 = panel.lines.map((line3) => ({ name: line3.find(names2), label: line3.label })).filter((line3) => line3.name);
+    return { ...panel, lines: lines2, names: lines2.map((line3) => line3.name) };
+  }).filter((panel) => panel.lines.length);
+}
+
+// src/signalwords.js
+var WORDS = {
+  abs_log_ratio_max: "largest log-ratio of a token",
+  chi2_token: "spread of token weights (χ²)",
+  clip_fraction: "clipped tokens",
+  clip_fraction_rise: "clipped tokens against before",
+  effective_signal_relative: "learning signal against the start",
+  engine_lag: "versions behind at the engine",
+  entropy_relative: "entropy against the start",
+  entropy_rise: "trend of the entropy",
+  ess_seq_relative: "effective sequences against the start",
+  ess_token: "effective share of tokens",
+  grad_norm: "gradient norm",
+  grad_norm_relative: "gradient norm against its median",
+  grad_variance_rise: "gradient variance against before",
+  invalid_fraction: "tokens without usable log-probs",
+  k3_excess: "KL against the most that is possible",
+  kl_k1: "KL per token, signed",
+  kl_k3: "KL per token",
+  kl_k3_ema: "KL per token, smoothed",
+  kl_k3_relative: "KL against the start",
+  length_limit_ema: "responses cut at the limit",
+  length_limit_rise: "trend of cut responses",
+  ln_e_value: "evidence against the log-probs",
+  mask_rate: "masked sequences",
+  nonfinite_steps: "steps with NaN or infinity",
+  ppl_ratio: "ratio of perplexities",
+  prob_diff_max: "largest gap of a token's probability",
+  prob_pearson: "agreement of token probabilities",
+  ratio_mean: "mean importance ratio",
+  ratio_shift: "shift of the mean ratio, in standard errors",
+  response_length_growth: "response length against before",
+  response_length_mean: "response length",
+  response_length_relative: "response length against the start",
+  reward_collapse: "fall of the reward",
+  reward_decline: "slow fall of the reward",
+  reward_length_corr_ema: "correlation of reward and length",
+  reward_mean: "reward",
+  router_flip_rate: "tokens with other experts",
+  router_flip_relative: "other experts against the start",
+  router_replay: "routing is replayed",
+  sampled_entropy: "entropy",
+  saturated_fraction: "tokens with padded log-probs",
+  saturated_outside_band: "padded tokens with unlikely ratios",
+  kl_k3_early: "KL per token after the first updates",
+  growth: "KL growth with the lag",
+  lag: "updates since the rollout",
+  temperature_corr: "log-ratio follows the log-prob (correlation)",
+  temperature_slope: "log-ratio follows the log-prob (slope)",
+  version_lag_max: "versions behind",
+  version_lag_mean: "versions behind",
+  version_span_max: "versions within a response",
+  version_span_rise: "trend of versions within a response",
+  zero_variance_groups_least: "groups of equal rewards"
+};
+var signalWords = (name2) => WORDS[name2] ?? WORDS[stem(name2)] ?? name2.replaceAll("_", " ");
+
+// src/comparechart.js
+var HEIGHT = 150;
+var FONT2 = "11px system-ui, sans-serif";
+var LOGARITHMIC = /* @__PURE__ */ new Set(["kl_k3", "grad_norm"]);
+var LETTERS = "ABCDEFGH";
+var DASHES2 = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+var CompareChart = class {
+  #u = null;
+  #data = [[]];
+  #n = 0;
+  #byTime = false;
+  constructor(uPlot, name2) {
+    Object.assign(this, { uPlot, name: name2 });
+    this.where = h("span", { class: "plot tall" });
+    this.values = h("span", { class: "note" });
+    this.place = h("span", { class: "quiet" });
+    const words = [h("h2", {}, capital(signalWords(name2))), this.place, this.values, h("span", {})];
+    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), this.where);
+    this.resized = new ResizeObserver(() => this.#size());
+    this.resized.observe(this.where);
+  }
+  /** Show runs, over steps or over the time since their starts. */
+  show(runs, { byTime }) {
+    const isLog = LOGARITHMIC.has(this.name);
+    const drawn = (value) => typeof value === "number" && (!isLog || value > 0) ? value : null;
+    const tables = runs.map((run2) => [
+      byTime ? run2.elapsed_seconds : run2.step,
+      (run2.signals[this.name] ?? run2.step.map(() => null)).map(drawn)
+    ]);
+    this.#data = this.uPlot.join(tables.filter(([places]) => places.length));
+    const isSame = this.#n === runs.length && this.#byTime === byTime;
+    Object.assign(this, { runs });
+    this.#n = runs.length;
+    this.#byTime = byTime;
+    if (isSame && this.#u) this.#u.setData(this.#data);
+    else this.make();
+    this.#say(null);
+  }
+  /** Rebuild the plot, for other runs or another theme. */
+  make() {
+    this.#u?.destroy();
+    this.#u = null;
+    if (!this.#n) return;
+    this.#u = new this.uPlot(this.#options(), this.#data, this.where);
+  }
+  end() {
+    this.resized.disconnect();
+    this.#u?.destroy();
+  }
+  #size() {
+    const width = this.where.clientWidth;
+    if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT });
+  }
+  #options() {
+    const ink = inks();
+    const style = getComputedStyle(document.documentElement);
+    const axis2 = { stroke: ink.quiet, font: FONT2, grid: { stroke: ink.line, width: 1 }, ticks: { show: false }, gap: 4 };
+    const place = this.#byTime ? span : step;
+    const isLog = LOGARITHMIC.has(this.name);
+    const line3 = (i) => ({
+      stroke: style.getPropertyValue(`--run-${i + 1}`).trim(),
+      width: 1.5,
+      dash: DASHES2[Math.floor(i / 2) % DASHES2.length],
+      points: { show: false },
+      spanGaps: true
+      // Runs have their points at different places.
+    });
+    return {
+      width: this.where.clientWidth || 320,
+      height: HEIGHT,
+      legend: { show: false },
+      padding: [6, 6, 0, 0],
+      scales: { x: { time: false }, y: { distr: isLog ? 3 : 1 } },
+      axes: [
+        { ...axis2, size: 22, space: 70, values: (_, at) => at.map(place) },
+        {
+          ...axis2,
+          size: 50,
+          space: 30,
+          values: (_, at) => at.map((value) => value === null ? "" : number(value)),
+          ...isLog ? { splits: decades, filter: (_, at) => at } : {}
+        }
+      ],
+      series: [{}, ...Array.from({ length: this.#n }, (_, i) => line3(i))],
+      cursor: { y: false, drag: { x: false, y: false }, sync: { key: "compare" }, points: { size: 5 } },
+      hooks: { setCursor: [(u) => this.#say(u.cursor.idx ?? null)] }
+    };
+  }
+  /** Show the values at the cursor, or the newest ones. */
+  #say(at) {
+    const columns = this.#data.slice(1);
+    const newest2 = (column) => at === null ? column.findLast((value) => known(value)) : nearest(column, at);
+    fill(
+      this.values,
+      columns.map(
+        (column, i) => h("span", { class: `legend run-${i + 1}` }, `${LETTERS[i]} ${number(newest2(column))}`)
+      )
+    );
+    const place = at === null ? null : this.#data[0][at];
+    this.place.textContent = place === null ? "newest" : this.#byTime ? span(place) : `step ${step(place)}`;
+  }
+};
+var known = (value) => value !== null && value !== void 0;
+function nearest(column, at) {
+  for (let i = at; i >= 0; i--) if (known(column[i])) return column[i];
+  return null;
+}
+
+// src/plot.js
+var loading = null;
+function plot() {
+  loading ??= read("/static/vendor/uplot-1.6.32.js").then(() => window.uPlot);
+  return loading;
+}
+function read(src) {
+  return new Promise((done, failed) => {
+    const script = Object.assign(document.createElement("script"), { src });
+    script.onload = done;
+    script.onerror = () => failed(new Error(`cannot load ${src}`));
+    document.head.append(script);
+  });
+}
+
+// src/compare.js
+var REFRESH_MS2 = 5e3;
+var LETTERS2 = "ABCDEFGH";
+async function mountCompare(stage2, { live: live2 }) {
+  const view = new CompareView(stage2, new URLSearchParams(location.search));
+  stage2.title("Compare");
+  await view.read();
+  const concerns = ({ data }) => view.shows(data);
+  const stop = follow(live2, { concerns, read: () => view.read(), fail: stage2.fail, refreshMs: REFRESH_MS2 });
+  return () => {
+    stop();
+    view.end();
+  };
+}
+var compareAddress = (runs) => `/compare?runs=${runs.map(({ project, run: run2 }) => `${encodeURIComponent(project)}/${encodeURIComponent(run2)}`).join(",")}`;
+var CompareView = class {
+  #charts = [];
+  #found = null;
+  #names = "";
+  constructor(stage2, query) {
+    this.stage = stage2;
+    this.runs = query.get("runs") ?? "";
+    this.byTime = query.get("by") === "time";
+    this.words = h("section", { class: "card panel stack", "aria-label": "Where they part", "aria-live": "polite" });
+    this.charts = h("section", { class: "charts", "aria-label": "Charts" });
+    this.differences = h("section", { class: "card panel scroll", "aria-label": "Differences" });
+    this.axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" });
+    this.system = matchMedia("(prefers-color-scheme: dark)");
+    this.theme = () => this.#charts.forEach((chart) => chart.make());
+    this.system.addEventListener("change", this.theme);
+    window.addEventListener("themechange", this.theme);
+  }
+  async read() {
+    const query = { runs: this.runs, by: this.byTime ? "time" : "step" };
+    const [found, uPlot] = await Promise.all([get("/compare", query), plot()]);
+    const isFirst = this.#found === null;
+    this.#found = found;
+    if (isFirst) this.#frame();
+    this.#draw(uPlot);
+  }
+  shows({ project, run: run2 }) {
+    return this.#found?.runs.some(({ fleet }) => fleet.project === project && fleet.run === run2);
+  }
+  end() {
+    this.system.removeEventListener("change", this.theme);
+    window.removeEventListener("themechange", this.theme);
+    this.#charts.forEach((chart) => chart.end());
+  }
+  #frame() {
+    const head = h("header", {}, h("div", { class: "row" }, h("h1", {}, "Compare"), this.axes));
+    this.stage.show(head, this.words, this.charts, this.differences);
+  }
+  #draw(uPlot) {
+    const { runs, proposed, config: config2 } = this.#found;
+    fill(
+      this.axes,
+      [false, true].map(
+        (byTime) => h(
+          "button",
+          { "aria-pressed": String(byTime === this.byTime), onclick: () => this.#by(byTime) },
+          byTime ? "Time" : "Steps"
+        )
+      )
+    );
+    fill(
+      this.words,
+      runs.slice(1).map((run2, i) => h("p", { class: "headline" }, parting(run2, i + 1, runs.length))),
+      proposed && h("p", { class: "quiet" }, "B was proposed: the sound run of the project whose configuration differs least."),
+      h("ul", { class: "compared" }, runs.map(entry))
+    );
+    this.#drawCharts(uPlot, runs);
+    fill(this.differences, h("h2", {}, "Differences"), table(this.#found), !config2.length && h("p", { class: "quiet" }, "The configurations do not differ."));
+  }
+  #drawCharts(uPlot, runs) {
+    const names2 = [...new Set(runs.flatMap((run2) => Object.keys(run2.signals)))];
+    if (names2.join() !== this.#names) {
+      this.#names = names2.join();
+      this.#charts.forEach((chart) => chart.end());
+      this.#charts = names2.map((name2) => new CompareChart(uPlot, name2));
+      fill(
+        this.charts,
+        this.#charts.map((chart) => chart.element)
+      );
+      this.#charts.forEach((chart) => chart.make());
+    }
+    this.#charts.forEach((chart) => chart.show(runs, { byTime: this.byTime }));
+  }
+  async #by(byTime) {
+    this.byTime = byTime;
+    const query = new URLSearchParams(location.search);
+    if (byTime) query.set("by", "time");
+    else query.delete("by");
+    history.replaceState(null, "", `${location.pathname}?${decodeURIComponent(query.toString())}`);
+    await this.read();
+  }
+};
+var parting = (run2, i, n) => n > 2 ? `A and ${LETTERS2[i]}: ${run2.sentence}` : run2.sentence;
+function entry({ fleet }, i) {
+  const { verdict: verdict2 } = fleet;
+  return h(
+    "li",
+    { class: `row run-${i + 1}` },
+    h("span", { class: "swatch", "aria-hidden": "true" }),
+    h("span", { class: "strong" }, LETTERS2[i]),
+    h("a", { href: `/runs/${encodeURIComponent(fleet.project)}/${encodeURIComponent(fleet.run)}` }, `${fleet.project}/${fleet.run}`),
+    h("span", { class: `kind kind-${verdict2.kind}` }, kindWords(verdict2.kind)),
+    h("span", { class: "quiet" }, verdict2.why)
+  );
+}
+function table({ runs, config: config2, same_policy: isSamePolicy }) {
+  const names2 = [...new Set(runs.flatMap((run2) => Object.keys(run2.signals)))];
+  const rows = [
+    ["newest step", runs.map((run2) => step(run2.fleet.step))],
+    ["policy", runs.map(({ policy }) => policy.name + (isSamePolicy ? "" : ` ${policy.hash.slice(0, 8)}`))],
+    ...names2.map((name2) => [
+      `${signalWords(name2)}, newest`,
+      runs.map((run2) => number(run2.signals[name2]?.findLast((value) => value !== null)))
+    ]),
+    ...config2.map(({ name: name2, values, given }) => [name2, values.map((value, i) => given[i] ? JSON.stringify(value) : "–")])
+  ];
+  const head = ["", ...runs.map((_, i) => LETTERS2[i])].map((text) => h("th", { scope: "col" }, text));
+  const body2 = rows.map(
+    ([name2, values]) => h("tr", {}, h("th", { scope: "row" }, capital(name2)), values.map((value) => h("td", {}, value)))
+  );
+  return h("table", { class: "differences" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body2));
 }
 
 // src/fleetanswer.js
@@ -583,13 +1118,13 @@ function cut(text) {
 
 // src/sparkline.js
 var WIDTH = 120;
-var HEIGHT = 26;
+var HEIGHT2 = 26;
 function sparkline(values, label, least = []) {
-  const known = [...values.filter((value) => value !== null), ...least];
-  const bottom = Math.min(...known);
-  const range2 = Math.max(...known) - bottom;
+  const known2 = [...values.filter((value) => value !== null), ...least];
+  const bottom = Math.min(...known2);
+  const range2 = Math.max(...known2) - bottom;
   const x = (i) => values.length < 2 ? WIDTH / 2 : i / (values.length - 1) * (WIDTH - 2) + 1;
-  const y = (value) => range2 > 0 ? HEIGHT - 2 - (value - bottom) / range2 * (HEIGHT - 4) : HEIGHT / 2;
+  const y = (value) => range2 > 0 ? HEIGHT2 - 2 - (value - bottom) / range2 * (HEIGHT2 - 4) : HEIGHT2 / 2;
   let path3 = "";
   values.forEach((value, i) => {
     if (value === null) return;
@@ -597,7 +1132,7 @@ function sparkline(values, label, least = []) {
   });
   return svg(
     "svg",
-    { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
+    { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT2}`, role: "img", "aria-label": label },
     svg("path", { d: path3 })
   );
 }
@@ -957,9 +1492,9 @@ var BulkBar = class {
   }
   async #owner(runs) {
     const owners = [...new Set([...this.found().values()].map(({ owner: owner2 }) => owner2).filter(Boolean))].sort();
-    const known = h("datalist", { id: "owners" }, owners.map((value) => h("option", { value })));
+    const known2 = h("datalist", { id: "owners" }, owners.map((value) => h("option", { value })));
     const field = h("input", { required: true, maxlength: 128, list: "owners" });
-    const isGiven = await this.#asked("Set the owner", runs, [h("label", {}, "Owner", field), known], "Set owner");
+    const isGiven = await this.#asked("Set the owner", runs, [h("label", {}, "Owner", field), known2], "Set owner");
     const owner = field.value.trim();
     if (isGiven) await this.#each(runs, ["Changing", "changed"], (run2) => change(run2, { owner }));
   }
@@ -1112,8 +1647,8 @@ function stalledTogether(runs) {
     const until = stalled.findIndex((run2) => run2.last_report_at > stalled[from].last_report_at + TOGETHER_SECONDS);
     const members = stalled.slice(from, until < 0 ? stalled.length : until);
     if (members.length >= FEWEST) {
-      const known = new Set(members);
-      const ordered = runs.filter((run2) => known.has(run2));
+      const known2 = new Set(members);
+      const ordered = runs.filter((run2) => known2.has(run2));
       for (const run2 of members) found.set(run2, ordered);
     }
     from += members.length;
@@ -1268,7 +1803,7 @@ var VirtualList = class {
 // src/fleet.js
 var FIRST = 25;
 var MOST_SINGLY = 8;
-var REFRESH_MS2 = 2e3;
+var REFRESH_MS3 = 2e3;
 var EVERY_MS2 = 3e4;
 async function mountFleet(stage2, { live: live2 }) {
   const fleet = new Fleet(stage2);
@@ -1282,7 +1817,7 @@ async function mountFleet(stage2, { live: live2 }) {
   const back = () => live2.state === "live" && fleet.due();
   live2.addEventListener("event", heard2);
   live2.addEventListener("state", back);
-  const timer = setInterval(() => fleet.refresh(), REFRESH_MS2);
+  const timer = setInterval(() => fleet.refresh(), REFRESH_MS3);
   document.addEventListener("keydown", fleet.keys);
   return () => {
     fleet.end();
@@ -1406,7 +1941,7 @@ var Fleet = class {
     const all2 = h("th", { role: "columnheader", scope: "col", "data-name": "select" }, this.selection.every);
     const heads = [all2, ...COLUMNS.map((column) => this.controls.head(column))];
     const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": "1" }, heads));
-    const table = h("table", { class: "fleet", role: "table", "aria-label": "Runs" }, head, this.body);
+    const table2 = h("table", { class: "fleet", role: "table", "aria-label": "Runs" }, head, this.body);
     this.none = h(
       "p",
       { class: "notice row", hidden: true },
@@ -1416,7 +1951,7 @@ var Fleet = class {
     this.stage.show(
       h("header", {}, this.title, this.under),
       this.controls.bar,
-      h("div", { class: "card" }, table, this.none),
+      h("div", { class: "card" }, table2, this.none),
       this.bulk.element
     );
   }
@@ -1553,12 +2088,12 @@ function split(line3) {
 }
 
 // src/livebadge.js
-var WORDS = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
+var WORDS2 = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
 var heard = ({ heardAt }) => Date.now() - heardAt < 1e3 ? "now" : `${span((Date.now() - heardAt) / 1e3)} ago`;
 function watch(badge, live2) {
   const show2 = () => {
     badge.dataset.state = live2.state;
-    badge.textContent = live2.state === "live" ? `live · ${heard(live2)}` : WORDS[live2.state];
+    badge.textContent = live2.state === "live" ? `live · ${heard(live2)}` : WORDS2[live2.state];
   };
   live2.addEventListener("state", show2);
   live2.addEventListener("event", show2);
@@ -1589,166 +2124,8 @@ async function mountRule(stage2, { parameters: [name2] }) {
 var list = (items) => h("ul", {}, items);
 var code = (text) => text.split("`").map((part2, i) => i % 2 ? h("code", {}, part2) : part2);
 
-// src/plotoptions.js
-var DASHES = [[], [5, 3], [2, 2]];
-var CLUSTER_PX = 6;
-var TICK_PX = 5;
-var TIMES = [
-  [86400, "{D} {MMM}", null, null, null, null, null, null, 1],
-  [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
-  [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]
-];
-var FONT = "11px system-ui, sans-serif";
-function opts({ n, banded, log, from, healthy, stacked, width, height, course: course2, hooks }) {
-  const ink = inks();
-  return {
-    width,
-    height,
-    legend: { show: false },
-    padding: [6, 6, 0, 0],
-    scales: { x: { time: course2.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from) } },
-    axes: [
-      axis(ink, { size: 22, space: 70, values: course2.byTime ? TIMES : (_, at) => at.map(step) }),
-      axis(ink, {
-        size: 50,
-        space: 30,
-        values: (_, at, _axis, _space, by) => at.map((value) => labelled(value, log ? value : by)),
-        ...log ? { splits: decades, filter: (_, at) => at } : {}
-      })
-    ],
-    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, stacked })).flat()],
-    bands: banded ? Array.from({ length: n }, (_, i) => ({ series: [3 * i + 3, 3 * i + 2], fill: ink.soft })) : [],
-    cursor: cursor(ink),
-    hooks: {
-      drawClear: [(u) => healthy && band(u, healthy, ink)],
-      draw: [(u) => marks(u, course2, ink)],
-      setSelect: [(u) => selected(u, hooks.select)],
-      setCursor: [(u) => hooks.cursor(u.cursor.idx ?? null)]
-    }
-  };
-}
-function inks() {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name2) => style.getPropertyValue(`--${name2}`).trim();
-  return {
-    accent: of("accent"),
-    soft: of("accent-soft"),
-    line: of("line"),
-    quiet: of("quiet"),
-    second: of("second"),
-    third: of("third"),
-    faint: of("faint"),
-    ink: of("ink"),
-    act: of("act"),
-    watch: of("watch"),
-    good: of("good-soft"),
-    card: of("card")
-  };
-}
-function labelled(value, by) {
-  if (value === null) return "";
-  return number(value, Math.max(3, Math.ceil(Math.log10(Math.abs(value / by))) + 1));
-}
-function ranged(log, from) {
-  return (_, min, max) => {
-    if (min === null) return log ? [1e-3, 1] : [0, 1];
-    if (log) return [min / 1.3, Math.max(max * 1.3, min * 10)];
-    if (max === min && min === from) return [from, from + 1];
-    const room = (max - min || Math.abs(max) || 1) * 0.06;
-    return [from === void 0 ? min - room : Math.min(from, min), max + room];
-  };
-}
-function decades(_u, _axis, min, max) {
-  const [first, last2] = [Math.ceil(Math.log10(min)), Math.floor(Math.log10(max))];
-  if (last2 <= first) return [min, max];
-  const by = Math.ceil((last2 - first) / 3);
-  return Array.from({ length: Math.floor((last2 - first) / by) + 1 }, (_, i) => 10 ** (first + i * by));
-}
-function axis(ink, given) {
-  const grid = { stroke: ink.line, width: 1 };
-  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: 4, ...given };
-}
-function lines(ink, i, { banded, stacked }) {
-  const stroke = [ink.accent, ink.second, ink.third][i % 3];
-  const line3 = {
-    stroke,
-    width: 1.5,
-    dash: DASHES[i % 3],
-    points: { show: true, filter: (u, at) => lone(u.data[at]), size: 4, fill: stroke, stroke },
-    spanGaps: false,
-    fill: stacked ? ink.soft : void 0
-  };
-  const edge = { stroke: "transparent", width: 0, points: { show: false } };
-  return banded ? [line3, edge, edge] : [line3];
-}
-function lone(values) {
-  const is = (value) => value !== null && value !== void 0;
-  return values.flatMap((value, i) => is(value) && !is(values[i - 1]) && !is(values[i + 1]) ? [i] : []);
-}
-function cursor(ink) {
-  const filters = { pub: (type) => type === "mousemove" || type === "mouseleave" };
-  return {
-    y: false,
-    points: { size: 5, fill: ink.accent },
-    drag: { x: true, y: false, setScale: false },
-    sync: { key: "run", filters },
-    bind: { dblclick: () => () => null }
-  };
-}
-function selected(u, select2) {
-  const { left: left2, width } = u.select;
-  if (width < 4) return;
-  const [from, to] = [u.posToVal(left2, "x"), u.posToVal(left2 + width, "x")];
-  u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-  select2(from, to);
-}
-function band(u, [least, most], ink) {
-  const { left: left2, top, width, height } = u.bbox;
-  const y = (value, beyond) => Number.isFinite(value) && !(u.scales.y.distr === 3 && value <= 0) ? clamp(u.valToPos(value, "y", true), top, top + height) : beyond;
-  const [up, down] = [y(most, top), y(least, top + height)];
-  u.ctx.save();
-  u.ctx.fillStyle = ink.good;
-  u.ctx.fillRect(left2, up, width, down - up);
-  u.ctx.restore();
-}
-function marks(u, course2, ink) {
-  const placed = course2.markers.map((marker) => ({ ...marker, x: u.valToPos(course2.position(marker.step), "x", true) }));
-  for (const { x, kind } of clustered(placed)) {
-    if (kind === "policy") upright(u, x, { colour: ink.quiet, dash: [], height: TICK_PX });
-    else if (kind === "note") upright(u, x, { colour: ink.accent, dash: [], height: TICK_PX });
-    else upright(u, x, { colour: ink[kind], dash: [3, 3] });
-  }
-  const { chosen } = course2;
-  if (chosen !== null) upright(u, u.valToPos(course2.position(chosen), "x", true), { colour: ink.ink, dash: [] });
-}
-var URGENCY = ["note", "policy", "watch", "act"];
-function clustered(placed) {
-  const clusters = [];
-  for (const marker of placed) {
-    const last2 = clusters.at(-1);
-    if (!last2 || marker.x - last2.x > CLUSTER_PX * devicePixelRatio) clusters.push({ ...marker });
-    else if (URGENCY.indexOf(marker.kind) > URGENCY.indexOf(last2.kind)) last2.kind = marker.kind;
-  }
-  return clusters;
-}
-function upright(u, at, { colour, dash, height = Infinity }) {
-  const { ctx, bbox } = u;
-  if (at < bbox.left || at > bbox.left + bbox.width) return;
-  const x = Math.round(at) + 0.5;
-  ctx.save();
-  ctx.strokeStyle = colour;
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
-  ctx.beginPath();
-  ctx.moveTo(x, bbox.top);
-  ctx.lineTo(x, bbox.top + Math.min(bbox.height, height * devicePixelRatio));
-  ctx.stroke();
-  ctx.restore();
-}
-var clamp = (value, least, most) => Math.min(Math.max(value, least), most);
-
 // src/canvas.js
-var HEIGHT2 = 132;
+var HEIGHT3 = 132;
 var CLICK_PX = 3;
 var NEAR_PX = 8;
 var NAMED2 = 3;
@@ -1776,7 +2153,7 @@ var Canvas = class {
       select: (from, to) => course2.show(course2.stepAt(from), course2.stepAt(to)),
       cursor: (at) => this.#hover(at)
     };
-    const size = { width: this.where.clientWidth || 320, height: HEIGHT2 };
+    const size = { width: this.where.clientWidth || 320, height: HEIGHT3 };
     this.#u = new this.uPlot(opts({ ...form, ...size, course: course2, hooks }), this.#placed(), this.where);
     this.#listen(this.#u.over);
     this.#u.over.append(this.#tip);
@@ -1815,7 +2192,7 @@ var Canvas = class {
   }
   #size() {
     const width = this.where.clientWidth;
-    if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT2 });
+    if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT3 });
   }
   #listen(over) {
     let pressed = null;
@@ -1897,76 +2274,6 @@ function range(words) {
   return null;
 }
 
-// src/panels.js
-var PRIMARY = ["total", "mismatch", "staleness"];
-var ENGINES = ["mismatch", "total"];
-var PANELS = [
-  { title: "Reward", note: "mean", lines: [own("reward_mean", "mean")], reference: "peak" },
-  {
-    title: "KL",
-    note: "k3, nats per token",
-    lines: [
-      pair("kl_k3", ["mismatch"], "engines"),
-      pair("kl_k3", ["staleness"], "staleness"),
-      pair("kl_k3", ["total"], "total")
-    ],
-    floor: 1e-6,
-    also: ["kl_k1", "kl_k2", "k3_excess", "staleness_growth"]
-  },
-  {
-    title: "Effective samples",
-    note: "by raw weights",
-    lines: [pair("ess_token", PRIMARY, "tokens"), pair("ess_seq", PRIMARY, "sequences")],
-    from: 0,
-    also: ["ess_seq_relative"]
-  },
-  {
-    title: "χ²",
-    note: "per token",
-    lines: [pair("chi2_token", PRIMARY, "mean"), pair("chi2_token_p95", PRIMARY, "p95 of sequences")],
-    floor: 1e-3
-  },
-  {
-    title: "Engines agree",
-    note: "Pearson, token probabilities",
-    lines: [pair("prob_pearson", ENGINES, "")],
-    also: ["prob_diff_max", "ppl_ratio"]
-  },
-  {
-    title: "Version lag",
-    note: "updates",
-    lines: [own("version_lag_mean", "mean"), own("version_lag_max", "largest")],
-    from: 0,
-    also: ["engine_lag", "staleness_lag"]
-  },
-  {
-    title: "Response length",
-    note: "tokens",
-    lines: [own("response_length_mean", "mean"), own("response_length_p95", "p95")],
-    also: ["response_length_growth"]
-  },
-  {
-    title: "Gradient norm",
-    note: "before clipping",
-    lines: [own("grad_norm", "")],
-    from: 0,
-    also: ["grad_norm_relative", "grad_variance_rise"]
-  }
-];
-function own(name2, label) {
-  return { find: (names2) => names2.has(name2) ? name2 : null, label };
-}
-function pair(stem2, pairs, label) {
-  return { find: (names2) => pairs.map((of) => `${of}_${stem2}`).find((name2) => names2.has(name2)) ?? null, label };
-}
-var stem = (name2) => name2.replace(/^(mismatch|staleness|total)_/, "");
-function signalsOf(names2) {
-  return PANELS.map((panel) => {
-    const lines2 = panel.lines.map((line3) => ({ name: line3.find(names2), label: line3.label })).filter((line3) => line3.name);
-    return { ...panel, lines: lines2, names: lines2.map((line3) => line3.name) };
-  }).filter((panel) => panel.lines.length);
-}
-
 // src/chart.js
 var BASELINE_POINTS = 20;
 var Chart = class extends Figure {
@@ -2039,10 +2346,10 @@ var Chart = class extends Figure {
     const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
     if (words) return `healthy ${words.replace("<=", "≤").replace(">=", "≥")}`;
     const values = this.course.whole.signals[this.panel.names[0]]?.mean ?? [];
-    const known = values.filter((value) => typeof value === "number");
-    if (!known.length) return "";
-    if (this.panel.reference === "peak") return `peak ${number(Math.max(...known))}`;
-    const first = known.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
+    const known2 = values.filter((value) => typeof value === "number");
+    if (!known2.length) return "";
+    if (this.panel.reference === "peak") return `peak ${number(Math.max(...known2))}`;
+    const first = known2.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
     return `initially ${number(first[Math.floor(first.length / 2)])}`;
   }
   /** Whether there is data to draw: a logarithmic scale cannot show a series of zeros. */
@@ -2057,21 +2364,6 @@ var Chart = class extends Figure {
 };
 var PLAIN = /* @__PURE__ */ new Set(["ratio", "fraction", "chi2", "reward", void 0]);
 var unitWords = (unit) => PLAIN.has(unit) ? "" : ` ${unit}`;
-
-// src/plot.js
-var loading = null;
-function plot() {
-  loading ??= read("/static/vendor/uplot-1.6.32.js").then(() => window.uPlot);
-  return loading;
-}
-function read(src) {
-  return new Promise((done, failed) => {
-    const script = Object.assign(document.createElement("script"), { src });
-    script.onload = done;
-    script.onerror = () => failed(new Error(`cannot load ${src}`));
-    document.head.append(script);
-  });
-}
 
 // src/reasons.js
 var SHOWN = 3;
@@ -2385,60 +2677,6 @@ async function copy(button, { label, text }) {
   }
 }
 
-// src/signalwords.js
-var WORDS2 = {
-  abs_log_ratio_max: "largest log-ratio of a token",
-  chi2_token: "spread of token weights (χ²)",
-  clip_fraction: "clipped tokens",
-  clip_fraction_rise: "clipped tokens against before",
-  effective_signal_relative: "learning signal against the start",
-  engine_lag: "versions behind at the engine",
-  entropy_relative: "entropy against the start",
-  entropy_rise: "trend of the entropy",
-  ess_seq_relative: "effective sequences against the start",
-  ess_token: "effective share of tokens",
-  grad_norm_relative: "gradient norm against its median",
-  grad_variance_rise: "gradient variance against before",
-  invalid_fraction: "tokens without usable log-probs",
-  k3_excess: "KL against the most that is possible",
-  kl_k1: "KL per token, signed",
-  kl_k3: "KL per token",
-  kl_k3_ema: "KL per token, smoothed",
-  kl_k3_relative: "KL against the start",
-  length_limit_ema: "responses cut at the limit",
-  length_limit_rise: "trend of cut responses",
-  ln_e_value: "evidence against the log-probs",
-  mask_rate: "masked sequences",
-  nonfinite_steps: "steps with NaN or infinity",
-  ppl_ratio: "ratio of perplexities",
-  prob_diff_max: "largest gap of a token's probability",
-  prob_pearson: "agreement of token probabilities",
-  ratio_mean: "mean importance ratio",
-  ratio_shift: "shift of the mean ratio, in standard errors",
-  response_length_growth: "response length against before",
-  response_length_relative: "response length against the start",
-  reward_collapse: "fall of the reward",
-  reward_decline: "slow fall of the reward",
-  reward_length_corr_ema: "correlation of reward and length",
-  reward_mean: "reward",
-  router_flip_rate: "tokens with other experts",
-  router_flip_relative: "other experts against the start",
-  router_replay: "routing is replayed",
-  saturated_fraction: "tokens with padded log-probs",
-  saturated_outside_band: "padded tokens with unlikely ratios",
-  kl_k3_early: "KL per token after the first updates",
-  growth: "KL growth with the lag",
-  lag: "updates since the rollout",
-  temperature_corr: "log-ratio follows the log-prob (correlation)",
-  temperature_slope: "log-ratio follows the log-prob (slope)",
-  version_lag_max: "versions behind",
-  version_lag_mean: "versions behind",
-  version_span_max: "versions within a response",
-  version_span_rise: "trend of versions within a response",
-  zero_variance_groups_least: "groups of equal rewards"
-};
-var signalWords = (name2) => WORDS2[name2] ?? WORDS2[stem(name2)] ?? name2.replaceAll("_", " ");
-
 // src/evidence.js
 function evidenceTable(found, { catalogue, open }) {
   const seen2 = /* @__PURE__ */ new Set();
@@ -2656,13 +2894,13 @@ function marked(mark2, { x, width, bottom, row }) {
 }
 function strip(series, name2, { x, width, top }) {
   const values = series.signals[name2].mean.map((value) => typeof value === "number" ? value : null);
-  const known = values.filter((value) => value !== null);
-  const [least, most] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
+  const known2 = values.filter((value) => value !== null);
+  const [least, most] = known2.length ? [Math.min(...known2), Math.max(...known2)] : [0, 1];
   const isLog = least > 0 && most / least > 100;
   const scale = isLog ? Math.log10 : (value) => value;
   const [low, high] = [scale(least), scale(most)];
   const y = (value) => top + STRIP - 2 - (high === low ? 0.5 : (scale(value) - low) / (high - low)) * (STRIP - 4);
-  const words = `${capital(signalWords(name2))} ${number(known.at(-1))}`;
+  const words = `${capital(signalWords(name2))} ${number(known2.at(-1))}`;
   const span2 = high === low ? "" : `${number(least)} to ${number(most)}${isLog ? ", logarithmic" : ""}`;
   return [
     svg("text", { class: "name", x: 0, y: top - 7 }, words),
@@ -2839,15 +3077,15 @@ var EventList = class {
 };
 
 // src/heatdrawing.js
-var HEIGHT3 = 190;
+var HEIGHT4 = 190;
 var LEFT = 58;
 var BOTTOM = 20;
 var TICKS = 4;
 function drawHeat(canvas, found, { view, width }) {
   const ink = inks();
   const scale = devicePixelRatio;
-  Object.assign(canvas, { width: width * scale, height: HEIGHT3 * scale });
-  Object.assign(canvas.style, { width: `${width}px`, height: `${HEIGHT3}px` });
+  Object.assign(canvas, { width: width * scale, height: HEIGHT4 * scale });
+  Object.assign(canvas.style, { width: `${width}px`, height: `${HEIGHT4}px` });
   const ctx = canvas.getContext("2d");
   ctx.scale(scale, scale);
   const [from, to] = view;
@@ -2864,12 +3102,12 @@ function vertical(edges) {
     const bin = edges.findLastIndex((edge) => edge <= value);
     const at = Math.min(Math.max(bin, 0), bins - 1);
     const within = (value - edges[at]) / (edges[at + 1] - edges[at]);
-    return (HEIGHT3 - BOTTOM) * (1 - (at + Math.min(Math.max(within, 0), 1)) / bins);
+    return (HEIGHT4 - BOTTOM) * (1 - (at + Math.min(Math.max(within, 0), 1)) / bins);
   };
 }
 function cells2({ ctx, ink, found, x, width }) {
   const { steps, counts } = found;
-  const tall = (HEIGHT3 - BOTTOM) / (found.edges.length - 1);
+  const tall = (HEIGHT4 - BOTTOM) / (found.edges.length - 1);
   ctx.fillStyle = ink.accent;
   steps.forEach((at, i) => {
     const left2 = Math.max(x(i ? (steps[i - 1] + at) / 2 : at), LEFT);
@@ -2879,7 +3117,7 @@ function cells2({ ctx, ink, found, x, width }) {
     counts[i].forEach((n, bin) => {
       if (!n) return;
       ctx.globalAlpha = 0.12 + 0.88 * Math.sqrt(n / all2);
-      ctx.fillRect(left2, HEIGHT3 - BOTTOM - (bin + 1) * tall, right - left2 + 0.4, tall - 0.5);
+      ctx.fillRect(left2, HEIGHT4 - BOTTOM - (bin + 1) * tall, right - left2 + 0.4, tall - 0.5);
     });
   });
   ctx.globalAlpha = 1;
@@ -2904,18 +3142,18 @@ function round(length) {
 }
 function labels({ ctx, ink, found, x, y, width, from, to }) {
   const { edges } = found;
-  ctx.clearRect(0, 0, LEFT - 1, HEIGHT3);
+  ctx.clearRect(0, 0, LEFT - 1, HEIGHT4);
   ctx.fillStyle = ink.quiet;
   ctx.font = "11px system-ui, sans-serif";
   ctx.textAlign = "right";
   for (let tick = 0; tick <= TICKS; tick++) {
     const edge = edges[Math.round(tick / TICKS * (edges.length - 1))];
-    ctx.fillText(number(Number(edge)), LEFT - 6, Math.min(Math.max(y(edge) + 4, 10), HEIGHT3 - BOTTOM));
+    ctx.fillText(number(Number(edge)), LEFT - 6, Math.min(Math.max(y(edge) + 4, 10), HEIGHT4 - BOTTOM));
   }
   ctx.textAlign = "center";
   const by = round((to - from) / TICKS);
   for (let at = Math.ceil(from / by) * by; at <= to; at += by) {
-    ctx.fillText(step(at), Math.min(Math.max(x(at), LEFT + 4), width - 14), HEIGHT3 - 5);
+    ctx.fillText(step(at), Math.min(Math.max(x(at), LEFT + 4), width - 14), HEIGHT4 - 5);
   }
 }
 
@@ -3119,8 +3357,8 @@ function advised({ mode, recommended }, { path: path3, again }) {
   );
 }
 function mean(values) {
-  const known = values.filter((value) => typeof value === "number");
-  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+  const known2 = values.filter((value) => typeof value === "number");
+  return known2.length ? known2.reduce((sum, value) => sum + value, 0) / known2.length : null;
 }
 
 // src/rangebar.js
@@ -3184,14 +3422,15 @@ function runHead(head, { run: run2, judged, attempts }, attempt) {
     run2.last_report_at && `last report ${ago(run2.last_report_at)}`,
     ...run2.tags
   ];
-  fill(
+  refill(
     head,
     h(
       "div",
       { class: "row" },
       h("h1", {}, run2.run),
       pills.map((text) => h("span", { class: "pill" }, text)),
-      attempts.length > 1 && chooser(attempts, now2)
+      attempts.length > 1 && chooser(attempts, now2),
+      h("a", { class: "button", href: compareAddress([run2]), title: "with a sound run of this project" }, "Compare")
     ),
     h("p", { class: "quiet", title: `first report ${clock(run2.created_at)}` }, facts.filter(Boolean).join(" · ")),
     ending(run2),
@@ -3228,7 +3467,7 @@ function config(given) {
 
 // src/scatter.js
 var WIDTH2 = 420;
-var HEIGHT4 = 260;
+var HEIGHT5 = 260;
 var LEFT2 = 52;
 var BOTTOM2 = 36;
 function scatter({ columns, decisions }, criterion) {
@@ -3248,7 +3487,7 @@ function drawing(points, criterion) {
   const lines2 = bounds2.map((bound2) => line2(y.at(bound2), words(bound2)));
   const n = points.filter((point) => !point.accepted).length;
   const label = `${criterion.statistic} against length of ${points.length} sequences, ${n} of them rejected`;
-  const given = { viewBox: `0 0 ${WIDTH2} ${HEIGHT4}`, role: "img", "aria-label": label, class: "scatter" };
+  const given = { viewBox: `0 0 ${WIDTH2} ${HEIGHT5}`, role: "img", "aria-label": label, class: "scatter" };
   return svg("svg", given, lines2, dots, ticks(x, y), names(criterion));
 }
 var dot = ({ length, value, accepted }, { x, y }) => svg("circle", { cx: x.at(length), cy: y.at(value), r: 3, class: accepted ? "in" : "out" });
@@ -3269,8 +3508,8 @@ function vertical2(values) {
   const positive = values.filter((value) => value > 0);
   const least = Math.min(...positive);
   const isLog = Math.min(...values) >= 0 && positive.length > 0 && Math.max(...values) > 30 * least;
-  if (!isLog) return linear(values, [HEIGHT4 - BOTTOM2 - 4, 10]);
-  const scale = linear(positive.map(Math.log), [HEIGHT4 - BOTTOM2 - 4, 10]);
+  if (!isLog) return linear(values, [HEIGHT5 - BOTTOM2 - 4, 10]);
+  const scale = linear(positive.map(Math.log), [HEIGHT5 - BOTTOM2 - 4, 10]);
   return { least, most: Math.exp(scale.most), at: (value) => scale.at(Math.log(Math.max(value, least))) };
 }
 function ticks(x, y) {
@@ -3278,16 +3517,16 @@ function ticks(x, y) {
   return [
     text(number(y.most), { x: LEFT2 - 6, y: y.at(y.most) + 4, "text-anchor": "end" }),
     text(number(y.least), { x: LEFT2 - 6, y: y.at(y.least) + 4, "text-anchor": "end" }),
-    text(step(x.least), { x: x.at(x.least), y: HEIGHT4 - 20, "text-anchor": "middle" }),
-    x.most > x.least ? text(step(x.most), { x: x.at(x.most), y: HEIGHT4 - 20, "text-anchor": "end" }) : null,
-    svg("path", { d: `M${LEFT2} 6V${HEIGHT4 - BOTTOM2}H${WIDTH2}`, class: "axis" })
+    text(step(x.least), { x: x.at(x.least), y: HEIGHT5 - 20, "text-anchor": "middle" }),
+    x.most > x.least ? text(step(x.most), { x: x.at(x.most), y: HEIGHT5 - 20, "text-anchor": "end" }) : null,
+    svg("path", { d: `M${LEFT2} 6V${HEIGHT5 - BOTTOM2}H${WIDTH2}`, class: "axis" })
   ].filter(Boolean);
 }
 var names = (criterion) => [
-  svg("text", { x: (LEFT2 + WIDTH2) / 2, y: HEIGHT4 - 4, "text-anchor": "middle" }, "tokens"),
+  svg("text", { x: (LEFT2 + WIDTH2) / 2, y: HEIGHT5 - 4, "text-anchor": "middle" }, "tokens"),
   svg(
     "text",
-    { x: 12, y: (HEIGHT4 - BOTTOM2) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(HEIGHT4 - BOTTOM2) / 2})` },
+    { x: 12, y: (HEIGHT5 - BOTTOM2) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(HEIGHT5 - BOTTOM2) / 2})` },
     criterion.statistic
   )
 ];
@@ -3432,10 +3671,10 @@ var StepPanel = class {
 };
 function body(sequences) {
   const some = sequences.n_sequences > MOST && h("p", { class: "quiet" }, `the first ${MOST} of them`);
-  const table = h("div", { class: "scroll sequences" });
+  const table2 = h("div", { class: "scroll sequences" });
   const criterion = criterionOf(sequences);
-  fill(table, sequenceTable(sequences, criterion));
-  return [some, h("div", { class: "stepbody" }, table, scatter(sequences, criterion))];
+  fill(table2, sequenceTable(sequences, criterion));
+  return [some, h("div", { class: "stepbody" }, table2, scatter(sequences, criterion))];
 }
 function setAside(parts) {
   const lines2 = parts.map(({ part: part2, place, reason }) => h("li", {}, `${part2}, ${place}: ${reason}`));
@@ -3448,13 +3687,13 @@ function criterionOf({ criteria, decisions }) {
 }
 
 // src/run.js
-var REFRESH_MS3 = 1500;
+var REFRESH_MS4 = 1500;
 async function mountRun(stage2, { live: live2, parameters: [project, run2] }) {
   const view = new RunView(stage2, project, run2);
   stage2.title(run2);
   await view.begin();
   const concerns = ({ data }) => data.project === project && data.run === run2;
-  const stop = follow(live2, { concerns, read: () => view.follow(), fail: stage2.fail, refreshMs: REFRESH_MS3 });
+  const stop = follow(live2, { concerns, read: () => view.follow(), fail: stage2.fail, refreshMs: REFRESH_MS4 });
   document.addEventListener("keydown", view.keys);
   return () => {
     stop();
@@ -3591,6 +3830,7 @@ function signIn(root2, { why, done }) {
 var VIEWS = [
   { path: /^\/$/, mount: mountFleet },
   { path: /^\/alerts$/, mount: mountAlerts },
+  { path: /^\/compare$/, mount: mountCompare },
   { path: /^\/rules\/(?<rule>[^/]+)$/, mount: mountRule },
   { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun }
 ];

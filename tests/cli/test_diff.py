@@ -1,0 +1,74 @@
+"""`trmon diff`: runs side by side in the width of the terminal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trmon.terminal.comparison_text import comparison_lines
+from trmon_client.api.answers import convert_answer
+from trmon_client.api.comparison import ComparisonInfo
+
+LONG = "a-very-long-name-of-a-run-that-nobody-can-read-in-eighty-columns-of-a-terminal-at-all"
+
+
+def comparison(n: int) -> ComparisonInfo:
+    status = {
+        "project": "math",
+        "run": LONG,
+        "state": "running",
+        "owner": None,
+        "tags": [],
+        "step": 40,
+        "last_report_at": 1.0,
+        "expected_step_seconds": 1.0,
+        "verdict": {"kind": "watch", "need": "soon", "why": "staleness since step 20", "since_step": 20, "todo": None},
+        "alerts": [],
+        "mask_rate": 0.1,
+        "reward": None,
+        "kl": None,
+    }
+    run = {
+        "fleet": status,
+        "policy": {"name": "trm_auto", "hash": "abcdef0123456789"},
+        "created_at": 0.0,
+        "step": [1, 2],
+        "elapsed_seconds": [1.0, 2.0],
+        "signals": {"reward_mean": [0.123456789, None], "loss": [None, None]},
+        "partings": [],
+        "sentence": "They part at step 20: KL first.",
+    }
+    config = [{"name": f"actor.{LONG}", "values": [LONG] * n, "given": [True] * (n - 1) + [False]}]
+    document = {"by": "step", "proposed": n == 2, "same_policy": False, "config": config, "runs": [run] * n}
+    return convert_answer(document, ComparisonInfo)
+
+
+@pytest.mark.parametrize("n", range(2, 9))
+@pytest.mark.parametrize("width", [80, 40, 20])
+def test_columns_are_cut_to_the_terminal_and_never_vanish(n: int, width: int) -> None:
+    lines = list(comparison_lines(comparison(n), width=width))
+    table = lines[lines.index("") + 1 :]
+    assert all(len(line) <= max(width, 24 + n * 8) for line in table)
+    head = table[0].split()
+    assert head == list("ABCDEFGH"[:n])
+    reward = next(line for line in table if line.startswith("reward_mean"))
+    assert reward.split()[1] == "0.1235" if width == 80 else "0.1" in reward
+
+
+def test_lines_tell_verdicts_partings_and_differences() -> None:
+    text = "\n".join(comparison_lines(comparison(3), width=80))
+    assert "   Watch: staleness since step 20" in text
+    assert "A and B: They part at step 20: KL first." in text
+    assert "A and C: They part at step 20: KL first." in text
+    assert "actor.a-very" in text
+    assert "B is the sound run" not in text
+    assert "B is the sound run" in "\n".join(comparison_lines(comparison(2), width=80))
+
+
+def test_json_is_the_answer_of_the_service() -> None:
+    from trmon_client.api.answers import encode_info
+
+    found = json.loads(encode_info(comparison(2)))
+    assert found["runs"][1]["sentence"] == "They part at step 20: KL first."
+    assert found["runs"][0]["signals"]["loss"] == [None, None]

@@ -1,0 +1,1 @@
+"""Comparisons of runs: where they part, and how their configurations differ."""
