@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.fixtures.running_service import make_token
+from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.trainer import MATH, corrupt, finish, send_step, train
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.access import Scope
+from trmon.domain.model.access import EVERYTHING, Scope
 from trmon.domain.model.identity import RunKey
 
 ILL = RunKey("math", "ill")
@@ -130,3 +131,27 @@ def test_the_fleet_is_paginated_and_filtered_by_project(two_runs: httpx.Client) 
     two_runs.headers["Authorization"] = f"Bearer {make_token(two_runs, 'code', Scope.READ, project='code')}"
     assert [run["run"] for run in fleet(two_runs)] == ["ppo"]
     assert two_runs.get("/api/v1/fleet/math/ill").status_code == 404
+
+
+@pytest.mark.parametrize("worker", ["thread", "process"])
+def test_after_a_restart_the_first_answer_needs_no_diagnosis(serve: Serve, worker: str) -> None:
+    service = serve(worker=worker)
+    with service.client() as client:
+        train(client, MATH)
+        corrupt(client, ILL)
+        store = service.app.state.components.store
+        eventually(lambda: len(fleet(client)) == 2 and not store.summaries.outdated())
+        before = fleet(client)
+    service.restart()
+    components = service.app.state.components
+    runs = components.store.runs.list(access=EVERYTHING).items
+    stored = components.summaries.of(runs, access=EVERYTHING, now=time.time(), budget_seconds=0.0)
+    assert {run.key: stored[run.id].diagnosis.primary.value for run in runs} == {MATH: "A", ILL: "A'"}
+    with service.client() as client:
+        for was, now in zip(before, fleet(client), strict=True):
+            assert (now["verdict"]["todo"], now["verdict"]["since_step"]) == (
+                was["verdict"]["todo"],
+                was["verdict"]["since_step"],
+            )
+            shown = ("judged_step", "reward", "kl", "mask_rate", "expected_step_seconds")
+            assert {name: now[name] for name in shown} == {name: was[name] for name in shown}

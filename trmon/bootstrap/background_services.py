@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
+from trmon.background.poller import Poller
 from trmon.background.pruner import Pruner, RetentionLimits
 from trmon.config.active_rules import ActiveRules
 from trmon.config.settings import Settings
@@ -31,6 +32,7 @@ from trmon.runner.run_context import WatchConfig
 from trmon.runner.worker import Worker
 from trmon.store import ProcessRole, Store
 from trmon.views.run_view_cache import RunViewCache
+from trmon.views.summary_updates import SummarySink, SummaryUpdater
 
 SECONDS_PER_DAY = 86_400.0
 
@@ -59,16 +61,20 @@ def reevaluate_runs(worker: WorkerHandle, view_cache: RunViewCache) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundServices:
-    """The worker, the dispatcher and the pruner, over the runs that this process owns: all without a lease manager."""
+    """The worker, the dispatcher and the pruner, over the runs that this process owns: all without a lease manager.
+
+    A worker in a process of its own polls for outdated summaries there; one in a thread beside it.
+    """
 
     worker: WorkerHandle
     dispatcher: Dispatcher
     pruner: Pruner
+    summary_poller: Poller | None = None
     lease_manager: LeaseManager | None = None
 
     def start(self, stack: ExitStack) -> None:
         """Start each service, and have the stack close them: the leases last, after the worker's checkpoints."""
-        for service in (self.lease_manager, self.pruner, self.dispatcher, self.worker):
+        for service in (self.lease_manager, self.pruner, self.dispatcher, self.worker, self.summary_poller):
             if service is not None:
                 service.start()
                 stack.callback(service.close)
@@ -96,9 +102,24 @@ def build_background_services(
     worker = _worker(settings, store, rules=rules, view_cache=view_cache, counters=counters, ownership=ownership)
     dispatcher = _dispatcher(settings, FencedOutbox(store.outbox, ownership), receivers, counters=counters)
     pruner = _pruner(settings, store, counters=counters, ownership=ownership)
+    summary_poller = None
+    if store.role is not ProcessRole.WRITER:
+        summary_poller = summary_poller_of(store, store.summaries, ownership=ownership)
     if lease_manager is not None:
         lease_manager.on_gain(lambda: worker.wake(()))
-    return BackgroundServices(worker=worker, dispatcher=dispatcher, pruner=pruner, lease_manager=lease_manager)
+    return BackgroundServices(
+        worker=worker,
+        dispatcher=dispatcher,
+        pruner=pruner,
+        summary_poller=summary_poller,
+        lease_manager=lease_manager,
+    )
+
+
+def summary_poller_of(store: Store, sink: SummarySink, *, ownership: Ownership) -> Poller:
+    """Return the thread that makes outdated summaries, not started."""
+    updater = SummaryUpdater(store, sink, ownership=ownership, clock=time.time, monotonic=time.monotonic)
+    return Poller("summaries", updater.poll)
 
 
 def _worker(
@@ -112,7 +133,7 @@ def _worker(
 ) -> WorkerHandle:
     observer = CountingObserver(counters)
     if store.role is ProcessRole.WRITER:
-        return WorkerProcess(settings, store.run_log, views=view_cache, observer=observer)
+        return WorkerProcess(settings, store.run_log, summaries=store.summaries, views=view_cache, observer=observer)
     return Worker(
         store.run_log,
         writer=store.run_log,

@@ -10,13 +10,14 @@ from contextlib import ExitStack
 from threading import Event, Thread
 
 from trmon.bootstrap import gc_tuning
-from trmon.bootstrap.background_services import reevaluate_runs, watch_config_of
+from trmon.bootstrap.background_services import reevaluate_runs, summary_poller_of, watch_config_of
 from trmon.config import logs
 from trmon.config.active_rules import active_rules_of
 from trmon.config.settings import Settings
 from trmon.hosts.fleet.view_sync import ViewSync
 from trmon.hosts.subprocess.channel import Channel, CommitResult, RunsChanged, Shutdown
 from trmon.hosts.subprocess.service_proxy import ServiceProxy
+from trmon.runner.ownership import SoleOwner
 from trmon.runner.worker import Worker
 from trmon.store import ProcessRole, Store
 from trmon.views.run_view_cache import RunViewCache
@@ -43,7 +44,10 @@ def main(descriptor: int) -> None:
         Thread(target=_receive_messages, args=receiver, name="trmon-channel", daemon=True).start()
         gc_tuning.tune_garbage_collector()
         worker.start()
+        summary_poller = summary_poller_of(store, service_proxy, ownership=SoleOwner())
+        summary_poller.start()
         shutdown.wait()
+        summary_poller.close()
         worker.close()
         service_proxy.send_round_result()
 

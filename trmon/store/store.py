@@ -36,6 +36,7 @@ from trmon.store.repositories.run_snapshots import RunSnapshots
 from trmon.store.repositories.runs import Runs
 from trmon.store.repositories.signals import Signals
 from trmon.store.repositories.silences import Silences
+from trmon.store.repositories.summaries import Summaries
 from trmon.store.repositories.tokens import Tokens
 from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.schema import tables
@@ -84,6 +85,7 @@ class Store:
         self.events = Events(reader)
         self.retention = Retention(reader, writer)
         self.new_messages = NewMessages(reader)
+        self.summaries = Summaries(reader, writer)
         self.run_snapshots = RunSnapshots(reader, names=names)
         self.archives = Archives(reader, writer, names=names, runs=self.runs)
         self.run_log = SqlRunLog(

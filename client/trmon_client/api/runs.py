@@ -114,6 +114,7 @@ class RunStatus(AnswerInfo, frozen=True, kw_only=True):
     expected_step_seconds: float | None
     end_phrase: str | None = None
     warnings: tuple[str, ...] = ()
+    judged_step: int | None = None
     verdict: VerdictInfo
     incident: IncidentInfo | None = None
     alerts: tuple[OpenAlertInfo, ...]

@@ -73,6 +73,10 @@ class FleetRunOut(ResponseModel):
     expected_step_seconds: float | None = Field(description="The median duration of the newest steps.")
     end_phrase: str | None = Field(None, description="How the run ended in a few words, or that no exit was seen.")
     warnings: list[str] = Field([], description="Mistakes in the trainer's calls.")
+    judged_step: int | None = Field(
+        None,
+        description="The newest step of diagnosis, `mask_rate`, `reward` and `kl`; null before the first diagnosis.",
+    )
     verdict: VerdictOut
     incident: IncidentOut | None = Field(None, description="The newest incident; null without one.")
     alerts: list[OpenAlertOut] = Field(description="The firing alerts; those of health are symptoms of an incident.")
@@ -108,6 +112,7 @@ class FleetRunOut(ResponseModel):
             step=run.last_step,
             expected_step_seconds=expected,
             warnings=[warning.text for warning in run.warnings],
+            judged_step=summary.diagnosis.step if summary else None,
             verdict=VerdictOut.of(inputs, acked=acked, health_rules=health_rules, now=now),
             incident=IncidentOut.of_newest(incident),
             alerts=[OpenAlertOut.of(listed) for listed in alerts if not listed.alert.is_incident],

@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from threading import Lock
 from typing import Any
 
+from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.state.run_update import RunUpdate
 from trmon.runner.pass_changes import PassTally
@@ -40,6 +41,13 @@ class CommitRequest:
 
     number: int
     updates: tuple[RunUpdate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SummariesMade:
+    """From the worker: summaries of runs to store; one that cannot be stored is made again."""
+
+    summaries: tuple[RunSummary, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from itertools import count
 from threading import BoundedSemaphore, Lock
 
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.model.errors import NotReady
 from trmon.domain.model.slots import Fences
 from trmon.domain.state.run_update import RunUpdate
-from trmon.hosts.subprocess.channel import Channel, CommitRequest, CommitResult, RoundResult
+from trmon.hosts.subprocess.channel import Channel, CommitRequest, CommitResult, RoundResult, SummariesMade
 from trmon.runner.pass_changes import PassTally
 from trmon.views.run_view_cache import RunView, RunViewCache
 
@@ -21,7 +22,7 @@ MAX_UNANSWERED = 256
 
 
 class ServiceProxy:
-    """Implements RunUpdateWriter, ViewSink and PassObserver for the worker, over the channel to the service."""
+    """Implements what the worker writes to, over the channel to the service: updates, summaries, views and counts."""
 
     def __init__(self, channel: Channel, view_cache: RunViewCache) -> None:
         self._channel = channel
@@ -62,6 +63,10 @@ class ServiceProxy:
                 future.set_result(None)
             else:
                 future.set_exception(NotReady(error))
+
+    def write(self, summaries: Sequence[RunSummary]) -> None:
+        """Have the service store summaries; may be called from any thread."""
+        self._channel.send(SummariesMade(tuple(summaries)))
 
     def put(self, view: RunView) -> None:
         """Keep a run's view, to be sent with the others of the round."""

@@ -19,9 +19,18 @@ from trmon.domain.model.errors import TrmonError
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.state.run_update import RunUpdate
 from trmon.hosts.child_process import STOP_SECONDS, ChildProcess
-from trmon.hosts.subprocess.channel import Channel, CommitRequest, CommitResult, RoundResult, RunsChanged, Shutdown
+from trmon.hosts.subprocess.channel import (
+    Channel,
+    CommitRequest,
+    CommitResult,
+    RoundResult,
+    RunsChanged,
+    Shutdown,
+    SummariesMade,
+)
 from trmon.runner.scheduler import PassObserver, ViewSink
 from trmon.views.run_view_cache import RunView
+from trmon.views.summary_updates import SummarySink
 
 COMMAND = (sys.executable, "-m", "trmon.bootstrap.subprocess_main")
 
@@ -44,9 +53,18 @@ class WorkerProcess:
     Changed runs are sent only when the worker waits for them, so that a committing thread never blocks on the channel.
     """
 
-    def __init__(self, settings: Settings, run_log: RunUpdateLog, *, views: ViewSink, observer: PassObserver) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        run_log: RunUpdateLog,
+        *,
+        summaries: SummarySink,
+        views: ViewSink,
+        observer: PassObserver,
+    ) -> None:
         self._settings = settings
         self._log = run_log
+        self._summaries = summaries
         self._views = views
         self._observer = observer
         self._child = ChildProcess(COMMAND)
@@ -140,9 +158,12 @@ class WorkerProcess:
             channel.close()
         self._child.wait()
 
-    def _handle(self, message: CommitRequest | RoundResult, channel: Channel) -> None:
+    def _handle(self, message: CommitRequest | RoundResult | SummariesMade, channel: Channel) -> None:
         if isinstance(message, CommitRequest):
             self._commit(message, channel)
+            return
+        if isinstance(message, SummariesMade):
+            self._store_summaries(message)
             return
         for view in message.views:
             self._views.put(self._with_row(view, message.rows.get(view.run.id)))
@@ -156,6 +177,12 @@ class WorkerProcess:
         with self._condition:
             self._is_worker_waiting = True
             self._send_changes()
+
+    def _store_summaries(self, message: SummariesMade) -> None:
+        try:
+            self._summaries.write(message.summaries)
+        except TrmonError as error:  # the writer is busy or has stopped: the worker finds them outdated again
+            log.warning("summaries_not_stored", error=str(error))
 
     def _with_row(self, view: RunView, key: BatchKey | None) -> RunView:
         """Return the view with its row, which may have been received in a CommitRequest."""

@@ -106,9 +106,9 @@ PLAIN_TABLES = (
 )
 """The tables whose rows are written unchanged; reports and batches also get columns for their contents."""
 
-NOT_ARCHIVED = frozenset({"chunk_axes", "signal_chunk", "event", "delivery"})
-"""The other tables of a run: an import rebuilds the columnar history; events and the outbox belong to one database,
-and copying them would send notifications twice."""
+NOT_ARCHIVED = frozenset({"chunk_axes", "signal_chunk", "run_summary", "event", "delivery"})
+"""The other tables of a run: an import rebuilds the columnar history, and a worker the summary; events and the outbox
+belong to one database, and copying them would send notifications twice."""
 
 HISTOGRAMS = tuple(pa.field(f"histogram_{pair}", pa.list_(pa.int64(), N_BINS)) for pair in PAIRS)
 """The extra columns of reports: counts of d in N_BINS bins, null if the report lacks the pair."""

@@ -277,6 +277,19 @@ run_state = Table(
     Column("outlook", JsonColumn),
 )
 
+run_summary = Table(
+    "run_summary",
+    metadata,
+    Column("run_id", ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
+    _required("attempt_id", BigInteger),
+    _required("step", BigInteger),
+    _required("report_id", BigInteger),
+    _required("notice_id", BigInteger),
+    _required("version", Integer),
+    _required("made_at", Double),
+    _required("document", LargeBinary),
+)
+
 alert = Table(
     "alert",
     metadata,

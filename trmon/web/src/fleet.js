@@ -3,7 +3,7 @@
 import { get, orNothing } from "./api.js";
 import { h } from "./dom.js";
 import { answer, headline, newService, noneActive } from "./fleetanswer.js";
-import { COLUMNS, Row } from "./fleetrow.js";
+import { COLUMNS, isAhead, Row } from "./fleetrow.js";
 import { controls } from "./fleetcontrols.js";
 import { BulkBar } from "./fleetbulk.js";
 import { Head } from "./fleethead.js";
@@ -113,12 +113,19 @@ class Fleet {
     if (this.#isReading) return; // A read of thousands of runs may last longer than the time between refreshes.
     const unseen = [...this.runs].filter(([, run]) => run.step !== null && !run.reward).map(([key]) => key);
     const wanted = new Set([...this.#changed, ...unseen]);
+    for (const key of this.#ahead()) if (wanted.size < MOST_SINGLY) wanted.add(key);
     try {
       if (wanted.size > MOST_SINGLY || Date.now() - this.#readAt > EVERY_MS) return await this.read();
       if (wanted.size) await this.#readSingly(wanted);
     } catch (error) {
       if (error.status === 401) this.stage.fail(error);
     }
+  }
+
+  /** Return the runs that are further on than their verdicts; those first that no event will come of any more. */
+  #ahead() {
+    const ahead = [...this.runs].filter(([, run]) => isAhead(run));
+    return ahead.sort(([, a], [, b]) => a.last_report_at - b.last_report_at).map(([key]) => key);
   }
 
   /** Read runs one by one; a run that is not found any more, or was archived or taken back, leaves the list. */

@@ -76,12 +76,22 @@ function cells(run) {
   ];
 }
 
-function verdict({ verdict }) {
+/** Whether a run is further on than its verdict; the newest step of a run that goes on is open. */
+export function isAhead(run) {
+  const isOver = ["finished", "crashed"].includes(run.state);
+  return run.judged_step !== null && run.judged_step < run.step - (isOver ? 0 : 1);
+}
+
+const limit = (run) => isAhead(run) && `(to step ${step(run.judged_step)})`;
+
+function verdict(run) {
+  const { verdict } = run;
   const todo = verdict.need !== "none" && verdict.todo;
   return h(
     "div",
     { class: "oneline", title: [verdict.why, todo && `Do: ${todo}`].filter(Boolean).join("\n") },
     h("span", { class: `kind kind-${verdict.kind}` }, kindWords(verdict.kind)),
+    limit(run) && [" ", h("span", { class: "quiet" }, limit(run))],
     " ",
     h("span", { class: "why" }, verdict.why, todo && [" ", h("span", { class: "todo" }, todo)]),
   );

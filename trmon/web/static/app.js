@@ -1201,12 +1201,19 @@ function cells(run2) {
     h("span", { class: "quiet" }, ago(run2.last_report_at))
   ];
 }
-function verdict({ verdict: verdict2 }) {
+function isAhead(run2) {
+  const isOver = ["finished", "crashed"].includes(run2.state);
+  return run2.judged_step !== null && run2.judged_step < run2.step - (isOver ? 0 : 1);
+}
+var limit = (run2) => isAhead(run2) && `(to step ${step(run2.judged_step)})`;
+function verdict(run2) {
+  const { verdict: verdict2 } = run2;
   const todo = verdict2.need !== "none" && verdict2.todo;
   return h(
     "div",
     { class: "oneline", title: [verdict2.why, todo && `Do: ${todo}`].filter(Boolean).join("\n") },
     h("span", { class: `kind kind-${verdict2.kind}` }, kindWords(verdict2.kind)),
+    limit(run2) && [" ", h("span", { class: "quiet" }, limit(run2))],
     " ",
     h("span", { class: "why" }, verdict2.why, todo && [" ", h("span", { class: "todo" }, todo)])
   );
@@ -1874,8 +1881,8 @@ var Fleet = class {
     const found = /* @__PURE__ */ new Map();
     let after = null;
     do {
-      const limit2 = isFirst && !after ? FIRST : null;
-      const page = await get("/fleet", { after, limit: limit2, archived: this.controls.archived() || null });
+      const limit3 = isFirst && !after ? FIRST : null;
+      const page = await get("/fleet", { after, limit: limit3, archived: this.controls.archived() || null });
       if (turn2 !== this.#turn) return;
       for (const run2 of page.items) found.set(keyOf(run2), run2);
       after = page.next;
@@ -1894,12 +1901,18 @@ var Fleet = class {
     if (this.#isReading) return;
     const unseen = [...this.runs].filter(([, run2]) => run2.step !== null && !run2.reward).map(([key]) => key);
     const wanted = /* @__PURE__ */ new Set([...this.#changed, ...unseen]);
+    for (const key of this.#ahead()) if (wanted.size < MOST_SINGLY) wanted.add(key);
     try {
       if (wanted.size > MOST_SINGLY || Date.now() - this.#readAt > EVERY_MS2) return await this.read();
       if (wanted.size) await this.#readSingly(wanted);
     } catch (error) {
       if (error.status === 401) this.stage.fail(error);
     }
+  }
+  /** Return the runs that are further on than their verdicts; those first that no event will come of any more. */
+  #ahead() {
+    const ahead = [...this.runs].filter(([, run2]) => isAhead(run2));
+    return ahead.sort(([, a], [, b]) => a.last_report_at - b.last_report_at).map(([key]) => key);
   }
   /** Read runs one by one; a run that is not found any more, or was archived or taken back, leaves the list. */
   async #readSingly(keys) {
@@ -2693,7 +2706,7 @@ function evidenceTable(found, { catalogue, open }) {
         h("code", { class: "quiet" }, breakable(item2.signal))
       ),
       h("td", { class: "number strong" }, number(item2.value)),
-      h("td", { class: "number quiet" }, item2.rules_out ? "usual" : limit(item2)),
+      h("td", { class: "number quiet" }, item2.rules_out ? "usual" : limit2(item2)),
       h(
         "td",
         { class: "number" },
@@ -2709,7 +2722,7 @@ function evidenceTable(found, { catalogue, open }) {
   return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, rows));
 }
 var breakable = (name2) => name2.split(/(?<=_)/).flatMap((part2) => [part2, h("wbr")]);
-function limit({ bound: bound2, threshold, away_from: centre }) {
+function limit2({ bound: bound2, threshold, away_from: centre }) {
   if (centre !== null) return centre === 0 ? `±${number(threshold)}` : `${number(centre)} ± ${number(threshold)}`;
   return `${bound2 === "above" ? "≤" : "≥"} ${number(threshold)}`;
 }
