@@ -180,6 +180,20 @@ def test_several_runs_are_deleted_after_their_number_is_typed(opening: Opening, 
     expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(RUNS - 2))
 
 
+def test_two_to_eight_runs_are_compared(opening: Opening) -> None:
+    page = opening()
+    compare = page.get_by_role("region", name="Selected runs").get_by_role("link", name="Compare")
+    select(page, "code/run-00")
+    expect(compare).to_have_count(0)
+    select(page, "math/run-01")
+    expect(compare).to_have_attribute("href", "/compare?runs=code/run-00,math/run-01")
+    select(page, *(f"code/run-{number:02}" for number in range(2, 14, 2)))
+    expect(compare).to_be_visible()
+    select(page, "code/run-14")
+    assert said(page) == "9 runs selected"
+    expect(compare).to_have_count(0)
+
+
 def test_a_run_that_cannot_be_changed_is_named_and_the_others_are_changed(
     many: ThreadedService, client: httpx.Client, visiting: Visiting
 ) -> None:

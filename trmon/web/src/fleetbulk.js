@@ -2,12 +2,14 @@
 
 import { refusal } from "./action.js";
 import { runPath, send } from "./api.js";
+import { compareAddress } from "./compare.js";
 import { asked, author, said } from "./dialogs.js";
 import { fill, h } from "./dom.js";
 import { keyOf } from "./fleetselection.js";
 import { plural, step } from "./words.js";
 
 const AT_ONCE = 4; // Requests at a time: browsers open six connections to a service, and one is the event stream's.
+const MOST_COMPARED = 8;
 const NAMED = 100;
 const NAME = "[A-Za-z0-9][A-Za-z0-9._\\-]*"; // As the service checks names.
 
@@ -48,6 +50,7 @@ export class BulkBar {
 
   /** Return how many selected runs the filters hide. */
   #hidden() {
+    if (!this.selection.size) return 0;
     const matching = new Set(this.selection.matching?.map(keyOf));
     return this.selection.keys().filter((key) => !matching.has(key)).length;
   }
@@ -59,6 +62,7 @@ export class BulkBar {
     const isEvery = matching.every((run) => this.selection.has(run));
     return [
       runs.length > 0 && !isEvery && button(`Select all ${step(matching.length)}`, () => this.selection.set(union(this.selection, matching))),
+      runs.length >= 2 && runs.length <= MOST_COMPARED && h("a", { class: "button", href: compareAddress(runs) }, "Compare"),
       runs.some((run) => !run.archived) && button("Archive", (given) => this.#archive(given, true)),
       runs.some((run) => run.archived) && button("Unarchive", (given) => this.#archive(given, false)),
       runs.length > 0 && [

@@ -1432,6 +1432,7 @@ var Selection = class {
 
 // src/fleetbulk.js
 var AT_ONCE = 4;
+var MOST_COMPARED = 8;
 var NAMED = 100;
 var NAME = "[A-Za-z0-9][A-Za-z0-9._\\-]*";
 var BulkBar = class {
@@ -1467,6 +1468,7 @@ var BulkBar = class {
   }
   /** Return how many selected runs the filters hide. */
   #hidden() {
+    if (!this.selection.size) return 0;
     const matching = new Set(this.selection.matching?.map(keyOf));
     return this.selection.keys().filter((key) => !matching.has(key)).length;
   }
@@ -1477,6 +1479,7 @@ var BulkBar = class {
     const isEvery = matching.every((run2) => this.selection.has(run2));
     return [
       runs.length > 0 && !isEvery && button(`Select all ${step(matching.length)}`, () => this.selection.set(union(this.selection, matching))),
+      runs.length >= 2 && runs.length <= MOST_COMPARED && h("a", { class: "button", href: compareAddress(runs) }, "Compare"),
       runs.some((run2) => !run2.archived) && button("Archive", (given) => this.#archive(given, true)),
       runs.some((run2) => run2.archived) && button("Unarchive", (given) => this.#archive(given, false)),
       runs.length > 0 && [
