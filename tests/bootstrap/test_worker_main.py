@@ -18,9 +18,11 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send_step, train
 from tests.fixtures.waiting import eventually
 from trmon.domain.alerts.delivery import DeliveryState
+from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.slots import SLOTS
 from trmon.notifications.receivers.webhook import KEY_HEADER
+from trmon.store import Store
 from trmon.store.database.connect import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.schema import tables
@@ -46,6 +48,14 @@ def engines(postgres_url: str) -> Iterator[Engines]:
     opened = engines_of(postgres_url)
     yield opened
     opened.dispose()
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[Store]:
+    """A store over the database."""
+    opened = Store.open(postgres_url)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
@@ -125,7 +135,7 @@ def test_two_workers_share_the_runs_and_one_that_ends_hands_over(
 
 
 def test_the_runs_of_a_killed_worker_move_to_the_other(
-    api: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess]
+    api: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess], store: Store
 ) -> None:
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
     send_steps(api, range(4))
@@ -133,6 +143,9 @@ def test_the_runs_of_a_killed_worker_move_to_the_other(
     send_steps(api, range(4, 8))
     eventually(lambda: closed(engines), lambda found: sum(found.values()) == 7 * len(RUNS))
     assert_each_once(engines, n_steps=7)
+    eventually(store.summaries.outdated, lambda found: not found)
+    summaries = store.summaries.of([run.id for run in store.runs.list(access=EVERYTHING).items])
+    assert [summary.diagnosis.step for summary in summaries.values()] == [6] * len(RUNS)
 
 
 def test_a_worker_that_resumes_after_its_leases_expired_writes_nothing(
