@@ -63,7 +63,9 @@ CASES: dict[tuple[str, str], int] = {
     ("GET", "/api/v1/alerts"): EMPTY,
     ("GET", "/api/v1/alerts/events"): EMPTY,
     ("POST", "/api/v1/alerts/{identity}/ack"): HIDDEN,
+    ("POST", "/api/v1/alerts/ack"): EMPTY,
     ("GET", "/api/v1/silences"): EMPTY,
+    ("POST", "/api/v1/silences/preview"): FORBIDDEN,
     ("POST", "/api/v1/silences"): FORBIDDEN,
     ("DELETE", "/api/v1/silences/{silence_id}"): HIDDEN,
     ("GET", "/api/v1/deliveries"): EMPTY,
@@ -119,6 +121,8 @@ BODIES: dict[tuple[str, str], dict[str, object]] = {
     ("GET", "/api/v1/compare"): {"params": {"runs": "math/grpo"}},
     ("POST", "/api/v1/alerts/{identity}/ack"): {"json": {"note": "mine"}},
     ("POST", "/api/v1/silences"): {"json": SILENCE},
+    ("POST", "/api/v1/silences/preview"): {"json": SILENCE},
+    ("POST", "/api/v1/alerts/ack"): {"json": {"identities": [CRASHED]}},
     ("GET", "/api/v1/alerts"): {"params": {"project": "math"}},
     ("GET", "/api/v1/alerts/events"): {"params": {"identity": "1/crashed"}},
 }

@@ -47,7 +47,7 @@ def test_a_silence_mutes_an_alert_across_a_restart_until_it_ends(
     paging.restart()
     with paging.client() as client:
         assert receiver.posted == []
-        assert client.get("/api/v1/silences").json()["items"] == [silence]
+        assert client.get("/api/v1/silences").json()["items"] == [silence | {"alerts": 1}]
         assert client.delete(f"/api/v1/silences/{silence['id']}").status_code == 204
         assert client.get("/api/v1/silences").json()["items"] == []
         [ended] = client.get("/api/v1/silences", params={"ended": True}).json()["items"]
@@ -97,6 +97,79 @@ def test_an_acknowledgement_has_an_author_and_a_note_and_survives_a_restart(serv
     with service.client() as client:
         [listed] = client.get("/api/v1/alerts").json()["items"]
         assert listed["ack"] == acked["ack"]
+
+
+def test_many_alerts_are_acknowledged_at_once_and_each_refusal_is_named(client: httpx.Client) -> None:
+    crash(client)
+    send(client, RunKey("math", "other"), CRASH)
+    firing = eventually(lambda: client.get("/api/v1/alerts").json()["items"], lambda found: len(found) == 2)
+    identities = [alert["identity"] for alert in firing]
+    given = {"identities": [*identities, "99/crashed", identities[0]], "author": "ana", "note": "the node is gone"}
+    answer = client.post("/api/v1/alerts/ack", json=given)
+    assert answer.status_code == 200
+    assert sorted(answer.json()["acknowledged"]) == sorted(identities)
+    assert answer.json()["refused"] == [{"identity": "99/crashed", "detail": "no alert '99/crashed'"}]
+    listed = client.get("/api/v1/alerts").json()["items"]
+    assert {(alert["ack"]["author"], alert["ack"]["note"]) for alert in listed} == {("ana", "the node is gone")}
+
+
+def test_alerts_are_acknowledged_at_once_in_the_callers_project_only(admin: httpx.Client) -> None:
+    crash(admin)
+    alert = admin.get("/api/v1/alerts").json()["items"][0]
+    given = {"identities": [alert["identity"]]}
+    stranger = {"Authorization": f"Bearer {make_token(admin, 'code', Scope.ADMIN, project='code')}"}
+    refused = admin.post("/api/v1/alerts/ack", json=given, headers=stranger).json()
+    assert (refused["acknowledged"], len(refused["refused"])) == ([], 1)
+    reader = {"Authorization": f"Bearer {make_token(admin, 'reader', Scope.READ)}"}
+    assert admin.post("/api/v1/alerts/ack", json=given, headers=reader).status_code == 403
+    assert admin.get("/api/v1/alerts").json()["items"][0]["ack"] is None
+
+
+@pytest.mark.parametrize("count", [0, 501])
+def test_the_number_of_alerts_acknowledged_at_once_is_bounded(client: httpx.Client, count: int) -> None:
+    answer = client.post("/api/v1/alerts/ack", json={"identities": ["1/crashed"] * count})
+    assert (answer.status_code, answer.json()["field"]) == (400, "identities")
+
+
+PREVIEWED = [
+    pytest.param([("rule", "=", "crashed")], None, 2, id="a rule"),
+    pytest.param([("run", "~", "gr?o")], None, 1, id="a pattern"),
+    pytest.param([("run", "~", "[!g]*"), ("project", "=", "math")], None, 1, id="a set of characters"),
+    pytest.param([("run", "~", "GRPO")], None, 0, id="the case of letters counts"),
+    pytest.param([("rule", "=", "crashed"), ("run", "!~", "*r*")], None, 0, id="a negative pattern"),
+    pytest.param([("rule", "=", "crashed")], "code", 0, id="another project"),
+]
+
+
+@pytest.mark.parametrize(("matchers", "project", "count"), PREVIEWED)
+def test_a_silence_mutes_what_its_preview_named(
+    client: httpx.Client, matchers: list[tuple[str, str, str]], project: str | None, count: int
+) -> None:
+    crash(client)
+    send(client, RunKey("math", "other"), CRASH)
+    eventually(lambda: client.get("/api/v1/alerts").json()["items"], lambda found: len(found) == 2)
+    conditions = [{"label": label, "operator": operator, "value": value} for label, operator, value in matchers]
+    given = {"project": project, "matchers": conditions, "seconds": 600, "author": "ana", "note": "moved"}
+    preview = client.post("/api/v1/silences/preview", json=given).json()
+    assert preview["total"] == count
+    assert client.get("/api/v1/silences").json()["items"] == []
+    made = client.post("/api/v1/silences", json=given).json()
+    assert made["alerts"] == count
+    silenced = [alert for alert in client.get("/api/v1/alerts").json()["items"] if alert["silenced"]]
+    assert {alert["identity"] for alert in silenced} == {alert["identity"] for alert in preview["items"]}
+    assert all(alert["silenced"].items() <= made.items() for alert in silenced)
+    client.delete(f"/api/v1/silences/{made['id']}")
+    assert [alert["silenced"] for alert in client.get("/api/v1/alerts").json()["items"]] == [None, None]
+
+
+def test_the_note_of_a_silence_of_all_projects_is_not_shown_to_one_of_them(admin: httpx.Client) -> None:
+    crash(admin)
+    admin.post("/api/v1/silences", json=CRASHED)
+    member = {"Authorization": f"Bearer {make_token(admin, 'math', Scope.READ, project='math')}"}
+    [theirs] = admin.get("/api/v1/alerts", headers=member).json()["items"]
+    [whole] = admin.get("/api/v1/alerts").json()["items"]
+    assert (whole["silenced"]["note"], theirs["silenced"]["note"]) == ("known", "")
+    assert theirs["silenced"]["ends_at"] == whole["silenced"]["ends_at"]
 
 
 def test_an_unknown_alert_cannot_be_acknowledged(client: httpx.Client) -> None:

@@ -16,6 +16,15 @@ class AckInfo(AnswerInfo, frozen=True, kw_only=True):
     at: float
 
 
+class SilencedInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The silence that mutes an alert now."""
+
+    id: int
+    author: str
+    note: str
+    ends_at: float
+
+
 class MemberInfo(AnswerInfo, frozen=True, kw_only=True):
     """An alert that joined an incident."""
 
@@ -50,6 +59,8 @@ class AlertInfo(AnswerInfo, frozen=True, kw_only=True):
     labels: dict[str, str]
     runbook: str
     ack: AckInfo | None = None
+    owner: str | None = None
+    silenced: SilencedInfo | None = None
 
     @property
     def is_incident(self) -> bool:

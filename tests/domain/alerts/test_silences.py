@@ -42,7 +42,7 @@ def silence(*matchers: Matcher, project: str | None = None) -> Silence:
 )
 def test_a_silence_covers_alerts_that_meet_all_matchers(matchers: list[tuple[str, str, str]], expected: bool) -> None:
     checked = silence(*(matcher(*fields) for fields in matchers))
-    assert checked.covers(ALERT, run=RUN, now=150.0) is expected
+    assert checked.covers(ALERT, run=RUN.key, owner=RUN.owner, now=150.0) is expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_silence_covers_alerts_that_meet_all_matchers(matchers: list[tuple[str
 )
 def test_a_silence_covers_its_time_and_project_only(now: float, project: str | None, expected: bool) -> None:
     checked = silence(matcher("rule", "=", "high"), project=project)
-    assert checked.covers(ALERT, run=RUN, now=now) is expected
+    assert checked.covers(ALERT, run=RUN.key, owner=RUN.owner, now=now) is expected
 
 
 @pytest.mark.parametrize(

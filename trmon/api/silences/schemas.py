@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Self
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.api.http.response_model import ResponseModel
+from trmon.domain.alerts.listed_alert import ListedAlert
 from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, MatchOperator, Silence, check_matchers
 from trmon.domain.model.access import Access, Scope
 from trmon.domain.model.identity import checked_name
+from trmon.domain.model.severity import Severity
 
+MAX_PREVIEWED = 100
 MAX_SECONDS = 366 * 86_400.0
 
 
@@ -60,3 +66,41 @@ class SilenceOut(ResponseModel):
     note: str
     starts_at: float
     ends_at: float
+    alerts: int = Field(description="How many firing incidents, and alerts without one, it mutes now.")
+
+    @classmethod
+    def of(cls, silence: Silence, firing: Sequence[ListedAlert], *, now: float) -> Self:
+        """Return the response for a silence. Args: firing: the alerts that may notify."""
+        return cls.from_fields(silence, alerts=len(covered(silence, firing, now=now)))
+
+
+class CoveredAlertOut(ResponseModel):
+    """A firing alert that a silence would mute."""
+
+    identity: str
+    project: str
+    run: str
+    rule: str
+    severity: Severity
+
+
+class SilencePreviewOut(ResponseModel):
+    """The firing incidents, and alerts without one, that a silence would mute."""
+
+    total: int
+    items: list[CoveredAlertOut] = Field(description=f"The newest of them, at most {MAX_PREVIEWED}.")
+
+    @classmethod
+    def of(cls, silence: Silence, firing: Sequence[ListedAlert]) -> Self:
+        """Return the response for a silence that has begun."""
+        alerts = covered(silence, firing, now=silence.starts_at)
+        items = [
+            CoveredAlertOut.from_fields(one.alert, project=one.run.project, run=one.run.run)
+            for one in alerts[:MAX_PREVIEWED]
+        ]
+        return cls(total=len(alerts), items=items)
+
+
+def covered(silence: Silence, firing: Sequence[ListedAlert], *, now: float) -> list[ListedAlert]:
+    """Return the alerts that a silence mutes."""
+    return [one for one in firing if silence.covers(one.alert, run=one.run, owner=one.owner, now=now)]

@@ -95,7 +95,9 @@ def _resolve_mute_reason(delivery: Delivery, context: DeliveryContext) -> MuteRe
 
 
 def _is_silenced(alert: Alert, context: DeliveryContext, *, now: float) -> bool:
-    return any(silence.covers(alert, run=context.run, now=now) for silence in context.silences)
+    return any(
+        silence.covers(alert, run=context.run.key, owner=context.run.owner, now=now) for silence in context.silences
+    )
 
 
 def alert_mute_reason(alert: Alert, context: DeliveryContext, *, now: float) -> MuteReason | None:

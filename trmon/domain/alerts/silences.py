@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.runs.run import Run
+from trmon.domain.model.identity import RunKey
 from trmon_client.core.wire.decodable_types import decodable
 
 MAX_MATCHERS = 16
@@ -54,20 +54,20 @@ class Silence:
     starts_at: float
     ends_at: float
 
-    def covers(self, alert: Alert, *, run: Run, now: float) -> bool:
+    def covers(self, alert: Alert, *, run: RunKey, owner: str | None, now: float) -> bool:
         """Return whether the silence mutes an alert now."""
-        if not self.starts_at <= now < self.ends_at or self.project not in (None, run.key.project):
+        if not self.starts_at <= now < self.ends_at or self.project not in (None, run.project):
             return False
-        labels = alert_labels(alert, run=run)
+        labels = alert_labels(alert, run=run, owner=owner)
         return all(matcher.matches(labels) for matcher in self.matchers)
 
 
-def alert_labels(alert: Alert, *, run: Run) -> dict[str, str]:
+def alert_labels(alert: Alert, *, run: RunKey, owner: str | None) -> dict[str, str]:
     """Return the labels that matchers compare: those of the rule, and the run, project, owner, rule and severity.
 
     The rule of an incident is that of its cause.
     """
-    standard = {"project": run.key.project, "run": run.key.run, "owner": run.owner or ""}
+    standard = {"project": run.project, "run": run.run, "owner": owner or ""}
     rule = alert.labels.get("cause", alert.rule) if alert.is_incident else alert.rule
     return alert.labels | standard | {"rule": rule, "severity": alert.severity.value}
 

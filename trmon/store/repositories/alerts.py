@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ class Alerts:
     ) -> Page[ListedAlert]:
         """Return alerts, newest first. Errors: InvalidInput for an invalid cursor."""
         table, of_run = tables.alert, tables.run.c
-        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
+        found = select(table, of_run.project, of_run.name, of_run.owner).join(tables.run).where(visible_runs(access))
         wanted = {of_run.project: project, of_run.name: run, table.c.state: state and state.value}
         found = found.where(*(column == value for column, value in wanted.items() if value is not None))
         if after is not None:
@@ -54,10 +54,18 @@ class Alerts:
             rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
         return page_of([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.id,))
 
+    def every_firing(self, *, access: Access) -> tuple[ListedAlert, ...]:
+        """Return all firing alerts, newest first."""
+        table, of_run = tables.alert, tables.run.c
+        found = select(table, of_run.project, of_run.name, of_run.owner).join(tables.run).where(visible_runs(access))
+        found = found.where(table.c.state == AlertState.FIRING.value)
+        with self._reader.connect() as connection:
+            return tuple(_listed(row) for row in connection.execute(found.order_by(table.c.id.desc())))
+
     def firing(self, run_ids: Collection[int], *, access: Access) -> dict[int, tuple[ListedAlert, ...]]:
         """Return the firing alerts of runs by run id, oldest first."""
         table, of_run = tables.alert, tables.run.c
-        found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
+        found = select(table, of_run.project, of_run.name, of_run.owner).join(tables.run).where(visible_runs(access))
         found = found.where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
         by_run: dict[int, tuple[ListedAlert, ...]] = dict.fromkeys(run_ids, ())
         with self._reader.connect() as connection:
@@ -73,7 +81,7 @@ class Alerts:
             .where(table.c.run_id.in_(run_ids), table.c.rule == INCIDENT_RULE)
             .group_by(table.c.run_id)
         )
-        found = select(table, of_run.project, of_run.name).join(tables.run)
+        found = select(table, of_run.project, of_run.name, of_run.owner).join(tables.run)
         found = found.where(visible_runs(access), table.c.id.in_(newest))
         with self._reader.connect() as connection:
             return {row.run_id: _listed(row) for row in connection.execute(found)}
@@ -107,38 +115,15 @@ class Alerts:
 
         Errors, from the future: NotFound; Conflict if it is not firing.
         """
-        table, of_run = tables.alert, tables.run.c
-        newest = (
-            select(table, of_run.project, of_run.name)
-            .join(tables.run)
-            .where(table.c.identity == identity, visible_runs(access))
-            .order_by(table.c.id.desc())
-            .limit(1)
-        )
+        return self._writer.submit(lambda transaction: _acknowledge(transaction, identity, ack, access=access))
 
-        def write(transaction: Transaction) -> ListedAlert:
-            row = transaction.connection.execute(newest).one_or_none()
-            if row is None:
-                raise NotFound("alert", identity)
-            if row.state != AlertState.FIRING.value:
-                raise Conflict(f"alert {identity!r} is {row.state}; only a firing alert can be acknowledged")
-            values = {"acked_by": ack.author, "acked_at": ack.at, "ack_note": ack.note}
-            transaction.connection.execute(update(table).where(table.c.id == row.id).values(**values))
-            before = _listed(row).ack
-            write_audit(
-                transaction.connection,
-                access,
-                AuditAction.ALERT_ACKNOWLEDGE,
-                at=ack.at,
-                target=identity,
-                project=row.project,
-                before=None if before is None else {"author": before.author, "note": before.note},
-                after={"author": ack.author, "note": ack.note},
-            )
-            event = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
-            transaction.events.append((row.run_id, event))
-            transaction.edited.add(row.run_id)
-            return replace(_listed(row), ack=ack)
+    def acknowledge_each(
+        self, identities: Sequence[str], ack: Acknowledgement, *, access: Access
+    ) -> Future[dict[str, NotFound | Conflict | None]]:
+        """Acknowledge firing alerts in one transaction; the future returns the reason of each that was not."""
+
+        def write(transaction: Transaction) -> dict[str, NotFound | Conflict | None]:
+            return {identity: _refused(transaction, identity, ack, access=access) for identity in identities}
 
         return self._writer.submit(write)
 
@@ -169,4 +154,49 @@ class Alerts:
 
 def _listed(row: Any) -> ListedAlert:
     ack = None if row.acked_at is None else Acknowledgement(author=row.acked_by, note=row.ack_note, at=row.acked_at)
-    return ListedAlert(id=row.id, run=RunKey(row.project, row.name), alert=alert_from_row(row), ack=ack)
+    run = RunKey(row.project, row.name)
+    return ListedAlert(id=row.id, run=run, owner=row.owner, alert=alert_from_row(row), ack=ack)
+
+
+def _refused(
+    transaction: Transaction, identity: str, ack: Acknowledgement, *, access: Access
+) -> NotFound | Conflict | None:
+    """Acknowledge an alert; return why it cannot be, which is known before anything is written."""
+    try:
+        _acknowledge(transaction, identity, ack, access=access)
+    except (NotFound, Conflict) as error:
+        return error
+    return None
+
+
+def _acknowledge(transaction: Transaction, identity: str, ack: Acknowledgement, *, access: Access) -> ListedAlert:
+    table, of_run = tables.alert, tables.run.c
+    newest = (
+        select(table, of_run.project, of_run.name, of_run.owner)
+        .join(tables.run)
+        .where(table.c.identity == identity, visible_runs(access))
+        .order_by(table.c.id.desc())
+        .limit(1)
+    )
+    row = transaction.connection.execute(newest).one_or_none()
+    if row is None:
+        raise NotFound("alert", identity)
+    if row.state != AlertState.FIRING.value:
+        raise Conflict(f"alert {identity!r} is {row.state}; only a firing alert can be acknowledged")
+    values = {"acked_by": ack.author, "acked_at": ack.at, "ack_note": ack.note}
+    transaction.connection.execute(update(table).where(table.c.id == row.id).values(**values))
+    before = _listed(row).ack
+    write_audit(
+        transaction.connection,
+        access,
+        AuditAction.ALERT_ACKNOWLEDGE,
+        at=ack.at,
+        target=identity,
+        project=row.project,
+        before=None if before is None else {"author": before.author, "note": before.note},
+        after={"author": ack.author, "note": ack.note},
+    )
+    event = Event(kind="ack", data={"identity": identity, "author": ack.author, "note": ack.note}, at=ack.at)
+    transaction.events.append((row.run_id, event))
+    transaction.edited.add(row.run_id)
+    return replace(_listed(row), ack=ack)

@@ -72,6 +72,13 @@ class Silences:
             rows = connection.execute(found.order_by(table.id.desc()).limit(limit + 1)).all()
         return page_of([_SILENCE.from_row(row) for row in rows], limit=limit, key=lambda silence: (silence.id,))
 
+    def active(self, *, now: float) -> tuple[Silence, ...]:
+        """Return the silences of all projects that mute alerts now, oldest first."""
+        table = tables.silence.c
+        found = select(tables.silence).where(table.starts_at <= now, table.ends_at > now)
+        with self._reader.connect() as connection:
+            return tuple(_SILENCE.from_row(row) for row in connection.execute(found.order_by(table.id)))
+
     def expire(self, silence_id: int, *, access: Access, now: float) -> Future[None]:
         """End a silence now, so that held deliveries are checked again; an ended one does not change.
 
