@@ -41,6 +41,7 @@ CASES: dict[tuple[str, str], int] = {
     ("GET", f"{RUN}/signals"): HIDDEN,
     ("GET", f"{RUN}/diagnosis"): HIDDEN,
     ("GET", "/api/v1/compare"): HIDDEN,
+    ("GET", f"{RUN}/report.html"): HIDDEN,
     ("GET", f"{RUN}/reasons"): HIDDEN,
     ("GET", f"{RUN}/distribution"): HIDDEN,
     ("GET", "/api/v1/fleet"): EMPTY,

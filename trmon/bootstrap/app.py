@@ -39,6 +39,7 @@ from trmon.api.reports.openapi import wire_schemas
 from trmon.api.reports.routes import router as reports
 from trmon.api.rules.routes import router as rules
 from trmon.api.runs.routes import router as runs
+from trmon.api.shared_report.routes import router as shared_report
 from trmon.api.signals.routes import router as signals
 from trmon.api.silences.routes import router as silences
 from trmon.api.tokens.routes import router as tokens
@@ -47,13 +48,14 @@ from trmon.bootstrap.lifespan import running_service
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
 from trmon.web.routes import router as page
+from trmon.web.routes import unknown_page
 
 log = structlog.get_logger(__name__)
 
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
     *(diagnosis, metrics, health, page),
-    *(whatif, comparison, adaptation, advice, fleet, distribution, decisions, audit, quotas, notes),
+    *(whatif, comparison, shared_report, adaptation, advice, fleet, distribution, decisions, audit, quotas, notes),
 )
 
 
@@ -85,7 +87,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    problems.install_problem_handlers(app)
+    problems.install_problem_handlers(app, page_at=unknown_page)
     for router in ROUTERS:
         app.include_router(router, responses=problems.RESPONSES)
     _add_wire_schemas(app)

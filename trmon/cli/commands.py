@@ -41,6 +41,10 @@ COMMANDS = {
         "trmon.cli.diff:diff_command",
         "Print where runs part, in which signal first, and how their verdicts, policies and configurations differ.",
     ),
+    "report": CommandEntry(
+        "trmon.cli.report:report_command",
+        "Write a run as one HTML file that needs no service: verdict, course, alerts, policies and notes.",
+    ),
     "diagnose": CommandEntry(
         "trmon.cli.diagnose:diagnose_command",
         "Print what is wrong with a run or a log, since when, what it cost and what to change.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Header, Request, Response
 
 from trmon.domain.model.errors import NotFound
 from trmon.web.assets import ASSETS, DOCS, INDEX, PLOTS, Asset
@@ -48,6 +48,16 @@ async def rule_page(if_none_match: IfNoneMatch = None) -> Response:
 async def docs_page(if_none_match: IfNoneMatch = None) -> Response:
     """Return a page that says where the OpenAPI document is."""
     return _answer(DOCS, if_none_match)
+
+
+def unknown_page(request: Request) -> Response | None:
+    """Return the page for an address that a person opened and that nothing serves; None for other requests."""
+    is_of_person = "text/html" in request.headers.get("accept", "")
+    if not is_of_person or request.method not in ("GET", "HEAD") or request.url.path.startswith(("/api/", "/static/")):
+        return None
+    answer = _answer(INDEX, None)
+    answer.status_code = 404
+    return answer
 
 
 @router.get("/static/{path:path}")

@@ -154,6 +154,10 @@ class Service:
         body = self._http.request("GET", "/api/v1/compare", query={"runs": ",".join(runs), "by": by})
         return self._decoded(body, ComparisonInfo)
 
+    def report(self, run: str) -> bytes:
+        """Return a run as one self-contained HTML file: verdict, course, alerts, policies, notes; no configuration."""
+        return self._request_run(run, "GET", "/report.html")
+
     def policy(self, run: str) -> PolicyInfo:
         """Return the policy that decides over a run's sequences now."""
         return self._read_run(run, PolicyInfo, "/policy")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -59,10 +60,18 @@ STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
 EXPECTED = (errors.TrmonError, WireError)
 
 
-def install_problem_handlers(app: FastAPI) -> None:
-    """Answer the framework's errors as problems too; the gateway answers domain errors."""
+def install_problem_handlers(app: FastAPI, *, page_at: Callable[[Request], Response | None]) -> None:
+    """Answer the framework's errors as problems too; the gateway answers domain errors.
+
+    Args: page_at: returns what a person sees at an address that has no route, None for requests of programs.
+    """
+
+    async def no_route(request: Request, error: Exception) -> Response:
+        return page_at(request) or await _http_exception(request, error)
+
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(HTTPStatus.NOT_FOUND, no_route)
     app.add_exception_handler(Exception, _unexpected)
 
 

@@ -32,6 +32,9 @@ export function get(path, query = {}, { signal } = {}) {
   return ask(`/api/v1${path}${search}`, { headers: headers(), signal });
 }
 
+/** Return a file at a path under /api/v1 as a Blob. Errors: ApiError. */
+export const file = (path) => ask(`/api/v1${path}`, { headers: headers() }, (answer) => answer.blob());
+
 /** Return the newest items of a list, at most 200, oldest first. Errors: ApiError. */
 export async function newestLast(path, query = {}) {
   const { items } = await get(path, { ...query, limit: NEWEST });
@@ -66,12 +69,12 @@ export async function orNothing(promise) {
   }
 }
 
-async function ask(url, options) {
+async function ask(url, options, read = (answer) => answer.json()) {
   try {
     const answer = await fetch(url, options);
     learn(answer.headers.get("date"));
     if (answer.status === 204) return null;
-    if (answer.ok) return await answer.json();
+    if (answer.ok) return await read(answer);
     throw await refusal(answer);
   } catch (error) {
     // An aborted request or a truncated response is not an error response of the service.

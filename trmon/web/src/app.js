@@ -7,6 +7,7 @@ import { fill, h } from "./dom.js";
 import { mountFleet } from "./fleet.js";
 import { Live } from "./live.js";
 import { watch } from "./livebadge.js";
+import { notFound } from "./notfound.js";
 import { mountRule } from "./rule.js";
 import { mountRun } from "./run.js";
 import { shortcuts } from "./shortcuts.js";
@@ -31,6 +32,7 @@ async function show() {
   leave = () => {};
   const view = VIEWS.find(({ path }) => path.test(location.pathname));
   mark();
+  if (!view) return notFound(root, location.pathname);
   if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
   try {
     const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);

@@ -83,6 +83,21 @@ export class Chart extends Figure {
     return [`step ${step(series.step[at])}, ${clock(series.closed_at[at])}`, ...values];
   }
 
+  rows() {
+    const { series, catalogue } = this.course;
+    const columns = this.panel.names.flatMap((name) => {
+      const unit = catalogue.get(name)?.unit;
+      const statistics = series.exact ? ["mean"] : ["mean", "min", "max"];
+      return statistics.map((statistic) => ({
+        head: `${name}${series.exact ? "" : ` ${statistic}`}${unit ? ` (${unit})` : ""}`,
+        values: series.signals[name][statistic],
+      }));
+    });
+    const time = (at) => new Date(1000 * at).toISOString();
+    const body = series.step.map((at, i) => [at, time(series.closed_at[i]), ...columns.map(({ values }) => values[i])]);
+    return [["step", "closed at (UTC)", ...columns.map(({ head }) => head)], ...body];
+  }
+
   /** Return the reference of the newest value, from the whole run. */
   #reference() {
     const words = this.course.catalogue.get(this.panel.names[0])?.healthy;

@@ -65,6 +65,13 @@ export class ReasonsChart extends Figure {
     return [`step ${step(steps[at])}`, `masked ${percent(rates[at])}`, ...values];
   }
 
+  rows() {
+    const { steps, mask_rate: rates, reasons } = this.#found;
+    const names = Object.keys(reasons);
+    const body = steps.map((at, i) => [at, rates[i], ...names.map((name) => reasons[name][i])]);
+    return [["step", "masked (fraction)", ...names.map((name) => `${name} (fraction)`)], ...body];
+  }
+
   say(at) {
     const { steps, mask_rate: rates } = this.#found;
     const place = at === null ? rates.length - 1 : at;

@@ -1,7 +1,10 @@
 // The header of a run: its name and its progress.
 
+import { action } from "./action.js";
+import { file, runPath } from "./api.js";
 import { compareAddress } from "./compare.js";
 import { h, refill } from "./dom.js";
+import { download } from "./download.js";
 import { ago, clock, plural, span, step } from "./words.js";
 
 export function runHead(head, { run, judged, attempts }, attempt) {
@@ -26,6 +29,7 @@ export function runHead(head, { run, judged, attempts }, attempt) {
       pills.map((text) => h("span", { class: "pill" }, text)),
       attempts.length > 1 && chooser(attempts, now),
       h("a", { class: "button", href: compareAddress([run]), title: "with a sound run of this project" }, "Compare"),
+      action("Share report", () => share(run), { title: "one HTML file: verdict, course, episodes; no configuration" }),
     ),
     h("p", { class: "quiet", title: `first report ${clock(run.created_at)}` }, facts.filter(Boolean).join(" · ")),
     ending(run),
@@ -61,4 +65,8 @@ function config(given) {
     h("summary", { class: "quiet" }, `configuration, ${plural(rows.length, "entry", "entries")}`),
     h("pre", { class: "config" }, text),
   );
+}
+
+async function share({ project, run }) {
+  download(await file(`${runPath(project, run)}/report.html`), `${project}-${run}.html`);
 }

@@ -107,6 +107,7 @@ function get(path3, query = {}, { signal } = {}) {
   const search = given.length ? `?${new URLSearchParams(given)}` : "";
   return ask(`/api/v1${path3}${search}`, { headers: headers(), signal });
 }
+var file = (path3) => ask(`/api/v1${path3}`, { headers: headers() }, (answer2) => answer2.blob());
 async function newestLast(path3, query = {}) {
   const { items } = await get(path3, { ...query, limit: NEWEST });
   return items.reverse();
@@ -133,12 +134,12 @@ async function orNothing(promise) {
     throw error;
   }
 }
-async function ask(url, options2) {
+async function ask(url, options2, read3 = (answer2) => answer2.json()) {
   try {
     const answer2 = await fetch(url, options2);
     learn(answer2.headers.get("date"));
     if (answer2.status === 204) return null;
-    if (answer2.ok) return await answer2.json();
+    if (answer2.ok) return await read3(answer2);
     throw await refusal2(answer2);
   } catch (error) {
     if (error instanceof ApiError || error.name === "AbortError") throw error;
@@ -293,7 +294,7 @@ var AlertRow = class {
     const row = h(
       "tr",
       { "data-severity": alert.severity, "data-state": alert.state },
-      cells3.map((cell, i) => h("td", { "data-name": names2[i] }, cell))
+      cells3.map((cell2, i) => h("td", { "data-name": names2[i] }, cell2))
     );
     fill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 5 }, this.#past)));
   }
@@ -1311,15 +1312,15 @@ var Controls = class {
   }
   /** Return the header of a column; a click sorts by it, the next one reverses the order. */
   head(column) {
-    const button = h("button", { class: "plain", onclick: () => this.#by(column, cell) }, column.name);
+    const button = h("button", { class: "plain", onclick: () => this.#by(column, cell2) }, column.name);
     const sorted2 = this.#sorted(column.name);
-    const cell = h("th", { role: "columnheader", scope: "col", "aria-sort": sorted2, "data-name": column.name }, button);
-    return cell;
+    const cell2 = h("th", { role: "columnheader", scope: "col", "aria-sort": sorted2, "data-name": column.name }, button);
+    return cell2;
   }
-  #by(column, cell) {
+  #by(column, cell2) {
     this.isDown = this.column === column ? !this.isDown : column.isDown;
     this.column = column;
-    for (const other of cell.parentElement.children) other.setAttribute("aria-sort", this.#sorted(other.dataset.name));
+    for (const other of cell2.parentElement.children) other.setAttribute("aria-sort", this.#sorted(other.dataset.name));
     this.#turned();
   }
   #sorted(name2) {
@@ -2117,6 +2118,21 @@ function watch(badge, live2) {
   show2();
 }
 
+// src/notfound.js
+function notFound(root2, path3) {
+  document.title = "Not found · trmon";
+  fill(
+    root2,
+    h(
+      "section",
+      { class: "card empty stack", role: "alert" },
+      h("h1", {}, "Nothing is at this address."),
+      h("p", {}, "There is no page ", h("code", {}, path3), ". Runs are at ", h("code", {}, "/runs/PROJECT/RUN"), "."),
+      h("p", {}, h("a", { href: "/" }, "All runs"), " · ", h("a", { href: "/alerts" }, "Alerts"))
+    )
+  );
+}
+
 // src/rule.js
 async function mountRule(stage2, { parameters: [name2] }) {
   const rule = await get(`/rules/${encodeURIComponent(name2)}`);
@@ -2249,6 +2265,71 @@ function told(events) {
   return [...events.slice(0, NAMED2).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
 }
 
+// src/download.js
+function download(content, name2) {
+  const url = URL.createObjectURL(content);
+  const link = Object.assign(document.createElement("a"), { href: url, download: name2 });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1e4);
+}
+
+// src/chartexport.js
+var TITLE_PX = 26;
+var PAD_PX = 10;
+function exportMenu(title, { rows, canvas }) {
+  const name2 = () => `${location.pathname.split("/").slice(2).join("-")}-${title}`.replace(/[^\w.-]+/g, "-").toLowerCase();
+  const menu = h(
+    "details",
+    { class: "export" },
+    h("summary", { "aria-label": `Save the chart ${title}`, title: "Save" }, "⤓"),
+    h(
+      "div",
+      { class: "card menu" },
+      h("button", { onclick: () => close(saveCsv(rows(), `${name2()}.csv`)) }, "CSV"),
+      h("button", { onclick: () => close(savePng(canvas(), { title, name: `${name2()}.png` })) }, "PNG")
+    )
+  );
+  const close = () => menu.open = false;
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+  menu.addEventListener("focusout", (event) => {
+    if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
+  });
+  return menu;
+}
+function saveCsv(rows, name2) {
+  const text = rows.map((row) => row.map(cell).join(",")).join("\r\n");
+  download(new Blob([`${text}\r
+`], { type: "text/csv;charset=utf-8" }), name2);
+}
+function cell(value) {
+  if (value === null || value === void 0) return "";
+  if (typeof value === "number") return String(value);
+  const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+function savePng(drawn, { title, name: name2 }) {
+  const style = getComputedStyle(document.documentElement);
+  const of = (token2) => style.getPropertyValue(`--${token2}`).trim();
+  const ratio = devicePixelRatio;
+  const [pad, top] = [PAD_PX * ratio, TITLE_PX * ratio];
+  const made = Object.assign(document.createElement("canvas"), {
+    width: drawn.width + 2 * pad,
+    height: drawn.height + top + pad
+  });
+  const ctx = made.getContext("2d");
+  ctx.fillStyle = of("card");
+  ctx.fillRect(0, 0, made.width, made.height);
+  ctx.fillStyle = of("ink");
+  ctx.font = `600 ${14 * ratio}px system-ui, sans-serif`;
+  ctx.fillText(title, pad, top - 8 * ratio);
+  ctx.drawImage(drawn, pad, top);
+  made.toBlob((blob) => download(blob, name2), "image/png");
+}
+
 // src/figure.js
 var Figure = class {
   now = h("span", { class: "strong" });
@@ -2257,7 +2338,8 @@ var Figure = class {
   constructor({ uPlot, course: course2, open, title, note, label = title }) {
     const where = h("span", { class: "plot" });
     const below = h("span", { class: "note" }, note && `${note} `, this.legend);
-    const words = [h("h2", {}, title), this.now, below, this.against];
+    const menu = exportMenu(title, { rows: () => this.rows(), canvas: () => where.querySelector("canvas") });
+    const words = [h("span", { class: "row tight" }, h("h2", {}, title), menu), this.now, below, this.against];
     this.course = course2;
     this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), where);
     const told2 = { said: (at) => this.say(at), lines: (at) => this.lines(at) };
@@ -2357,6 +2439,20 @@ var Chart = class extends Figure {
     });
     return [`step ${step(series.step[at])}, ${clock(series.closed_at[at])}`, ...values];
   }
+  rows() {
+    const { series, catalogue } = this.course;
+    const columns = this.panel.names.flatMap((name2) => {
+      const unit = catalogue.get(name2)?.unit;
+      const statistics = series.exact ? ["mean"] : ["mean", "min", "max"];
+      return statistics.map((statistic) => ({
+        head: `${name2}${series.exact ? "" : ` ${statistic}`}${unit ? ` (${unit})` : ""}`,
+        values: series.signals[name2][statistic]
+      }));
+    });
+    const time = (at) => new Date(1e3 * at).toISOString();
+    const body2 = series.step.map((at, i) => [at, time(series.closed_at[i]), ...columns.map(({ values }) => values[i])]);
+    return [["step", "closed at (UTC)", ...columns.map(({ head }) => head)], ...body2];
+  }
   /** Return the reference of the newest value, from the whole run. */
   #reference() {
     const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
@@ -2413,7 +2509,7 @@ var ReasonsChart = class extends Figure {
     else this.make();
   }
   #names() {
-    const total = (name2) => this.#found.reasons[name2].reduce((sum, share) => sum + share, 0);
+    const total = (name2) => this.#found.reasons[name2].reduce((sum, share2) => sum + share2, 0);
     return Object.keys(this.#found.reasons).sort((a, b) => total(b) - total(a)).slice(0, SHOWN);
   }
   #draw() {
@@ -2430,6 +2526,12 @@ var ReasonsChart = class extends Figure {
     const { steps, mask_rate: rates, reasons } = this.#found;
     const values = this.#names().map((name2) => `${name2} ${percent(reasons[name2][at])}`);
     return [`step ${step(steps[at])}`, `masked ${percent(rates[at])}`, ...values];
+  }
+  rows() {
+    const { steps, mask_rate: rates, reasons } = this.#found;
+    const names2 = Object.keys(reasons);
+    const body2 = steps.map((at, i) => [at, rates[i], ...names2.map((name2) => reasons[name2][i])]);
+    return [["step", "masked (fraction)", ...names2.map((name2) => `${name2} (fraction)`)], ...body2];
   }
   say(at) {
     const { steps, mask_rate: rates } = this.#found;
@@ -2582,8 +2684,8 @@ var Course = class extends EventTarget {
     this.#timer = setTimeout(() => this.#settle(), WAIT_MS);
   }
   /** Pan by a fraction of the displayed range. */
-  pan(share) {
-    const by = (this.view[1] - this.view[0]) * share;
+  pan(share2) {
+    const by = (this.view[1] - this.view[0]) * share2;
     this.show(this.view[0] + by, this.view[1] + by);
   }
   /** Zoom the displayed range by `factor`, around the middle or around a step. */
@@ -3446,7 +3548,8 @@ function runHead(head, { run: run2, judged, attempts }, attempt) {
       h("h1", {}, run2.run),
       pills.map((text) => h("span", { class: "pill" }, text)),
       attempts.length > 1 && chooser(attempts, now2),
-      h("a", { class: "button", href: compareAddress([run2]), title: "with a sound run of this project" }, "Compare")
+      h("a", { class: "button", href: compareAddress([run2]), title: "with a sound run of this project" }, "Compare"),
+      action("Share report", () => share(run2), { title: "one HTML file: verdict, course, episodes; no configuration" })
     ),
     h("p", { class: "quiet", title: `first report ${clock(run2.created_at)}` }, facts.filter(Boolean).join(" · ")),
     ending(run2),
@@ -3479,6 +3582,9 @@ function config(given) {
     h("summary", { class: "quiet" }, `configuration, ${plural(rows.length, "entry", "entries")}`),
     h("pre", { class: "config" }, text)
   );
+}
+async function share({ project, run: run2 }) {
+  download(await file(`${runPath(project, run2)}/report.html`), `${project}-${run2}.html`);
 }
 
 // src/scatter.js
@@ -3584,7 +3690,7 @@ var SequenceTable = class {
   }
   #row(i) {
     const cells3 = this.columns.map(
-      ({ cell, value, isNumber }) => h("td", { class: isNumber ? "number" : "" }, cell ? cell(i) : number(value(i)))
+      ({ cell: cell2, value, isNumber }) => h("td", { class: isNumber ? "number" : "" }, cell2 ? cell2(i) : number(value(i)))
     );
     return h("tr", {}, cells3);
   }
@@ -3862,6 +3968,7 @@ async function show() {
   };
   const view = VIEWS.find(({ path: path3 }) => path3.test(location.pathname));
   mark();
+  if (!view) return notFound(root, location.pathname);
   if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
   try {
     const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);

@@ -1,0 +1,136 @@
+"""The shared report: what it shows, what it never shows, and that nothing in it is markup or runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.fixtures.messages import ORIGIN
+from tests.fixtures.replay import ReplayedRun, replaying
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import send
+from tests.fixtures.waiting import eventually
+from trmon.cli import app
+from trmon.domain.model.identity import RunKey
+from trmon_client.core import wire
+
+PATH = "/api/v1/runs/math/ill/report.html"
+HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service with an ill run that has a hostile note and a secret in its configuration."""
+    service = ThreadedService(tmp_path_factory.mktemp("shared-report") / "data")
+    try:
+        with service.client() as client, replaying(client, ReplayedRun("ill", "stale", tags=("dapo",))):
+            client.post("/api/v1/runs/math/ill/notes", json={"text": HOSTILE, "step": 3}).raise_for_status()
+            eventually(lambda: client.get("/api/v1/fleet/math/ill").json()["incident"])
+            yield service
+    finally:
+        service.stop()
+
+
+@pytest.fixture
+def page(service: ThreadedService) -> str:
+    """The report."""
+    with service.client() as client:
+        response = client.get(PATH)
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert response.headers["content-disposition"] == 'attachment; filename="math-ill.html"'
+    return response.text
+
+
+class Tags(HTMLParser):
+    """The elements and attributes of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Record an element."""
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_it_tells_verdict_story_course_and_episodes(page: str) -> None:
+    assert "<h1>math/ill</h1>" in page
+    assert re.search(r"Watch: staleness since step \d+", page)
+    assert re.search(r"Broke at step \d+; last good step \d+\.", page)
+    assert "Rollouts are sampled or scored with weights that are too old." in page
+    assert "<strong>Do this: </strong>Reduce the lag" in page
+    for title in ("Course", "Evidence: staleness", "Incidents and alerts", "Policies", "Notes"):
+        assert f"<h2>{title}</h2>" in page
+    assert page.count("<polyline") >= 8
+    assert re.search(
+        r'aria-label="Reward over steps 0 to 39: from [\d.]+ to [\d.]+, newest [\d.]+; broke at step', page
+    )
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", page)
+
+
+def test_nothing_in_it_runs_loads_or_is_markup(page: str) -> None:
+    found = Tags(page)
+    assert not {"script", "img", "link", "iframe", "button", "form", "a"} & set(found.tags)
+    assert not [name for name in found.attributes if name.startswith("on") or name in ("src", "href")]
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in page
+    assert "default-src 'none'" in page
+
+
+def test_it_never_shows_the_configuration(page: str) -> None:
+    assert "recording" not in page
+    assert "Traceback" not in page
+
+
+def test_a_run_that_is_unknown_is_not_found(service: ThreadedService) -> None:
+    with service.client() as client:
+        assert client.get(PATH.replace("ill", "none")).status_code == 404
+
+
+def test_a_run_without_a_step_has_a_report(service: ThreadedService) -> None:
+    with service.client() as client:
+        send(client, RunKey("math", "fresh"), wire.Start(**ORIGIN))
+        found = eventually(
+            lambda: client.get(PATH.replace("ill", "fresh")), lambda response: response.status_code == 200
+        )
+    assert "no step yet" in found.text
+    assert "<svg" not in found.text
+
+
+def test_the_command_writes_the_file_and_keeps_one_that_exists(service: ThreadedService, tmp_path: Path) -> None:
+    file = tmp_path / "ill.html"
+    command = ["report", "math/ill", "-o", str(file), "--url", service.url]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    written = file.read_text()
+    assert "<h1>math/ill</h1>" in written
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code != 0
+    assert "exists; choose another file, or give --force" in refused.output
+    assert file.read_text() == written
+    assert CliRunner().invoke(app, [*command, "--force"]).exit_code == 0
+
+
+def test_an_error_of_the_service_never_becomes_a_file(service: ThreadedService, tmp_path: Path) -> None:
+    file = tmp_path / "none.html"
+    refused = CliRunner().invoke(app, ["report", "math/none", "-o", str(file), "--url", service.url])
+    assert refused.exit_code != 0
+    assert not file.exists()
+
+
+def test_a_client_reads_the_same(service: ThreadedService) -> None:
+    from trmon_client.api import Service
+
+    with Service(service.url) as reader:
+        assert b"<h1>math/ill</h1>" in reader.report("math/ill")
+
+
+def test_a_shared_report_is_small(page: str) -> None:
+    assert len(page.encode()) < 300_000

@@ -1,0 +1,109 @@
+"""A signal over steps as inline SVG: its range, its newest value, and where the illness began."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from trmon.api.shared_report.html_elements import element
+
+WIDTH, HEIGHT = 520, 150
+LEFT, RIGHT, TOP, BOTTOM = 64, 8, 8, 20
+LOG_FROM_RATIO = 100.0
+"""Values that span more than this factor, all positive, have a logarithmic scale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartData:
+    """A signal: its title, unit and values by step, NaN if unknown; `marks` are steps with what began there."""
+
+    title: str
+    unit: str
+    steps: Sequence[int]
+    values: Sequence[float]
+    marks: Sequence[tuple[int, str]] = ()
+
+    @property
+    def known(self) -> list[float]:
+        """The finite values."""
+        return [value for value in self.values if math.isfinite(value)]
+
+    @property
+    def summary(self) -> str:
+        """The signal in a sentence, for those who do not see the chart."""
+        known = self.known
+        unit = f" {self.unit}" if self.unit else ""
+        ends = f"from {number(min(known))} to {number(max(known))}, newest {number(known[-1])}{unit}"
+        began = "".join(f"; {what} at step {step}" for step, what in self.marks)
+        return f"{self.title} over steps {self.steps[0]} to {self.steps[-1]}: {ends}{began}"
+
+
+def chart(data: ChartData) -> Element | None:
+    """Return a figure with the chart and its caption; None without a known value."""
+    known = data.known
+    if not known or len(data.steps) < 2:
+        return None
+    unit = f", {data.unit}" if data.unit else ""
+    caption = element("figcaption", element("strong", data.title), f"{unit}: newest {number(known[-1])}")
+    return element("figure", caption, _drawing(data, known))
+
+
+def number(value: float) -> str:
+    """Return a number in four digits."""
+    return f"{value:.4g}"
+
+
+def _drawing(data: ChartData, known: Sequence[float]) -> Element:
+    least, most = min(known), max(known)
+    is_log = least > 0 and most / least > LOG_FROM_RATIO
+    scale = math.log10 if is_log else float
+    low, high = scale(least), scale(most)
+    first, last = data.steps[0], data.steps[-1]
+
+    def x(step: float) -> float:
+        return round(LEFT + (step - first) / (last - first) * (WIDTH - LEFT - RIGHT), 1)
+
+    def y(value: float) -> float:
+        share = 0.5 if high == low else (scale(value) - low) / (high - low)
+        return round(TOP + (1 - share) * (HEIGHT - TOP - BOTTOM), 1)
+
+    lines = [_path(points) for points in _runs(data.steps, data.values, x, y)]
+    ends = [least] if least == most else [least, most]
+    labels = [_text(LEFT - 6, y(value) + 4, number(value), anchor="end") for value in ends]
+    axis = [
+        element("line", class_="axis", x1=LEFT, x2=WIDTH - RIGHT, y1=HEIGHT - BOTTOM, y2=HEIGHT - BOTTOM),
+        _text(LEFT, HEIGHT - 5, f"step {first}{', logarithmic' if is_log else ''}"),
+        _text(WIDTH - RIGHT, HEIGHT - 5, str(last), anchor="end"),
+    ]
+    marks = [part for step, what in data.marks if first <= step <= last for part in _mark(x(step), f"{what} {step}")]
+    return element(
+        "svg", *axis, *labels, *lines, *marks, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=data.summary
+    )
+
+
+def _runs(steps: Sequence[int], values: Sequence[float], x: Any, y: Any) -> Iterator[list[tuple[float, float]]]:
+    """Yield the points of each stretch of known values."""
+    for is_known, group in groupby(zip(steps, values, strict=True), key=lambda point: math.isfinite(point[1])):
+        if is_known:
+            yield [(x(step), y(value)) for step, value in group]
+
+
+def _path(points: Sequence[tuple[float, float]]) -> Element:
+    if len(points) == 1:
+        [(at, height)] = points
+        return element("circle", cx=at, cy=height, r=2, class_="dot")
+    return element("polyline", class_="course", points=" ".join(f"{at},{height}" for at, height in points))
+
+
+def _mark(at: float, what: str) -> list[Element]:
+    is_late = at > WIDTH * 0.7
+    label = _text(at - 4 if is_late else at + 4, TOP + 8, what, anchor="end" if is_late else "start")
+    return [element("line", class_="mark", x1=at, x2=at, y1=TOP, y2=HEIGHT - BOTTOM), label]
+
+
+def _text(at: float, height: float, text: str, *, anchor: str = "start") -> Element:
+    return element("text", text, x=at, y=height, text_anchor=anchor)

@@ -1,0 +1,120 @@
+"""The page of a shared report: verdict, course, episodes, policies and notes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from trmon.api.shared_report.chart_svg import ChartData, chart, number
+from trmon.api.shared_report.html_elements import Child, document, element, table, time_element
+from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.diagnosis import Diagnosis
+from trmon.domain.health.verdict import RunVerdict
+from trmon.domain.incidents.incident import Incident
+from trmon.domain.policies.policy_version import PolicyVersion
+from trmon.domain.runs.run import Run
+from trmon.domain.runs.run_note import RunNote
+
+STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRun:
+    """What a shared report shows of a run: no configuration, no traceback, no token.
+
+    `alerts`, `policies` and `notes` are the newest ones, newest first.
+    """
+
+    run: Run
+    verdict: RunVerdict
+    diagnosis: Diagnosis | None
+    incident: Incident | None
+    charts: Sequence[ChartData]
+    alerts: Sequence[ListedAlert]
+    policies: Sequence[PolicyVersion]
+    notes: Sequence[RunNote]
+    made_at: float
+    version: str
+
+
+def report_page(shared: SharedRun) -> bytes:
+    """Return the report as one HTML file."""
+    run = shared.run
+    drawn = [figure for data in shared.charts if (figure := chart(data)) is not None]
+    return document(
+        f"{run.key}: {shared.verdict.kind.words}",
+        element("header", element("h1", str(run.key)), _facts(run)),
+        element("p", shared.verdict.sentence, class_="verdict"),
+        *_story(shared),
+        *_section("Course", [element("div", *drawn, class_="charts")] if drawn else []),
+        *_section("Incidents and alerts", _alerts(shared.alerts)),
+        *_section("Policies", _policies(shared.policies)),
+        *_section("Notes", _notes(shared.notes)),
+        element("footer", element("p", f"trmon {shared.version}, ", time_element(shared.made_at), class_="quiet")),
+        style=STYLE,
+    )
+
+
+def _facts(run: Run) -> Element:
+    step = "no step yet" if run.last_step is None else f"step {run.last_step}"
+    owner = f"owner {run.owner}" if run.owner else None
+    words = " · ".join(part for part in (run.state.value, step, run.mode, owner, *run.tags) if part)
+    return element("p", words, " · started ", time_element(run.created_at), class_="quiet")
+
+
+def _story(shared: SharedRun) -> Iterator[Element]:
+    incident, diagnosis = shared.incident, shared.diagnosis
+    if incident is not None:
+        good = "" if incident.last_good_step is None else f"; last good step {incident.last_good_step}"
+        yield element("p", f"Broke at step {incident.since_step}{good}.")
+        if incident.finding is not None and incident.finding.meaning:
+            yield element("p", incident.finding.meaning)
+    if shared.verdict.todo:
+        yield element("p", element("strong", "Do this: "), shared.verdict.todo)
+    for observation in diagnosis.observed if diagnosis else ():
+        evidence = [
+            [item.signal, number(item.value), f"step {item.since_step}"]
+            for item in observation.evidence
+            if not item.rules_out
+        ]
+        yield element("h2", f"Evidence: {observation.finding.title}")
+        yield table(["signal", "value", "since"], evidence)
+
+
+def _section(title: str, content: Sequence[Child]) -> list[Child]:
+    return [element("h2", title), *content] if content else []
+
+
+def _alerts(listed: Sequence[ListedAlert]) -> list[Child]:
+    rows: list[list[Child]] = []
+    for one in listed:
+        alert = one.alert
+        title = Incident(alert=alert).title if alert.is_incident else alert.rule.replace("_", " ")
+        who = f"{one.ack.author}: {one.ack.note}" if one.ack and one.ack.note else one.ack.author if one.ack else ""
+        what = f"incident: {title}" if alert.is_incident else title
+        state = f"{alert.severity.value}, {alert.state.value}"
+        rows.append([what, state, str(alert.step), time_element(alert.since_at), who, alert.summary])
+    return [table(["what", "severity", "since step", "at", "acknowledged by", "summary"], rows)] if rows else []
+
+
+def _policies(versions: Sequence[PolicyVersion]) -> list[Child]:
+    rows: list[list[Child]] = [
+        [version.policy.name, str(version.from_step), time_element(version.created_at), version.author, version.reason]
+        for version in versions
+    ]
+    return [table(["policy", "from step", "at", "by", "reason"], rows)] if rows else []
+
+
+def _notes(notes: Sequence[RunNote]) -> list[Child]:
+    rows: list[list[Child]] = [
+        [
+            "" if note.step is None else str(note.step),
+            time_element(note.at),
+            note.author,
+            element("span", note.text, class_="text"),
+        ]
+        for note in notes
+    ]
+    return [table(["step", "at", "by", "note"], rows)] if rows else []

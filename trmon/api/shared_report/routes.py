@@ -1,0 +1,104 @@
+"""Route of the shared report of a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from fastapi import APIRouter, Response
+
+from trmon.api.http.components import Components, Service
+from trmon.api.http.dependencies import Reader
+from trmon.api.runs.routes import Named
+from trmon.api.shared_report.chart_svg import ChartData
+from trmon.api.shared_report.report_page import SharedRun, report_page
+from trmon.domain.health.run_verdict import VerdictInputs, judge_run, standing_incident
+from trmon.domain.incidents.incident import Incident
+from trmon.domain.incidents.led_diagnosis import led_diagnosis
+from trmon.domain.model.access import Access
+from trmon.domain.runs.run import Run
+from trmon_client.config.version import __version__
+from trmon_client.core.columns.schema import PRIMARY_ORDER
+
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["runs"])
+
+POINTS = 400
+LISTED = 200
+"""The newest alerts, policies and notes; a report is of bounded size."""
+SUMMARY_SECONDS = 2.0
+SIGNALS = {
+    "reward_mean": ("Reward", ""),
+    "sampled_entropy": ("Entropy", "nats"),
+    "response_length_mean": ("Response length", "tokens"),
+    "grad_norm": ("Gradient norm", ""),
+    "loss": ("Loss", ""),
+    "mask_rate": ("Masked sequences", "share"),
+    "version_lag_mean": ("Version lag", "updates"),
+}
+PAIR_SIGNALS = {
+    "kl_k3": ("KL per token", "nats"),
+    "chi2_token": ("Spread of token weights, chi-squared", ""),
+    "ess_token": ("Effective tokens", "share"),
+    "prob_pearson": ("Agreement of token probabilities", ""),
+}
+
+
+@router.get("/report.html", response_class=Response, responses={200: {"content": {"text/html": {}}}})
+def get_shared_report(key: Named, access: Reader, service: Service) -> Response:
+    """Return a run as one self-contained HTML file: verdict, course, alerts, policies, notes; no configuration."""
+    page = report_page(_shared(service, service.store.runs.get(key, access=access), access=access))
+    name = f"{key.project}-{key.run}.html"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
+    return Response(page, media_type="text/html; charset=utf-8", headers=headers)
+
+
+def _shared(service: Components, run: Run, *, access: Access) -> SharedRun:
+    now = time.time()
+    summary = service.summaries.of([run], access=access, now=now, budget_seconds=SUMMARY_SECONDS).get(run.id)
+    firing = service.store.alerts.firing([run.id], access=access)[run.id]
+    newest = service.store.alerts.newest_incidents([run.id], access=access).get(run.id)
+    inputs = VerdictInputs(
+        run=run,
+        alerts=[listed.alert for listed in firing],
+        incident=None if newest is None else Incident(alert=newest.alert),
+        diagnosis=None if summary is None else summary.diagnosis,
+        expected_step_seconds=None if summary is None else summary.expected_step_seconds,
+    )
+    incident, diagnosis = standing_incident(run, inputs.incident), inputs.diagnosis
+    if incident is not None and diagnosis is not None:
+        rules = {rule.name: rule for rule in service.rules()}
+        diagnosis = led_diagnosis(diagnosis, incident, firing=inputs.alerts, rules=rules)
+    alerts = service.store.alerts.list(access=access, project=run.key.project, run=run.key.run, limit=LISTED).items
+    return SharedRun(
+        run=run,
+        verdict=judge_run(inputs, now=now),
+        diagnosis=diagnosis,
+        incident=incident,
+        charts=_charts(service, run, incident=incident, access=access),
+        alerts=alerts,
+        policies=service.store.policies.list(run.id, access=access, limit=LISTED).items,
+        notes=service.store.notes.list(run.key, access=access, limit=LISTED).items,
+        made_at=now,
+        version=__version__,
+    )
+
+
+def _charts(service: Components, run: Run, *, incident: Incident | None, access: Access) -> Sequence[ChartData]:
+    known = set(service.store.signals.names(run.id, access=access))
+    shown = {name: words for name, words in SIGNALS.items() if name in known}
+    for stem, words in PAIR_SIGNALS.items():
+        found = next((f"{pair}_{stem}" for pair in PRIMARY_ORDER if f"{pair}_{stem}" in known), None)
+        if found is not None:
+            shown[found] = words
+    series = service.store.signals.series(run.id, names=[*shown], access=access, points=POINTS)
+    marks = [] if incident is None else [(incident.since_step, "broke")]
+    return [
+        ChartData(
+            title=title,
+            unit=unit,
+            steps=series.step.tolist(),
+            values=series.bands[name].mean.tolist(),
+            marks=marks,
+        )
+        for name, (title, unit) in shown.items()
+    ]
