@@ -102,6 +102,7 @@ def test_groups_count_their_runs_and_close(large: ThreadedService, visiting: Vis
 
 def test_the_arrow_of_a_column_tells_the_order(large: ThreadedService, visiting: Visiting) -> None:
     page = visiting(large.url).go("/")
+    expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(RUNS + 1))
     head = page.locator('th[data-name="run"]')
     head.get_by_role("button").click()
     expect(head).to_have_attribute("aria-sort", "ascending")
@@ -151,6 +152,17 @@ def test_a_long_name_keeps_its_end_and_moves_nothing_out(tmp_path: Path, visitin
     for part in ("a.run .end", 'td[data-name="alerts"]'):
         expect(page.locator(part)).to_be_in_viewport(ratio=1)
     assert tab.overflow_pixels <= 0
+    service.stop()
+
+
+def test_a_short_name_keeps_its_end_too(tmp_path: Path, visiting: Visiting) -> None:
+    service = ThreadedService(tmp_path / "data")
+    with service.client() as client:
+        train(client, RunKey("math", "qwen3-8b-grpo-5"))
+    page = visiting(service.url, size=(768, 800)).go("/")
+    expect(page.locator("a.run")).to_have_text("qwen3-8b-grpo-5")
+    expect(page.locator("a.run .end")).to_have_text("-grpo-5")
+    expect(page.locator("a.run .end")).to_be_in_viewport(ratio=1)
     service.stop()
 
 

@@ -3,14 +3,15 @@
 import { h } from "./dom.js";
 
 const END = 9;
-const SHORT = 2 * END;
+const SHORT = 8;
 
 /** Return a text in two parts for an element of class "cut"; the first is cut where room is short. */
 export function cut(text) {
   const letters = [...text];
   if (letters.length <= SHORT) return h("span", { class: "start" }, text);
+  const end = Math.min(END, Math.floor(letters.length / 2));
   return [
-    h("span", { class: "start" }, letters.slice(0, -END).join("")),
-    h("span", { class: "end" }, letters.slice(-END).join("")),
+    h("span", { class: "start" }, letters.slice(0, -end).join("")),
+    h("span", { class: "end" }, letters.slice(-end).join("")),
   ];
 }

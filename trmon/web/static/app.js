@@ -1107,13 +1107,14 @@ function noneActive(isArchivedShown) {
 
 // src/cut.js
 var END = 9;
-var SHORT = 2 * END;
+var SHORT = 8;
 function cut(text) {
   const letters = [...text];
   if (letters.length <= SHORT) return h("span", { class: "start" }, text);
+  const end = Math.min(END, Math.floor(letters.length / 2));
   return [
-    h("span", { class: "start" }, letters.slice(0, -END).join("")),
-    h("span", { class: "end" }, letters.slice(-END).join(""))
+    h("span", { class: "start" }, letters.slice(0, -end).join("")),
+    h("span", { class: "end" }, letters.slice(-end).join(""))
   ];
 }
 
