@@ -3,39 +3,66 @@
 import { action } from "./action.js";
 import { newestLast, runPath } from "./api.js";
 import { acknowledge, silence } from "./dialogs.js";
-import { fill, h } from "./dom.js";
-import { ago, clock, number, step } from "./words.js";
+import { h, refill } from "./dom.js";
+import { ago, clock, hour, number, plural, step } from "./words.js";
 
 export class AlertRow {
   #past = null;
+  #shown = "";
 
-  constructor(again) {
+  /** `again` reads the alerts again; `find(silence)` shows a silence; alerts without a selection have no box. */
+  constructor({ again, find, selection = null }) {
     this.again = again;
+    this.find = find;
+    this.selection = selection;
     this.element = h("tbody", {});
   }
 
-  /** Render an alert. */
-  show(alert) {
+  /** Render a line; the DOM is untouched if nothing changed. */
+  show(line) {
+    const [alert] = line.alerts;
+    this.line = line;
+    if (this.box) this.selection.mark(this.box, line);
+    this.element.toggleAttribute("data-beneath", Boolean(line.isBeneath));
+    const now = JSON.stringify(alert) + ago(alert.since_at) + (alert.ack ? ago(alert.ack.at) : "");
+    if (now === this.#shown) return;
+    this.#shown = now;
+    this.#draw(alert);
+  }
+
+  #draw(alert) {
     this.alert = alert;
-    const cells = [severity(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
-    const names = ["severity", "alert", "run", "since", "actions"];
+    this.box = this.selection?.box(`${alert.title} of ${alert.project}/${alert.run}`, () => this.line);
+    const cells = [this.box ?? "", severity(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
+    const names = ["select", "severity", "alert", "run", "since", "actions"];
     const row = h(
       "tr",
       { "data-severity": alert.severity, "data-state": alert.state },
       cells.map((cell, i) => h("td", { "data-name": names[i] }, cell)),
     );
-    fill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 5 }, this.#past)));
+    refill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 6 }, this.#past)));
   }
 
-  #what({ project, run: name, title, members, labels, summary, runbook, ack }) {
+  #what({ project, run: name, owner, title, members, labels, summary, runbook, ack, silenced }) {
     const good = labels.last_good_step;
-    const joined = members.map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
+    const symptoms = members.filter(({ rule }) => rule !== labels.cause);
+    const joined = members.map((one) =>
+      h("li", {}, `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}${one.state === "firing" ? "" : ", over"}`),
+    );
+    const why = silenced && `Silenced until ${hour(silenced.ends_at)} by ${silenced.author}${silenced.note ? `: ${silenced.note}` : ""}`;
     return [
       h("span", { class: "strong" }, title),
       members.length > 0 && good && h("span", { class: "quiet" }, ` · last good step ${step(Number(good))}`),
-      h("div", {}, summary.replace(`${project}/${name}: `, "")),
-      runbook && h("div", { class: "quiet" }, runbook),
-      joined.length > 0 && h("div", { class: "quiet" }, `Alerts in this incident: ${joined.join(", ")}`),
+      owner && h("span", { class: "quiet" }, ` · ${owner}`),
+      why && h("div", {}, h("button", { class: "plain silenced", onclick: () => this.find(silenced) }, why)),
+      h(
+        "details",
+        { "data-name": "more" },
+        h("summary", {}, symptoms.length ? plural(symptoms.length, "symptom") : "Details"),
+        h("p", {}, summary.replace(`${project}/${name}: `, "")),
+        runbook && h("p", { class: "quiet" }, runbook),
+        joined.length > 0 && h("ul", { class: "quiet", "aria-label": "Alerts in this incident" }, joined),
+      ),
       ack && h("div", { class: "quiet" }, `Acknowledged by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`),
     ];
   }
@@ -48,6 +75,7 @@ export class AlertRow {
         [
           { label: "run", value: alert.run },
           { label: "rule", value: alert.members.length ? alert.labels.cause : alert.rule },
+          { label: "owner", value: alert.owner ?? "" },
         ],
         alert.project,
       )) && this.again();
@@ -62,7 +90,7 @@ export class AlertRow {
 
   async #turn() {
     this.#past = this.#past ? null : history(await newestLast("/alerts/events", { identity: this.alert.identity }));
-    this.show(this.alert);
+    this.#draw(this.alert);
   }
 }
 

@@ -1,14 +1,20 @@
-// The alerts view: firing alerts, acknowledgements, silences and past alerts.
+// The alerts view: incidents and other alerts that fire, silences and past alerts.
 
 import { action } from "./action.js";
+import { AlertBulk } from "./alertbulk.js";
+import { AlertFilter } from "./alertfilter.js";
+import { AlertGroup } from "./alertgroup.js";
+import { linesOf, unfolded } from "./alertlines.js";
+import { AlertRow } from "./alertrow.js";
+import { AlertSelection } from "./alertselection.js";
 import { all, get, send } from "./api.js";
 import { now } from "./clock.js";
-import { AlertRow } from "./alertrow.js";
 import { silence } from "./dialogs.js";
-import { h, moving } from "./dom.js";
+import { h, moving, refill } from "./dom.js";
 import { follow } from "./following.js";
 import { episode, leading } from "./incidents.js";
-import { clock, plural, span } from "./words.js";
+import { typing } from "./shortcuts.js";
+import { clock, plural, span, step } from "./words.js";
 
 const REFRESH_MS = 2000;
 const PAGE = 50;
@@ -18,16 +24,39 @@ export async function mountAlerts(stage, { live }) {
   stage.title("Alerts");
   await view.read();
   const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
-  return follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS });
+  const end = follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS });
+  document.addEventListener("keydown", view.keys);
+  return () => (end(), document.removeEventListener("keydown", view.keys));
 }
 
 class AlertsView {
   #asked = 0;
   #rows = new Map();
+  #open = new Set();
+  #found = null;
+  #isFramed = false;
+  #before = "";
 
   constructor(stage) {
     this.stage = stage;
     this.limit = PAGE;
+    this.most = PAGE;
+    this.title = h("h1", {});
+    this.count = h("p", { role: "status", class: "quiet" });
+    this.filter = new AlertFilter(() => this.draw());
+    this.selection = new AlertSelection(() => this.draw());
+    this.bulk = new AlertBulk(this.selection, () => this.read());
+    this.firing = table("Firing", () => ((this.most += PAGE), this.draw()));
+    this.silences = h("section", { class: "alerts" });
+    this.past = table("Resolved", () => ((this.limit += PAGE), this.read()));
+    const none = "No alert matches these filters.";
+    this.none = h("p", { class: "notice row" }, h("span", { class: "quiet" }, none), action("Show all alerts", () => this.filter.clear()));
+    this.empty = h(
+      "section",
+      { class: "card empty quiet" },
+      "No alert has fired yet. Built-in rules watch every run; docs/rules.md lists them and shows how to write your own.",
+    );
+    this.keys = (event) => this.#key(event);
   }
 
   /** Read all firing alerts: the oldest of hundreds may be the most severe. */
@@ -40,66 +69,95 @@ class AlertsView {
     ]);
     if (turn !== this.#asked) return;
     const known = [...firing, ...past.items];
-    const [fires, resolved] = [leading(firing, known), leading(past.items, known)];
-    for (const alert of [...fires, ...resolved]) this.#row(alert).show(alert);
-    moving(() => this.#draw(fires, { ...past, items: resolved }, silences));
+    const resolved = leading(past.items, known).map((alert) => ({ ...alert, silenced: null }));
+    this.#found = { firing: leading(firing, known), resolved, next: past.next, silences };
+    if (!this.#isFramed) this.#frame();
+    this.draw();
   }
 
-  #draw(firing, past, silences) {
+  #frame() {
+    this.#isFramed = true;
+    const head = h("header", { class: "row spread" }, this.title, action("New silence", () => this.#silence()));
+    const tables = [this.firing.section, this.bulk.element, this.silences, this.past.section];
+    this.stage.show(head, this.filter.bar, this.count, this.none, tables, this.empty);
+  }
+
+  draw() {
+    const { firing, resolved, next, silences } = this.#found;
     const open = firing.filter((alert) => !alert.ack).length;
-    const title = firing.length
-      ? `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged`
-      : "No alert fires";
-    this.stage.show(
-      h(
-        "header",
-        { class: "row spread" },
-        h("h1", {}, title),
-        action("New silence", () => this.#silence()),
-      ),
-      firing.length > 0 && this.#table("Firing", sorted(firing)),
-      silences.length > 0 && this.#silences(silences),
-      past.items.length > 0 && this.#table("Resolved", past.items),
-      past.next && h("p", {}, action("Show more", () => this.#more())),
-      !firing.length &&
-        !past.items.length &&
-        h(
-          "section",
-          { class: "card empty quiet" },
-          "No alert has fired yet. Built-in rules watch every run; docs/rules.md lists them and shows how to write your own.",
-        ),
-    );
+    const fires = `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged`;
+    write(this.title, firing.length ? fires : "No alert fires");
+    const matching = this.filter.chosen(firing);
+    const past = this.filter.chosen(resolved);
+    const isEmpty = firing.length + resolved.length === 0;
+    write(this.count, this.filter.isOn && !isEmpty ? `${step(matching.length)} of ${plural(firing.length, "firing alert")} shown` : "");
+    this.filter.bar.hidden = !this.empty.toggleAttribute("hidden", !isEmpty);
+    this.none.hidden = isEmpty || matching.length + past.length > 0;
+    const lines = unfolded(linesOf(matching), this.#open);
+    this.lines = lines.slice(0, this.most);
+    this.selection.follow(this.lines, firing);
+    this.#fill(this.firing, this.lines, lines.length - this.lines.length);
+    this.#fill(this.past, past.map((alert) => ({ key: episode(alert), alerts: [alert] })), next ? PAGE : 0);
+    const kept = new Set([...lines, ...resolved.map((alert) => ({ key: episode(alert) }))].map(({ key }) => key));
+    for (const key of this.#rows.keys()) if (!kept.has(key) && !this.filter.isOn) this.#rows.delete(key);
+    this.bulk.draw(firing, matching);
+    this.#drawSilences(silences);
   }
 
-  #table(title, alerts) {
-    const rows = alerts.map((alert) => this.#row(alert).element);
-    const heads = ["severity", "alert", "run", "since", ""].map((name) => h("th", { scope: "col" }, name));
-    return h(
-      "section",
-      { class: "alerts" },
-      h("h2", {}, title),
-      h("div", { class: "card scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, heads)), rows)),
-    );
+  #fill({ section, list, more }, lines, rest) {
+    section.hidden = !lines.length && !rest;
+    more.hidden = rest <= 0;
+    const elements = lines.map((line) => {
+      const row = this.#row(line);
+      row.show(line, this.#open.has(line.key));
+      return row.element;
+    });
+    moving(() => put(list, elements));
   }
 
-  /** Reuse the row of each alert so that an open history stays open. */
-  #row(alert) {
-    const key = episode(alert);
-    if (!this.#rows.has(key)) this.#rows.set(key, new AlertRow(() => this.read()));
-    return this.#rows.get(key);
+  /** Reuse the row of each line so that what is open stays open. */
+  #row(line) {
+    const fires = line.alerts[0].state === "firing";
+    const again = () => this.read();
+    const find = (one) => this.#find(one);
+    const kept = this.#rows.get(line.key);
+    if (kept && Boolean(kept.selection) === fires) return kept;
+    const { selection } = this;
+    const acknowledge = (alerts) => this.bulk.acknowledge(alerts);
+    const row = line.rule
+      ? new AlertGroup({ selection, turn: (key) => this.#turn(key), acknowledge })
+      : new AlertRow({ again, find, selection: fires ? selection : null });
+    this.#rows.set(line.key, row);
+    return row;
   }
 
-  #silences(silences) {
-    const rows = silences.map((one) =>
-      h(
+  #turn(key) {
+    if (!this.#open.delete(key)) this.#open.add(key);
+    this.draw();
+  }
+
+  #drawSilences(silences) {
+    this.silences.hidden = !silences.length;
+    const now = JSON.stringify(silences) + silences.map(left);
+    if (now === this.#before) return;
+    this.#before = now;
+    const rows = silences.map((one) => {
+      const { id, author, note, alerts } = one;
+      return h(
         "li",
-        { class: "row" },
+        { class: "row", id: `silence-${id}`, tabindex: "-1" },
         h("code", {}, said(one)),
-        h("span", { class: "quiet" }, `${left(one)}, by ${one.author}${one.note ? `: ${one.note}` : ""}`),
+        h("span", { class: "quiet" }, `${left(one)}, by ${author}${note ? `: ${note}` : ""} · mutes ${plural(alerts, "alert")} now`),
         action("End", () => this.#end(one)),
-      ),
-    );
-    return h("section", { class: "alerts" }, h("h2", {}, "Silences"), h("ul", { class: "card silences" }, rows));
+      );
+    });
+    refill(this.silences, h("h2", {}, "Silences"), h("ul", { class: "card silences" }, rows));
+  }
+
+  #find({ id }) {
+    const line = document.getElementById(`silence-${id}`);
+    line?.scrollIntoView({ block: "center" });
+    line?.focus({ preventScroll: true });
   }
 
   async #silence() {
@@ -112,17 +170,54 @@ class AlertsView {
     await this.read();
   }
 
-  #more() {
-    this.limit += PAGE;
-    return this.read();
+  #waiting = "";
+
+  /** Move with j and k, select with x, acknowledge with a; g a is a way to this view. */
+  #key(event) {
+    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
+    const isSecond = this.#waiting === "g";
+    this.#waiting = event.key;
+    if (isSecond || !["j", "k", "x", "a"].includes(event.key)) return;
+    const rows = [...this.firing.list.tBodies];
+    const at = rows.findIndex((row) => row.contains(document.activeElement));
+    if (event.key === "j" || event.key === "k") {
+      const next = at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1)));
+      rows[next]?.querySelector('[type="checkbox"]').focus();
+      rows[next]?.scrollIntoView({ block: "nearest" });
+    } else if (event.key === "x" && at >= 0) {
+      const line = this.lines[at];
+      this.selection.choose(line, !line.alerts.every((alert) => this.selection.has(alert)), false);
+    } else if (event.key === "a") {
+      const chosen = this.selection.size ? this.bulk.chosen : (this.lines[at]?.alerts ?? []).filter((alert) => !alert.ack);
+      this.bulk.acknowledge(chosen);
+    } else return;
+    event.preventDefault();
   }
 }
 
-const SEVERITIES = ["page", "warn", "info"];
-const sorted = (alerts) =>
-  [...alerts].sort(
-    (a, b) => Boolean(a.ack) - Boolean(b.ack) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity),
-  );
+function table(title, more) {
+  const names = ["select", "severity", "alert", "run", "since", "actions"];
+  const hidden = ["select", "actions"];
+  const heads = names.map((name) => h("th", { scope: "col" }, h("span", { class: hidden.includes(name) ? "sr" : "" }, name)));
+  const list = h("table", { class: "list", "aria-label": title }, h("thead", {}, h("tr", {}, heads)));
+  const button = h("p", {}, action("Show more", more));
+  const section = h("section", { class: "alerts" }, h("h2", {}, title), h("div", { class: "card scroll" }, list), button);
+  return { section, list, more: button };
+}
+
+/** Put the bodies of a table in order, moving as few as possible, so that selected text stays selected. */
+function put(list, elements) {
+  const kept = new Set(elements);
+  for (const body of [...list.tBodies]) if (!kept.has(body)) body.remove();
+  elements.forEach((element, i) => {
+    if (list.tBodies[i] !== element) list.insertBefore(element, list.tBodies[i] ?? null);
+  });
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 const said = ({ matchers, project }) =>
   [project && `project=${project}`, ...matchers.map((m) => `${m.label}${m.operator}${m.value}`)]
     .filter(Boolean)

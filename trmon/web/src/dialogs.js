@@ -2,8 +2,11 @@
 
 import { refusal } from "./action.js";
 import { send } from "./api.js";
-import { h } from "./dom.js";
+import { fill, h } from "./dom.js";
+import { plural, step } from "./words.js";
 
+const PREVIEW_MS = 250;
+const NAMED = 5;
 const AUTHOR = "trmon.author";
 const HOURS = [
   ["2", "2 hours"],
@@ -24,23 +27,51 @@ export function acknowledge(alerts) {
 
 /** Ask for a duration and matchers; resolves to true once the silence is created. */
 export function silence(matchers, project) {
-  const fields = matchers.map(({ label, value }) => matcher(label, value));
+  const given = project ? [{ label: "project", value: project }, ...matchers] : matchers;
+  const fields = given.map(({ label, value }) => matcher(label, value));
+  const preview = h("div", { role: "status", class: "preview" });
+  const seen = previews(preview, () => request(fields, 3600));
+  for (const field of fields) field.addEventListener("input", seen);
+  seen();
   const hours = h(
     "select",
     {},
     HOURS.map(([value, text]) => h("option", { value }, text)),
   );
   const note = h("input", { maxlength: 2000 });
-  const rest = [h("label", {}, "For", hours), author(), h("label", {}, "Note", note)];
+  const rest = [preview, h("label", {}, "For", hours), author(), h("label", {}, "Note", note)];
   return asked("Silence alerts that match every label", [...fields, ...rest], "Silence", (form) =>
-    send("POST", "/silences", {
-      project,
-      matchers: fields.map(matched).filter(({ value }) => value),
-      seconds: hours.value * 3600,
-      author: said(form),
-      note: note.value,
-    }),
+    send("POST", "/silences", { ...request(fields, hours.value * 3600), author: said(form), note: note.value }),
   );
+}
+
+/** Return the request of a silence; a project's name limits it to that project. */
+function request(fields, seconds) {
+  const matchers = fields.map(matched).filter(({ value }) => value);
+  const { value: project } = matchers.find(({ label, operator }) => label === "project" && operator === "=") ?? {};
+  const rest = matchers.filter(({ label }) => label !== "project");
+  return project && rest.length ? { project, matchers: rest, seconds } : { matchers, seconds };
+}
+
+/** Return a function that asks the service, once typing pauses, which alerts a silence would mute. */
+function previews(element, asked) {
+  let turn = 0;
+  return async () => {
+    const mine = ++turn;
+    await new Promise((done) => setTimeout(done, PREVIEW_MS));
+    const given = asked();
+    if (mine !== turn) return;
+    if (!given.matchers.length) return fill(element, "Fill in at least one field.");
+    try {
+      const { total, items } = await send("POST", "/silences/preview", given);
+      if (mine !== turn) return;
+      const names = items.slice(0, NAMED).map((one) => h("li", {}, `${one.project}/${one.run}: ${one.rule.replaceAll("_", " ")}`));
+      const more = total > names.length && h("li", {}, `and ${step(total - names.length)} more`);
+      fill(element, total ? `Mutes ${plural(total, "firing alert")} now:` : "Mutes no alert that fires now.", h("ul", {}, names, more));
+    } catch (error) {
+      if (mine === turn) fill(element, refusal(error));
+    }
+  };
 }
 
 function matcher(label, value) {

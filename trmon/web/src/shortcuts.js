@@ -5,9 +5,10 @@ import { h } from "./dom.js";
 const KEYS = [
   ["g f", "fleet"],
   ["g a", "alerts"],
-  ["/", "filter the fleet"],
-  ["j, k", "next, previous run of the fleet; Enter opens it"],
-  ["x", "select the focused run of the fleet"],
+  ["/", "filter the fleet or the alerts"],
+  ["j, k", "next, previous run or alert; Enter opens the run"],
+  ["x", "select the focused run or alert"],
+  ["a", "acknowledge the selected alerts, else the focused one"],
   ["← →", "on a chart: pan by a tenth of the range"],
   ["+ −", "on a chart: zoom in, zoom out; 0 shows all steps"],
   ["[ ]", "on a run: previous step, next step"],

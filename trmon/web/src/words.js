@@ -45,6 +45,12 @@ export function ago(at) {
 
 export const clock = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
+/** Format the time of day, with the date unless it is today by the service's clock. */
+export function hour(at) {
+  const isToday = new Date(at * 1000).toDateString() === new Date(now() * 1000).toDateString();
+  return isToday ? new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }) : clock(at);
+}
+
 export const plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one : many}`;
 
 /** Format a kind of verdict: "No drift found". */

@@ -152,7 +152,50 @@ async function refusal2(answer2) {
 }
 var runPath = (project, run2) => `/runs/${encodeURIComponent(project)}/${encodeURIComponent(run2)}`;
 
+// src/words.js
+function number(value, digits = 3) {
+  if (value === null || value === void 0 || Number.isNaN(value)) return "–";
+  if (typeof value === "string") return value;
+  const size = Math.abs(value);
+  if (value === 0) return "0";
+  if (size >= 1e6 || size < 1e-3) return Number(value.toPrecision(digits)).toExponential().replace("e+", "e");
+  if (Number.isInteger(value)) return value.toLocaleString("en");
+  return size >= 1e3 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)));
+}
+var step = (value) => value === null || value === void 0 ? "–" : value.toLocaleString("en");
+function percent(value) {
+  if (value === null || value === void 0 || typeof value === "string") return "–";
+  if (value > 0 && value < 0.01) return "<1%";
+  return `${Math.round(value * 100)}%`;
+}
+function span(seconds) {
+  for (const [unit, length] of [
+    ["d", 86400],
+    ["h", 3600],
+    ["min", 60]
+  ]) {
+    if (seconds >= 2 * length) return `${Math.round(seconds / length)} ${unit}`;
+  }
+  if (seconds >= 1) return `${Math.round(seconds)} s`;
+  return seconds >= 0.1 ? `${Number(seconds.toPrecision(1))} s` : "under 0.1 s";
+}
+function ago(at) {
+  if (at === null) return "never";
+  const seconds = now() - at;
+  return seconds < 1 ? "now" : `${span(seconds)} ago`;
+}
+var clock = (at) => new Date(at * 1e3).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+function hour(at) {
+  const isToday = new Date(at * 1e3).toDateString() === new Date(now() * 1e3).toDateString();
+  return isToday ? new Date(at * 1e3).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }) : clock(at);
+}
+var plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one : many}`;
+var kindWords = (kind) => capital(kind.replaceAll("_", " "));
+var capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 // src/dialogs.js
+var PREVIEW_MS = 250;
+var NAMED = 5;
 var AUTHOR = "trmon.author";
 var HOURS = [
   ["2", "2 hours"],
@@ -169,26 +212,50 @@ function acknowledge(alerts2) {
   });
 }
 function silence(matchers, project) {
-  const fields = matchers.map(({ label, value }) => matcher(label, value));
+  const given = project ? [{ label: "project", value: project }, ...matchers] : matchers;
+  const fields = given.map(({ label, value }) => matcher(label, value));
+  const preview = h("div", { role: "status", class: "preview" });
+  const seen2 = previews(preview, () => request(fields, 3600));
+  for (const field of fields) field.addEventListener("input", seen2);
+  seen2();
   const hours = h(
     "select",
     {},
     HOURS.map(([value, text]) => h("option", { value }, text))
   );
   const note = h("input", { maxlength: 2e3 });
-  const rest = [h("label", {}, "For", hours), author(), h("label", {}, "Note", note)];
+  const rest = [preview, h("label", {}, "For", hours), author(), h("label", {}, "Note", note)];
   return asked(
     "Silence alerts that match every label",
     [...fields, ...rest],
     "Silence",
-    (form) => send("POST", "/silences", {
-      project,
-      matchers: fields.map(matched).filter(({ value }) => value),
-      seconds: hours.value * 3600,
-      author: said(form),
-      note: note.value
-    })
+    (form) => send("POST", "/silences", { ...request(fields, hours.value * 3600), author: said(form), note: note.value })
   );
+}
+function request(fields, seconds) {
+  const matchers = fields.map(matched).filter(({ value }) => value);
+  const { value: project } = matchers.find(({ label, operator }) => label === "project" && operator === "=") ?? {};
+  const rest = matchers.filter(({ label }) => label !== "project");
+  return project && rest.length ? { project, matchers: rest, seconds } : { matchers, seconds };
+}
+function previews(element, asked2) {
+  let turn2 = 0;
+  return async () => {
+    const mine = ++turn2;
+    await new Promise((done) => setTimeout(done, PREVIEW_MS));
+    const given = asked2();
+    if (mine !== turn2) return;
+    if (!given.matchers.length) return fill(element, "Fill in at least one field.");
+    try {
+      const { total, items } = await send("POST", "/silences/preview", given);
+      if (mine !== turn2) return;
+      const names2 = items.slice(0, NAMED).map((one) => h("li", {}, `${one.project}/${one.run}: ${one.rule.replaceAll("_", " ")}`));
+      const more = total > names2.length && h("li", {}, `and ${step(total - names2.length)} more`);
+      fill(element, total ? `Mutes ${plural(total, "firing alert")} now:` : "Mutes no alert that fires now.", h("ul", {}, names2, more));
+    } catch (error) {
+      if (mine === turn2) fill(element, refusal(error));
+    }
+  };
 }
 function matcher(label, value) {
   return h(
@@ -242,71 +309,264 @@ function asked(title, fields, action2, act) {
   });
 }
 
-// src/words.js
-function number(value, digits = 3) {
-  if (value === null || value === void 0 || Number.isNaN(value)) return "–";
-  if (typeof value === "string") return value;
-  const size = Math.abs(value);
-  if (value === 0) return "0";
-  if (size >= 1e6 || size < 1e-3) return Number(value.toPrecision(digits)).toExponential().replace("e+", "e");
-  if (Number.isInteger(value)) return value.toLocaleString("en");
-  return size >= 1e3 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)));
-}
-var step = (value) => value === null || value === void 0 ? "–" : value.toLocaleString("en");
-function percent(value) {
-  if (value === null || value === void 0 || typeof value === "string") return "–";
-  if (value > 0 && value < 0.01) return "<1%";
-  return `${Math.round(value * 100)}%`;
-}
-function span(seconds) {
-  for (const [unit, length] of [
-    ["d", 86400],
-    ["h", 3600],
-    ["min", 60]
-  ]) {
-    if (seconds >= 2 * length) return `${Math.round(seconds / length)} ${unit}`;
+// src/alertbulk.js
+var MOST = 500;
+var NAMED2 = 100;
+var AlertBulk = class {
+  #failed = null;
+  #drawn = "";
+  /** `again` reads the alerts again. */
+  constructor(selection, again) {
+    this.selection = selection;
+    this.again = again;
+    this.count = h("p", { role: "status", class: "strong" });
+    this.buttons = h("div", { class: "row" });
+    this.result = h("div", { role: "alert" });
+    const line3 = h("div", { class: "row" }, this.count, this.buttons);
+    this.element = h("section", { class: "card selected", "aria-label": "Selected alerts", hidden: true }, line3, this.result);
   }
-  if (seconds >= 1) return `${Math.round(seconds)} s`;
-  return seconds >= 0.1 ? `${Number(seconds.toPrecision(1))} s` : "under 0.1 s";
+  /** Render. Args: firing: all firing alerts; matching: those that match the filters. */
+  draw(firing, matching) {
+    this.chosen = firing.filter((alert) => this.selection.has(alert));
+    const hidden = this.chosen.filter((alert) => !matching.includes(alert)).length;
+    const isEvery = matching.every((alert) => this.selection.has(alert));
+    const n = this.chosen.length;
+    this.element.hidden = n === 0 && !this.#failed;
+    const now2 = JSON.stringify([n, hidden, isEvery, matching.length]);
+    if (now2 === this.#drawn) return;
+    this.#drawn = now2;
+    this.count.textContent = `${plural(n, "alert")} selected${hidden ? `, ${step(hidden)} not shown` : ""}`;
+    const every = () => this.selection.set([.../* @__PURE__ */ new Set([...this.chosen, ...matching])]);
+    fill(
+      this.buttons,
+      n > 0 && h("button", { onclick: () => this.acknowledge(this.chosen) }, `Acknowledge ${plural(n, "alert")}`),
+      n > 0 && !isEvery && h("button", { onclick: every }, `Select all ${step(matching.length)}`),
+      h("button", { onclick: () => this.#clear() }, n ? "Clear" : "Close")
+    );
+  }
+  /** Ask for a name and a note, then acknowledge alerts; those that fail stay selected. */
+  async acknowledge(alerts2) {
+    if (!alerts2.length) return;
+    const note = h("textarea", { rows: 3, maxlength: 2e3, placeholder: "The node is gone; restarting" });
+    const names2 = alerts2.slice(0, NAMED2).map((alert) => h("li", {}, named2(alert)));
+    const more = alerts2.length > NAMED2 && h("li", {}, `and ${step(alerts2.length - NAMED2)} more`);
+    const fields = [h("ul", { class: "names" }, names2, more), author(), h("label", {}, "Note (optional)", note)];
+    let failed = /* @__PURE__ */ new Map();
+    const title = `Acknowledge ${plural(alerts2.length, "alert")}`;
+    const act = async (form) => failed = await acknowledged(alerts2, { author: said(form), note: note.value });
+    if (!await asked(title, fields, "Acknowledge", act)) return;
+    this.#failed = failed.size ? failed : null;
+    fill(this.result, this.#failed && outcome(alerts2, failed));
+    this.#drawn = "";
+    this.selection.set(alerts2.filter(({ identity }) => failed.has(identity)));
+    await this.again();
+  }
+  #clear() {
+    this.#failed = null;
+    this.#drawn = "";
+    fill(this.result);
+    this.selection.set([]);
+  }
+};
+async function acknowledged(alerts2, word) {
+  const failed = /* @__PURE__ */ new Map();
+  for (let at = 0; at < alerts2.length; at += MOST) {
+    const identities = alerts2.slice(at, at + MOST).map(({ identity }) => identity);
+    try {
+      const { refused } = await send("POST", "/alerts/ack", { ...word, identities });
+      for (const { identity, detail } of refused) failed.set(identity, detail);
+    } catch (error) {
+      if (alerts2.length <= MOST) throw error;
+      for (const identity of identities) failed.set(identity, refusal(error));
+    }
+  }
+  return failed;
 }
-function ago(at) {
-  if (at === null) return "never";
-  const seconds = now() - at;
-  return seconds < 1 ? "now" : `${span(seconds)} ago`;
+function outcome(alerts2, failed) {
+  const rest = alerts2.filter(({ identity }) => failed.has(identity));
+  return [
+    h("p", {}, `${step(alerts2.length - rest.length)} of ${plural(alerts2.length, "alert")} acknowledged. Not acknowledged:`),
+    h("ul", { class: "failures" }, rest.map((alert) => h("li", {}, `${named2(alert)}: ${failed.get(alert.identity)}`)))
+  ];
 }
-var clock = (at) => new Date(at * 1e3).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-var plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one : many}`;
-var kindWords = (kind) => capital(kind.replaceAll("_", " "));
-var capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+var named2 = ({ project, run: run2, title }) => `${project}/${run2}: ${title}`;
+
+// src/alertfilter.js
+var SEVERITIES = ["page", "warn", "info"];
+var AlertFilter = class {
+  /** `changed` is called when a filter changes. */
+  constructor(changed) {
+    const given = new URLSearchParams(location.search);
+    this.changed = changed;
+    this.words = h("input", {
+      type: "search",
+      value: given.get("q") ?? "",
+      placeholder: "Filter alerts",
+      "aria-label": "Filter by project, run, rule, cause or owner",
+      "data-filter": true
+    });
+    const options2 = SEVERITIES.map((value) => h("option", { value, selected: value === given.get("severity") }, value));
+    this.severity = h("select", { "aria-label": "severity" }, h("option", { value: "" }, "every severity"), options2);
+    this.open = h("input", { type: "checkbox", checked: given.has("open") });
+    this.words.addEventListener("input", () => this.#turned());
+    for (const field of [this.severity, this.open]) field.addEventListener("change", () => this.#turned());
+    const open = h("label", { class: "row" }, this.open, "unacknowledged only");
+    this.bar = h("div", { class: "row controls", role: "search" }, this.words, this.severity, open);
+  }
+  get isOn() {
+    return Boolean(this.words.value.trim() || this.severity.value || this.open.checked);
+  }
+  /** Return the alerts that match. */
+  chosen(alerts2) {
+    const words = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    return alerts2.filter(
+      (alert) => (!this.severity.value || alert.severity === this.severity.value) && (!this.open.checked || !alert.ack && alert.state === "firing") && words.every((word) => searched(alert).includes(word))
+    );
+  }
+  /** Remove every filter. */
+  clear() {
+    this.words.value = this.severity.value = "";
+    this.open.checked = false;
+    this.#turned();
+    this.words.focus();
+  }
+  #turned() {
+    const said4 = { q: this.words.value, severity: this.severity.value, open: this.open.checked ? "1" : "" };
+    const query = new URLSearchParams(Object.entries(said4).filter(([, value]) => value)).toString();
+    history.replaceState(null, "", query ? `/alerts?${query}` : "/alerts");
+    this.changed();
+  }
+};
+function searched({ project, run: run2, owner, rule, title, labels: labels2 }) {
+  return [project, run2, `${project}/${run2}`, owner, rule, title, labels2.cause].filter(Boolean).join(" ").toLowerCase();
+}
+
+// src/alertgroup.js
+var AlertGroup = class {
+  #shown = "";
+  constructor({ selection, turn: turn2, acknowledge: acknowledge2 }) {
+    this.turn = turn2;
+    this.acknowledge = acknowledge2;
+    this.element = h("tbody", {});
+    this.selection = selection;
+  }
+  /** Render a group. */
+  show(line3, isOpen) {
+    this.line = line3;
+    const { alerts: alerts2 } = line3;
+    if (this.box) this.selection.mark(this.box, line3);
+    const open = alerts2.filter((alert) => !alert.ack);
+    const silenced = alerts2.filter((alert) => alert.silenced).length;
+    const oldest = Math.min(...alerts2.map((alert) => alert.since_at));
+    const now2 = JSON.stringify([alerts2.length, open.length, silenced, ago(oldest), isOpen]);
+    if (now2 === this.#shown) return;
+    this.#shown = now2;
+    const { severity: severity2, title, rule } = alerts2[0];
+    const runs = plural(new Set(alerts2.map(({ project, run: run2 }) => `${project}/${run2}`)).size, "run");
+    this.box = this.selection.box(`${title} of ${runs}`, () => this.line);
+    const toggle = { class: "plain fold", "aria-expanded": String(isOpen), onclick: () => this.turn(line3.key) };
+    const told2 = [
+      open.length < alerts2.length && `${step(alerts2.length - open.length)} acknowledged`,
+      silenced > 0 && `${step(silenced)} silenced`
+    ];
+    const acknowledge2 = h("button", { onclick: () => this.acknowledge(open) }, `Acknowledge ${step(open.length)}`);
+    const cells3 = {
+      select: this.box,
+      severity: h("span", { class: `kind kind-${severity2 === "page" ? "act" : severity2 === "warn" ? "watch" : "unknown"}` }, severity2),
+      alert: [h("button", toggle, `${title}: ${runs}`), h("span", { class: "quiet" }, told2.filter(Boolean).join(", "))],
+      run: h("span", { class: "quiet" }, runs),
+      since: h("span", { class: "quiet nowrap" }, `first ${ago(oldest)}`),
+      actions: h("span", { class: "row actions" }, open.length > 0 && acknowledge2)
+    };
+    const row = Object.entries(cells3).map(([name2, cell2]) => h("td", { "data-name": name2 }, cell2));
+    fill(this.element, h("tr", { "data-severity": severity2, "data-state": "firing", "data-rule": rule }, row));
+  }
+};
+
+// src/incidents.js
+var episode = ({ identity, attempt_id, step: step2 }) => `${identity}@${attempt_id}:${step2}`;
+function leading(alerts2, incidents = alerts2) {
+  const joined2 = new Set(incidents.flatMap(({ members }) => members.map(episode)));
+  return alerts2.filter((alert) => !joined2.has(episode(alert)));
+}
+
+// src/alertlines.js
+var TOGETHER = 3;
+var SEVERITIES2 = ["page", "warn", "info"];
+function linesOf(alerts2) {
+  const byRule = Map.groupBy(
+    alerts2.filter(({ members }) => !members.length),
+    ({ rule, state }) => `${state} ${rule}`
+  );
+  const groups = [...byRule].filter(([, found]) => found.length >= TOGETHER);
+  const grouped2 = new Set(groups.flatMap(([, found]) => found));
+  const single = alerts2.filter((alert) => !grouped2.has(alert)).map((alert) => ({ key: episode(alert), alerts: [alert] }));
+  const several = groups.map(([key, found]) => ({ key, rule: found[0].rule, alerts: found.sort(byUrgency) }));
+  return [...single, ...several].sort((a, b) => byUrgency(a.alerts[0], b.alerts[0]));
+}
+function unfolded(lines2, open) {
+  const beneath = (line3) => line3.alerts.map((alert) => ({ key: episode(alert), alerts: [alert], isBeneath: true }));
+  return lines2.flatMap((line3) => line3.rule && open.has(line3.key) ? [line3, ...beneath(line3)] : [line3]);
+}
+function byUrgency(a, b) {
+  const severity2 = (alert) => SEVERITIES2.indexOf(alert.severity);
+  return Boolean(a.ack) - Boolean(b.ack) || severity2(a) - severity2(b) || b.since_at - a.since_at;
+}
 
 // src/alertrow.js
 var AlertRow = class {
   #past = null;
-  constructor(again) {
+  #shown = "";
+  /** `again` reads the alerts again; `find(silence)` shows a silence; alerts without a selection have no box. */
+  constructor({ again, find, selection = null }) {
     this.again = again;
+    this.find = find;
+    this.selection = selection;
     this.element = h("tbody", {});
   }
-  /** Render an alert. */
-  show(alert) {
+  /** Render a line; the DOM is untouched if nothing changed. */
+  show(line3) {
+    const [alert] = line3.alerts;
+    this.line = line3;
+    if (this.box) this.selection.mark(this.box, line3);
+    this.element.toggleAttribute("data-beneath", Boolean(line3.isBeneath));
+    const now2 = JSON.stringify(alert) + ago(alert.since_at) + (alert.ack ? ago(alert.ack.at) : "");
+    if (now2 === this.#shown) return;
+    this.#shown = now2;
+    this.#draw(alert);
+  }
+  #draw(alert) {
     this.alert = alert;
-    const cells3 = [severity(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
-    const names2 = ["severity", "alert", "run", "since", "actions"];
+    this.box = this.selection?.box(`${alert.title} of ${alert.project}/${alert.run}`, () => this.line);
+    const cells3 = [this.box ?? "", severity(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
+    const names2 = ["select", "severity", "alert", "run", "since", "actions"];
     const row = h(
       "tr",
       { "data-severity": alert.severity, "data-state": alert.state },
       cells3.map((cell2, i) => h("td", { "data-name": names2[i] }, cell2))
     );
-    fill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 5 }, this.#past)));
+    refill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 6 }, this.#past)));
   }
-  #what({ project, run: name2, title, members, labels: labels2, summary: summary2, runbook, ack }) {
+  #what({ project, run: name2, owner, title, members, labels: labels2, summary: summary2, runbook, ack, silenced }) {
     const good = labels2.last_good_step;
-    const joined2 = members.map((one) => `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`);
+    const symptoms = members.filter(({ rule }) => rule !== labels2.cause);
+    const joined2 = members.map(
+      (one) => h("li", {}, `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}${one.state === "firing" ? "" : ", over"}`)
+    );
+    const why = silenced && `Silenced until ${hour(silenced.ends_at)} by ${silenced.author}${silenced.note ? `: ${silenced.note}` : ""}`;
     return [
       h("span", { class: "strong" }, title),
       members.length > 0 && good && h("span", { class: "quiet" }, ` · last good step ${step(Number(good))}`),
-      h("div", {}, summary2.replace(`${project}/${name2}: `, "")),
-      runbook && h("div", { class: "quiet" }, runbook),
-      joined2.length > 0 && h("div", { class: "quiet" }, `Alerts in this incident: ${joined2.join(", ")}`),
+      owner && h("span", { class: "quiet" }, ` · ${owner}`),
+      why && h("div", {}, h("button", { class: "plain silenced", onclick: () => this.find(silenced) }, why)),
+      h(
+        "details",
+        { "data-name": "more" },
+        h("summary", {}, symptoms.length ? plural(symptoms.length, "symptom") : "Details"),
+        h("p", {}, summary2.replace(`${project}/${name2}: `, "")),
+        runbook && h("p", { class: "quiet" }, runbook),
+        joined2.length > 0 && h("ul", { class: "quiet", "aria-label": "Alerts in this incident" }, joined2)
+      ),
       ack && h("div", { class: "quiet" }, `Acknowledged by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`)
     ];
   }
@@ -316,7 +576,8 @@ var AlertRow = class {
     const mute = async () => await silence(
       [
         { label: "run", value: alert.run },
-        { label: "rule", value: alert.members.length ? alert.labels.cause : alert.rule }
+        { label: "rule", value: alert.members.length ? alert.labels.cause : alert.rule },
+        { label: "owner", value: alert.owner ?? "" }
       ],
       alert.project
     ) && this.again();
@@ -330,7 +591,7 @@ var AlertRow = class {
   }
   async #turn() {
     this.#past = this.#past ? null : history2(await newestLast("/alerts/events", { identity: this.alert.identity }));
-    this.show(this.alert);
+    this.#draw(this.alert);
   }
 };
 function severity({ severity: given, state }) {
@@ -367,6 +628,59 @@ function history2(events) {
   return h("ol", { class: "events" }, items);
 }
 
+// src/alertselection.js
+var AlertSelection = class {
+  #keys = /* @__PURE__ */ new Set();
+  #lines = [];
+  #anchor = null;
+  /** `changed` is called when alerts are selected or deselected. */
+  constructor(changed) {
+    this.changed = changed;
+  }
+  has(alert) {
+    return this.#keys.has(episode(alert));
+  }
+  get size() {
+    return this.#keys.size;
+  }
+  /** Return a checkbox for the line that `lineOf()` returns; a row that is drawn anew gets a new one, so that the focus can follow. */
+  box(name2, lineOf) {
+    const box = h("input", { type: "checkbox", "aria-label": `Select ${name2}` });
+    box.addEventListener("click", (event) => this.choose(lineOf(), box.checked, event.shiftKey));
+    this.mark(box, lineOf());
+    return box;
+  }
+  /** Show in a checkbox whether the alerts of a line are selected. */
+  mark(box, { alerts: alerts2 }) {
+    const chosen = alerts2.filter((alert) => this.has(alert)).length;
+    box.checked = chosen === alerts2.length;
+    box.indeterminate = chosen > 0 && chosen < alerts2.length;
+  }
+  /** Select exactly these alerts. */
+  set(alerts2) {
+    this.#keys = new Set(alerts2.map(episode));
+    this.changed();
+  }
+  /** Take the lines on screen in their order; alerts that no longer fire leave. */
+  follow(lines2, firing) {
+    this.#lines = lines2;
+    const keys = new Set(firing.map(episode));
+    for (const key of this.#keys) if (!keys.has(key)) this.#keys.delete(key);
+  }
+  /** Select or deselect the alerts of a line; with Shift, of every line from the one that was clicked last. */
+  choose(line3, isChosen, isRange) {
+    const at = this.#lines.findIndex(({ key }) => key === line3.key);
+    const from = isRange ? this.#lines.findIndex(({ key }) => key === this.#anchor) : -1;
+    const range2 = at < 0 || from < 0 ? [line3] : this.#lines.slice(Math.min(at, from), Math.max(at, from) + 1);
+    for (const alert of range2.flatMap(({ alerts: alerts2 }) => alerts2)) {
+      if (isChosen) this.#keys.add(episode(alert));
+      else this.#keys.delete(episode(alert));
+    }
+    this.#anchor = line3.key;
+    this.changed();
+  }
+};
+
 // src/following.js
 var EVERY_MS = 3e4;
 function follow(live2, { concerns, read: read3, fail: fail2, refreshMs }) {
@@ -398,11 +712,57 @@ function follow(live2, { concerns, read: read3, fail: fail2, refreshMs }) {
   };
 }
 
-// src/incidents.js
-var episode = ({ identity, attempt_id, step: step2 }) => `${identity}@${attempt_id}:${step2}`;
-function leading(alerts2, incidents = alerts2) {
-  const joined2 = new Set(incidents.flatMap(({ members }) => members.map(episode)));
-  return alerts2.filter((alert) => !joined2.has(episode(alert)));
+// src/shortcuts.js
+var KEYS = [
+  ["g f", "fleet"],
+  ["g a", "alerts"],
+  ["/", "filter the fleet or the alerts"],
+  ["j, k", "next, previous run or alert; Enter opens the run"],
+  ["x", "select the focused run or alert"],
+  ["a", "acknowledge the selected alerts, else the focused one"],
+  ["← →", "on a chart: pan by a tenth of the range"],
+  ["+ −", "on a chart: zoom in, zoom out; 0 shows all steps"],
+  ["[ ]", "on a run: previous step, next step"],
+  ["t", "light or dark theme"],
+  ["?", "keyboard shortcuts"]
+];
+function shortcuts({ go: go2 }) {
+  let waiting2 = "";
+  const actions2 = { gf: () => go2("/"), ga: () => go2("/alerts"), t: turn, "?": explain, "/": filter };
+  document.addEventListener("keydown", (event) => {
+    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
+    const action2 = actions2[waiting2 + event.key];
+    waiting2 = event.key === "g" ? "g" : "";
+    if (!action2) return;
+    event.preventDefault();
+    action2();
+  });
+  document.getElementById("theme").addEventListener("click", turn);
+  document.getElementById("keys").addEventListener("click", explain);
+}
+var typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName) && element.type !== "checkbox" && element.type !== "radio";
+function filter() {
+  document.querySelector("[data-filter]")?.focus();
+}
+function turn() {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
+  document.documentElement.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("trmon.theme", dark ? "light" : "dark");
+  window.dispatchEvent(new Event("themechange"));
+}
+function explain() {
+  const rows = KEYS.map(([key, what]) => h("tr", {}, h("td", {}, h("code", {}, key)), h("td", {}, what)));
+  const close = h("button", { onclick: () => dialog.close() }, "Close");
+  const dialog = h(
+    "dialog",
+    { "aria-label": "Keyboard shortcuts" },
+    h("h2", {}, "Keyboard"),
+    h("table", {}, rows),
+    close
+  );
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
 }
 
 // src/alerts.js
@@ -413,14 +773,37 @@ async function mountAlerts(stage2, { live: live2 }) {
   stage2.title("Alerts");
   await view.read();
   const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
-  return follow(live2, { concerns, read: () => view.read(), fail: stage2.fail, refreshMs: REFRESH_MS });
+  const end = follow(live2, { concerns, read: () => view.read(), fail: stage2.fail, refreshMs: REFRESH_MS });
+  document.addEventListener("keydown", view.keys);
+  return () => (end(), document.removeEventListener("keydown", view.keys));
 }
 var AlertsView = class {
   #asked = 0;
   #rows = /* @__PURE__ */ new Map();
+  #open = /* @__PURE__ */ new Set();
+  #found = null;
+  #isFramed = false;
+  #before = "";
   constructor(stage2) {
     this.stage = stage2;
     this.limit = PAGE2;
+    this.most = PAGE2;
+    this.title = h("h1", {});
+    this.count = h("p", { role: "status", class: "quiet" });
+    this.filter = new AlertFilter(() => this.draw());
+    this.selection = new AlertSelection(() => this.draw());
+    this.bulk = new AlertBulk(this.selection, () => this.read());
+    this.firing = table("Firing", () => (this.most += PAGE2, this.draw()));
+    this.silences = h("section", { class: "alerts" });
+    this.past = table("Resolved", () => (this.limit += PAGE2, this.read()));
+    const none = "No alert matches these filters.";
+    this.none = h("p", { class: "notice row" }, h("span", { class: "quiet" }, none), action("Show all alerts", () => this.filter.clear()));
+    this.empty = h(
+      "section",
+      { class: "card empty quiet" },
+      "No alert has fired yet. Built-in rules watch every run; docs/rules.md lists them and shows how to write your own."
+    );
+    this.keys = (event) => this.#key(event);
   }
   /** Read all firing alerts: the oldest of hundreds may be the most severe. */
   async read() {
@@ -432,58 +815,86 @@ var AlertsView = class {
     ]);
     if (turn2 !== this.#asked) return;
     const known2 = [...firing, ...past.items];
-    const [fires, resolved] = [leading(firing, known2), leading(past.items, known2)];
-    for (const alert of [...fires, ...resolved]) this.#row(alert).show(alert);
-    moving(() => this.#draw(fires, { ...past, items: resolved }, silences));
+    const resolved = leading(past.items, known2).map((alert) => ({ ...alert, silenced: null }));
+    this.#found = { firing: leading(firing, known2), resolved, next: past.next, silences };
+    if (!this.#isFramed) this.#frame();
+    this.draw();
   }
-  #draw(firing, past, silences) {
+  #frame() {
+    this.#isFramed = true;
+    const head = h("header", { class: "row spread" }, this.title, action("New silence", () => this.#silence()));
+    const tables = [this.firing.section, this.bulk.element, this.silences, this.past.section];
+    this.stage.show(head, this.filter.bar, this.count, this.none, tables, this.empty);
+  }
+  draw() {
+    const { firing, resolved, next, silences } = this.#found;
     const open = firing.filter((alert) => !alert.ack).length;
-    const title = firing.length ? `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged` : "No alert fires";
-    this.stage.show(
-      h(
-        "header",
-        { class: "row spread" },
-        h("h1", {}, title),
-        action("New silence", () => this.#silence())
-      ),
-      firing.length > 0 && this.#table("Firing", sorted(firing)),
-      silences.length > 0 && this.#silences(silences),
-      past.items.length > 0 && this.#table("Resolved", past.items),
-      past.next && h("p", {}, action("Show more", () => this.#more())),
-      !firing.length && !past.items.length && h(
-        "section",
-        { class: "card empty quiet" },
-        "No alert has fired yet. Built-in rules watch every run; docs/rules.md lists them and shows how to write your own."
-      )
-    );
+    const fires = `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged`;
+    write(this.title, firing.length ? fires : "No alert fires");
+    const matching = this.filter.chosen(firing);
+    const past = this.filter.chosen(resolved);
+    const isEmpty = firing.length + resolved.length === 0;
+    write(this.count, this.filter.isOn && !isEmpty ? `${step(matching.length)} of ${plural(firing.length, "firing alert")} shown` : "");
+    this.filter.bar.hidden = !this.empty.toggleAttribute("hidden", !isEmpty);
+    this.none.hidden = isEmpty || matching.length + past.length > 0;
+    const lines2 = unfolded(linesOf(matching), this.#open);
+    this.lines = lines2.slice(0, this.most);
+    this.selection.follow(this.lines, firing);
+    this.#fill(this.firing, this.lines, lines2.length - this.lines.length);
+    this.#fill(this.past, past.map((alert) => ({ key: episode(alert), alerts: [alert] })), next ? PAGE2 : 0);
+    const kept2 = new Set([...lines2, ...resolved.map((alert) => ({ key: episode(alert) }))].map(({ key }) => key));
+    for (const key of this.#rows.keys()) if (!kept2.has(key) && !this.filter.isOn) this.#rows.delete(key);
+    this.bulk.draw(firing, matching);
+    this.#drawSilences(silences);
   }
-  #table(title, alerts2) {
-    const rows = alerts2.map((alert) => this.#row(alert).element);
-    const heads = ["severity", "alert", "run", "since", ""].map((name2) => h("th", { scope: "col" }, name2));
-    return h(
-      "section",
-      { class: "alerts" },
-      h("h2", {}, title),
-      h("div", { class: "card scroll" }, h("table", { class: "list" }, h("thead", {}, h("tr", {}, heads)), rows))
-    );
+  #fill({ section, list: list2, more }, lines2, rest) {
+    section.hidden = !lines2.length && !rest;
+    more.hidden = rest <= 0;
+    const elements = lines2.map((line3) => {
+      const row = this.#row(line3);
+      row.show(line3, this.#open.has(line3.key));
+      return row.element;
+    });
+    moving(() => put(list2, elements));
   }
-  /** Reuse the row of each alert so that an open history stays open. */
-  #row(alert) {
-    const key = episode(alert);
-    if (!this.#rows.has(key)) this.#rows.set(key, new AlertRow(() => this.read()));
-    return this.#rows.get(key);
+  /** Reuse the row of each line so that what is open stays open. */
+  #row(line3) {
+    const fires = line3.alerts[0].state === "firing";
+    const again = () => this.read();
+    const find = (one) => this.#find(one);
+    const kept2 = this.#rows.get(line3.key);
+    if (kept2 && Boolean(kept2.selection) === fires) return kept2;
+    const { selection } = this;
+    const acknowledge2 = (alerts2) => this.bulk.acknowledge(alerts2);
+    const row = line3.rule ? new AlertGroup({ selection, turn: (key) => this.#turn(key), acknowledge: acknowledge2 }) : new AlertRow({ again, find, selection: fires ? selection : null });
+    this.#rows.set(line3.key, row);
+    return row;
   }
-  #silences(silences) {
-    const rows = silences.map(
-      (one) => h(
+  #turn(key) {
+    if (!this.#open.delete(key)) this.#open.add(key);
+    this.draw();
+  }
+  #drawSilences(silences) {
+    this.silences.hidden = !silences.length;
+    const now2 = JSON.stringify(silences) + silences.map(left);
+    if (now2 === this.#before) return;
+    this.#before = now2;
+    const rows = silences.map((one) => {
+      const { id, author: author2, note, alerts: alerts2 } = one;
+      return h(
         "li",
-        { class: "row" },
+        { class: "row", id: `silence-${id}`, tabindex: "-1" },
         h("code", {}, said2(one)),
-        h("span", { class: "quiet" }, `${left(one)}, by ${one.author}${one.note ? `: ${one.note}` : ""}`),
+        h("span", { class: "quiet" }, `${left(one)}, by ${author2}${note ? `: ${note}` : ""} · mutes ${plural(alerts2, "alert")} now`),
         action("End", () => this.#end(one))
-      )
-    );
-    return h("section", { class: "alerts" }, h("h2", {}, "Silences"), h("ul", { class: "card silences" }, rows));
+      );
+    });
+    refill(this.silences, h("h2", {}, "Silences"), h("ul", { class: "card silences" }, rows));
+  }
+  #find({ id }) {
+    const line3 = document.getElementById(`silence-${id}`);
+    line3?.scrollIntoView({ block: "center" });
+    line3?.focus({ preventScroll: true });
   }
   async #silence() {
     const matchers = ["project", "run", "rule", "owner"].map((label) => ({ label, value: "" }));
@@ -493,15 +904,48 @@ var AlertsView = class {
     await send("DELETE", `/silences/${one.id}`);
     await this.read();
   }
-  #more() {
-    this.limit += PAGE2;
-    return this.read();
+  #waiting = "";
+  /** Move with j and k, select with x, acknowledge with a; g a is a way to this view. */
+  #key(event) {
+    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
+    const isSecond = this.#waiting === "g";
+    this.#waiting = event.key;
+    if (isSecond || !["j", "k", "x", "a"].includes(event.key)) return;
+    const rows = [...this.firing.list.tBodies];
+    const at = rows.findIndex((row) => row.contains(document.activeElement));
+    if (event.key === "j" || event.key === "k") {
+      const next = at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1)));
+      rows[next]?.querySelector('[type="checkbox"]').focus();
+      rows[next]?.scrollIntoView({ block: "nearest" });
+    } else if (event.key === "x" && at >= 0) {
+      const line3 = this.lines[at];
+      this.selection.choose(line3, !line3.alerts.every((alert) => this.selection.has(alert)), false);
+    } else if (event.key === "a") {
+      const chosen = this.selection.size ? this.bulk.chosen : (this.lines[at]?.alerts ?? []).filter((alert) => !alert.ack);
+      this.bulk.acknowledge(chosen);
+    } else return;
+    event.preventDefault();
   }
 };
-var SEVERITIES = ["page", "warn", "info"];
-var sorted = (alerts2) => [...alerts2].sort(
-  (a, b) => Boolean(a.ack) - Boolean(b.ack) || SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity)
-);
+function table(title, more) {
+  const names2 = ["select", "severity", "alert", "run", "since", "actions"];
+  const hidden = ["select", "actions"];
+  const heads = names2.map((name2) => h("th", { scope: "col" }, h("span", { class: hidden.includes(name2) ? "sr" : "" }, name2)));
+  const list2 = h("table", { class: "list", "aria-label": title }, h("thead", {}, h("tr", {}, heads)));
+  const button = h("p", {}, action("Show more", more));
+  const section = h("section", { class: "alerts" }, h("h2", {}, title), h("div", { class: "card scroll" }, list2), button);
+  return { section, list: list2, more: button };
+}
+function put(list2, elements) {
+  const kept2 = new Set(elements);
+  for (const body2 of [...list2.tBodies]) if (!kept2.has(body2)) body2.remove();
+  elements.forEach((element, i) => {
+    if (list2.tBodies[i] !== element) list2.insertBefore(element, list2.tBodies[i] ?? null);
+  });
+}
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
 var said2 = ({ matchers, project }) => [project && `project=${project}`, ...matchers.map((m) => `${m.label}${m.operator}${m.value}`)].filter(Boolean).join(", ");
 function left({ starts_at: starts, ends_at: ends }) {
   const seconds = now();
@@ -987,7 +1431,7 @@ var CompareView = class {
       h("ul", { class: "compared" }, runs.map(entry))
     );
     this.#drawCharts(uPlot, runs);
-    fill(this.differences, h("h2", {}, "Differences"), table(this.#found), !config2.length && h("p", { class: "quiet" }, "The configurations do not differ."));
+    fill(this.differences, h("h2", {}, "Differences"), table2(this.#found), !config2.length && h("p", { class: "quiet" }, "The configurations do not differ."));
   }
   #drawCharts(uPlot, runs) {
     const names2 = [...new Set(runs.flatMap((run2) => Object.keys(run2.signals)))];
@@ -1025,7 +1469,7 @@ function entry({ fleet }, i) {
     h("span", { class: "quiet" }, verdict2.why)
   );
 }
-function table({ runs, config: config2, same_policy: isSamePolicy }) {
+function table2({ runs, config: config2, same_policy: isSamePolicy }) {
   const names2 = [...new Set(runs.flatMap((run2) => Object.keys(run2.signals)))];
   const rows = [
     ["newest step", runs.map((run2) => step(run2.fleet.step))],
@@ -1293,7 +1737,7 @@ var Controls = class {
   chosen(runs) {
     const { project, owner, tag } = this.lists;
     const words = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (run2) => (!project.value || run2.project === project.value) && (!owner.value || run2.owner === owner.value) && (!tag.value || run2.tags.includes(tag.value)) && words.every((word) => searched(run2).includes(word));
+    const fits = (run2) => (!project.value || run2.project === project.value) && (!owner.value || run2.owner === owner.value) && (!tag.value || run2.tags.includes(tag.value)) && words.every((word) => searched2(run2).includes(word));
     return runs.filter(fits).sort(this.#order());
   }
   /** Whether the most urgent runs come first. */
@@ -1314,8 +1758,8 @@ var Controls = class {
   /** Return the header of a column; a click sorts by it, the next one reverses the order. */
   head(column) {
     const button = h("button", { class: "plain", onclick: () => this.#by(column, cell2) }, column.name);
-    const sorted2 = this.#sorted(column.name);
-    const cell2 = h("th", { role: "columnheader", scope: "col", "aria-sort": sorted2, "data-name": column.name }, button);
+    const sorted = this.#sorted(column.name);
+    const cell2 = h("th", { role: "columnheader", scope: "col", "aria-sort": sorted, "data-name": column.name }, button);
     return cell2;
   }
   #by(column, cell2) {
@@ -1376,7 +1820,7 @@ function grouping(given) {
 }
 var set = (runs, values) => [...new Set(runs.flatMap(values).filter(Boolean))].sort();
 var select = (name2, given) => h("select", { "aria-label": name2, "data-wanted": given.get(name2) ?? "" });
-var searched = (run2) => [run2.project, run2.run, run2.owner, ...run2.tags, run2.verdict.kind, run2.verdict.why].join(" ").toLowerCase();
+var searched2 = (run2) => [run2.project, run2.run, run2.owner, ...run2.tags, run2.verdict.kind, run2.verdict.why].join(" ").toLowerCase();
 
 // src/fleetselection.js
 var keyOf = (run2) => `${run2.project}/${run2.run}`;
@@ -1435,7 +1879,7 @@ var Selection = class {
 // src/fleetbulk.js
 var AT_ONCE = 4;
 var MOST_COMPARED = 8;
-var NAMED = 100;
+var NAMED3 = 100;
 var NAME = "[A-Za-z0-9][A-Za-z0-9._\\-]*";
 var BulkBar = class {
   #working = null;
@@ -1529,8 +1973,8 @@ var BulkBar = class {
     const isGiven = await this.#asked("Write a note", runs, [h("label", {}, "Note", text), author()], "Add note", (form) => {
       note = { text: text.value, author: said(form) };
     });
-    const write2 = (run2) => send("POST", `${runPath(run2.project, run2.run)}/notes`, note);
-    if (isGiven) await this.#each(runs, ["Writing to", "noted"], (run2) => write2(run2).then(() => run2));
+    const write3 = (run2) => send("POST", `${runPath(run2.project, run2.run)}/notes`, note);
+    if (isGiven) await this.#each(runs, ["Writing to", "noted"], (run2) => write3(run2).then(() => run2));
   }
   async #delete(runs) {
     const n = String(runs.length);
@@ -1548,8 +1992,8 @@ var BulkBar = class {
   /** Ask in a dialog that names the runs; resolves to whether it was confirmed. */
   #asked(what, runs, fields, action2, check = () => {
   }) {
-    const names2 = runs.slice(0, NAMED).map((run2) => h("li", {}, keyOf(run2)));
-    const more = runs.length > NAMED && h("li", {}, `and ${step(runs.length - NAMED)} more`);
+    const names2 = runs.slice(0, NAMED3).map((run2) => h("li", {}, keyOf(run2)));
+    const more = runs.length > NAMED3 && h("li", {}, `and ${step(runs.length - NAMED3)} more`);
     return asked(`${what}: ${plural(runs.length, "run")}`, [h("ul", { class: "names" }, names2, more), fields], action2, check);
   }
   /** Change runs, a few at a time; those that fail stay selected, and each is named with its reason. */
@@ -1573,20 +2017,20 @@ var BulkBar = class {
     await Promise.all(Array.from({ length: AT_ONCE }, work));
     this.#working = null;
     const failed = [...failures.values()].flat();
-    this.#tell(failed.length ? outcome(changes.size, runs.length, did, failures) : null);
+    this.#tell(failed.length ? outcome2(changes.size, runs.length, did, failures) : null);
     if (failed.length) this.selection.set(failed);
     await this.changed(changes);
   }
-  #tell(outcome2) {
-    this.#outcome = outcome2;
+  #tell(outcome3) {
+    this.#outcome = outcome3;
     this.drawn = "";
-    fill(this.result, outcome2);
+    fill(this.result, outcome3);
     this.draw();
   }
 };
 var change = (run2, fields) => send("PATCH", runPath(run2.project, run2.run), fields);
 var union = (selection, runs) => [...selection.keys(), ...runs.map(keyOf)];
-function outcome(n, of, did, failures) {
+function outcome2(n, of, did, failures) {
   const reasons = [...failures].map(([reason, keys]) => h("li", {}, `${keys.join(", ")}: ${reason}`));
   return [
     h("p", {}, `${step(n)} of ${plural(of, "run")} ${did}. Not ${did}:`),
@@ -1624,7 +2068,7 @@ var Head = class {
 var TOGETHER_SECONDS = 120;
 var FEWEST = 3;
 var NAMES = { project: (run2) => [run2.project], owner: (run2) => [run2.owner], tag: (run2) => run2.tags };
-function linesOf(runs, { group, isByVerdict, turned }) {
+function linesOf2(runs, { group, isByVerdict, turned }) {
   if (!NAMES[group]) return isByVerdict ? joined(runs, "", turned) : runs.map((run2) => line(run2, ""));
   return [...grouped(runs, NAMES[group])].flatMap(([name2, members]) => {
     const key = `group ${name2 ?? ""}`;
@@ -1677,58 +2121,6 @@ function grouped(runs, names2) {
     }
   }
   return groups;
-}
-
-// src/shortcuts.js
-var KEYS = [
-  ["g f", "fleet"],
-  ["g a", "alerts"],
-  ["/", "filter the fleet"],
-  ["j, k", "next, previous run of the fleet; Enter opens it"],
-  ["x", "select the focused run of the fleet"],
-  ["← →", "on a chart: pan by a tenth of the range"],
-  ["+ −", "on a chart: zoom in, zoom out; 0 shows all steps"],
-  ["[ ]", "on a run: previous step, next step"],
-  ["t", "light or dark theme"],
-  ["?", "keyboard shortcuts"]
-];
-function shortcuts({ go: go2 }) {
-  let waiting2 = "";
-  const actions2 = { gf: () => go2("/"), ga: () => go2("/alerts"), t: turn, "?": explain, "/": filter };
-  document.addEventListener("keydown", (event) => {
-    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
-    const action2 = actions2[waiting2 + event.key];
-    waiting2 = event.key === "g" ? "g" : "";
-    if (!action2) return;
-    event.preventDefault();
-    action2();
-  });
-  document.getElementById("theme").addEventListener("click", turn);
-  document.getElementById("keys").addEventListener("click", explain);
-}
-var typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName) && element.type !== "checkbox" && element.type !== "radio";
-function filter() {
-  document.querySelector("[data-filter]")?.focus();
-}
-function turn() {
-  const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
-  document.documentElement.dataset.theme = dark ? "light" : "dark";
-  localStorage.setItem("trmon.theme", dark ? "light" : "dark");
-  window.dispatchEvent(new Event("themechange"));
-}
-function explain() {
-  const rows = KEYS.map(([key, what]) => h("tr", {}, h("td", {}, h("code", {}, key)), h("td", {}, what)));
-  const close = h("button", { onclick: () => dialog.close() }, "Close");
-  const dialog = h(
-    "dialog",
-    { "aria-label": "Keyboard shortcuts" },
-    h("h2", {}, "Keyboard"),
-    h("table", {}, rows),
-    close
-  );
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
 }
 
 // src/virtuallist.js
@@ -1959,7 +2351,7 @@ var Fleet = class {
     const all2 = h("th", { role: "columnheader", scope: "col", "data-name": "select" }, this.selection.every);
     const heads = [all2, ...COLUMNS.map((column) => this.controls.head(column))];
     const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": "1" }, heads));
-    const table2 = h("table", { class: "fleet", role: "table", "aria-label": "Runs" }, head, this.body);
+    const table3 = h("table", { class: "fleet", role: "table", "aria-label": "Runs" }, head, this.body);
     this.none = h(
       "p",
       { class: "notice row", hidden: true },
@@ -1969,7 +2361,7 @@ var Fleet = class {
     this.stage.show(
       h("header", {}, this.title, this.under),
       this.controls.bar,
-      h("div", { class: "card" }, table2, this.none),
+      h("div", { class: "card" }, table3, this.none),
       this.bulk.element
     );
   }
@@ -1983,7 +2375,7 @@ var Fleet = class {
     this.under.textContent = this.controls.said(chosen.length, runs.length);
     this.none.hidden = chosen.length > 0;
     const isByVerdict = this.controls.isByVerdict();
-    const lines2 = linesOf(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned });
+    const lines2 = linesOf2(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned });
     this.selection.follow(lines2, chosen, this.runs);
     this.list.show(lines2);
     this.bulk.draw();
@@ -2161,7 +2553,7 @@ var code = (text) => text.split("`").map((part2, i) => i % 2 ? h("code", {}, par
 var HEIGHT3 = 132;
 var CLICK_PX = 3;
 var NEAR_PX = 8;
-var NAMED2 = 3;
+var NAMED4 = 3;
 var Canvas = class {
   #u = null;
   #data = [[]];
@@ -2262,8 +2654,8 @@ var Canvas = class {
   }
 };
 function told(events) {
-  const more = events.length > NAMED2 ? [`and ${events.length - NAMED2} more`] : [];
-  return [...events.slice(0, NAMED2).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
+  const more = events.length > NAMED4 ? [`and ${events.length - NAMED4} more`] : [];
+  return [...events.slice(0, NAMED4).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
 }
 
 // src/download.js
@@ -2435,8 +2827,8 @@ var Chart = class extends Figure {
     const { series, catalogue } = this.course;
     const unit = unitWords(catalogue.get(this.panel.names[0])?.unit);
     const values = this.panel.lines.map(({ name: name2, label }) => {
-      const named2 = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
-      return `${named2} ${number(series.signals[name2].mean[at])}${unit}`;
+      const named3 = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
+      return `${named3} ${number(series.signals[name2].mean[at])}${unit}`;
     });
     return [`step ${step(series.step[at])}, ${clock(series.closed_at[at])}`, ...values];
   }
@@ -2606,7 +2998,7 @@ function read2() {
   const numbers = NUMBERS.map((name2) => [name2, /^\d+$/.test(given.get(name2) ?? "") ? Number(given.get(name2)) : null]);
   return { ...Object.fromEntries(numbers), tab: given.get("tab"), by: given.get("by") };
 }
-function write(changes, path3 = location.pathname) {
+function write2(changes, path3 = location.pathname) {
   if (path3 !== location.pathname) return;
   const kept2 = new URLSearchParams(location.search);
   for (const [name2, value] of Object.entries(changes)) {
@@ -2641,7 +3033,7 @@ var Course = class extends EventTarget {
   /** Draw charts over the time at which steps closed, or over steps. */
   drawBy(byTime) {
     this.byTime = byTime;
-    write({ by: byTime ? "time" : null }, this.path);
+    write2({ by: byTime ? "time" : null }, this.path);
     this.dispatchEvent(new Event("axis"));
   }
   /** Return where a step lies on the horizontal axis: itself, or when it closed in seconds since the epoch. */
@@ -2756,7 +3148,7 @@ var Course = class extends EventTarget {
     return get(`${this.path}/signals`, { names: names2, ...detail, ...query }, { signal: this.#asked.signal });
   }
   async #settle() {
-    write(this.#fits ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
+    write2(this.#fits ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
     await this.#readDrawn().catch((error) => {
       if (!(error instanceof ApiError)) throw error;
     });
@@ -2855,7 +3247,7 @@ function configuration(given) {
   };
   const choose = (key) => {
     localStorage.setItem(KEPT, key);
-    write({ tab: key });
+    write2({ tab: key });
     show2(key);
   };
   show2([read2().tab, localStorage.getItem(KEPT)].find((key) => keys.includes(key)) ?? keys[0]);
@@ -3460,7 +3852,7 @@ function advised({ mode, recommended }, { path: path3, again }) {
   const moves = recommended.moves.map(
     (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`
   );
-  const put = async () => {
+  const put2 = async () => {
     await send("PUT", `${path3}/policy`, {
       policy: recommended.policy,
       reason: "recommended bounds, applied on the page"
@@ -3472,7 +3864,7 @@ function advised({ mode, recommended }, { path: path3, again }) {
     "div",
     { class: "stack small" },
     h("p", {}, effect),
-    h("p", {}, action("Apply these bounds", put))
+    h("p", {}, action("Apply these bounds", put2))
   );
 }
 function mean(values) {
@@ -3740,7 +4132,7 @@ function compare2(a, b) {
 
 // src/steppanel.js
 var COLUMNS2 = "n_tokens,argmax_abs_d,reward,advantage,version_min";
-var MOST = 500;
+var MOST2 = 500;
 var COMPLETENESS = { true: "", false: ", incomplete", null: ", completeness unknown" };
 var StepPanel = class {
   element = h("section", { class: "card panel step", "aria-label": "Step", hidden: true });
@@ -3760,7 +4152,7 @@ var StepPanel = class {
       const [decisions, sequences] = await Promise.all([
         get(`${of}/decisions`, query),
         // If the sequences were pruned or damaged, show what is known about the batch itself.
-        get(`${of}/sequences`, { ...query, names: COLUMNS2, limit: MOST }).catch((error) => error)
+        get(`${of}/sequences`, { ...query, names: COLUMNS2, limit: MOST2 }).catch((error) => error)
       ]);
       if (turn2 === this.#asked) this.#draw(batch, decisions, sequences);
     } catch (error) {
@@ -3793,11 +4185,11 @@ var StepPanel = class {
   }
 };
 function body(sequences) {
-  const some = sequences.n_sequences > MOST && h("p", { class: "quiet" }, `the first ${MOST} of them`);
-  const table2 = h("div", { class: "scroll sequences" });
+  const some = sequences.n_sequences > MOST2 && h("p", { class: "quiet" }, `the first ${MOST2} of them`);
+  const table3 = h("div", { class: "scroll sequences" });
   const criterion = criterionOf(sequences);
-  fill(table2, sequenceTable(sequences, criterion));
-  return [some, h("div", { class: "stepbody" }, table2, scatter(sequences, criterion))];
+  fill(table3, sequenceTable(sequences, criterion));
+  return [some, h("div", { class: "stepbody" }, table3, scatter(sequences, criterion))];
 }
 function setAside(parts) {
   const lines2 = parts.map(({ part: part2, place, reason }) => h("li", {}, `${part2}, ${place}: ${reason}`));
@@ -3871,7 +4263,7 @@ var RunView = class {
   }
   /** Open a step's sequences, or close the panel with null. */
   async open(step2, { scroll = true } = {}) {
-    write({ step: step2 }, this.path);
+    write2({ step: step2 }, this.path);
     this.given.step = step2;
     this.course.chosen = step2;
     this.charts.redraw();
