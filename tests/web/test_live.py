@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,7 +107,35 @@ def test_a_lost_connection_is_shown_and_resumes_where_it_stopped(service: Thread
     tab.expect_complaints("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")
 
 
-def test_an_unreachable_service_shows_an_error_and_is_retried(service: ThreadedService, visiting: Visiting) -> None:
+def test_an_unreachable_service_shows_an_error_until_it_is_back(service: ThreadedService, visiting: Visiting) -> None:
+    tab = visiting(service.url)
+    page = tab.go("/")
+    service.stop()
+    page.get_by_role("link", name="Alerts").click()
+    expect(page.locator("h1")).to_have_text("The service does not respond.")
+    expect(page.get_by_role("button", name="Try again")).to_be_visible()
+    expect(page.locator("#live")).to_have_text(re.compile("^(no answer|reconnecting)$"))
+    restart(service)
+    expect(page.locator("h1")).to_have_text("No alert fires")
+    expect(page.locator("#live")).to_contain_text("live")
+    tab.expect_complaints("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")
+
+
+def test_the_badge_is_never_live_beside_an_error(service: ThreadedService, visiting: Visiting) -> None:
+    tab = visiting(service.url)
+    page = tab.go("/")
+    expect(page.locator("#live")).to_contain_text("live")
+    page.route("**/api/v1/alerts?*", lambda route: route.abort())
+    page.get_by_role("link", name="Alerts").click()
+    expect(page.locator("h1")).to_have_text("The service does not respond.")
+    expect(page.locator("#live")).to_have_text("no answer")
+    page.unroute("**/api/v1/alerts?*")
+    expect(page.locator("h1")).to_have_text("No alert fires")
+    expect(page.locator("#live")).to_contain_text("live")
+    tab.expect_complaints("ERR_FAILED")
+
+
+def test_an_unreachable_service_is_tried_again_on_request(service: ThreadedService, visiting: Visiting) -> None:
     tab = visiting(service.url)
     page = tab.go("/")
     service.stop()

@@ -14,6 +14,30 @@ export class ApiError extends Error {
   }
 }
 
+/** Whether the service answers: the last request did, and no view shows that it failed. Dispatches "change". */
+class Reach extends EventTarget {
+  #isAnswered = true;
+  #isShown = true;
+
+  get isGood() {
+    return this.#isAnswered && this.#isShown;
+  }
+
+  /** Record whether a request got an answer at all. */
+  answered(isAnswered) {
+    this.#isAnswered = isAnswered;
+    this.dispatchEvent(new Event("change"));
+  }
+
+  /** Record whether the view is shown, rather than an error in its place. */
+  shown(isShown) {
+    this.#isShown = isShown;
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+export const reach = new Reach();
+
 export const token = {
   get: () => sessionStorage.getItem(TOKEN),
   set: (value) => sessionStorage.setItem(TOKEN, value),
@@ -72,6 +96,7 @@ export async function orNothing(promise) {
 async function ask(url, options, read = (answer) => answer.json()) {
   try {
     const answer = await fetch(url, options);
+    reach.answered(true);
     learn(answer.headers.get("date"));
     if (answer.status === 204) return null;
     if (answer.ok) return await read(answer);
@@ -79,6 +104,7 @@ async function ask(url, options, read = (answer) => answer.json()) {
   } catch (error) {
     // An aborted request or a truncated response is not an error response of the service.
     if (error instanceof ApiError || error.name === "AbortError") throw error;
+    reach.answered(false);
     throw new ApiError(0, "The service does not respond.");
   }
 }

@@ -1,7 +1,7 @@
 // The page: routes addresses to views and holds what all views share.
 
 import { mountAlerts } from "./alerts.js";
-import { ApiError, token } from "./api.js";
+import { ApiError, reach, token } from "./api.js";
 import { mountCompare } from "./compare.js";
 import { fill, h } from "./dom.js";
 import { mountFleet } from "./fleet.js";
@@ -24,6 +24,8 @@ const root = document.getElementById("view");
 const live = new Live();
 let leave = () => {};
 let shown = 0;
+const RETRY_MS = 3000;
+const PASSING = [0, 502, 503, 504]; // No answer, or a proxy or a starting service that will soon give one.
 
 /** Show the view of the current address; `leave` closes the previous view. */
 async function show() {
@@ -37,8 +39,9 @@ async function show() {
   try {
     const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);
     const ended = await view.mount(stage(turn), { live, parameters });
-    if (turn === shown) leave = ended;
-    else ended();
+    if (turn !== shown) return ended();
+    leave = ended;
+    reach.shown(true);
   } catch (error) {
     if (turn === shown) fail(error);
   }
@@ -63,6 +66,11 @@ function fail(error) {
   leave = () => {};
   if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
   if (!(error instanceof ApiError)) console.error(error);
+  const turn = shown;
+  if (PASSING.includes(error.status)) {
+    reach.shown(false);
+    setTimeout(() => turn === shown && show(), RETRY_MS);
+  }
   const again = h("button", { onclick: show }, "Try again");
   const noun = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
   const title = error.status === 404 ? `${noun} not found.` : error.message;

@@ -1,5 +1,6 @@
 // The badge that shows whether the displayed data is live.
 
+import { reach } from "./api.js";
 import { span } from "./words.js";
 
 const WORDS = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
@@ -9,11 +10,14 @@ const heard = ({ heardAt }) => (Date.now() - heardAt < 1000 ? "now" : `${span((D
 /** Keep the badge up to date; ages grow without an event. */
 export function watch(badge, live) {
   const show = () => {
-    badge.dataset.state = live.state;
-    badge.textContent = live.state === "live" ? `live · ${heard(live)}` : WORDS[live.state];
+    const isLive = live.state === "live" && reach.isGood;
+    badge.dataset.state = isLive || live.state !== "live" ? live.state : "reconnecting";
+    if (isLive) badge.textContent = `live · ${heard(live)}`;
+    else badge.textContent = live.state === "live" ? "no answer" : WORDS[live.state];
   };
   live.addEventListener("state", show);
   live.addEventListener("event", show);
+  reach.addEventListener("change", show);
   setInterval(show, 1000);
   show();
 }
