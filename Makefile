@@ -60,8 +60,9 @@ peers: $(VENV)/run $(PEER_VENVS:=/done) $(LAB)/done  ## trmon beside and within 
 	@for venv in $(PEER_VENVS) $(LAB); do \
 	  PYTHONPATH=. TRMON_SERVICE=$(BIN)/trmon $$venv/bin/pytest tests/peers --confcutdir tests/peers -W default || exit 1; done
 
-image-check: $(VENV)/test  ## build as deploy/Dockerfile does, in a fresh virtual environment, and run the result
-	$(BIN)/pytest tests/deploy/check_image.py
+image-check: $(VENV)/test  ## build the image and run it, without an engine (root: in a container; else in a virtual environment)
+	@deploy/test-deps buildah debootstrap
+	$(BIN)/pytest tests/deploy/check_image.py tests/deploy/check_container.py
 
 test-deps: $(VENV)/test  ## install the servers that the tests start (Debian, as root), and esbuild where npm is
 	@deploy/test-deps $(SERVERS)

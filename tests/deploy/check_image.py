@@ -49,7 +49,7 @@ def test_packages_are_complete_and_come_from_the_environment(container: Containe
     service, client, n_dashboards, n_rules = json.loads(python(container, LOOK))
     assert Path(service).is_relative_to(container.venv)
     assert Path(client).is_relative_to(container.venv)
-    assert (n_dashboards, n_rules > 20) == (3, True)
+    assert (n_dashboards, n_rules > 20) == (4, True)
     checked = subprocess.run([container.venv / "bin" / "pip", "check"], check=False, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout
 

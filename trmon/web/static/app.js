@@ -93,6 +93,24 @@ var ApiError = class extends Error {
     this.status = status;
   }
 };
+var Reach = class extends EventTarget {
+  #isAnswered = true;
+  #isShown = true;
+  get isGood() {
+    return this.#isAnswered && this.#isShown;
+  }
+  /** Record whether a request got an answer at all. */
+  answered(isAnswered) {
+    this.#isAnswered = isAnswered;
+    this.dispatchEvent(new Event("change"));
+  }
+  /** Record whether the view is shown, rather than an error in its place. */
+  shown(isShown) {
+    this.#isShown = isShown;
+    this.dispatchEvent(new Event("change"));
+  }
+};
+var reach = new Reach();
 var token = {
   get: () => sessionStorage.getItem(TOKEN),
   set: (value) => sessionStorage.setItem(TOKEN, value),
@@ -137,12 +155,14 @@ async function orNothing(promise) {
 async function ask(url, options2, read3 = (answer2) => answer2.json()) {
   try {
     const answer2 = await fetch(url, options2);
+    reach.answered(true);
     learn(answer2.headers.get("date"));
     if (answer2.status === 204) return null;
     if (answer2.ok) return await read3(answer2);
     throw await refusal2(answer2);
   } catch (error) {
     if (error instanceof ApiError || error.name === "AbortError") throw error;
+    reach.answered(false);
     throw new ApiError(0, "The service does not respond.");
   }
 }
@@ -2502,11 +2522,14 @@ var WORDS2 = { connecting: "connecting", reconnecting: "reconnecting", "signed o
 var heard = ({ heardAt }) => Date.now() - heardAt < 1e3 ? "now" : `${span((Date.now() - heardAt) / 1e3)} ago`;
 function watch(badge, live2) {
   const show2 = () => {
-    badge.dataset.state = live2.state;
-    badge.textContent = live2.state === "live" ? `live · ${heard(live2)}` : WORDS2[live2.state];
+    const isLive = live2.state === "live" && reach.isGood;
+    badge.dataset.state = isLive || live2.state !== "live" ? live2.state : "reconnecting";
+    if (isLive) badge.textContent = `live · ${heard(live2)}`;
+    else badge.textContent = live2.state === "live" ? "no answer" : WORDS2[live2.state];
   };
   live2.addEventListener("state", show2);
   live2.addEventListener("event", show2);
+  reach.addEventListener("change", show2);
   setInterval(show2, 1e3);
   show2();
 }
@@ -4354,6 +4377,8 @@ var live = new Live();
 var leave = () => {
 };
 var shown = 0;
+var RETRY_MS = 3e3;
+var PASSING = [0, 502, 503, 504];
 async function show() {
   const turn2 = ++shown;
   leave();
@@ -4366,8 +4391,9 @@ async function show() {
   try {
     const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);
     const ended = await view.mount(stage(turn2), { live, parameters });
-    if (turn2 === shown) leave = ended;
-    else ended();
+    if (turn2 !== shown) return ended();
+    leave = ended;
+    reach.shown(true);
   } catch (error) {
     if (turn2 === shown) fail(error);
   }
@@ -4386,6 +4412,11 @@ function fail(error) {
   };
   if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
   if (!(error instanceof ApiError)) console.error(error);
+  const turn2 = shown;
+  if (PASSING.includes(error.status)) {
+    reach.shown(false);
+    setTimeout(() => turn2 === shown && show(), RETRY_MS);
+  }
   const again = h("button", { onclick: show }, "Try again");
   const noun = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
   const title = error.status === 404 ? `${noun} not found.` : error.message;
