@@ -40,9 +40,30 @@ def test_the_file_matches_the_compose_schema(file: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_each_service_has_one_profile() -> None:
-    assert {profile for service in SERVICES.values() for profile in service["profiles"]} == PROFILES
-    assert {len(service["profiles"]) for service in SERVICES.values()} == {1}
+def test_both_profiles_have_metrics_alerts_and_dashboards() -> None:
+    assert {name for name, service in SERVICES.items() if set(service["profiles"]) == PROFILES} == {
+        *("prometheus", "alertmanager", "grafana", "secrets")
+    }
+    assert all(service["profiles"] and set(service["profiles"]) <= PROFILES for service in SERVICES.values())
+    assert [name for name, service in SERVICES.items() if service["profiles"] == ["embedded"]] == ["trmon"]
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_prometheus_finds_one_service_by_the_same_name_in_each_profile(profile: str) -> None:
+    named = {
+        name
+        for name, service in SERVICES.items()
+        if profile in service["profiles"]
+        and "api" in {name, *service.get("networks", {}).get("default", {}).get("aliases", ())}
+    }
+    assert named == {"trmon" if profile == "embedded" else "api"}
+
+
+@pytest.mark.parametrize("name", ["trmon", "api"])
+def test_alerts_go_to_alertmanager_in_each_profile(name: str) -> None:
+    variables = SERVICES[name]["environment"]
+    assert variables["TRMON_ALERTMANAGER_URL"] == "http://alertmanager:9093"
+    assert variables["TRMON_WEBHOOK_ALLOW_HOSTS"] == "alertmanager"
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -110,7 +131,7 @@ def test_every_volume_is_mounted() -> None:
 def test_every_dependency_can_be_satisfied(name: str) -> None:
     for other, wanted in SERVICES[name].get("depends_on", {}).items():
         waited_for = SERVICES[other]
-        assert waited_for["profiles"] == SERVICES[name]["profiles"]
+        assert set(waited_for["profiles"]) >= set(SERVICES[name]["profiles"])
         if wanted["condition"] == "service_healthy":
             assert "test" in waited_for["healthcheck"]
         else:
