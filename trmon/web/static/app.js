@@ -3707,7 +3707,7 @@ var Heatmap = class {
     this.now = h("span", { class: "strong" });
     this.against = h("span", { class: "quiet" });
     this.note = h("span", { class: "note" });
-    this.canvas = h("canvas", { role: "img" });
+    this.canvas = h("canvas", { role: "img", "aria-label": "Sequences against the threshold, not read yet" });
     this.where = h("div", { class: "heat" }, this.canvas);
     const caption = h(
       "figcaption",

@@ -1,0 +1,74 @@
+"""axe finds nothing against WCAG 2.2 AA in any view, light and dark."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.fixtures.browser import PHONE, WIDE
+from tests.web.conftest import Visiting
+
+pytestmark = pytest.mark.server("chromium")
+
+STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+VIEWS = [
+    *("/", "/alerts", "/runs/math/stale-8b?step=30", "/runs/math/healthy-8b", "/rules/moe_routing", "/docs"),
+    "/compare?runs=math/healthy-8b,math/stale-8b",
+]
+
+
+def violations(page: Page) -> list[str]:
+    """Return each violation with the elements that have it."""
+    found = Axe().run(page, options={"runOnly": {"type": "tag", "values": STANDARDS}}).response["violations"]
+    return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+
+def wait_until_drawn(page: Page) -> None:
+    """Charts are drawn after the words."""
+    if any(part in page.url for part in ("/runs/", "/compare")):
+        expect(page.locator(".charts canvas").first).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("path", VIEWS)
+def test_axe_finds_nothing_against_wcag(visiting: Visiting, path: str, theme: str) -> None:
+    page = visiting(size=WIDE, theme=theme).go(path)
+    wait_until_drawn(page)
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("path", ["/", "/runs/math/stale-8b"])
+def test_axe_finds_nothing_on_a_phone(visiting: Visiting, path: str) -> None:
+    page = visiting(size=PHONE).go(path)
+    wait_until_drawn(page)
+    assert violations(page) == []
+
+
+def test_axe_finds_a_planted_violation(visiting: Visiting) -> None:
+    page = visiting().go("/")
+    page.evaluate("document.querySelector('h1').style.color = '#f2f2f2'")
+    expect(page.locator("h1")).to_be_visible()
+    assert [one for one in violations(page) if one.startswith("color-contrast")]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_borders_of_controls_have_a_contrast_of_three(visiting: Visiting, theme: str) -> None:
+    page = visiting(theme=theme).go("/runs/math/stale-8b")
+    contrasts = page.evaluate(
+        """() => {
+            const style = getComputedStyle(document.documentElement);
+            const channel = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+            const luminance = (name) => {
+                const hex = style.getPropertyValue(name).trim();
+                const [r, g, b] = [1, 3, 5].map((i) => channel(parseInt(hex.slice(i, i + 2), 16) / 255));
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+            };
+            const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+            const control = luminance("--control");
+            return ["--card", "--ground", "--act-soft", "--watch-soft"].map((name) => ratio(control, luminance(name)));
+        }"""
+    )
+    assert min(contrasts) >= 3
+    border = page.locator("button", has_text="All steps").evaluate("(one) => getComputedStyle(one).borderTopStyle")
+    assert border == "solid"
