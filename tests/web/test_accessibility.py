@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
@@ -72,3 +74,50 @@ def test_the_borders_of_controls_have_a_contrast_of_three(visiting: Visiting, th
     assert min(contrasts) >= 3
     border = page.locator("button", has_text="All steps").evaluate("(one) => getComputedStyle(one).borderTopStyle")
     assert border == "solid"
+
+
+def test_each_chart_is_summed_up_in_words(visiting: Visiting) -> None:
+    page = visiting().go("/runs/math/stale-8b")
+    wait_until_drawn(page)
+    label = re.compile(r"^Reward, chart: newest 0\.\d+, from 0\.\d+ to 0\.\d+; steps 0 to 39$")
+    expect(page.get_by_role("group", name=label)).to_be_visible()
+    label = re.compile(r"^KL, chart: engines newest \S+, from \S+ to \S+; .*total newest")
+    expect(page.get_by_role("group", name=label)).to_be_visible()
+
+
+def test_a_change_of_the_verdict_is_announced_and_new_numbers_are_not(visiting: Visiting) -> None:
+    tab = visiting()
+    tab.serve_sources()
+    page = tab.go("/runs/math/stale-8b")
+    said = page.evaluate(
+        """async () => {
+            const { DiagnosisCard } = await import("/static/src/diagnosis.js");
+            const card = new DiagnosisCard({ catalogue: new Map() }, {});
+            const show = (kind, why) => card.show({
+                judged: { verdict: { kind, why } }, alerts: { items: [] }, run: {},
+                diagnosis: { circumstances: [], observed: [], unknown: [], shortfall: [], remedy: null },
+            });
+            const heard = [];
+            for (const [kind, why] of [["healthy", "a"], ["healthy", "b"], ["act", "c"], ["act", "d"]]) {
+                await show(kind, why);
+                heard.push(card.announcement.textContent);
+            }
+            return heard;
+        }"""
+    )
+    assert said == ["", "", "Act: c", "Act: c"]
+
+
+@pytest.mark.parametrize("path", ["/", "/runs/math/stale-8b"])
+def test_paper_has_words_and_charts_without_controls(visiting: Visiting, path: str) -> None:
+    page = visiting(theme="dark").go(path)
+    wait_until_drawn(page)
+    page.emulate_media(media="print")
+    expect(page.locator(".top")).to_be_hidden()
+    expect(page.locator("main button:not(.link)").locator("visible=true")).to_have_count(0)
+    expect(page.locator("h1")).to_be_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    if "runs" in path:
+        expect(page.locator(".charts canvas").first).to_be_visible()
+        expect(page.locator(".config").first).to_have_css("white-space", "pre-wrap")
+    assert page.pdf(format="A4").startswith(b"%PDF")

@@ -18,11 +18,17 @@ export class Canvas {
     Object.assign(this, { where, uPlot, course, open, said, lines });
     where.tabIndex = 0;
     where.setAttribute("role", "group");
-    where.setAttribute("aria-label", `${label}, chart`);
+    this.label = label;
+    this.describe("");
     where.addEventListener("keydown", (event) => this.#key(event));
     where.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
     this.resized = new ResizeObserver(() => this.#size());
     this.resized.observe(where);
+  }
+
+  /** Say in words what the chart shows, for those who do not see it. */
+  describe(words) {
+    this.where.setAttribute("aria-label", `${this.label}, chart${words ? `: ${words}` : ""}`);
   }
 
   /** Rebuild the plot, for other lines or another theme. */

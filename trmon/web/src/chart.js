@@ -71,6 +71,19 @@ export class Chart extends Figure {
     const end = series.step.findLastIndex((step, i) => values[0][i] !== null && step <= this.course.view[1]);
     this.now.textContent = number(values[0][end]);
     this.against.textContent = this.course.isAtEnd || end < 0 ? this.#reference() : `step ${step(series.step[end])}`;
+    this.canvas.describe(this.#summary(values));
+  }
+
+  /** Return each line's newest value and its range, e.g. "reward newest 0.41, from 0.35 to 0.78". */
+  #summary(values) {
+    const parts = this.panel.lines.map(({ label }, i) => {
+      const known = values[i].filter((value) => typeof value === "number");
+      if (!known.length) return null;
+      const name = this.panel.lines.length > 1 && label ? `${label} ` : "";
+      return `${name}newest ${number(known.at(-1))}, from ${number(Math.min(...known))} to ${number(Math.max(...known))}`;
+    });
+    const steps = this.course.series.step;
+    return steps.length ? [...parts.filter(Boolean), `steps ${step(steps[0])} to ${step(steps.at(-1))}`].join("; ") : "";
   }
 
   lines(at) {

@@ -15,6 +15,8 @@ const SILENT = "2"; // Hours; the default of the silence dialog.
 
 export class DiagnosisCard {
   element = h("section", { "aria-label": "Diagnosis" });
+  announcement = h("p", { class: "sr", role: "status" });
+  #kind = null;
   #said = null;
   #closed = { step: null, at: null };
 
@@ -44,7 +46,14 @@ export class DiagnosisCard {
     const said = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts, this.#closed]);
     if (this.#said === said) return;
     this.#said = said;
+    this.#announce(facts.judged.verdict);
     this.#draw(facts, story);
+  }
+
+  /** Tell screen readers that the verdict has changed, not each number in it. */
+  #announce({ kind, why }) {
+    if (this.#kind !== null && this.#kind !== kind) this.announcement.textContent = `${kindWords(kind)}: ${why}`;
+    this.#kind = kind;
   }
 
   #draw(facts, story) {

@@ -59,6 +59,7 @@ class RunView {
     this.stage.show(
       this.head,
       this.notes,
+      this.why.announcement,
       this.why.element,
       this.bar.element,
       this.events.element,

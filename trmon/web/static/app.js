@@ -2585,11 +2585,16 @@ var Canvas = class {
     Object.assign(this, { where, uPlot, course: course2, open, said: said4, lines: lines2 });
     where.tabIndex = 0;
     where.setAttribute("role", "group");
-    where.setAttribute("aria-label", `${label}, chart`);
+    this.label = label;
+    this.describe("");
     where.addEventListener("keydown", (event) => this.#key(event));
     where.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
     this.resized = new ResizeObserver(() => this.#size());
     this.resized.observe(where);
+  }
+  /** Say in words what the chart shows, for those who do not see it. */
+  describe(words) {
+    this.where.setAttribute("aria-label", `${this.label}, chart${words ? `: ${words}` : ""}`);
   }
   /** Rebuild the plot, for other lines or another theme. */
   make(form) {
@@ -2845,6 +2850,18 @@ var Chart = class extends Figure {
     const end = series.step.findLastIndex((step2, i) => values[0][i] !== null && step2 <= this.course.view[1]);
     this.now.textContent = number(values[0][end]);
     this.against.textContent = this.course.isAtEnd || end < 0 ? this.#reference() : `step ${step(series.step[end])}`;
+    this.canvas.describe(this.#summary(values));
+  }
+  /** Return each line's newest value and its range, e.g. "reward newest 0.41, from 0.35 to 0.78". */
+  #summary(values) {
+    const parts = this.panel.lines.map(({ label }, i) => {
+      const known2 = values[i].filter((value) => typeof value === "number");
+      if (!known2.length) return null;
+      const name2 = this.panel.lines.length > 1 && label ? `${label} ` : "";
+      return `${name2}newest ${number(known2.at(-1))}, from ${number(Math.min(...known2))} to ${number(Math.max(...known2))}`;
+    });
+    const steps = this.course.series.step;
+    return steps.length ? [...parts.filter(Boolean), `steps ${step(steps[0])} to ${step(steps.at(-1))}`].join("; ") : "";
   }
   lines(at) {
     const { series, catalogue } = this.course;
@@ -3466,6 +3483,8 @@ function summary({ began, rewardFell, lastGood }, series, names2) {
 var SILENT = "2";
 var DiagnosisCard = class {
   element = h("section", { "aria-label": "Diagnosis" });
+  announcement = h("p", { class: "sr", role: "status" });
+  #kind = null;
   #said = null;
   #closed = { step: null, at: null };
   /** `open` opens a step; `again` reads the facts anew after an action. */
@@ -3491,7 +3510,13 @@ var DiagnosisCard = class {
     const said4 = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts, this.#closed]);
     if (this.#said === said4) return;
     this.#said = said4;
+    this.#announce(facts.judged.verdict);
     this.#draw(facts, story);
+  }
+  /** Tell screen readers that the verdict has changed, not each number in it. */
+  #announce({ kind, why }) {
+    if (this.#kind !== null && this.#kind !== kind) this.announcement.textContent = `${kindWords(kind)}: ${why}`;
+    this.#kind = kind;
   }
   #draw(facts, story) {
     const { catalogue } = this.course;
@@ -4263,6 +4288,7 @@ var RunView = class {
     this.stage.show(
       this.head,
       this.notes,
+      this.why.announcement,
       this.why.element,
       this.bar.element,
       this.events.element,
