@@ -17,6 +17,7 @@ LOAD_PEERS := .venv-load-peers
 IMAGE := build/image
 FUZZ := .venv-fuzz
 BIN := $(VENV)/bin
+DIST ?= dist
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Only files whose hash is locked, and no sdist: pip checks no hash of what a build downloads.
 LOCKED := --require-hashes --only-binary :all:
@@ -26,7 +27,7 @@ ESBUILD := trmon/web/node_modules/.bin/esbuild
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server nginx caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak fuzz docs site web dashboards screenshots lock sbom clean
+.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak fuzz docs site web dashboards screenshots lock wheels sbom clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +115,9 @@ lock: $(VENV)/test  ## pin what is new, with hashes; ARGS=--upgrade pins everyth
 	$(LOCK) -o requirements/load-peers.txt requirements/load-peers.in
 	$(LOCK) -o requirements/fuzz.txt requirements/fuzz.in
 	$(LOCK) --no-deps -c requirements/run.txt -o requirements/build.txt requirements/build.in
+
+wheels: $(VENV)/test  ## build the wheels of both packages into dist/
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir $(DIST) ./client .
 
 sbom: $(VENV)/test  ## write dist/trmon.cdx.json (CycloneDX) and dist/licenses.md, of what the image installs
 	@PYTHON=$(BIN)/python deploy/install.sh $(IMAGE) >/dev/null

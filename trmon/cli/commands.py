@@ -66,7 +66,8 @@ COMMANDS = {
         "Write a note on a run or on one of its steps, or print its notes, newest first.",
     ),
     "edit": CommandEntry(
-        "trmon.cli.edit:edit_command", "Change the owner and the tags of runs, archive them, or take them back."
+        "trmon.cli.edit:edit_command",
+        "Change the owner and the tags of runs, archive them, or take them back; needs a token with the scope admin.",
     ),
     "delete": CommandEntry(
         "trmon.cli.delete:delete_command",
