@@ -122,3 +122,15 @@ def test_a_persons_policy_takes_precedence_over_the_trainers(run: httpx.Client) 
     put(run, "geo_mask")
     send(run, MATH, wire.Start(**{**ORIGIN, "launch": "launch-2"}, sequence=1, policy=preset("seq_mis").spec()))
     assert run.get(POLICY).json()["name"] == "geo_mask"
+
+
+def test_a_change_made_from_another_policy_than_the_current_one_is_refused(run: httpx.Client) -> None:
+    first = run.get(POLICY).json()["hash"]
+    second = put(run, "geo_mask", replaces=first)["hash"]
+    refused = run.put(POLICY, json={"policy": CUSTOM, "replaces": first})
+    assert refused.status_code == 409
+    assert "is geo_mask" in refused.json()["detail"]
+    assert run.get(POLICY).json()["hash"] == second
+    assert len(run.get(f"{POLICY}/history").json()["items"]) == 2
+    put(run, CUSTOM, replaces=second)
+    put(run, "trm")

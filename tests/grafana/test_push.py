@@ -35,7 +35,7 @@ def pushed(grafana: Grafana, *, prometheus_url: str | None = None, path: str = "
 def test_everything_is_created_in_a_folder_of_its_own(grafana: Grafana) -> None:
     made = pushed(grafana, prometheus_url=PROMETHEUS)
     assert [one.change for one in made] == [Change.CREATED] * 6
-    assert [one.kind for one in made] == ["folder", "data source", *["dashboard"] * 3]
+    assert [one.kind for one in made] == ["folder", "data source", *["dashboard"] * 4]
     assert grafana.folders.keys() == {FOLDER_UID}
     assert grafana.datasources[DATASOURCE_UID]["url"] == PROMETHEUS
     assert grafana.dashboards.keys() == {*("trmon-fleet", "trmon-run-health", "trmon-acceptance", "trmon-service")}

@@ -56,7 +56,7 @@ def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service
         from_step=change.from_step,
         pinned=change.pinned,
     )
-    return _put(service, run, version, access=access, action=AuditAction.POLICY_CHANGE)
+    return _put(service, run, version, access=access, action=AuditAction.POLICY_CHANGE, replaces=change.replaces)
 
 
 @router.post("/policy/rollback")
@@ -94,7 +94,13 @@ def _earlier(history: list[PolicyVersion], wanted: str | None) -> PolicyVersion:
 
 
 def _put(
-    service: Components, run: Run, version: PolicyVersion, *, access: Access, action: AuditAction
+    service: Components,
+    run: Run,
+    version: PolicyVersion,
+    *,
+    access: Access,
+    action: AuditAction,
+    replaces: str | None = None,
 ) -> PolicyVersionOut:
-    service.store.policies.put(run.id, version, access=access, action=action).result()
+    service.store.policies.put(run.id, version, access=access, action=action, replaces=replaces).result()
     return PolicyVersionOut.of(version)

@@ -57,6 +57,11 @@ class PolicyChange(BaseModel):
     reason: str = Field("", max_length=1000)
     from_step: int = Field(0, ge=0, lt=1 << 62, description="The first step it applies to, on a best-effort basis.")
     pinned: bool = Field(False, description="Prevent controllers from changing it.")
+    replaces: str | None = Field(
+        None,
+        max_length=64,
+        description="The hash of the policy that it replaces; 409 if another one is current by now.",
+    )
 
 
 class Rollback(BaseModel):

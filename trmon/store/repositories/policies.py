@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine, insert, select
 
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.audit import AuditAction, AuditDocument
+from trmon.domain.model.errors import Conflict
 from trmon.domain.policies.policy_version import PolicyVersion, default_version, version_from_trainer
 from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
@@ -77,19 +78,34 @@ class Policies:
         *,
         access: Access | None = None,
         action: AuditAction = AuditAction.POLICY_CHANGE,
+        replaces: str | None = None,
     ) -> Future[None]:
         """Add a version, which becomes the current one.
 
-        Args: access: the admin who sets it, for the audit log; None for a trainer or a controller.
+        Args: access: the admin who sets it, for the audit log; None for a trainer or a controller; replaces: the hash
+        of the policy that must be current. Errors: Conflict if another one is.
         """
 
         def add(transaction: Transaction) -> None:
+            if replaces is not None:
+                _check_current(transaction.connection, run_id, replaces)
             if access is not None:
                 _audit(transaction.connection, run_id, access, action, version=version)
             write_policy(transaction.connection, run_id, version=version)
             transaction.mark_edited(run_id)
 
         return self._writer.submit(add, run=run_id)
+
+
+def _check_current(connection: Connection, run_id: int, wanted: str) -> None:
+    run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=EVERYTHING)
+    newest = _newest(connection, run_id)
+    current = default_version(now=run.created_at) if newest is None else policy_version_from_row(newest)
+    if current.policy.hash != wanted:
+        raise Conflict(
+            f"the policy of {run.key} is {current.policy.name} ({current.policy.hash[:8]}) by {current.author} by now, "
+            f"not the one that this change was made from ({wanted[:8]}); read it again"
+        )
 
 
 def _audit(connection: Connection, run_id: int, access: Access, action: AuditAction, *, version: PolicyVersion) -> None:

@@ -22,7 +22,34 @@ export function drawHeat(canvas, found, { view, width }) {
   canvas.stepAt = (offset) => from + ((offset - LEFT) / (width - LEFT)) * (to - from);
   cells(place);
   bounds(place);
+  drafted(place);
   labels(place);
+  canvas.valueAt = (offset) => valueAt(found.edges, offset);
+  canvas.heightOf = place.y;
+}
+
+/** Return the value at a height, in pixels from the top. */
+function valueAt(edges, offset) {
+  const bins = edges.length - 1;
+  const place = Math.min(Math.max((1 - offset / (HEIGHT - BOTTOM)) * bins, 0), bins);
+  const bin = Math.min(Math.floor(place), bins - 1);
+  return Number(edges[bin]) + (place - bin) * (Number(edges[bin + 1]) - Number(edges[bin]));
+}
+
+/** Draw the bounds that are being tried, over all steps. */
+function drafted({ ctx, ink, found, y, width }) {
+  for (const value of Object.values(found.draft ?? {})) {
+    if (value === null || value === undefined) continue;
+    ctx.save();
+    ctx.strokeStyle = ink.accent;
+    ctx.lineWidth = 2;
+    ctx.setLineDash([6, 4]);
+    ctx.beginPath();
+    ctx.moveTo(LEFT, y(value));
+    ctx.lineTo(width, y(value));
+    ctx.stroke();
+    ctx.restore();
+  }
 }
 
 /** Return the position of a value between the bin edges. */

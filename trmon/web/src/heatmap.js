@@ -9,14 +9,16 @@ const WAIT_MS = 350;
 const FOLLOW_MS = 10_000; // Each response re-reads stored sequences: too expensive for every step of a fast run.
 const POINTS = 120;
 
-export class Heatmap {
+export class Heatmap extends EventTarget {
   #found = null;
   #asked = 0;
   #timer = null;
   #readAt = 0;
   #chosen = null;
 
+  /** Dispatches "chosen" when the criterion has been read; `draft` are bounds that are being tried, or null. */
   constructor(course, open) {
+    super();
     this.course = course;
     this.choice = h("select", { "aria-label": "Criterion", hidden: true, onchange: () => this.#choose() });
     this.now = h("span", { class: "strong" });
@@ -56,8 +58,23 @@ export class Heatmap {
     const query = { from, to, points: POINTS, attempt_id: this.course.attempt, ...this.#chosen };
     const found = await get(`${this.course.path}/distribution`, query).catch(() => null);
     if (!found || turn !== this.#asked) return;
-    this.#found = found;
+    this.#found = { ...found, draft: this.#found?.draft };
     this.#say();
+    this.#draw();
+    this.dispatchEvent(new Event("chosen"));
+  }
+
+  /** The criterion that is drawn, with its newest bounds and the edges of the bins; null without stored sequences. */
+  get shown() {
+    if (!this.#found?.chosen) return null;
+    const { chosen, edges, lower, upper } = this.#found;
+    return { ...chosen, edges, lower: lower.at(-1), upper: upper.at(-1) };
+  }
+
+  /** Draw bounds that are being tried. */
+  try(draft) {
+    if (!this.#found) return;
+    this.#found.draft = draft;
     this.#draw();
   }
 

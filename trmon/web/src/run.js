@@ -11,10 +11,12 @@ import { Heatmap } from "./heatmap.js";
 import { notesList } from "./notes.js";
 import { read, write } from "./permalink.js";
 import { policiesCard } from "./policies.js";
+import { policyHistory } from "./policyhistory.js";
 import { RangeBar } from "./rangebar.js";
 import { runHead } from "./runhead.js";
 import { typing } from "./shortcuts.js";
 import { StepPanel } from "./steppanel.js";
+import { ThresholdEditor } from "./thresholdeditor.js";
 
 const REFRESH_MS = 1500;
 
@@ -48,6 +50,9 @@ class RunView {
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
     this.charts = new Charts(this.course, (step) => this.open(step));
     this.heat = new Heatmap(this.course, (step) => this.open(step));
+    this.editor = new ThresholdEditor(this.heat, this.course, { path: this.path, again });
+    this.heat.element.append(this.editor.element);
+    this.versions = h("div", { class: "history" });
     this.panel = new StepPanel(this.path, (step) => this.open(step));
     this.events = new EventList(this.course, (step) => this.open(step));
     this.bar = new RangeBar(this.course, (step) => this.open(step));
@@ -64,7 +69,7 @@ class RunView {
       this.bar.element,
       this.events.element,
       this.charts.element,
-      h("div", { class: "lower" }, this.heat.element, this.policies),
+      h("div", { class: "lower" }, this.heat.element, h("div", { class: "stack" }, this.policies, this.versions)),
       this.panel.element,
     );
     this.#show(facts);
@@ -98,6 +103,7 @@ class RunView {
     this.course.end();
     this.charts.end();
     this.heat.end();
+    this.editor.end();
     this.why.end();
   }
 
@@ -126,6 +132,7 @@ class RunView {
     notesList(this.notes, facts.notes, (step) => this.open(step));
     const again = async () => this.#show(await this.#facts());
     this.why.show(facts);
+    policyHistory(this.versions, facts.policies, { path: this.path, again });
     policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
     this.charts.outline(facts);
   }

@@ -438,9 +438,9 @@ var AlertFilter = class {
   }
   /** Return the alerts that match. */
   chosen(alerts2) {
-    const words = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words2 = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
     return alerts2.filter(
-      (alert) => (!this.severity.value || alert.severity === this.severity.value) && (!this.open.checked || !alert.ack && alert.state === "firing") && words.every((word) => searched(alert).includes(word))
+      (alert) => (!this.severity.value || alert.severity === this.severity.value) && (!this.open.checked || !alert.ack && alert.state === "firing") && words2.every((word) => searched(alert).includes(word))
     );
   }
   /** Remove every filter. */
@@ -521,7 +521,7 @@ function linesOf(alerts2) {
   const groups = [...byRule].filter(([, found]) => found.length >= TOGETHER);
   const grouped2 = new Set(groups.flatMap(([, found]) => found));
   const single = alerts2.filter((alert) => !grouped2.has(alert)).map((alert) => ({ key: episode(alert), alerts: [alert] }));
-  const several = groups.map(([key, found]) => ({ key, rule: found[0].rule, alerts: found.sort(byUrgency) }));
+  const several = groups.map(([key2, found]) => ({ key: key2, rule: found[0].rule, alerts: found.sort(byUrgency) }));
   return [...single, ...several].sort((a, b) => byUrgency(a.alerts[0], b.alerts[0]));
 }
 function unfolded(lines2, open) {
@@ -685,12 +685,12 @@ var AlertSelection = class {
   follow(lines2, firing) {
     this.#lines = lines2;
     const keys = new Set(firing.map(episode));
-    for (const key of this.#keys) if (!keys.has(key)) this.#keys.delete(key);
+    for (const key2 of this.#keys) if (!keys.has(key2)) this.#keys.delete(key2);
   }
   /** Select or deselect the alerts of a line; with Shift, of every line from the one that was clicked last. */
   choose(line3, isChosen, isRange) {
-    const at = this.#lines.findIndex(({ key }) => key === line3.key);
-    const from = isRange ? this.#lines.findIndex(({ key }) => key === this.#anchor) : -1;
+    const at = this.#lines.findIndex(({ key: key2 }) => key2 === line3.key);
+    const from = isRange ? this.#lines.findIndex(({ key: key2 }) => key2 === this.#anchor) : -1;
     const range2 = at < 0 || from < 0 ? [line3] : this.#lines.slice(Math.min(at, from), Math.max(at, from) + 1);
     for (const alert of range2.flatMap(({ alerts: alerts2 }) => alerts2)) {
       if (isChosen) this.#keys.add(episode(alert));
@@ -771,7 +771,7 @@ function turn() {
   window.dispatchEvent(new Event("themechange"));
 }
 function explain() {
-  const rows = KEYS.map(([key, what]) => h("tr", {}, h("td", {}, h("code", {}, key)), h("td", {}, what)));
+  const rows = KEYS.map(([key2, what]) => h("tr", {}, h("td", {}, h("code", {}, key2)), h("td", {}, what)));
   const close = h("button", { onclick: () => dialog.close() }, "Close");
   const dialog = h(
     "dialog",
@@ -834,9 +834,9 @@ var AlertsView = class {
       all("/silences")
     ]);
     if (turn2 !== this.#asked) return;
-    const known2 = [...firing, ...past.items];
-    const resolved = leading(past.items, known2).map((alert) => ({ ...alert, silenced: null }));
-    this.#found = { firing: leading(firing, known2), resolved, next: past.next, silences };
+    const known3 = [...firing, ...past.items];
+    const resolved = leading(past.items, known3).map((alert) => ({ ...alert, silenced: null }));
+    this.#found = { firing: leading(firing, known3), resolved, next: past.next, silences };
     if (!this.#isFramed) this.#frame();
     this.draw();
   }
@@ -862,8 +862,8 @@ var AlertsView = class {
     this.selection.follow(this.lines, firing);
     this.#fill(this.firing, this.lines, lines2.length - this.lines.length);
     this.#fill(this.past, past.map((alert) => ({ key: episode(alert), alerts: [alert] })), next ? PAGE2 : 0);
-    const kept2 = new Set([...lines2, ...resolved.map((alert) => ({ key: episode(alert) }))].map(({ key }) => key));
-    for (const key of this.#rows.keys()) if (!kept2.has(key) && !this.filter.isOn) this.#rows.delete(key);
+    const kept2 = new Set([...lines2, ...resolved.map((alert) => ({ key: episode(alert) }))].map(({ key: key2 }) => key2));
+    for (const key2 of this.#rows.keys()) if (!kept2.has(key2) && !this.filter.isOn) this.#rows.delete(key2);
     this.bulk.draw(firing, matching);
     this.#drawSilences(silences);
   }
@@ -886,12 +886,12 @@ var AlertsView = class {
     if (kept2 && Boolean(kept2.selection) === fires) return kept2;
     const { selection } = this;
     const acknowledge2 = (alerts2) => this.bulk.acknowledge(alerts2);
-    const row = line3.rule ? new AlertGroup({ selection, turn: (key) => this.#turn(key), acknowledge: acknowledge2 }) : new AlertRow({ again, find, selection: fires ? selection : null });
+    const row = line3.rule ? new AlertGroup({ selection, turn: (key2) => this.#turn(key2), acknowledge: acknowledge2 }) : new AlertRow({ again, find, selection: fires ? selection : null });
     this.#rows.set(line3.key, row);
     return row;
   }
-  #turn(key) {
-    if (!this.#open.delete(key)) this.#open.add(key);
+  #turn(key2) {
+    if (!this.#open.delete(key2)) this.#open.add(key2);
     this.draw();
   }
   #drawSilences(silences) {
@@ -1273,8 +1273,8 @@ var CompareChart = class {
     this.where = h("span", { class: "plot tall" });
     this.values = h("span", { class: "note" });
     this.place = h("span", { class: "quiet" });
-    const words = [h("h2", {}, capital(signalWords(name2))), this.place, this.values, h("span", {})];
-    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), this.where);
+    const words2 = [h("h2", {}, capital(signalWords(name2))), this.place, this.values, h("span", {})];
+    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words2), this.where);
     this.resized = new ResizeObserver(() => this.#size());
     this.resized.observe(this.where);
   }
@@ -1538,7 +1538,7 @@ function headline(runs) {
   const now2 = runs.filter((run2) => run2.verdict.need === "now").length;
   return now2 ? `(${now2}) Fleet` : "Fleet";
 }
-var part = (n, words) => n ? `${step(n)} ${words}` : null;
+var part = (n, words2) => n ? `${step(n)} ${words2}` : null;
 var LINES = (url) => `import trmon_client as trmon
 monitor = trmon.init(project="math", run="qwen3-8b-grpo", url="${url}")   # line 1
 ...
@@ -1586,9 +1586,9 @@ function cut(text) {
 var WIDTH = 120;
 var HEIGHT2 = 26;
 function sparkline(values, label, least = []) {
-  const known2 = [...values.filter((value) => value !== null), ...least];
-  const bottom = Math.min(...known2);
-  const range2 = Math.max(...known2) - bottom;
+  const known3 = [...values.filter((value) => value !== null), ...least];
+  const bottom = Math.min(...known3);
+  const range2 = Math.max(...known3) - bottom;
   const x = (i) => values.length < 2 ? WIDTH / 2 : i / (values.length - 1) * (WIDTH - 2) + 1;
   const y = (value) => range2 > 0 ? HEIGHT2 - 2 - (value - bottom) / range2 * (HEIGHT2 - 4) : HEIGHT2 / 2;
   let path3 = "";
@@ -1756,8 +1756,8 @@ var Controls = class {
   /** Return the runs to show, in order. */
   chosen(runs) {
     const { project, owner, tag } = this.lists;
-    const words = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (run2) => (!project.value || run2.project === project.value) && (!owner.value || run2.owner === owner.value) && (!tag.value || run2.tags.includes(tag.value)) && words.every((word) => searched2(run2).includes(word));
+    const words2 = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (run2) => (!project.value || run2.project === project.value) && (!owner.value || run2.owner === owner.value) && (!tag.value || run2.tags.includes(tag.value)) && words2.every((word) => searched2(run2).includes(word));
     return runs.filter(fits).sort(this.#order());
   }
   /** Whether the most urgent runs come first. */
@@ -1793,10 +1793,10 @@ var Controls = class {
     return this.isDown ? "descending" : "ascending";
   }
   #order() {
-    const { key } = this.column;
+    const { key: key2 } = this.column;
     const sign = this.isDown ? -1 : 1;
     const heard2 = (run2) => -(run2.last_report_at ?? 0);
-    return (a, b) => compare(key(a), key(b), sign) || compare(heard2(a), heard2(b), 1);
+    return (a, b) => compare(key2(a), key2(b), sign) || compare(heard2(a), heard2(b), 1);
   }
   #choose(list2) {
     list2.dataset.wanted = list2.value;
@@ -1872,15 +1872,15 @@ var Selection = class {
   follow(lines2, matching, runs) {
     this.#lines = lines2;
     this.matching = matching;
-    for (const key of this.#keys) if (!runs.has(key)) this.#keys.delete(key);
+    for (const key2 of this.#keys) if (!runs.has(key2)) this.#keys.delete(key2);
     const n = matching.filter((run2) => this.has(run2)).length;
     this.every.checked = n > 0 && n === matching.length;
     this.every.indeterminate = n > 0 && n < matching.length;
   }
   /** Select or deselect the run of a line; with Shift, every line from the one that was clicked last to this one. */
   choose(line3, isChosen, isRange) {
-    const at = this.#lines.findIndex(({ key }) => key === line3.key);
-    const from = isRange ? this.#lines.findIndex(({ key }) => key === this.#anchor) : -1;
+    const at = this.#lines.findIndex(({ key: key2 }) => key2 === line3.key);
+    const from = isRange ? this.#lines.findIndex(({ key: key2 }) => key2 === this.#anchor) : -1;
     const range2 = at < 0 || from < 0 ? [line3] : this.#lines.slice(Math.min(at, from), Math.max(at, from) + 1);
     for (const { run: run2 } of range2) if (run2) this.#put(run2, isChosen);
     this.#anchor = line3.key;
@@ -1930,13 +1930,13 @@ var BulkBar = class {
     fill(this.buttons, this.#actions(runs));
   }
   #runs() {
-    return this.selection.keys().map((key) => this.found().get(key));
+    return this.selection.keys().map((key2) => this.found().get(key2));
   }
   /** Return how many selected runs the filters hide. */
   #hidden() {
     if (!this.selection.size) return 0;
     const matching = new Set(this.selection.matching?.map(keyOf));
-    return this.selection.keys().filter((key) => !matching.has(key)).length;
+    return this.selection.keys().filter((key2) => !matching.has(key2)).length;
   }
   #actions(runs) {
     const disabled = this.#working !== null;
@@ -1963,14 +1963,14 @@ var BulkBar = class {
     this.selection.set([]);
   }
   #archive(runs, archived) {
-    const words = archived ? ["Archiving", "archived"] : ["Unarchiving", "unarchived"];
-    return this.#each(runs, words, (run2) => change(run2, { archived }));
+    const words2 = archived ? ["Archiving", "archived"] : ["Unarchiving", "unarchived"];
+    return this.#each(runs, words2, (run2) => change(run2, { archived }));
   }
   async #owner(runs) {
     const owners = [...new Set([...this.found().values()].map(({ owner: owner2 }) => owner2).filter(Boolean))].sort();
-    const known2 = h("datalist", { id: "owners" }, owners.map((value) => h("option", { value })));
+    const known3 = h("datalist", { id: "owners" }, owners.map((value) => h("option", { value })));
     const field = h("input", { required: true, maxlength: 128, list: "owners" });
-    const isGiven = await this.#asked("Set the owner", runs, [h("label", {}, "Owner", field), known2], "Set owner");
+    const isGiven = await this.#asked("Set the owner", runs, [h("label", {}, "Owner", field), known3], "Set owner");
     const owner = field.value.trim();
     if (isGiven) await this.#each(runs, ["Changing", "changed"], (run2) => change(run2, { owner }));
   }
@@ -2066,7 +2066,7 @@ var Head = class {
     this.turn = turn2;
   }
   /** Render a head; the DOM is untouched if nothing changed. */
-  show({ key, head, text, members, isOpen, kind }) {
+  show({ key: key2, head, text, members, isOpen, kind }) {
     const now2 = JSON.stringify([head, text, members.length, isOpen]);
     if (now2 === this.#shown) return;
     this.#shown = now2;
@@ -2075,7 +2075,7 @@ var Head = class {
     const said4 = kind === "stalled" ? text : `${plural(members.length, "run")}: ${text}`;
     const button = h(
       "button",
-      { class: "plain oneline", "aria-expanded": String(isOpen), title: said4, onclick: () => this.turn(key) },
+      { class: "plain oneline", "aria-expanded": String(isOpen), title: said4, onclick: () => this.turn(key2) },
       h("span", { class: `kind kind-${kind}` }, head),
       " ",
       h("span", { class: "why" }, said4)
@@ -2091,11 +2091,11 @@ var NAMES = { project: (run2) => [run2.project], owner: (run2) => [run2.owner], 
 function linesOf2(runs, { group, isByVerdict, turned }) {
   if (!NAMES[group]) return isByVerdict ? joined(runs, "", turned) : runs.map((run2) => line(run2, ""));
   return [...grouped(runs, NAMES[group])].flatMap(([name2, members]) => {
-    const key = `group ${name2 ?? ""}`;
-    const isOpen = !turned.has(key);
-    const head = { key, head: name2 ?? `no ${group}`, text: answer(members), members, isOpen, kind: "group" };
+    const key2 = `group ${name2 ?? ""}`;
+    const isOpen = !turned.has(key2);
+    const head = { key: key2, head: name2 ?? `no ${group}`, text: answer(members), members, isOpen, kind: "group" };
     if (!isOpen) return [head];
-    return [head, ...isByVerdict ? joined(members, key, turned) : members.map((run2) => line(run2, key))];
+    return [head, ...isByVerdict ? joined(members, key2, turned) : members.map((run2) => line(run2, key2))];
   });
 }
 var line = (run2, under) => ({ key: `${under} ${keyOf(run2)}`, run: run2 });
@@ -2107,12 +2107,12 @@ function joined(runs, under, turned) {
     if (!members) return [line(run2, under)];
     if (shown2.has(members)) return [];
     shown2.add(members);
-    const key = `stalled ${under} ${members.map(keyOf).sort()[0]}`;
-    const isOpen = turned.has(key);
+    const key2 = `stalled ${under} ${members.map(keyOf).sort()[0]}`;
+    const isOpen = turned.has(key2);
     const since2 = Math.min(...members.map((member) => member.last_report_at));
     const text = `${plural(members.length, "run")} stopped reporting together, ${ago(since2)}`;
-    const head = { key, head: "Stalled", text, members, isOpen, kind: "stalled" };
-    return isOpen ? [head, ...members.map((member) => line(member, key))] : [head];
+    const head = { key: key2, head: "Stalled", text, members, isOpen, kind: "stalled" };
+    return isOpen ? [head, ...members.map((member) => line(member, key2))] : [head];
   });
 }
 function stalledTogether(runs) {
@@ -2123,8 +2123,8 @@ function stalledTogether(runs) {
     const until = stalled.findIndex((run2) => run2.last_report_at > stalled[from].last_report_at + TOGETHER_SECONDS);
     const members = stalled.slice(from, until < 0 ? stalled.length : until);
     if (members.length >= FEWEST) {
-      const known2 = new Set(members);
-      const ordered = runs.filter((run2) => known2.has(run2));
+      const known3 = new Set(members);
+      const ordered = runs.filter((run2) => known3.has(run2));
       for (const run2 of members) found.set(run2, ordered);
     }
     from += members.length;
@@ -2166,8 +2166,8 @@ var VirtualList = class {
   /** Show lines, each with a `key` of its own. */
   show(lines2) {
     this.#lines = lines2;
-    const keys = new Set(lines2.map(({ key }) => key));
-    for (const key of this.#views.keys()) if (!keys.has(key)) this.#views.delete(key);
+    const keys = new Set(lines2.map(({ key: key2 }) => key2));
+    for (const key2 of this.#views.keys()) if (!keys.has(key2)) this.#views.delete(key2);
     this.#draw();
   }
   /** Return the index of the line that holds an element; -1 for none. */
@@ -2204,7 +2204,7 @@ var VirtualList = class {
     const elements = shown2.map(({ line: line3, index }) => this.#placed(line3, index, height));
     moving(() => this.#put(elements));
     const kept2 = new Set(shown2.map(({ line: line3 }) => line3.key));
-    for (const key of this.#views.keys()) if (!kept2.has(key)) this.#views.delete(key);
+    for (const key2 of this.#views.keys()) if (!kept2.has(key2)) this.#views.delete(key2);
   }
   #placed(line3, index, height) {
     if (!this.#views.has(line3.key)) this.#views.set(line3.key, this.made(line3));
@@ -2268,7 +2268,7 @@ var Fleet = class {
     this.bulk = new BulkBar(this.selection, { found: () => this.runs, changed: (runs) => this.#changedByHand(runs) });
     this.list = new VirtualList(
       this.body,
-      (line3) => line3.run ? new Row(this.selection) : new Head((key) => this.#toggle(key))
+      (line3) => line3.run ? new Row(this.selection) : new Head((key2) => this.#toggle(key2))
     );
     this.controls = controls(() => this.draw());
     this.keys = (event) => this.#key(event);
@@ -2310,15 +2310,15 @@ var Fleet = class {
     } while (after);
     await this.#show(found, turn2);
   }
-  heard(key) {
-    this.#changed.add(key);
+  heard(key2) {
+    this.#changed.add(key2);
   }
   /** Read what changed since, and the runs that the service had no time to compute. */
   async refresh() {
     if (this.#isReading) return;
-    const unseen = [...this.runs].filter(([, run2]) => run2.step !== null && !run2.reward).map(([key]) => key);
+    const unseen = [...this.runs].filter(([, run2]) => run2.step !== null && !run2.reward).map(([key2]) => key2);
     const wanted = /* @__PURE__ */ new Set([...this.#changed, ...unseen]);
-    for (const key of this.#ahead()) if (wanted.size < MOST_SINGLY) wanted.add(key);
+    for (const key2 of this.#ahead()) if (wanted.size < MOST_SINGLY) wanted.add(key2);
     try {
       if (wanted.size > MOST_SINGLY || Date.now() - this.#readAt > EVERY_MS2) return await this.read();
       if (wanted.size) await this.#readSingly(wanted);
@@ -2329,28 +2329,28 @@ var Fleet = class {
   /** Return the runs that are further on than their verdicts; those first that no event will come of any more. */
   #ahead() {
     const ahead = [...this.runs].filter(([, run2]) => isAhead(run2));
-    return ahead.sort(([, a], [, b]) => a.last_report_at - b.last_report_at).map(([key]) => key);
+    return ahead.sort(([, a], [, b]) => a.last_report_at - b.last_report_at).map(([key2]) => key2);
   }
   /** Read runs one by one; a run that is not found any more, or was archived or taken back, leaves the list. */
   async #readSingly(keys) {
     const turn2 = ++this.#turn;
     this.#changed.clear();
-    const found = await Promise.all([...keys].map(async (key) => [key, await orNothing(get(`/fleet/${path(key)}`))]));
+    const found = await Promise.all([...keys].map(async (key2) => [key2, await orNothing(get(`/fleet/${path(key2)}`))]));
     if (turn2 !== this.#turn) return;
     const runs = new Map(this.runs);
-    for (const [key, run2] of found) {
-      if (run2 && run2.archived === this.controls.archived()) runs.set(key, run2);
-      else runs.delete(key);
+    for (const [key2, run2] of found) {
+      if (run2 && run2.archived === this.controls.archived()) runs.set(key2, run2);
+      else runs.delete(key2);
     }
     await this.#show(runs, turn2);
   }
   /** Show at once what a person changed, { key: new fields, or null for a deleted run }, then read it. */
   async #changedByHand(changes) {
     const runs = new Map(this.runs);
-    for (const [key, change2] of changes) {
-      const run2 = change2 && { ...runs.get(key), owner: change2.owner, tags: change2.tags, archived: change2.archived };
-      if (run2 && run2.archived === this.controls.archived()) runs.set(key, run2);
-      else runs.delete(key);
+    for (const [key2, change2] of changes) {
+      const run2 = change2 && { ...runs.get(key2), owner: change2.owner, tags: change2.tags, archived: change2.archived };
+      if (run2 && run2.archived === this.controls.archived()) runs.set(key2, run2);
+      else runs.delete(key2);
     }
     await this.#show(runs, ++this.#turn);
     await this.read();
@@ -2400,8 +2400,8 @@ var Fleet = class {
     this.list.show(lines2);
     this.bulk.draw();
   }
-  #toggle(key) {
-    if (!this.#turned.delete(key)) this.#turned.add(key);
+  #toggle(key2) {
+    if (!this.#turned.delete(key2)) this.#turned.add(key2);
     this.draw();
   }
   #key(event) {
@@ -2414,7 +2414,7 @@ var Fleet = class {
     this.list.focus(Math.min(Math.max(at + by, 0), last2));
   }
 };
-var path = (key) => key.split("/").map(encodeURIComponent).join("/");
+var path = (key2) => key2.split("/").map(encodeURIComponent).join("/");
 
 // src/live.js
 var SILENT_MS = 4e4;
@@ -2562,7 +2562,7 @@ async function mountRule(stage2, { parameters: [name2] }) {
       h("h2", {}, "What to do"),
       h("p", { class: "strong" }, rule.runbook || "The rule names nothing to do."),
       h("h2", {}, "When it fires"),
-      list(rule.fires_when.map(({ words, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, code(words)))),
+      list(rule.fires_when.map(({ words: words2, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, code(words2)))),
       list(rule.terms.map((term) => h("li", {}, code(term))))
     )
   );
@@ -2593,8 +2593,8 @@ var Canvas = class {
     this.resized.observe(where);
   }
   /** Say in words what the chart shows, for those who do not see it. */
-  describe(words) {
-    this.where.setAttribute("aria-label", `${this.label}, chart${words ? `: ${words}` : ""}`);
+  describe(words2) {
+    this.where.setAttribute("aria-label", `${this.label}, chart${words2 ? `: ${words2}` : ""}`);
   }
   /** Rebuild the plot, for other lines or another theme. */
   make(form) {
@@ -2760,9 +2760,9 @@ var Figure = class {
     const where = h("span", { class: "plot" });
     const below = h("span", { class: "note" }, note && `${note} `, this.legend);
     const menu = exportMenu(title, { rows: () => this.rows(), canvas: () => where.querySelector("canvas") });
-    const words = [h("span", { class: "row tight" }, h("h2", {}, title), menu), this.now, below, this.against];
+    const words2 = [h("span", { class: "row tight" }, h("h2", {}, title), menu), this.now, below, this.against];
     this.course = course2;
-    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), where);
+    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words2), where);
     const told2 = { said: (at) => this.say(at), lines: (at) => this.lines(at) };
     this.canvas = new Canvas(where, { uPlot, course: course2, open, label, ...told2 });
   }
@@ -2785,9 +2785,9 @@ var FORMS = [
   [/^([\d.e-]+) to ([\d.e-]+)$/, ([, least, most]) => [Number(least), Number(most)]],
   [/^\|x\| < ([\d.e-]+)$/, ([, most]) => [-Number(most), Number(most)]]
 ];
-function range(words) {
+function range(words2) {
   for (const [form, bounds2] of FORMS) {
-    const found = form.exec(words ?? "");
+    const found = form.exec(words2 ?? "");
     if (found) return bounds2(found);
   }
   return null;
@@ -2855,10 +2855,10 @@ var Chart = class extends Figure {
   /** Return each line's newest value and its range, e.g. "reward newest 0.41, from 0.35 to 0.78". */
   #summary(values) {
     const parts = this.panel.lines.map(({ label }, i) => {
-      const known2 = values[i].filter((value) => typeof value === "number");
-      if (!known2.length) return null;
+      const known3 = values[i].filter((value) => typeof value === "number");
+      if (!known3.length) return null;
       const name2 = this.panel.lines.length > 1 && label ? `${label} ` : "";
-      return `${name2}newest ${number(known2.at(-1))}, from ${number(Math.min(...known2))} to ${number(Math.max(...known2))}`;
+      return `${name2}newest ${number(known3.at(-1))}, from ${number(Math.min(...known3))} to ${number(Math.max(...known3))}`;
     });
     const steps = this.course.series.step;
     return steps.length ? [...parts.filter(Boolean), `steps ${step(steps[0])} to ${step(steps.at(-1))}`].join("; ") : "";
@@ -2867,8 +2867,8 @@ var Chart = class extends Figure {
     const { series, catalogue } = this.course;
     const unit = unitWords(catalogue.get(this.panel.names[0])?.unit);
     const values = this.panel.lines.map(({ name: name2, label }) => {
-      const named3 = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
-      return `${named3} ${number(series.signals[name2].mean[at])}${unit}`;
+      const named4 = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
+      return `${named4} ${number(series.signals[name2].mean[at])}${unit}`;
     });
     return [`step ${step(series.step[at])}, ${clock(series.closed_at[at])}`, ...values];
   }
@@ -2888,13 +2888,13 @@ var Chart = class extends Figure {
   }
   /** Return the reference of the newest value, from the whole run. */
   #reference() {
-    const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
-    if (words) return `healthy ${words.replace("<=", "≤").replace(">=", "≥")}`;
+    const words2 = this.course.catalogue.get(this.panel.names[0])?.healthy;
+    if (words2) return `healthy ${words2.replace("<=", "≤").replace(">=", "≥")}`;
     const values = this.course.whole.signals[this.panel.names[0]]?.mean ?? [];
-    const known2 = values.filter((value) => typeof value === "number");
-    if (!known2.length) return "";
-    if (this.panel.reference === "peak") return `peak ${number(Math.max(...known2))}`;
-    const first = known2.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
+    const known3 = values.filter((value) => typeof value === "number");
+    if (!known3.length) return "";
+    if (this.panel.reference === "peak") return `peak ${number(Math.max(...known3))}`;
+    const first = known3.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
     return `initially ${number(first[Math.floor(first.length / 2)])}`;
   }
   /** Whether there is data to draw: a logarithmic scale cannot show a series of zeros. */
@@ -3260,9 +3260,9 @@ function evidenceTable(found, { catalogue, open }) {
   return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, rows));
 }
 var breakable = (name2) => name2.split(/(?<=_)/).flatMap((part2) => [part2, h("wbr")]);
-function limit2({ bound: bound2, threshold, away_from: centre }) {
+function limit2({ bound: bound3, threshold, away_from: centre }) {
   if (centre !== null) return centre === 0 ? `±${number(threshold)}` : `${number(centre)} ± ${number(threshold)}`;
-  return `${bound2 === "above" ? "≤" : "≥"} ${number(threshold)}`;
+  return `${bound3 === "above" ? "≤" : "≥"} ${number(threshold)}`;
 }
 
 // src/remedy.js
@@ -3277,20 +3277,20 @@ function remedy({ remedy: given, quadrant }) {
   ];
 }
 function configuration(given) {
-  const keys = Object.keys(TRAINERS).filter((key) => Object.keys(given[key]).length);
+  const keys = Object.keys(TRAINERS).filter((key2) => Object.keys(given[key2]).length);
   if (!keys.length) return null;
   const lines2 = h("pre", { class: "config", tabindex: "0" });
-  const tabs = keys.map((key) => h("button", { role: "tab", onclick: () => choose(key) }, TRAINERS[key]));
-  const show2 = (key) => {
-    tabs.forEach((tab, i) => tab.setAttribute("aria-selected", String(keys[i] === key)));
-    fill(lines2, options(given[key]));
+  const tabs = keys.map((key2) => h("button", { role: "tab", onclick: () => choose(key2) }, TRAINERS[key2]));
+  const show2 = (key2) => {
+    tabs.forEach((tab, i) => tab.setAttribute("aria-selected", String(keys[i] === key2)));
+    fill(lines2, options(given[key2]));
   };
-  const choose = (key) => {
-    localStorage.setItem(KEPT, key);
-    write2({ tab: key });
-    show2(key);
+  const choose = (key2) => {
+    localStorage.setItem(KEPT, key2);
+    write2({ tab: key2 });
+    show2(key2);
   };
-  show2([read2().tab, localStorage.getItem(KEPT)].find((key) => keys.includes(key)) ?? keys[0]);
+  show2([read2().tab, localStorage.getItem(KEPT)].find((key2) => keys.includes(key2)) ?? keys[0]);
   const list2 = h("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, tabs);
   const copy2 = copyButton("Copy", () => lines2.textContent, { "aria-label": "Copy the configuration" });
   return h("div", {}, h("div", { class: "row between" }, list2, copy2), lines2);
@@ -3316,7 +3316,7 @@ function storyOf({ diagnosis, alerts: alerts2 }) {
   };
 }
 function storyLines(story, { open, closedAt }) {
-  const link = (at, words) => h("button", { class: "link strong", onclick: () => open(at) }, `${words} ${step(at)}`);
+  const link = (at, words2) => h("button", { class: "link strong", onclick: () => open(at) }, `${words2} ${step(at)}`);
   const when = closedAt === null ? null : [", ", h("time", timed(closedAt), clock(closedAt)), `, ${ago(closedAt)}`];
   const good = story.lastGood !== null && ["; ", link(story.lastGood, "last good step")];
   return [
@@ -3344,9 +3344,9 @@ function measured(cause) {
   const text = said4.join(", ");
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
-function limitWords({ bound: bound2, threshold, away_from: centre }) {
+function limitWords({ bound: bound3, threshold, away_from: centre }) {
   if (centre !== null) return `usual: ${number(centre)} ± ${number(threshold)}`;
-  return `${bound2 === "above" ? "at most" : "at least"} ${number(threshold)}`;
+  return `${bound3 === "above" ? "at most" : "at least"} ${number(threshold)}`;
 }
 
 // src/timeline.js
@@ -3372,14 +3372,14 @@ var Timeline = class {
     this.element.hidden = story === null;
     if (!story) return;
     const names2 = this.#names(story);
-    const key = JSON.stringify([story.began, story.rewardFell, names2, this.course.series.step.at(-1)]);
-    if (key === this.#key || !names2.length) return;
+    const key2 = JSON.stringify([story.began, story.rewardFell, names2, this.course.series.step.at(-1)]);
+    if (key2 === this.#key || !names2.length) return;
     this.element.style.minHeight = `${heightOf(names2)}px`;
     const turn2 = ++this.#asked;
     const query = { names: names2.join(), statistics: "mean", digits: 4, points: POINTS2, attempt_id: this.course.attempt };
     const series = await get(`${this.course.path}/signals`, query).catch(() => null);
     if (!series || turn2 !== this.#asked) return;
-    this.#key = key;
+    this.#key = key2;
     this.#told = { story, series, names: names2 };
     this.#draw();
   }
@@ -3445,16 +3445,16 @@ function marked(mark2, { x, width, bottom, row }) {
 }
 function strip(series, name2, { x, width, top }) {
   const values = series.signals[name2].mean.map((value) => typeof value === "number" ? value : null);
-  const known2 = values.filter((value) => value !== null);
-  const [least, most] = known2.length ? [Math.min(...known2), Math.max(...known2)] : [0, 1];
+  const known3 = values.filter((value) => value !== null);
+  const [least, most] = known3.length ? [Math.min(...known3), Math.max(...known3)] : [0, 1];
   const isLog = least > 0 && most / least > 100;
   const scale = isLog ? Math.log10 : (value) => value;
   const [low, high] = [scale(least), scale(most)];
   const y = (value) => top + STRIP - 2 - (high === low ? 0.5 : (scale(value) - low) / (high - low)) * (STRIP - 4);
-  const words = `${capital(signalWords(name2))} ${number(known2.at(-1))}`;
+  const words2 = `${capital(signalWords(name2))} ${number(known3.at(-1))}`;
   const span2 = high === low ? "" : `${number(least)} to ${number(most)}${isLog ? ", logarithmic" : ""}`;
   return [
-    svg("text", { class: "name", x: 0, y: top - 7 }, words),
+    svg("text", { class: "name", x: 0, y: top - 7 }, words2),
     svg("text", { x: width, y: top - 7, "text-anchor": "end" }, span2),
     svg("line", { class: "base", x1: 0, x2: width, y1: top + STRIP, y2: top + STRIP }),
     svg("path", { class: "course", d: path2(series.step, values, { x, y }) })
@@ -3521,7 +3521,7 @@ var DiagnosisCard = class {
   #draw(facts, story) {
     const { catalogue } = this.course;
     const seen2 = facts.diagnosis?.observed ?? [];
-    const words = [
+    const words2 = [
       headline2(facts.judged.verdict),
       circumstances(facts),
       story && storyLines(story, { open: this.open, closedAt: this.#closed.at }),
@@ -3540,14 +3540,14 @@ var DiagnosisCard = class {
       h(
         "div",
         { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
-        h("div", { class: "stack" }, words),
+        h("div", { class: "stack" }, words2),
         beside.some(Boolean) && h("div", { class: "stack" }, beside)
       )
     );
   }
 };
 var signals = (found) => found.evidence.map((item2) => item2.signal);
-var headline2 = ({ kind, why: words }) => h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${kindWords(kind)}: `), h("span", {}, words));
+var headline2 = ({ kind, why: words2 }) => h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${kindWords(kind)}: `), h("span", {}, words2));
 function circumstances({ diagnosis }) {
   const told2 = diagnosis?.circumstances ?? [];
   return told2.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
@@ -3653,7 +3653,30 @@ function drawHeat(canvas, found, { view, width }) {
   canvas.stepAt = (offset) => from + (offset - LEFT) / (width - LEFT) * (to - from);
   cells2(place);
   bounds(place);
+  drafted(place);
   labels(place);
+  canvas.valueAt = (offset) => valueAt(found.edges, offset);
+  canvas.heightOf = place.y;
+}
+function valueAt(edges, offset) {
+  const bins = edges.length - 1;
+  const place = Math.min(Math.max((1 - offset / (HEIGHT4 - BOTTOM)) * bins, 0), bins);
+  const bin = Math.min(Math.floor(place), bins - 1);
+  return Number(edges[bin]) + (place - bin) * (Number(edges[bin + 1]) - Number(edges[bin]));
+}
+function drafted({ ctx, ink, found, y, width }) {
+  for (const value of Object.values(found.draft ?? {})) {
+    if (value === null || value === void 0) continue;
+    ctx.save();
+    ctx.strokeStyle = ink.accent;
+    ctx.lineWidth = 2;
+    ctx.setLineDash([6, 4]);
+    ctx.beginPath();
+    ctx.moveTo(LEFT, y(value));
+    ctx.lineTo(width, y(value));
+    ctx.stroke();
+    ctx.restore();
+  }
 }
 function vertical(edges) {
   const bins = edges.length - 1;
@@ -3684,9 +3707,9 @@ function cells2({ ctx, ink, found, x, width }) {
 function bounds({ ctx, ink, found, x, y }) {
   ctx.strokeStyle = ink.ink;
   ctx.lineWidth = 1.5;
-  for (const bound2 of [found.lower, found.upper]) {
+  for (const bound3 of [found.lower, found.upper]) {
     ctx.beginPath();
-    bound2.forEach((value, i) => {
+    bound3.forEach((value, i) => {
       if (value === null) return;
       const [left2, right] = [x(found.steps[i]), x(found.steps[i + 1] ?? found.steps[i] + 1)];
       ctx.lineTo(Math.max(left2, LEFT), y(value));
@@ -3720,13 +3743,15 @@ function labels({ ctx, ink, found, x, y, width, from, to }) {
 var WAIT_MS2 = 350;
 var FOLLOW_MS = 1e4;
 var POINTS3 = 120;
-var Heatmap = class {
+var Heatmap = class extends EventTarget {
   #found = null;
   #asked = 0;
   #timer = null;
   #readAt = 0;
   #chosen = null;
+  /** Dispatches "chosen" when the criterion has been read; `draft` are bounds that are being tried, or null. */
   constructor(course2, open) {
+    super();
     this.course = course2;
     this.choice = h("select", { "aria-label": "Criterion", hidden: true, onchange: () => this.#choose() });
     this.now = h("span", { class: "strong" });
@@ -3764,8 +3789,21 @@ var Heatmap = class {
     const query = { from, to, points: POINTS3, attempt_id: this.course.attempt, ...this.#chosen };
     const found = await get(`${this.course.path}/distribution`, query).catch(() => null);
     if (!found || turn2 !== this.#asked) return;
-    this.#found = found;
+    this.#found = { ...found, draft: this.#found?.draft };
     this.#say();
+    this.#draw();
+    this.dispatchEvent(new Event("chosen"));
+  }
+  /** The criterion that is drawn, with its newest bounds and the edges of the bins; null without stored sequences. */
+  get shown() {
+    if (!this.#found?.chosen) return null;
+    const { chosen, edges, lower, upper } = this.#found;
+    return { ...chosen, edges, lower: lower.at(-1), upper: upper.at(-1) };
+  }
+  /** Draw bounds that are being tried. */
+  try(draft) {
+    if (!this.#found) return;
+    this.#found.draft = draft;
     this.#draw();
   }
   end() {
@@ -3862,8 +3900,8 @@ async function policiesCard(where, { policies, adaptation }, { course: course2, 
   );
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
-  const words = [kept(where, adaptation, { path: path3, again }), origin(policies, course2)];
-  fill(where, caption, h("div", { class: "bars" }, bars), words);
+  const words2 = [kept(where, adaptation, { path: path3, again }), origin(policies, course2)];
+  fill(where, caption, h("div", { class: "bars" }, bars), words2);
 }
 function kept(where, adaptation, by) {
   const said4 = JSON.stringify(adaptation);
@@ -3907,18 +3945,65 @@ function advised({ mode, recommended }, { path: path3, again }) {
     });
     await again();
   };
-  const effect = `${moves.join(", ")}: would mask ${percent(recommended.mask_rate_after)} instead of ${percent(recommended.mask_rate_before)}`;
+  const effect2 = `${moves.join(", ")}: would mask ${percent(recommended.mask_rate_after)} instead of ${percent(recommended.mask_rate_before)}`;
   return h(
     "div",
     { class: "stack small" },
-    h("p", {}, effect),
+    h("p", {}, effect2),
     h("p", {}, action("Apply these bounds", put2))
   );
 }
 function mean(values) {
-  const known2 = values.filter((value) => typeof value === "number");
-  return known2.length ? known2.reduce((sum, value) => sum + value, 0) / known2.length : null;
+  const known3 = values.filter((value) => typeof value === "number");
+  return known3.length ? known3.reduce((sum, value) => sum + value, 0) / known3.length : null;
 }
+
+// src/policyhistory.js
+function policyHistory(element, policies, { path: path3, again }) {
+  const said4 = JSON.stringify(policies.map(({ hash, created_at: at }) => [hash, at]));
+  if (element.dataset.said === said4) return;
+  element.dataset.said = said4;
+  const items = policies.map((version, i) => entry2(version, policies[i - 1], { isCurrent: i === policies.length - 1, path: path3, again }));
+  const summary2 = h("summary", {}, `History: ${plural(policies.length, "version")}`);
+  refill(element, h("details", { "data-name": "policyhistory" }, summary2, h("ol", { class: "versions" }, items.reverse())));
+}
+function entry2(version, before2, { isCurrent, path: path3, again }) {
+  const { name: name2, author: author2, reason, created_at: at, hash, pinned } = version;
+  const back = () => asked(
+    `Roll back to ${name2}`,
+    [h("p", {}, `It becomes the newest version; ${differences(version, before2).join("; ") || "it was the first"}.`)],
+    "Roll back",
+    () => send("POST", `${path3}/policy/rollback`, { hash })
+  ).then((isDone) => isDone && again());
+  return h(
+    "li",
+    {},
+    h("p", {}, h("span", { class: "strong" }, name2), ` · ${author2}${pinned ? " · pinned" : ""}`, isCurrent && h("span", { class: "pill" }, "in force")),
+    h("p", { class: "quiet small" }, clock(at), reason && `: ${reason}`),
+    before2 && h("ul", { class: "small" }, differences(version, before2).map((text) => h("li", {}, text))),
+    !isCurrent && h("p", {}, action("Roll back to this", back))
+  );
+}
+function differences(version, before2) {
+  if (!before2) return [];
+  const [old, now2] = [before2, version].map(({ policy }) => new Map(policy.criteria.map((one) => [named3(one), one])));
+  const all2 = [.../* @__PURE__ */ new Set([...old.keys(), ...now2.keys()])];
+  const changes = all2.flatMap((name2) => criterion(name2, old.get(name2), now2.get(name2)));
+  const shadows = [before2, version].map(({ shadows: shadows2 }) => shadows2.map(({ name: name2 }) => name2).join(", ") || "none");
+  return [
+    ...before2.name === version.name ? [] : [`${before2.name} → ${version.name}`],
+    ...changes,
+    ...JSON.stringify(before2.policy.tokens ?? []) === JSON.stringify(version.policy.tokens ?? []) ? [] : ["token rules changed"],
+    ...shadows[0] === shadows[1] ? [] : [`shadows: ${shadows[0]} → ${shadows[1]}`]
+  ];
+}
+var named3 = ({ statistic, pair: pair2, where }) => `${statistic}, ${pair2} pair${where ? `, ${where}` : ""}`;
+function criterion(name2, old, now2) {
+  if (!old) return [`${name2}: added`];
+  if (!now2) return [`${name2}: removed`];
+  return ["lower", "upper"].filter((side) => (old[side] ?? null) !== (now2[side] ?? null)).map((side) => `${side} bound of ${name2}: ${bound2(old[side])} → ${bound2(now2[side])}`);
+}
+var bound2 = (value) => value === null || value === void 0 ? "none" : number(value);
 
 // src/rangebar.js
 var NEWEST3 = [1e3, 200];
@@ -4033,30 +4118,30 @@ var WIDTH2 = 420;
 var HEIGHT5 = 260;
 var LEFT2 = 52;
 var BOTTOM2 = 36;
-function scatter({ columns, decisions }, criterion) {
+function scatter({ columns, decisions }, criterion2) {
   const accepted = decisions.find((one) => one.role === "active")?.accepted;
-  if (!criterion || !accepted) return null;
-  const points = criterion.values.map((value, i) => ({ value, length: columns.n_tokens[i], accepted: accepted[i] })).filter(({ value }) => typeof value === "number");
-  return points.length ? h("div", {}, drawing(points, criterion), legend()) : null;
+  if (!criterion2 || !accepted) return null;
+  const points = criterion2.values.map((value, i) => ({ value, length: columns.n_tokens[i], accepted: accepted[i] })).filter(({ value }) => typeof value === "number");
+  return points.length ? h("div", {}, drawing(points, criterion2), legend()) : null;
 }
-function drawing(points, criterion) {
-  const bounds2 = [criterion.lower, criterion.upper].filter((bound2) => bound2 !== null);
+function drawing(points, criterion2) {
+  const bounds2 = [criterion2.lower, criterion2.upper].filter((bound3) => bound3 !== null);
   const values = points.map(({ value }) => value);
   const lengths = points.map(({ length }) => length);
   const y = vertical2([...values, ...bounds2]);
   const x = linear(lengths, [LEFT2 + 8, WIDTH2 - 10]);
   const dots = points.map((point) => dot(point, { x, y }));
-  const words = (bound2) => `${bound2 === criterion.upper ? "at most" : "at least"} ${number(bound2)}`;
-  const lines2 = bounds2.map((bound2) => line2(y.at(bound2), words(bound2)));
+  const words2 = (bound3) => `${bound3 === criterion2.upper ? "at most" : "at least"} ${number(bound3)}`;
+  const lines2 = bounds2.map((bound3) => line2(y.at(bound3), words2(bound3)));
   const n = points.filter((point) => !point.accepted).length;
-  const label = `${criterion.statistic} against length of ${points.length} sequences, ${n} of them rejected`;
+  const label = `${criterion2.statistic} against length of ${points.length} sequences, ${n} of them rejected`;
   const given = { viewBox: `0 0 ${WIDTH2} ${HEIGHT5}`, role: "img", "aria-label": label, class: "scatter" };
-  return svg("svg", given, lines2, dots, ticks(x, y), names(criterion));
+  return svg("svg", given, lines2, dots, ticks(x, y), names(criterion2));
 }
 var dot = ({ length, value, accepted }, { x, y }) => svg("circle", { cx: x.at(length), cy: y.at(value), r: 3, class: accepted ? "in" : "out" });
-var line2 = (y, words) => [
+var line2 = (y, words2) => [
   svg("line", { x1: LEFT2, x2: WIDTH2, y1: y, y2: y, class: "bound" }),
-  svg("text", { x: LEFT2 + 6, y: y - 5, class: "limit" }, words)
+  svg("text", { x: LEFT2 + 6, y: y - 5, class: "limit" }, words2)
 ];
 function legend() {
   const marks3 = ["in", "out"].map((kind) => h("span", { class: `dot ${kind}` }));
@@ -4076,7 +4161,7 @@ function vertical2(values) {
   return { least, most: Math.exp(scale.most), at: (value) => scale.at(Math.log(Math.max(value, least))) };
 }
 function ticks(x, y) {
-  const text = (words, given) => svg("text", given, words);
+  const text = (words2, given) => svg("text", given, words2);
   return [
     text(number(y.most), { x: LEFT2 - 6, y: y.at(y.most) + 4, "text-anchor": "end" }),
     text(number(y.least), { x: LEFT2 - 6, y: y.at(y.least) + 4, "text-anchor": "end" }),
@@ -4085,22 +4170,22 @@ function ticks(x, y) {
     svg("path", { d: `M${LEFT2} 6V${HEIGHT5 - BOTTOM2}H${WIDTH2}`, class: "axis" })
   ].filter(Boolean);
 }
-var names = (criterion) => [
+var names = (criterion2) => [
   svg("text", { x: (LEFT2 + WIDTH2) / 2, y: HEIGHT5 - 4, "text-anchor": "middle" }, "tokens"),
   svg(
     "text",
     { x: 12, y: (HEIGHT5 - BOTTOM2) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(HEIGHT5 - BOTTOM2) / 2})` },
-    criterion.statistic
+    criterion2.statistic
   )
 ];
 
 // src/sequencetable.js
-function sequenceTable(sequences, criterion) {
-  return new SequenceTable(sequences, criterion).element;
+function sequenceTable(sequences, criterion2) {
+  return new SequenceTable(sequences, criterion2).element;
 }
 var SequenceTable = class {
-  constructor(sequences, criterion) {
-    this.columns = columnsOf(sequences, criterion);
+  constructor(sequences, criterion2) {
+    this.columns = columnsOf(sequences, criterion2);
     this.order = sequences.columns.n_tokens.map((_, i) => i);
     this.body = h("tbody", {});
     this.heads = this.columns.map((column, at) => this.#head(column, at));
@@ -4136,7 +4221,7 @@ var SequenceTable = class {
     return h("tr", {}, cells3);
   }
 };
-function columnsOf({ columns, decisions, first }, criterion) {
+function columnsOf({ columns, decisions, first }, criterion2) {
   const plain = (name2, values) => values && { name: name2, isNumber: true, value: (i) => values[i] };
   const whole = (name2, value) => ({ name: name2, isNumber: true, value, cell: (i) => step(value(i)) });
   const found = [
@@ -4144,7 +4229,7 @@ function columnsOf({ columns, decisions, first }, criterion) {
     whole("tokens", (i) => columns.n_tokens[i]),
     plain("reward", columns.reward),
     plain("advantage", columns.advantage),
-    criterion && { ...plain(criterion.statistic, criterion.values), isFirst: true },
+    criterion2 && { ...plain(criterion2.statistic, criterion2.values), isFirst: true },
     columns.argmax_abs_d && worst(columns),
     ...decisions.map(decided)
   ];
@@ -4235,9 +4320,9 @@ var StepPanel = class {
 function body(sequences) {
   const some = sequences.n_sequences > MOST2 && h("p", { class: "quiet" }, `the first ${MOST2} of them`);
   const table3 = h("div", { class: "scroll sequences" });
-  const criterion = criterionOf(sequences);
-  fill(table3, sequenceTable(sequences, criterion));
-  return [some, h("div", { class: "stepbody" }, table3, scatter(sequences, criterion))];
+  const criterion2 = criterionOf(sequences);
+  fill(table3, sequenceTable(sequences, criterion2));
+  return [some, h("div", { class: "stepbody" }, table3, scatter(sequences, criterion2))];
 }
 function setAside(parts) {
   const lines2 = parts.map(({ part: part2, place, reason }) => h("li", {}, `${part2}, ${place}: ${reason}`));
@@ -4245,8 +4330,203 @@ function setAside(parts) {
 }
 function criterionOf({ criteria, decisions }) {
   const reasons = decisions.find((one) => one.role === "active")?.reasons ?? [];
-  const rejected = (criterion) => reasons.filter((reason) => reason === criterion.statistic).length;
+  const rejected = (criterion2) => reasons.filter((reason) => reason === criterion2.statistic).length;
   return [...criteria].sort((a, b) => rejected(b) - rejected(a))[0] ?? null;
+}
+
+// src/thresholdeditor.js
+var WAIT_MS3 = 250;
+var STEPS = 400;
+var NEAR_PX2 = 10;
+var MOST_STEPS = 1e3;
+var ThresholdEditor = class {
+  #policy = null;
+  #draft = {};
+  #asked = 0;
+  #timer = null;
+  /** `again` reads the run's facts anew after a change. */
+  constructor(heat, course2, { path: path3, again }) {
+    Object.assign(this, { heat, course: course2, path: path3, again });
+    this.sliders = Object.fromEntries(["lower", "upper"].map((side) => [side, slider(side, (value) => this.#set(side, value))]));
+    this.effect = h("div", { class: "stack", role: "status" });
+    const back = h("button", { type: "button", onclick: () => this.#reset() }, "Back to today's");
+    const buttons = [
+      action("Save as shadow", () => this.#save(), { title: "evaluated beside the policy, masks nothing" }),
+      action("Put in force", () => this.#enforce()),
+      back
+    ];
+    this.body = h("div", { class: "stack" }, Object.values(this.sliders).map(({ element }) => element), this.effect, h("div", { class: "row" }, buttons));
+    this.element = h(
+      "details",
+      { class: "editor", ontoggle: () => this.#toggle() },
+      h("summary", {}, "Try other bounds"),
+      this.body
+    );
+    heat.addEventListener("chosen", () => this.element.open && this.#begin());
+    this.#drag(heat.canvas);
+  }
+  end() {
+    clearTimeout(this.#timer);
+  }
+  #toggle() {
+    if (this.element.open) return this.#begin();
+    this.heat.try(null);
+  }
+  /** Take the policy in force and the criterion that the heat map shows; a draft of the same criterion stays. */
+  async #begin() {
+    const shown2 = this.heat.shown;
+    if (!shown2) return fill(this.effect, h("p", {}, "No stored sequences in these steps."));
+    const isSame = this.criterion && key(this.criterion) === key(shown2);
+    this.criterion = shown2;
+    if (!isSame) {
+      this.#draft = { lower: shown2.lower, upper: shown2.upper };
+      this.#policy = await get(`${this.path}/policy`);
+    }
+    for (const [side, one] of Object.entries(this.sliders)) one.range(shown2.edges, this.#draft[side]);
+    this.heat.try(this.#draft);
+    this.#later();
+  }
+  #reset() {
+    this.criterion = null;
+    this.#begin();
+  }
+  #set(side, value) {
+    this.#draft = { ...this.#draft, [side]: value };
+    this.sliders[side].show(value);
+    this.heat.try(this.#draft);
+    this.#later();
+  }
+  #later() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#read(), WAIT_MS3);
+  }
+  /** Ask what the draft would have rejected of the displayed steps; the newest answer wins. */
+  async #read() {
+    const turn2 = ++this.#asked;
+    const [from, to] = this.course.view;
+    const question = { policy: this.#drafted(), from_step: from, to_step: to, max_steps: MOST_STEPS };
+    try {
+      const found = await send("POST", `${this.path}/whatif`, question);
+      if (turn2 === this.#asked) fill(this.effect, effect(found));
+    } catch (error) {
+      if (turn2 === this.#asked) fill(this.effect, h("p", { class: "strong" }, error.message));
+    }
+  }
+  /** Return the policy in force with the draft's bounds. */
+  #drafted() {
+    const { policy } = this.#policy;
+    const { statistic, pair: pair2, where } = this.criterion;
+    const bounds2 = Object.fromEntries(Object.entries(this.#draft).filter(([, value]) => value !== null && value !== void 0));
+    const changed = { statistic, pair: pair2, ...where ? { where } : {}, ...bounds2 };
+    const has = policy.criteria.some((one) => key(one) === key(changed));
+    const criteria = policy.criteria.map((one) => key(one) === key(changed) ? { ...without(one), ...changed } : one);
+    const { calibrate: _, ...kept2 } = policy;
+    return { ...kept2, name: `${policy.name.replace(/_by_hand$/, "")}_by_hand`, criteria: has ? criteria : [...criteria, changed] };
+  }
+  async #save() {
+    const current = await get(`${this.path}/policy`);
+    const drafted2 = this.#drafted();
+    const shadows = [...current.shadows.filter(({ name: name2 }) => name2 !== drafted2.name), drafted2];
+    await this.#put({ policy: current.policy, shadows, pinned: current.pinned, reason: "shadow tried on the page" }, current);
+  }
+  async #enforce() {
+    const current = await get(`${this.path}/policy`);
+    if (current.hash !== this.#policy.hash)
+      throw new Error(`The policy is ${current.name} by ${current.author} by now: press Back to today's and try again.`);
+    const { statistic, lower, upper } = this.criterion;
+    const before2 = words({ lower, upper });
+    const told2 = [
+      h("p", {}, `${statistic}: ${before2} → ${words(this.#draft)}`),
+      h("div", {}, [...this.effect.childNodes].map((node) => node.cloneNode(true)))
+    ];
+    const isDone = await asked(
+      "Put these bounds in force",
+      told2,
+      "Put in force",
+      () => this.#put({ policy: this.#drafted(), pinned: current.pinned, reason: `${statistic} ${words(this.#draft)}, set on the page` }, current)
+    );
+    if (isDone) this.#reset();
+  }
+  async #put(change2, current) {
+    await send("PUT", `${this.path}/policy`, { ...change2, replaces: current.hash });
+    await this.again();
+  }
+  /** Move a bound by dragging it on the heat map. */
+  #drag(canvas) {
+    let side = null;
+    let isDragged = false;
+    const near = (event) => ["upper", "lower"].find((one) => {
+      const value = this.#draft[one];
+      return value !== null && value !== void 0 && Math.abs(canvas.heightOf?.(value) - event.offsetY) <= NEAR_PX2;
+    });
+    canvas.addEventListener("pointerdown", (event) => {
+      side = this.element.open ? near(event) : null;
+      isDragged = side !== void 0 && side !== null;
+      if (!side) return;
+      canvas.setPointerCapture(event.pointerId);
+      event.preventDefault();
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      canvas.style.cursor = this.element.open && near(event) ? "ns-resize" : "";
+      if (side) this.#set(side, rounded(canvas.valueAt(event.offsetY)));
+    });
+    canvas.addEventListener("pointerup", () => side = null);
+    canvas.parentElement.addEventListener("click", (event) => isDragged && event.stopPropagation(), { capture: true });
+  }
+};
+var key = ({ statistic, pair: pair2, where }) => [statistic, pair2, where ?? ""].join();
+var without = ({ lower: _lower, upper: _upper, ...kept2 }) => kept2;
+var rounded = (value) => Number(value.toPrecision(3));
+function words({ lower, upper }) {
+  const parts = [
+    known2(lower) && `at least ${number(lower)}`,
+    known2(upper) && `at most ${number(upper)}`
+  ];
+  return parts.filter(Boolean).join(", ") || "no bound";
+}
+var known2 = (value) => value !== null && value !== void 0;
+function effect({ total, then, reasons, by_length: quarters, range: range2 }) {
+  const of = plural(total.n_sequences, "sequence");
+  const steps = `of ${of} in ${plural(range2.n_steps, "step")}`;
+  const why = Object.entries(reasons).sort(([, a], [, b]) => b - a).map(([name2, n]) => `${name2} ${step(n)}`);
+  const lengths = quarters.map(({ shortest, longest, mask_rate: rate }) => `${step(shortest)}–${step(longest)}: ${percent(rate)}`);
+  return [
+    h("p", {}, h("span", { class: "strong" }, `Would reject ${percent(total.mask_rate)}`), ` ${steps}; was ${percent(then.mask_rate)}.`),
+    why.length > 0 && h("p", { class: "quiet" }, `Reasons: ${why.join(", ")}.`),
+    lengths.length > 0 && h("p", { class: "quiet" }, `By length in tokens: ${lengths.join("; ")}.`),
+    range2.n_steps_without_reports > 0 && h("p", { class: "quiet" }, `${plural(range2.n_steps_without_reports, "step")} without stored sequences.`)
+  ];
+}
+function slider(side, set2) {
+  const name2 = side === "upper" ? "Upper bound" : "Lower bound";
+  const bar2 = h("input", { type: "range", min: 0, max: STEPS, "aria-label": name2 });
+  const field = h("input", { type: "number", step: "any", "aria-label": `${name2}, number`, placeholder: "none" });
+  let edges = [0, 1];
+  const valueAt2 = (place) => {
+    const at = place / STEPS * (edges.length - 1);
+    const bin = Math.min(Math.floor(at), edges.length - 2);
+    return rounded(Number(edges[bin]) + (at - bin) * (Number(edges[bin + 1]) - Number(edges[bin])));
+  };
+  const placeOf = (value) => {
+    const bin = Math.min(Math.max(edges.findLastIndex((edge) => Number(edge) <= value), 0), edges.length - 2);
+    const within = (value - Number(edges[bin])) / (Number(edges[bin + 1]) - Number(edges[bin]) || 1);
+    return Math.round((bin + Math.min(Math.max(within, 0), 1)) / (edges.length - 1) * STEPS);
+  };
+  bar2.addEventListener("input", () => set2(valueAt2(Number(bar2.value))));
+  field.addEventListener("input", () => set2(field.value === "" ? null : Number(field.value)));
+  const show2 = (value) => {
+    if (document.activeElement !== field) field.value = known2(value) ? String(rounded(value)) : "";
+    bar2.value = String(known2(value) ? placeOf(value) : side === "upper" ? STEPS : 0);
+    bar2.setAttribute("aria-valuetext", known2(value) ? number(value) : "none");
+  };
+  return {
+    element: h("div", { class: "row bound" }, h("span", { class: "quiet" }, name2), bar2, field),
+    range: (given, value) => {
+      edges = given;
+      show2(value);
+    },
+    show: show2
+  };
 }
 
 // src/run.js
@@ -4278,6 +4558,9 @@ var RunView = class {
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
     this.charts = new Charts(this.course, (step2) => this.open(step2));
     this.heat = new Heatmap(this.course, (step2) => this.open(step2));
+    this.editor = new ThresholdEditor(this.heat, this.course, { path: this.path, again });
+    this.heat.element.append(this.editor.element);
+    this.versions = h("div", { class: "history" });
     this.panel = new StepPanel(this.path, (step2) => this.open(step2));
     this.events = new EventList(this.course, (step2) => this.open(step2));
     this.bar = new RangeBar(this.course, (step2) => this.open(step2));
@@ -4293,7 +4576,7 @@ var RunView = class {
       this.bar.element,
       this.events.element,
       this.charts.element,
-      h("div", { class: "lower" }, this.heat.element, this.policies),
+      h("div", { class: "lower" }, this.heat.element, h("div", { class: "stack" }, this.policies, this.versions)),
       this.panel.element
     );
     this.#show(facts);
@@ -4324,6 +4607,7 @@ var RunView = class {
     this.course.end();
     this.charts.end();
     this.heat.end();
+    this.editor.end();
     this.why.end();
   }
   async #facts() {
@@ -4350,6 +4634,7 @@ var RunView = class {
     notesList(this.notes, facts.notes, (step2) => this.open(step2));
     const again = async () => this.#show(await this.#facts());
     this.why.show(facts);
+    policyHistory(this.versions, facts.policies, { path: this.path, again });
     policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
     this.charts.outline(facts);
   }

@@ -1,0 +1,157 @@
+"""Bounds tried by hand on a run's page, and the history of its policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.fixtures.replay import ReplayedRun, replaying
+from tests.fixtures.service import ThreadedService
+from tests.web.conftest import Visiting
+
+pytestmark = pytest.mark.server("chromium")
+
+PATH = "/runs/math/tried"
+POLICY = f"/api/v1{PATH}/policy"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[ThreadedService]:
+    """A service with a run of 40 steps whose policy each test may change."""
+    service = ThreadedService(tmp_path / "data")
+    try:
+        with service.client() as client, replaying(client, ReplayedRun("tried", "stale")):
+            client.put(f"{POLICY}", json={"policy": "trm_auto", "pinned": True}).raise_for_status()
+            yield service
+    finally:
+        service.stop()
+
+
+@pytest.fixture
+def client(service: ThreadedService) -> Iterator[httpx.Client]:
+    """A client of the service."""
+    with service.client() as client:
+        yield client
+
+
+def editing(visiting: Visiting, service: ThreadedService) -> Page:
+    """Open the run's page with the editor, which has read what today's bounds would reject."""
+    page = visiting(service.url).go(PATH)
+    expect(page.get_by_role("img", name=re.compile(r"sequences of 40 steps"))).to_be_visible()
+    page.get_by_label("Criterion").select_option("max_abs_d")
+    page.get_by_text("Try other bounds").click()
+    expect(page.locator(".editor")).to_contain_text(re.compile(r"Would reject \S+ of 3,840 sequences in 40 steps; was"))
+    return page
+
+
+def asked_of(client: httpx.Client, bound: float) -> dict[str, object]:
+    policy = client.get(POLICY).json()["policy"]
+    policy.pop("calibrate", None)
+    criteria = [one | {"upper": bound} if one["statistic"] == "max_abs_d" else one for one in policy["criteria"]]
+    answer = client.post(f"/api/v1{PATH}/whatif", json={"policy": policy | {"criteria": criteria}})
+    found: dict[str, object] = answer.raise_for_status().json()
+    return found
+
+
+def test_a_bound_that_is_typed_shows_what_the_service_would_reject(
+    service: ThreadedService, visiting: Visiting, client: httpx.Client
+) -> None:
+    page = editing(visiting, service)
+    page.get_by_label("Upper bound, number").fill("0.01")
+    found = asked_of(client, 0.01)
+    share = round(100 * found["total"]["mask_rate"])  # type: ignore[index]
+    expect(page.locator(".editor")).to_contain_text(f"Would reject {share}% of 3,840 sequences in 40 steps")
+    expect(page.locator(".editor")).to_contain_text(re.compile(r"Reasons: .*max_abs_d [\d,]+"))
+    expect(page.locator(".editor")).to_contain_text(re.compile(r"By length in tokens: \d+–\d+: \S+"))
+
+
+def test_the_slider_moves_by_keys_and_tells_its_value(service: ThreadedService, visiting: Visiting) -> None:
+    page = editing(visiting, service)
+    slider = page.get_by_label("Upper bound", exact=True)
+    before = float(slider.get_attribute("aria-valuetext") or "nan")
+    slider.focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowLeft")
+    after = float(slider.get_attribute("aria-valuetext") or "nan")
+    assert after < before
+    expect(page.get_by_label("Upper bound, number")).to_have_value(re.compile(r"^[\d.e-]+$"))
+    page.get_by_role("button", name="Back to today's").click()
+    expect(slider).to_have_attribute("aria-valuetext", re.compile(re.escape(f"{before:g}")))
+
+
+def test_a_draft_becomes_a_shadow_and_the_policy_stays(
+    service: ThreadedService, visiting: Visiting, client: httpx.Client
+) -> None:
+    page = editing(visiting, service)
+    before = client.get(POLICY).json()
+    page.get_by_label("Upper bound, number").fill("0.02")
+    page.get_by_role("button", name="Save as shadow").click()
+    expect(page.get_by_label("Policies")).to_contain_text("trm_auto_by_hand · shadow")
+    after = client.get(POLICY).json()
+    assert (after["hash"], after["pinned"]) == (before["hash"], True)
+    assert [one["name"] for one in after["shadows"]] == [
+        *(one["name"] for one in before["shadows"]),
+        "trm_auto_by_hand",
+    ]
+    [drafted] = [one for one in after["shadows"] if one["name"] == "trm_auto_by_hand"]
+    assert {one["statistic"]: one.get("upper") for one in drafted["criteria"]}["max_abs_d"] == 0.02
+
+
+def test_a_draft_is_put_in_force_after_asking_and_rolled_back(
+    service: ThreadedService, visiting: Visiting, client: httpx.Client
+) -> None:
+    page = editing(visiting, service)
+    before = client.get(POLICY).json()
+    page.get_by_label("Upper bound, number").fill("0.02")
+    expect(page.locator(".editor")).to_contain_text("Would reject")
+    page.get_by_role("button", name="Put in force").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(re.compile(r"max_abs_d: at most \S+ → at most 0\.02"))
+    dialog.get_by_role("button", name="Put in force").click()
+    history = page.locator(".history")
+    expect(history).to_contain_text("trm_auto_by_hand")
+    after = client.get(POLICY).json()
+    assert (after["name"], after["pinned"]) == ("trm_auto_by_hand", True)
+    history.get_by_text(re.compile("^History:")).click()
+    expect(history).to_contain_text(re.compile(r"upper bound of max_abs_d, .+: \S+ → 0\.02"))
+    expect(history.locator("li .pill").first).to_have_text("in force")
+    history.locator("li").filter(has_text=re.compile(r"^trm_auto ·")).get_by_role(
+        "button", name="Roll back to this"
+    ).first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Roll back").click()
+    expect(history).to_contain_text("rolled back to")
+    assert client.get(POLICY).json()["hash"] == before["hash"]
+
+
+def test_a_policy_that_changed_meanwhile_is_not_overwritten(
+    service: ThreadedService, visiting: Visiting, client: httpx.Client
+) -> None:
+    page = editing(visiting, service)
+    page.get_by_label("Upper bound, number").fill("0.02")
+    client.put(POLICY, json={"policy": "geo_mask"}).raise_for_status()
+    page.get_by_role("button", name="Put in force").click()
+    expect(page.locator(".editor [role=alert]").filter(has_text="The policy is geo_mask by")).to_be_visible()
+    assert client.get(POLICY).json()["name"] == "geo_mask"
+
+
+def test_a_bound_is_dragged_on_the_heat_map(service: ThreadedService, visiting: Visiting) -> None:
+    page = editing(visiting, service)
+    field = page.get_by_label("Upper bound, number")
+    before = float(field.input_value())
+    canvas = page.locator(".heat canvas")
+    canvas.scroll_into_view_if_needed()
+    height = page.evaluate(f"document.querySelector('.heat canvas').heightOf({before})")
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 200, box["y"] + height)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + height + 60, steps=5)
+    page.mouse.up()
+    expect(field).not_to_have_value(str(before))
+    assert float(field.input_value()) < before
+    expect(page.locator(".step")).to_be_hidden()
