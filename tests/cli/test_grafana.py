@@ -35,10 +35,10 @@ def test_it_says_what_became_of_each_thing_and_where_it_is(grafana: Grafana) -> 
     done = trmon("grafana", "push", "--url", grafana.url, grafana_token="glsa_secret")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["created"] * 4
+    assert [line.split()[0] for line in lines] == ["created"] * 5
     assert f"{grafana.url}/d/trmon-fleet" in done.stdout
     again = trmon("grafana", "push", grafana_url=grafana.url, grafana_token="glsa_secret")
-    assert [line.split()[0] for line in again.stdout.splitlines()] == ["unchanged"] * 4
+    assert [line.split()[0] for line in again.stdout.splitlines()] == ["unchanged"] * 5
 
 
 def test_a_refusal_is_one_line(grafana: Grafana) -> None:
