@@ -44,7 +44,9 @@ def test_a_damaged_report_is_shown_everywhere_and_the_run_continues(serve: Serve
         assert sequences["n_sequences"] == 2
         fleet = eventually(lambda: client.get("/api/v1/fleet/math/grpo").json(), lambda run: bool(run["alerts"]))
         assert [alert["rule"] for alert in fleet["alerts"]] == ["batch_quarantined"]
-        assert "batch quarantined since step 3" in fleet["verdict"]["why"]
+        # A finding, once it is diagnosed, is named before it, and then without its step.
+        assert "batch quarantined" in fleet["verdict"]["why"]
+        assert fleet["alerts"][0]["step"] == 3
         assert 'trmon_quarantined_total{reason="report"} 1.0' in client.get("/metrics").text
 
 

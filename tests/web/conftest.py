@@ -1,4 +1,4 @@
-"""One service with two recorded runs, shared by all tests of the page, and a browser."""
+"""One service with two recorded runs, shared by the tests of a module, and a browser."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ def chromium() -> Iterator[Browser]:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
-    """Return a service with an ill run and a healthy run, both still running."""
+    """Return a service with an ill run and a healthy run, both still running.
+
+    Tests of other modules, which may run between two of the page, end all monitors of their process.
+    """
     service = ThreadedService(tmp_path_factory.mktemp("page") / "data")
     with service.client() as client, replaying(client, WELL, ILL):
         yield service

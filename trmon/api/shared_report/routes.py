@@ -12,11 +12,14 @@ from trmon.api.http.dependencies import Reader
 from trmon.api.runs.routes import Named
 from trmon.api.shared_report.chart_svg import ChartData
 from trmon.api.shared_report.report_page import SharedRun, report_page
+from trmon.domain.diagnosis import Diagnosis, diagnose
 from trmon.domain.health.run_verdict import VerdictInputs, judge_run, standing_incident
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.incidents.led_diagnosis import led_diagnosis
 from trmon.domain.model.access import Access
+from trmon.domain.model.errors import NotFound
 from trmon.domain.runs.run import Run
+from trmon.views.recent_history import recent_rows
 from trmon_client.config.version import __version__
 from trmon_client.core.columns.schema import PRIMARY_ORDER
 
@@ -25,7 +28,6 @@ router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["runs"])
 POINTS = 400
 LISTED = 200
 """The newest alerts, policies and notes; a report is of bounded size."""
-SUMMARY_SECONDS = 2.0
 SIGNALS = {
     "reward_mean": ("Reward", ""),
     "sampled_entropy": ("Entropy", "nats"),
@@ -54,17 +56,16 @@ def get_shared_report(key: Named, access: Reader, service: Service) -> Response:
 
 def _shared(service: Components, run: Run, *, access: Access) -> SharedRun:
     now = time.time()
-    summary = service.summaries.of([run], access=access, now=now, budget_seconds=SUMMARY_SECONDS).get(run.id)
+    diagnosis = _diagnosis(service, run, access=access)
     firing = service.store.alerts.firing([run.id], access=access)[run.id]
     newest = service.store.alerts.newest_incidents([run.id], access=access).get(run.id)
     inputs = VerdictInputs(
         run=run,
         alerts=[listed.alert for listed in firing],
         incident=None if newest is None else Incident(alert=newest.alert),
-        diagnosis=None if summary is None else summary.diagnosis,
-        expected_step_seconds=None if summary is None else summary.expected_step_seconds,
+        diagnosis=diagnosis,
     )
-    incident, diagnosis = standing_incident(run, inputs.incident), inputs.diagnosis
+    incident = standing_incident(run, inputs.incident)
     if incident is not None and diagnosis is not None:
         rules = {rule.name: rule for rule in service.rules()}
         diagnosis = led_diagnosis(diagnosis, incident, firing=inputs.alerts, rules=rules)
@@ -81,6 +82,14 @@ def _shared(service: Components, run: Run, *, access: Access) -> SharedRun:
         made_at=now,
         version=__version__,
     )
+
+
+def _diagnosis(service: Components, run: Run, *, access: Access) -> Diagnosis | None:
+    """Return the diagnosis of the newest steps; None before the first one."""
+    try:
+        return diagnose(recent_rows(service.store, run, access=access))
+    except NotFound:
+        return None
 
 
 def _charts(service: Components, run: Run, *, incident: Incident | None, access: Access) -> Sequence[ChartData]:

@@ -11,6 +11,7 @@ from msgspec import structs
 from trmon.domain.model.errors import InvalidInput
 from trmon.lab.grpo.models.token_policy import Architecture
 from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
+from trmon_client.core.wire.decodable_types import decodable
 
 HASH_CHARACTERS = 12
 
@@ -80,6 +81,7 @@ class EngineMismatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.weight_format if update >= self.first_update else WeightFormat.BFLOAT16
 
 
+@decodable
 class ExperimentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One experiment; equal configurations give equal runs on one machine and one thread.
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.sweep.run_labels import RunLabel
+from trmon_client.core.wire.decodable_types import decodable
 
 FORMAT = 1
 MISMATCH_STEMS = (
@@ -44,6 +45,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+@decodable
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the footer of a run's file says, as JSON."""
 

@@ -12,10 +12,12 @@ from trmon.domain.model.errors import InvalidInput
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.sweep.run_file import RunOutcome, RunRecord, read_record
 from trmon.lab.sweep.swept_run import SweptRun
+from trmon_client.core.wire.decodable_types import decodable
 
 MANIFEST = "manifest.jsonl"
 
 
+@decodable
 class ManifestLine(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration of a sweep, and its outcome once its run has finished."""
 
