@@ -26,6 +26,7 @@ THREADS = 2
 REPEATS = 5
 SMALL_D = 1e-4
 OURS, FULL, METRICS = "trmon: every column, the histogram", "verl: metrics and rejection", "verl: metrics only"
+FUSED = 'trmon: the same, backend="triton"'
 
 
 def batch(shape: tuple[int, int], *, noise: float, is_full: bool, device: str = "cpu") -> dict[str, Any]:
@@ -44,10 +45,16 @@ def ours(old: Any, rollout: Any, mask: Any) -> Any:
     return columns(rollout_logprobs=rollout, old_logprobs=old, mask=mask)
 
 
-def contenders() -> dict[str, Callable[..., Any]]:
+def fused(old: Any, rollout: Any, mask: Any) -> Any:
+    """Reduce one pair in one kernel."""
+    return columns(rollout_logprobs=rollout, old_logprobs=old, mask=mask, backend="triton")
+
+
+def contenders(device: str) -> dict[str, Callable[..., Any]]:
     """Return the compared functions; verl's are called as in its trainer, with token TIS and seq_mean_k3."""
+    own = {OURS: ours, FUSED: fused} if device == "cuda" else {OURS: ours}
     if find_spec("verl") is None:
-        return {OURS: ours}
+        return own
     from verl.trainer.ppo import rollout_corr_helper as verl
 
     def full(old: Any, rollout: Any, mask: Any) -> Any:
@@ -58,7 +65,7 @@ def contenders() -> dict[str, Callable[..., Any]]:
     def metrics(old: Any, rollout: Any, mask: Any) -> Any:
         return verl.compute_offpolicy_metrics(old_log_prob=old, rollout_log_prob=rollout, response_mask=mask)
 
-    return {OURS: ours, FULL: full, METRICS: metrics}
+    return {**own, FULL: full, METRICS: metrics}
 
 
 def main(device: str) -> None:
@@ -80,9 +87,12 @@ def main(device: str) -> None:
 
 def _rows(device: str, *, is_full: bool) -> list[str]:
     given = batch(SHAPE, noise=1e-2, is_full=is_full, device=device)
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders()}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders(device)}
+    if device == "cuda":
+        # The first call compiles the kernel.
+        fused(**given)
     for _ in range(REPEATS):
-        for name, call in contenders().items():
+        for name, call in contenders(device).items():
             found[name].append(milliseconds(partial(call, **given), device=device))
     medians = {
         name: [statistics.median(column) for column in zip(*times, strict=True)] for name, times in found.items()
@@ -104,7 +114,7 @@ def _extra_of_a_process(name: str, *, device: str, is_full: bool) -> float:
 
 def _print_extra(name: str, *, device: str, is_full: bool) -> None:
     torch.set_num_threads(THREADS)
-    call = contenders()[name]
+    call = contenders(device)[name]
     call(**batch((16, SHAPE[1]), noise=1e-2, is_full=is_full, device=device))
     print(extra_mebibytes(partial(call, **batch(SHAPE, noise=1e-2, is_full=is_full, device=device)), device=device))
 
@@ -112,8 +122,10 @@ def _print_extra(name: str, *, device: str, is_full: bool) -> None:
 def _print_bandwidth() -> None:
     given = batch(SHAPE, noise=1e-2, is_full=True, device="cuda")
     read_bytes = sum(tensor.numel() * tensor.itemsize for tensor in given.values())
-    wall = statistics.median(milliseconds(partial(ours, **given), device="cuda")[0] for _ in range(REPEATS))
-    print(f"\ntrmon's columns take {read_bytes / (wall / 1e3) / read_bytes_per_second():.0%} of the bandwidth")
+    for name, call in ((OURS, ours), (FUSED, fused)):
+        wall = statistics.median(milliseconds(partial(call, **given), device="cuda")[0] for _ in range(REPEATS))
+        share = read_bytes / (wall / 1e3) / read_bytes_per_second()
+        print(f"\n{name}: {share:.0%} of the bandwidth")
 
 
 def _print_accuracy() -> None:

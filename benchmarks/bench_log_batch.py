@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 import time
@@ -16,10 +17,15 @@ import trmon_client as trmon
 SHAPES = ((96, 16), (64, 1024), (256, 4096))
 GAP_SECONDS = 0.02
 """The trainer's pause between two calls, in which the encoder runs and the caches cool."""
+N_WARM = 5
+"""Calls before those that are measured."""
+N_TURNS = 8
+"""Turns of each sequence, in the rows with turns."""
 
 
-def batch(n_sequences: int, horizon: int) -> dict[str, Any]:
-    """Return the log-probs of three policies and all labels."""
+def batch(n_sequences: int, horizon: int, *, with_turns: bool = False) -> dict[str, Any]:
+    """Return the log-probs of three policies and all labels, and with `with_turns` the starts of equal turns."""
+    starts = [[turn * horizon // N_TURNS for turn in range(N_TURNS)]] * n_sequences
     generator = torch.Generator().manual_seed(0)
     mu = -torch.rand((n_sequences, horizon), generator=generator) - 0.1
     old = mu + 1e-3 * torch.randn(mu.shape, generator=generator)
@@ -32,6 +38,7 @@ def batch(n_sequences: int, horizon: int) -> dict[str, Any]:
         "rewards": torch.rand(n_sequences, generator=generator),
         "group_ids": torch.arange(n_sequences) // 8,
         "versions": torch.zeros(n_sequences, dtype=torch.int64),
+        "turn_offsets": starts if with_turns else None,
     }
 
 
@@ -40,28 +47,32 @@ def call_seconds(
 ) -> list[tuple[float, float]]:
     """Return the wall time and the calling thread's CPU time of every call except the first ones."""
     found = []
-    for step in range(n + 5):
+    for step in range(n + N_WARM):
         wall, cpu = time.perf_counter(), time.thread_time()
         monitor.log_batch(step=step, trainer_version=step, **arguments)
         found.append((time.perf_counter() - wall, time.thread_time() - cpu))
         time.sleep(gap_seconds)
-    return found[5:]
+    return found[N_WARM:]
 
 
 def main() -> None:
     """Print the table."""
     print(f"log_batch, three pairs and all labels, CPU tensors, torch threads {torch.get_num_threads()}, in ms")
     print(f"load of the machine {os.getloadavg()[0]:.1f}")
-    print(f"{'shape':>12} {'gap':>6} {'median':>8} {'p95':>8} {'CPU':>8}")
-    for shape in SHAPES:
-        for gap_seconds in (0.0, GAP_SECONDS):
-            with tempfile.TemporaryDirectory() as folder:
-                monitor = trmon.init(project="bench", run="log-batch", spool_dir=Path(folder))
-                times = call_seconds(monitor, batch(*shape), gap_seconds=gap_seconds, n=200 if shape[1] < 2000 else 20)
-                monitor.close()
-            wall, cpu = (1e3 * np.array(column) for column in zip(*times, strict=True))
-            median, p95, cpu_median = np.quantile(wall, 0.5), np.quantile(wall, 0.95), np.quantile(cpu, 0.5)
-            print(f"{shape!s:>12} {1e3 * gap_seconds:6.0f} {median:8.3f} {p95:8.3f} {cpu_median:8.3f}")
+    print(f"{'shape':>12} {'turns':>6} {'gap':>6} {'median':>8} {'p95':>8} {'CPU':>8} {'bytes':>8}")
+    for shape, with_turns, gap_seconds in itertools.product(SHAPES, (False, True), (0.0, GAP_SECONDS)):
+        arguments, n = batch(*shape, with_turns=with_turns), 200 if shape[1] < 2000 else 20
+        with tempfile.TemporaryDirectory() as folder:
+            monitor = trmon.init(project="bench", run="log-batch", spool_dir=Path(folder))
+            times = call_seconds(monitor, arguments, gap_seconds=gap_seconds, n=n)
+            monitor.close()
+            report_bytes = sum(path.stat().st_size for path in Path(folder).rglob("*.seg")) / (n + N_WARM)
+        wall, cpu = (1e3 * np.array(column) for column in zip(*times, strict=True))
+        median, p95, cpu_median = np.quantile(wall, 0.5), np.quantile(wall, 0.95), np.quantile(cpu, 0.5)
+        columns = (
+            f"{N_TURNS if with_turns else 0:6} {1e3 * gap_seconds:6.0f} {median:8.3f} {p95:8.3f} {cpu_median:8.3f}"
+        )
+        print(f"{shape!s:>12} {columns} {report_bytes:8.0f}")
 
 
 if __name__ == "__main__":

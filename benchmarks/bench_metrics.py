@@ -1,18 +1,21 @@
 """Counts the series of /metrics for many active runs, and times scrapes of them; prints a table by metric.
 
 Each run reports three steps of rollout, old and current log-probs and one scalar. Times are on the same cores as the
-service, which has processed every run.
+service, which has processed every run. CPU time is that of the service alone, without its worker, and steadier than the
+time of a scrape where other work shares the cores.
 
 PYTHONPATH=.:client python benchmarks/bench_metrics.py [RUNS]
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -25,9 +28,18 @@ from tests.fixtures.trainer import train
 from trmon.domain.model.identity import RunKey
 
 RUNS = 300
-SCRAPES = 9
+SCRAPES = 21
 SHOWN = 12
 STEPS = range(3)
+
+
+@dataclass(frozen=True)
+class Scraped:
+    """The last of several scrapes, the seconds of each, and the CPU time of the service for each after the first."""
+
+    text: str
+    seconds: list[float]
+    cpu_seconds: float
 
 
 def main(n_runs: int) -> None:
@@ -38,24 +50,31 @@ def main(n_runs: int) -> None:
             with service.client() as client:
                 for i in range(n_runs):
                     train(client, RunKey("math", f"run-{i:04}"), steps=STEPS)
-                report(scrape(client), n_runs)
+                report(scrape(client, pid=service.process.pid), n_runs)
         finally:
             service.kill()
 
 
-def scrape(client: httpx.Client) -> tuple[str, list[float]]:
-    """Return the last of several scrapes, and the seconds of each."""
-    seconds = []
+def scrape(client: httpx.Client, *, pid: int) -> Scraped:
+    """Scrape several times."""
+    seconds, cpu = [], []
     for _ in range(SCRAPES):
         start = time.perf_counter()
         text = client.get("/metrics").text
         seconds.append(time.perf_counter() - start)
-    return text, seconds
+        cpu.append(cpu_seconds(pid))
+    return Scraped(text, seconds, (cpu[-1] - cpu[0]) / (SCRAPES - 1))
 
 
-def report(scraped: tuple[str, list[float]], n_runs: int) -> None:
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def report(scraped: Scraped, n_runs: int) -> None:
     """Print the series by metric, the largest first, and the times."""
-    text, seconds = scraped
+    text, seconds = scraped.text, scraped.seconds
     counts = Counter(sample.name for family in text_string_to_metric_families(text) for sample in family.samples)
     total = counts.total()
     table = Table("metric", "series", "share")
@@ -66,7 +85,8 @@ def report(scraped: tuple[str, list[float]], n_runs: int) -> None:
     console.print(table)
     console.print(
         f"{n_runs} runs, {len(text):,} bytes; first scrape {seconds[0] * 1e3:.0f} ms, "
-        f"median of the others {statistics.median(seconds[1:]) * 1e3:.0f} ms"
+        f"the others: median {statistics.median(seconds[1:]) * 1e3:.0f} ms, "
+        f"least {min(seconds[1:]) * 1e3:.0f} ms, CPU time {scraped.cpu_seconds * 1e3:.0f} ms"
     )
 
 

@@ -11,7 +11,7 @@ from benchmarks.detection.record import LAB, LAB_HEALTHY
 from benchmarks.detection.recorded_run import RecordedCourse, RunName
 from benchmarks.detection.replay import Told, ToldNotification
 from trmon.domain.alerts.alert import INCIDENT_RULE
-from trmon.lab.testbed.collapse import find_collapse
+from trmon.domain.analysis.collapse import find_collapse
 
 LAB_CAUSES = {
     "QUANTISE": "A M",

@@ -74,7 +74,11 @@ class SupervisedChild:
 
     def pids(self) -> list[int]:
         """Return the oldest one that runs."""
-        return [eventually(self._running, timeout_seconds=REPLACED_SECONDS)[0]]
+        return self.all_pids()[:1]
+
+    def all_pids(self) -> list[int]:
+        """Return all that run, the oldest first."""
+        return eventually(self._running, timeout_seconds=REPLACED_SECONDS)
 
     def kill(self) -> None:
         """Kill it."""
@@ -144,11 +148,20 @@ def embedded(
 
 @contextmanager
 def fleet(
-    folder: Path, *, replicas: int = 1, environment: Mapping[str, str] = MappingProxyType({}), **variables: str
+    folder: Path,
+    *,
+    replicas: int = 1,
+    is_in_memory: bool = True,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    **variables: str,
 ) -> Iterator[Deployment]:
-    """Run `trmon serve` with replicas and two workers on Redis and a PostgreSQL that syncs to disk."""
+    """Run `trmon serve` with replicas and two workers on Redis and a PostgreSQL that syncs to disk.
+
+    Args: is_in_memory: as root, the disk is one of its own in memory, 1 GiB, which faults can fill.
+    """
     with ExitStack() as stack:
-        disk = Path(tempfile.gettempdir()) / f"trmon-disk-{os.getpid()}" if may_mount() else None
+        is_own = is_in_memory and may_mount()
+        disk = Path(tempfile.gettempdir()) / f"trmon-disk-{os.getpid()}" if is_own else None
         if disk is not None:
             stack.enter_context(own_disk(disk))
         postgres = stack.enter_context(Postgres(durable=True, folder=disk))

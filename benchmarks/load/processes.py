@@ -26,6 +26,16 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return sum(sum(map(int, _stat(pid)[11:15])) for pid in family(pids)) / TICKS_PER_SECOND
 
 
+def own_cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU time of these processes without their descendants."""
+    return sum(sum(map(int, _stat(pid)[11:13])) for pid in pids) / TICKS_PER_SECOND
+
+
+def main_thread_seconds(pids: Iterable[int]) -> float:
+    """Return the CPU time of the main threads of these processes, which is where a service's event loop runs."""
+    return sum(sum(map(int, _stat(f"{pid}/task/{pid}")[11:13])) for pid in pids) / TICKS_PER_SECOND
+
+
 def waited_seconds(pids: Iterable[int]) -> float:
     """Return how long the main threads of these processes and their descendants were ready but had no core."""
     return sum(_waited_seconds(pid) for pid in family(pids))
@@ -46,8 +56,8 @@ def n_threads(pids: Iterable[int]) -> int:
     return sum(len(list(Path(f"/proc/{pid}/task").glob("*"))) for pid in family(pids))
 
 
-def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the name; zeros for a process that has ended."""
+def _stat(pid: int | str) -> list[str]:
+    """Return the fields of /proc/PID/stat after the name; zeros for a process, or PID/task/TID, that has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

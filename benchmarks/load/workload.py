@@ -82,6 +82,19 @@ class Workload:
             )
         )
 
+    def heartbeat(self, index: int, *, rank: int) -> bytes:
+        """Return the heartbeat of one rank of a run as MessagePack."""
+        return wire.encode(
+            wire.Heartbeat(
+                project=PROJECT,
+                run=self.run(index),
+                attempt=ATTEMPT,
+                launch=LAUNCH,
+                rank=rank,
+                world_size=self.n_ranks,
+            )
+        )
+
     def lane(self, number: int, *, of: int, steps: Iterable[int]) -> Iterator[tuple[int, int, int]]:
         """Yield the reports of one connection: run, step and rank; each (run, rank) stays on one connection.
 

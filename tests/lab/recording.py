@@ -28,6 +28,10 @@ class RecordedDecision:
         return accepted if self.is_enforced else torch.ones_like(accepted)
 
     @property
+    def sequence_weights(self) -> Tensor:
+        return self.mask.float()
+
+    @property
     def mask_rate(self) -> float:
         return self.verdict.mask_rate
 

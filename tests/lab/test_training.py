@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.lab.recording import RecordingMonitor
-from trmon.lab.testbed.collapse import find_collapse
+from trmon.domain.analysis.collapse import find_collapse
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.injection import Injection
 from trmon.lab.testbed.training import StepResult, prepare_training, run_training

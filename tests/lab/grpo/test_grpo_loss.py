@@ -41,9 +41,7 @@ def test_the_loss_is_ppos_over_tokens_then_sequences() -> None:
     logprobs = old + 0.4 * torch.randn((5, 6), generator=generator)
     advantages, lengths = torch.randn(5, generator=generator), torch.tensor([1, 6, 3, 4, 2])
     mask = torch.arange(6) < lengths[:, None]
-    loss = ppo_clip_loss(
-        logprobs, old, advantages=advantages, mask=mask, clip=0.2, accepted=torch.ones(5, dtype=torch.bool)
-    )
+    loss = ppo_clip_loss(logprobs, old, advantages=advantages, mask=mask, clip=0.2, weights=torch.ones(5))
     expected = _reference(logprobs.tolist(), old.tolist(), advantages.tolist(), lengths.tolist())
     assert loss.item() == pytest.approx(expected, abs=1e-6)
 
@@ -59,13 +57,31 @@ def test_rejected_sequences_and_masked_tokens_have_no_gradient() -> None:
         advantages=torch.ones(3),
         mask=mask,
         clip=0.2,
-        accepted=accepted,
+        weights=accepted.float(),
     )
     torch.autograd.backward(loss)
     assert logprobs.grad is not None
     assert logprobs.grad[0].abs().sum() == 0
     assert logprobs.grad[2, 2:].abs().sum() == 0
     assert (logprobs.grad[1] < 0).all()
+
+
+def test_a_weight_scales_the_gradient_of_its_sequence() -> None:
+    def gradient(weights: list[float]) -> torch.Tensor:
+        logprobs = torch.full((2, 3), -1.0, requires_grad=True)
+        loss = ppo_clip_loss(
+            logprobs,
+            torch.full((2, 3), -1.0),
+            advantages=torch.tensor([1.0, -1.0]),
+            mask=torch.ones((2, 3), dtype=torch.bool),
+            clip=0.2,
+            weights=torch.tensor(weights),
+        )
+        torch.autograd.backward(loss)
+        assert logprobs.grad is not None
+        return logprobs.grad
+
+    torch.testing.assert_close(gradient([1.0, 0.25]), gradient([1.0, 1.0]) * torch.tensor([[1.0], [0.25]]))
 
 
 def test_a_clipped_token_has_no_gradient() -> None:
@@ -77,7 +93,7 @@ def test_a_clipped_token_has_no_gradient() -> None:
         advantages=torch.ones(1),
         mask=both,
         clip=0.2,
-        accepted=torch.ones(1, dtype=torch.bool),
+        weights=torch.ones(1),
     )
     torch.autograd.backward(loss)
     assert logprobs.grad is not None

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import torch
 
 from tests.lab.grpo.experiments import small
 from tests.lab.recording import RecordingMonitor
@@ -38,6 +39,15 @@ def test_equal_configurations_run_equal(architecture: Architecture) -> None:
     assert _train(config)[0] == _train(config)[0]
     other = _train(small(architecture=architecture, seed=4))[0]
     assert [outcome.reward for outcome in other] != [outcome.reward for outcome in _train(config)[0]]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("architecture", Architecture)
+def test_a_run_on_a_gpu_reports_from_it_and_learns_alike(architecture: Architecture) -> None:
+    config, monitor = small(architecture=architecture), RecordingMonitor()
+    outcomes = list(train_experiment(config, monitor, device=torch.device("cuda")))
+    assert {call.inputs["logprobs"].device.type for call in monitor.calls} == {"cuda"}
+    assert outcomes[0].evaluated.reward == pytest.approx(_train(config)[0][0].evaluated.reward, abs=0.15)
 
 
 def test_each_update_reports_its_rollout_and_its_last_optimizer_step() -> None:

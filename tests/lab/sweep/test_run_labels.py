@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from trmon.domain.analysis.collapse import CollapseSign
 from trmon.lab.sweep.run_labels import HORIZON, label_run
-from trmon.lab.testbed.collapse import CollapseSign
 
 STEADY = [1.0] * 500
 

@@ -31,6 +31,7 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_file_says_what_was_run_and_what_became_of_it(noisy: Path) -> None:
     record = read_record(noisy)
     assert record.config == NOISY
+    assert record.format == 2
     assert (record.outcome.label.onset, record.outcome.label.n_updates) == (None, 12)
     assert read_columns(noisy)["update"].tolist() == list(range(12))
 
@@ -79,11 +80,18 @@ def test_values_keep_eight_bits_and_those_near_one_sixteen() -> None:
 
 
 @pytest.mark.slow
-def test_a_collapsed_run_ends_once_its_onset_is_certain() -> None:
+def test_a_collapsed_run_ends_once_its_onset_is_certain_and_names_what_the_rules_raised() -> None:
     config = small(n_updates=400, task="brackets", warm_start_exact=0.3, learning_rate=constant(3e-2))
-    label = sweep_run(config).record.outcome.label
+    record = sweep_run(config).record
+    label = record.outcome.label
     assert label.onset is not None
     assert label.n_updates - label.onset in range(100, 112)
+    raised = [alert.rule for alert in record.alerts]
+    assert raised.index("entropy_collapse") < raised.index("reward_collapse")
+    assert "spool_growing" not in raised
+    assert all(alert.since <= alert.step for alert in record.alerts)
+    episodes = [(alert.rule, alert.since, alert.severity, alert.cause) for alert in record.alerts]
+    assert len(set(episodes)) == len(episodes)
 
 
 def test_a_spool_without_its_end_is_refused(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_the_run_of_a_killed_worker_is_run_again(tmp_path: Path) -> None:
     folder.extend(plan)
     with ray_cluster(address=None, workers=2) as ray:
         killing = _kill_a_worker()
-        for run in run_on_ray(ray, plan):
+        for run in run_on_ray(ray, plan, run=sweep_run):
             folder.store(run)
             finished[run.record.config.run_name] += 1
         killing.join()
@@ -127,7 +127,7 @@ def test_the_runs_of_a_killed_node_are_run_on_others(cluster: Cluster, tmp_path:
     killing = threading.Thread(target=kill_a_node_while_both_train, daemon=True)
     with ray_cluster(address=cluster.address, workers=None) as ray:
         killing.start()
-        for run in run_on_ray(ray, plan):
+        for run in run_on_ray(ray, plan, run=sweep_run):
             folder.store(run)
             finished[run.record.config.run_name] += 1
         killing.join()

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.analysis.collapse import Collapse, find_collapse, smoothed
 from trmon.lab.demo.readings import RunReading
 from trmon.lab.demo.training import Training
-from trmon.lab.testbed.collapse import Collapse, find_collapse, smoothed
 
 KL = "mismatch_kl_k3"
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trmon.domain.analysis.collapse import smoothed
 from trmon.lab.demo.calibration import CalibrationSummary, calibration_lines
 from trmon.lab.demo.readings import RunReading
 from trmon.lab.demo.run_story import RunStory, run_lines, tell_run
 from trmon.lab.demo.training import Training
-from trmon.lab.testbed.collapse import smoothed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

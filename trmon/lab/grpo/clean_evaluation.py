@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,9 @@ class EvaluatedPolicy:
     exact: float
 
 
+NOT_EVALUATED = EvaluatedPolicy(math.nan, math.nan)
+
+
 class CleanEvaluation:
     """Evaluates a policy on 256 fixed prompts at temperature 1 in float32; equal weights give equal values."""
 
@@ -32,8 +36,8 @@ class CleanEvaluation:
 
     def evaluate(self, policy: TokenPolicy) -> EvaluatedPolicy:
         """Return the evaluation of a policy, which it leaves as it is."""
-        generator = torch.Generator().manual_seed(PROMPTS_SEED + 1)
+        generator = torch.Generator(policy.device).manual_seed(PROMPTS_SEED + 1)
         engine = MismatchedEngine(policy, limit=self._task.response_limit, generator=generator)
-        sampled = engine.sample(self._prompts, copies=1, mismatch=CLEAN, update=0)
+        sampled = engine.sample(self._prompts.to(policy.device), copies=1, mismatch=CLEAN, update=0)
         scores = score_answers(sampled.tokens, sampled.mask, prompts=sampled.prompts)
         return EvaluatedPolicy(scores.reward.mean().item(), scores.exact.float().mean().item())

@@ -122,6 +122,20 @@ class ExperimentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise InvalidInput("router_replay", f"{self.architecture.value!r} has no router; use the architecture moe")
 
     @property
+    def ramps(self) -> tuple[Ramp, ...]:
+        """The settings that may move."""
+        engine = self.engine
+        of_trainer = (self.learning_rate, self.entropy_coefficient, self.length_bonus)
+        return (*of_trainer, engine.router_noise, engine.lag, engine.top_p, engine.temperature, engine.padded_share)
+
+    @property
+    def first_change(self) -> int:
+        """The first update at which a setting changes, from which on signals can show it; 0 if none changes."""
+        changes = [ramp.first_update for ramp in self.ramps if ramp.start != ramp.end]
+        changes += [self.engine.first_update] if self.engine.first_update else []
+        return min(changes, default=0)
+
+    @property
     def content_hash(self) -> str:
         """A hash of every value, which names the run of this configuration."""
         encoded = msgspec.json.encode(self, order="deterministic")

@@ -19,13 +19,13 @@ def grpo_advantages(rewards: Tensor, *, n_responses: int) -> Tensor:
 
 
 def ppo_clip_loss(
-    logprobs: Tensor, reference: Tensor, *, advantages: Tensor, mask: Tensor, clip: float, accepted: Tensor
+    logprobs: Tensor, reference: Tensor, *, advantages: Tensor, mask: Tensor, clip: float, weights: Tensor
 ) -> Tensor:
-    """Return PPO's clipped loss, a mean over tokens, then over all sequences; rejected ones get no gradient.
+    """Return PPO's clipped loss, a mean over tokens, then over all sequences; those of weight 0 get no gradient.
 
-    Args: logprobs, reference, mask: [B, L]; advantages, accepted (bool): [B].
+    Args: logprobs, reference, mask: [B, L]; advantages, weights (of the sequences, 1 where accepted): [B].
     """
     ratio = torch.where(mask, logprobs - reference, 0.0).exp()
     gains = torch.minimum(ratio * advantages[:, None], ratio.clamp(1 - clip, 1 + clip) * advantages[:, None])
     per_sequence = -torch.where(mask, gains, 0.0).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-    return torch.where(accepted, per_sequence, 0.0).sum() / len(accepted)
+    return torch.where(weights > 0, per_sequence * weights, 0.0).sum() / len(weights)

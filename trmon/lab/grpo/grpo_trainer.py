@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from trmon.lab.grpo.clean_evaluation import CleanEvaluation, EvaluatedPolicy
+from trmon.lab.grpo.clean_evaluation import NOT_EVALUATED, CleanEvaluation, EvaluatedPolicy
 from trmon.lab.grpo.experiment_config import ExperimentConfig, PpoReference
 from trmon.lab.grpo.grpo_loss import ppo_clip_loss
 from trmon.lab.grpo.mismatched_engine import MismatchedEngine
@@ -18,9 +19,11 @@ from trmon.lab.grpo.models.token_policy import ResponseScores, TokenPolicy, seed
 from trmon.lab.grpo.rollout_batch import RolloutBatch, build_batch
 from trmon.lab.grpo.supervised_start import supervised_start
 from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
+from trmon.lab.grpo.trainer_state import ENGINE_STREAM, LEARNER_STREAM, TrainerState, random_stream
 from trmon.lab.testbed.monitor_port import DecisionPort, MonitorPort
 
 EVALUATE_EVERY = 10
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +36,33 @@ class UpdateOutcome:
     evaluated: EvaluatedPolicy
 
 
-def train_experiment(config: ExperimentConfig, monitor: MonitorPort) -> Iterator[UpdateOutcome]:
-    """Train as configured on one thread, report to the monitor, and yield every update as it ends."""
-    torch.set_num_threads(1)
-    trainer = GrpoTrainer(config, monitor)
-    for update in range(config.n_updates):
+def train_experiment(
+    config: ExperimentConfig, monitor: MonitorPort, *, start: TrainerState | None = None, device: torch.device = CPU
+) -> Iterator[UpdateOutcome]:
+    """Train as configured, report to the monitor, and yield every update as it ends.
+
+    Args: start: the state of another trainer of the same policy, from whose next update the run goes on; device: what
+    the policies compute on; a run repeats on a device of the same kind.
+    """
+    trainer = GrpoTrainer(config, monitor, device=device)
+    if start is not None:
+        trainer.restore(start)
+    for update in range(0 if start is None else start.next_update, config.n_updates):
         yield trainer.run_update(update)
 
 
 class GrpoTrainer:
-    """The learner and its rollout engine. Every update makes one version of the weights.
+    """The learner and its rollout engine, on one thread. Every update makes one version of the weights.
 
     The monitor gets each rollout before the updates (`update` None), the last optimizer step's sequences with the
-    moved policy, and the step's scalars.
+    moved policy, and the step's scalars. Sequences count in the loss with the smaller weight of both reports.
     """
 
-    def __init__(self, config: ExperimentConfig, monitor: MonitorPort) -> None:
+    def __init__(self, config: ExperimentConfig, monitor: MonitorPort, *, device: torch.device = CPU) -> None:
+        torch.set_num_threads(1)  # sums of several threads are not the same again
         self._config = config
         self._monitor = monitor
+        self._device = device
         self._task = TASK_FAMILIES[config.task]
         self._policy = self._new_policy()
         start = supervised_start(
@@ -64,26 +76,49 @@ class GrpoTrainer:
         self._optimizer = torch.optim.Adam(self._policy.parameters(), lr=config.learning_rate.at(0), foreach=True)
         lag = config.engine.lag
         self._published: deque[tuple[int, dict[str, Tensor]]] = deque(maxlen=round(max(lag.start, lag.end)) + 1)
+        self._engine_generator = random_stream(config.seed, ENGINE_STREAM, device=device)
         self._engine = MismatchedEngine(
-            self._new_policy(), limit=self._task.response_limit, generator=_stream(config.seed, 1)
+            self._new_policy(), limit=self._task.response_limit, generator=self._engine_generator
         )
-        self._generator = _stream(config.seed, 2)
+        self._generator = random_stream(config.seed, LEARNER_STREAM)
         self._evaluation = CleanEvaluation(self._task)
-        self._evaluated = EvaluatedPolicy(math.nan, math.nan)
+        self._evaluated = NOT_EVALUATED
 
     def run_update(self, update: int) -> UpdateOutcome:
         """Evaluate if it is due, roll out, report, and train on the rollout."""
-        if update % EVALUATE_EVERY == 0:
+        if update % EVALUATE_EVERY == 0 or self._evaluated is NOT_EVALUATED:
             self._evaluated = self._evaluation.evaluate(self._policy)
         batch = self._roll_out(update)
-        scalars = {"lr": self._config.learning_rate.at(update), "exact": batch.exact}
-        if batch.sampled.experts is not None:
-            scalars["router_flip_rate"] = batch.router_flip_rate
-        self._report(batch, torch.arange(len(batch)), update=update, logprobs=batch.old_logprobs, scalars=scalars)
-        losses, norms = self._train(batch, update)
+        scalars = {"lr": self._config.learning_rate.at(update), "exact": batch.exact, **batch.routing}
+        rows = torch.arange(len(batch), device=self._device)
+        decision = self._report(batch, rows, update=update, logprobs=batch.old_logprobs, scalars=scalars)
+        losses, norms = self._train(batch, update, weights=decision.sequence_weights)
         grad_norm = max(norms, key=lambda norm: math.inf if math.isnan(norm) else norm)
         self._monitor.log_scalars(update, {"grad_norm": grad_norm, "loss": losses[-1]})
         return UpdateOutcome(update, batch.rewards.mean().item(), grad_norm, self._evaluated)
+
+    def capture(self, next_update: int) -> TrainerState:
+        """Return a copy of the state before an update."""
+        return TrainerState(
+            next_update=next_update,
+            weights=self._policy.copied_weights(),
+            optimizer=deepcopy(self._optimizer.state_dict()),
+            published=tuple(self._published),
+            learner_stream=self._generator.get_state(),
+            engine_stream=self._engine_generator.get_state(),
+            evaluated=self._evaluated,
+        )
+
+    def restore(self, state: TrainerState) -> None:
+        """Take over a copied state, also one of a trainer with another configuration of the same policy."""
+        self._policy.load_state_dict(state.weights)
+        # Loading keeps the given tensors, which the optimizer then changes in place.
+        self._optimizer.load_state_dict(deepcopy(state.optimizer))
+        self._published.clear()
+        self._published.extend(state.published)
+        self._generator.set_state(state.learner_stream)
+        self._engine_generator.set_state(state.engine_stream)
+        self._evaluated = state.evaluated
 
     def _new_policy(self) -> TokenPolicy:
         return seeded_policy(
@@ -91,7 +126,7 @@ class GrpoTrainer:
             n_symbols=self._task.n_symbols,
             experts_per_token=self._config.experts_per_token,
             seed=0,
-        )
+        ).to(self._device)
 
     def _roll_out(self, update: int) -> RolloutBatch:
         config, mismatch = self._config, self._config.engine
@@ -99,29 +134,32 @@ class GrpoTrainer:
         lag = max(0, round(mismatch.lag.at(update)))
         version, weights = self._published[max(0, len(self._published) - 1 - lag)]
         self._engine.load(weights, version=version, weight_format=mismatch.format_at(update))
-        prompts = self._task.draw(config.n_prompts, generator=self._generator)
+        prompts = self._task.draw(config.n_prompts, generator=self._generator).to(self._device)
         sampled = self._engine.sample(prompts, copies=config.n_responses, mismatch=mismatch, update=update)
         with torch.no_grad():
             replayed = sampled.experts if config.router_replay else None
             old = self._policy.score(sampled.prompts.tokens, sampled.tokens, replayed=replayed)
         return build_batch(sampled, old, n_responses=config.n_responses, length_bonus=config.length_bonus.at(update))
 
-    def _train(self, batch: RolloutBatch, update: int) -> tuple[list[float], list[float]]:
-        """Return the loss and the gradient norm of each optimizer step; one without a finite gradient is left out."""
+    def _train(self, batch: RolloutBatch, update: int, *, weights: Tensor) -> tuple[list[float], list[float]]:
+        """Return the loss and the gradient norm of each optimizer step; one without a finite gradient is left out.
+
+        Args: weights [B]: those of the rollout's sequences in the loss.
+        """
         config, losses, norms = self._config, list[float](), list[float]()
         for group in self._optimizer.param_groups:
             group["lr"] = config.learning_rate.at(update)
         n_steps = config.n_epochs * config.n_minibatches
         for _ in range(config.n_epochs):
-            order = torch.randperm(len(batch), generator=self._generator)
+            order = torch.randperm(len(batch), generator=self._generator).to(self._device)
             for rows in order.chunk(config.n_minibatches):
                 scored = self._score(batch, rows)
-                accepted = torch.ones(len(rows), dtype=torch.bool)
+                kept = weights[rows]
                 if len(losses) == n_steps - 1:
                     logprobs = scored.logprobs.detach()
                     decision = self._report(batch, rows, update=update, logprobs=logprobs, minibatch=n_steps - 1)
-                    accepted = decision.mask
-                loss, norm = self._step(batch, rows, scored, update=update, accepted=accepted)
+                    kept = torch.minimum(kept, decision.sequence_weights)
+                loss, norm = self._step(batch, rows, scored, update=update, weights=kept)
                 losses.append(loss)
                 norms.append(norm)
         return losses, norms
@@ -132,14 +170,14 @@ class GrpoTrainer:
         return self._policy.score(sampled.prompts.tokens[rows], sampled.tokens[rows], replayed=replayed)
 
     def _step(
-        self, batch: RolloutBatch, rows: Tensor, scored: ResponseScores, *, update: int, accepted: Tensor
+        self, batch: RolloutBatch, rows: Tensor, scored: ResponseScores, *, update: int, weights: Tensor
     ) -> tuple[float, float]:
         config, mask = self._config, batch.sampled.mask[rows]
         is_rollout = config.ppo_reference is PpoReference.ROLLOUT
         reference = (batch.sampled.logprobs if is_rollout else batch.old_logprobs)[rows]
         advantages = batch.advantages[rows]
         loss = ppo_clip_loss(
-            scored.logprobs, reference, advantages=advantages, mask=mask, clip=config.clip, accepted=accepted
+            scored.logprobs, reference, advantages=advantages, mask=mask, clip=config.clip, weights=weights
         )
         if coefficient := config.entropy_coefficient.at(update):
             loss = loss - coefficient * scored.entropy[mask].mean()
@@ -179,8 +217,3 @@ class GrpoTrainer:
             old_version=update,
             scalars=scalars,
         )
-
-
-def _stream(seed: int, stream: int) -> torch.Generator:
-    """Return the generator of one stream of a run's randomness."""
-    return torch.Generator().manual_seed(seed * 1000 + stream)

@@ -45,7 +45,10 @@ class _SampledToken:
 
 
 class MismatchedEngine:
-    """Samples responses token by token with the weights that were loaded last."""
+    """Samples responses token by token with the weights that were loaded last.
+
+    It computes on the policy's device, where the prompts and the generator must be too.
+    """
 
     def __init__(self, policy: TokenPolicy, *, limit: int, generator: torch.Generator) -> None:
         self._policy = policy
@@ -63,7 +66,7 @@ class MismatchedEngine:
     def sample(self, prompts: TaskPrompts, *, copies: int, mismatch: EngineMismatch, update: int) -> SampledResponses:
         """Return `copies` responses in a row to every prompt [B], with the mismatch of an update: [B * copies]."""
         features, cache = self._policy.trunk.read_prompt(prompts.tokens, copies=copies)
-        going, steps = torch.ones(len(features), dtype=torch.bool), list[_SampledToken]()
+        going, steps = features.new_ones(len(features), dtype=torch.bool), list[_SampledToken]()
         for _ in range(self._limit):
             steps.append(self._sample_token(features, going, mismatch=mismatch, update=update))
             token = steps[-1].token
@@ -89,7 +92,7 @@ class MismatchedEngine:
         """Return the next token of each sequence; EOS where it has ended. Args: going [B]: where it has not."""
         scale, noise = mismatch.router_noise.at(update), None
         if scale and self._policy.experts is not None:
-            noise = scale * torch.randn((len(features), N_EXPERTS), generator=self._generator)
+            noise = scale * torch.randn((len(features), N_EXPERTS), generator=self._generator, device=features.device)
         heads = self._policy.heads(rounded_activations(features, self._format), noise=noise)
         logits = rounded_activations(heads.logits, self._format) / mismatch.temperature.at(update)
         logprobs = nucleus_logprobs(logits.log_softmax(dim=-1), top_p=mismatch.top_p.at(update))
@@ -105,9 +108,10 @@ class MismatchedEngine:
         """Return log-probs in which a share of the responses has 0.0 from a random position of theirs on."""
         if not share:
             return logprobs
-        loses = torch.rand(len(logprobs), generator=self._generator) < share
-        first = (torch.rand(len(logprobs), generator=self._generator) * lengths).long()
-        lost = torch.arange(logprobs.shape[1]) >= first[:, None]
+        n, device = len(logprobs), logprobs.device
+        loses = torch.rand(n, generator=self._generator, device=device) < share
+        first = (torch.rand(n, generator=self._generator, device=device) * lengths).long()
+        lost = torch.arange(logprobs.shape[1], device=device) >= first[:, None]
         return logprobs.masked_fill(loses[:, None] & lost, 0.0)
 
 

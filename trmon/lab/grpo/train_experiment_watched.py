@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import msgspec
+import torch
 
 import trmon_client as trmon
 from trmon.domain.model.errors import InvalidInput
@@ -13,12 +14,13 @@ from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
 
 
 def train_experiment_watched(
-    config: ExperimentConfig, *, url: str | None, project: str, name: str | None
+    config: ExperimentConfig, *, url: str | None, project: str, name: str | None, device: str = "cpu"
 ) -> Generator[UpdateOutcome, None, None]:
     """Train as configured, reporting to the service at `url`, and yield every update; name: default the config's.
 
-    Errors: InvalidInput if the client rejects the name, the address or a variable.
+    Errors: InvalidInput if the client rejects the name, the address or a variable, or torch the device.
     """
+    place = _usable_device(device)
     declared = msgspec.to_builtins(config)
     try:
         monitor = trmon.init(
@@ -27,4 +29,11 @@ def train_experiment_watched(
     except ValueError as error:
         raise InvalidInput("lab train", str(error)) from error
     with monitor:
-        yield from train_experiment(config, monitor)
+        yield from train_experiment(config, monitor, device=place)
+
+
+def _usable_device(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        raise InvalidInput("--device", f"torch cannot compute on {name!r}: {str(error).splitlines()[0]}") from error

@@ -1,15 +1,13 @@
-"""Runs a sweep over Ray: Ray schedules the runs, and repeats the run of a worker or a node that dies."""
+"""Runs jobs over Ray: Ray schedules the runs, and repeats the run of a worker or a node that dies."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from trmon.domain.model.errors import NotReady, TrmonError
-from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.sweep.swept_run import SweptRun, sweep_run
 
 RETRIES = 5
 """How often the run of a dead worker is repeated before the sweep gives up on it."""
@@ -19,7 +17,17 @@ LOCAL = "local"
 LOOPBACK = "127.0.0.1"
 """Where the Ray of this machine listens."""
 
-RunFunction = Callable[[ExperimentConfig], SweptRun]
+
+class Named(Protocol):
+    """A thing to run."""
+
+    @property
+    def run_name(self) -> str:
+        """The name of its run."""
+
+
+Job = TypeVar("Job", bound=Named)
+Result = TypeVar("Result")
 
 
 class SweepError(TrmonError):
@@ -46,14 +54,14 @@ def ray_cluster(*, address: str | None, workers: int | None) -> Iterator[Any]:
         ray.shutdown()
 
 
-def run_on_ray(ray: Any, configs: Sequence[ExperimentConfig], *, run: RunFunction = sweep_run) -> Iterator[SweptRun]:
-    """Yield each run as it finishes, in any order. Errors: SweepError naming a run that fails."""
+def run_on_ray(ray: Any, jobs: Sequence[Job], *, run: Callable[[Job], Result]) -> Iterator[Result]:
+    """Yield the result of each job as it finishes, in any order. Errors: SweepError naming a run that fails."""
     remote = ray.remote(num_cpus=1, max_retries=RETRIES)(run)
-    pending = {remote.remote(config): config for config in configs}
+    pending = {remote.remote(job): job for job in jobs}
     while pending:
         (done, *_), _ = ray.wait(list(pending))
-        config = pending.pop(done)
+        job = pending.pop(done)
         try:
             yield ray.get(done)
         except ray.exceptions.RayError as error:
-            raise SweepError(f"run {config.run_name}: {error}") from error
+            raise SweepError(f"run {job.run_name}: {error}") from error

@@ -11,27 +11,28 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trmon.domain.collapse_risk.stored_precision import COARSE, FINE
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.sweep.run_labels import RunLabel
+from trmon.lab.sweep.service_pipeline import RaisedAlert
 from trmon_client.core.wire.decodable_types import decodable
 
-FORMAT = 1
+FORMAT = 2
 MISMATCH_STEMS = (
     *("kl_k1", "kl_k3", "chi2_token", "chi2_token_p95", "ess_token", "ess_seq", "prob_pearson", "prob_diff_mean"),
-    *("prob_diff_max", "ratio_mean", "geo_ratio_min"),
+    *("prob_diff_max", "ratio_mean"),
 )
 SIGNAL_COLUMNS = (
-    *("reward_mean", "reward_std", "zero_variance_groups", "effective_signal", "reward_length_corr", "exact"),
+    *("reward_mean", "reward_std", "zero_variance_groups", "effective_signal", "reward_length_corr"),
     *("sampled_entropy", "response_length_mean", "length_limit_share", "grad_norm", "lr"),
     *(f"mismatch_{stem}" for stem in MISMATCH_STEMS),
-    *("staleness_kl_k3", "staleness_chi2_token", "staleness_abs_log_ratio_max", "staleness_ess_seq"),
+    *("staleness_kl_k3", "staleness_abs_log_ratio_max", "staleness_ess_seq"),
     *("clip_fraction", "version_lag_mean", "saturated_fraction", "router_flip_rate", "mask_rate:geo_mask"),
 )
 """Signals and scalars that a file holds, as the service names them."""
 EVALUATION_COLUMNS = ("evaluated_reward", "evaluated_exact")
 NEAR_ONE = ("mismatch_ess_token", "mismatch_prob_pearson", "mismatch_ratio_mean", "evaluated_reward", "evaluated_exact")
 """Columns whose distance to 1 matters; they keep twice the digits."""
-MANTISSA_BITS, MANTISSA_BITS_NEAR_ONE = 7, 15
 METADATA_KEY = b"trmon"
 
 
@@ -52,6 +53,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     config: ExperimentConfig
     outcome: RunOutcome
+    alerts: tuple[RaisedAlert, ...]
+    """What the built-in rules raised, oldest first."""
 
 
 def encode_run(record: RunRecord, columns: Mapping[str, Sequence[float]]) -> bytes:
@@ -85,11 +88,7 @@ def encode_run(record: RunRecord, columns: Mapping[str, Sequence[float]]) -> byt
 
 def rounded_column(name: str, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """Return the values of a column in the precision of the file."""
-    bits = 23 - (MANTISSA_BITS_NEAR_ONE if name in NEAR_ONE else MANTISSA_BITS)
-    pattern = values.astype(np.float32).view(np.uint32)
-    halfway = ((pattern >> np.uint32(bits)) & np.uint32(1)) + np.uint32((1 << (bits - 1)) - 1)
-    rounded = ((pattern + halfway) >> np.uint32(bits) << np.uint32(bits)).view(np.float32)
-    return np.where(np.isfinite(values), rounded, values).astype(np.float32)
+    return (FINE if name in NEAR_ONE else COARSE).rounded(values)
 
 
 def read_record(path: Path) -> RunRecord:

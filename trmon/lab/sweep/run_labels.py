@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trmon.lab.testbed.collapse import SPAN, WITHIN, Collapse, CollapseSign, find_collapse
+from trmon.domain.analysis.collapse import SPAN, WITHIN, Collapse, CollapseSign, find_collapse
 
 HORIZON = 200
 """A predictor estimates the chance that a collapse begins within this many updates."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.grpo_trainer import EVALUATE_EVERY, UpdateOutcome, train_experiment
+from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
+from trmon.lab.sweep.labelled_updates import label_updates
 from trmon.lab.sweep.run_file import EVALUATION_COLUMNS, FORMAT, SIGNAL_COLUMNS, RunOutcome, RunRecord, encode_run
-from trmon.lab.sweep.run_labels import RunLabel, label_run
-from trmon.lab.sweep.spooled_signals import spooled_steps
+from trmon.lab.sweep.spooled_signals import StepRows, spooled_steps
 from trmon_client.config.settings import resolve_settings
 from trmon_client.monitor import Monitor
 
@@ -32,9 +32,10 @@ def sweep_run(config: ExperimentConfig) -> SweptRun:
     with tempfile.TemporaryDirectory(prefix="trmon-sweep-") as folder:
         declared = msgspec.to_builtins(config)
         monitor = _spooling_monitor(config, Path(folder), declared=declared)
-        outcomes, label = _train(config, monitor)
+        outcomes, label = label_updates(train_experiment(config, monitor))
         monitor.close(timeout=None)
-        columns = _columns(Path(folder), outcomes, declared=declared)
+        steps = list(spooled_steps(Path(folder), config=declared))
+    columns = _columns(steps, outcomes)
     rewards = columns["evaluated_reward"]
     outcome = RunOutcome(
         label=label,
@@ -43,7 +44,8 @@ def sweep_run(config: ExperimentConfig) -> SweptRun:
         last_reward=rewards[-1],
         seconds=round(time.perf_counter() - started, 1),
     )
-    record = RunRecord(format=FORMAT, config=config, outcome=outcome)
+    alerts = tuple(alert for step in steps for alert in step.alerts)
+    record = RunRecord(format=FORMAT, config=config, outcome=outcome, alerts=alerts)
     return SweptRun(record, encode_run(record, columns))
 
 
@@ -53,22 +55,7 @@ def _spooling_monitor(config: ExperimentConfig, folder: Path, *, declared: dict[
     return Monitor(resolve_settings(given | {"rank": 0, "world_size": 1, "attempt": "a"}, environment={}))
 
 
-def _train(config: ExperimentConfig, monitor: Monitor) -> tuple[list[UpdateOutcome], RunLabel]:
-    """Return the updates of a run and its label, the last update that the label needs being the last one."""
-    outcomes: list[UpdateOutcome] = []
-    label = label_run([], [])
-    for outcome in train_experiment(config, monitor):
-        outcomes.append(outcome)
-        is_last = outcome.update == config.n_updates - 1
-        if is_last or outcome.update % EVALUATE_EVERY == EVALUATE_EVERY - 1:
-            label = label_run([each.evaluated.reward for each in outcomes], [each.grad_norm for each in outcomes])
-            if label.onset is not None:
-                break
-    return outcomes, label
-
-
-def _columns(folder: Path, outcomes: list[UpdateOutcome], *, declared: dict[str, object]) -> dict[str, list[float]]:
-    steps = list(spooled_steps(folder, config=declared))
+def _columns(steps: list[StepRows], outcomes: list[UpdateOutcome]) -> dict[str, list[float]]:
     if [step.rollout.key.step for step in steps] != [outcome.update for outcome in outcomes]:
         raise RuntimeError(f"{len(outcomes)} updates were trained, and {len(steps)} were reported")
     columns = {name: [step.value(name) for step in steps] for name in SIGNAL_COLUMNS}

@@ -23,7 +23,8 @@ def clipped_loss(batch: Batch, logprobs: Tensor, *, decision: DecisionPort, conf
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
     gain = torch.minimum(ratio * advantages, clipped * advantages)
     per_sequence = -torch.where(mask, gain, 0.0).sum(dim=1) / mask.sum(dim=1)
-    return torch.where(decision.mask, per_sequence, 0.0).sum() / len(batch)
+    weights = decision.sequence_weights
+    return torch.where(weights > 0, per_sequence * weights, 0.0).sum() / len(batch)
 
 
 def entropy_bonus(batch: Batch, entropy: Tensor, *, coefficient: float) -> Tensor:

@@ -16,6 +16,10 @@ class DecisionPort(Protocol):
         """True for the sequences that stay in the loss, [B]; all true if the monitor only observes."""
 
     @property
+    def sequence_weights(self) -> Tensor:
+        """The weight of each sequence in the loss, [B] float32: 0 or 1 as `mask` unless the policy is soft."""
+
+    @property
     def mask_rate(self) -> float:
         """Share of the sequences that the policy rejects, whether or not they are masked."""
 

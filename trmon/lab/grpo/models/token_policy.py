@@ -80,6 +80,11 @@ class TokenPolicy(nn.Module):
             routing=None if heads.routing is None else heads.routing.view(*shape, -1),
         )
 
+    @property
+    def device(self) -> torch.device:
+        """The device that the policy computes on."""
+        return self.head.weight.device
+
     def copied_weights(self) -> dict[str, Tensor]:
         """Return a copy of the parameters by name."""
         return {name: parameter.detach().clone() for name, parameter in self.named_parameters()}

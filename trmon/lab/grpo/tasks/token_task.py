@@ -34,12 +34,17 @@ class TaskPrompts:
 
     def repeat(self, n: int) -> TaskPrompts:
         """Return every prompt n times in a row: [B * n]."""
-        return self[torch.arange(len(self)).repeat_interleave(n)]
+        return self[torch.arange(len(self), device=self.tokens.device).repeat_interleave(n)]
+
+    def to(self, device: torch.device) -> TaskPrompts:
+        """Return the prompts on a device."""
+        return TaskPrompts(self.tokens.to(device), self.answers.to(device), self.answer_lengths.to(device))
 
     @property
     def answer_mask(self) -> Tensor:
         """True for the tokens of the answers up to their EOS, [B, L]."""
-        return torch.arange(self.answers.shape[1]) < self.answer_lengths[:, None]
+        places = torch.arange(self.answers.shape[1], device=self.answers.device)
+        return places < self.answer_lengths[:, None]
 
 
 class TokenTask(Protocol):
