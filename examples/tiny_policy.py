@@ -65,4 +65,4 @@ def clipped_loss(logprobs: Tensor, batch: Batch) -> Tensor:
     mask, advantages = batch["mask"], batch["advantages"][:, None]
     ratio = (logprobs - batch.get("old_logprobs", batch["rollout_logprobs"])).exp()
     gain = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
-    return -(gain * mask).sum(1) / mask.sum(1)
+    return -(gain * mask).sum(1) / mask.sum(1).clamp(min=1)

@@ -29,6 +29,7 @@ def init(
     record_dir: str | Path | None = None,
     record_steps: int | None = None,
     record_texts: bool | None = None,
+    compiled: bool | None = None,
 ) -> Monitor:
     """Return the monitor of a run; arguments that are None are read from their TRMON_ variables.
 
@@ -38,6 +39,7 @@ def init(
         rank, world_size: data-parallel; required if the process group also has other kinds of ranks.
         record_dir: a folder for the tokens of the last `record_steps` steps (8), written when an incident opens and
         when the process ends; off by default. record_texts: also some of the `texts` of `log_batch`.
+        compiled: reduce large batches on the CPU with numba, once its kernels are compiled; off by default.
         attempt: a name for this start of the trainer; default the launcher's. config: any values that describe the run.
     Errors: ValueError naming the argument and its variable; never for network failures.
     """

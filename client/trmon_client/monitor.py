@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from trmon_client.config.settings import ClientSettings, Mode
+from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire import EndReason
 from trmon_client.deciding.batch_decision import BatchDecision
@@ -59,6 +60,7 @@ class Monitor:
         rollout_logprobs: Any = None,
         old_logprobs: Any = None,
         logprobs: Any = None,
+        ref_logprobs: Any = None,
         advantages: Any = None,
         rewards: Any = None,
         group_ids: Any = None,
@@ -68,26 +70,36 @@ class Monitor:
         update: int | None = None,
         trainer_version: int | None = None,
         old_version: int | None = None,
+        turn_ids: Any = None,
+        turn_offsets: Any = None,
         chunks: int | None = None,
         rollout_logits: Any = None,
         logits: Any = None,
         old_logits: Any = None,
         rollout_topk: tuple[Any, Any] | None = None,
         token_ids: Any = None,
+        divergences: Columns | None = None,
+        tv: bool = False,
+        sum_pi_squared: bool = False,
         texts: Sequence[str] | None = None,
     ) -> BatchDecision:
         """Report the sequences of an update, or of a rollout batch if `update` is None; decide which stay in the loss.
 
         Args: log-probs, nats: [B, T] torch or numpy, lists of B 1-D arrays, or packed, [N]; two of them to compare.
+            ref_logprobs: of a frozen reference policy, shaped alike, for the KL to it; no decision reads them.
             cu_seqlens: B + 1 offsets of packed sequences, best on the host. mask: shaped like the log-probs, not 0
             where a token counts; None, except with [B, T]: all count. advantages, versions: [B] or shaped like
             the log-probs; rewards, group_ids: [B]; truncated: bool or integer [B], not 0 where the length limit cut
             the response. step: the trainer's iteration; update: minibatch or epoch within it.
+            turn_ids: integers shaped like the log-probs, the turn of each token, from 0 in each sequence, negative for
+            none; on a device they are awaited. turn_offsets: B lists of the positions where turns start, instead.
             chunks: how many calls make up this update on this rank, if known: it completes at once, and one that a
             crash cuts short is known to be incomplete.
             rollout_logits with logits or old_logits, [B, T, V], temperature applied, for the exact KL; or rollout_topk
             (ids, log-probs), [B, T, k] each, and token_ids, [B, T], in place of rollout_logits, for a lower bound of
-            the KL; checking the engine's top-k then waits for the device.
+            the KL; checking the engine's top-k then waits for the device. divergences: in place of all logits, what
+            `trmon_client.core.divergence.exact_streamed` returned for the same sequences and tokens.
+            tv, sum_pi_squared: with the logits of both, also total variation, and squared probabilities for W.
             token_ids, texts [B]: kept by the recorder too, where `record_dir` and `record_texts` ask for it.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
@@ -97,6 +109,7 @@ class Monitor:
             "rollout_logprobs": rollout_logprobs,
             "old_logprobs": old_logprobs,
             "logprobs": logprobs,
+            "ref_logprobs": ref_logprobs,
             "advantages": advantages,
             "rewards": rewards,
             "group_ids": group_ids,
@@ -104,6 +117,8 @@ class Monitor:
             "truncated": truncated,
             "trainer_version": trainer_version,
             "old_version": old_version,
+            "turn_ids": turn_ids,
+            "turn_offsets": turn_offsets,
         }
         given = {
             "rollout_logits": rollout_logits,
@@ -111,6 +126,9 @@ class Monitor:
             "old_logits": old_logits,
             "rollout_topk": rollout_topk,
             "token_ids": token_ids,
+            "divergences": divergences,
+            "tv": tv or None,
+            "sum_pi_squared": sum_pi_squared or None,
         }
         return self._log(arguments, logits=given, step=step, update=update, scalars=scalars, chunks=chunks, texts=texts)
 

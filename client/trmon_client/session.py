@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from trmon_client.config.launcher import launch_id
@@ -17,6 +18,7 @@ from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
+from trmon_client.core.large_batches.compiled.kernel_loading import KERNELS
 from trmon_client.core.policies.decision import Decision
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import TokenDecision, apply_token_rules_to_inputs
@@ -38,6 +40,7 @@ from trmon_client.safety.error_guard import ErrorGuard
 from trmon_client.sending import message_builders
 from trmon_client.sending.chunk_counter import ChunkCounter, ChunkPlace
 from trmon_client.sending.encoder import LONGEST_SECONDS, Encoder
+from trmon_client.sending.message_sender import MakeSender, MessageSender
 
 _SEQUENCES = itertools.count()
 """Numbers the messages of this process: several monitors may share one launch."""
@@ -71,10 +74,12 @@ class Session:
     """Decides on batches, numbers their chunks and queues their reports.
 
     The encoder's thread starts with the trainer's first call: until then a fork is harmless, and only then is the
-    trainer's process group known.
+    trainer's process group known. `make_sender` may put another sender in the encoder's place.
     """
 
-    def __init__(self, settings: ClientSettings, *, policy: Policy, is_fork: bool) -> None:
+    def __init__(
+        self, settings: ClientSettings, *, policy: Policy, is_fork: bool, make_sender: MakeSender = Encoder
+    ) -> None:
         self.pid = os.getpid()
         self.is_fork = is_fork
         self.error_guard = ErrorGuard()
@@ -86,8 +91,9 @@ class Session:
         self._advice_cache = AdviceCache()
         # Reentrant: a signal handler may call in the middle of a call.
         self._lock = threading.RLock()
-        self._unstarted: Encoder | None = None
-        self._encoder: Encoder | None = None
+        self._make_sender = make_sender
+        self._unstarted: MessageSender | None = None
+        self._encoder: MessageSender | None = None
         self._exit_hooks: ExitHooks | None = None
         self._recorder: Recorder | None = None
         self._newest_step = -1
@@ -201,7 +207,7 @@ class Session:
 
     def _finished_counts(
         self, end: ProcessEnd, *, timeout_seconds: float
-    ) -> tuple[Encoder | None, list[wire.ChunkCount]]:
+    ) -> tuple[MessageSender | None, list[wire.ChunkCount]]:
         # The thread that holds the lock may wait for a device that never answers.
         if not self._lock.acquire(timeout=timeout_seconds):
             return self._encoder, self._chunks.unreported()
@@ -213,24 +219,26 @@ class Session:
         finally:
             self._lock.release()
 
-    def _ensure_started(self) -> Encoder:
+    def _ensure_started(self) -> MessageSender:
         with self._lock:
             if self._encoder is None:
                 encoder = self._unstarted_encoder()
                 encoder.start()
                 encoder.put(message_builders.start_message(self._settings, self._ranks, sequence=next(_SEQUENCES)))
                 self._encoder, self._exit_hooks = encoder, self._install_exit_hooks()
+                if self._settings.compiles:
+                    KERNELS.start(partial(self.error_guard.warn_once.warn, "compiled"))
             if self._exit_hooks is not None:
                 self._exit_hooks.forget_exit()
             return self._encoder
 
-    def _unstarted_encoder(self) -> Encoder:
+    def _unstarted_encoder(self) -> MessageSender:
         """Return the encoder, made once: a call after one without a free thread does not load certificates again."""
         if self._unstarted is None:
             self._ranks = discover_ranks(self._settings)
             if self._settings.record_dir is not None:
                 self._recorder = Recorder(self._settings, self._ranks, error_guard=self.error_guard)
-            self._unstarted = Encoder(
+            self._unstarted = self._make_sender(
                 self._settings,
                 self._ranks,
                 is_fork=self.is_fork,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ SIZES = dict.fromkeys(("sum_d", "sum_ratio_dev", "prefix_min_d", "prefix_max_d")
 """Signed sums, and the column that gives the scale of their error."""
 
 
-def agree(found: Columns, expected: dict[str, Any]) -> None:
+def agree(found: Mapping[str, Any], expected: dict[str, Any]) -> None:
     """Compare columns: counts exactly, sums to 1e-5 of their scale, extremes to 1e-6, binary KL to 1e-6 absolute."""
     for name, numbers in expected.items():
         want, got = np.asarray(numbers, np.float64), np.asarray(found[name], np.float64)

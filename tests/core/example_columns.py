@@ -19,9 +19,11 @@ log_ratios = st.lists(st.lists(st.floats(-3, 3, width=32), max_size=6), min_size
 
 
 def golden_columns(case: str) -> Columns:
-    """Return the columns and advantages of a golden file in the dtypes of the schema."""
+    """Return the columns and advantages of a golden file in the dtypes of the schema, with versions of lag 0."""
     stated = {name: array.astype(COLUMNS[name].dtype) for name, array in golden.columns(case).items()}
-    return Columns({**stated, "advantage": golden.inputs(case)["advantages"]})
+    advantages = golden.inputs(case)["advantages"]
+    versions = np.zeros(len(advantages), COLUMNS["version_min"].dtype)
+    return Columns({**stated, "advantage": advantages, "version_min": versions}, trainer_version=0)
 
 
 def of_log_ratios(*rows: list[float], **given: Any) -> Columns:

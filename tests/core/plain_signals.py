@@ -52,6 +52,24 @@ def clip_fractions(given: dict[str, Any], mask: np.ndarray, advantages: np.ndarr
         "clip_fraction": float(takes_clipped.mean()),
         "leak_fraction": float(leaks.mean()),
         "leak_high_fraction": float((leaks & (ratio > 1.2)).mean()),
+        "leak_share": float(leaks.sum() / beyond.sum()) if beyond.any() else np.nan,
+    }
+
+
+def gradient_signals(given: dict[str, Any], mask: np.ndarray, advantages: np.ndarray) -> dict[str, float]:
+    """Return what the log-probs of pi say of the gradient; the advantage of a sequence is the mean of [B, T]."""
+    rows = [
+        (row[on], gain[on].mean())
+        for row, gain, on in zip(given["logprobs"], advantages, mask, strict=True)
+        if on.any()
+    ]
+    low = [gain**2 * ((1 - np.exp(row)) ** 2).sum() for row, gain in rows]
+    logp = np.concatenate([row for row, _ in rows])
+    gains = np.concatenate([np.full(len(row), gain) for row, gain in rows])
+    return {
+        "proxy2_total_power_low": float(np.mean(low)),
+        "proxy2_total_power_high": 2 * float(np.mean(low)),
+        "logp_advantage_cov": float(np.cov(logp, gains, ddof=0)[0, 1]),
     }
 
 

@@ -16,7 +16,8 @@ from trmon_client.core.columns import Columns
 EXPORTS = {
     "statistics": {"columns"},
     "columns": {"Columns"},
-    "divergence": {"exact", "topk_lower_bound"},
+    "divergence": {"HiddenStates", "exact", "exact_streamed", "topk_lower_bound"},
+    "gradients": {"GradientMoments", "cosine", "gradient_moments", "progress_proxy"},
     "signals": {"compute", "SIGNALS", "REGISTRY_VERSION"},
     "acceptance": {"Criterion", "Decision", "Policy", "PolicyError", "TokenRule", "decide", "preset"},
     "bounds": {"ErrorBounds", "batch_bounds", "error_bounds", "max_delta"},
@@ -25,14 +26,21 @@ EXPORTS = {
 
 KEYWORDS: dict[Callable[..., Any], set[str]] = {
     statistics.columns: {
-        *("rollout_logprobs", "old_logprobs", "logprobs", "mask", "cu_seqlens", "advantages", "rewards", "group_ids"),
+        *("rollout_logprobs", "old_logprobs", "logprobs", "ref_logprobs", "mask", "cu_seqlens"),
+        *("advantages", "rewards", "group_ids"),
         *("versions", "truncated", "trainer_version", "old_version", "clip_low", "clip_high"),
+        *("turn_ids", "turn_offsets", "backend"),
     },
-    divergence.exact: {"rollout_logits", "logits", "old_logits", "mask", "support", "tv", "backend"},
+    divergence.exact: {
+        *("rollout_logits", "logits", "old_logits", "mask", "support", "tv", "sum_pi_squared", "backend"),
+    },
+    divergence.exact_streamed: {
+        *("rollout_logits", "logits", "old_logits", "mask", "group", "tv", "sum_pi_squared"),
+    },
     divergence.topk_lower_bound: {
         *("topk_ids", "topk_logprobs", "rollout_logprobs", "logits", "old_logits", "token_ids", "mask"),
     },
-    acceptance.preset: {"delta", "lower", "upper"},
+    acceptance.preset: {"delta", "lower", "upper", "soft_tau"},
     bounds.error_bounds: {"horizon", "kl_max", "kl_seq", "kl_is", "reward_range"},
     bounds.max_delta: {"horizon", "budget", "kl_seq"},
 }

@@ -11,7 +11,7 @@ def test_every_example_is_short_listed_documented_and_tested() -> None:
     readme = (EXAMPLES / "README.md").read_text()
     page = (TESTS.parent / "docs/integrations/your-own-trainer.md").read_text()
     scripts = sorted(EXAMPLES.glob("*_grpo.py"))
-    assert len(scripts) == 6
+    assert len(scripts) == 7
     for script in scripts:
         assert f"`{script.name}`" in readme
         assert f"examples/{script.name}" in page

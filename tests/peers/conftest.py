@@ -25,6 +25,7 @@ PEERS = {
     "lightning": "lightning",
     "examples": "lightning",
     "lab": "ray",
+    "rivals": "rlwatch",
 }
 """The package that each folder of tests needs."""
 ENVIRONMENTS = {
@@ -37,6 +38,7 @@ ENVIRONMENTS = {
     ".venv-areal": {"areal"},
     ".venv-ms-swift": {"ms_swift"},
     ".venv-lab": {"lab"},
+    ".venv-rivals": {"rivals"},
 }
 """The folders whose tests `make peers` runs in each environment: some hold parts of other frameworks too."""
 

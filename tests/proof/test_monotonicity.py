@@ -35,9 +35,9 @@ slacks = st.floats(1e-4, 4.0)
 
 def columns_of(seed: int, *, noise: float, odd: float, kl_is: str = "sampled") -> Columns:
     """Return columns of ten sequences, with a KL from logits unless it is only sampled."""
-    columns = statistics.columns(
-        **batch(seed, n_sequences=10, noise=noise, odd=odd), advantages=np.random.default_rng(seed).normal(size=10)
-    )
+    random = np.random.default_rng(seed)
+    labels = {"advantages": random.normal(size=10), "versions": random.integers(-1, 1, 10), "trainer_version": 0}
+    columns = statistics.columns(**batch(seed, n_sequences=10, noise=noise, odd=odd), **labels)
     if kl_is == "sampled":
         return columns
     return with_kl(columns, (columns["total_max_k3"] + 1e-3).tolist(), kl_is=kl_is)
@@ -89,7 +89,7 @@ def test_the_bound_of_every_preset_has_an_effect(name: str) -> None:
 def test_a_looser_token_rule_never_keeps_fewer_tokens_or_lowers_weights(
     name: str, seed: int, noise: float, odd: float, slack: float, more: float
 ) -> None:
-    inputs = batch(seed, noise=noise, odd=odd)
+    inputs = batch(seed, noise=noise, odd=odd) | {"advantages": np.random.default_rng(seed).normal(size=6)}
     tight, loose = (
         token_decision.apply_token_rules(at_slack(name, bound), **inputs) for bound in (slack, slack + more)
     )
@@ -106,9 +106,8 @@ def test_masking_tokens_changes_neither_the_largest_divergence_nor_the_decision(
     """Source: [TRM] proposition 4.1."""
     plain = columns_of(seed, noise=noise, odd=odd, kl_is="exact")
     policy = Policy("both", preset("trm").criteria, (rule,))
-    masked = token_decision.apply_token_rules(policy, **batch(seed, n_sequences=10, noise=noise, odd=odd)).attached_to(
-        plain
-    )
+    given = batch(seed, n_sequences=10, noise=noise, odd=odd) | {"advantages": plain["advantage"]}
+    masked = token_decision.apply_token_rules(policy, **given).attached_to(plain)
     np.testing.assert_array_equal(masked["max_kl"], plain["max_kl"])
     assert decide(masked, policy).reasons == decide(plain, preset("trm")).reasons
 

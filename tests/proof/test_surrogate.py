@@ -58,6 +58,26 @@ def test_the_gradient_is_the_masked_policy_gradient(seed: int, stops: bool, shar
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("tau", [1e-9, 0.3, 3.0])
+def test_the_gradient_of_soft_masking_is_the_weighted_policy_gradient(seed: int, tau: float) -> None:
+    random = np.random.default_rng(seed)
+    task = Task.random(random, Language(3, 3, stops=True))
+    pi = near(task.mu, random, noise=0.7)
+    columns = task.columns(pi)
+    bound = float(np.quantile(columns["total_max_k3"], 0.5, method="higher"))
+    decision = decide(columns, preset("seq_max_k3", upper=bound, soft_tau=tau))
+    weights = decision.soft_weights
+    assert weights is not None
+    excess = np.maximum(columns["total_max_k3"].astype(float) / bound - 1, 0)
+    np.testing.assert_allclose(weights, np.exp(-excess / tau), rtol=1e-12, atol=1e-300)
+
+    found = gradient(lambda policy: surrogate(task.columns(policy), weights=weights, centred=True).value, pi)
+    assert_close(found, task.policy_gradient(pi, accepted=weights))
+    if tau == 1e-9:
+        assert_close(found, task.policy_gradient(pi, accepted=decision.accepted))
+
+
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("stops", [False, True], ids=["fixed length", "stops"])
 def test_at_equal_policies_the_surrogate_is_zero_with_the_gradient_of_the_objective(seed: int, stops: bool) -> None:
     task = Task.random(np.random.default_rng(seed), Language(3, 3, stops=stops))

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from trmon_client.api.alerts import AckInfo, AlertInfo, MemberInfo
 from trmon_client.api.answers import ApiNumber
+from trmon_client.api.batches import BatchInfo, QuarantinedInfo
+from trmon_client.api.budget import BudgetInfo
 from trmon_client.api.comparison import ComparedRun, ComparisonInfo
-from trmon_client.api.diagnosis import DiagnosisInfo, EvidenceInfo, FindingInfo, RemedyInfo
+from trmon_client.api.diagnosis import CollapseRiskInfo, DiagnosisInfo, EvidenceInfo, FindingInfo, RemedyInfo
 from trmon_client.api.errors import (
     AccessDenied,
     IncompatibleService,
@@ -27,7 +29,9 @@ from trmon_client.api.errors import (
 )
 from trmon_client.api.notes import NoteInfo
 from trmon_client.api.policies import PolicyInfo, WhatIfInfo
+from trmon_client.api.rules import RuleInfo
 from trmon_client.api.runs import IncidentInfo, RunInfo, RunStatus, VerdictInfo
+from trmon_client.api.sequences import SequencesInfo
 from trmon_client.api.service import Service
 
 if TYPE_CHECKING:
@@ -39,6 +43,9 @@ __all__ = [
     "AckInfo",
     "AlertInfo",
     "ApiNumber",
+    "BatchInfo",
+    "BudgetInfo",
+    "CollapseRiskInfo",
     "ComparedRun",
     "ComparisonInfo",
     "DiagnosisInfo",
@@ -50,11 +57,14 @@ __all__ = [
     "NotFoundError",
     "NoteInfo",
     "PolicyInfo",
+    "QuarantinedInfo",
     "RemedyInfo",
     "RequestRefused",
+    "RuleInfo",
     "RunComparison",
     "RunInfo",
     "RunStatus",
+    "SequencesInfo",
     "Service",
     "ServiceBusy",
     "ServiceError",

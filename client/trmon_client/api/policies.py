@@ -37,6 +37,13 @@ class QuarterInfo(ShareInfo, frozen=True, kw_only=True):
     longest: int
 
 
+class TurnShareInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A number of turns with valid tokens, and the fraction of them that turn criteria would reject."""
+
+    n_turns: int
+    mask_rate: ApiNumber
+
+
 class TokenShareInfo(AnswerInfo, frozen=True, kw_only=True):
     """A number of valid tokens, and the fraction of them that a token rule would mask or down-weight."""
 
@@ -44,6 +51,13 @@ class TokenShareInfo(AnswerInfo, frozen=True, kw_only=True):
     at_least: ApiNumber
     estimate: ApiNumber
     at_most: ApiNumber
+
+
+class WeightsInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The mean weight of the sequences under a soft policy, and their effective share (sum w)^2/(N sum w^2)."""
+
+    mean: ApiNumber
+    effective_share: ApiNumber
 
 
 class RangeInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -56,7 +70,10 @@ class RangeInfo(AnswerInfo, frozen=True, kw_only=True):
 
 
 class WhatIfInfo(AnswerInfo, frozen=True, kw_only=True):
-    """What a policy would have masked (`total`), and what was masked at the time (`then`)."""
+    """What a policy would have masked (`total`), and what was masked at the time (`then`).
+
+    `weights` is that of a soft policy, whose `total` counts the sequences beyond the bounds; None for a hard one.
+    """
 
     policy: str
     hash: str
@@ -69,3 +86,5 @@ class WhatIfInfo(AnswerInfo, frozen=True, kw_only=True):
     negative_advantage: ShareInfo
     tokens: dict[str, TokenShareInfo]
     undecided: dict[str, int]
+    turns: TurnShareInfo | None = None
+    weights: WeightsInfo | None = None

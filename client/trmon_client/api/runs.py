@@ -100,6 +100,17 @@ class SparklineInfo(AnswerInfo, frozen=True, kw_only=True):
     values: tuple[float | None, ...]
 
 
+class FleetRiskInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The risk that a collapse begins within 200 steps; `level` is low, warn, page, or past if none can come any more.
+
+    `driven_by` are the inputs that raise it most, in words.
+    """
+
+    probability: float
+    level: str
+    driven_by: tuple[str, ...]
+
+
 class RunStatus(AnswerInfo, frozen=True, kw_only=True):
     """A run's verdict, open alerts and recent course; `kl` is `kl_k3` of the primary pair."""
 
@@ -119,6 +130,7 @@ class RunStatus(AnswerInfo, frozen=True, kw_only=True):
     incident: IncidentInfo | None = None
     alerts: tuple[OpenAlertInfo, ...]
     mask_rate: ApiNumber | None
+    collapse_risk: FleetRiskInfo | None = None
     reward: SparklineInfo | None
     kl: SparklineInfo | None
 

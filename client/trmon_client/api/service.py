@@ -13,12 +13,16 @@ import msgspec
 
 from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import ItemPage, decode_answer
+from trmon_client.api.batches import BatchInfo
+from trmon_client.api.budget import BudgetInfo
 from trmon_client.api.comparison import ComparisonInfo
 from trmon_client.api.diagnosis import DiagnosisInfo
 from trmon_client.api.errors import IncompatibleService, NotFoundError
 from trmon_client.api.notes import NoteInfo
 from trmon_client.api.policies import PolicyInfo, WhatIfInfo
+from trmon_client.api.rules import RuleInfo
 from trmon_client.api.runs import RunInfo, RunStatus
+from trmon_client.api.sequences import SequencesInfo
 from trmon_client.config.service_address import NAME, resolve_service
 from trmon_client.config.version import __version__
 
@@ -94,6 +98,10 @@ class Service:
         """Return what is wrong with a run, since when, and what to change; NotFoundError before its first step."""
         return self._read_run(run, DiagnosisInfo, "/diagnosis")
 
+    def budget(self, run: str) -> BudgetInfo:
+        """Return which mismatch and lag a run can bear, the split of its drift, and the advice for its pipeline."""
+        return self._read_run(run, BudgetInfo, "/budget")
+
     def alerts(
         self, *, project: str | None = None, run: str | None = None, state: str | None = None
     ) -> Iterator[AlertInfo]:
@@ -137,6 +145,30 @@ class Service:
         else:
             parts = [self._series(run, query | {"points": points}, steps)]
         return join_series(run, names, parts)
+
+    def batches(self, run: str) -> Iterator[BatchInfo]:
+        """Yield the closed batches of a run with all their signals and scalars, oldest first, a page in memory.
+
+        Errors: IncompatibleService if the service can only list them newest first.
+        """
+        previous = 0
+        request = partial(self._request_run, run, "GET", "/batches")
+        for batch in self._items(request, BatchInfo, {"order": "oldest"}):
+            if batch.ordinal <= previous:
+                raise IncompatibleService(f"{self.url} cannot list batches oldest first; update the service")
+            previous = batch.ordinal
+            yield batch
+
+    def sequences(
+        self, run: str, step: int, names: Iterable[str] = (), *, first: int = 0, limit: int = 256
+    ) -> SequencesInfo:
+        """Return sequences of a step's batch with their decisions. Args: names: of columns, by default all of them."""
+        query = {"names": ",".join(names) or None, "first": first, "limit": limit}
+        return self._read_run(run, SequencesInfo, f"/batches/{step:d}/sequences", query=query)
+
+    def rules(self) -> list[RuleInfo]:
+        """Return the active rules: the built-in ones, as overridden by the service's rules file."""
+        return self._decoded(self._http.request("GET", "/api/v1/rules"), list[RuleInfo])
 
     def compare(self, runs: Iterable[str], names: str | Iterable[str], steps: Steps = ALL_STEPS) -> RunComparison:
         """Return signals of several runs aligned by step."""

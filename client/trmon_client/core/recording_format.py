@@ -13,7 +13,8 @@ from trmon_client.core.wire.decodable_types import decodable
 INDEX_FILE = "recording.json"
 FORMAT_VERSION = 1
 LABELS = ("advantages", "rewards", "group_ids", "versions", "truncated")
-ARRAYS = (*POLICIES, "mask", *LABELS, "token_ids", "accepted")
+TURN_IDS = "turn_ids"
+ARRAYS = (*POLICIES, "mask", *LABELS, TURN_IDS, "token_ids", "accepted")
 """The arrays of a call, by the names of `log_batch`, [B, T] or [B]; `accepted` is the decision on sequences."""
 
 SampleChoice = Literal["best", "worst", "random"]

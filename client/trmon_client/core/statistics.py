@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from trmon_client.core.large_batches import reduce
 from trmon_client.core.reduction.block_reduction import reduce_block
 from trmon_client.core.reduction.block_size import block_tokens
 from trmon_client.core.reduction.ppo_clipping import DEFAULT_CLIP, ClipRange
+from trmon_client.core.reduction.reference_policy import reference_columns
+from trmon_client.core.reduction.turn_reduction import turn_columns
+
+ColumnsBackend = Literal["blocks", "triton"]
+"""The implementation of the columns: numpy or torch block by block, or one Triton kernel on device tensors."""
 
 
 def columns(
@@ -20,6 +25,7 @@ def columns(
     rollout_logprobs: Any = None,
     old_logprobs: Any = None,
     logprobs: Any = None,
+    ref_logprobs: Any = None,
     mask: Any = None,
     cu_seqlens: Any = None,
     advantages: Any = None,
@@ -29,20 +35,28 @@ def columns(
     truncated: Any = None,
     trainer_version: int | None = None,
     old_version: int | None = None,
+    turn_ids: Any = None,
+    turn_offsets: Any = None,
     clip_low: float = 0.2,
     clip_high: float = 0.2,
+    backend: ColumnsBackend = "blocks",
 ) -> Columns:
     """Return the columns of B sequences, with those of each pair whose two log-probs are given.
 
     Args: log-probs, in nats: [B, T] torch or numpy of any floating dtype, or lists of B 1-D arrays; fewer than two
         give the columns of lengths and labels only.
+        ref_logprobs: of a frozen reference policy, shaped like the log-probs, for the KL to it.
         mask: in the form of the log-probs, nonzero where a token counts; None, with packed or ragged log-probs: all
         tokens count.
         cu_seqlens: B + 1 offsets of packed sequences; log-probs, mask, and advantages and versions of tokens are then
         [N]. It should be on the host, because a tensor on a device is awaited.
         advantages, versions: [B] or [B, T]; rewards: [B]; group_ids: B integers or any labels.
         truncated: bool or integer [B], not 0 where a response was cut at the length limit.
+        turn_ids: integers in the form of the log-probs, the turn of each token in its sequence, from 0; negative: none.
+        turn_offsets: B lists of the positions at which turns start, in place of turn_ids.
         trainer_version, old_version: of pi and pi_old; clip_low, clip_high: PPO clips rho to [1 - low, 1 + high].
+        backend: "triton" takes CUDA tensors, and reads each token of two or three policies once; ref_logprobs and turns
+        stay with torch.
     Returns: numpy columns, or torch columns on the device of CUDA tensors without another synchronisation.
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
     Source: formulas, sections 1 to 3.
@@ -51,6 +65,7 @@ def columns(
         rollout_logprobs=rollout_logprobs,
         old_logprobs=old_logprobs,
         logprobs=logprobs,
+        ref_logprobs=ref_logprobs,
         mask=mask,
         cu_seqlens=cu_seqlens,
         advantages=advantages,
@@ -60,18 +75,35 @@ def columns(
         truncated=truncated,
         trainer_version=trainer_version,
         old_version=old_version,
+        turn_ids=turn_ids,
+        turn_offsets=turn_offsets,
     )
+    if backend not in get_args(ColumnsBackend):
+        raise ValueError(f"backend is {backend!r}; expected 'blocks' or 'triton'")
     clip = ClipRange(_distance("clip_low", clip_low), _distance("clip_high", clip_high))
-    return columns_of_inputs(inputs, clip=clip)
+    return columns_of_inputs(inputs, clip=clip, backend=backend)
 
 
-def columns_of_inputs(inputs: CheckedInputs, *, clip: ClipRange = DEFAULT_CLIP) -> Columns:
+def columns_of_inputs(
+    inputs: CheckedInputs, *, clip: ClipRange = DEFAULT_CLIP, backend: ColumnsBackend = "blocks"
+) -> Columns:
     """Return the columns of checked arguments, reduced block by block to keep temporaries small."""
-    reduced = _reduced(inputs, clip=clip)
-    return replace(reduced, trainer_version=inputs.trainer_version, old_version=inputs.old_version)
+    turns = turn_columns(inputs)
+    # Turns have a pass of their own: the other reduction need not split their ids into blocks.
+    reduced = _reduced(inputs if turns is None else replace(inputs, turns=None), clip=clip, backend=backend)
+    by_name = reduced.by_name
+    if inputs.ref_logprobs is not None and inputs.logprobs:
+        by_name = {**by_name, **reference_columns(inputs)}
+    return replace(
+        reduced, by_name=by_name, trainer_version=inputs.trainer_version, old_version=inputs.old_version, turns=turns
+    )
 
 
-def _reduced(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
+def _reduced(inputs: CheckedInputs, *, clip: ClipRange, backend: ColumnsBackend) -> Columns:
+    if backend == "triton" and len(inputs.logprobs) > 1:
+        from trmon_client.core.triton_columns.reduce import reduce_on_device
+
+        return reduce_on_device(inputs, clip=clip)
     if reduce.is_large(inputs):
         return reduce.reduce_large_batch(inputs, clip=clip)
     with np.errstate(all="ignore"):

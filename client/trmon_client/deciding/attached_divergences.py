@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns.columns import Array, Columns
 from trmon_client.core.divergence.divergence_columns import exact, topk_lower_bound, with_divergences
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
 from trmon_client.core.inputs.token_validity import valid_tokens
+
+REQUESTS = ("tv", "sum_pi_squared")
+"""The columns of exact divergences that are computed on request."""
 
 
 def attach_divergences(columns: Columns, *, inputs: CheckedInputs, logits: Mapping[str, Any]) -> Columns:
@@ -19,20 +22,43 @@ def attach_divergences(columns: Columns, *, inputs: CheckedInputs, logits: Mappi
     Errors: ValueError naming the argument that is missing or wrong.
     """
     given = {name: value for name, value in logits.items() if value is not None}
+    requests = {name: given.pop(name) for name in REQUESTS if name in given}
+    if requests and "rollout_logits" not in given:
+        raise ValueError(f"{next(iter(requests))} needs rollout_logits and the trainer's logits")
     if given.keys() <= {"token_ids"}:
         return columns
+    if "divergences" in given:
+        return _with_computed(columns, given)
     if inputs.layout.is_packed:
         raise ValueError(
             f"{next(iter(given))} cannot be given with cu_seqlens; expected [B, T] log-probs beside logits"
         )
-    sides = {name: given[name] for name in ("logits", "old_logits") if name in given}
+    sides: dict[str, Any] = {name: given[name] for name in ("logits", "old_logits") if name in given}
     mask = valid_tokens(inputs)
     if "rollout_logits" in given:
-        return with_divergences(columns, exact(rollout_logits=given["rollout_logits"], **sides, mask=mask))
+        found = exact(rollout_logits=given["rollout_logits"], **sides, mask=mask, **requests)
+        return with_divergences(columns, found)
+    return with_divergences(columns, _lower_bounds(given, sides=sides, inputs=inputs, mask=mask))
+
+
+def _with_computed(columns: Columns, given: Mapping[str, Any]) -> Columns:
+    """Return the columns with divergences that the trainer computed, as its ranks that share a vocabulary do."""
+    others = given.keys() - {"divergences", "token_ids"}
+    if others:
+        raise ValueError(f"divergences and {min(others)} are both given; expected one of them")
+    divergences = given["divergences"]
+    if not isinstance(divergences, Columns):
+        raise ValueError(
+            f"divergences is {type(divergences).__name__}; expected what divergence.exact_streamed returns"
+        )
+    return with_divergences(columns, divergences)
+
+
+def _lower_bounds(given: Mapping[str, Any], *, sides: Mapping[str, Any], inputs: CheckedInputs, mask: Array) -> Columns:
     if "rollout_topk" not in given or "token_ids" not in given:
         raise ValueError(f"{next(iter(given))} needs rollout_logits, or rollout_topk=(ids, logprobs) and token_ids")
     topk_ids, topk_logprobs = given["rollout_topk"]
-    bounds = topk_lower_bound(
+    return topk_lower_bound(
         topk_ids=topk_ids,
         topk_logprobs=topk_logprobs,
         rollout_logprobs=inputs.logprobs.get("rollout_logprobs"),
@@ -40,4 +66,3 @@ def attach_divergences(columns: Columns, *, inputs: CheckedInputs, logits: Mappi
         **sides,
         mask=mask,
     )
-    return with_divergences(columns, bounds)

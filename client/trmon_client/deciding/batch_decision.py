@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, is_tensor
+from trmon_client.core.arrays.backend import Array, functions_of, is_tensor
 from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.policies.decision import Decision
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import TokenDecision
+from trmon_client.core.policies.turn_decision import TurnDecision
 from trmon_client.core.signals import batch_signals
 from trmon_client.deciding.counted_tokens import CountedTokens, checked_on_read
 from trmon_client.deciding.tensor_spec import TensorSpec
@@ -51,13 +52,33 @@ class BatchDecision:
 
     @cached_property
     def mask(self) -> Array:
-        """[B] bool: which sequences stay in the loss; all true in observe mode, and where the client itself failed."""
+        """[B] bool: which sequences stay in the loss; all true in observe mode, and where the client itself failed.
+
+        Under a soft policy too these are the sequences within every bound, so that a loss that reads nothing else masks
+        the others; `token_mask`, `weights` and `sequence_weights` soften.
+        """
         return self.accepted if self.is_enforced else self.spec.all_true()
 
     @cached_property
     def accepted(self) -> Array:
         """[B] bool: what the policy decided, in any mode."""
         return self.spec.all_true() if self.verdict is None else self.spec.copy(self.verdict.accepted)
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether a soft policy is enforced: `weights` and `sequence_weights` hold more than `mask`."""
+        return self._soft_weights is not None
+
+    @cached_property
+    def sequence_weights(self) -> Array:
+        """[B] float32: each sequence's weight in the loss; that of `mask` unless a soft policy is enforced."""
+        soft = self._soft_weights
+        weights = self.mask if soft is None else soft
+        return self.spec.to_inputs(functions_of(weights).cast(weights, "f4"))
+
+    @property
+    def _soft_weights(self) -> Array | None:
+        return self.verdict.soft_weights if self.is_enforced and self.verdict is not None else None
 
     @property
     def policy(self) -> Policy | None:
@@ -69,6 +90,11 @@ class BatchDecision:
         """[B] the statistic that failed first, None where accepted."""
         verdict = self.verdict
         return None if verdict is None else self.error_guard.guard(lambda: verdict.reasons, otherwise=None)
+
+    @property
+    def turns(self) -> TurnDecision | None:
+        """What the policy's turn criteria decided, in any mode; None without turn criteria."""
+        return None if self.verdict is None else self.verdict.turns
 
     @property
     def mask_rate(self) -> float:
@@ -104,18 +130,27 @@ class BatchDecision:
     def _read_token_mask(self) -> TokenMask:
         if not self.is_enforced or self.verdict is None:
             return TokenMask.unchanged(self.spec, self.counted_tokens())
-        tokens = self.counted_tokens() if self.tokens is None else self.tokens
-        return TokenMask.enforced(self.spec, self.verdict.accepted, tokens=tokens)
+        counted = self.counted_tokens()
+        kept = None
+        if self.verdict.turns is not None and counted.turns is not None:
+            kept = self.verdict.turns.kept_tokens(counted.turns.rows())
+        tokens = counted if self.tokens is None else self.tokens
+        return TokenMask.enforced(
+            self.spec, self.verdict.accepted, tokens=tokens, kept=kept, soft_weights=self._soft_weights
+        )
 
     def clean(self, mu: Any, pi: Any) -> Any:
-        """Return mu with pi, detached, in the rows that `mask` rejects: their gradients become 0, never NaN.
+        """Return mu with pi, detached, in the rows without weight in the loss: their gradients become 0, never NaN.
 
         Args: mu, pi: rollout and current log-probs in the layout that `log_batch` got; mu is unchanged in observe mode.
         """
         if not self.is_enforced:
             return mu
         return self.error_guard.guard(
-            lambda: _clean(self.mask, mu, pi, layout=self.counted_tokens().layout), otherwise=mu
+            lambda: _clean(
+                self.sequence_weights > 0 if self.is_soft else self.mask, mu, pi, layout=self.counted_tokens().layout
+            ),
+            otherwise=mu,
         )
 
 

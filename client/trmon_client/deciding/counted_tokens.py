@@ -9,19 +9,21 @@ from typing import Any
 from trmon_client.core.arrays.backend import Array, is_tensor
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
 from trmon_client.core.inputs.input_layout import InputLayout
+from trmon_client.core.inputs.turn_inputs import TurnInputs
 
 
 @dataclass(frozen=True, slots=True)
 class CountedTokens:
-    """The trainer's mask, bool [B, T], and the layout in which the trainer passed it."""
+    """The trainer's mask, bool [B, T], the layout in which the trainer passed it, and the turns if given."""
 
     mask: Array
     layout: InputLayout
+    turns: TurnInputs | None = None
 
     @classmethod
     def of(cls, inputs: CheckedInputs) -> CountedTokens:
-        """Return the mask and the layout of checked arguments."""
-        return cls(inputs.mask, inputs.layout)
+        """Return the mask, the layout and the turns of checked arguments."""
+        return cls(inputs.mask, inputs.layout, inputs.turns)
 
 
 def checked_on_read(arguments: Mapping[str, Any]) -> Callable[[], CountedTokens]:

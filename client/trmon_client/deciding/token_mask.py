@@ -27,16 +27,29 @@ class TokenMask:
         return cls._in_layout(spec, mask, functions_of(mask).cast(mask, "f4"), layout=counted.layout)
 
     @classmethod
-    def enforced(cls, spec: TensorSpec, accepted: Array, *, tokens: CountedTokens | TokenDecision) -> TokenMask:
+    def enforced(
+        cls,
+        spec: TensorSpec,
+        accepted: Array,
+        *,
+        tokens: CountedTokens | TokenDecision,
+        kept: Array | None = None,
+        soft_weights: Array | None = None,
+    ) -> TokenMask:
         """Return the tokens of accepted sequences that stay in the loss, and their weights.
 
         Args: accepted: [B] bool; tokens: the decision of the policy's token rules, or the tokens that count where
-        the policy has none.
+        the policy has none; kept: [B, T] bool, the tokens of no rejected turn, None if no turn is rejected;
+        soft_weights: [B], those of a soft policy, which replace `accepted`.
         """
         mask = tokens.mask
         weights = tokens.weights if isinstance(tokens, TokenDecision) else functions_of(mask).cast(mask, "f4")
-        kept = accepted[:, None]
-        weights = functions_of(weights).where(kept, weights, 0.0)
+        xp = functions_of(weights)
+        in_loss = accepted[:, None] if soft_weights is None else soft_weights[:, None] > 0
+        kept = in_loss if kept is None else in_loss & kept
+        if soft_weights is not None:
+            weights = weights * xp.cast(soft_weights, "f4")[:, None]
+        weights = xp.where(kept, weights, 0.0)
         return cls._in_layout(spec, mask & kept, weights, layout=tokens.layout)
 
     @classmethod

@@ -16,7 +16,7 @@ from trmon_client.core.arrays.device_transfer import Transfer
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
 from trmon_client.core.inputs.optional_inputs import OptionalInputs
 from trmon_client.core.policies.decision import Decision
-from trmon_client.core.recording_format import LABELS, RecordedCall, RecordedText, SampleChoice
+from trmon_client.core.recording_format import LABELS, TURN_IDS, RecordedCall, RecordedText, SampleChoice
 
 MAX_TEXT_LENGTH = 16_384
 
@@ -39,6 +39,8 @@ def hold_call(entry: RecordedCall, inputs: CheckedInputs, *, verdict: Decision, 
     """Return a call with copies of its arrays. Errors: ValueError if the token ids do not fit the log-probs."""
     given = {**inputs.logprobs, "mask": inputs.mask}
     given |= {name: array for name in LABELS if (array := getattr(inputs, name)) is not None}
+    if inputs.turns is not None:
+        given[TURN_IDS] = inputs.turns.ids
     if token_ids is not None:
         given["token_ids"] = _token_ids(inputs, token_ids)
     given["accepted"] = verdict.accepted

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+import msgspec
+
 from trmon_client.config.redact import redact
 from trmon_client.config.sanitize import sanitize
 from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.config.version import __version__
 from trmon_client.core import wire
-from trmon_client.core.arrays.backend import is_tensor
+from trmon_client.core.arrays.backend import Array, is_tensor
 from trmon_client.core.arrays.device_transfer import Transfer
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.decision import Decision
@@ -67,16 +69,16 @@ def report_message(
     names, arguments = tuple(captured), tuple(ranges.by_argument)
     on_device = columns.arrays if is_tensor(columns["n_tokens"]) else []
     n_columns = len(on_device)
-    transfer = Transfer.begin(
-        [*on_device, decision.accepted, *captured.values(), *ranges.by_argument.values(), *finite.arrays]
-    )
+    decided = [decision.accepted] if decision.turns is None else [decision.accepted, decision.turns.accepted]
+    transfer = Transfer.begin([*on_device, *decided, *captured.values(), *ranges.by_argument.values(), *finite.arrays])
 
     def build(identity: Identity, lost: wire.Losses) -> wire.Report:
         arrived = transfer.wait()
         on_host = columns.with_arrays(arrived[:n_columns]) if on_device else columns
-        accepted = arrived[n_columns]
-        n_before_ranges = n_columns + 1 + len(names)
-        numbers = dict(zip(names, arrived[n_columns + 1 : n_before_ranges], strict=True))
+        n_before_numbers = n_columns + len(decided)
+        accepted, *accepted_turns = arrived[n_columns:n_before_numbers]
+        n_before_ranges = n_before_numbers + len(names)
+        numbers = dict(zip(names, arrived[n_before_numbers:n_before_ranges], strict=True))
         n_before_finite = n_before_ranges + len(arguments)
         _warn_of_probabilities(dict(zip(arguments, arrived[n_before_ranges:n_before_finite], strict=True)), error_guard)
         on_finite(finite.with_arrays(arrived[n_before_finite:]))
@@ -97,9 +99,10 @@ def report_message(
             scalars=scalars_to_wire(numbers, error_guard.losses),
             finished=chunk.finished,
             losses=lost,
+            turns=_packed_turns(on_host, accepted_turns),
         )
 
-    return PendingMessage(build, size_bytes=1024 + 8 * len(columns) * columns.n_sequences)
+    return PendingMessage(build, size_bytes=_size_bytes(columns))
 
 
 def scalars_message(step: int, values: Mapping[str, Any], *, sequence: int, losses: LossCounter) -> PendingMessage:
@@ -140,6 +143,18 @@ def finish_message(
             losses=lost,
         )
     )
+
+
+def _packed_turns(columns: Columns, accepted: list[Array]) -> wire.PackedTurns | msgspec.UnsetType:
+    if columns.turns is None:
+        return msgspec.UNSET
+    return wire.pack_turns(columns.turns, accepted=accepted[0] if accepted else None)
+
+
+def _size_bytes(columns: Columns) -> int:
+    turns = columns.turns
+    of_turns = 0 if turns is None else len(turns.by_name) * len(turns.n_tokens)
+    return 1024 + 8 * (len(columns) * columns.n_sequences + of_turns)
 
 
 def _warn_of_probabilities(ranges: Mapping[str, Any], error_guard: ErrorGuard) -> None:

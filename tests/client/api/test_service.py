@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import httpx
@@ -195,6 +196,17 @@ def test_a_long_history_is_read_to_its_last_step(client: httpx.Client, service: 
     assert part.step.tolist() == list(range(5, 21))
 
 
+def test_batches_are_read_oldest_first(client: httpx.Client, service: ThreadedService) -> None:
+    train(client, steps=range(5))
+    with SmallAnswers(service.url) as reader:
+        batches = list(reader.batches("math/grpo"))
+    assert [(batch.step, batch.ordinal, batch.update) for batch in batches] == [
+        (step, step + 1, None) for step in range(5)
+    ]
+    assert batches[0].scalars == {"lr": 1e-3}
+    assert math.isnan(batches[0].signals["response_length_growth"])
+
+
 def test_a_wrong_name_is_told_with_those_there_are(watched: Service) -> None:
     with pytest.raises(NotFoundError, match="no run 'math/fin'; did you mean math/fine") as told:
         watched.diagnosis("math/fin")
@@ -243,3 +255,17 @@ def test_the_environment_names_the_service(watched: Service, monkeypatch: pytest
     monkeypatch.delenv("TRMON_URL")
     with pytest.raises(ValueError, match=r"pass Service\(url=...\) or set TRMON_URL"):
         Service()
+
+
+def test_sequences_of_a_step_have_their_decisions(watched: Service) -> None:
+    found = watched.sequences("math/fine", 3, ["n_tokens", "reward"], first=1, limit=2)
+    assert (found.first, found.n_sequences, set(found.columns)) == (1, 4, {"n_tokens", "reward"})
+    assert len(found.columns["n_tokens"]) == len(found.decisions[0].accepted) == 2
+    assert found.decisions[0].role == "active"
+    assert "n_tokens" in watched.sequences("math/fine", 3).columns
+
+
+def test_rules_say_what_to_do(watched: Service) -> None:
+    rule = next(rule for rule in watched.rules() if rule.name == "stale_rollouts")
+    assert (rule.finding, rule.fires_when[0].words) == ("B", "all of")
+    assert rule.runbook.startswith("Reduce the lag")

@@ -46,7 +46,10 @@ def test_an_offered_policy_waits_for_its_step(tmp_path: Path) -> None:
 
 STALE = Policy("stale", (), (TokenRule("tis", "staleness", upper=2.0),))
 REFUSED = {
-    "it cannot be parsed": (update(preset("geo_mask"), spec={"name": "vibes", "criteria": []}), "1 to 32 criteria"),
+    "it cannot be parsed": (
+        update(preset("geo_mask"), spec={"name": "vibes", "criteria": {}}),
+        "criteria must be a list",
+    ),
     "its hash is not that of its content": (update(preset("geo_mask"), hash="0" * 32), "hashes to"),
     "it needs what the run does not log": (update(preset("opsm")), "advantages"),
     "a token rule of it reads a pair that is not there": (update(STALE), "tis of staleness needs"),

@@ -11,6 +11,8 @@ import pytest
 from tests.client.server import Peer
 from tests.client.trainer import settings
 from trmon_client.core import wire
+from trmon_client.core.columns.schema import REFERENCE_STEMS
+from trmon_client.core.divergence import exact_streamed
 from trmon_client.monitor import Monitor
 
 B, T, V = 4, 6, 50
@@ -90,3 +92,60 @@ def test_an_incomplete_set_of_logits_is_refused_on_the_first_call(
     with pytest.raises(ValueError, match=message):
         monitor.log_batch(step=0, **given)
     monitor.close()
+
+
+def test_total_variation_and_squared_probabilities_come_on_request(tmp_path: Path) -> None:
+    given = batch()
+    p, q = (np.exp(log_softmax(given[name])) for name in ("rollout_logits", "logits"))
+    _, report = logged(tmp_path, {**given, "tv": True, "sum_pi_squared": True, "advantages": np.ones(B)})
+    columns = wire.unpack_columns(report)
+    np.testing.assert_allclose(columns["sum_tv"], np.abs(p - q).sum(axis=(1, 2)) / 2, rtol=1e-9)
+    np.testing.assert_allclose(columns["max_tv"], np.abs(p - q).sum(axis=2).max(axis=1) / 2, rtol=1e-6)
+    np.testing.assert_allclose(columns["sum_pi_squared"], (q**2).sum(axis=(1, 2)), rtol=1e-9)
+    _, report = logged(tmp_path, given)
+    assert not {"sum_tv", "sum_pi_squared"} & wire.unpack_columns(report).keys()
+
+
+def test_divergences_computed_elsewhere_take_the_place_of_logits(tmp_path: Path) -> None:
+    given = batch()
+    sides = {name: given.pop(name) for name in ("rollout_logits", "logits")}
+    computed = exact_streamed(**sides, mask=given["mask"], tv=True)
+    decision, report = logged(tmp_path, {**given, "divergences": computed})
+    assert decision.reasons == [None, None, "max_kl", None]
+    assert (report.kl_is, report.kl_pair) == ("exact", "total")
+    columns = wire.unpack_columns(report)
+    for name in ("max_kl", "sum_kl", "sum_tv"):
+        np.testing.assert_array_equal(columns[name], computed[name])
+
+
+def test_packed_sequences_take_divergences_too(tmp_path: Path) -> None:
+    given = batch()
+    sides = {name: given.pop(name) for name in ("rollout_logits", "logits")}
+    computed = exact_streamed(**sides, mask=given["mask"])
+    packed = {name: given[name].reshape(-1) for name in ("rollout_logprobs", "logprobs")}
+    _, report = logged(tmp_path, {**packed, "cu_seqlens": np.arange(B + 1) * T, "divergences": computed})
+    assert report.kl_is == "exact"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tv": True, "rollout_logits": None, "logits": None}, "tv needs rollout_logits and the trainer's logits"),
+        ({"sum_pi_squared": True, "rollout_logits": None}, "sum_pi_squared needs rollout_logits"),
+        ({"divergences": {}, "rollout_logits": None, "logits": None}, "divergences is dict; expected what"),
+        ({"divergences": {}}, "divergences and logits are both given"),
+    ],
+)
+def test_what_cannot_be_computed_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with Monitor(settings(tmp_path, url=None, policy="trm_max")) as monitor, pytest.raises(ValueError, match=message):
+        monitor.log_batch(step=0, **{**batch(), **change})
+
+
+def test_the_kl_to_a_reference_policy_is_reported_and_decides_nothing(tmp_path: Path) -> None:
+    given = batch()
+    reference = given["logprobs"] - 0.5
+    decision, report = logged(tmp_path, {**given, "ref_logprobs": reference})
+    without, plain = logged(tmp_path, given)
+    np.testing.assert_allclose(wire.unpack_columns(report)["sum_ref_d"], np.full(B, -0.5 * T))
+    assert decision.reasons == without.reasons
+    assert wire.unpack_columns(report).keys() - wire.unpack_columns(plain).keys() == {*REFERENCE_STEMS}

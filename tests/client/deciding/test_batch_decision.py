@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,10 @@ import pytest
 import torch
 
 from tests.client.trainer import batch, settings, spooled
-from trmon_client.core import wire
+from trmon_client.core import acceptance, statistics, wire
 from trmon_client.core.policies.policy import preset
+from trmon_client.core.policies.token_decision import apply_token_rules
+from trmon_client.core.policies.verl_presets import VERL_PRESETS
 from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.monitor import Monitor
 
@@ -235,3 +239,104 @@ def test_the_report_of_a_token_policy_has_token_columns_and_accepted_bits(tmp_pa
     assert decision.weights is not None
     columns = wire.unpack_columns(report)
     np.testing.assert_allclose(columns["sum_token_weight"], decision.weights.sum(1), rtol=1e-6)
+
+
+FURTHER = [*("dppo", "dppo_kl", "m2po", "cispo", "gspo", "seq_mis_two_sided", "close_versions"), *VERL_PRESETS]
+
+
+def of_three_policies() -> dict[str, Any]:
+    """Return eight sequences of three policies with advantages and versions, some of them far apart."""
+    random = np.random.default_rng(0)
+    old = -random.exponential(1.0, (8, 6))
+    noise = np.array([0.0, 1e-4, 1e-3, 0.01, 0.1, 0.3, 0.5, 1.0])[:, None]
+    return {
+        "rollout_logprobs": np.minimum(old + noise * random.normal(size=old.shape), 0),
+        "old_logprobs": old,
+        "logprobs": np.minimum(old + noise * random.normal(size=old.shape), 0),
+        "mask": random.random((8, 6)) < 0.9,
+        "advantages": random.normal(size=8),
+        "versions": np.arange(8),
+        "trainer_version": 7,
+    }
+
+
+@pytest.mark.parametrize("policy", FURTHER)
+def test_a_further_policy_masks_weighs_and_counts_in_log_batch(policy: str, tmp_path: Path) -> None:
+    given = of_three_policies()
+    decision = decide(tmp_path, given, policy=policy)
+    accepted = acceptance.decide(statistics.columns(**given), preset(policy)).accepted
+    of_tokens = {name: given[name] for name in given if name not in ("versions", "trainer_version")}
+    tokens = apply_token_rules(preset(policy), **of_tokens)
+    assert decision.mask.tolist() == accepted.tolist()
+    assert decision.token_mask is not None
+    assert decision.token_mask.tolist() == (tokens.mask & accepted[:, None]).tolist()
+    assert decision.weights is not None
+    np.testing.assert_array_equal(decision.weights, np.where(accepted[:, None], tokens.weights, 0))
+    (report,) = (message for message in spooled(tmp_path) if isinstance(message, wire.Report))
+    assert report.policy == preset(policy).hash
+    assert ("token_mask_rate" in decision.signals) == bool(preset(policy).tokens)
+
+
+def test_a_configuration_of_verl_may_be_any_mapping(tmp_path: Path) -> None:
+    options = MappingProxyType({"rollout_rs": "seq_mean_k3", "rollout_rs_threshold": 0.01, "bypass_mode": True})
+    decision = decide(tmp_path, of_three_policies(), policy=options)
+    assert decision.policy is not None
+    assert decision.policy.name == "verl(bypass, seq_mean_k3=0.01)"
+    assert decision.reasons is not None
+    assert set(decision.reasons) == {None, "mean_k3"}
+
+
+SOFT = {"name": "soft", "criteria": [{"statistic": "max_abs_d", "upper": 0.5}], "soft_tau": 2.0}
+"""Row 1 of `tensors` has |d| of about 1: an excess of about 1."""
+
+
+def test_a_soft_policy_weights_sequences_and_masks_only_what_has_no_weight(tmp_path: Path) -> None:
+    given = tensors()
+    decision = decide(tmp_path, given, policy=SOFT)
+    largest = (given["logprobs"] - given["rollout_logprobs"]).abs().amax(-1)[1].item()
+    expected = [1.0, math.exp(-(largest / 0.5 - 1) / 2), 0.0, 1.0]
+    assert decision.mask.tolist() == MASK == decision.accepted.tolist()
+    assert decision.is_soft
+    assert decision.sequence_weights.tolist() == pytest.approx(expected, rel=1e-6)
+    assert decision.weights is not None
+    assert decision.token_mask is not None
+    assert decision.weights[:, 0].tolist() == decision.sequence_weights.tolist()
+    assert decision.token_mask.all(-1).tolist() == [True, True, False, True]
+    assert (decision.weights.dtype, decision.sequence_weights.dtype) == (torch.float32, torch.float32)
+
+
+def test_a_soft_policy_scales_the_gradients_and_keeps_those_of_invalid_rows_finite(tmp_path: Path) -> None:
+    given = tensors()
+    mu, pi = given["rollout_logprobs"], given["logprobs"].requires_grad_()
+    decision = decide(tmp_path, given, policy=SOFT)
+    cleaned = decision.clean(mu, pi)
+    assert torch.equal(cleaned[[0, 1, 3]], mu[[0, 1, 3]])
+    per_token = -(pi - cleaned).exp()
+    torch.where(decision.token_mask, per_token * decision.weights, 0).sum().backward()  # type: ignore[arg-type]
+    assert pi.grad is not None
+    assert (pi.grad[2] == 0).all()
+    expected = -(pi - mu).exp().detach()[1] * decision.sequence_weights[1]
+    torch.testing.assert_close(pi.grad[1], expected)
+
+
+def test_the_rules_of_a_soft_policy_multiply(tmp_path: Path) -> None:
+    both = decide(tmp_path, tensors(), policy=SOFT | {"tokens": [{"rule": "tis", "upper": 1.5}]})
+    assert both.weights is not None
+    factor = both.sequence_weights[1].item()
+    assert both.weights[1].tolist() == pytest.approx([1.5 * factor] * 6, rel=1e-6)
+
+
+@pytest.mark.parametrize("policy", [SOFT, None], ids=["soft", "hard"])
+def test_sequence_weights_are_1_in_observe_mode(tmp_path: Path, policy: Any) -> None:
+    decision = decide(tmp_path, tensors(), mode="observe", policy=policy)
+    assert decision.sequence_weights.tolist() == [1.0] * 4
+    assert not decision.is_soft
+    assert decision.weights is not None
+    assert (decision.weights == 1).all()
+
+
+def test_sequence_weights_of_a_hard_policy_are_its_mask(tmp_path: Path) -> None:
+    decision = decide(tmp_path, batch(far=(1,), dead=(2,)))
+    assert not decision.is_soft
+    assert isinstance(decision.sequence_weights, np.ndarray)
+    assert decision.sequence_weights.tolist() == [float(kept) for kept in MASK]

@@ -107,7 +107,7 @@ def packed(device: str) -> dict[str, Any]:
 
 def ragged(device: str) -> dict[str, Any]:
     """Return lists of sequences in which all tokens count."""
-    given = {name: value for name, value in batch(device).items() if name.endswith("logprobs")}
+    given = {name: value for name, value in batch(device).items() if name.endswith(("logprobs", "advantages"))}
     return {name: [row[: T - i] for i, row in enumerate(value)] for name, value in given.items()}
 
 
@@ -117,7 +117,13 @@ def with_logits(device: str) -> dict[str, Any]:
     return batch(device) | {"rollout_logits": logits, "logits": logits}
 
 
-FORMS = [batch, labels_of_the_host, short_floats, packed, ragged, with_logits]
+def with_turns(device: str) -> dict[str, Any]:
+    """Return the same with two turns in every sequence."""
+    return batch(device) | {"turn_offsets": [[0, T // 2]] * B}
+
+
+TURNS = {"name": "turns", "criteria": [], "turns": [{"statistic": "turn_mean_k3", "upper": 0.01}]}
+FORMS = [batch, labels_of_the_host, short_floats, packed, ragged, with_logits, with_turns]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -156,6 +162,17 @@ def test_tokens_are_masked_and_weighted_on_the_device(policy: str, form: Any, de
         for tokens in (decision.token_mask, decision.weights, cleaned):
             assert tokens is not None
             assert {row.device.type for row in tokens} == {device}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_turns_are_decided_and_masked_on_the_device(device: str, tmp_path: Path) -> None:
+    given = with_turns(device)
+    with Monitor(settings(tmp_path, mode="enforce", policy=TURNS)) as monitor, never_waiting(device):
+        decision = monitor.log_batch(step=0, **given)
+        assert decision.turns is not None
+        assert decision.turns.accepted.device.type == device
+        assert decision.token_mask is not None
+        assert decision.token_mask.device.type == device
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -106,3 +106,12 @@ def test_extreme_advantages_do_not_raise_under_a_strict_floating_point_state() -
     columns = statistics.columns(**given, advantages=[np.inf, 1e300, -1e300, 1e-300])
     with np.errstate(all="raise"):
         assert not math.isfinite(surrogate(columns, centred=True).value)
+
+
+def test_weights_of_a_soft_policy_scale_the_terms_and_leave_the_normaliser() -> None:
+    columns = of_log_ratios([0.1], [0.2], [0.3], advantages=[1.0, -1.0, math.nan])
+    found = surrogate(columns, weights=np.array([1.0, 0.25, 0.0]), centred=True)
+    assert found.value == pytest.approx((math.expm1(0.1) - 0.25 * math.expm1(0.2)) / 3)
+    accepted = np.array([True, False, False])
+    hard = surrogate(columns, accepted=accepted, centred=True)
+    assert surrogate(columns, weights=accepted.astype(float), centred=True) == hard

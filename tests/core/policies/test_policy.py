@@ -125,10 +125,13 @@ def test_changing_one_bound_of_another_preset_keeps_the_other() -> None:
     [
         (preset("trm"), ()),
         (preset("opsm"), ("advantages",)),
+        (preset("gspo"), ("advantages",)),
+        (preset("dppo"), ("advantages",)),
+        (preset("close_versions"), ("versions", "trainer_version")),
         (Policy("p", (Criterion("max_kl", upper=1.0),)), ("rollout_logits", "logits")),
         (Policy("p", (Criterion("version_lag", upper=1.0),)), ("versions", "trainer_version")),
     ],
-    ids=["trm", "opsm", "max_kl", "version_lag"],
+    ids=["trm", "opsm", "gspo", "dppo", "close_versions", "max_kl", "version_lag"],
 )
 def test_a_policy_lists_the_arguments_that_it_needs(policy: Policy, needs: tuple[str, ...]) -> None:
     assert policy.needs == needs
@@ -147,6 +150,7 @@ def test_a_named_pair_needs_the_log_probs_of_both_policies() -> None:
         ("icepop", 0.5, 5.0),
         ("tis", None, 2.0),
         ("seq_tis", None, 2.0),
+        ("m2po", None, 0.04),
     ],
 )
 def test_a_token_policy_has_one_rule_with_its_published_bounds_and_no_criterion(
@@ -158,7 +162,7 @@ def test_a_token_policy_has_one_rule_with_its_published_bounds_and_no_criterion(
 
 
 def test_every_token_rule_has_a_policy_with_its_name() -> None:
-    assert TOKEN_POLICIES.keys() | {"seq_mis"} == TOKEN_RULES.keys()
+    assert TOKEN_POLICIES.keys() | {"seq_mis", "gspo"} == TOKEN_RULES.keys()
     assert [rule.rule for rule in preset("seq_mis").tokens] == ["seq_mis"]
 
 
@@ -198,6 +202,10 @@ INVALID_RULES: list[tuple[Any, str]] = [
     ({"rule": "tis", "upper": math.inf}, "upper must be finite"),
     ({"rule": "token_k2", "upper": 0}, "token_k2: upper must be above 0, got 0"),
     ({"rule": "tis", "upper": 2, "pair": "both"}, "pair must be one of primary"),
+    ({"rule": "dppo", "lower": 0.1, "upper": 0.15}, "dppo: lower must be below 0, got 0.1"),
+    ({"rule": "dppo", "upper": 0.15}, "dppo takes lower and upper"),
+    ({"rule": "gspo", "upper": 1.1}, "gspo takes no bounds"),
+    ({"rule": "seq_mis", "lower": 0.5}, "seq_mis takes lower and upper"),
 ]
 
 
@@ -239,19 +247,21 @@ INVALID_POLICIES: list[tuple[Any, str]] = [
     ("trm_maxx", "unknown preset 'trm_maxx'; the presets are trm_max.*icepop"),
     ("x" * 10_000, r"unknown preset 'x{63};"),
     (7, "must be the name of a preset or a mapping, got int"),
-    ({}, "requires the keys name and criteria and allows tokens and calibrate, got none"),
+    ({}, "requires the keys name and criteria and allows tokens, turns, calibrate and soft_tau, got none"),
     ({"name": "p"}, "requires the keys name and criteria"),
     ({"name": "p", "criteria": [VALID_CRITERION], "mode": "x"}, "got name, criteria, mode"),
     ({"name": "", "criteria": [VALID_CRITERION]}, "name must be text of 1 to 128"),
     ({"name": "x" * 10_000, "criteria": [VALID_CRITERION]}, "name must be text of 1 to 128"),
     ({"name": "a\nb", "criteria": [VALID_CRITERION]}, "printable"),
     ({"name": 3, "criteria": [VALID_CRITERION]}, "name must be text"),
-    ({"name": "p", "criteria": []}, "1 to 32 criteria, got 0"),
-    ({"name": "p", "criteria": [VALID_CRITERION] * 33}, "1 to 32 criteria, got 33"),
+    (
+        {"name": "p", "criteria": []},
+        "1 to 32 criteria, got 0; with an empty list of tokens too",
+    ),
+    ({"name": "p", "criteria": [VALID_CRITERION] * 33}, "at most 32 criteria, got 33"),
     ({"name": "p", "criteria": VALID_CRITERION}, "criteria must be a list, got dict"),
-    ({"name": "p", "criteria": [], "tokens": []}, "1 to 32 criteria, got 0"),
     ({"name": "p", "criteria": [], "tokens": TIS}, "tokens must be a list, got dict"),
-    ({"name": "p", "criteria": [], "tokens": [TIS] * 9}, "1 to 8 tokens, got 9"),
+    ({"name": "p", "criteria": [], "tokens": [TIS] * 9}, "at most 8 tokens, got 9"),
     (
         {"name": "p", "criteria": [], "tokens": [TIS] * 2},
         "at most one rule that weights tokens, got tis and tis",

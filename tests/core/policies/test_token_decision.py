@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.core.batches import POISON, batch
+from tests.core.batches import POISON
+from tests.core.batches import batch as batch_without_advantages
 from tests.core.reference import PAIRS
 from trmon_client.core import statistics
 from trmon_client.core.inputs.checked_inputs import check_inputs
@@ -24,6 +25,13 @@ from trmon_client.core.policies.token_rule import TokenRule
 from trmon_client.core.signals import batch_signals
 
 LOGPS = ("rollout_logprobs", "old_logprobs", "logprobs")
+BY_TOKEN = ("token_k1", "token_k2", "token_k3", "icepop", "tis", "seq_tis")
+"""The rules that this file holds to a reference; test_rule_effects.py has the others."""
+
+
+def batch(seed: int, **options: Any) -> dict[str, Any]:
+    given = batch_without_advantages(seed, **options)
+    return given | {"advantages": np.random.default_rng(seed).normal(size=given["mask"].shape)}
 
 
 def expected_decision(name: str, given: dict[str, Any], pair: str) -> tuple[list[list[bool]], list[list[float]]]:
@@ -55,7 +63,7 @@ def weight(name: str, d: float, sum_d: float) -> float:
     return by_rule.get(name, 1.0)
 
 
-@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("name", BY_TOKEN)
 @pytest.mark.parametrize("noise", [1e-3, 0.1, 2.0], ids=lambda noise: f"noise {noise}")
 @pytest.mark.parametrize("odd", [0.0, 0.1], ids=["clean", "poisoned"])
 def test_masks_and_weights_equal_the_plain_reference(name: str, noise: float, odd: float) -> None:
@@ -67,7 +75,7 @@ def test_masks_and_weights_equal_the_plain_reference(name: str, noise: float, od
     assert (found.mask.dtype, found.weights.dtype) == (bool, np.float32)
 
 
-@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis"])
+@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis", "gspo"])
 def test_columns_sum_the_masks_and_weights(name: str) -> None:
     given = batch(seed=3, noise=0.01, odd=0.05)
     found = token_decision.apply_token_rules(preset(name), **given)
@@ -95,13 +103,13 @@ def test_default_icepop_and_tis_rates_equal_band_and_trunc_fraction() -> None:
     assert (icepop["token_trunc_rate"], tis["token_mask_rate"]) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis"])
+@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis", "gspo"])
 def test_values_under_an_unset_mask_are_ignored(name: str) -> None:
     given = batch(seed=4)
     expected = token_decision.apply_token_rules(preset(name), **given)
     for value in (*POISON, 0.0):
         changed = {p: np.where(given["mask"], given[p], np.float32(value)) for p in LOGPS}
-        found = token_decision.apply_token_rules(preset(name), **changed, mask=given["mask"])
+        found = token_decision.apply_token_rules(preset(name), **{**given, **changed})
         assert_same(found, expected, message=f"{value}")
 
 
@@ -186,11 +194,12 @@ def test_a_rule_reads_its_pair() -> None:
         )
 
 
-@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis"])
+@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis", "gspo"])
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0), (1, 1)])
 def test_batches_without_sequences_or_tokens_or_with_one_token_are_allowed(name: str, shape: tuple[int, int]) -> None:
     logp = np.full(shape, -1.0)
-    found = token_decision.apply_token_rules(preset(name), rollout_logprobs=logp, logprobs=logp, mask=np.ones(shape))
+    given = {"rollout_logprobs": logp, "logprobs": logp, "mask": np.ones(shape), "advantages": np.ones(shape)}
+    found = token_decision.apply_token_rules(preset(name), **given)
     assert found.mask.sum() == found.weights.sum() == logp.size
 
 
@@ -219,11 +228,11 @@ def test_token_rules_do_not_change_the_decision_of_the_criteria() -> None:
     assert decide(columns, policy).codes.tolist() == alone.codes.tolist()
 
 
-@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis"])
+@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis", "gspo"])
 @pytest.mark.parametrize("n_sequences", [5, 2000])
 def test_torch_and_numpy_give_the_same_token_decision(name: str, n_sequences: int) -> None:
     given = batch(seed=9, n_sequences=n_sequences, noise=0.5, odd=0.05)
-    inputs = check_inputs(**{p: given[p] for p in LOGPS}, mask=given["mask"])
+    inputs = check_inputs(**given)
     host = token_decision.apply_token_rules_to_inputs(preset(name), inputs)
     device = token_decision.apply_token_rules_to_inputs(
         preset(name), inputs.mapped(lambda array: torch.from_numpy(np.array(array)))
@@ -235,9 +244,10 @@ def test_torch_and_numpy_give_the_same_token_decision(name: str, n_sequences: in
         assert str(device.columns[column].dtype).endswith(str(array.dtype))
 
 
-@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis"])
+@pytest.mark.parametrize("name", [*TOKEN_POLICIES, "seq_mis", "gspo"])
 def test_torch_never_reads_a_value_from_the_device(name: str) -> None:
-    inputs = check_inputs(**{p: np.zeros((4, 8), np.float32) for p in LOGPS}, mask=np.ones((4, 8)))
+    given = {p: np.zeros((4, 8), np.float32) for p in LOGPS}
+    inputs = check_inputs(**given, mask=np.ones((4, 8)), advantages=np.ones(4))
     found = token_decision.apply_token_rules_to_inputs(
         preset(name), inputs.mapped(lambda array: torch.from_numpy(array).to("meta"))
     )

@@ -89,7 +89,7 @@ def test_seq_tis_has_no_range_of_tokens() -> None:
         kept_range(TokenRule("seq_tis", upper=2.0))
 
 
-@pytest.mark.parametrize("name", TOKEN_POLICIES)
+@pytest.mark.parametrize("name", [name for name, rule in TOKEN_POLICIES.items() if not rule.kind.by_advantage])
 @pytest.mark.parametrize("noise", [1e-3, 0.1, 1.0])
 def test_the_estimate_contains_the_true_effect_of_the_policy(name: str, noise: float) -> None:
     inputs = batch(seed=5, n_sequences=40, noise=noise, odd=0.02)
@@ -107,3 +107,22 @@ def test_a_missing_histogram_raises() -> None:
     with pytest.raises(PolicyError, match="icepop needs the histogram of mismatch"):
         affected_fractions(columns, preset("icepop"))
     assert affected_fractions(columns, preset("trm")) == {}
+
+
+@pytest.mark.parametrize("name", ["dppo", "dppo_kl"])
+def test_a_rule_that_reads_what_is_not_stored_is_refused_with_the_reason(name: str) -> None:
+    given = batch(0)
+    columns = statistics.columns(**given, advantages=np.ones(len(given["mask"])))
+    with pytest.raises(PolicyError, match=f"{name} reads the advantage and probability of each token, which are not"):
+        affected_fractions(columns, preset(name))
+
+
+def test_the_weights_of_gspo_are_not_truncated_and_two_sided_mis_masks_below_its_lower_bound() -> None:
+    given = batch(seed=5, n_sequences=40, noise=0.3)
+    columns = statistics.columns(**given, advantages=np.ones(40))
+    assert affected_fractions(columns, preset("gspo")) == {"gspo": TokenFraction(0.0, 0.0, 0.0)}
+    (found,) = affected_fractions(columns, preset("seq_mis_two_sided")).values()
+    applied = token_decision.apply_token_rules(preset("seq_mis_two_sided"), **given).columns["n_token_masked"]
+    assert found.estimate == pytest.approx(applied.sum() / columns["n_tokens"].sum())
+    (one_sided,) = affected_fractions(columns, preset("seq_mis")).values()
+    assert 0 < one_sided.estimate < found.estimate

@@ -17,7 +17,8 @@ from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.presets import TOKEN_POLICIES
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_rule import TokenRule
-from trmon_client.core.policies.verl_options import REJECTION_MODES
+from trmon_client.core.policies.verl_options import KEYS, REJECTION_MODES
+from trmon_client.core.policies.verl_presets import VERL_PRESETS
 
 PLAIN_STATISTIC = {
     "k1": lambda d: d,
@@ -88,6 +89,14 @@ WEIGHTS: dict[str, tuple[dict[str, Any], TokenRule]] = {
         TokenRule("icepop", lower=0.5, upper=5.0),
     ),
     "sequences": ({"rollout_is": "sequence", "rollout_is_threshold": "2.5"}, TokenRule("seq_tis", upper=2.5)),
+    "sequences, in a range": (
+        {"rollout_is": "sequence", "rollout_is_threshold": "0.5_2"},
+        TokenRule("seq_mis", lower=0.5, upper=2.0),
+    ),
+    "in bypass, where REINFORCE applies them": (
+        {"rollout_is": "token", "bypass_mode": True, "loss_type": "reinforce"},
+        TokenRule("tis", "primary", upper=2.0),
+    ),
 }
 
 
@@ -115,12 +124,15 @@ INVALID_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"rollout_is": "batch"}, "rollout_is must be token or sequence, got 'batch'"),
     ({"rollout_is": ["token"]}, r"rollout_is must be token or sequence, got \['token'\]"),
     ({"rollout_is": {}}, "rollout_is must be token or sequence, got {}"),
-    ({"rollout_is": "sequence", "rollout_is_threshold": "0.5_2"}, "seq_tis takes upper, not lower"),
     (
-        {"rollout_is": "token", "rollout_is_batch_normalize": True},
-        "unknown key rollout_is_batch_normalize; verl's options are",
+        {"rollout_is": "token", "rollout_is_threshold": None},
+        "rollout_is_threshold is None, with which verl computes no",
     ),
-    ({"rollout_rs": None}, "1 to 32 criteria, got 0"),
+    ({"rollout_is_batch_normalize": True}, "rollout_is_batch_normalize: verl divides the weights by their mean over"),
+    ({"rollout_is_batch_normalize": 1}, "rollout_is_batch_normalize must be true or false, got 1"),
+    ({"bypass_mode": "yes"}, "bypass_mode must be true or false, got 'yes'"),
+    ({"loss_type": "grpo"}, "loss_type must be one of ppo_clip, reinforce, got 'grpo'"),
+    ({"rollout_is": "token", "rollout_token_veto": 1e-4}, "unknown key rollout_token_veto; verl's options are"),
 ]
 
 
@@ -128,3 +140,47 @@ INVALID_OPTIONS: list[tuple[dict[str, Any], str]] = [
 def test_an_invalid_option_is_rejected_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         Policy.parse(options)
+
+
+def test_a_whole_configuration_is_accepted_with_every_field_and_the_name_of_its_class() -> None:
+    options = {
+        "_target_": "verl.trainer.config.RolloutCorrectionConfig",
+        "rollout_is": "sequence",
+        "rollout_is_threshold": 2.0,
+        "rollout_is_batch_normalize": False,
+        "rollout_rs": "seq_mean_k3",
+        "rollout_rs_threshold": 0.01,
+        "bypass_mode": False,
+        "loss_type": "ppo_clip",
+    }
+    assert set(options) == {*KEYS, "_target_"}
+    policy = Policy.parse(options)
+    assert policy.name == "verl(seq_mean_k3=0.01, sequence is=2.0)"
+    assert (policy.criteria, policy.tokens) == (preset("seq_mean_k3").criteria, (TokenRule("seq_tis", upper=2.0),))
+
+
+def test_bypass_reads_the_total_and_leaves_the_weights_to_the_ratio_of_ppo() -> None:
+    policy = Policy.parse(
+        {"rollout_is": "token", "rollout_rs": "token_k2,seq_mean_k3", "rollout_rs_threshold": 0.01, "bypass_mode": True}
+    )
+    assert policy.name == "verl(bypass, token_k2=0.01, seq_mean_k3=0.01)"
+    assert [criterion.pair for criterion in policy.criteria] == ["primary"]
+    assert policy.tokens == (TokenRule("token_k2", "primary", upper=0.01),)
+
+
+def test_options_that_correct_nothing_accept_every_valid_sequence() -> None:
+    policy = Policy.parse({"rollout_is": None, "rollout_rs": None})
+    assert (policy.name, policy.criteria, policy.tokens) == ("verl(disabled)", (), ())
+    given = batch(seed=1, noise=3.0)
+    given["mask"][:, 0] = True
+    assert decide(statistics.columns(**given), policy).accepted.all()
+    assert Policy.parse(json.loads(json.dumps(policy.spec()))) == policy
+
+
+@pytest.mark.parametrize("name", VERL_PRESETS)
+def test_a_preset_of_verl_is_a_policy_of_that_name_with_the_rules_of_its_options(name: str) -> None:
+    policy, by_options = preset(name), Policy.parse({"rollout_rs": None, **VERL_PRESETS[name]})
+    assert (policy.name, policy.criteria, policy.tokens) == (name, by_options.criteria, by_options.tokens)
+    assert Policy.parse(json.loads(json.dumps(policy.spec()))) == policy
+    with pytest.raises(PolicyError, match=f"{name} takes no bounds; give verl's options as a mapping"):
+        preset(name, upper=3.0)

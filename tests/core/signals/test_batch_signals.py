@@ -21,7 +21,7 @@ from tests.core.example_columns import (
 )
 from trmon_client.core import statistics
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import TOKEN_STEMS
+from trmon_client.core.columns.schema import REFERENCE_STEMS, TOKEN_STEMS
 from trmon_client.core.signals import batch_signals
 from trmon_client.core.signals.batch_signals import SIGNALS
 
@@ -47,8 +47,8 @@ def test_signals_of_tokens_equal_the_golden_values(case: str) -> None:
 def test_a_full_batch_has_exactly_the_signals_of_the_catalogue() -> None:
     columns = with_kl(_full_batch(), [0.1, 0.2])
     kl = columns["max_kl"]
-    of_tokens = dict.fromkeys(TOKEN_STEMS, columns["n_tokens"])
-    columns = with_columns(columns, {"max_reverse_kl": kl, "max_tv": kl, **of_tokens})
+    of_tokens = dict.fromkeys((*TOKEN_STEMS, *REFERENCE_STEMS), columns["n_tokens"])
+    columns = with_columns(columns, {"max_reverse_kl": kl, "max_tv": kl, "sum_tv": kl, **of_tokens})
     assert set(batch_signals.compute(columns)) == set(SIGNALS)
 
 

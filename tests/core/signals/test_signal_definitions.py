@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.core import plain_signals
 from tests.core.batches import batch
 from tests.core.example_columns import with_columns, with_kl
 from tests.core.reference import PAIRS
-from trmon_client.core import statistics
+from trmon_client.core import divergence, statistics
+from trmon_client.core.divergence.divergence_columns import with_divergences
 from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.policy import preset
 from trmon_client.core.signals import batch_signals
@@ -37,6 +39,7 @@ def test_signals_of_the_log_probs_equal_their_definitions(noise: float) -> None:
     logps, mask, advantages = example_tokens(noise)
     computed = batch_signals.compute(statistics.columns(**logps, mask=mask, advantages=advantages))
     expected = plain_signals.signals(logps, mask) | plain_signals.clip_fractions(logps, mask, advantages)
+    expected |= plain_signals.gradient_signals(logps, mask, advantages)
     for name, value in expected.items():
         relative = WITHIN_A_BIN if name in FROM_HISTOGRAMS else 1e-6
         assert computed[name] == pytest.approx(value, rel=relative, abs=1e-9, nan_ok=True), name
@@ -85,7 +88,7 @@ def test_signals_of_divergences_and_of_invalid_tokens_equal_their_definitions() 
     kl[2, :20] = 0.0
     columns = with_kl(statistics.columns(**logps, mask=mask), kl.max(axis=1).tolist())
     reverse, tv = (np.random.default_rng(seed).random(8).astype(np.float32) for seed in (1, 2))
-    added = {"sum_kl": kl.sum(axis=1), "max_reverse_kl": reverse, "max_tv": tv}
+    added = {"sum_kl": kl.sum(axis=1), "max_reverse_kl": reverse, "max_tv": tv, "sum_tv": 9.0 * tv}
     computed = batch_signals.compute(with_columns(columns, added))
     expected = {
         "kl_max": kl.max(),
@@ -93,6 +96,7 @@ def test_signals_of_divergences_and_of_invalid_tokens_equal_their_definitions() 
         "kl_seq": kl.sum(axis=1).mean(),
         "reverse_kl_max": reverse.max(),
         "tv_max": tv.max(),
+        "tv_mean": 9.0 * tv.sum() / (mask.size - 20),
         "invalid_fraction": 20 / mask.size,
     }
     assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-6)
@@ -113,15 +117,102 @@ def test_signals_of_token_rules_equal_their_definitions() -> None:
     assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("preset_name", [None, "tis"])
+def test_signals_of_the_gradient_equal_their_definitions(preset_name: str | None) -> None:
+    logps, mask, advantages = example_tokens(0.5)
+    columns = statistics.columns(**logps, mask=mask, advantages=advantages[:, 0])
+    per_token = np.broadcast_to(advantages[:, :1], mask.shape)
+    expected = plain_signals.gradient_signals(logps, mask, per_token)
+    if preset_name is not None:
+        columns = token_decision.apply_token_rules(preset(preset_name), **logps, mask=mask).attached_to(columns)
+        weights = np.minimum(np.exp(logps["old_logprobs"] - logps["rollout_logprobs"]), 2.0)
+        means = np.array([row[on].mean() if on.any() else 0.0 for row, on in zip(weights, mask, strict=True)])
+        weighted = plain_signals.gradient_signals(logps, mask, per_token * means[:, None])
+        expected |= {name: weighted[name] for name in expected if name.startswith("proxy2")}
+    computed = batch_signals.compute(columns)
+    assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_power_of_logits_is_the_squared_gradient_and_lies_in_the_band() -> None:
+    """Against autograd: the gradient of A sum log pi(y) by the logits."""
+    random = torch.Generator().manual_seed(0)
+    rollout, logits = (torch.randn(5, 6, 11, generator=random, dtype=torch.float64) for _ in range(2))
+    ids = torch.randint(0, 11, (5, 6, 1), generator=random)
+    mask, advantages = torch.rand(5, 6, generator=random) < 0.8, torch.randn(5, generator=random, dtype=torch.float64)
+    logits.requires_grad_()
+    taken = [torch.log_softmax(one, -1).gather(-1, ids)[..., 0] for one in (rollout, logits)]
+    (advantages[:, None] * taken[1] * mask).sum().backward()
+    assert logits.grad is not None
+    expected = float((logits.grad**2).sum((1, 2)).mean())
+    given = {"rollout_logprobs": taken[0], "logprobs": taken[1].detach(), "mask": mask, "advantages": advantages}
+    columns = statistics.columns(**given)
+    band = batch_signals.compute(columns)
+    assert band["proxy2_total_power_low"] < expected < band["proxy2_total_power_high"]
+    both = {"rollout_logits": rollout, "logits": logits, "mask": mask}
+    found = batch_signals.compute(with_divergences(columns, divergence.exact(**both, sum_pi_squared=True)))
+    assert found["proxy2_total_power_low"] == pytest.approx(expected, rel=1e-9)
+    assert found["proxy2_total_power_high"] == found["proxy2_total_power_low"]
+
+
+def test_entropy_falls_by_the_covariance_under_natural_gradients() -> None:
+    """A step eta along A (centred) on the logits changes the entropy by -eta cov(log pi, A), up to eta^2."""
+    pi, gains, eta = np.array([0.5, 0.3, 0.15, 0.05]), np.array([1.0, -0.5, 0.2, -2.0]), 1e-5
+    counts = (pi * 100).round().astype(int)
+    logp = np.repeat(np.log(pi), counts)[:, None]
+    columns = statistics.columns(
+        rollout_logprobs=logp, logprobs=logp, mask=np.ones_like(logp), advantages=np.repeat(gains, counts)
+    )
+    moved = pi * np.exp(eta * gains)
+    moved /= moved.sum()
+    change = -(moved * np.log(moved)).sum() + (pi * np.log(pi)).sum()
+    assert change == pytest.approx(-eta * batch_signals.compute(columns)["logp_advantage_cov"], rel=1e-3)
+
+
+def test_sequences_without_an_advantage_have_no_part_in_the_gradient() -> None:
+    logps, mask, advantages = example_tokens(0.1)
+    gains = advantages[:, 0].copy()
+    gains[[1, 5]] = np.nan
+    known = ~np.isnan(gains)
+    rest = {name: rows[known] for name, rows in logps.items()}
+    found, expected = (
+        batch_signals.compute(statistics.columns(**given, mask=on, advantages=gain))
+        for given, on, gain in ((logps, mask, gains), (rest, mask[known], gains[known]))
+    )
+    for name in ("proxy2_total_power_low", "proxy2_total_power_high", "logp_advantage_cov"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-12)
+    nothing = batch_signals.compute(statistics.columns(**logps, mask=mask, advantages=np.full(8, np.nan)))
+    assert np.isnan(nothing["proxy2_total_power_low"])
+    assert np.isnan(nothing["logp_advantage_cov"])
+
+
+def test_signals_of_the_reference_policy_equal_their_definitions() -> None:
+    logps, mask, _ = example_tokens(0.2)
+    ref = np.minimum(logps["logprobs"] + np.random.default_rng(5).normal(0, 0.3, mask.shape), 0.0)
+    computed = batch_signals.compute(statistics.columns(**logps, ref_logprobs=ref, mask=mask))
+    ratio = np.exp(ref - logps["logprobs"])[mask]
+    k3 = ratio - 1 - np.log(ratio)
+    weights = np.exp(logps["logprobs"] - logps["rollout_logprobs"])[mask]
+    expected = {
+        "ref_kl_k1": -np.log(ratio).mean(),
+        "ref_kl_k2": (np.log(ratio) ** 2).mean() / 2,
+        "ref_kl_k3": k3.mean(),
+        "ref_kl_k3_max": k3.max(),
+        "ref_kl_k3_is": (weights * k3).mean(),
+    }
+    assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-6)
+
+
 def test_every_signal_of_the_catalogue_has_a_definition_here() -> None:
     logps, mask, advantages = example_tokens(0.1)
     defined = plain_signals.signals(logps, mask) | plain_signals.clip_fractions(logps, mask, advantages)
+    defined |= plain_signals.gradient_signals(logps, mask, advantages)
     elsewhere = {
         *("reward_mean", "reward_std", "zero_variance_groups", "group_ratio_variance"),
         *("reward_min", "reward_q01", "reward_q05", "reward_q25", "reward_median", "reward_length_corr"),
         *("all_solved_groups", "none_solved_groups", "effective_signal"),
         *("version_lag_mean", "version_lag_max", "version_span_max"),
-        *("kl_max", "kl_mean", "kl_seq", "reverse_kl_max", "tv_max", "invalid_fraction"),
+        *("kl_max", "kl_mean", "kl_seq", "reverse_kl_max", "tv_max", "tv_mean", "invalid_fraction"),
+        *("ref_kl_k1", "ref_kl_k2", "ref_kl_k3", "ref_kl_k3_max", "ref_kl_k3_is"),
         *("token_mask_rate", "token_trunc_rate", "token_weight_mean", "token_weight_ess"),
     }
     assert {*defined, *elsewhere} == SIGNALS.keys()

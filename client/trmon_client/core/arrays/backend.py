@@ -37,6 +37,8 @@ class Arrays:
     max: Function
     argmax: Function
     running_sum: Function
+    order: Function
+    """(array): the indices that sort a 1-D array; equal elements keep their order."""
     concatenate: Function
     gather: Function
     """(array, indices): the rows of the first axis at the indices."""
@@ -63,6 +65,7 @@ NUMPY = Arrays(
     max=np.maximum.reduce,
     argmax=np.argmax,
     running_sum=numpy_functions.running_sum,
+    order=lambda array: np.argsort(array, kind="stable"),
     concatenate=np.concatenate,
     gather=numpy_functions.gather,
     empty=numpy_functions.empty,
@@ -101,6 +104,7 @@ def torch_arrays() -> Arrays:
         max=torch.amax,
         argmax=torch.argmax,
         running_sum=running_sum,
+        order=lambda array: torch.argsort(array, stable=True),
         concatenate=torch.cat,
         gather=lambda array, indices: torch.stack([array[index] for index in indices]),
         empty=lambda shape, dtype, device: torch.empty(shape, dtype=dtypes[dtype], device=device),

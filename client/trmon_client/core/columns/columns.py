@@ -15,6 +15,7 @@ from trmon_client.core.arrays.device_transfer import Transfer
 from trmon_client.core.arrays.dtypes import MAX_CACHED_LAYOUTS, DType
 from trmon_client.core.arrays.row_matrix import RowMatrix
 from trmon_client.core.columns.schema import COLUMNS, KL_IS_ORDER, PAIRS, KlIs, Pair, Reduction, primary
+from trmon_client.core.columns.turn_columns import TurnColumns
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +23,7 @@ class Columns(Mapping[str, Array]):
     """The columns of B sequences: a mapping of name to [B], with a histogram of d for each pair.
 
     `by_name` holds arrays of one kind, numpy or torch, in the dtypes of `schema.COLUMNS`; `histograms` holds
-    [N_BINS] int64 counts by pair. Source: formulas, section 3.
+    [N_BINS] int64 counts by pair; `turns` is None if the trainer gave no turns. Source: formulas, section 3.
     """
 
     by_name: Mapping[str, Array]
@@ -31,6 +32,7 @@ class Columns(Mapping[str, Array]):
     kl_pair: Pair | None = None
     trainer_version: int | None = None
     old_version: int | None = None
+    turns: TurnColumns | None = None
 
     def __getitem__(self, name: str) -> Array:
         return self.by_name[name]
@@ -65,23 +67,27 @@ class Columns(Mapping[str, Array]):
 
     @property
     def arrays(self) -> list[Array]:
-        """The arrays of the columns, then of the histograms, in order."""
-        return [*self.by_name.values(), *self.histograms.values()]
+        """The arrays of the columns, of the histograms, then of the turns, in order."""
+        turns = () if self.turns is None else self.turns.by_name.values()
+        return [*self.by_name.values(), *self.histograms.values(), *turns]
 
     def with_arrays(self, arrays: Sequence[Array]) -> Columns:
         """Return the columns with other arrays, in the order of `arrays`."""
+        n, n_of_sequences = len(self), len(self) + len(self.histograms)
         return replace(
             self,
-            by_name=dict(zip(self.by_name, arrays[: len(self)], strict=True)),
-            histograms=dict(zip(self.histograms, arrays[len(self) :], strict=True)),
+            by_name=dict(zip(self.by_name, arrays[:n], strict=True)),
+            histograms=dict(zip(self.histograms, arrays[n:n_of_sequences], strict=True)),
+            turns=None if self.turns is None else self.turns.with_arrays(arrays[n_of_sequences:]),
         )
 
     @staticmethod
     def merge(*parts: Columns) -> Columns:
         """Return the columns of all parts' sequences in order, histograms added; nothing is averaged.
 
-        Rewards and advantages are kept if any part has them (NaN for the others); any other column is kept only if
-        all parts have it. `kl_is` is the weakest of the parts, `trainer_version` the newest, `old_version` the oldest.
+        Rewards and advantages are kept if any part has them (NaN for the others); any other column, and the turns, only
+        if all parts have them. `kl_is` is the weakest of the parts, `trainer_version` the newest, `old_version` the
+        oldest.
         Args: parts: at least one, all numpy or all on one device.
         Errors: ValueError without parts.
         Source: formulas, section 3.
@@ -102,6 +108,7 @@ class Columns(Mapping[str, Array]):
             kl_pair=first.kl_pair if all(part.kl_pair == first.kl_pair for part in rest) else None,
             trainer_version=_extreme(max, [part.trainer_version for part in parts]),
             old_version=_extreme(min, [part.old_version for part in parts]),
+            turns=_merged_turns(parts),
         )
 
 
@@ -137,6 +144,11 @@ def _concatenated(parts: Sequence[Columns]) -> Mapping[str, Array]:
         joined = concatenate([by_name[name] for name in names for by_name in values])
         merged.update(zip(names, joined.reshape(len(names), -1), strict=True))
     return {name: merged[name] for name in layout.names}
+
+
+def _merged_turns(parts: Sequence[Columns]) -> TurnColumns | None:
+    turns = [part.turns for part in parts if part.turns is not None]
+    return TurnColumns.merge(*turns) if len(turns) == len(parts) else None
 
 
 def _with_missing_labels(part: Columns, names: Sequence[str]) -> Mapping[str, Array]:

@@ -61,7 +61,7 @@ def _counts(d: Array) -> Array:
 def _tensor_counts(d: Array) -> Array:
     import torch
 
-    bins = torch.bucketize(d, _edges(d.device), right=True)
+    bins = torch.bucketize(d, edges_on(d.device), right=True)
     bins += torch.arange(0, len(d) * N_BINS, N_BINS, device=d.device)[:, None]
     # torch.bincount would synchronise to learn its length.
     counts = torch.zeros(len(d) * N_BINS, dtype=torch.int64, device=d.device)
@@ -69,7 +69,8 @@ def _tensor_counts(d: Array) -> Array:
 
 
 @cache
-def _edges(device: Device) -> Array:
+def edges_on(device: Device) -> Array:
+    """Return the edges as a float64 tensor on a device of torch."""
     import torch
 
     return torch.from_numpy(EDGES) if device.type == "cpu" else to_computable(EDGES, device)

@@ -77,9 +77,15 @@ SEQUENCE_STEMS: tuple[str, ...] = (
 )
 """Columns of the sequence; a column is absent if its input is not given."""
 
+REFERENCE_STEMS: tuple[str, ...] = (
+    *("n_ref_tokens", "sum_ref_d", "sum_sq_ref_d", "sum_ref_k3", "max_ref_k3"),
+    "sum_ref_k3_is",
+)
+"""Columns that exist if the log-probs of a reference policy are given."""
+
 DIVERGENCE_STEMS: tuple[str, ...] = (
     *("max_kl", "sum_kl", "argmax_kl", "max_reverse_kl", "sum_reverse_kl", "max_tv", "sum_tv"),
-    *("sum_entropy_rollout", "sum_entropy", "n_unbounded"),
+    *("sum_entropy_rollout", "sum_entropy", "sum_pi_squared", "n_unbounded"),
 )
 """Columns that exist if logits or top-k log-probs are given."""
 
@@ -96,12 +102,21 @@ LABELS: tuple[ColumnSpec, ...] = (
 )
 """Labels that the trainer gives a sequence; absent if not given."""
 
+TURN_STEMS: tuple[str, ...] = ("sum_d", "sum_k3", "max_abs_d", "sum_binary_kl")
+"""Columns of the turns of each given pair, named `<pair>_<stem>`."""
+
 COLUMNS: dict[str, ColumnSpec] = {
     **{f"{pair}_{stem}": _spec(f"{pair}_{stem}", stem) for pair in PAIRS for stem in PAIR_STEMS},
-    **{stem: _spec(stem, stem) for stem in SEQUENCE_STEMS + DIVERGENCE_STEMS + TOKEN_STEMS},
+    **{stem: _spec(stem, stem) for stem in SEQUENCE_STEMS + REFERENCE_STEMS + DIVERGENCE_STEMS + TOKEN_STEMS},
     **{spec.name: spec for spec in LABELS},
 }
 """All columns by name."""
+
+TURN_COLUMNS: dict[str, ColumnSpec] = {
+    "n_tokens": COLUMNS["n_tokens"],
+    **{f"{pair}_{stem}": _spec(f"{pair}_{stem}", stem) for pair in PAIRS for stem in TURN_STEMS},
+}
+"""The columns of a turn by name; they exist if the trainer gives the turns of its sequences."""
 
 
 def primary(pairs: tuple[Pair, ...]) -> Pair:

@@ -1,5 +1,6 @@
-"""Exact divergences from logits, and certified lower bounds from top-k log-probs."""
+"""Exact divergences from logits or hidden states, and certified lower bounds from top-k log-probs."""
 
-from trmon_client.core.divergence.divergence_columns import exact, topk_lower_bound
+from trmon_client.core.divergence.divergence_columns import exact, exact_streamed, topk_lower_bound
+from trmon_client.core.divergence.logit_sources import HiddenStates
 
-__all__ = ["exact", "topk_lower_bound"]
+__all__ = ["HiddenStates", "exact", "exact_streamed", "topk_lower_bound"]

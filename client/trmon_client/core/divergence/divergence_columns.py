@@ -6,6 +6,7 @@ Both return the divergence columns of a batch, which `with_divergences` adds to 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from trmon_client.core.arrays.backend import Array, functions_of, is_tensor
@@ -13,7 +14,10 @@ from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS
 from trmon_client.core.divergence import blockwise, topk_certificate
+from trmon_client.core.divergence.logit_sources import common_device, logit_source
+from trmon_client.core.divergence.streaming import StreamedLogits
 from trmon_client.core.divergence.token_divergences import reduce_divergences
+from trmon_client.core.divergence.vocabulary_shards import VocabularyShards
 from trmon_client.core.inputs.logits import CheckedLogits, check_logits, per_token, target
 
 Backend = Literal["blocks", "triton"]
@@ -28,6 +32,7 @@ def exact(
     mask: Any,
     support: Any = None,
     tv: bool = False,
+    sum_pi_squared: bool = False,
     backend: Backend = "blocks",
 ) -> Columns:
     """Return the exact divergence columns of B sequences, with O(tokens) memory and one block beside the logits.
@@ -36,6 +41,7 @@ def exact(
         or numpy of any floating dtype and strides, temperature applied. A probability below 1e-308 is 0.
         mask: [B, T], nonzero where a token is valid, see `token_validity.valid_mask`.
         support: bool [V] or [B, T, V], outside which neither policy has mass; tv: also total variation.
+        sum_pi_squared: also the trainer's sum over the vocabulary of squared probabilities, for `signals` of gradients.
         backend: "triton" takes device tensors, not float64; in rare cases it is accurate only to 1e-6 absolute.
     Returns: numpy columns, or torch columns on the device of CUDA tensors without a synchronisation, in nats.
         `n_tokens` counts the mask; KL is +inf where mu has mass outside the other's support, NaN where a logit is NaN.
@@ -43,10 +49,44 @@ def exact(
     Source: formulas, section 4.
     """
     name, trainer_logits, pair = target(logits=logits, old_logits=old_logits)
-    compute = _implementation(backend)
+    compute = _implementation(backend, sum_pi_squared=sum_pi_squared)
     inputs = check_logits({"rollout_logits": rollout_logits, name: trainer_logits}, mask=mask, support=support)
     divergences = compute(inputs, rollout="rollout_logits", target=name, tv=tv)
     return reduce_divergences(divergences, mask=inputs.mask, kl_is="exact", kl_pair=pair)
+
+
+def exact_streamed(
+    *,
+    rollout_logits: Any,
+    logits: Any = None,
+    old_logits: Any = None,
+    mask: Any,
+    group: Any = None,
+    tv: bool = False,
+    sum_pi_squared: bool = False,
+) -> Columns:
+    """Return the columns of `exact` from tiles: of hidden states, or of a vocabulary that the ranks of a group share.
+
+    Args: rollout_logits, and either logits or old_logits: `HiddenStates`, or logits [B, T, V]; mask: [B, T].
+        group: a torch.distributed group whose ranks call together with the same mask, each with its own disjoint part
+        of the vocabulary, of any size. They exchange ten float64 numbers a token once, and one more for tv.
+        tv: also total variation, by a second pass, which projects hidden states again.
+    Returns: as `exact`, the same on every rank.
+    Errors: ValueError naming the argument, its shape or dtype and the expected one, before ranks exchange anything.
+    Source: formulas, section 4.
+    """
+    name, trainer_logits, pair = target(logits=logits, old_logits=old_logits)
+    sources = {
+        key: logit_source(key, given) for key, given in (("rollout_logits", rollout_logits), (name, trainer_logits))
+    }
+    rollout, trainer = sources.values()
+    if rollout.shape != trainer.shape:
+        raise ValueError(f"{name} has logits of shape {trainer.shape}; expected {rollout.shape} like rollout_logits")
+    device = common_device(sources)
+    counts = per_token("mask", mask, shape=rollout.shape[:2], device=device, kinds="bif") != 0
+    streamed = StreamedLogits(rollout, trainer, counts, device)
+    divergences = streamed.divergences(VocabularyShards(group), tv=tv, pi_squared=sum_pi_squared)
+    return reduce_divergences(divergences, mask=counts, kl_is="exact", kl_pair=pair)
 
 
 def topk_lower_bound(
@@ -93,11 +133,13 @@ def with_divergences(columns: Columns, divergences: Columns) -> Columns:
     return replace(columns, by_name=ordered, kl_is=divergences.kl_is, kl_pair=divergences.kl_pair)
 
 
-def _implementation(backend: Backend) -> Any:
+def _implementation(backend: Backend, *, sum_pi_squared: bool) -> Any:
     if backend == "blocks":
-        return blockwise.blockwise_divergences
+        return partial(blockwise.blockwise_divergences, pi_squared=sum_pi_squared)
     if backend != "triton":
         raise ValueError(f"backend is {backend!r}; expected 'blocks' or 'triton'")
+    if sum_pi_squared:
+        raise ValueError("sum_pi_squared needs backend='blocks'; the Triton kernel does not sum squares")
     from trmon_client.core.divergence import triton_kernel
 
     return triton_kernel.triton_divergences

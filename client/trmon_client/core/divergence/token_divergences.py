@@ -14,8 +14,15 @@ REDUCTIONS: dict[str, tuple[str, ...]] = {
     "tv": ("max", "sum"),
     "entropy_rollout": ("sum",),
     "entropy": ("sum",),
+    "pi_squared": ("sum",),
 }
 """The reductions of each quantity; a column is named `<reduction>_<quantity>`."""
+
+
+def quantities_of(*, tv: bool, pi_squared: bool) -> tuple[str, ...]:
+    """Return the quantities to compute, in the order of `REDUCTIONS`."""
+    on_request = {"tv": tv, "pi_squared": pi_squared}
+    return tuple(quantity for quantity in REDUCTIONS if on_request.get(quantity, True))
 
 
 def reduce_divergences(by_quantity: dict[str, Array], *, mask: Array, kl_is: KlIs, kl_pair: Pair) -> Columns:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon_client.core.arrays.backend import Array, Arrays, functions_of, is_tensor
-from trmon_client.core.divergence.blockwise import Softmax
+from trmon_client.core.divergence.softmax import Softmax
 from trmon_client.core.inputs.logits import CheckedLogits
 from trmon_client.core.inputs.token_validity import is_sound
 from trmon_client.core.reduction.kl_estimators import MIN_REST, NO_REST

@@ -14,6 +14,7 @@ from trmon_client.core.arrays.conversion import dtype_kind
 from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.inputs.optional_inputs import OptionalInputs, policy_version
 from trmon_client.core.inputs.token_inputs import device_of, read_token_inputs
+from trmon_client.core.inputs.turn_inputs import TurnInputs, read_turns
 
 POLICIES: tuple[str, ...] = ("rollout_logprobs", "old_logprobs", "logprobs")
 """The arguments that hold log-probs, in the order mu, pi_old, pi."""
@@ -30,6 +31,7 @@ class CheckedInputs:
     logprobs: dict[str, Array]
     mask: Array
     layout: InputLayout
+    ref_logprobs: Array | None = None
     advantages: Array | None = None
     rewards: Array | None = None
     group_ids: Array | None = None
@@ -37,6 +39,7 @@ class CheckedInputs:
     truncated: Array | None = None
     trainer_version: int | None = None
     old_version: int | None = None
+    turns: TurnInputs | None = None
 
     @property
     def functions(self) -> Arrays:
@@ -55,12 +58,13 @@ class CheckedInputs:
 
     def mapped(self, change: Callable[[Array], Array]) -> CheckedInputs:
         """Return the arguments with a function applied to each array."""
-        others = ("mask", "advantages", "rewards", "group_ids", "versions", "truncated")
+        others = ("mask", "ref_logprobs", "advantages", "rewards", "group_ids", "versions", "truncated")
         given = {name: array for name in others if (array := getattr(self, name)) is not None}
         return replace(
             self,
             logprobs={name: change(array) for name, array in self.logprobs.items()},
             **{name: change(array) for name, array in given.items()},
+            turns=None if self.turns is None else self.turns.mapped(change),
         )
 
 
@@ -69,6 +73,7 @@ def check_inputs(
     rollout_logprobs: Any = None,
     old_logprobs: Any = None,
     logprobs: Any = None,
+    ref_logprobs: Any = None,
     mask: Any = None,
     cu_seqlens: Any = None,
     advantages: Any = None,
@@ -78,6 +83,8 @@ def check_inputs(
     truncated: Any = None,
     trainer_version: Any = None,
     old_version: Any = None,
+    turn_ids: Any = None,
+    turn_offsets: Any = None,
 ) -> CheckedInputs:
     """Return the checked arguments of `statistics.columns` as padded arrays on one device.
 
@@ -89,10 +96,12 @@ def check_inputs(
     tokens = read_token_inputs(given, mask=mask, cu_seqlens=cu_seqlens, device=device)
     whole = tokens.mask
     optional = OptionalInputs(tuple(whole.shape), next(iter(given), "mask"), tokens.layout, device)
+    counts = whole if dtype_kind(whole) == "b" else whole != 0
     inputs = CheckedInputs(
         logprobs=tokens.logprobs,
-        mask=whole if dtype_kind(whole) == "b" else whole != 0,
+        mask=counts,
         layout=tokens.layout,
+        ref_logprobs=None if ref_logprobs is None else optional.of_tokens("ref_logprobs", ref_logprobs, kinds="f"),
         advantages=optional.per_token("advantages", advantages, kinds="fib"),
         rewards=optional.per_sequence("rewards", rewards, kinds="fib"),
         group_ids=optional.labels("group_ids", group_ids),
@@ -100,6 +109,7 @@ def check_inputs(
         truncated=optional.per_sequence("truncated", truncated, kinds="bi"),
         trainer_version=policy_version("trainer_version", trainer_version),
         old_version=policy_version("old_version", old_version),
+        turns=read_turns(optional, turn_ids=turn_ids, turn_offsets=turn_offsets, mask=counts),
     )
     return inputs if whole.shape[1] else _with_one_position(inputs)
 

@@ -15,7 +15,7 @@ from trmon_client.core.inputs.group_labels import group_labels
 from trmon_client.core.inputs.input_layout import InputLayout
 from trmon_client.core.inputs.ragged import is_ragged, pad_rows, to_rows
 
-_DTYPES = {"i": "an integer dtype", "bi": "booleans or integers", "fib": "a real dtype"}
+_DTYPES = {"f": "a floating dtype", "i": "an integer dtype", "bi": "booleans or integers", "fib": "a real dtype"}
 """The expected dtype by its allowed kinds."""
 
 
@@ -50,6 +50,18 @@ class OptionalInputs:
         else:
             array = argument_to_computable(name, value, self.device)
         return self._check(name, array, [self.shape[:1], self.shape], kinds)
+
+    def of_tokens(self, name: str, value: Any, *, kinds: str) -> Array:
+        """Return an argument with one number per token, [B, T]; values after the end of a sequence are undefined."""
+        lengths = list(self.layout.lengths or ())
+        if self.layout.is_packed:
+            flat = argument_to_computable(name, value, self.device)
+            return packed.pad_packed(self._check(name, flat, [(sum(lengths),)], kinds), lengths=lengths)
+        if self.layout.lengths is not None and is_ragged(value):
+            array = pad_rows(name, to_rows(name, value, self.device), like=(self.like, lengths))
+        else:
+            array = argument_to_computable(name, value, self.device)
+        return self._check(name, array, [self.shape], kinds)
 
     def labels(self, name: str, value: Any) -> Array | None:
         """Return an argument with one label per sequence, int64 [B]."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from trmon_client.core.arrays.backend import Array
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import Pair
 from trmon_client.core.policies.bound_checks import check_choice, check_order, checked_bound, comparable_bound
@@ -13,8 +14,8 @@ from trmon_client.core.policies.pair_choice import PairChoice as PairChoice
 from trmon_client.core.policies.pair_choice import resolve_pair
 from trmon_client.core.policies.sequence_statistics import STATISTICS, PolicyError, SequenceStatistic
 
-Where = Literal["advantage_negative", "kl_exact", "kl_lower_bound", "kl_not_exact"]
-"""When a criterion applies: to sequences with a negative advantage, or depending on `kl_is` of its pair."""
+Where = Literal["advantage_negative", "advantage_positive", "kl_exact", "kl_lower_bound", "kl_not_exact"]
+"""When a criterion applies: to sequences whose advantage has a sign, or depending on `kl_is` of its pair."""
 
 _KEYS = ("statistic", "pair", "lower", "upper", "where")
 
@@ -69,6 +70,15 @@ class Criterion:
     def measured(self) -> SequenceStatistic:
         """The bounded statistic."""
         return STATISTICS[self.statistic]
+
+    @property
+    def by_advantage(self) -> bool:
+        """Whether it applies to sequences whose advantage has a sign."""
+        return self.where in ("advantage_negative", "advantage_positive")
+
+    def has_sign(self, advantage: Array) -> Array:
+        """Return where it applies by the sign of the advantage, bool; NaN has no sign."""
+        return advantage > 0 if self.where == "advantage_positive" else advantage < 0
 
     def resolve(self, columns: Columns) -> Pair | None:
         """Return the pair to read; None if the columns have none. Errors: PolicyError if they have others only."""

@@ -14,6 +14,8 @@ from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.decision import FIRST_CRITERION, Decision, SequenceOutcome
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PairView
+from trmon_client.core.policies.soft_masking import SoftMask
+from trmon_client.core.policies.turn_decision import decide_turns
 
 SEMANTICS_VERSION = 2
 """Incremented when the same columns and policy can give another decision than before.
@@ -26,8 +28,8 @@ def decide(columns: Columns, policy: Policy) -> Decision:
     """Return which sequences the policy accepts, with the first reason for each that it rejects.
 
     No value is read from a device, because no branch depends on one. Token rules do not affect the decision:
-    `token_decision.apply_token_rules` applies them to the tokens. If the columns have no pair, criteria that read one
-    do not apply: every sequence that is neither empty nor invalid is accepted.
+    `token_decision.apply_token_rules` applies them to the tokens. Turn criteria decide on turns alone. If the columns
+    have no pair, criteria that read one do not apply: every sequence that is neither empty nor invalid is accepted.
     Errors: PolicyError naming the missing argument (`Policy.needs`).
     Source: formulas, section 6.
     """
@@ -49,9 +51,10 @@ class StatisticCache:
         """Return the decision on the batch under a policy. Errors: PolicyError, as for `decide`."""
         columns, where = self._columns, self._where
         for rule in policy.tokens if columns.pairs else ():
-            rule.resolve(columns.pairs)
+            rule.check_columns(columns)
         codes, undecided, certified = self._codes, self._undecided, self._none_certified
         compared: list[Array | None] = []
+        soft = None if policy.soft_tau is None else SoftMask(columns["n_tokens"], tau=policy.soft_tau)
         with np.errstate(all="ignore"):
             for code, criterion in enumerate(policy.criteria, start=FIRST_CRITERION):
                 pair = criterion.resolve(columns)
@@ -61,19 +64,25 @@ class StatisticCache:
                 value = self._value(criterion, pair)
                 compared.append(value)
                 violated = ~_within(criterion, value)
-                if criterion.where == "advantage_negative":
+                if criterion.by_advantage:
                     advantage = PairView(columns, pair).of_sequence("advantage")
                     unknown_advantage = undecided & (advantage != advantage)
                     codes, undecided = (
                         where(unknown_advantage, int(SequenceOutcome.ADVANTAGE), codes),
                         undecided ^ unknown_advantage,
                     )
-                    violated = violated & (advantage < 0)
+                    violated = violated & criterion.has_sign(advantage)
+                    if soft is not None:
+                        soft.exclude(advantage != advantage)
+                if soft is not None:
+                    soft.add(criterion, value, violated=violated)
                 failed = undecided & violated
                 codes, undecided = where(failed, code, codes), undecided ^ failed
                 if _certifies(columns, criterion, pair):
                     certified = certified | (failed & (value > criterion.upper_compared))
-        return Decision(policy, undecided, codes, certified, tuple(compared))
+        weights = None if soft is None else soft.weights(decidable=self._undecided)
+        turns = decide_turns(columns, policy.turns)
+        return Decision(policy, undecided, codes, certified, tuple(compared), turns=turns, soft_weights=weights)
 
     def _value(self, criterion: Criterion, pair: Pair | None) -> Array:
         cached = self._values.get((criterion.statistic, pair))

@@ -14,6 +14,7 @@ from trmon_client.core.arrays.backend import Array, functions_of
 from trmon_client.core.arrays.conversion import to_computable
 from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.turn_decision import TurnDecision
 
 
 class SequenceOutcome(IntEnum):
@@ -35,7 +36,9 @@ class Decision:
 
     Fields: accepted [B] bool; codes [B] int64: 0 if accepted, else 1 + index into `reason_names`; certified [B] bool:
     the exact KL or a lower bound of it proves the violation; `compared`: the statistic of each criterion, [B], as logs
-    for ratios, or None if the criterion did not apply to the batch.
+    for ratios, or None if the criterion did not apply to the batch; `turns`: the decision of the turn criteria, if any;
+    soft_weights [B] float64 in [0, 1]: under a soft policy, the weight of each sequence in the loss, 1 where accepted;
+    None under a hard one.
     """
 
     policy: Policy
@@ -43,6 +46,8 @@ class Decision:
     codes: Array
     certified: Array
     compared: tuple[Array | None, ...]
+    turns: TurnDecision | None = None
+    soft_weights: Array | None = None
 
     @cached_property
     def reason_names(self) -> tuple[str, ...]:

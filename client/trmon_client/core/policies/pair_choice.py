@@ -8,9 +8,10 @@ from trmon_client.core.columns.schema import Pair, primary
 from trmon_client.core.inputs.checked_inputs import POLICIES
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.reduction.kl_estimators import RATIOS
+from trmon_client.core.reduction.ppo_clipping import clipped_pair
 
-PairChoice = Literal["primary", "mismatch", "staleness", "total", "mismatch_or_primary"]
-"""`primary` and `mismatch_or_primary` depend on the available pairs."""
+PairChoice = Literal["primary", "mismatch", "staleness", "total", "mismatch_or_primary", "staleness_or_primary"]
+"""`primary` and the last two depend on the available pairs; `staleness_or_primary` is PPO's ratio."""
 
 NEEDS_PAIR = f"needs two of the log-probs {', '.join(POLICIES)}, which were not given for this batch"
 
@@ -28,6 +29,8 @@ def resolve_pair(choice: PairChoice, pairs: tuple[Pair, ...], *, reader: str) ->
         return primary(pairs)
     if choice == "mismatch_or_primary":
         return "mismatch" if "mismatch" in pairs else primary(pairs)
+    if choice == "staleness_or_primary":
+        return clipped_pair(pairs)
     if choice in pairs:
         return choice
     needed, available = " and ".join(RATIOS[choice]), ", ".join(pairs)

@@ -22,42 +22,57 @@ from trmon_client.core.policies.presets import (
     sequence_weight_rule,
 )
 from trmon_client.core.policies.sequence_statistics import PolicyError
+from trmon_client.core.policies.soft_masking import checked_tau
 from trmon_client.core.policies.token_rule import TokenRule
+from trmon_client.core.policies.turn_criterion import TURN_ARGUMENTS, TurnCriterion
+from trmon_client.core.policies.verl_presets import VERL_PRESETS
 from trmon_client.core.reduction.kl_estimators import RATIOS
 
-Rule = TypeVar("Rule", Criterion, TokenRule)
+Rule = TypeVar("Rule", Criterion, TokenRule, TurnCriterion)
 
 MAX_CRITERIA = 32
 MAX_TOKEN_RULES = 8
+MAX_TURN_CRITERIA = 8
 MAX_NAME_LENGTH = 128
 MAX_CACHED_POLICIES = 256
+
+_KEYS = {"name", "criteria", "tokens", "turns", "calibrate", "soft_tau"}
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Criteria that a sequence must all meet to stay in the loss, and token rules that mask or weight its tokens.
+    """Criteria that a sequence must all meet to stay in the loss, and rules for its turns and tokens.
 
-    A policy that has only token rules accepts every sequence that is neither empty nor invalid. With `calibrate`, the
+    `tokens` mask or weight single tokens; a turn that fails one of the criteria `turns` masks its own tokens only.
+    Without criteria it accepts every sequence that is neither empty nor invalid. With `calibrate`, the
     bounds are ceilings until the service has calibrated them; it is an order to the service and does not decide, so
-    neither `hash` nor what trainers receive contains it.
-    Errors: PolicyError for an invalid name, or too many or too few criteria or rules.
+    neither `hash` nor what trainers receive contains it. With `soft_tau`, the policy is soft: a sequence that criteria
+    reject keeps the weight exp(-excess/soft_tau) in the loss (`soft_masking`).
+    Errors: PolicyError for an invalid name, too many criteria or rules, or a tau without criteria.
     """
 
     name: str
     criteria: tuple[Criterion, ...]
     tokens: tuple[TokenRule, ...] = ()
     calibrate: Calibration | None = None
+    turns: tuple[TurnCriterion, ...] = ()
+    soft_tau: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 0 < len(self.name) <= MAX_NAME_LENGTH or not self.name.isprintable():
             raise PolicyError(f"name must be text of 1 to {MAX_NAME_LENGTH} printable characters")
-        if len(self.criteria) > MAX_CRITERIA or not (self.criteria or self.tokens):
-            raise PolicyError(f"a policy has 1 to {MAX_CRITERIA} criteria, got {len(self.criteria)}")
+        if len(self.criteria) > MAX_CRITERIA:
+            raise PolicyError(f"a policy has at most {MAX_CRITERIA} criteria, got {len(self.criteria)}")
         if len(self.tokens) > MAX_TOKEN_RULES:
             raise PolicyError(f"a policy has at most {MAX_TOKEN_RULES} token rules, got {len(self.tokens)}")
+        if len(self.turns) > MAX_TURN_CRITERIA:
+            raise PolicyError(f"a policy has at most {MAX_TURN_CRITERIA} turn criteria, got {len(self.turns)}")
         weighting = [rule.rule for rule in self.tokens if rule.kind.is_weight]
         if len(weighting) > 1:
             raise PolicyError(f"a policy has at most one rule that weights tokens, got {' and '.join(weighting)}")
+        object.__setattr__(self, "soft_tau", checked_tau(self.soft_tau))
+        if self.soft_tau is not None and (not self.criteria or "seq_mis" in weighting):
+            raise PolicyError("soft_tau needs criteria, and no rule seq_mis, which masks the sequences that it softens")
 
     @classmethod
     def parse(cls, policy: str | Mapping[str, Any]) -> Policy:
@@ -71,19 +86,25 @@ class Policy:
             raise PolicyError(f"a policy must be the name of a preset or a mapping, got {type(policy).__name__}")
         if policy.keys() & verl_options.KEYS:
             return cls(*verl_options.rules_from_verl(policy))
-        if policy.keys() == {"name", "calibrate"}:
-            if not isinstance(policy["name"], str):
-                raise PolicyError(f"name must be that of a preset, got {type(policy['name']).__name__}")
-            return _calibrated(preset(policy["name"]), policy["calibrate"])
-        if not {"name", "criteria"} <= policy.keys() <= {"name", "criteria", "tokens", "calibrate"}:
+        if {"name"} < policy.keys() <= {"name", "calibrate", "soft_tau"}:
+            return _changed_preset(policy)
+        if not {"name", "criteria"} <= policy.keys() <= _KEYS:
             keys = ", ".join(str(key)[:64] for key in list(policy)[:8])
             raise PolicyError(
-                f"a policy requires the keys name and criteria and allows tokens and calibrate, got {keys or 'none'}"
+                "a policy requires the keys name and criteria and allows tokens, turns, calibrate and soft_tau, "
+                f"got {keys or 'none'}"
+            )
+        if policy["criteria"] in ([], ()) and not policy.keys() & {"tokens", "turns"}:
+            raise PolicyError(
+                f"a policy has 1 to {MAX_CRITERIA} criteria, got 0; with an empty list of tokens too, it accepts every "
+                "valid sequence"
             )
         parsed = cls(
             policy["name"],
             _parse_list("criteria", policy["criteria"], parse=Criterion.parse, limit=MAX_CRITERIA),
             _parse_list("tokens", policy.get("tokens", ()), parse=TokenRule.parse, limit=MAX_TOKEN_RULES),
+            turns=_parse_list("turns", policy.get("turns", ()), parse=TurnCriterion.parse, limit=MAX_TURN_CRITERIA),
+            soft_tau=policy.get("soft_tau"),
         )
         if policy.get("calibrate") is None:
             return parsed
@@ -97,8 +118,14 @@ class Policy:
     def decision_spec(self) -> dict[str, Any]:
         """Return the part of the canonical spec that decides: what trainers receive and `hash` covers."""
         spec: dict[str, Any] = {"name": self.name, "criteria": [criterion.spec() for criterion in self.criteria]}
-        # Omitted if empty: the hashes of policies from before token rules must not change.
-        return {**spec, "tokens": [rule.spec() for rule in self.tokens]} if self.tokens else spec
+        # Omitted if not set: the hashes of policies from before tokens, turns and soft masking must not change.
+        if self.tokens or not self.criteria:
+            spec["tokens"] = [rule.spec() for rule in self.tokens]
+        if self.turns:
+            spec["turns"] = [criterion.spec() for criterion in self.turns]
+        if self.soft_tau is not None:
+            spec["soft_tau"] = self.soft_tau
+        return spec
 
     @cached_property
     def hash(self) -> str:
@@ -120,12 +147,15 @@ class Policy:
         by_criteria = [argument for criterion in self.criteria for argument in _needs(criterion)]
         required = [rule for rule in self.tokens if not rule.kind.is_optional]
         by_token_rules = [argument for rule in required for argument in _log_probs_of(rule.pair)]
-        return tuple(dict.fromkeys((*by_criteria, *by_token_rules)))
+        by_token_rules += ["advantages" for rule in required if rule.kind.by_advantage]
+        by_turns = [argument for criterion in self.turns for argument in _log_probs_of(criterion.pair)]
+        turns = TURN_ARGUMENTS[:1] if self.turns else ()
+        return tuple(dict.fromkeys((*by_criteria, *by_token_rules, *by_turns, *turns)))
 
     @property
     def reads_pair(self) -> bool:
         """Whether some criterion or rule compares two policies, and does not apply to fewer log-probs."""
-        return bool(self.tokens) or any(criterion.measured.is_of_pair for criterion in self.criteria)
+        return bool(self.tokens or self.turns) or any(criterion.measured.is_of_pair for criterion in self.criteria)
 
 
 @lru_cache(MAX_CACHED_POLICIES)
@@ -133,20 +163,32 @@ def _policy_of_canonical(text: str) -> Policy:
     return Policy.parse(json.loads(text))
 
 
-def preset(name: str, *, delta: float | None = None, lower: float | None = None, upper: float | None = None) -> Policy:
-    """Return a published policy, with its bounds changed by the keywords that it takes.
+def preset(
+    name: str,
+    *,
+    delta: float | None = None,
+    lower: float | None = None,
+    upper: float | None = None,
+    soft_tau: float | None = None,
+) -> Policy:
+    """Return a published policy, with its bounds changed by the keywords that it takes, soft with a tau.
 
-    Returns: a policy named after the preset, with the changed bounds in the name: `trm_max(delta=0.02)`.
-    Errors: PolicyError for an unknown name, a keyword that the preset does not take, or a bound out of range.
+    Returns: a policy named after the preset, with what was changed in the name: `trm_max(delta=0.02)`.
+    Errors: PolicyError for an unknown name, a keyword that the preset does not take, or a bound or tau out of range.
     Source: formulas, section 6.
     """
     bounds = PresetBounds(delta, lower, upper)
-    if not bounds.given():
-        return _published(name)
-    changed, published = _preset(name, bounds), _published(name)
-    if changed == published:
+    changed, published = _preset(name, bounds) if bounds.given() else _published(name), _published(name)
+    if changed == published and soft_tau is None:
         return published
-    return replace(changed, name=f"{name}({', '.join(f'{key}={bound:g}' for key, bound in bounds.given().items())})")
+    given = bounds.given() | ({} if soft_tau is None else {"soft_tau": soft_tau})
+    changed = replace(changed, soft_tau=soft_tau)
+    return replace(changed, name=f"{name}({', '.join(f'{key}={bound:g}' for key, bound in given.items())})")
+
+
+def preset_names() -> tuple[str, ...]:
+    """Return the names that `preset` knows."""
+    return (*PRESETS, *TOKEN_POLICIES, *VERL_PRESETS)
 
 
 @cache
@@ -156,6 +198,10 @@ def _published(name: str) -> Policy:
 
 
 def _preset(name: str, bounds: PresetBounds) -> Policy:
+    if name in VERL_PRESETS:
+        if bounds.given():
+            raise PolicyError(f"{name} takes no bounds; give verl's options as a mapping to change them")
+        return Policy(name, *verl_options.rules_from_verl(VERL_PRESETS[name])[1:])
     if name in TOKEN_POLICIES:
         return Policy(name, (), (preset_token_rule(name, bounds),))
     criteria = preset_criteria(name, bounds)
@@ -163,6 +209,14 @@ def _preset(name: str, bounds: PresetBounds) -> Policy:
     tokens = (sequence_weight_rule(published.weights, criteria),) if published.weights else ()
     policy = Policy(name, criteria, tokens)
     return _calibrated(policy, {}) if published.is_calibrated else policy
+
+
+def _changed_preset(spec: Mapping[str, Any]) -> Policy:
+    """Return the preset of a spec of its name with `calibrate`, `soft_tau` or both."""
+    if not isinstance(spec["name"], str):
+        raise PolicyError(f"name must be that of a preset, got {type(spec['name']).__name__}")
+    policy = preset(spec["name"], soft_tau=spec.get("soft_tau"))
+    return _calibrated(policy, spec["calibrate"]) if "calibrate" in spec else policy
 
 
 def _calibrated(policy: Policy, calibrate: Any) -> Policy:
@@ -187,7 +241,7 @@ def _parse_list(key: str, specs: Any, *, parse: Callable[[Mapping[str, Any]], Ru
     if not isinstance(specs, list | tuple):
         raise PolicyError(f"{key} must be a list, got {type(specs).__name__}")
     if len(specs) > limit:
-        raise PolicyError(f"a policy has 1 to {limit} {key}, got {len(specs)}")
+        raise PolicyError(f"a policy has at most {limit} {key}, got {len(specs)}")
     return tuple(_parse_at(f"{key}[{index}]", spec, parse=parse) for index, spec in enumerate(specs))
 
 
@@ -203,7 +257,7 @@ def _needs(criterion: Criterion) -> tuple[str, ...]:
     pair = _log_probs_of(criterion.pair)
     if criterion.where in ("kl_exact", "kl_lower_bound"):
         return pair
-    if criterion.where == "advantage_negative":
+    if criterion.by_advantage:
         return (*pair, *criterion.measured.needs, "advantages")
     return (*pair, *criterion.measured.needs)
 

@@ -9,6 +9,7 @@ from trmon_client.core.policies.bound_checks import checked_bound
 from trmon_client.core.policies.criterion import Criterion, PairChoice
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_rule import TokenRule
+from trmon_client.core.policies.verl_presets import VERL_PRESETS
 
 CERTIFICATE_MARGIN = 1e-4
 """The margin in nats by which a lower bound of KL must exceed delta to prove a violation; it covers rounding."""
@@ -16,6 +17,16 @@ CERTIFICATE_MARGIN = 1e-4
 MAX_DELTA = 0.05
 AVG_DELTA = 0.001
 MAX_ABS_D = 0.5
+GSPO_LOWER, GSPO_UPPER = 1 - 3e-4, 1 + 4e-4
+"""The clip range of exp(S/T). Source: [GSPO] (arXiv 2507.18071), section 5.1."""
+MAX_LAG = 4.0
+"""A default of trmon: no source gives one for a mask."""
+DPPO_TV_DELTA, DPPO_KL_DELTA = 0.15, 0.05
+"""DPPO's thresholds in verl's example script of the paper. Source: [DPPO] (arXiv 2602.04879)."""
+M2PO_LIMIT = 0.04
+"""The limit on the second moment. Source: [M2PO] (arXiv 2510.01161)."""
+CISPO_UPPER = 1.2
+"""1 + eps_high of verl's example; the paper names no value. Source: [CISPO] (arXiv 2506.13585)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,8 @@ def preset_criteria(name: str, bounds: PresetBounds) -> tuple[Criterion, ...]:
     Errors: PolicyError for an unknown preset, or a keyword that the preset does not take.
     """
     if name not in PRESETS:
-        raise PolicyError(f"unknown preset {name!r:.64}; the presets are {', '.join((*PRESETS, *TOKEN_POLICIES))}")
+        known = ", ".join((*PRESETS, *TOKEN_POLICIES, *VERL_PRESETS))
+        raise PolicyError(f"unknown preset {name!r:.64}; the presets are {known}")
     preset = PRESETS[name]
     _check_keywords(name, bounds, takes=preset.takes)
     return preset.build(bounds)
@@ -65,16 +77,25 @@ def preset_token_rule(name: str, bounds: PresetBounds) -> TokenRule:
     Errors: PolicyError for a keyword that the policy does not take.
     """
     rule = TOKEN_POLICIES[name]
-    _check_keywords(name, bounds, takes=("lower", "upper") if rule.kind.has_lower else ("upper",))
+    _check_keywords(name, bounds, takes=(*rule.kind.takes, "delta") if rule.kind.is_signed else rule.kind.takes)
     lower, upper = bounds.lower, bounds.upper
     if name == "token_k1":
         lower, upper = two_sided_ratio(bounds, of=name)
+    if bounds.delta is not None:
+        delta = _delta(bounds, bounds.delta, of=name)
+        lower, upper = -delta if lower is None else lower, delta if upper is None else upper
     return replace(rule, lower=rule.lower if lower is None else lower, upper=rule.upper if upper is None else upper)
 
 
 def sequence_weight_rule(rule: str, criteria: tuple[Criterion, ...]) -> TokenRule:
-    """Return the rule that weights the sequences which one upper bound accepts, on the mismatch pair."""
-    return TokenRule(rule, "mismatch", upper=criteria[0].upper)
+    """Return the rule that weights the sequences which the criteria accept.
+
+    That of [3P] reads the mismatch pair and has the bounds of the criterion; that of [GSPO] reads the same pair as the
+    criteria and has none.
+    """
+    if rule == "seq_mis":
+        return TokenRule(rule, "mismatch", lower=criteria[0].lower, upper=criteria[0].upper)
+    return TokenRule(rule, criteria[0].pair)
 
 
 def two_sided_ratio(bounds: PresetBounds, *, of: str) -> tuple[float | None, float | None]:
@@ -144,7 +165,19 @@ def _symmetric_ratio(criterion: Criterion, source: str) -> Preset:
     return Preset(("lower", "upper"), build, source)
 
 
+def _gspo(bounds: PresetBounds) -> tuple[Criterion, ...]:
+    """Return PPO's clip of exp(S/T) as criteria: the clipped branch of the min has no gradient."""
+    lower = GSPO_LOWER if bounds.lower is None else bounds.lower
+    upper = GSPO_UPPER if bounds.upper is None else bounds.upper
+    return (
+        Criterion("geo_ratio", _PPO_RATIO, upper=upper, where="advantage_positive"),
+        Criterion("geo_ratio", _PPO_RATIO, lower=lower, where="advantage_negative"),
+    )
+
+
 _MISMATCH_OR_PRIMARY: PairChoice = "mismatch_or_primary"
+_PPO_RATIO: PairChoice = "staleness_or_primary"
+_TWO_SIDED_MIS = _single_criterion(Criterion("seq_ratio", _MISMATCH_OR_PRIMARY, 0.5, 2.0), "[3P], two-sided as in verl")
 _SEQ_MIS_MASK = _single_criterion(Criterion("seq_ratio", _MISMATCH_OR_PRIMARY, upper=2.0), "[3P]")
 
 PRESETS: dict[str, Preset] = {
@@ -155,9 +188,14 @@ PRESETS: dict[str, Preset] = {
     "geo_mask": _single_criterion(Criterion("geo_ratio", _MISMATCH_OR_PRIMARY, 0.99, 1.01), "[GEO]"),
     "seq_mis": replace(_SEQ_MIS_MASK, weights="seq_mis"),
     "seq_mis_mask": _SEQ_MIS_MASK,
+    "seq_mis_two_sided": replace(_TWO_SIDED_MIS, weights="seq_mis"),
     "token_veto": _single_criterion(Criterion("min_ratio", _MISMATCH_OR_PRIMARY, 1e-4), "[3P]"),
     "intellect3": _single_criterion(Criterion("min_ratio", _MISMATCH_OR_PRIMARY, 1e-5), "[I3]"),
     "opsm": _single_criterion(Criterion("mean_k1", upper=0.1, where="advantage_negative"), "[OPSM]"),
+    "gspo": Preset(("lower", "upper"), _gspo, "[GSPO]", weights="gspo"),
+    "close_versions": _single_criterion(
+        Criterion("version_lag", upper=MAX_LAG), "the staleness limit of AReaL, as a mask"
+    ),
     "seq_mean_k1": _symmetric_ratio(Criterion("geo_ratio", _MISMATCH_OR_PRIMARY, 0.999, 1.001), "verl"),
     "seq_sum_k1": _symmetric_ratio(Criterion("seq_ratio", _MISMATCH_OR_PRIMARY, 0.5, 2.0), "verl"),
     "seq_mean_k2": _single_criterion(Criterion("mean_k2", _MISMATCH_OR_PRIMARY, upper=0.01), "verl"),
@@ -167,7 +205,7 @@ PRESETS: dict[str, Preset] = {
     "seq_max_k2": _single_criterion(Criterion("max_k2", _MISMATCH_OR_PRIMARY, upper=2.5), "verl"),
     "seq_max_k3": _single_criterion(Criterion("max_k3", _MISMATCH_OR_PRIMARY, upper=2.5), "verl"),
 }
-"""The sequence presets by name. Source: formulas, section 6."""
+"""The sequence presets by name. Source: formulas, sections 6 and 11."""
 
 TOKEN_POLICIES: dict[str, TokenRule] = {
     rule.rule: rule
@@ -178,6 +216,10 @@ TOKEN_POLICIES: dict[str, TokenRule] = {
         TokenRule("icepop", lower=0.5, upper=5.0),
         TokenRule("tis", upper=2.0),
         TokenRule("seq_tis", upper=2.0),
+        TokenRule("dppo", "primary", lower=-DPPO_TV_DELTA, upper=DPPO_TV_DELTA),
+        TokenRule("dppo_kl", "primary", lower=-DPPO_KL_DELTA, upper=DPPO_KL_DELTA),
+        TokenRule("m2po", upper=M2PO_LIMIT),
+        TokenRule("cispo", _PPO_RATIO, upper=CISPO_UPPER),
     )
 }
-"""The token policies by name: each is one rule with its default bounds. Source: formulas, section 6."""
+"""The token policies by name: each is one rule with its default bounds. Source: formulas, sections 6 and 11."""

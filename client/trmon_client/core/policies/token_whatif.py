@@ -11,10 +11,11 @@ from trmon_client.core.columns.columns import Array, Columns
 from trmon_client.core.columns.histogram import EDGES
 from trmon_client.core.columns.schema import Pair
 from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.second_moment import fraction_dropped, squares_of_bins
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_rule import TokenRule
 
-SEQUENCE_RULES = ("seq_tis", "seq_mis")
+SEQUENCE_RULES = ("seq_tis", "seq_mis", "gspo")
 """The rules that treat all tokens of a sequence alike."""
 NEWTON_STEPS = 64
 """Enough for the roots of k3: far from a root a step moves 1 nat or halves the distance, near it the error squares."""
@@ -55,10 +56,11 @@ def affected_fractions(columns: Columns, policy: Policy) -> dict[str, TokenFract
     """Return the fraction of valid tokens that each token rule of a policy would mask or truncate the weight of.
 
     Args: columns: numpy, with the histogram of the rule's pair.
-    Returns: fractions by the name of the rule; those of seq_tis and seq_mis are exact: the tokens of the sequences
-    beyond the bound. An optional rule without its pair is left out; without any pair no rule applies.
-    Errors: PolicyError if the pair of a rule or its histogram is missing.
-    Source: formulas, sections 3 and 6.
+    Returns: fractions by the name of the rule; those of rules of sequences are exact: the tokens of the sequences
+    beyond a bound. An optional rule without its pair is left out; without any pair no rule applies.
+    Errors: PolicyError if the pair of a rule or its histogram is missing, and for rules that read the advantage and
+    the probability of each token, which no column holds.
+    Source: formulas, sections 3, 6 and 11.
     """
     resolved = ((rule, rule.resolve(columns.pairs)) for rule in policy.tokens if columns.pairs)
     return {rule.rule: _affected_fraction(columns, rule, pair) for rule, pair in resolved if pair is not None}
@@ -81,14 +83,35 @@ def kept_range(rule: TokenRule) -> tuple[float, float]:
 
 def _affected_fraction(columns: Columns, rule: TokenRule, pair: Pair) -> TokenFraction:
     if rule.rule in SEQUENCE_RULES:
-        tokens = columns["n_tokens"]
-        truncated = tokens[columns[f"{pair}_sum_d"] > rule.upper_compared].sum()
-        fraction = float(truncated / tokens.sum()) if tokens.sum() else math.nan
+        fraction = _sequence_fraction(columns, rule, pair)
         return TokenFraction(fraction, fraction, fraction)
+    if rule.kind.by_advantage:
+        raise PolicyError(f"{rule.rule} reads the advantage and probability of each token, which are not stored")
     if pair not in columns.histograms:
         raise PolicyError(f"{rule.rule} needs the histogram of {pair}, which this batch does not have")
+    if rule.kind.is_of_batch:
+        return _second_moment_fraction(columns.histograms[pair], rule)
     lower, upper = kept_range(rule)
     return fraction_outside(columns.histograms[pair], lower=lower, upper=upper)
+
+
+def _sequence_fraction(columns: Columns, rule: TokenRule, pair: Pair) -> float:
+    tokens, log_ratio = columns["n_tokens"], columns[f"{pair}_sum_d"]
+    lower, upper = rule.lower_compared, rule.upper_compared
+    beyond = (log_ratio < (-math.inf if lower is None else lower)) | (
+        log_ratio > (math.inf if upper is None else upper)
+    )
+    return float(tokens[beyond].sum() / tokens.sum()) if tokens.sum() else math.nan
+
+
+def _second_moment_fraction(counts: Array, rule: TokenRule) -> TokenFraction:
+    """Return what M2PO drops of one report, as the client masks it; the larger the |d| of a bin, the more it drops."""
+    found = []
+    for at in ("smallest", "middle", "largest"):
+        squares = squares_of_bins(EDGES, at=at)
+        order = np.argsort(squares, kind="stable")
+        found.append(fraction_dropped(squares[order], counts[order], limit=rule.upper or 0.0))
+    return TokenFraction(*found)
 
 
 def _n_below(counts: Array, bound: float) -> TokenFraction:

@@ -9,9 +9,11 @@ import numpy as np
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 from trmon_client.core.signals.catalogue import REGISTRY_VERSION, SIGNALS, SignalSpec
+from trmon_client.core.signals.gradient_signals import gradient_signals
 from trmon_client.core.signals.group_signals import group_signals
 from trmon_client.core.signals.length_signals import length_signals
 from trmon_client.core.signals.pair_signals import pair_signals
+from trmon_client.core.signals.reference_signals import reference_signals
 from trmon_client.core.signals.regression_signals import regression_signals
 from trmon_client.core.signals.reward_signals import reward_signals
 
@@ -44,6 +46,8 @@ def compute_of_sequences(sequences: SequenceMatrix) -> dict[str, float]:
             **group_signals(sequences),
             **_versions(sequences),
             **_divergences(sequences),
+            **reference_signals(sequences),
+            **gradient_signals(sequences),
         }
 
 
@@ -135,6 +139,8 @@ def _divergences(sequences: SequenceMatrix) -> dict[str, float]:
         for signal, name in (("kl_max", "max_kl"), ("reverse_kl_max", "max_reverse_kl"), ("tv_max", "max_tv"))
         if name in columns
     }
+    if "sum_tv" in columns:
+        signals["tv_mean"] = sequences.sums["sum_tv"] / sequences.sums["n_tokens"]
     if "sum_kl" in columns:
         total = sequences.sums["sum_kl"]
         signals |= {"kl_mean": total / sequences.sums["n_tokens"], "kl_seq": total / len(sequences.lengths)}

@@ -10,7 +10,19 @@ from trmon_client.core.columns.schema import PAIRS, Pair
 REGISTRY_VERSION = 1
 """Incremented when a signal changes its name or meaning; stored with each batch of signals."""
 
-Unit = Literal["nats", "ratio", "fraction", "probability", "chi2", "tokens", "perplexity", "reward", "versions"]
+Unit = Literal[
+    "nats",
+    "ratio",
+    "fraction",
+    "probability",
+    "chi2",
+    "tokens",
+    "perplexity",
+    "reward",
+    "versions",
+    "power",
+    "covariance",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +168,46 @@ _BATCH_ROWS: tuple[_Row, ...] = (
     ("kl_seq", "nats", "Mean KL of whole sequences, from logits", "mean_i sum_t KL(p||q)", ""),
     ("reverse_kl_max", "nats", "Largest reverse token KL, from logits", "max KL(q||p)", ""),
     ("tv_max", "fraction", "Largest token total variation, from logits", "max 1/2 sum |p - q|", ""),
+    ("tv_mean", "fraction", "Mean token total variation, from logits", "mean_t 1/2 sum |p - q|", ""),
+    ("ref_kl_k1", "nats", "KL to the reference policy by k1, signed", "-(sum d)/n, d = log ref - log policy", ""),
+    ("ref_kl_k2", "nats", "KL to the reference policy by k2", "(sum d^2)/(2n)", ""),
+    ("ref_kl_k3", "nats", "KL to the reference policy by k3", "(sum e^d - 1 - d)/n", ""),
+    ("ref_kl_k3_max", "nats", "Largest k3 of a token to the reference policy", "max e^d - 1 - d", ""),
+    (
+        "ref_kl_k3_is",
+        "nats",
+        "KL to the reference policy by k3 under importance weights, unbiased under mu",
+        "(sum (policy/mu) k3)/n",
+        "",
+    ),
+    (
+        "proxy2_total_power_low",
+        "power",
+        "Mean squared gradient of a sequence by its logits, at least",
+        "mean_i A_i^2 W_i, W >= sum_t (1 - pi)^2",
+        "",
+    ),
+    (
+        "proxy2_total_power_high",
+        "power",
+        "Mean squared gradient of a sequence by its logits, at most",
+        "mean_i A_i^2 W_i, W <= 2 sum_t (1 - pi)^2",
+        "",
+    ),
+    (
+        "logp_advantage_cov",
+        "covariance",
+        "Covariance of log-prob and advantage: above 0 updates lower the entropy",
+        "cov_t(log pi, A_i)",
+        "",
+    ),
+    (
+        "leak_share",
+        "fraction",
+        "Of the tokens beyond the clip range, those that PPO does not clip",
+        "n_leaked/(n_clipped + n_leaked)",
+        "",
+    ),
     ("token_mask_rate", "fraction", "Tokens that the policy's token rules mask", "n_token_masked/n", ""),
     ("token_trunc_rate", "fraction", "Tokens whose weight the token rules cut", "n_token_truncated/n", ""),
     ("token_weight_mean", "ratio", "Mean weight of a token under the token rules", "(sum w)/n", ""),

@@ -39,6 +39,7 @@ from trmon_client.core.wire.messages import (
     Message,
     Origin,
     PackedColumns,
+    PackedTurns,
     Pause,
     PolicyUpdate,
     Report,
@@ -47,6 +48,7 @@ from trmon_client.core.wire.messages import (
     WireColumn,
 )
 from trmon_client.core.wire.packed_columns import MAX_SEQUENCES, pack_columns
+from trmon_client.core.wire.packed_turns import pack_turns
 from trmon_client.core.wire.unpacking import MAX_PARCEL_BYTES, columns_of_packed, storable_columns, unpack_columns
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "Origin",
     "EncodedColumn",
     "PackedColumns",
+    "PackedTurns",
     "Pause",
     "PolicyUpdate",
     "Report",
@@ -90,6 +93,7 @@ __all__ = [
     "wire_number",
     "pack_bits",
     "pack_columns",
+    "pack_turns",
     "storable_columns",
     "unpack_bits",
     "unpack_columns",

@@ -41,6 +41,17 @@ class PackedColumns(msgspec.Struct, frozen=True):
         return self.n_sequences * per_sequence + len(self.pairs) * 8 * N_BINS
 
 
+class PackedTurns(msgspec.Struct, frozen=True):
+    """The columns of the R turns of a report's sequences, and the decision of the client on them.
+
+    `table` has R rows, ordered by sequence: the columns `schema.TURN_COLUMNS` and, in `sequence`, the index of each
+    turn's sequence. `accepted` has one bit for each turn, None if the client's policy has no turn criteria.
+    """
+
+    table: PackedColumns
+    accepted: bytes | None = None
+
+
 JsonNumber: TypeAlias = int | float | None | Literal["inf", "-inf", "nan"]
 WireColumn: TypeAlias = EncodedColumn | list[JsonNumber]
 
@@ -88,7 +99,8 @@ class Report(Origin, frozen=True, kw_only=True, tag="report", tag_field="kind"):
     """The columns of one chunk of one (step, update) on one rank, and the decision of the client.
 
     Columns are sent one by one in `columns` or, by trmon's own client, packed in `parcel`. `chunks` is the number of
-    chunks that the trainer announced for this update on this rank, None if it did not.
+    chunks that the trainer announced for this update on this rank, None if it did not; `turns` holds the turns of the
+    sequences, if the trainer gave any.
     """
 
     step: int
@@ -109,6 +121,8 @@ class Report(Origin, frozen=True, kw_only=True, tag="report", tag_field="kind"):
     scalars: dict[str, JsonNumber] = {}
     finished: list[ChunkCount] = []
     losses: Losses = Losses()
+    # Left out if not set: reports without turns keep their bytes and their stored digests.
+    turns: PackedTurns | msgspec.UnsetType = msgspec.UNSET
 
 
 class Start(Origin, frozen=True, kw_only=True, tag="start", tag_field="kind"):

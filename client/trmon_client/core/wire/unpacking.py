@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import Pair
+from trmon_client.core.columns.schema import PAIRS, Pair
+from trmon_client.core.columns.turn_columns import TurnColumns
 from trmon_client.core.wire.column_blocks import FLOATS, ColumnBlocks, canonical_numbers, may_be_odd
 from trmon_client.core.wire.column_decoding import (
     COUNT_BYTES,
@@ -25,6 +26,7 @@ from trmon_client.core.wire.column_layout import ColumnLayout, check_no_duplicat
 from trmon_client.core.wire.errors import WireError
 from trmon_client.core.wire.messages import EncodedColumn, PackedColumns, Report
 from trmon_client.core.wire.packed_columns import DTypeSection, UnpackedColumns, open_packed_columns, pack_blocks
+from trmon_client.core.wire.packed_turns import unpack_turns
 
 MAX_PARCEL_BYTES = 64 << 20
 """The maximum unpacked size of packed columns: a report of 90,000 sequences."""
@@ -52,9 +54,12 @@ def storable_columns(report: Report) -> tuple[PackedColumns, int]:
         found = open_packed_columns(report.parcel)
         if _is_canonical(found, wire=report.wire):
             _check_bits(report.accepted, report.parcel.n_sequences)
+            _turns(report, _names(report.parcel), n_sequences=report.parcel.n_sequences)
             return report.parcel, found.n_tokens
     unpacked = _with_single_columns(report)
-    blocks = _blocks(unpacked, _layout(unpacked))
+    layout = _layout(unpacked)
+    blocks = _blocks(unpacked, layout)
+    _turns(report, layout.given, n_sequences=blocks.n_sequences)
     rows = {dtype: canonical_numbers(rows, dtype) for dtype, rows in blocks.rows.items()}
     return pack_blocks(replace(blocks, rows=rows)), blocks.n_tokens
 
@@ -66,6 +71,7 @@ def columns_of_packed(report: Report, parcel: PackedColumns) -> Columns:
 
 
 def _columns(report: Report, values: Mapping[str, Any], histograms: dict[Pair, Any]) -> Columns:
+    turns = _turns(report, values, n_sequences=len(values["n_tokens"]))
     return Columns(
         by_name=values,
         histograms=histograms,
@@ -73,7 +79,15 @@ def _columns(report: Report, values: Mapping[str, Any], histograms: dict[Pair, A
         kl_pair=report.kl_pair,
         trainer_version=report.trainer_version,
         old_version=report.old_version,
+        turns=turns,
     )
+
+
+def _turns(report: Report, names: Container[str], *, n_sequences: int) -> TurnColumns | None:
+    if report.turns is msgspec.UNSET:
+        return None
+    pairs = tuple(pair for pair in PAIRS if f"{pair}_sum_d" in names)
+    return unpack_turns(report.turns, n_sequences=n_sequences, pairs=pairs)
 
 
 def _check_parcel(parcel: PackedColumns) -> None:

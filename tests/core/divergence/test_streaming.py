@@ -1,0 +1,179 @@
+"""Exact divergences from tiles and shards against those of the whole vocabulary, and against their definitions."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core import softmaxes
+from tests.core.divergence.test_divergence_columns import CASES, QUICK, SEEDS
+from tests.core.softmaxes import SHAPES, pair
+from trmon_client.core.columns.columns import Columns
+from trmon_client.core.divergence import HiddenStates, exact, exact_streamed, streaming
+from trmon_client.core.divergence.divergence_sums import DivergenceSums
+from trmon_client.core.divergence.softmax import Softmax
+
+PROCESS = Path(__file__).with_name("sharded_process.py")
+ROOT = Path(__file__).parents[3]
+
+
+def equal(found: Any, expected: Columns, *, rtol: float = 1e-12) -> None:
+    assert list(found) == list(expected)
+    for name in expected:
+        # Columns of extremes are float32.
+        within = max(rtol, 2e-7) if expected[name].dtype == np.float32 else rtol
+        np.testing.assert_allclose(found[name], expected[name], rtol=within, atol=1e-14, err_msg=name)
+
+
+def sums_of(a: Any, b: Any, cuts: list[int]) -> DivergenceSums:
+    """Return the merged sums of the parts between the cuts."""
+    edges = [0, *sorted(cuts), a.shape[-1]]
+    parts = [slice(*edge) for edge in itertools.pairwise(edges) if edge[0] < edge[1]]
+    return DivergenceSums.merged(
+        DivergenceSums.of(Softmax.of(a[..., part]), Softmax.of(b[..., part]), squares=True) for part in parts
+    )
+
+
+@QUICK
+@given(SEEDS, st.sampled_from(SHAPES), st.lists(st.integers(0, 41), max_size=6))
+def test_merged_parts_of_any_vocabulary_equal_the_definitions(seed: int, shape: str, cuts: list[int]) -> None:
+    policies = pair(seed, shape=shape)
+    with np.errstate(all="ignore"):
+        found = sums_of(policies.rollout_logits.astype(np.float64), policies.logits.astype(np.float64), cuts)
+        computed = found.divergences()
+    expected = softmaxes.divergences(policies.rollout_logits, policies.logits)
+    expected["pi_squared"] = (np.exp(softmaxes.log_softmax(policies.logits)) ** 2).sum(-1)
+    for name in computed:
+        np.testing.assert_allclose(computed[name], expected[name].astype(float), rtol=1e-9, atol=1e-14, err_msg=name)
+
+
+@pytest.mark.parametrize(("a", "b", "kl", "reverse_kl"), CASES.values(), ids=CASES)
+def test_zero_probabilities_and_odd_logits_split_over_parts(
+    a: list[float], b: list[float], kl: float, reverse_kl: float
+) -> None:
+    with np.errstate(all="ignore"):
+        found = sums_of(np.array([a]), np.array([b]), list(range(len(a)))).divergences()
+    np.testing.assert_allclose(found["kl"], [kl], atol=1e-15)
+    np.testing.assert_allclose(found["reverse_kl"], [reverse_kl], atol=1e-15)
+
+
+def test_a_part_without_mass_adds_nothing() -> None:
+    a = np.array([[0.0, 1.0, -np.inf, -np.inf]])
+    b = np.array([[0.5, 1.0, -np.inf, -np.inf]])
+    with np.errstate(all="ignore"):
+        padded, whole = (sums_of(x, y, [2]).divergences() for x, y in ((a, b), (a[:, :2], b[:, :2])))
+    for name in whole:
+        np.testing.assert_array_equal(padded[name], whole[name], err_msg=name)
+
+
+def states(*, size: tuple[int, int, int] = (3, 300, 16), vocabulary: int = 2500) -> dict[str, Any]:
+    """Return hidden states of two policies, one output head and their logits at temperature 0.7, float64."""
+    random = np.random.default_rng(0)
+    hidden = random.normal(size=size)
+    new_hidden = hidden + random.normal(0, 1e-2, size)
+    weight = random.normal(size=(vocabulary, size[-1]))
+    mask = random.random(size[:2]) < 0.8
+    found = {"hidden": hidden, "new_hidden": new_hidden, "weight": weight, "mask": mask}
+    return found | {"rollout_logits": hidden @ weight.T / 0.7, "logits": new_hidden @ weight.T / 0.7}
+
+
+def whole(given: dict[str, Any]) -> Columns:
+    options = {name: given[name] for name in ("rollout_logits", "logits", "mask")}
+    return exact(**options, tv=True, sum_pi_squared=True)
+
+
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_ranks_that_share_a_vocabulary_agree_with_the_whole(n_ranks: int, tmp_path: Path) -> None:
+    given = states()
+    np.savez(tmp_path / "given.npz", **given)
+    command = [sys.executable, str(PROCESS), str(tmp_path)]
+    ranks = [subprocess.Popen([*command, str(rank), str(n_ranks)], cwd=ROOT) for rank in range(n_ranks)]
+    assert [rank.wait(timeout=120) for rank in ranks] == [0] * n_ranks
+    expected = whole(given)
+    for source in ("logits", "hidden"):
+        first = np.load(tmp_path / f"{source}-0.npz")
+        equal(first, expected, rtol=1e-9)
+        for rank in range(1, n_ranks):
+            other = np.load(tmp_path / f"{source}-{rank}.npz")
+            assert all((first[name] == other[name]).all() for name in first)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+def test_hidden_states_give_the_divergences_of_their_logits(kind: Any) -> None:
+    given = states()
+    heads = [HiddenStates(kind(given[name]), kind(given["weight"]), None, 0.7) for name in ("hidden", "new_hidden")]
+    mask = kind(given["mask"])
+    found = exact_streamed(rollout_logits=heads[0], logits=heads[1], mask=mask, tv=True, sum_pi_squared=True)
+    equal(found, whole(given), rtol=1e-9)
+    assert (found.kl_is, found.kl_pair) == ("exact", "total")
+
+
+def test_half_precision_heads_with_a_bias_are_projected_in_float32() -> None:
+    given = states()
+    hidden, weight = (torch.from_numpy(given[name]).bfloat16() for name in ("hidden", "weight"))
+    bias = torch.linspace(-1, 1, len(weight))
+    head = HiddenStates(hidden, weight, bias)
+    found = exact_streamed(rollout_logits=head, old_logits=given["logits"], mask=given["mask"])
+    logits = (hidden.double() @ weight.double().T + bias.double()).numpy()
+    expected = exact(rollout_logits=logits, old_logits=given["logits"], mask=given["mask"])
+    equal(found, expected, rtol=1e-5)
+    assert found.kl_pair == "mismatch"
+
+
+def test_no_tensor_of_tokens_by_vocabulary_is_made() -> None:
+    given = states(size=(2, 1024, 32), vocabulary=32_768)
+    logits_bytes = given["logits"].nbytes
+    heads = [HiddenStates(given[name], given["weight"]) for name in ("hidden", "new_hidden")]
+    tracemalloc.start()
+    exact_streamed(rollout_logits=heads[0], logits=heads[1], mask=given["mask"], tv=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    tile_bytes = 8 * streaming.HOST_TILE[0] * streaming.HOST_TILE[1]
+    assert peak < 5 * tile_bytes < logits_bytes / 12
+
+
+def test_positions_that_do_not_count_are_not_projected() -> None:
+    hidden = np.full((2, 600, 4), np.nan)
+    head = HiddenStates(hidden, np.ones((8, 4)))
+    found = exact_streamed(rollout_logits=head, logits=head, mask=np.zeros((2, 600)))
+    assert found["n_tokens"].tolist() == [0, 0]
+    assert found["max_kl"].tolist() == [-np.inf, -np.inf]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"logits": HiddenStates(np.ones((1, 2, 3)), np.ones((5, 4)))},
+            "logits.weight has shape (5, 4); expected (V, 3)",
+        ),
+        ({"logits": HiddenStates(np.ones((1, 2, 3)), np.ones((7, 3)))}, "logits has logits of shape (1, 2, 7)"),
+        ({"logits": HiddenStates(np.ones((1, 2, 3)), np.ones((5, 3)), np.ones(4))}, "logits.bias has shape (4,)"),
+        ({"logits": HiddenStates(np.ones((1, 2, 3)), np.ones((5, 3)), None, 0.0)}, "logits.temperature is 0.0"),
+        ({"logits": np.ones((1, 2, 5), int)}, "logits has dtype int64; expected a floating dtype"),
+        ({"logits": np.ones((2, 5))}, "logits is (2, 5); expected a torch or numpy array [B, T, V]"),
+        ({"mask": np.ones((2, 2))}, "mask has shape (2, 2); expected (1, 2)"),
+        ({"logits": None}, "one of logits"),
+    ],
+)
+def test_a_wrong_argument_is_named(change: dict[str, Any], message: str) -> None:
+    arguments = {"rollout_logits": np.ones((1, 2, 5)), "logits": np.ones((1, 2, 5)), "mask": np.ones((1, 2))}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        exact_streamed(**{**arguments, **change})
+
+
+def test_squares_are_refused_by_the_triton_kernel() -> None:
+    logits = np.ones((1, 2, 5))
+    with pytest.raises(ValueError, match="sum_pi_squared needs backend='blocks'"):
+        exact(rollout_logits=logits, logits=logits, mask=np.ones((1, 2)), sum_pi_squared=True, backend="triton")

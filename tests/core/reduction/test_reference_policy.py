@@ -1,0 +1,136 @@
+"""The KL to a reference policy against plain Python, and against an enumeration of every token."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.core.batches import batch
+from trmon_client.core import statistics
+from trmon_client.core.columns.schema import REFERENCE_STEMS
+from trmon_client.core.signals import batch_signals
+
+LOGPS = ("rollout_logprobs", "old_logprobs", "logprobs")
+
+
+def example(n_sequences: int = 6, horizon: int = 9) -> dict[str, Any]:
+    """Return log-probs of four policies and a mask; the reference is invalid at one token, pi at another."""
+    given = batch(seed=3, n_sequences=n_sequences, horizon=horizon, noise=0.3)
+    found = {name: given[name].astype(np.float64) for name in LOGPS}
+    found["ref_logprobs"] = np.minimum(
+        found["logprobs"] + np.random.default_rng(1).normal(0, 0.5, (n_sequences, horizon)), 0.0
+    )
+    found["mask"] = given["mask"]
+    found["mask"][0, :2], found["mask"][1] = True, False
+    found["ref_logprobs"][0, 0], found["logprobs"][0, 1] = np.nan, -np.inf
+    return found
+
+
+def plain(given: dict[str, Any], policy: str) -> dict[str, list[float]]:
+    """Return the columns by one Python float after another."""
+    found: dict[str, list[float]] = {stem: [] for stem in REFERENCE_STEMS}
+    for i, row in enumerate(given["mask"]):
+        names = [name for name in (*LOGPS, "ref_logprobs") if name in given]
+        tokens = [{name: float(given[name][i][t]) for name in names} for t in range(len(row)) if row[t]]
+        tokens = [token for token in tokens if all(-1000 < value <= 1e-4 for value in token.values())]
+        d = [token["ref_logprobs"] - token[policy] for token in tokens]
+        k3 = [math.expm1(x) - x for x in d]
+        found["n_ref_tokens"].append(len(d))
+        found["sum_ref_d"].append(math.fsum(d))
+        found["sum_sq_ref_d"].append(math.fsum(x * x for x in d))
+        found["sum_ref_k3"].append(math.fsum(k3))
+        found["max_ref_k3"].append(max(k3, default=-math.inf))
+        if policy != "rollout_logprobs" and "rollout_logprobs" in given:
+            rho = [math.exp(token[policy] - token["rollout_logprobs"]) for token in tokens]
+            found["sum_ref_k3_is"].append(math.fsum(weight * x for weight, x in zip(rho, k3, strict=True)))
+    return {stem: values for stem, values in found.items() if values}
+
+
+@pytest.mark.parametrize("without", [(), ("logprobs",), ("logprobs", "old_logprobs"), ("rollout_logprobs",)])
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
+def test_columns_equal_the_plain_reference(without: tuple[str, ...], kind: Any) -> None:
+    given = {name: value for name, value in example().items() if name not in without}
+    policy = next(name for name in reversed(LOGPS) if name in given)
+    columns = statistics.columns(**{name: kind(value) for name, value in given.items()})
+    expected = plain(given, policy)
+    assert set(expected) == {name for name in columns if name in REFERENCE_STEMS}
+    for name, values in expected.items():
+        np.testing.assert_allclose(columns[name], values, rtol=2e-7 if name == "max_ref_k3" else 1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("layout", ["ragged", "packed", "large"])
+def test_every_layout_gives_the_same_columns(layout: str) -> None:
+    given = example(*((40, 300) if layout == "large" else (6, 9)))
+    if layout == "large":
+        given = {name: value if name == "mask" else value.astype(np.float32) for name, value in given.items()}
+        expected = plain(given, "logprobs")
+        found = statistics.columns(**given)
+    else:
+        given["mask"][:] = True
+        expected = plain(given, "logprobs")
+        rows = {name: list(value) for name, value in given.items()}
+        offsets = {"cu_seqlens": np.arange(7) * 9}
+        packed = {name: np.concatenate(value) for name, value in rows.items()}
+        found = statistics.columns(**(packed | offsets if layout == "packed" else rows))
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=name)
+
+
+def test_nothing_else_changes_and_nothing_is_added_without_a_reference() -> None:
+    given = example()
+    without = {name: value for name, value in given.items() if name != "ref_logprobs"}
+    columns, plain_columns = statistics.columns(**given), statistics.columns(**without)
+    assert not {*plain_columns} & {*REFERENCE_STEMS}
+    assert {*columns} - {*plain_columns} == {*REFERENCE_STEMS}
+    for name in plain_columns:
+        np.testing.assert_array_equal(columns[name], plain_columns[name], err_msg=name)
+    assert not any(name.startswith("ref_") for name in batch_signals.compute(plain_columns))
+
+
+def enumerated(weights: dict[str, Any]) -> tuple[dict[str, float], float]:
+    """Return the signals of a batch that holds each token as often as mu samples it, and the true KL(pi||ref)."""
+    counts = (weights["rollout_logprobs"] * 1000).round().astype(int)
+    tokens = np.repeat(np.arange(len(counts)), counts)[None]
+    logps = {name: np.log(p)[tokens] for name, p in weights.items()}
+    pi, ref = weights["logprobs"], weights["ref_logprobs"]
+    columns = statistics.columns(**logps, mask=np.ones(tokens.shape))
+    return batch_signals.compute(columns), float((pi * np.log(pi / ref)).sum())
+
+
+def test_each_estimator_has_its_expectation_on_every_token() -> None:
+    mu = np.array([0.4, 0.3, 0.2, 0.1])
+    pi, ref = np.array([0.3, 0.3, 0.25, 0.15]), np.array([0.25, 0.25, 0.25, 0.25])
+    on_policy, kl = enumerated({"rollout_logprobs": pi, "logprobs": pi, "ref_logprobs": ref})
+    assert on_policy["ref_kl_k1"] == pytest.approx(kl, rel=1e-12)
+    assert on_policy["ref_kl_k3"] == pytest.approx(kl, rel=1e-12)
+    off_policy, kl = enumerated({"rollout_logprobs": mu, "logprobs": pi, "ref_logprobs": ref})
+    # Under mu only k3 with the weights pi/mu is unbiased.
+    assert off_policy["ref_kl_k3_is"] == pytest.approx(kl, rel=1e-12)
+    assert abs(off_policy["ref_kl_k3"] / kl - 1) > 0.05
+    assert off_policy["ref_kl_k2"] == pytest.approx((mu * np.log(ref / pi) ** 2).sum() / 2, rel=1e-12)
+
+
+def test_a_reference_without_a_valid_token_has_no_kl() -> None:
+    given = example()
+    columns = statistics.columns(**{**given, "ref_logprobs": np.full(given["mask"].shape, np.nan)})
+    signals = batch_signals.compute(columns)
+    assert all(math.isnan(signals[name]) for name in ("ref_kl_k1", "ref_kl_k2", "ref_kl_k3", "ref_kl_k3_max"))
+    assert not math.isnan(signals["total_kl_k3"])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.zeros(6), "ref_logprobs has shape (6,); expected (6, 9) like rollout_logprobs"),
+        (np.zeros((6, 8)), "ref_logprobs has shape (6, 8)"),
+        (np.zeros((6, 9), int), "ref_logprobs has dtype int64; expected a floating dtype"),
+    ],
+)
+def test_a_wrong_reference_is_named(value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        statistics.columns(**{**example(), "ref_logprobs": value})

@@ -1,0 +1,128 @@
+"""Turns on the wire: the same bits after it, nothing without them, and named errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from tests.core.batches import batch
+from tests.fixtures.messages import ORIGIN
+from trmon_client.core import statistics, wire
+from trmon_client.core.acceptance import Policy, decide
+from trmon_client.core.columns.columns import Columns
+
+POLICY = Policy.parse({"name": "turns", "criteria": [], "turns": [{"statistic": "turn_mean_k3", "upper": 0.01}]})
+
+
+def some(**changed: Any) -> Columns:
+    given = batch(seed=1, noise=0.3, odd=0.1) | {"turn_offsets": [[0, 4], [], [2, 2, 99], [0], [1, 5, 7], []]} | changed
+    return statistics.columns(**given)
+
+
+def report(columns: Columns, **changed: Any) -> wire.Report:
+    turns: Any = msgspec.UNSET
+    if columns.turns is not None:
+        decided = decide(columns, POLICY).turns
+        turns = wire.pack_turns(columns.turns, accepted=None if decided is None else decided.accepted)
+    fields: dict[str, Any] = {**ORIGIN, "step": 1, "parcel": wire.pack_columns(columns), "turns": turns}
+    return wire.Report(**fields | changed)
+
+
+def sent(message: wire.Report, media_type: str = wire.MSGPACK) -> wire.Report:
+    found = wire.decode(wire.encode(message, media_type=media_type), media_type=media_type)
+    assert isinstance(found, wire.Report)
+    return found
+
+
+@pytest.mark.parametrize("media_type", [wire.MSGPACK, wire.JSON])
+def test_turns_and_the_decision_on_them_are_the_same_after_the_wire(media_type: str) -> None:
+    columns = some()
+    arrived = sent(report(columns), media_type)
+    found = wire.unpack_columns(arrived)
+    assert columns.turns is not None
+    assert found.turns is not None
+    assert found.turns.n_turns.tolist() == columns.turns.n_turns.tolist()
+    for name, array in columns.turns.by_name.items():
+        assert found.turns.by_name[name].tobytes() == array.tobytes(), name
+    before, after = decide(columns, POLICY).turns, decide(found, POLICY).turns
+    assert before is not None
+    assert after is not None
+    assert (before.codes == after.codes).all()
+    assert isinstance(arrived.turns, wire.PackedTurns)
+    assert arrived.turns.accepted is not None
+    assert (wire.unpack_bits(arrived.turns.accepted, len(after.accepted)) == after.accepted).all()
+
+
+def test_the_stored_form_has_the_turns_too() -> None:
+    arrived = sent(report(some()))
+    parcel, _ = wire.storable_columns(arrived)
+    stored = wire.columns_of_packed(msgspec.structs.replace(arrived, parcel=None), parcel)
+    assert stored.turns is not None
+    assert stored.turns.n_turns.tolist() == [2, 0, 3, 1, 3, 0]
+
+
+def test_a_report_without_turns_has_no_byte_of_them() -> None:
+    message = report(some(turn_offsets=None))
+    assert b"turns" not in wire.encode(message)
+    assert b"turns" not in wire.encode(message, media_type=wire.JSON)
+    assert wire.unpack_columns(sent(message)).turns is None
+
+
+def test_no_turns_at_all_are_legal() -> None:
+    found = wire.unpack_columns(sent(report(some(turn_offsets=[[]] * 6)))).turns
+    assert found is not None
+    assert found.n_turns.tolist() == [0] * 6
+
+
+def test_a_batch_without_pairs_has_turns() -> None:
+    columns = statistics.columns(mask=np.ones((2, 4), bool), turn_offsets=[[0, 1], [2]])
+    found = wire.unpack_columns(sent(report(columns))).turns
+    assert found is not None
+    assert found.n_tokens.tolist() == [1, 3, 2]
+
+
+def _table(**changed: Any) -> Any:
+    columns = some()
+    assert columns.turns is not None
+    return wire.pack_turns(columns.turns)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda packed: _replaced(packed, names={"i8": ("n_tokens", "sequence")}), "turns.table.names"),
+        (lambda packed: _replaced(packed, n_sequences=8), "parcel.data"),
+        (lambda packed: _replaced(packed, n_sequences=1 << 20), "turns.table.n_sequences"),
+        (lambda packed: _replaced(packed, pairs=("total",)), "turns.table.names"),
+        (lambda packed: msgspec.structs.replace(packed, accepted=b""), "turns.accepted"),
+    ],
+)
+def test_an_invalid_table_is_refused_by_the_name_of_its_field(change: Any, message: str) -> None:
+    arrived = sent(report(some(), turns=change(_table())))
+    for unpack in (wire.unpack_columns, wire.storable_columns):
+        with pytest.raises(wire.WireError, match=message):
+            unpack(arrived)
+
+
+@pytest.mark.parametrize("sequences", [[0, 1, 0], [-1, 0, 1], [0, 1, 6], [0, 1, 1 << 62]])
+def test_the_sequences_of_turns_ascend_and_exist(sequences: list[int]) -> None:
+    columns = some(turn_offsets=[[0], [0], [0], [], [], []])
+    assert columns.turns is not None
+    vars(columns.turns)["sequences"] = np.array(sequences)
+    with pytest.raises(wire.WireError, match="sequence: must ascend from 0 and be below 6"):
+        wire.unpack_columns(report(columns, turns=wire.pack_turns(columns.turns)))
+
+
+def test_counts_of_tokens_are_counts() -> None:
+    columns = some(turn_offsets=[[0], [], [], [], [], []])
+    assert columns.turns is not None
+    columns.turns.n_tokens[0] = -1
+    with pytest.raises(wire.WireError, match="n_tokens: counts must be zero or more"):
+        wire.unpack_columns(report(columns, turns=wire.pack_turns(columns.turns)))
+
+
+def _replaced(packed: wire.PackedTurns, **changed: Any) -> wire.PackedTurns:
+    return msgspec.structs.replace(packed, table=msgspec.structs.replace(packed.table, **changed))
