@@ -15,11 +15,13 @@ from trmon.domain.alerts.alert import INCIDENT_RULE
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.pipeline.close_batch import close_batch
+from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.state.pipeline_state import PipelineState
 
 QUIET_STEPS = 130
 """Enough steps to fill all windows and baselines."""
-CONTEXT = pass_context()
+CONTEXT = pass_context(rules=tuple(rule for rule in builtin_rules() if not rule.is_prediction))
+"""Without predictions, which depend on the fitted model; tests/domain/rules/test_risk_rules.py has them."""
 
 AlertStep = tuple[str, str, int]
 """A rule, a state and a step."""

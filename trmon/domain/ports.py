@@ -58,6 +58,35 @@ class StoredAdaptations(Protocol):
         """Return the adaptation setting of the run."""
 
 
+class BatchReports(Protocol):
+    """The stored reports of batches."""
+
+    def of_batch(self, key: BatchKey) -> Sequence[AnyReport]:
+        """Return the stored reports of one batch in the order (rank, chunk)."""
+
+
+class PolicyHistory(Protocol):
+    """The policy versions of runs, without the default."""
+
+    def history(self, run_id: int) -> list[PolicyVersion]:
+        """Return all policy versions of the run, oldest first."""
+
+
+class CalibrationLog(Protocol):
+    """The part of the log that calibration reads."""
+
+    @property
+    def reports(self) -> BatchReports:
+        """The stored reports of batches."""
+
+    @property
+    def policies(self) -> PolicyHistory:
+        """The policy versions of runs."""
+
+    def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
+        """Return the closed batches of the run with a larger ordinal, in that order."""
+
+
 class RunLog(Protocol):
     """The stored log of runs that a worker reads; all methods are safe to call from any thread."""
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from trmon.domain.advice.advise import KlTarget, LrDecay, advise, ess_target, kl_factor, lr_decay, lr_scales
+from trmon.domain.advice.advise import Advice, KlTarget, LrDecay, advise, ess_target, kl_factor, lr_decay, lr_scales
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_reading import RiskLevel
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
 
@@ -177,3 +180,36 @@ def test_an_open_incident_is_named_by_its_step_and_advises_nothing_else() -> Non
     advice = advise(row(), target=0.8, decay=None, kl_target=None, alerts=(), incident=ALERT)
     assert (advice.incident_since, advice.stop, advice.lr_scale) == (299, False, 1.0)
     assert advice.reasons == {"incident_since": "log-probs look corrupt"}
+
+
+MODEL = shipped_model().file
+
+
+def at_risk(probability: float, *, incident: Alert | None = None) -> Advice:
+    """Return the advice at a risk that the gradient drives."""
+    signals = {"collapse_risk": probability, "collapse_risk:grad_norm": 1.0, "total_ess_seq": 0.8}
+    return advise(row(signals=signals), target=0.8, decay=None, kl_target=None, alerts=(), incident=incident)
+
+
+def test_a_high_risk_is_a_recommendation_that_nothing_applies() -> None:
+    probability = (1.0 + MODEL.page_at) / 2
+    advice = at_risk(probability)
+    risk = advice.collapse_risk
+    assert risk is not None
+    assert (risk.probability, risk.level, risk.lr_scale) == (probability, RiskLevel.PAGE, 0.5)
+    assert (advice.lr_scale, advice.lr_scale_sgd, advice.lr_decay) == (1.0, 1.0, None)
+    assert (advice.stop, advice.should_stop) == (False, False)
+    assert "driven by gradient norm: keep a checkpoint and halve the learning rate" in advice.reasons["collapse_risk"]
+    assert json.loads(json.dumps(advice.document()))["collapse_risk"]["lr_scale"] == 0.5
+
+
+def test_a_low_risk_asks_for_nothing_and_none_is_none() -> None:
+    low = at_risk(MODEL.warn_at / 2)
+    assert low.collapse_risk is not None
+    assert (low.collapse_risk.lr_scale, low.reasons) == (1.0, {})
+    assert at_risk(math.nan).collapse_risk is None
+
+
+def test_once_the_reward_has_collapsed_no_risk_is_advised() -> None:
+    collapsed = replace(ALERT, rule="incident", labels={"finding": "R"})
+    assert at_risk(0.99, incident=collapsed).collapse_risk is None

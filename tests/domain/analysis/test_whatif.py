@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tests.fixtures.messages import columns
-from trmon.domain.analysis.whatif import WhatIfEffect
+from trmon.domain.analysis.weight_total import WeightTotal
+from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.policy import Policy, preset
@@ -38,6 +41,41 @@ def test_batches_add_up_and_stand_beside_what_was_decided() -> None:
     assert (made.total.n, made.total.mask_rate) == (4, 0.75)
     assert made.original.mask_rate == 0.25
     assert made.reasons == {"sum_k3": 3}
+
+
+def test_merged_effects_are_those_of_all_batches_in_one() -> None:
+    policy = Policy.parse(
+        {"name": "t", "soft_tau": 1.0, "criteria": [{"statistic": "sum_k3", "pair": "total", "upper": 1.0}]}
+    )
+    batches = [
+        batch(lengths=[8, 9], sum_k3=[0.0, 2.0], advantages=[1.0, -1.0]),
+        reduced(mask=np.ones((2, 3)), rewards=[1.0, 0.0]),
+        batch(lengths=[8, 300], sum_k3=[2.0, 2.0], advantages=[-1.0, 0.0]),
+    ]
+    merged = WhatIfEffect(policy)
+    for one in batches:
+        merged.merge(effect(one, policy=policy))
+    assert merged == effect(*batches, policy=policy)
+    assert (merged.total.rejected, merged.total.n, merged.weights and merged.weights.n) == (3, 4, 4)
+
+
+def test_merged_ranges_cover_the_steps_of_both() -> None:
+    merged, other = CoveredRange(), CoveredRange()
+    for step, stored in ((4, True), (9, True), (2, False)):
+        other.add(step, stored=stored)
+    merged.add(7, stored=True)
+    merged.merge(other)
+    merged.merge(CoveredRange())
+    assert merged == CoveredRange(first_step=4, last_step=9, n_steps=3, n_missing=1)
+
+
+def test_turns_with_tokens_are_counted_and_those_of_a_batch_without_turns_are_undecided() -> None:
+    turns = Policy.parse({"name": "t", "criteria": [], "turns": [{"statistic": "turn_max_abs_d", "upper": 0.5}]})
+    logprobs = {"rollout_logprobs": np.full((2, 4), -1.0), "logprobs": np.array([[-1.0] * 3 + [-2.0], [-1.0] * 4])}
+    traces = reduced(**logprobs, mask=np.ones((2, 4), bool), turn_offsets=[[0, 2], [0, 1, 9]])
+    found = effect(traces, traces, batch(lengths=[8], sum_k3=[0.0]), policy=turns)
+    assert (found.turns.n, found.turns.rejected, found.total.n) == (8, 2, 4)
+    assert sum(found.undecided.values()) == 1
 
 
 def test_a_batch_with_nothing_to_compare_is_undecided() -> None:
@@ -101,3 +139,25 @@ def test_shares_of_tokens_add_up_over_reports_by_their_tokens() -> None:
 def test_a_batch_without_a_token_has_no_share_of_them() -> None:
     none = reduced(rollout_logprobs=np.zeros((1, 2)), logprobs=np.zeros((1, 2)), mask=np.zeros((1, 2)))
     assert effect(none, policy=preset("tis")).tokens == {}
+
+
+def test_a_soft_policy_adds_up_the_weights_of_its_sequences() -> None:
+    soft = Policy("soft", POLICY.criteria, soft_tau=2.0)
+    first, second = batch(lengths=[8, 8, 0], sum_k3=[0.0, 3.0, 9.0]), batch(lengths=[8], sum_k3=[1.5])
+    made = effect(first, second, policy=soft)
+    weights = [1.0, math.exp(-1.0), math.exp(-0.25)]
+    assert made.weights is not None
+    assert made.weights.mean == pytest.approx(sum(weights) / 3)
+    assert made.weights.effective_share == pytest.approx(sum(weights) ** 2 / (3 * sum(w * w for w in weights)))
+    assert (made.total.n, made.total.rejected) == (3, 2)
+    assert effect(first).weights is None
+
+
+def test_weights_of_0_and_1_have_the_accepted_share_as_mean_and_as_effective_share() -> None:
+    made = effect(batch(lengths=[8] * 4, sum_k3=[0.0, 2.0, 2.0, 0.5]), policy=replace(POLICY, soft_tau=1e-12))
+    assert made.weights is not None
+    assert made.weights.mean == made.weights.effective_share == 1 - made.total.mask_rate == 0.5
+    none = effect(batch(lengths=[8], sum_k3=[2.0]), policy=replace(POLICY, soft_tau=1e-12)).weights
+    assert none is not None
+    assert (none.mean, none.effective_share) == (0.0, 0.0)
+    assert math.isnan(WeightTotal().effective_share)

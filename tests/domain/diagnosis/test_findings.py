@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.domain.diagnosis.runs import HEALTHY, run, truth
-from trmon.domain.diagnosis import Finding, History, diagnose
+from trmon.domain.diagnosis import Finding, History, diagnose, remedy_of
+from trmon.domain.model.finding_form import FindingForm
 from trmon.domain.rules.condition import Truth
 
 RISING = np.linspace(0.1, 0.4, 80)
@@ -116,8 +117,20 @@ CASES: list[tuple[Finding, bool, str, dict[str, Any]]] = [
     (
         Finding.MOE_ROUTING,
         False,
-        "few flips, though more",
-        {"mismatch_kl_k1": 0.06, **FLIPPED, "router_flip_rate": 0.001},
+        "at exactly three times the first steps",
+        {"mismatch_kl_k1": 0.06, "router_replay": 0, "router_flip_rate": 0.5, "router_flip_relative": 3.0},
+    ),
+    (
+        Finding.MOE_ROUTING,
+        True,
+        "few flips, but four times those of the first steps",
+        {"mismatch_kl_k1": 0.06, "router_flip_rate": 0.0004, "router_flip_relative": 4.0},
+    ),
+    (
+        Finding.MOE_ROUTING,
+        False,
+        "beside a replay, few flips, though more than in the first steps",
+        {**REPLAYED, "router_flip_rate": 0.0004, "router_flip_relative": 4.0},
     ),
     (Finding.MOE_ROUTING, True, "flips beside a replay", {**REPLAYED, "router_flip_rate": 0.0011}),
     (
@@ -230,3 +243,29 @@ def test_every_finding_means_something_in_a_sentence() -> None:
     sentences = {finding: finding.meaning for finding in Finding}
     assert {finding for finding, meaning in sentences.items() if meaning is None} == {Finding.HEALTHY, Finding.UNKNOWN}
     assert all(meaning.endswith(".") for meaning in sentences.values() if meaning is not None)
+
+
+@pytest.mark.parametrize(
+    ("form", "changed"),
+    [
+        (FindingForm.ENTROPY_COLLAPSE, {"entropy_relative": 0.19}),
+        (FindingForm.ENTROPY_EXPLOSION, {"entropy_relative": 3.1, "entropy_rise": 0.01}),
+        (FindingForm.ENTROPY_EXPLOSION, {**DISORDER, "reward_decline": 0.6}),
+    ],
+)
+def test_an_entropy_out_of_range_says_on_which_side(form: FindingForm, changed: dict[str, Any]) -> None:
+    found = diagnose(run(**changed))
+    assert (found.primary, found.form, found.observed[0].form) == (Finding.ENTROPY, form, form)
+    assert found.remedy is remedy_of(Finding.ENTROPY, form)
+
+
+def test_a_finding_without_forms_has_none() -> None:
+    assert diagnose(run(response_length_relative=0.4)).form is None
+
+
+def test_of_several_limits_of_a_signal_the_one_that_it_broke_first_is_evidence() -> None:
+    rising = np.concatenate([np.ones(40), np.full(20, 1.5), np.full(20, 3.5)])
+    found = diagnose(run(entropy_relative=rising, entropy_rise=0.1, reward_decline=0.6))
+    [entropy] = [one for one in found.observed if one.finding is Finding.ENTROPY]
+    limits = [(item.threshold, item.since_step) for item in entropy.evidence if item.signal == "entropy_relative"]
+    assert limits == [(1.2, 80)]

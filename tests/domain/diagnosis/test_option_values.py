@@ -25,7 +25,7 @@ LR = "actor_rollout_ref.actor.optim.lr"
 def test_half_a_learning_rate_is_a_number_where_the_configuration_has_it(config: dict[str, Any]) -> None:
     remedy = REMEDIES[Finding.STEP_TOO_LARGE].render(config)
     assert remedy.verl == {LR: "5e-7"}
-    assert remedy.trl == {"learning_rate": "half of what it is"}
+    assert (remedy.trl, remedy.trl_in_words) == ({}, {"learning_rate": "half of what it is"})
 
 
 def test_trls_arguments_are_names_of_the_configuration() -> None:
@@ -37,39 +37,50 @@ def test_trls_arguments_are_names_of_the_configuration() -> None:
 
 
 def test_half_of_one_step_stays_one() -> None:
-    assert rendered_options({"n": Multiple(0.5, "half", least=1)}, RunFacts(config={"n": 1})) == {"n": "1"}
+    assert rendered_options({"n": Multiple(0.5, "half", least=1)}, RunFacts(config={"n": 1})).values == {"n": "1"}
 
 
 @pytest.mark.parametrize("value", [None, True, "fast", [1], float("nan")])
 def test_what_is_no_number_is_not_multiplied(value: object) -> None:
-    assert rendered_options({"lr": Multiple(0.5, "half")}, RunFacts(config={"lr": value})) == {"lr": "half"}
+    rendered = rendered_options({"lr": Multiple(0.5, "half")}, RunFacts(config={"lr": value}))
+    assert (rendered.values, rendered.in_words) == ({}, {"lr": "half"})
 
 
 def test_the_present_value_of_another_option_is_taken() -> None:
     options = {"rollout.temperature": Present("actor.temperature", "1.0")}
-    assert rendered_options(options, RunFacts(config={"actor": {"temperature": 0.8}})) == {"rollout.temperature": "0.8"}
-    assert rendered_options(options, RunFacts(config={})) == {"rollout.temperature": "1.0"}
+    known = rendered_options(options, RunFacts(config={"actor": {"temperature": 0.8}}))
+    assert known.values == {"rollout.temperature": "0.8"}
+    assert rendered_options(options, RunFacts(config={})).values == {"rollout.temperature": "1.0"}
 
 
 def test_the_checkpoint_is_the_last_one_that_was_saved_by_the_last_good_step() -> None:
     verl = {"trainer": {"default_local_dir": "/ckpt/math", "save_freq": 20}}
     rendered = rendered_options(VERL_RESUME, RunFacts(config=verl, last_good_step=117))
-    assert rendered == {
+    assert rendered.values == {
         "trainer.resume_mode": "resume_path",
         "trainer.resume_from_path": "/ckpt/math/global_step_100",
     }
     trl = {"output_dir": "out", "save_steps": 50}
     found = rendered_options(TRL_RESUME, RunFacts(config=trl, last_good_step=117))
-    assert found == {"resume_from_checkpoint": '"out/checkpoint-100"'}
+    assert found.values == {"resume_from_checkpoint": '"out/checkpoint-100"'}
 
 
 def test_a_checkpoint_that_is_not_known_is_said_in_words() -> None:
     def resume(config: dict[str, Any], step: int | None) -> str:
-        return rendered_options(TRL_RESUME, RunFacts(config=config, last_good_step=step))["resume_from_checkpoint"]
+        rendered = rendered_options(TRL_RESUME, RunFacts(config=config, last_good_step=step))
+        assert not rendered.values
+        return rendered.in_words["resume_from_checkpoint"]
 
     assert resume({"save_steps": 50}, None) == "the last good checkpoint"
     assert resume({}, 117) == "the last checkpoint at or before step 117"
-    assert resume({"save_steps": 500}, 117) == "none: no checkpoint was saved at or before step 117"
+    assert resume({"save_steps": 500}, 117) == "none: no checkpoint was saved by step 117"
+    assert resume({"save_steps": 50}, 117) == "checkpoint-100, the last at or before step 117"
+
+
+def test_what_makes_sense_only_beside_a_checkpoint_is_not_to_be_pasted_without_it() -> None:
+    rendered = rendered_options(VERL_RESUME, RunFacts(config={}, last_good_step=117))
+    assert not rendered.values
+    assert rendered.in_words["trainer.resume_mode"] == "resume_path"
 
 
 def test_an_option_is_found_nested_dotted_or_not_at_all() -> None:

@@ -8,9 +8,10 @@ import pytest
 from tests.domain.diagnosis.runs import run
 from tests.domain.ruleruns import run as run_rules
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.diagnosis import REMEDIES, Assurance, Finding, History, diagnose
+from trmon.domain.diagnosis import REMEDIES, Assurance, Finding, History, diagnose, remedy_of
 from trmon.domain.incidents.incident import Incident, incident_labels, is_member
 from trmon.domain.incidents.led_diagnosis import led_diagnosis
+from trmon.domain.model.finding_form import FindingForm
 from trmon.domain.model.severity import Severity
 from trmon.domain.pipeline.stages.incident_step import end_open_incident
 from trmon.domain.rules.rule_yaml import builtin_rules
@@ -67,6 +68,13 @@ def test_a_symptom_begins_where_its_alert_began() -> None:
     )
     assert (led.primary, led.remedy) == (Finding.REWARD_COLLAPSE, REMEDIES[Finding.REWARD_COLLAPSE])
     assert led.observed[0].since_step == 70
+
+
+@pytest.mark.parametrize("form", FindingForm)
+def test_an_incident_of_entropy_keeps_its_side_when_the_newest_steps_no_longer_show_it(form: FindingForm) -> None:
+    led = led_diagnosis(diagnose(run()), incident(form.value, Finding.ENTROPY))
+    assert (led.form, led.remedy) == (form, remedy_of(Finding.ENTROPY, form))
+    assert incident(form.value, Finding.ENTROPY).title == form.title
 
 
 @pytest.mark.parametrize("finding", [Finding.REWARD_COLLAPSE, None], ids=["a cause", "symptoms only"])

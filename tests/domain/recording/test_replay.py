@@ -60,6 +60,15 @@ def test_chunks_and_ranks_of_an_update_are_computed_together() -> None:
     assert found.n_differing == 0
 
 
+def test_turns_are_recorded_and_decided_again() -> None:
+    turns = acceptance.Policy.parse(
+        {"name": "turns", "criteria": [], "turns": [{"statistic": "turn_max_abs_d", "upper": 0.5}]}
+    )
+    arrays = tokens(far=4) | {"turn_ids": np.tile(np.arange(10) // 5, (6, 1))}
+    found = replay([recorded(arrays, policy=turns)], n_worst=1)
+    assert (found.n_differing, found.updates[0].n_rejected) == (0, 0)
+
+
 def test_the_worst_token_is_named_by_its_place_id_and_text() -> None:
     arrays = tokens(far=4) | {"token_ids": np.arange(60).reshape(6, 10)}
     texts = (RecordedText(4, "worst", "the answer"),)

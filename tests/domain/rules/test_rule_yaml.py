@@ -29,7 +29,15 @@ def by_name(name: str) -> Rule:
 def test_what_the_builtin_rules_ask_of_people() -> None:
     severities = {rule.name: rule.severity for rule in builtin_rules()}
     pages = {name for name, severity in severities.items() if severity is Severity.PAGE}
-    assert pages == {"not_a_number", "corrupt_logprobs", "drift_growing", "reward_collapse", "stalled", "crashed"}
+    assert pages == {
+        "not_a_number",
+        "corrupt_logprobs",
+        "drift_growing",
+        "reward_collapse",
+        "collapse_risk_high",
+        "stalled",
+        "crashed",
+    }
     assert [name for name, severity in severities.items() if severity is Severity.INFO] == ["vacuous_bound"]
     assert by_name("mask_rate").severity_in("enforce") is Severity.PAGE
     assert {rule.name for rule in builtin_rules() if not rule.immune_steps} == {

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trmon.domain.collapse_risk.input_history import Statistic
+from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
 from trmon.domain.signals.drift_growth import DriftGrowth
 from trmon.domain.signals.nonfinite_steps import NonFiniteSteps
 from trmon.domain.signals.quantile_sketch import MAX_ATOMS, QuantileSketch
@@ -128,15 +130,19 @@ def test_a_later_row_of_a_step_replaces_the_earlier_one() -> None:
     for step in range(30):
         last = {"reward_mean": 0.5 + 0.01 * step, "n_tokens": 1000.0}
         first = {"reward_mean": 0.0, "n_tokens": 1000.0}
-        once = once.with_row(last, {}, begins_step=True)
-        twice = twice.with_row(first, {}, begins_step=True).with_row(last, {}, begins_step=False)
+        once = once.with_row(last, {}, begins_step=True, is_rollout=True)
+        twice = twice.with_row(first, {}, begins_step=True, is_rollout=True).with_row(
+            last, {}, begins_step=False, is_rollout=True
+        )
     assert twice.after == once.after
 
 
 def test_features_survive_a_checkpoint() -> None:
     state = FeatureState()
     for step in range(40):
-        state = state.with_row({"reward_mean": 0.1 * step, "mismatch_kl_k3": 0.01}, {"loss": 1.0}, begins_step=True)
+        state = state.with_row(
+            {"reward_mean": 0.1 * step, "mismatch_kl_k3": 0.01}, {"loss": 1.0}, begins_step=True, is_rollout=True
+        )
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=FeatureState) == state
     assert state.after.signals().keys() <= set(FEATURE_SIGNALS)
     assert RunFeatures().signals() == {"nonfinite_steps": 0.0}
@@ -146,7 +152,7 @@ def test_scalars_under_other_names_are_read() -> None:
     state = FeatureState()
     for _ in range(25):
         scalars = {"critic/rewards/mean": 0.5, "actor/entropy": 1.0}
-        state = state.with_row(scalars, scalars, begins_step=True)
+        state = state.with_row(scalars, scalars, begins_step=True, is_rollout=True)
     found = state.after.signals()
     assert (found["reward_ema"], found["entropy_relative"]) == (pytest.approx(0.5), pytest.approx(1.0))
 
@@ -168,3 +174,29 @@ def test_a_number_that_overflows_is_counted_and_not_averaged(largest: float) -> 
     signals = features.signals()
     assert signals["reward_ema"] == pytest.approx(0.5)
     assert features.with_step({"reward_mean": largest}, scalars={"loss": largest}).signals()["nonfinite_steps"] == 1.0
+
+
+def _updates_read(state: FeatureState) -> dict[str, float]:
+    fast = state.after.risk_inputs.statistics[Statistic.FAST]
+    known = state.after.risk_inputs.statistics[Statistic.COUNT] > 0
+    return {name: fast[place] for place, name in enumerate(INPUT_NAMES) if known[place]}
+
+
+def test_a_rollout_is_read_with_the_updates_of_the_step_before() -> None:
+    rollout = {"reward_mean": 0.5, "clip_fraction": 0.0}
+    state = FeatureState().with_row(rollout, {}, begins_step=True, is_rollout=True)
+    state = state.with_update({"clip_fraction": 0.25})
+    assert set(_updates_read(state)) == {"reward_mean"}, "the first rollout has no updates before it"
+    state = state.with_row(rollout, {}, begins_step=True, is_rollout=True).with_update({"clip_fraction": 0.5})
+    state = state.with_row(rollout, {"lr": 1.0}, begins_step=False, is_rollout=True)
+    assert _updates_read(state)["clip_fraction"] == pytest.approx(math.log(0.25), abs=1e-3)
+
+
+def test_a_rollout_without_updates_and_an_update_without_a_rollout_are_read_as_they_are() -> None:
+    numbers = {"clip_fraction": 0.25}
+    rollouts = FeatureState()
+    for _ in range(2):
+        rollouts = rollouts.with_row(numbers, {}, begins_step=True, is_rollout=True)
+    updates = FeatureState().with_row(numbers, {}, begins_step=True, is_rollout=False)
+    for state in (rollouts, updates):
+        assert _updates_read(state)["clip_fraction"] == pytest.approx(math.log(0.25), abs=1e-3)

@@ -79,10 +79,11 @@ def _read(columns: Columns, criterion: Criterion, compared: Array | None) -> tup
     if compared is None:
         nothing = np.zeros(columns.n_sequences)
         return nothing, nothing
-    if criterion.where != "advantage_negative":
+    if not criterion.by_advantage:
         return compared, np.ones(columns.n_sequences)
     advantage = columns["advantage"]
-    return np.where(np.isnan(advantage), math.nan, compared), ~(advantage >= 0)
+    unknown = np.isnan(advantage)
+    return np.where(unknown, math.nan, compared), unknown | criterion.has_sign(advantage)
 
 
 def _stacked(rows: list[Array], n_sequences: int) -> Array:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from trmon.domain.advice.risk_advice import RiskAdvice, risk_advice
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
 from trmon_client.core.wire.decodable_types import decodable
@@ -41,6 +42,7 @@ class Advice:
     lasting; `kl_factor` multiplies the coefficient of a KL penalty, None if the run configures no target. `stop` is
     true while an alert over batches pages; `should_stop` while one of a collapse does, in runs that opted in.
     `incident_since` is the step since which the run's open incident is, None without one: a recorder then writes.
+    `collapse_risk` is only for people: its factor is not part of `lr_scale`.
     """
 
     step: int
@@ -51,6 +53,7 @@ class Advice:
     stop: bool = False
     should_stop: bool = False
     incident_since: int | None = None
+    collapse_risk: RiskAdvice | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
@@ -159,6 +162,9 @@ def advise(
         reasons["should_stop"] = collapses[0].summary
     if incident is not None:
         reasons["incident_since"] = incident.summary
+    risk = risk_advice(row.signals, incident=incident)
+    if risk is not None and risk.reason:
+        reasons["collapse_risk"] = risk.reason
     return Advice(
         step=row.key.step,
         lr_scale=adam,
@@ -168,6 +174,7 @@ def advise(
         stop=bool(alerts),
         should_stop=bool(collapses),
         incident_since=None if incident is None else incident.step,
+        collapse_risk=risk,
         reasons=reasons,
     )
 

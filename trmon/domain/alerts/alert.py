@@ -9,6 +9,8 @@ from trmon.domain.model.severity import Severity
 
 INCIDENT_RULE = "incident"
 """The rule name of the alert that carries a run's incident; no rule may have it."""
+SINCE_LABEL = "since_step"
+"""The label of an incident's alert with the step at which its cause began, where that is later than the incident."""
 
 
 class AlertState(Enum):
@@ -48,6 +50,11 @@ class Alert:
     def is_incident(self) -> bool:
         """Whether the alert carries the incident of its run; its labels name the cause, and change with it."""
         return self.rule == INCIDENT_RULE
+
+    @property
+    def since_step(self) -> int:
+        """The step at which what is wrong began; of an incident that a prediction opened, later than its own step."""
+        return int(self.labels[SINCE_LABEL]) if self.is_incident and SINCE_LABEL in self.labels else self.step
 
     @property
     def episode(self) -> str:

@@ -34,7 +34,7 @@ def _firing_alerts(context: DeliveryContext, *, now: float) -> tuple[FiringAlert
         FiringAlert(
             rule=alert.rule,
             severity=alert.severity,
-            since_step=alert.step,
+            since_step=alert.since_step,
             summary=alert.summary,
             acknowledged=alert.episode in context.acked,
             muted=reason.value if (reason := alert_mute_reason(alert, context, now=now)) else None,

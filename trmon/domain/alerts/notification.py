@@ -129,7 +129,7 @@ def build_notification(
             labels={} if alert.is_incident else alert.labels,
             since_at=alert.since_at,
             at=event.at,
-            since_step=alert.step,
+            since_step=alert.since_step,
         ),
         run=_notified_run(run, attempt_id=event.attempt_id),
         value=json_number(event.value),

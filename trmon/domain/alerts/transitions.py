@@ -190,7 +190,9 @@ def _firing(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run: str) ->
 
 def _text(finding: RuleFinding, *, rule: Rule, run: str) -> AlertText:
     evaluation = finding.raised if finding.raised.truth is Truth.TRUE else finding.lingering
-    summary = rule.format_summary(evaluation, run=run, step=finding.key.step, drift=finding.drift)
+    summary = rule.format_summary(
+        evaluation, run=run, step=finding.key.step, drift=finding.drift, drivers=finding.drivers
+    )
     return AlertText(at=finding.at, value=evaluation.value, threshold=evaluation.threshold, summary=summary)
 
 

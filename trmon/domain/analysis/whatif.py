@@ -9,6 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from trmon.domain.analysis.weight_total import WeightTotal
 from trmon_client.core.columns.columns import Array, Columns
 from trmon_client.core.policies.decide import decide
 from trmon_client.core.policies.pair_choice import NEEDS_PAIR
@@ -23,15 +24,20 @@ LENGTH_DIGITS = 3
 
 @dataclass(slots=True)
 class RejectedShare:
-    """The number of sequences, and how many of them are rejected."""
+    """The number of sequences, or of turns, and how many of them are rejected."""
 
     n: int = 0
     rejected: int = 0
 
     def add(self, rejected: Array) -> None:
-        """Add sequences. Args: rejected: [N] bool."""
+        """Add sequences or turns. Args: rejected: [N] bool."""
         self.n += len(rejected)
         self.rejected += int(np.count_nonzero(rejected))
+
+    def merge(self, other: RejectedShare) -> None:
+        """Add those of another share."""
+        self.n += other.n
+        self.rejected += other.rejected
 
     @property
     def mask_rate(self) -> float:
@@ -47,6 +53,13 @@ class MaskedTokenShare:
     at_least: float = 0.0
     estimate: float = 0.0
     at_most: float = 0.0
+
+    def merge(self, other: MaskedTokenShare) -> None:
+        """Add those of another share."""
+        self.n += other.n
+        self.at_least += other.at_least
+        self.estimate += other.estimate
+        self.at_most += other.at_most
 
     def of(self, tokens: float) -> float:
         """Return a number of tokens as a fraction of all; NaN without tokens."""
@@ -76,16 +89,23 @@ class CoveredRange:
         if not stored:
             self.n_missing += 1
             return
-        self.n_steps += 1
-        self.first_step = step if self.first_step is None else min(step, self.first_step)
-        self.last_step = step if self.last_step is None else max(step, self.last_step)
+        self.merge(CoveredRange(first_step=step, last_step=step, n_steps=1))
+
+    def merge(self, other: CoveredRange) -> None:
+        """Add the steps of another range, of the same run or another."""
+        self.n_steps += other.n_steps
+        self.n_missing += other.n_missing
+        self.first_step = min(_known(self.first_step, other.first_step), default=None)
+        self.last_step = max(_known(self.last_step, other.last_step), default=None)
 
 
 @dataclass(slots=True)
 class WhatIfEffect:
     """The effect of a policy on stored sequences, without empty ones.
 
-    `tokens`: the effect of its token rules on the valid tokens, those of rejected sequences included, by rule.
+    `turns`: the turns with valid tokens that its turn criteria reject; `tokens`: the effect of its token rules on the
+    valid tokens, by rule; both of rejected sequences too. `weights`: those of the sequences under a soft policy, None
+    under a hard one; `total` counts sequences beyond the bounds under both.
     `original` is the decision at that time; `undecided` counts the reports that lack data that the policy needs, by
     the missing data.
     """
@@ -93,10 +113,12 @@ class WhatIfEffect:
     policy: Policy
     total: RejectedShare = field(default_factory=RejectedShare)
     original: RejectedShare = field(default_factory=RejectedShare)
+    weights: WeightTotal | None = None
     reasons: Counter[str] = field(default_factory=Counter)
     positive: RejectedShare = field(default_factory=RejectedShare)
     negative: RejectedShare = field(default_factory=RejectedShare)
     undecided: Counter[str] = field(default_factory=Counter)
+    turns: RejectedShare = field(default_factory=RejectedShare)
     tokens: dict[str, MaskedTokenShare] = field(default_factory=dict)
     _lengths: dict[int, RejectedShare] = field(default_factory=dict)
 
@@ -115,12 +137,32 @@ class WhatIfEffect:
         rejected = ~decision.accepted[counts]
         self.total.add(rejected)
         self.original.add(~accepted[counts])
+        if decision.soft_weights is not None:
+            self.weights = self.weights or WeightTotal()
+            self.weights.add(decision.soft_weights[counts])
         self.reasons.update({name: n for name, n in decision.counts().items() if name not in ("accepted", "empty")})
+        if decision.turns is not None:
+            self.turns.add(~decision.turns.accepted[decision.turns.turns.n_tokens > 0])
         self._add_lengths(columns["n_tokens"][counts], rejected)
         if "advantage" in columns:
             advantage = columns["advantage"][counts]
             self.positive.add(rejected[advantage > 0])
             self.negative.add(rejected[advantage < 0])
+
+    def merge(self, other: WhatIfEffect) -> None:
+        """Add what the same policy does to other sequences."""
+        shares = ("total", "original", "positive", "negative", "turns")
+        for name in shares:
+            getattr(self, name).merge(getattr(other, name))
+        if other.weights is not None:
+            self.weights = self.weights or WeightTotal()
+            self.weights.merge(other.weights)
+        self.reasons.update(other.reasons)
+        self.undecided.update(other.undecided)
+        for rule, share in other.tokens.items():
+            self.tokens.setdefault(rule, MaskedTokenShare()).merge(share)
+        for length, of_length in other._lengths.items():
+            self._lengths.setdefault(length, RejectedShare()).merge(of_length)
 
     def quarters(self) -> tuple[LengthQuartile, ...]:
         """Return the mask rates by quarter of length, shortest first, without empty quarters."""
@@ -150,3 +192,7 @@ class WhatIfEffect:
     def _share_of(self, lengths: list[int]) -> RejectedShare:
         parts = [self._lengths[length] for length in lengths]
         return RejectedShare(sum(part.n for part in parts), sum(part.rejected for part in parts))
+
+
+def _known(*steps: int | None) -> list[int]:
+    return [step for step in steps if step is not None]

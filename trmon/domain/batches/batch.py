@@ -67,8 +67,9 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def numbers(self) -> dict[str, float]:
-        """The numbers by name: the count of tokens, the scalars and the signals, of which the later take precedence."""
-        return {"n_tokens": float(self.n_tokens), **self.scalars, **self.signals}
+        """The numbers by name: the counts, the scalars and the signals, of which the later take precedence."""
+        counts = {"n_tokens": float(self.n_tokens), "n_sequences": float(self.n_sequences)}
+        return {**counts, **self.scalars, **self.signals}
 
     def with_quarantined(self, parts: Iterable[Quarantined]) -> BatchRow:
         """Return the row with more quarantined parts, and their number as a signal for rules."""

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS, LABELS, N_BINS, Pair
+from trmon_client.core.columns.schema import COLUMNS, LABELS, N_BINS, TURN_COLUMNS, Pair
+from trmon_client.core.columns.turn_columns import TurnColumns
 
 _LABEL_NAMES = {spec.name for spec in LABELS}
 
@@ -45,6 +46,7 @@ def _as_invalid(part: Columns, *, like: Columns) -> Columns:
     }
     labels = {name: part[name] for name in part if name in _LABEL_NAMES}
     counted = {"n_invalid": part["n_invalid"] + part["n_tokens"]}
+    turns = None if part.turns is None or like.turns is None else _as_invalid_turns(part.turns, like=like.turns)
     nothing = np.zeros(N_BINS, np.int64)
     return replace(
         part,
@@ -52,4 +54,11 @@ def _as_invalid(part: Columns, *, like: Columns) -> Columns:
         histograms=dict.fromkeys(like.histograms, nothing),
         kl_is=like.kl_is,
         kl_pair=like.kl_pair,
+        turns=turns,
     )
+
+
+def _as_invalid_turns(turns: TurnColumns, *, like: TurnColumns) -> TurnColumns:
+    specs = [TURN_COLUMNS[name] for name in like.by_name]
+    reduced = {spec.name: np.full(len(turns.n_tokens), spec.identity, spec.dtype) for spec in specs}
+    return TurnColumns(turns.n_turns, reduced)

@@ -116,14 +116,11 @@ def corrupt_logprobs(limits: Thresholds) -> HistoryCondition:
 
 
 def router_flips(limits: Thresholds) -> HistoryCondition:
-    """Return the condition of M beside A: more flips than a replay leaves, or than the run's first steps had."""
-    is_unexpected = HistoryAnyOf(
-        (
-            above(signal="router_replay", threshold=0.0, rules_out=True),
-            above(signal="router_flip_relative", threshold=limits.router_flip_relative),
-        )
-    )
-    return HistoryAllOf((is_unexpected, above(signal="router_flip_rate", threshold=limits.router_flip_rate)))
+    """Return the condition of M beside A: more flips than a replay leaves; without one, than the first steps had."""
+    replayed = above(signal="router_replay", threshold=0.0, rules_out=True)
+    flips = above(signal="router_flip_rate", threshold=limits.router_flip_rate)
+    relative = above(signal="router_flip_relative", threshold=limits.router_flip_relative)
+    return HistoryAnyOf((HistoryAllOf((replayed, flips)), HistoryAllOf((HistoryUnless(replayed), relative))))
 
 
 def nucleus_sampling(limits: Thresholds) -> HistoryCondition:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_reading import RiskReading, read_risk
+from trmon.domain.collapse_risk.risk_signals import RISK_SIGNALS
 from trmon.domain.diagnosis.assurance import (
     AGREEMENT_SIGNALS,
     TRAINING_SIGNALS,
@@ -20,11 +23,12 @@ from trmon.domain.diagnosis.features import with_features
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.observation import Evidence, Missing, Observation
 from trmon.domain.diagnosis.quadrant import Quadrant, quadrant
-from trmon.domain.diagnosis.remedies import REMEDIES
+from trmon.domain.diagnosis.remedies import remedy_of
 from trmon.domain.diagnosis.remedy import Remedy, RenderedRemedy
 from trmon.domain.diagnosis.temperatures import TemperatureRatio, temperature_ratio
 from trmon.domain.diagnosis.thresholds import Thresholds
 from trmon.domain.model.finding import CAUSES, Finding
+from trmon.domain.model.finding_form import FindingForm
 from trmon.domain.rules.condition import Truth
 from trmon.domain.signals.smoothed_signal import EMA_STEPS
 
@@ -33,9 +37,10 @@ from trmon.domain.signals.smoothed_signal import EMA_STEPS
 class Diagnosis:
     """The diagnosis at the newest step of a run.
 
-    `primary` is the cause, `observed` are all findings, causes first, `unknown` those that cannot be decided, and
-    `shortfall` is the evidence why a run without a finding is not healthy; `temperatures` are known if T is the cause.
-    `agreement` and `training` are the measured signals by which a run without a finding is judged.
+    `primary` is the cause, `form` the side on which it left its range if it has two, `observed` are all findings,
+    causes first, `unknown` those that cannot be decided, and `shortfall` is the evidence why a run without a finding is
+    not healthy; `temperatures` are known if T is the cause. `agreement` and `training` are the measured signals by
+    which a run without a finding is judged. `collapse_risk` is that of the newest step, None if it has none.
     """
 
     step: int
@@ -47,20 +52,27 @@ class Diagnosis:
     quadrant: Quadrant
     escalation: Escalation
     remedy: Remedy | None
+    form: FindingForm | None = None
     temperatures: TemperatureRatio | None = None
     agreement: tuple[Measurement, ...] = ()
     training: tuple[Measurement, ...] = ()
+    collapse_risk: RiskReading | None = None
 
     def rendered_remedy(
-        self, config: Mapping[str, Any] | None = None, *, last_good_step: int | None = None
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        last_good_step: int | None = None,
+        has_ended: bool = False,
     ) -> RenderedRemedy | None:
         """Return the remedy with the values of the run, and what is known of its temperatures; None without one.
 
-        Args: config: of the run; last_good_step: the last step before its illness.
+        Args: config: of the run; last_good_step: the last step before its illness; has_ended: whether the run
+        has, so that the remedy is for the next one.
         """
         if self.remedy is None:
             return None
-        rendered = self.remedy.render(config, last_good_step=last_good_step)
+        rendered = self.remedy.render(config, last_good_step=last_good_step, has_ended=has_ended)
         if self.temperatures is None:
             return rendered
         return replace(rendered, fix=f"{rendered.fix} {self.temperatures.sentence(config or {})}")
@@ -80,6 +92,12 @@ class Diagnosis:
         if self.agreement:
             return Assurance.NO_DRIFT_FOUND
         return Assurance.TRAINING_HEALTHY if self.training else Assurance.UNKNOWN
+
+    @property
+    def has_collapsed(self) -> bool:
+        """Whether the collapse is there: its risk says nothing any more."""
+        found = {self.primary, *(observation.finding for observation in self.observed)}
+        return Finding.REWARD_COLLAPSE in found
 
     @property
     def needs_more_steps(self) -> bool:
@@ -102,6 +120,7 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
     unknown = tuple(found[finding] for finding in CAUSES if found[finding].truth is Truth.UNKNOWN)
     health = unhealthy(limits).read(history)
     primary = observed[0].finding if observed else _without_findings(unknown, health)
+    form = observed[0].form if observed else None
     return Diagnosis(
         step=int(history.steps[-1]),
         steps=len(history),
@@ -111,11 +130,18 @@ def diagnose(history: History, *, limits: Thresholds | None = None) -> Diagnosis
         shortfall=health.evidence if primary is Finding.UNKNOWN else (),
         quadrant=quadrant(history, limits),
         escalation=escalation(history, limits),
-        remedy=REMEDIES.get(primary),
+        remedy=remedy_of(primary, form),
+        form=form,
         temperatures=temperature_ratio(history) if primary is Finding.TEMPERATURE else None,
         agreement=measured(history, AGREEMENT_SIGNALS),
         training=measured(history, TRAINING_SIGNALS),
+        collapse_risk=_newest_risk(history),
     )
+
+
+def _newest_risk(history: History) -> RiskReading | None:
+    newest = {name: float(history.values[name][-1]) for name in RISK_SIGNALS if history.has(name)}
+    return read_risk(newest, shipped_model())
 
 
 def _with_consequences_last(observed: list[Observation]) -> tuple[Observation, ...]:
@@ -133,10 +159,18 @@ def _observe(finding: Finding, condition: HistoryCondition, history: History) ->
     return Observation(
         finding=finding,
         truth=verdict.truth,
-        evidence=verdict.evidence,
+        evidence=_first_broken(verdict.evidence),
         missing=verdict.missing if verdict.truth is Truth.UNKNOWN else (),
         since_step=int(history.steps[verdict.since]) if is_true else None,
     )
+
+
+def _first_broken(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    """Return one item a signal: of several limits, the one that it broke first, which made the finding begin."""
+    kept: dict[str, Evidence] = {}
+    for item in evidence:
+        kept[item.signal] = min(kept.get(item.signal, item), item, key=lambda one: one.since_step)
+    return tuple(kept.values())
 
 
 def _without_findings(unknown: tuple[Observation, ...], health: HistoryVerdict) -> Finding:

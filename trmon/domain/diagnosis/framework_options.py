@@ -6,7 +6,7 @@ set the same options.
 
 from __future__ import annotations
 
-from trmon.domain.diagnosis.option_values import Multiple, Options, SavedCheckpoint
+from trmon.domain.diagnosis.option_values import Beside, Multiple, Options, SavedCheckpoint
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 CORRECTION = "algorithm.rollout_correction"
@@ -54,9 +54,10 @@ VERL_GSPO: Options = {
     f"{ACTOR}.clip_ratio_low": "3e-4",
     f"{ACTOR}.clip_ratio_high": "4e-4",
 }
+_VERL_CHECKPOINT = SavedCheckpoint("trainer.default_local_dir", "trainer.save_freq", "global_step_")
 VERL_RESUME: Options = {
-    "trainer.resume_mode": "resume_path",
-    "trainer.resume_from_path": SavedCheckpoint("trainer.default_local_dir", "trainer.save_freq", "global_step_"),
+    "trainer.resume_mode": Beside("resume_path", _VERL_CHECKPOINT),
+    "trainer.resume_from_path": _VERL_CHECKPOINT,
 }
 VERL_R3: Options = {
     f"{ACTOR}.megatron.router_replay.mode": "R3",

@@ -20,7 +20,10 @@ DEFAULT_PAIRS: tuple[Pair, ...] = ("mismatch", "total", "staleness")
 
 EARLY_UPDATES = 8
 """The number of early updates of a rollout; drift only in later ones comes from reuse, not from large steps."""
-GROWING_SIGNALS = ("staleness_kl_k3", "staleness_chi2_token", "clip_fraction")
+GROWING_SIGNALS = (
+    *("staleness_kl_k3", "staleness_chi2_token", "staleness_prob_diff_max", "staleness_tv_is"),
+    "clip_fraction",
+)
 """Signals that grow from update to update; the value of a step is the largest one."""
 
 
@@ -72,6 +75,12 @@ class History:
         of_pair = f"{available}_{signal}" if available else signal
         name = of_pair if of_pair in self.values else signal
         return name, self.values.get(name, np.full(len(self), math.nan))
+
+    def newest(self, signal: str, *, rows: int = 1) -> tuple[str, float]:
+        """Return the full name of a signal and the median of its newest known values; NaN without one."""
+        name, values = self.find(signal)
+        known = values[~np.isnan(values)][-rows:]
+        return name, float(np.median(known)) if len(known) else math.nan
 
     def has(self, signal: str) -> bool:
         """Whether the history has a signal with this full name, even if all values are NaN."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trmon.domain.model.finding import Finding
+from trmon.domain.model.finding_form import FindingForm
 from trmon.domain.rules.condition import ThresholdSide, Truth
 
 
@@ -48,6 +49,20 @@ class Observation:
     since_step: int | None = None
 
     @property
+    def form(self) -> FindingForm | None:
+        """Which of its forms the finding has, by the side on which its evidence is; None if it has no forms."""
+        if self.finding is not Finding.ENTROPY:
+            return None
+        bounds = {item.bound for item in self.evidence if item.signal == "entropy_relative"}
+        return _ENTROPY_FORMS[bounds.pop()] if len(bounds) == 1 else None
+
+    @property
     def needs_only_steps(self) -> bool:
         """Whether all that it lacks comes with more steps."""
         return bool(self.missing) and all(gap.more_steps for gap in self.missing)
+
+
+_ENTROPY_FORMS = {
+    ThresholdSide.BELOW: FindingForm.ENTROPY_COLLAPSE,
+    ThresholdSide.ABOVE: FindingForm.ENTROPY_EXPLOSION,
+}

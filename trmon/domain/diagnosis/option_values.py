@@ -25,10 +25,10 @@ class Multiple:
     words: str
     least: int | None = None
 
-    def text(self, present: float | None) -> str:
-        """Return the value, or the words for it if the present one is not known."""
+    def value(self, present: float | None) -> str | None:
+        """Return the value; None if the present one is not known."""
         if present is None:
-            return self.words
+            return None
         if self.least is not None:
             return str(max(self.least, int(present * self.factor)))
         return short_number(present * self.factor)
@@ -41,7 +41,7 @@ class Present:
     option: str
     otherwise: str
 
-    def text(self, facts: RunFacts) -> str:
+    def value(self, facts: RunFacts) -> str:
         """Return the present value of the other option, or the value to take if it is not known."""
         present = config_value(facts.config, self.option)
         return self.otherwise if present is None else str(present)
@@ -60,38 +60,88 @@ class SavedCheckpoint:
     name: str
     quote: str = ""
 
-    def text(self, facts: RunFacts) -> str:
-        """Return the path as far as it is known."""
-        step = facts.last_good_step
+    def value(self, facts: RunFacts) -> str | None:
+        """Return the path; None if it is not known as a whole."""
+        saved, folder = self._saved_step(facts), config_value(facts.config, self.folder)
+        return f"{self.quote}{folder}/{self.name}{saved}{self.quote}" if saved and folder else None
+
+    def words(self, facts: RunFacts) -> str:
+        """Return what is known of the checkpoint, in words."""
+        step, saved = facts.last_good_step, self._saved_step(facts)
         if step is None:
             return "the last good checkpoint"
-        every = config_number(facts.config, self.every)
-        if every is None or every < 1:
+        if saved is None:
             return f"the last checkpoint at or before step {step}"
-        saved = step - step % int(every)
-        if saved <= 0:
-            return f"none: no checkpoint was saved at or before step {step}"
-        folder = config_value(facts.config, self.folder)
-        return f"{self.quote}{folder or '...'}/{self.name}{saved}{self.quote}"
+        return (
+            f"{self.name}{saved}, the last at or before step {step}"
+            if saved
+            else f"none: no checkpoint was saved by step {step}"
+        )
+
+    def _saved_step(self, facts: RunFacts) -> int | None:
+        """Return the step of the checkpoint, 0 if none was saved by then; None if it is not known."""
+        step, every = facts.last_good_step, config_number(facts.config, self.every)
+        if step is None or every is None or every < 1:
+            return None
+        return step - step % int(every)
 
 
-OptionValue: TypeAlias = str | Multiple | Present | SavedCheckpoint
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A fixed value that makes sense only beside another option's value, which must be known as well."""
+
+    text: str
+    other: SavedCheckpoint
+
+    def value(self, facts: RunFacts) -> str | None:
+        """Return the value; None while that of the other option is not known."""
+        return None if self.other.value(facts) is None else self.text
+
+
+OptionValue: TypeAlias = str | Multiple | Present | SavedCheckpoint | Beside
 Options: TypeAlias = Mapping[str, OptionValue]
 
 
-def rendered_options(options: Options, facts: RunFacts) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class RenderedOptions:
+    """Options with their values to paste, and in words those whose value does not follow from what is known."""
+
+    values: dict[str, str]
+    in_words: dict[str, str]
+
+
+def rendered_options(options: Options, facts: RunFacts) -> RenderedOptions:
     """Return the values of options as text."""
-    return {option: _text(option, value, facts) for option, value in options.items()}
+    rendered = RenderedOptions({}, {})
+    for option, given in options.items():
+        value = _value(option, given, facts)
+        if value is not None:
+            rendered.values[option] = value
+        else:
+            rendered.in_words[option] = _words(given, facts)
+    return rendered
 
 
-def _text(option: str, value: OptionValue, facts: RunFacts) -> str:
-    match value:
+def _value(option: str, given: OptionValue, facts: RunFacts) -> str | None:
+    match given:
         case str():
-            return value
+            return given
         case Multiple():
-            return value.text(config_number(facts.config, option))
-        case Present() | SavedCheckpoint():
-            return value.text(facts)
+            return given.value(config_number(facts.config, option))
+        case Present() | SavedCheckpoint() | Beside():
+            return given.value(facts)
+
+
+def _words(given: OptionValue, facts: RunFacts) -> str:
+    match given:
+        case Multiple():
+            return given.words
+        case SavedCheckpoint():
+            return given.words(facts)
+        case Beside():
+            return given.text
+        case str() | Present():
+            raise TypeError(f"{given} is always known")
 
 
 def short_number(value: float) -> str:

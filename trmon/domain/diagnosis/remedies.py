@@ -1,5 +1,6 @@
 """Remedies: the smallest fix of each finding, in words and as options of verl and of TRL.
 
+A finding whose signal can leave its range on either side has a remedy for each side, its form.
 Source: [DRIFT], the table of causes; formulas, sections 9 and 10.
 """
 
@@ -10,6 +11,7 @@ from trmon.domain.diagnosis.framework_options import ACTOR, CORRECTION, HALF_STE
 from trmon.domain.diagnosis.option_values import Present
 from trmon.domain.diagnosis.remedy import Remedy
 from trmon.domain.model.finding import Finding
+from trmon.domain.model.finding_form import FindingForm
 
 _CONFIGURED_TEMPERATURE = f"{ROLLOUT}.temperature"
 
@@ -42,7 +44,8 @@ REMEDIES: dict[Finding, Remedy] = {
     ),
     Finding.STALENESS: Remedy(
         fix="Reduce the lag: sync the rollout engine's weights more often and use a rollout for fewer updates; then "
-        "correct the remaining drift: reject sequences outside 0.99 to 1.01 and truncate the weights of the others.",
+        "correct the remaining drift: reject sequences whose geometric mean ratio leaves 0.99 to 1.01 and truncate the "
+        "weights of the others.",
         verl={
             "trainer.v1.separate_async.parameter_sync_step": "1",
             "trainer.v1.sampler.max_off_policy_threshold": HALF_STEPS,
@@ -66,8 +69,8 @@ REMEDIES: dict[Finding, Remedy] = {
         trl_next={"fp16": "True", "bf16": "False"},
     ),
     Finding.ENGINE_MISMATCH: Remedy(
-        fix="Align the engines at equal weights: precision first (FP16 on both engines), without correction while you "
-        "look. TRL's engine: trl vllm-serve --dtype float16.",
+        fix="Align the engines at equal weights: precision first (FP16 on both engines), and no correction until they "
+        "agree. TRL's engine: trl vllm-serve --dtype float16.",
         verl={
             f"{ROLLOUT}.dtype": "float16",
             f"{ACTOR}.fsdp_config.dtype": "float16",
@@ -149,12 +152,10 @@ REMEDIES: dict[Finding, Remedy] = {
         persists="Pass versions of each token, so that corrections know which policy sampled it.",
     ),
     Finding.ENTROPY: Remedy(
-        fix="A collapse: raise the upper clip bound (clip-higher) and lower the learning rate. An explosion: lower the "
-        "learning rate and the sampling temperature.",
-        verl={f"{ACTOR}.clip_ratio_high": "0.28", **options.VERL_LR},
-        trl={"epsilon_high": "0.28", **options.TRL_LR},
-        verl_next={f"{ACTOR}.entropy_coeff": "0.001"},
-        trl_next={"entropy_coef": "0.001"},
+        fix="Halve the learning rate, and look at which way the entropy went: a collapse needs exploration, an "
+        "explosion less of it.",
+        verl=options.VERL_LR,
+        trl=options.TRL_LR,
         persists="Look at the samples: repeated answers need harder prompts, random ones an earlier checkpoint.",
     ),
     Finding.LENGTH: Remedy(
@@ -164,7 +165,8 @@ REMEDIES: dict[Finding, Remedy] = {
         persists="Normalise the reward by length, and check that a cut response gets no reward for its length.",
     ),
     Finding.REWARD_COLLAPSE: Remedy(
-        fix="Stop, go back to the last good checkpoint, and halve the learning rate; then look for its cause.",
+        fix="Stop, go back to the last good checkpoint, and halve the learning rate; its cause is not known "
+        "yet: see what else was found.",
         verl={**options.VERL_RESUME, **options.VERL_LR},
         trl={**options.TRL_RESUME, **options.TRL_LR},
         persists="If no other finding stands, audit the reward and the data that came after the last good step.",
@@ -177,3 +179,28 @@ REMEDIES: dict[Finding, Remedy] = {
         "all 1 a solved set.",
     ),
 }
+
+FORM_REMEDIES: dict[FindingForm, Remedy] = {
+    FindingForm.ENTROPY_COLLAPSE: Remedy(
+        fix="Raise the upper clip bound (clip-higher), and halve the learning rate.",
+        verl={f"{ACTOR}.clip_ratio_high": "0.28", **options.VERL_LR},
+        trl={"epsilon_high": "0.28", **options.TRL_LR},
+        persists="Add an entropy bonus, and look at the samples: repeated answers need harder prompts.",
+        verl_next={f"{ACTOR}.entropy_coeff": "0.001"},
+        trl_next={"entropy_coef": "0.001"},
+    ),
+    FindingForm.ENTROPY_EXPLOSION: Remedy(
+        fix="Remove the entropy bonus, and halve the learning rate.",
+        verl={f"{ACTOR}.entropy_coeff": "0", **options.VERL_LR},
+        trl={"entropy_coef": "0.0", **options.TRL_LR},
+        persists="Go back to the last good checkpoint, then lower the sampling temperature, the same for the rollout "
+        "and for the log-probs.",
+        verl_next=options.VERL_RESUME,
+        trl_next=options.TRL_RESUME,
+    ),
+}
+
+
+def remedy_of(finding: Finding, form: FindingForm | None = None) -> Remedy | None:
+    """Return the remedy of a finding, that of its form where it is known; None for `healthy` and `unknown`."""
+    return REMEDIES.get(finding) if form is None else FORM_REMEDIES[form]

@@ -15,7 +15,17 @@ from trmon.domain.signals.scalar_names import ALIASES
 from trmon_client.core.columns.schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS
 
-SCALARS = ("loss", "grad_norm", "grad_variance", "grad_cosine", "router_flip_rate", "entropy", "lr", "vf_explained_var")
+SCALARS = (
+    "loss",
+    "grad_norm",
+    "grad_variance",
+    "grad_cosine",
+    "router_flip_rate",
+    "max_vio",
+    "entropy",
+    "lr",
+    "vf_explained_var",
+)
 """Scalars of the trainer that have a name of trmon's."""
 STEPS = ("step", "global_step", "_step")
 """The names of the step in lines of any framework, after those of its own."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.diagnosis import REMEDIES, Diagnosis
+from trmon.domain.diagnosis import Diagnosis, for_next_run, remedy_of
 from trmon.domain.diagnosis.observation import Observation
 from trmon.domain.incidents.incident import Incident
+from trmon.domain.model.finding_form import title_of
 from trmon.domain.model.severity import Severity
 
 DUPLICATE_TRAINERS_RULE = "two_trainers"
@@ -36,7 +37,8 @@ class RunProblem:
 
 def problem_of(incident: Incident) -> RunProblem:
     """Return an incident as a problem, e.g. `reward collapse since step 62 (last good step 61)`."""
-    last_good = "" if incident.last_good_step is None else f" (last good step {incident.last_good_step})"
+    has_broken = incident.last_good_step is not None and not incident.is_prediction
+    last_good = "" if not has_broken else f" (last good step {incident.last_good_step})"
     return RunProblem(
         cause=incident.cause,
         words=f"{incident.title} since step {incident.since_step}{last_good}",
@@ -47,7 +49,9 @@ def problem_of(incident: Incident) -> RunProblem:
 
 def first_action(incident: Incident) -> str:
     """Return the first thing to do about an incident."""
-    return incident.alert.runbook if incident.finding is None else REMEDIES[incident.finding].fix
+    remedy = None if incident.finding is None else remedy_of(incident.finding, incident.form)
+    fix = incident.alert.runbook if remedy is None else remedy.fix
+    return for_next_run(fix) if incident.ended_with_run else fix
 
 
 def problems_of(
@@ -91,10 +95,12 @@ def _of_alert(alert: Alert) -> RunProblem:
 
 
 def _of_finding(observation: Observation) -> RunProblem:
+    remedy = remedy_of(observation.finding, observation.form)
     assert observation.since_step is not None
+    assert remedy is not None
     return RunProblem(
         cause=observation.finding.name.lower(),
-        words=f"{observation.finding.title} since step {observation.since_step}",
+        words=f"{title_of(observation.finding, observation.form)} since step {observation.since_step}",
         since_step=observation.since_step,
-        todo=REMEDIES[observation.finding].fix,
+        todo=remedy.fix,
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.diagnosis import Assurance, Diagnosis
+from trmon.domain.diagnosis import Assurance, Diagnosis, for_next_run
 from trmon.domain.health.assurance_words import KINDS, assurance_words
 from trmon.domain.health.duration_words import duration
 from trmon.domain.health.problems import RunProblem, problems_of, symptoms_in_words
@@ -132,7 +132,8 @@ def _finished(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: flo
         if inputs.standing_incident is not None:
             kind = VerdictKind.ENDED_ILL
         verdict = _problem_verdict(kind, problems, ended=f"; ended{_at(run)}")
-        return replace(verdict, is_past=is_past, todo=None if is_past else verdict.todo)
+        todo = None if is_past or verdict.todo is None else for_next_run(verdict.todo)
+        return replace(verdict, is_past=is_past, todo=todo)
     if diagnosis is None:
         is_due = run.last_step is not None and not is_past
         kind = VerdictKind.UNKNOWN if is_due else VerdictKind.FINISHED

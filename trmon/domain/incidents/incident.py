@@ -6,13 +6,16 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, SINCE_LABEL, Alert, AlertState
 from trmon.domain.model.finding import Finding
+from trmon.domain.model.finding_form import FindingForm, form_of_rule, title_of
 from trmon.domain.model.severity import Severity
 
 QUIET_STEPS = 50
 """Steps without a firing alert after which an incident is over."""
 CAUSE_LABEL, FINDING_LABEL, LAST_GOOD_LABEL, ENDED_LABEL = "cause", "finding", "last_good_step", "ended"
+PREDICTION_RULES = ("collapse_risk", "collapse_risk_high")
+"""The built-in rules that predict a collapse: while one leads an incident, nothing has broken yet."""
 WITH_THE_RUN = "with the run"
 """The value of `ended` in an incident that stood until its run finished."""
 
@@ -20,9 +23,10 @@ WITH_THE_RUN = "with the run"
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """The newest incident of a run, as the alert that carries it, and what decides about its course.
 
-    The alert's step is the since-step: the first step of the earliest alert that stood when the incident opened. It is
-    stored and never moves. `updates` were sent since the opening; `quiet_steps` have passed without a firing alert of
-    health, of the `quiet_needed` that end it. The cause fired for `cause_steps` and then not for `cause_quiet_steps`.
+    The alert's step is the first step of the earliest alert that stood when the incident opened. It is stored, never
+    moves, and is the since-step unless a prediction came first: then the first step of what was found is, a label.
+    `updates` were sent since the opening; `quiet_steps` have passed without a firing alert of health, of the
+    `quiet_needed` that end it. The cause fired for `cause_steps` and then not for `cause_quiet_steps`.
     """
 
     alert: Alert
@@ -54,9 +58,19 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
         return self.alert.labels.get(CAUSE_LABEL, "")
 
     @property
+    def is_prediction(self) -> bool:
+        """Whether it is led by a prediction, so that no step is the first bad one."""
+        return self.cause in PREDICTION_RULES
+
+    @property
     def finding(self) -> Finding | None:
         """The finding of the cause; None if only symptoms are known."""
         return finding_of(self.alert)
+
+    @property
+    def form(self) -> FindingForm | None:
+        """On which side the finding left its range; None if it has no forms."""
+        return form_of_rule(self.finding, self.cause)
 
     @property
     def severity(self) -> Severity:
@@ -66,7 +80,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def since_step(self) -> int:
         """The step at which the illness began."""
-        return self.alert.step
+        return self.alert.since_step
 
     @property
     def last_good_step(self) -> int | None:
@@ -105,16 +119,22 @@ def last_good_step_of(alert: Alert) -> int | None:
     return None if step is None else int(step)
 
 
-def incident_labels(cause: str, finding: Finding | None, last_good_step: int | None) -> dict[str, str]:
-    """Return the labels of an incident's alert."""
+def incident_labels(
+    cause: str, finding: Finding | None, last_good_step: int | None, *, since_step: int | None = None
+) -> dict[str, str]:
+    """Return the labels of an incident's alert; since_step: where its cause began, if later than the incident."""
     labels = {CAUSE_LABEL: cause}
     if finding is not None:
         labels[FINDING_LABEL] = finding.value
     if last_good_step is not None:
         labels[LAST_GOOD_LABEL] = str(last_good_step)
+    if since_step is not None:
+        labels[SINCE_LABEL] = str(since_step)
     return labels
 
 
 def incident_title(cause: str, finding: Finding | None) -> str:
     """Return what an incident is called: its finding, else the rule that leads it."""
-    return finding.title if finding is not None else cause.replace("_", " ")
+    if cause in PREDICTION_RULES:
+        return "risk of collapse"
+    return cause.replace("_", " ") if finding is None else title_of(finding, form_of_rule(finding, cause))

@@ -18,6 +18,7 @@ from trmon.domain.incidents.incident import (
     incident_identity,
     incident_labels,
     incident_title,
+    last_good_step_of,
 )
 from trmon.domain.model.finding import CAUSES, Finding
 from trmon.domain.model.identity import BatchKey
@@ -45,7 +46,7 @@ MAX_UPDATES = 3
 class IncidentStep:
     """One step of a run as its incident sees it: the firing alerts of health, and which step was the one before.
 
-    `is_last` is true if the run finished after it.
+    `is_last` is true if the run finished after it: `firing` is then without predictions, which ended with the run.
     """
 
     run_id: int
@@ -85,6 +86,20 @@ class IncidentStep:
         """Whether an alert's finding is that of another rule."""
         return self._rank(alert.rule) == self._rank(cause)
 
+    def is_prediction(self, name: str) -> bool:
+        """Whether a rule predicts a collapse, rather than shows what is wrong."""
+        rule = self.rules.get(name)
+        return rule is not None and rule.is_prediction
+
+    def last_good(self, since_step: int) -> int | None:
+        """Return the last step before another; None if it is the first of the run."""
+        return max((known for known in self.known_steps if known < since_step), default=None)
+
+    def first_found(self) -> int:
+        """Return the step at which the oldest alert began that does not merely predict, or without one the oldest."""
+        found = [alert.step for alert in self.firing if not self.is_prediction(alert.rule)]
+        return min(found or [alert.step for alert in self.firing])
+
     def _rank(self, name: str) -> int:
         finding = self._finding(name)
         return len(CAUSES) if finding is None or self._is_consequence(name, finding) else CAUSES.index(finding)
@@ -107,13 +122,15 @@ def follow_incident(incident: Incident | None, step: IncidentStep) -> tuple[Inci
     """Return the incident after one more step, and the transition to tell: an opening, an update or the end.
 
     Steps without any firing alert count as quiet; the more incidents had ended before it opened, the more are needed.
+    An incident that a prediction leads is over when its run finishes.
     """
     if incident is None or not incident.is_open:
         return _opened(step) if step.opens_incident else (incident, None)
     if step.firing:
         return _continued(incident, step)
     quiet = incident.quiet_steps + 1
-    if quiet < incident.quiet_needed:
+    did_not_come = step.is_last and step.is_prediction(incident.cause)
+    if quiet < incident.quiet_needed and not did_not_come:
         return structs.replace(incident, quiet_steps=quiet), None
     return end_incident(incident, reason=TransitionReason.RESOLVED, key=step.key, at=step.at)
 
@@ -129,17 +146,15 @@ def end_incident(
 
 
 def _opened(step: IncidentStep) -> tuple[Incident, Transition]:
-    leader, since = min(step.firing, key=step.place), min(step.firing, key=lambda alert: alert.step)
-    earlier = [known for known in step.known_steps if known < since.step]
-    last_good = max(earlier, default=None)
+    leader, first = min(step.firing, key=step.place), min(step.firing, key=lambda alert: alert.step)
     alert = Alert(
         identity=incident_identity(step.run_id),
         run_id=step.run_id,
         rule=INCIDENT_RULE,
         severity=_worst(step.firing),
         state=AlertState.FIRING,
-        attempt_id=since.attempt_id,
-        step=since.step,
+        attempt_id=first.attempt_id,
+        step=first.step,
         update=None,
         since_at=step.at,
         updated_at=step.at,
@@ -148,7 +163,8 @@ def _opened(step: IncidentStep) -> tuple[Incident, Transition]:
         summary="",
         labels={},
     )
-    alert = _led_by(alert, leader, step, last_good_step=last_good)
+    since_step = first.step if step.is_prediction(leader.rule) else step.first_found()
+    alert = _led_by(alert, leader, step, since_step=since_step)
     incident = Incident(
         alert=alert,
         rules=tuple(sorted(firing.rule for firing in step.firing)),
@@ -162,7 +178,7 @@ def _continued(incident: Incident, step: IncidentStep) -> tuple[Incident, Transi
     still_firing = any(alert.rule == cause for alert in step.firing)
     cause_steps = incident.cause_steps + still_firing
     cause_quiet = 0 if still_firing else incident.cause_quiet_steps + 1
-    is_over = cause_quiet >= max(CAUSE_QUIET_STEPS, cause_steps)
+    is_over = cause_quiet >= max(CAUSE_QUIET_STEPS, cause_steps) or (step.is_last and step.is_prediction(cause))
     candidates = [alert for alert in step.firing if is_over or step.can_explain(alert, incident)]
     leader = min(candidates, key=step.place, default=None)
     is_revised = leader is not None and leader.rule != cause and (is_over or step.ranks_before(leader, cause))
@@ -179,7 +195,8 @@ def _continued(incident: Incident, step: IncidentStep) -> tuple[Incident, Transi
         return incident, None
     alert = replace(incident.alert, severity=severity, updated_at=step.at)
     if is_revised or step.shares_finding(leader, cause):
-        alert = _led_by(alert, leader, step, last_good_step=incident.last_good_step)
+        came_true = incident.is_prediction and not step.is_prediction(leader.rule)
+        alert = _led_by(alert, leader, step, since_step=step.first_found() if came_true else incident.since_step)
     changed = structs.replace(incident, alert=alert)
     if incident.updates >= _updates_allowed(severity):
         return changed, Transition(track=AlertTrack(alert=alert), reason=TransitionReason.FIRING, alert=alert)
@@ -192,16 +209,20 @@ def _updates_allowed(severity: Severity) -> int:
     return MAX_UPDATES if severity is Severity.PAGE else MAX_UPDATES - 1
 
 
-def _led_by(alert: Alert, leader: Alert, step: IncidentStep, *, last_good_step: int | None) -> Alert:
+def _led_by(alert: Alert, leader: Alert, step: IncidentStep, *, since_step: int) -> Alert:
+    """Return an incident's alert led by another; the last good step is the stored one unless the first step moved."""
     rule = step.rules.get(leader.rule)
     finding = None if rule is None else rule.finding
     detail = leader.summary.removeprefix(f"{step.run}: ")
+    is_known = bool(alert.labels) and since_step == alert.since_step
+    last_good_step = last_good_step_of(alert) if is_known else step.last_good(since_step)
+    later = since_step if since_step > alert.step else None
     return replace(
         alert,
         value=leader.value,
         threshold=leader.threshold,
-        summary=f"{step.run}: {incident_title(leader.rule, finding)} since step {alert.step}: {detail}",
-        labels=incident_labels(leader.rule, finding, last_good_step),
+        summary=f"{step.run}: {incident_title(leader.rule, finding)} since step {since_step}: {detail}",
+        labels=incident_labels(leader.rule, finding, last_good_step, since_step=later),
         runbook=leader.runbook,
     )
 

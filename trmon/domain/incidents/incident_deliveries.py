@@ -14,8 +14,9 @@ from trmon.domain.alerts.notification import NotifiedCause
 from trmon.domain.alerts.transition_deliveries import deliveries_of
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.context.pass_context import PassContext
-from trmon.domain.diagnosis.remedies import REMEDIES
+from trmon.domain.diagnosis.remedies import remedy_of
 from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of, incident_title, last_good_step_of
+from trmon.domain.model.finding_form import form_of_rule
 from trmon.domain.model.severity import Severity
 
 
@@ -36,7 +37,7 @@ def incident_deliveries(transition: Transition, context: PassContext) -> tuple[D
 
 def _cause(alert: Alert, context: PassContext) -> NotifiedCause:
     finding, rule = finding_of(alert), alert.labels.get(CAUSE_LABEL, "")
-    remedy = None if finding is None else REMEDIES[finding]
+    remedy = None if finding is None else remedy_of(finding, form_of_rule(finding, rule))
     last_good = last_good_step_of(alert)
     rendered = None if remedy is None else remedy.render(context.run.config, last_good_step=last_good)
     return NotifiedCause(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.diagnosis import REMEDIES, Diagnosis, Finding, Observation
+from trmon.domain.diagnosis import Diagnosis, Finding, Observation, remedy_of
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.rules.rule import Rule
 
@@ -22,14 +22,16 @@ def led_diagnosis(
     observed = tuple(_fixed(one, since.get(one.finding)) for one in diagnosis.observed)
     finding = incident.finding or (observed[0].finding if observed else Finding.UNKNOWN)
     led = tuple(sorted(observed, key=lambda one: one.finding is not finding))
+    form = incident.form or next((one.form for one in led if one.finding is finding), None)
     return replace(
         diagnosis,
         primary=finding,
+        form=form,
         observed=led,
         shortfall=(),
         agreement=(),
         training=(),
-        remedy=REMEDIES.get(finding),
+        remedy=remedy_of(finding, form),
         temperatures=diagnosis.temperatures if finding is Finding.TEMPERATURE else None,
     )
 

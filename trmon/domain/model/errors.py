@@ -13,6 +13,7 @@ TrmonError
 ├── Fenced                another worker owns the run now
 ├── Overloaded            the service is overloaded; says when to retry
 └── NotReady              the service is starting or shutting down
+    └── LakeUnavailable   the run was moved to a lake that cannot be read now
 """
 
 from __future__ import annotations
@@ -82,3 +83,7 @@ class Overloaded(TrmonError):
 
 class NotReady(TrmonError):
     """The service is starting or shutting down, or a part that the request needs is not available."""
+
+
+class LakeUnavailable(NotReady):
+    """The rows of a run are in the lake, which cannot be read now; runs in the database are not affected."""

@@ -66,7 +66,7 @@ _MEANINGS = {
     Finding.LENGTH: "Responses became much shorter, or grow because longer ones earn more.",
     Finding.LENGTH_SURGE: "Responses grow fast.",
     Finding.NO_LEARNING_SIGNAL: "Nearly all answers to a prompt earn the same reward: there is little to learn from.",
-    Finding.REWARD_COLLAPSE: "The reward fell far below its peak.",
+    Finding.REWARD_COLLAPSE: "The reward fell far below its peak; what made it fall is not known.",
 }
 
 CAUSES: tuple[Finding, ...] = tuple(f for f in Finding if f not in (Finding.HEALTHY, Finding.UNKNOWN))

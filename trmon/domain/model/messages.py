@@ -66,13 +66,17 @@ class StoredReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedReport:
-    """A stored report that cannot be decoded: its key, and the reason."""
+    """A stored report that cannot be processed: its key, and the reason.
+
+    `is_late`: it arrived after its attempt moved to the lake, so no batch takes it.
+    """
 
     id: int
     run_id: int
     key: ReportKey
     received_at: float
     reason: str
+    is_late: bool = False
 
 
 AnyReport: TypeAlias = StoredReport | DamagedReport
@@ -91,7 +95,7 @@ class StoredNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedNotice:
-    """A stored notice that cannot be decoded, and the reason."""
+    """A stored notice that cannot be processed, and the reason."""
 
     id: int
     run_id: int

@@ -91,17 +91,18 @@ def apply_run_end(
     """Return the transitions at the end of a run, after its last batch has closed.
 
     The findings of the last step are final now. If the run finished, all open alerts end, so that no incident stays
-    open.
+    open, and no prediction of what comes next begins.
     """
+    is_finished = context.run.state is RunState.FINISHED
     last = [
         (rule, pipeline_state.provisional[rule.name])
         for rule in context.signal_rules
-        if rule.name in pipeline_state.provisional
+        if rule.name in pipeline_state.provisional and not (is_finished and rule.is_prediction)
     ]
     transitions, pipeline_state = apply_findings(
         last, context=context, pipeline_state=pipeline_state.without_provisional()
     )
-    if context.run.state is not RunState.FINISHED:
+    if not is_finished:
         return transitions, pipeline_state
     state_rules = {rule.name for rule in context.state_rules}
     ended = {

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from trmon.domain.policies.policy_version import PolicyVersion
-from trmon_client.core.policies.policy import Policy, preset
-from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
+from trmon_client.core.policies.policy import Policy, preset, preset_names
 
 FORMER_PRESETS = (replace(preset("seq_mis_mask"), name="seq_mis"),)
 """Presets as clients of earlier versions decide by them; until semantics 2, `seq_mis` was the mask alone."""
@@ -23,7 +22,7 @@ class PolicyRegistry:
     @classmethod
     def of(cls, current: PolicyVersion, *, versions: Iterable[PolicyVersion] = ()) -> PolicyRegistry:
         """Return the registry of a run: all its policy versions, and the presets with their default bounds."""
-        known = [*FORMER_PRESETS, *(preset(name) for name in (*PRESETS, *TOKEN_POLICIES))]
+        known = [*FORMER_PRESETS, *map(preset, preset_names())]
         for version in (*versions, current):
             known += (version.policy, *version.shadows)
         return cls(current=current, by_hash={policy.hash: policy for policy in known})

@@ -17,7 +17,7 @@ from trmon_client.core.policies.decide import SEMANTICS_VERSION, decide
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
-from trmon_client.core.recording_format import LABELS, RecordedCall
+from trmon_client.core.recording_format import LABELS, TURN_IDS, RecordedCall
 from trmon_client.core.reduction.kl_estimators import RATIOS
 from trmon_client.core.statistics import columns_of_inputs
 
@@ -54,7 +54,7 @@ def replay_call(recorded: RecordedTokens, *, n_worst: int) -> ReplayedCall:
     call, arrays = recorded.call, recorded.arrays
     try:
         inputs = check_inputs(
-            **{name: arrays[name] for name in (*POLICIES, "mask", *LABELS) if name in arrays},
+            **{name: arrays[name] for name in (*POLICIES, "mask", *LABELS, TURN_IDS) if name in arrays},
             trainer_version=call.trainer_version,
             old_version=call.old_version,
         )

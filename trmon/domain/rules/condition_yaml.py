@@ -20,6 +20,7 @@ from trmon.domain.rules.condition import (
     When,
 )
 from trmon.domain.rules.measures import Growth, Measure, NewestValue, RatioOfSignals, RelativeToMedian, Slope, ZScore
+from trmon.domain.rules.model_threshold import yaml_threshold
 from trmon.domain.rules.signal_names import is_known_signal, signal_names
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
@@ -124,7 +125,7 @@ def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
         raise InvalidInput(place, "must have either 'above' or 'below'")
     signal, measure = _measured(name, given, place)
     bound = ThresholdSide.ABOVE if "above" in given else ThresholdSide.BELOW
-    threshold = values.yaml_number(given[bound.value], f"{place}.{bound.value}")
+    threshold = yaml_threshold(given[bound.value], f"{place}.{bound.value}")
     return Comparison(
         signal=signal,
         bound=bound,
@@ -136,7 +137,7 @@ def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
 
 
 def _clear(given: Mapping[str, Any], place: str, *, bound: ThresholdSide, threshold: float) -> float:
-    clear = values.yaml_number(given["clear"], f"{place}.clear") if "clear" in given else threshold
+    clear = yaml_threshold(given["clear"], f"{place}.clear") if "clear" in given else threshold
     if (clear > threshold) if bound is ThresholdSide.ABOVE else (clear < threshold):
         raise InvalidInput(f"{place}.clear", f"must not be beyond the threshold {threshold:g}, and is {clear:g}")
     return clear

@@ -7,6 +7,7 @@ from typing import Any
 from trmon.domain.model.finding import CAUSES
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition_yaml import MEASURES, SPAN_MEASURES
+from trmon.domain.rules.model_threshold import MODEL_THRESHOLDS
 from trmon.domain.rules.rule import RowSelection
 from trmon.domain.rules.rule_yaml import NAME, REQUIRED, SUMMARY_FIELDS
 from trmon.domain.rules.signal_names import signal_name_pattern
@@ -77,9 +78,15 @@ def _comparison(measure: str) -> Schema:
     parts: dict[str, Schema] = {measure: two if measure == "ratio" else _SIGNAL}
     if measure in SPAN_MEASURES:
         parts["over"] = {"type": "integer", "minimum": 1, "maximum": MAX_SPAN_STEPS}
-    limits = dict.fromkeys(("above", "below", "clear", "away_from"), _NUMBER)
+    limits = {**dict.fromkeys(("above", "below", "clear"), _threshold()), "away_from": _NUMBER}
     bound = {"oneOf": [{"required": ["above"]}, {"required": ["below"]}]}
     return {**_object({**parts, **limits}, *parts), **bound}
+
+
+def _threshold() -> Schema:
+    """Return the schema of a number, or of a threshold of the model of collapse."""
+    of_model = _object({"model": {"enum": list(MODEL_THRESHOLDS)}, "times": _NUMBER}, "model")
+    return {"oneOf": [_NUMBER, of_model]}
 
 
 def _disabled() -> Schema:

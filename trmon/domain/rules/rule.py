@@ -9,6 +9,7 @@ from functools import cached_property
 
 import msgspec
 
+from trmon.domain.collapse_risk.risk_signals import RISK
 from trmon.domain.model.finding import Finding
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.severity import Severity
@@ -40,9 +41,10 @@ class Rule:
 
     `for_steps` and `for_seconds` must both have passed. In the first `immune_steps` of a run, a rule over signals
     has no effect, and a rule over states is at most a warning. `summary` may use {signal}, {value}, {threshold}, {run},
-    {step}, {error}, how the trainer ended, and {drift}, the pair with most of the drift and its lag. `runbook` says in
-    a line or two what to do; `meaning` is shown on the page of the rule only. `finding` is the finding that the rule
-    shows; `is_symptom` is true if every finding may lead to it.
+    {step}, {error}, how the trainer ended, {drift}, the pair with most of the drift and its lag, and {drivers}, the
+    inputs that raise the risk of a collapse most. `runbook` says in a line or two what to do; `meaning` is shown on the
+    page of the rule only. `finding` is the finding that the rule shows; `is_symptom` is true if every finding may lead
+    to it.
     """
 
     name: str
@@ -65,6 +67,11 @@ class Rule:
     def is_of_health(self) -> bool:
         """Whether alerts of the rule join the run's incident, which is told in their place."""
         return self.finding is not None or self.is_symptom
+
+    @cached_property
+    def is_prediction(self) -> bool:
+        """Whether the rule reads the risk of a collapse: what it predicts cannot come once the run has finished."""
+        return not isinstance(self.when, InState | TwoTrainersLive) and RISK in signals_of(self.when)
 
     @property
     def reads_batches(self) -> bool:
@@ -105,7 +112,14 @@ class Rule:
         """Whether the summary names the pair that dominates."""
         return "{drift}" in self.summary
 
-    def format_summary(self, evaluation: Evaluation, *, run: str, step: int, error: str = "", drift: str = "") -> str:
+    @cached_property
+    def names_drivers(self) -> bool:
+        """Whether the summary names what drives the risk of a collapse."""
+        return "{drivers}" in self.summary
+
+    def format_summary(
+        self, evaluation: Evaluation, *, run: str, step: int, error: str = "", drift: str = "", drivers: str = ""
+    ) -> str:
         """Return the summary with the values filled in."""
         return self.summary.format(
             signal=evaluation.signal,
@@ -115,6 +129,7 @@ class Rule:
             step=step,
             error=error,
             drift=drift,
+            drivers=drivers,
         )
 
 
@@ -122,7 +137,7 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
     """The evaluation of a rule over one step: `raised` by its thresholds, `lingering` by its clear thresholds.
 
     `steps` counts the steps of the run up to this one; `at` is the time at which the row was closed; `drift` names the
-    pair that dominates, for rules whose summary does.
+    pair that dominates, and `drivers` what drives the risk of a collapse, for rules whose summary does.
     """
 
     rule: str
@@ -133,6 +148,7 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
     raised: Evaluation
     lingering: Evaluation
     drift: str = ""
+    drivers: str = ""
 
     def worse_of(self, other: RuleFinding) -> RuleFinding:
         """Return the finding of a later update of the step, unless only this one is raised."""

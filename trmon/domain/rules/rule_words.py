@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trmon.domain.rules.condition import AllOf, AnyOf, Comparison, InState, TwoTrainersLive
+from trmon.domain.rules.condition import AllOf, AnyOf, Comparison, InState, SignalAbsent, TwoTrainersLive
 from trmon.domain.rules.rule import RowSelection, Rule
 
 
@@ -22,6 +22,8 @@ def condition_in_words(when: object, depth: int = 0) -> Iterator[tuple[int, str]
             )
             clear = "" if when.clear == when.threshold else f"; once it fires, {when.bound.value} {when.clear:g}"
             yield depth, f"{subject} is {when.bound.value} {when.threshold:g}{clear}"
+        case SignalAbsent(signal):
+            yield depth, f"`{signal}` is not known"
         case InState(state):
             yield depth, f"the run is {state.value}"
         case TwoTrainersLive(seconds):

@@ -17,7 +17,7 @@ from trmon.domain.rules import yaml_values as values
 from trmon.domain.rules.rule import RowSelection, Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step", "error", "drift")
+SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step", "error", "drift", "drivers")
 """The fields that a summary may use."""
 
 

@@ -15,6 +15,7 @@ TRAINER_SCALARS = (
     "grad_norm",
     "grad_variance",
     "lr",
+    "max_vio",
     "router_flip_rate",
     "vf_explained_var",
 )

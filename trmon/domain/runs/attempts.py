@@ -8,17 +8,18 @@ from enum import Enum
 
 
 class Resolution(Enum):
-    """How a message relates to the attempt it names; the last two create a new attempt."""
+    """How a message relates to the attempt it names; the last three create a new attempt."""
 
     CONTINUE = "continue"
     TAKE_OVER = "take_over"
     TWO_TRAINERS = "two_trainers"
     WENT_BACK = "went_back"
+    MOVED = "moved"
 
     @property
     def forks(self) -> bool:
         """Whether the message goes to a new attempt."""
-        return self in (Resolution.TWO_TRAINERS, Resolution.WENT_BACK)
+        return self in (Resolution.TWO_TRAINERS, Resolution.WENT_BACK, Resolution.MOVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +57,19 @@ class Claim:
 
 
 def resolve_attempt(
-    claim: Claim | None, *, launch: str, step: int | None, now: float, live_seconds: float
+    claim: Claim | None, *, launch: str, step: int | None, now: float, live_seconds: float, is_moved: bool = False
 ) -> Resolution:
     """Return how a message of `launch` relates to the claim of its (attempt, rank).
 
     A launch takes over a claim that has no launch or whose launch is gone, unless it goes back in steps. The first step
     of a launch that took over with a message without a step (its start) is checked when it arrives. Late messages of
     the former launch, up to the step that it had reached, still belong to the attempt.
-    Args: step: None for messages that have none; now, live_seconds: seconds on the server's clock.
+    Nothing but such late messages belongs to an attempt that has moved to the lake.
+    Args: step: None for messages that have none; now, live_seconds: seconds on the server's clock; is_moved: whether
+    the attempt is in the lake.
     """
+    if is_moved:
+        return Resolution.CONTINUE if _is_late(claim, launch=launch, step=step) else Resolution.MOVED
     if claim is None:
         return Resolution.TAKE_OVER
     if launch == claim.launch:
@@ -74,6 +79,15 @@ def resolve_attempt(
     if claim.is_live(now=now, live_seconds=live_seconds):
         return Resolution.TWO_TRAINERS
     return Resolution.WENT_BACK if _goes_back(step, claim.reached_step) else Resolution.TAKE_OVER
+
+
+def _is_late(claim: Claim | None, *, launch: str, step: int | None) -> bool:
+    """Return whether a message is of a launch, and of a step, that the attempt had reached."""
+    if claim is None:
+        return False
+    if launch == claim.launch:
+        return step is None or _goes_back(step, claim.last_step)
+    return launch == claim.former_launch and _goes_back(step, claim.former_step)
 
 
 def was_reached_before_fork(claim: Claim | None, *, launch: str, step: int | None) -> bool:

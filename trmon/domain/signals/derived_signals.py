@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
+from trmon.domain.collapse_risk.risk_signals import DRIVER_PREFIX, OUTSIDE, RISK
 from trmon_client.core.columns.schema import PAIRS
 
 SHADOW_PREFIX = "mask_rate:"
@@ -35,10 +37,40 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
         "Mean weight of sequences under the active policy, 0 where rejected; absent without weights",
         "(1/N) sum_i M_i sum_t w_t/T_i",
     ),
+    (
+        "sequence_weight_ess",
+        "fraction",
+        "Effective share of sequences under those weights",
+        "(sum_i w_i)^2/(N sum_i w_i^2), w_i = M_i sum_t w_t/T_i",
+    ),
+    (
+        "turn_mask_rate",
+        "fraction",
+        "Turns that the active policy rejects; absent without turn criteria",
+        "rejected turns/turns with valid tokens",
+    ),
+    (
+        "turn_mask_rate_tokens",
+        "fraction",
+        "Tokens in rejected turns; absent without turn criteria",
+        "tokens of rejected turns/tokens of turns",
+    ),
     ("policy_versions", "policies", "Distinct policies that the batch's reports were decided by", "distinct hashes"),
     ("bound_adaptive", "reward", "Error bound, the tighter of two; nan unless KL is exact", "formulas, section 7"),
     ("bound_trpo", "reward", "Classical error bound; nan unless KL is exact", "T(T - 1) D"),
     ("bound_vacuous", "0 or 1", "Whether the error bound exceeds the range of rewards; nan if unknown", "adaptive > 1"),
+    (
+        "minorizer",
+        "reward",
+        "Gain of the sequences in the loss that the error bound leaves; absent unless advantages are declared centred",
+        "L - adaptive, both with the weights of a soft policy",
+    ),
+    (
+        "minorizer_vacuous",
+        "0 or 1",
+        "Whether the bound within minorizer certifies nothing",
+        "adaptive > range of rewards",
+    ),
     (
         "alpha_mismatch_share",
         "fraction",
@@ -93,6 +125,25 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
     ("temperature_slope", "ratio", "How far the ratio of two temperatures is from 1, at least", "min(|s1|, |s2|)"),
     ("temperature_corr", "correlation", "Log-ratio against the log-prob, pooled over steps", "corr(d, log q)"),
     ("nonfinite_steps", "steps", "Steps of the last 20 with NaN or infinity in a scalar", "count"),
+    ("proxy1_signal_strength", "power", "Squared norm of the step's gradient, by the parameters", "grad_norm^2"),
+    (
+        "proxy3_pure_noise_low",
+        "power",
+        "Variance of the mean gradient, at least; by the logits, so its course tells, not its size",
+        "(proxy2_total_power_low - proxy1)/(N - 1), at least 0",
+    ),
+    (
+        "proxy3_pure_noise_high",
+        "power",
+        "Variance of the mean gradient, at most; by the logits, so its course tells, not its size",
+        "(proxy2_total_power_high - proxy1)/(N - 1), at least 0",
+    ),
+    (RISK, "probability", "Chance that a collapse begins within 200 steps", "docs/collapse-risk.md"),
+    (OUTSIDE, "bits", "Inputs of the risk beyond the runs that its model was fitted to", "one bit an input"),
+    *(
+        (f"{DRIVER_PREFIX}{name}", "log-odds", f"What {name} adds to the risk of collapse", "docs/collapse-risk.md")
+        for name in INPUT_NAMES
+    ),
     ("step_seconds", "seconds", "Time since the step before, on the trainer's clock", "first report to first report"),
     *(
         (

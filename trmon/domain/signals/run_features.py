@@ -6,8 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec import structs
 
+from trmon.domain.collapse_risk.input_history import InputHistory
+from trmon.domain.collapse_risk.risk_inputs import Values, read_inputs, read_updates, scaled
+from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_signals import RISK, RISK_SIGNALS, risk_signals
 from trmon.domain.signals.drift_growth import DriftGrowth
+from trmon.domain.signals.gradient_noise import GradientNoise, gradient_noise
 from trmon.domain.signals.magnitude import is_number
 from trmon.domain.signals.nonfinite_steps import NonFiniteSteps
 from trmon.domain.signals.reward_history import RewardHistory
@@ -36,11 +42,16 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
     drift: DriftGrowth = DriftGrowth()
     temperature: TemperatureSlope = TemperatureSlope()
     nonfinite: NonFiniteSteps = NonFiniteSteps()
+    gradient: GradientNoise = GradientNoise()
+    risk_inputs: InputHistory = InputHistory()
 
-    def with_step(self, numbers: Mapping[str, float], *, scalars: Mapping[str, float]) -> RunFeatures:
+    def with_step(
+        self, numbers: Mapping[str, float], *, scalars: Mapping[str, float], of_updates: tuple[float, ...] | None = ()
+    ) -> RunFeatures:
         """Return the features after one more step.
 
-        Args: numbers: the signals and scalars of the step by name; scalars: what the trainer sent.
+        Args: numbers: the signals and scalars of the step by name; scalars: what the trainer sent; of_updates: what
+        the updates of the step before say of the risk, in place of the step's own.
         """
         reward = canonical_value("reward_mean", signals=numbers, scalars=scalars)
         return RunFeatures(
@@ -58,11 +69,14 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
             drift=self.drift.with_value(_of_engines(numbers, "kl_k3")),
             temperature=_with_slopes(self.temperature, numbers),
             nonfinite=self.nonfinite.with_step(scalars, reward=reward),
+            gradient=gradient_noise(numbers, grad_norm=canonical_value("grad_norm", signals=numbers, scalars=scalars)),
+            risk_inputs=self.risk_inputs.with_step(_risk_values(numbers, scalars, of_updates)),
         )
 
     def signals(self) -> dict[str, float]:
         """Return the features of the newest step as signals; those that are not known are left out."""
-        return {name: value for name, value in self._named() if not math.isnan(value)}
+        known = {name: value for name, value in self._named() if not math.isnan(value)}
+        return known | risk_signals(self.risk_inputs, shipped_model())
 
     def _named(self) -> Iterator[tuple[str, float]]:
         reward, temperature = self.reward, self.temperature
@@ -84,20 +98,41 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
         yield "temperature_slope", temperature.slope
         yield "temperature_corr", temperature.correlation
         yield "nonfinite_steps", float(self.nonfinite.count)
+        yield "proxy1_signal_strength", _or_nan(self.gradient.signal_strength)
+        yield "proxy3_pure_noise_low", _or_nan(self.gradient.pure_noise_low)
+        yield "proxy3_pure_noise_high", _or_nan(self.gradient.pure_noise_high)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 class FeatureState(msgspec.Struct, frozen=True, kw_only=True):
-    """The features before and after the newest step, so that a later row or scalar of the step replaces its numbers."""
+    """The features before and after the newest step, so that a later row or scalar of the step replaces its numbers.
+
+    `updates` holds what the optimizer steps of the newest step say of the risk of collapse, empty if it had none, and
+    `updates_before` that of the step before, which the rollout of the newest step is read with.
+    """
 
     before: RunFeatures = RunFeatures()
     after: RunFeatures = RunFeatures()
+    updates: tuple[float, ...] | None = None
+    updates_before: tuple[float, ...] | None = None
 
     def with_row(
-        self, numbers: Mapping[str, float], scalars: Mapping[str, float], *, begins_step: bool
+        self, numbers: Mapping[str, float], scalars: Mapping[str, float], *, begins_step: bool, is_rollout: bool
     ) -> FeatureState:
-        """Return the state after a row of a new step, or of the newest one."""
-        before = self.after if begins_step else self.before
-        return FeatureState(before=before, after=before.with_step(numbers, scalars=scalars))
+        """Return the state after a row of a new step, or of the newest one, that gauges show."""
+        begun = (
+            structs.replace(self, before=self.after, updates=(), updates_before=self.updates) if begins_step else self
+        )
+        of_updates = begun.updates_before if is_rollout else ()
+        after = begun.before.with_step(numbers, scalars=scalars, of_updates=of_updates)
+        return structs.replace(begun, after=after)
+
+    def with_update(self, numbers: Mapping[str, float]) -> FeatureState:
+        """Return the state after a row of an optimizer step that gauges do not show."""
+        return structs.replace(self, updates=read_updates(numbers))
 
 
 ENTROPY_FALL, ENTROPY_RISE = 0.2, 3.0
@@ -122,16 +157,31 @@ def _nearness(entropy: SmoothedSignal) -> float:
     return nearness if moves_there else -1.0 / (2.0 + nearness)
 
 
-FEATURE_SIGNALS: tuple[str, ...] = tuple(name for name, _ in RunFeatures()._named())
+FEATURE_SIGNALS: tuple[str, ...] = (*(name for name, _ in RunFeatures()._named()), *RISK_SIGNALS)
 """The names of the features."""
 
 SCALAR_FEATURES = frozenset(
     {
         *("reward_ema", "reward_peak", "reward_collapse", "reward_decline", "entropy_relative", "entropy_rise"),
-        *("response_length_relative", "router_flip_relative", "nonfinite_steps"),
+        *("response_length_relative", "router_flip_relative", "nonfinite_steps", RISK),
+        *("proxy1_signal_strength", "proxy3_pure_noise_low", "proxy3_pure_noise_high"),
     }
 )
 """The features that may be computed from scalars of the trainer."""
+
+
+RISK_SCALARS = ("reward_mean", "response_length_mean", "grad_norm", "lr")
+"""Inputs of the risk that a trainer may send under another name."""
+
+
+def _risk_values(
+    numbers: Mapping[str, float], scalars: Mapping[str, float], of_updates: tuple[float, ...] | None
+) -> Values:
+    """Return the values of a step for the risk; the trainer's entropy stands in for that of the sampled log-probs."""
+    named = {name: canonical_value(name, signals=numbers, scalars=scalars) for name in RISK_SCALARS}
+    if "sampled_entropy" not in numbers:
+        named["sampled_entropy"] = _first_finite(numbers, scalars, "entropy")
+    return scaled(read_inputs({**numbers, **named}, of_updates=of_updates))
 
 
 def _with_slopes(temperature: TemperatureSlope, numbers: Mapping[str, float]) -> TemperatureSlope:

@@ -18,7 +18,7 @@ from trmon.domain.rules.signal_reader import SignalMemory
 from trmon.domain.signals.run_features import FeatureState
 from trmon.domain.signals.windows import Baseline, SignalWindow
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 """The version of checkpoints; those of another version are ignored, and the state is rebuilt from the rows.
 
 Raise it when the fields of the state change, or how rows are folded into it. A new field that older checkpoints may

@@ -33,10 +33,14 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """How far a worker has read a run, and the newest checkpoint of its state, if there is one."""
+    """How far a worker has read a run, and the newest checkpoint of its state, if there is one.
+
+    `moved_ordinal` is the ordinal of the newest batch of a run whose attempts have all moved to the lake.
+    """
 
     frontier: Frontier = Frontier()
     checkpoint: Checkpoint | None = None
+    moved_ordinal: int = 0
 
 
 EDIT = "edit"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.store.builders import batch
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.stages.draft import DraftRow
 from trmon.domain.pipeline.stages.fold import FoldedRow, amend_row, fold_row
+from trmon.domain.signals.smoothed_signal import FIRST_STEPS
 from trmon.domain.signals.windows import BASELINE_ROWS
 from trmon.domain.state.pipeline_state import PipelineState
 
@@ -86,3 +88,23 @@ def test_a_state_is_the_same_after_a_checkpoint() -> None:
             pipeline_state, step, made_at=10.0 * step, total_ess_seq=0.9, response_length_mean=float(step)
         ).pipeline_state
     assert PipelineState.from_bytes(pipeline_state.to_bytes()) == pipeline_state
+
+
+@pytest.mark.parametrize(("config", "is_replayed", "relative"), [({}, 0.0, 3.0), ({"router_replay": True}, 1.0, None)])
+def test_flips_are_relative_to_the_start_unless_a_replay_is_declared(
+    config: dict[str, Any], is_replayed: float, relative: float | None
+) -> None:
+    usual = pass_context()
+    context = replace(usual, run=replace(usual.run, config=config))
+    pipeline_state = PipelineState()
+    for step in range(120):
+        rate = 0.1 if step < FIRST_STEPS else 0.3
+        row = batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, signals={"router_flip_rate": rate})
+        made = fold_row(DraftRow(context=context, pipeline_state=pipeline_state, row=row))
+        pipeline_state = made.pipeline_state
+    assert made.row.signals["router_replay"] == is_replayed
+    assert made.row.signals.get("router_flip_relative") == (relative and pytest.approx(relative, rel=1e-3))
+
+
+def test_a_run_without_a_router_says_nothing_of_a_replay() -> None:
+    assert "router_replay" not in folded(PipelineState(), 0, total_ess_seq=0.8).row.signals

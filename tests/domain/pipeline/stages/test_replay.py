@@ -17,7 +17,10 @@ from trmon.domain.pipeline.stages.merge import merge_reports
 from trmon.domain.pipeline.stages.replay import ReplayedBatch, replay_decisions
 from trmon.domain.policies.policy_registry import FORMER_PRESETS, PolicyRegistry
 from trmon.domain.policies.policy_version import PolicyVersion
-from trmon_client.core import wire
+from trmon_client.core import divergence, wire
+from trmon_client.core.bounds.minorizer import minorizer
+from trmon_client.core.divergence.divergence_columns import with_divergences
+from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.decide import decide
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.token_decision import apply_token_rules
@@ -145,7 +148,68 @@ def test_the_mean_weight_of_sequences_counts_rejected_ones_as_zero() -> None:
     found = replayed(report(0, content=content, policy=policy))
     assert found.mismatches == 0
     assert found.signals["sequence_weight_mean"] == pytest.approx((1 + math.exp(-2.0)) / 3)
+    assert found.signals["sequence_weight_ess"] == pytest.approx((1 + math.exp(-2.0)) ** 2 / (3 * (1 + math.exp(-4.0))))
     assert "sequence_weight_mean" not in replayed(report(0)).signals
+
+
+def test_the_replay_has_the_weights_of_the_trainer_under_a_soft_policy() -> None:
+    d = np.array([0.0, -0.6, 1.0, 0.0])
+    old = np.full((4, 2), -1.0)
+    mask = np.array([[1, 1]] * 3 + [[0, 0]], bool)
+    content = columns(rollout_logprobs=old - d[:, None], old_logprobs=old, mask=mask)
+    policy = Policy("soft", (Criterion("max_abs_d", upper=0.5),), soft_tau=2.0)
+    hard, decided = Policy("hard", policy.criteria), decide(content, policy)
+    known = PolicyRegistry.of(version(), versions=[replace(version(), policy=each) for each in (policy, hard)])
+    bits = wire.pack_bits(decided.accepted)
+    found = replayed(report(0, content=content, policy=policy, accepted=bits), policies=known)
+    weights = np.array([1.0, math.exp(-0.2 / 2), math.exp(-1.0 / 2)])
+    assert decided.soft_weights is not None
+    np.testing.assert_allclose(decided.soft_weights[:3], weights, rtol=1e-6)
+    assert (found.mismatches, found.unreplayed) == (0, 0)
+    assert found.signals["mask_rate"] == pytest.approx(2 / 3)
+    assert found.signals["sequence_weight_mean"] == decided.soft_weights[:3].mean()
+    assert found.signals["sequence_weight_ess"] == pytest.approx(
+        weights.sum() ** 2 / (3 * (weights**2).sum()), rel=1e-6
+    )
+    alone = replayed(report(0, content=content, policy=hard, accepted=bits), policies=known)
+    assert "sequence_weight_mean" not in alone.signals
+
+
+def test_a_batch_of_ranks_with_a_soft_and_a_hard_policy_has_the_weights_of_each() -> None:
+    old = np.full((2, 2), -1.0)
+    content = columns(rollout_logprobs=old - np.array([[0.0], [1.0]]), old_logprobs=old, mask=np.ones((2, 2), bool))
+    hard = Policy("hard", (Criterion("max_abs_d", upper=0.5),))
+    soft = Policy("soft", hard.criteria, soft_tau=1.0)
+    bits = wire.pack_bits([True, False])
+    reports = [
+        report(0, content=content, policy=policy, rank=rank, world_size=2, accepted=bits)
+        for rank, policy in enumerate((hard, soft))
+    ]
+    known = PolicyRegistry.of(version(), versions=[replace(version(), policy=each) for each in (hard, soft)])
+    found = replayed(*reports, policies=known)
+    assert found.mismatches == 0
+    assert found.signals["sequence_weight_mean"] == pytest.approx((1 + 0 + 1 + math.exp(-1.0)) / 4, rel=1e-6)
+
+
+def test_the_minorizer_has_the_weights_of_a_soft_policy() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(4, 3, 5))
+    b = a + 0.05 * rng.normal(size=a.shape)
+    tokens, mask = rng.integers(0, 5, (4, 3, 1)), np.ones((4, 3), bool)
+    mu, pi = (np.take_along_axis(x - np.log(np.exp(x).sum(-1, keepdims=True)), tokens, -1)[..., 0] for x in (a, b))
+    made_of = columns(rollout_logprobs=mu, logprobs=pi, mask=mask, advantages=[0.4, -0.1, 0.2, -0.5])
+    content = with_divergences(made_of, divergence.exact(rollout_logits=a, logits=b, mask=mask))
+    policy = Policy("soft", (Criterion("max_kl", upper=float(np.median(content["max_kl"]))),), soft_tau=1.0)
+    decided = decide(content, policy)
+    known = PolicyRegistry.of(version(), versions=[replace(version(), policy=policy)])
+    bits = wire.pack_bits(decided.accepted)
+    reported = report(0, content=content, policy=policy, accepted=bits, kl_is="exact", kl_pair="total")
+    context = pass_context(policies=known)
+    context = replace(context, run=replace(context.run, config={"advantages_centred": True}))
+    found = replay_decisions(measure_batch(merge_reports(closing(reported, context=context))))
+    assert decided.soft_weights is not None
+    assert found.signals["minorizer"] == minorizer(content, weights=decided.soft_weights, centred=True).value
+    assert found.signals["minorizer"] != minorizer(content, accepted=decided.accepted, centred=True).value
 
 
 def test_geo_mask_has_its_rate_under_one_name_whether_active_or_a_shadow() -> None:

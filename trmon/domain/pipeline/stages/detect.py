@@ -10,6 +10,7 @@ from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import QuarantinePart, quarantined
+from trmon.domain.collapse_risk.risk_reading import describe_drivers
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.pipeline.stages.fold import FoldedRow
 from trmon.domain.rules.rule import RowSelection, Rule, RuleFinding
@@ -71,7 +72,9 @@ def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineS
     """
     if pipeline_state.begins_step(row.key) or pipeline_state.gauge_keys[-1:] != (row.key,):
         return row, pipeline_state
-    features = pipeline_state.features.with_row(row.numbers, row.scalars, begins_step=False)
+    features = pipeline_state.features.with_row(
+        row.numbers, row.scalars, begins_step=False, is_rollout=row.key.update is None
+    )
     row = structs.replace(row, signals={**row.signals, **features.after.signals()})
     numbers = row.numbers
     pipeline_state = structs.replace(
@@ -139,6 +142,7 @@ def _findings(
             raised=evaluation.raised,
             lingering=evaluation.lingering,
             drift=describe_drift(numbers) if rule.names_drift and evaluation.can_raise else "",
+            drivers=describe_drivers(numbers) if rule.names_drivers and evaluation.can_raise else "",
         )
         found.append((rule, finding))
     return found, failed

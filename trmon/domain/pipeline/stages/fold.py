@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.diagnosis.declared_replay import declares_replay
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.stages.draft import DraftRow
 from trmon.domain.rules.signal_reader import SignalReader
@@ -15,7 +18,7 @@ from trmon.domain.signals.run_features import FEATURE_SIGNALS
 from trmon.domain.state.pipeline_state import GAPS, GAUGE_KEYS, PipelineState
 
 WITH_WINDOWS = ("response_length_growth", "ess_seq_relative", "step_seconds")
-HISTORICAL = frozenset((*WITH_WINDOWS, *FEATURE_SIGNALS))
+HISTORICAL = frozenset((*WITH_WINDOWS, *FEATURE_SIGNALS, "router_replay"))
 """Signals that are computed from the history of a run; a revision keeps their values."""
 
 
@@ -53,11 +56,16 @@ def fold_row(draft: DraftRow) -> FoldedRow:
     )
     pipeline_state, historical = _historical_signals(pipeline_state, row, is_gauge=is_gauge)
     if is_gauge:
-        if draft.context.run.config.get("router_replay"):
-            historical["router_replay"] = 1.0
-        features = pipeline_state.features.with_row(row.numbers, row.scalars, begins_step=began_step)
+        features = pipeline_state.features.with_row(
+            row.numbers, row.scalars, begins_step=began_step, is_rollout=row.key.update is None
+        )
         pipeline_state = structs.replace(pipeline_state, features=features)
         historical |= features.after.signals()
+        if features.after.router_flips.averages:
+            historical = _with_declared_replay(historical, draft.context.run.config)
+    else:
+        features = pipeline_state.features.with_update(row.numbers)
+        pipeline_state = structs.replace(pipeline_state, features=features)
     pipeline_state = structs.replace(
         pipeline_state,
         ordinal=row.ordinal,
@@ -72,6 +80,14 @@ def fold_row(draft: DraftRow) -> FoldedRow:
         began_step=began_step,
         is_gauge=is_gauge,
     )
+
+
+def _with_declared_replay(historical: dict[str, float], config: Mapping[str, Any]) -> dict[str, float]:
+    """Return the signals with whether a replay is declared: it leaves next to no flips, so there is no baseline."""
+    if not declares_replay(config):
+        return historical | {"router_replay": 0.0}
+    kept = {name: value for name, value in historical.items() if name != "router_flip_relative"}
+    return kept | {"router_replay": 1.0}
 
 
 def amend_row(draft: DraftRow) -> FoldedRow:

@@ -28,7 +28,7 @@ def apply_incident_step(
         run=str(context.run.key),
         key=key,
         at=at,
-        firing=_firing(pipeline_state, context),
+        firing=_firing(pipeline_state, context, is_last=is_last),
         rules=context.rules.by_name,
         known_steps=[known.step for known in pipeline_state.gauge_keys if known.attempt_id == key.attempt_id],
         recent_ends=len(recent),
@@ -59,11 +59,13 @@ def _with_incident(
     return (transition,), structs.replace(pipeline_state, incident=incident, incident_ends=ends)
 
 
-def _firing(pipeline_state: PipelineState, context: PassContext) -> list[Alert]:
+def _firing(pipeline_state: PipelineState, context: PassContext, *, is_last: bool) -> list[Alert]:
+    """Return the firing alerts of health; predictions are left out once the run has finished."""
     found = []
     for name, track in pipeline_state.tracks.items():
         rule = context.rule(name)
-        is_of_health = rule is not None and rule.is_of_health
-        if track.alert is not None and track.alert.state is AlertState.FIRING and is_of_health:
+        if rule is None or (is_last and rule.is_prediction):
+            continue
+        if track.alert is not None and track.alert.state is AlertState.FIRING and rule.is_of_health:
             found.append(track.alert)
     return [alert for alert in found if alert.severity is not Severity.INFO]

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from trmon.domain.analysis.weight_total import WeightTotal
 from trmon_client.core.columns.columns import Array, Columns
 from trmon_client.core.columns.quantiles import quantile_of_sorted
 
@@ -40,18 +41,19 @@ def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
     }
 
 
-def sequence_weights(columns: Columns, accepted: Array) -> dict[str, float]:
-    """Return the mean weight of the non-empty sequences; nothing without a rule that weights.
+def sequence_weights(columns: Columns, accepted: Array, *, soft_weights: Array | None = None) -> dict[str, float]:
+    """Return the mean weight of the non-empty sequences and their effective share; nothing where nothing is weighted.
 
-    Args: accepted: [B] bool.
-    Returns: sequence_weight_mean, NaN without a sequence.
-    Source: formulas, section 6, [3P].
+    Args: accepted: [B] bool; soft_weights: [B], M of a soft policy, in its place.
+    Returns: sequence_weight_mean, sequence_weight_ess; both are the share of accepted sequences under weights 0 and 1.
+    Source: formulas, section 6, [3P], [TRM].
     """
-    if "sum_token_weight" not in columns:
+    if "sum_token_weight" not in columns and soft_weights is None:
         return {}
     tokens = columns["n_tokens"]
     counted = tokens > 0
-    if not counted.any():
-        return {"sequence_weight_mean": math.nan}
-    weights = np.where(accepted[counted], columns["sum_token_weight"][counted] / tokens[counted], 0.0)
-    return {"sequence_weight_mean": float(weights.mean())}
+    factors = (accepted if soft_weights is None else soft_weights)[counted]
+    of_tokens = columns["sum_token_weight"][counted] / tokens[counted] if "sum_token_weight" in columns else 1.0
+    total = WeightTotal()
+    total.add(np.where(factors > 0, of_tokens * factors, 0.0))
+    return {"sequence_weight_mean": total.mean, "sequence_weight_ess": total.effective_share}

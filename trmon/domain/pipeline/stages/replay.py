@@ -13,6 +13,8 @@ from trmon.domain.batches.batch import DecisionRow, PolicyRole
 from trmon.domain.pipeline.stages.maskrates import mask_rates, sequence_weights
 from trmon.domain.pipeline.stages.measure import MeasuredBatch
 from trmon.domain.pipeline.stages.merge import MergedBatch, ReportPart
+from trmon.domain.pipeline.stages.minorizer_signals import minorizer_signals
+from trmon.domain.pipeline.stages.turn_agreement import agreeing_sequences, turn_mask_rates
 from trmon.domain.signals.derived_signals import REFERENCE_POLICY, SHADOW_PREFIX
 from trmon_client.core.columns.columns import Array
 from trmon_client.core.policies.decide import SEMANTICS_VERSION, StatisticCache
@@ -30,8 +32,8 @@ REFERENCE = preset(REFERENCE_POLICY)
 class ReplayedBatch:
     """The measured batch with its decisions, the active one first, and with the mask rates among its signals.
 
-    `mismatches` counts the sequences on which trainer and replay disagree under equal semantics; `unreplayed` counts
-    the reports whose policy is unknown, or needs columns that they lack.
+    `mismatches` counts the sequences on which trainer and replay disagree under equal semantics, about the sequence or
+    one of its turns; `unreplayed` counts the reports whose policy is unknown, or needs columns that they lack.
     """
 
     measured: MeasuredBatch
@@ -43,9 +45,13 @@ class ReplayedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ActiveDecision:
-    """The trainer's decision of each sequence, [B] bool, the counts of reasons, and the comparison with the replay."""
+    """The trainer's decision of each sequence, [B] bool, the counts of reasons, and the comparison with the replay.
+
+    `soft_weights` [B]: of the replay, where a report's policy is soft, and 0 or 1 elsewhere; None if none is soft.
+    """
 
     accepted: Array
+    soft_weights: Array | None
     reasons: Counter[str]
     mismatches: int
     unreplayed: int
@@ -59,7 +65,14 @@ def replay_decisions(measured: MeasuredBatch) -> ReplayedBatch:
     shadows = _shadows(merged, cache)
     active_signals = {
         **mask_rates(merged.columns, active.accepted),
-        **sequence_weights(merged.columns, active.accepted),
+        **sequence_weights(merged.columns, active.accepted, soft_weights=active.soft_weights),
+        **minorizer_signals(
+            merged.columns,
+            active.accepted,
+            config=merged.closing.context.run.config,
+            soft_weights=active.soft_weights,
+        ),
+        **turn_mask_rates(merged),
         "policy_versions": float(len({part.stored.report.policy for part in merged.parts})),
     }
     rates = {f"{SHADOW_PREFIX}{name}": shadow.mask_rate if shadow else math.nan for name, shadow in shadows.items()}
@@ -83,16 +96,22 @@ def _replay_active(merged: MergedBatch, cache: StatisticCache) -> _ActiveDecisio
     bits = np.concatenate([unpack_bits(part.stored.accepted, part.columns.n_sequences) for part in merged.parts])
     reasons: Counter[str] = Counter()
     mismatches = unreplayed = 0
+    soft_weights: Array | None = None
     for parts, read, rows in _decided_together(merged, cache):
         report, accepted = parts[0].stored.report, bits[rows]
         decision = _decide(read, merged.closing.context.policies.find(report.policy))
-        agree = None if decision is None else decision.accepted == accepted
+        agree = None if decision is None else agreeing_sequences(decision, parts, accepted=accepted)
+        if decision is not None and decision.soft_weights is not None:
+            soft_weights = bits.astype(np.float64) if soft_weights is None else soft_weights
+            soft_weights[rows] = decision.soft_weights
         reasons.update(_reasons(decision, accepted, agree=agree))
         if agree is None:
             unreplayed += len(parts)
         elif report.policy is not None and report.semantics == SEMANTICS_VERSION:
             mismatches += len(agree) - int(np.count_nonzero(agree))
-    return _ActiveDecision(accepted=bits, reasons=reasons, mismatches=mismatches, unreplayed=unreplayed)
+    return _ActiveDecision(
+        accepted=bits, soft_weights=soft_weights, reasons=reasons, mismatches=mismatches, unreplayed=unreplayed
+    )
 
 
 def _decided_together(
@@ -111,7 +130,15 @@ def _decision_inputs(part: ReportPart) -> tuple[object, ...]:
     """Return all inputs of a decision except the values of the columns."""
     report, columns = part.stored.report, part.columns
     versions = columns.trainer_version, columns.old_version
-    return report.policy, report.semantics, columns.kl_is, columns.kl_pair, versions, frozenset(columns)
+    return (
+        report.policy,
+        report.semantics,
+        columns.kl_is,
+        columns.kl_pair,
+        versions,
+        columns.turns is None,
+        frozenset(columns),
+    )
 
 
 def _reasons(decision: Decision | None, bits: Array, *, agree: Array | None) -> Counter[str]:

@@ -1,0 +1,95 @@
+"""The five anti-patterns: what shows each, what excludes it, and what would tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trmon.domain.advice.anti_patterns import Presence, anti_patterns
+from trmon.domain.advice.pipeline_kinds import PipelineInput
+from trmon.domain.diagnosis.history import History
+from trmon_client.core.policies.policy import preset
+
+STEPS = 60
+PRESENT, ABSENT, UNKNOWN = Presence.PRESENT, Presence.ABSENT, Presence.UNKNOWN
+SEQUENCE = {"algorithm.rollout_correction.rollout_is": "sequence"}
+CLIPPED = {"clip_fraction": 0.25}
+SURGE = {"response_length_growth": [1.0] * 30 + [1.3] * 30}
+NOISE = {"grad_variance": [1.0] * 30 + [2.0] * 30}
+
+CASES = [
+    (1, PRESENT, "a KL without engines", {"staleness_kl_k1": 0.01}, {}),
+    (1, PRESENT, "engines that disagree", {"mismatch_kl_k1": 0.01, "mismatch_prob_pearson": 0.98}, {}),
+    (1, ABSENT, "engines that agree", {"mismatch_kl_k1": 0.01, "mismatch_prob_pearson": 0.999}, {}),
+    (1, PRESENT, "never at lag 0", {"total_kl_k1": 0.01, "total_prob_pearson": 0.999, "version_lag_max": 2}, {}),
+    (1, UNKNOWN, "scalars alone", {"reward_mean": 0.5}, {}),
+    (2, PRESENT, "few samples, rising noise", {"mismatch_ess_token": 0.4, **NOISE}, SEQUENCE),
+    (2, ABSENT, "few samples, steady noise", {"mismatch_ess_token": 0.4, "grad_variance": 1.0}, SEQUENCE),
+    (2, ABSENT, "at exactly half the samples", {"mismatch_ess_token": 0.5, **NOISE}, SEQUENCE),
+    (2, UNKNOWN, "noise not sent", {"mismatch_ess_token": 0.4}, SEQUENCE),
+    (2, UNKNOWN, "samples not measured", NOISE, SEQUENCE),
+    (2, ABSENT, "token weights", {"mismatch_ess_token": 0.4, **NOISE}, {"rollout_is": "token"}),
+    (2, ABSENT, "no weights", {"mismatch_ess_token": 0.4, **NOISE}, {}),
+    (3, PRESENT, "a wide range", CLIPPED, {"epsilon_high": 0.28}),
+    (3, ABSENT, "the usual range", CLIPPED, {"epsilon": 0.2}),
+    (3, ABSENT, "at exactly a fifth", {"clip_fraction": 0.2}, {"epsilon": 0.4}),
+    (3, UNKNOWN, "no range named", CLIPPED, {}),
+    (3, UNKNOWN, "clipping not measured", {}, {"epsilon": 0.4}),
+    (4, PRESENT, "a surge at the same rate", {**SURGE, "lr": 1e-6}, {}),
+    (4, ABSENT, "a surge, then a cut", {**SURGE, "lr": [1e-6] * 40 + [5e-7] * 20}, {}),
+    (4, PRESENT, "a cut long before the surge", {**SURGE, "lr": [1e-6] * 20 + [5e-7] * 40}, {}),
+    (4, ABSENT, "no surge", {"response_length_growth": 1.2, "lr": 1e-6}, {}),
+    (4, UNKNOWN, "no rate", SURGE, {}),
+    (4, UNKNOWN, "no growth", {"lr": 1e-6}, {}),
+    (5, PRESENT, "a normal mean", {"mismatch_prob_diff_mean": 0.004, "mismatch_prob_diff_max": 0.6}, {}),
+    (5, ABSENT, "a small maximum", {"mismatch_prob_diff_mean": 0.004, "mismatch_prob_diff_max": 0.5}, {}),
+    (5, ABSENT, "a mean that shows it", {"mismatch_prob_diff_mean": 0.01, "mismatch_prob_diff_max": 0.6}, {}),
+    (5, UNKNOWN, "not measured", {}, {}),
+]
+
+
+def given(signals: dict[str, Any], config: dict[str, Any], *, policy: str = "trm_auto") -> PipelineInput:
+    values = {name: np.broadcast_to(np.asarray(value, float), STEPS) for name, value in signals.items()}
+    history = History.of_rows(step=np.arange(STEPS), update=np.full(STEPS, -1), values=values)
+    return PipelineInput(history=history, config=config, policy=preset(policy))
+
+
+@pytest.mark.parametrize(
+    ("number", "presence", "signals", "config"),
+    [pytest.param(n, presence, signals, config, id=f"{n} {why}") for n, presence, why, signals, config in CASES],
+)
+def test_an_anti_pattern_is_told_by_configuration_and_numbers(
+    number: int, presence: Presence, signals: dict[str, Any], config: dict[str, Any]
+) -> None:
+    found = anti_patterns(given(signals, config))[number - 1]
+    assert (found.number, found.presence) == (number, presence)
+
+
+@pytest.mark.parametrize(
+    ("policy", "presence"),
+    [
+        ("seq_mis", PRESENT),
+        ("seq_mis_two_sided", PRESENT),
+        ("seq_tis", PRESENT),
+        ("decoupled_seq_is_rs", PRESENT),
+        ("bypass_pg_geo_rs_seq_tis", PRESENT),
+        ("decoupled_token_is", ABSENT),
+        ("seq_mis_mask", ABSENT),
+        ("gspo", ABSENT),
+    ],
+)
+def test_policies_with_weights_of_sequences_are_known_by_their_rules(policy: str, presence: Presence) -> None:
+    found = anti_patterns(given({"mismatch_ess_token": 0.4, **NOISE}, {}, policy=policy))[1]
+    assert found.presence is presence
+
+
+def test_the_numbers_that_show_it_are_named() -> None:
+    found = anti_patterns(given({"mismatch_ess_token": 0.4, **NOISE}, {}, policy="seq_mis"))[1]
+    assert found.presence is PRESENT
+    assert [(one.name, one.value) for one in found.shown_by] == [
+        ("policy", "seq_mis"),
+        ("mismatch_ess_token", "0.4"),
+        ("grad_variance", "2"),
+    ]

@@ -1,0 +1,210 @@
+"""What a backtest finds in one run."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from tests.domain.backtest.histories import RISE, history, rewards
+from tests.store.builders import batch
+from trmon.domain.backtest.backtest_run import RunBacktest, backtest_run
+from trmon.domain.backtest.backtest_totals import BacktestSum
+from trmon.domain.backtest.collapse_onset import CollapseOnset, OnsetSource
+from trmon.domain.backtest.raised_alerts import MAX_ALERTS
+from trmon.domain.backtest.stored_history import StoredHistory
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.collapse_risk.model_file import RiskCalibration
+from trmon.domain.collapse_risk.risk_model import RiskModel, shipped_model
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.rules.rule_set import RuleSet
+from trmon.domain.rules.rule_yaml import parse_rules
+from trmon.domain.runs.run import RunState
+from trmon_client.core.policies.policy import preset
+
+FALL = [*RISE, *[0.2] * 150]
+HIGH = "[{name: high, severity: page, summary: 'at {value}', immune_steps: 0, when: {signal: kl_k3, above: 1}}]"
+GROWTH = "[{name: growing, severity: warn, summary: s, when: {growth: kl_k3, over: 120, above: 9}}]"
+"""A rule with as long a history as a rule may have."""
+QUIET_STEPS = [{"kl_k3": 0.0}] * 10
+
+
+def rule_set(text: str = HIGH) -> RuleSet:
+    return RuleSet(parse_rules(text))
+
+
+def backtest(given: StoredHistory, *rules: str) -> RunBacktest:
+    """Return a backtest of rule sets, which are named after their place."""
+    return backtest_run(given, {str(place): rule_set(text) for place, text in enumerate(rules or (HIGH,))})
+
+
+def test_an_alert_has_its_step_its_time_and_its_lead_to_a_labelled_collapse() -> None:
+    given = history([*QUIET_STEPS, {"kl_k3": 2.0}], onset=25)
+    [alert] = backtest(given).outcomes[0].alerts
+    assert (alert.rule, alert.severity.value, alert.step, alert.at, alert.lead_steps) == (
+        "high",
+        "page",
+        10,
+        1600.0,
+        15,
+    )
+    assert (alert.is_sent, alert.is_alarm, alert.summary) == (True, True, "at 2")
+
+
+def test_a_finding_that_waits_for_the_next_step_is_raised_by_that_step() -> None:
+    rule = HIGH.replace("kl_k3", "grad_norm")
+    [alert] = backtest(history([*QUIET_STEPS, {"grad_norm": 2.0}, {"grad_norm": 2.0}]), rule).outcomes[0].alerts
+    assert (alert.since, alert.step) == (10, 11)
+
+
+def test_alerts_of_health_are_told_by_their_incident() -> None:
+    rule = HIGH.replace("name: high", 'name: high, finding: "D"')
+    outcome = backtest(history([*QUIET_STEPS, {"kl_k3": 2.0}, *QUIET_STEPS]), rule).outcomes[0]
+    assert [(alert.rule, alert.is_sent, alert.cause) for alert in outcome.alerts] == [
+        ("high", False, ""),
+        ("incident", True, "high"),
+    ]
+    assert (outcome.n_raised, outcome.n_sent, outcome.n_pages, outcome.first_page) == (2, 1, 1, 10)
+
+
+def test_an_alert_of_how_reports_arrive_is_no_alarm() -> None:
+    outcome = backtest(history([{"missing_ranks": 2.0}]), HIGH.replace("kl_k3", "missing_ranks")).outcomes[0]
+    assert (outcome.n_sent, outcome.n_pages, outcome.first_alarm) == (1, 0, None)
+
+
+def test_the_last_step_is_final_only_if_the_run_has_ended() -> None:
+    rule = HIGH.replace("kl_k3", "grad_norm")
+    running = history([{"grad_norm": 2.0}])
+    ended = replace(running, run=replace(running.run, state=RunState.FINISHED))
+    assert [backtest(given, rule).outcomes[0].n_raised for given in (running, ended)] == [0, 1]
+
+
+ONSETS = [
+    ("the reward falls", history(rewards(*FALL)), CollapseOnset(step=65, source=OnsetSource.REWARD)),
+    (
+        "a label comes before the reward",
+        history(rewards(*FALL), onset=9),
+        CollapseOnset(step=9, source=OnsetSource.LABEL),
+    ),
+    ("it stays", history(rewards(*[0.5] * 130)), CollapseOnset(step=None, source=OnsetSource.REWARD)),
+    (
+        "too short",
+        history(rewards(*[0.5] * 90)),
+        CollapseOnset(
+            step=None, source=OnsetSource.UNKNOWN, reason="90 of the 120 rewards that a collapse takes to show"
+        ),
+    ),
+    (
+        "below 0",
+        history(rewards(*[-0.5] * 200)),
+        CollapseOnset(step=None, source=OnsetSource.UNKNOWN, reason="some rewards are below 0"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("sentence", "given", "onset"), ONSETS, ids=[case[0] for case in ONSETS])
+def test_the_onset(sentence: str, given: StoredHistory, onset: CollapseOnset) -> None:
+    assert backtest(given).onset == onset
+
+
+def gaps(given: StoredHistory, when: str, *, more: str = "") -> list[str]:
+    """Return the gaps of a rule with a condition."""
+    rule = f"[{{name: mine, severity: warn, summary: s, immune_steps: 0, when: {when}{more}}}]"
+    return [str(gap) for gap in backtest(given, rule).outcomes[0].gaps]
+
+
+def test_a_rule_whose_signal_no_row_has_is_named_with_the_signal() -> None:
+    known, missing = "{signal: kl_k3, above: 1}", "{signal: tv, above: 1}"
+    given = history(QUIET_STEPS)
+    never = "mine could not be evaluated: needs tv"
+    assert gaps(given, known) == []
+    assert gaps(given, missing) == [never]
+    assert gaps(given, f"{{all: [{known}, {missing}]}}") == [never]
+    assert gaps(history([{"kl_k3": 2.0}] * 3), f"{{any: [{known}, {missing}]}}") == [
+        "mine was evaluated in part: lacks tv"
+    ]
+    assert gaps(given, "{ratio: [kl_k3, tv], above: 1}") == [never]
+    assert gaps(given, "{growth: kl_k3, over: 50, above: 1}") == ["mine could not be evaluated: needs more steps"]
+
+
+def test_what_rows_of_a_source_cannot_tell_is_not_evaluated() -> None:
+    given = history(QUIET_STEPS, held_signals=frozenset({"kl_k3"}), has_times=False)
+    known = "{signal: kl_k3, below: 1}"
+    assert gaps(given, known, more=", for_seconds: 5") == ["mine could not be evaluated: needs the time of each step"]
+    assert gaps(given, "{absent: tv}") == ["mine could not be evaluated: needs to know whether tv is sent"]
+    assert gaps(given, "{absent: kl_k3}") == []
+    assert gaps(history(QUIET_STEPS), "{absent: tv}") == []
+    of_rewards = history(rewards(0.5, 0.5), held_signals=frozenset({"reward_mean"}))
+    assert gaps(of_rewards, "{absent: reward_peak}") == []
+    assert gaps(of_rewards, "{absent: kl_k3_ema}") == [
+        "mine could not be evaluated: needs to know whether kl_k3_ema is sent"
+    ]
+    [stalled] = gaps(given, "{state: stalled}")
+    assert "heartbeats" in stalled
+
+
+def test_two_rule_sets_differ_where_they_first_raise_a_rule() -> None:
+    later = HIGH.replace("above: 1", "above: 3")
+    rising = [*QUIET_STEPS, {"kl_k3": 2.0}, {"kl_k3": 4.0}]
+    [difference] = backtest(history(rising), HIGH, later).differences
+    assert (difference.rule, difference.step, difference.against_step) == ("high", 10, 11)
+    assert backtest(history(rising), HIGH, HIGH.replace("page", "warn")).differences == ()
+
+
+def test_policies_are_asked_of_the_source() -> None:
+    found = backtest_run(history(QUIET_STEPS), {"mine": rule_set()}, policies=[preset("geo_mask")])
+    assert [(each.policy, each.skipped) for each in found.policies] == [("geo_mask", "no sequences are stored")]
+
+
+def test_another_model_predicts_before_rules_read_the_risk() -> None:
+    given = history([{"reward_mean": 0.5 + 0.01 * (step % 3)} for step in range(40)])
+    rules = rule_set(HIGH.replace("kl_k3, above: 1", "collapse_risk, above: 0.9"))
+    certain = RiskModel(structs.replace(shipped_model().file, calibration=RiskCalibration(9.0, 0.0)))
+    assert backtest_run(given, {"mine": rules}).outcomes[0].alerts == ()
+    [alert] = backtest_run(given, {"mine": rules}, model=certain).outcomes[0].alerts
+    assert (alert.since, alert.step) == (29, 30), "the first step with a baseline, once its scalars are known"
+
+
+def test_days_are_those_of_the_trainers_clock() -> None:
+    assert backtest(history(QUIET_STEPS, step_seconds=8640.0)).days == 1.0
+    assert backtest(history(QUIET_STEPS, step_seconds=None)).days is None
+
+
+def flapping(n_steps: int) -> Callable[[], Iterator[BatchRow]]:
+    """Return rows that fire and resolve an alert in every other step."""
+
+    def rows() -> Iterator[BatchRow]:
+        for step in range(n_steps):
+            signals = {"kl_k3": 2.0 * (step % 2)}
+            yield batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, signals=signals)
+
+    return rows
+
+
+def peak_bytes(*, n_runs: int, n_steps: int) -> int:
+    """Return the peak memory of a backtest of runs that are made as they are read."""
+    rules = RuleSet((*parse_rules(HIGH), *parse_rules(GROWTH)))
+    given = replace(history([]), rows=flapping(n_steps))
+    tracemalloc.start()
+    summed = BacktestSum()
+    for _ in range(n_runs):
+        summed.add(backtest_run(given, {"mine": rules}))
+    assert summed.totals().n_steps == n_runs * n_steps
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_memory_depends_neither_on_the_number_of_runs_nor_on_their_length() -> None:
+    peak_bytes(n_runs=1, n_steps=30)  # caches
+    few_and_short = peak_bytes(n_runs=2, n_steps=2 * MAX_ALERTS)
+    assert peak_bytes(n_runs=4, n_steps=2 * MAX_ALERTS) < 1.1 * few_and_short
+    assert peak_bytes(n_runs=2, n_steps=5 * MAX_ALERTS) < 1.1 * few_and_short
+
+
+def test_alerts_beyond_the_listed_ones_are_counted() -> None:
+    outcome = backtest(replace(history([]), rows=flapping(2 * MAX_ALERTS + 20))).outcomes[0]
+    assert (outcome.n_raised, len(outcome.alerts)) == (MAX_ALERTS + 10, MAX_ALERTS)

@@ -1,0 +1,151 @@
+"""The model: its probability is that of the sum of its drivers, and it names what is missing and out of range."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec import structs
+
+from trmon.domain.collapse_risk.input_history import InputHistory
+from trmon.domain.collapse_risk.model_file import FORMAT, FittedFeature, ModelFile, RiskCalibration, Tree
+from trmon.domain.collapse_risk.risk_features import N_KINDS, FeatureKind
+from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES, N_INPUTS, Values, read_inputs, scaled
+from trmon.domain.collapse_risk.risk_model import RiskModel, decode_model, shipped_model
+from trmon.domain.collapse_risk.risk_signals import (
+    OUTSIDE,
+    RISK,
+    RISK_SIGNALS,
+    missing_inputs,
+    outside_inputs,
+    risk_drivers,
+    risk_signals,
+)
+from trmon.domain.model.errors import InvalidInput
+
+# The reward's draw-down decides first; below 1 the gradient does, by its change and then by its trend.
+BY_BOTH = Tree(
+    feature=(0, 1, 0, 0, 2, 0, 0),
+    threshold=(1.0, 0.5, 0.0, 0.0, 0.25, 0.0, 0.0),
+    left=(1, 3, 0, 0, 5, 0, 0),
+    right=(2, 4, 0, 0, 6, 0, 0),
+    log_odds=(0.0, -1.0, 3.0, -2.0, 0.5, 0.25, 1.5),
+)
+BY_REWARD = Tree((0, 0, 0), (0.5, 0.0, 0.0), (1, 0, 0), (2, 0, 0), (0.0, -1.0, 1.0))
+FILE = ModelFile(
+    format=FORMAT,
+    name="test",
+    fitted_on={},
+    warn_at=0.3,
+    page_at=0.6,
+    calibration=RiskCalibration(-1.0, 0.5),
+    features=(
+        FittedFeature("reward_mean.drawdown", 0.75, 0.0, 2.0),
+        FittedFeature("grad_norm.change", 0.0, -1.0, 1.0),
+        FittedFeature("grad_norm.trend", 0.0, 0.0, 1.0),
+    ),
+    trees=(BY_BOTH, BY_REWARD),
+)
+MODEL = RiskModel(FILE)
+REWARD, GRADIENT = INPUT_NAMES.index("reward_mean"), INPUT_NAMES.index("grad_norm")
+
+
+def _features(drawdown: float = math.nan, change: float = math.nan, trend: float = math.nan) -> Values:
+    features = np.full((N_KINDS, N_INPUTS), np.nan)
+    features[FeatureKind.DRAWDOWN, REWARD] = drawdown
+    features[FeatureKind.CHANGE, GRADIENT] = change
+    features[FeatureKind.TREND, GRADIENT] = trend
+    return features
+
+
+def _sigmoid(log_odds: float) -> float:
+    return 1.0 / (1.0 + math.exp(-log_odds))
+
+
+@pytest.mark.parametrize(
+    ("drawdown", "change", "trend", "reward_adds", "gradient_adds"),
+    [
+        (1.5, 0.0, 0.0, 3.0 + 1.0, 0.0),
+        (1.0, 0.5, 0.0, -1.0 + 1.0, -2.0 + 1.0),
+        (0.5, 0.6, 0.25, -1.0 - 1.0, 0.25 + 1.0),
+        (0.0, 0.6, 0.3, -1.0 - 1.0, 1.5 + 1.0),
+    ],
+)
+def test_the_log_odds_are_the_mean_of_the_leaves_and_what_each_input_adds_on_the_paths(
+    drawdown: float, change: float, trend: float, reward_adds: float, gradient_adds: float
+) -> None:
+    estimate = MODEL.estimate(_features(drawdown=drawdown, change=change, trend=trend))
+    slope = 0.5 / 2
+    assert estimate.drivers[REWARD] == pytest.approx(slope * reward_adds)
+    assert estimate.drivers[GRADIENT] == pytest.approx(slope * gradient_adds)
+    assert estimate.probability == pytest.approx(_sigmoid(-1.0 + slope * (reward_adds + gradient_adds)))
+    assert not estimate.outside.any()
+
+
+def test_what_is_beyond_the_fitted_runs_is_named() -> None:
+    estimate = MODEL.estimate(_features(drawdown=9.0, change=0.0, trend=0.5))
+    assert np.flatnonzero(estimate.outside).tolist() == [REWARD]
+
+
+def test_a_missing_input_counts_as_the_median_and_has_no_driver() -> None:
+    estimate = MODEL.estimate(_features(change=0.6, trend=0.3))
+    assert math.isnan(estimate.drivers[REWARD])
+    assert estimate.probability == MODEL.estimate(_features(drawdown=0.75, change=0.6, trend=0.3)).probability
+
+
+def test_without_any_input_there_is_no_probability() -> None:
+    assert math.isnan(MODEL.estimate(_features()).probability)
+    assert risk_signals(InputHistory(), MODEL) == {}
+
+
+def test_many_moments_are_estimated_as_one_by_one() -> None:
+    rng = np.random.default_rng(3)
+    many = rng.normal(size=(50, N_KINDS, N_INPUTS))
+    many[rng.random(many.shape) < 0.1] = np.nan
+    model = shipped_model()
+    single = [model.estimate(features).probability for features in many]
+    np.testing.assert_allclose(model.probabilities(many.reshape(50, -1)), single, rtol=1e-12)
+
+
+def test_the_signals_of_a_step_name_drivers_and_what_is_missing_or_outside() -> None:
+    history = InputHistory()
+    for step in range(40):
+        history = history.with_step(scaled(read_inputs({"grad_norm": 1.0 if step < 30 else 1e6})))
+    signals = risk_signals(history, MODEL)
+    assert set(signals) < set(RISK_SIGNALS)
+    assert 0.0 < signals[RISK] < 1.0
+    assert outside_inputs(signals) == ("grad_norm",)
+    assert missing_inputs(signals, MODEL) == ("reward_mean",)
+    assert [name for name, _ in risk_drivers(signals)] == ["grad_norm"]
+    assert signals[OUTSIDE] == 2.0**GRADIENT
+
+
+def test_the_shipped_model_reads_back_as_it_was_written() -> None:
+    model = shipped_model()
+    assert decode_model(msgspec.json.encode(model.file)).file == model.file
+    assert model.is_read.any()
+    assert 0.0 < model.file.warn_at <= model.file.page_at < 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 9}, "has format 9; this version reads 1"),
+        ({"trees": ()}, "has no features or no trees"),
+        ({"features": (FittedFeature("x.y", 0.0, 0.0, 1.0),) * 3}, "reads 'x.y', which is not computed"),
+        ({"features": FILE.features[:1]}, "has a tree 0 whose nodes do not fit together"),
+        ({"trees": (BY_REWARD, structs.replace(BY_REWARD, left=(0, 0, 0)))}, "has a tree 1 whose nodes"),
+        ({"trees": (structs.replace(BY_REWARD, threshold=(0.5,)),)}, "has a tree 0 whose nodes"),
+    ],
+)
+def test_a_file_that_cannot_be_evaluated_is_refused_with_what_is_wrong(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        decode_model(msgspec.json.encode(structs.replace(FILE, **changes)))
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="is not a model of collapse"):
+        decode_model(b"{}")

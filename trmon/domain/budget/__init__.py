@@ -1,0 +1,1 @@
+"""The budget of a run: the mismatch and the lag that it can bear, where its drift comes from, and what it needs."""

@@ -1,0 +1,186 @@
+"""The kinds of off-policyness: which of them a run has, which it has not, and which its columns cannot tell."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from trmon.domain.advice.anti_patterns import CHECKED_STEPS, Presence
+from trmon.domain.advice.pipeline_kinds import PipelineInput, PipelineKind, ShownBy, pipeline_kinds
+from trmon.domain.diagnosis.declared_replay import declares_replay
+from trmon.domain.diagnosis.features import with_features
+from trmon.domain.diagnosis.run_config import config_number
+from trmon.domain.diagnosis.thresholds import Thresholds
+
+LIMITS = Thresholds()
+AGREEMENT = ("mismatch_prob_pearson", "mismatch_kl_k1")
+KIND_SIGNALS = (*AGREEMENT, "version_span_max", "version_lag_max", "router_flip_rate")
+"""The signals that show a kind."""
+TOP_P_OPTIONS = ("actor_rollout_ref.rollout.top_p", "sampling.top_p", "top_p")
+TOP_K_OPTIONS = ("actor_rollout_ref.rollout.top_k", "sampling.top_k", "top_k")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffPolicyKind:
+    """One kind, whether the run has it, why that is known or not, and what shows it."""
+
+    name: str
+    presence: Presence
+    why: str
+    shown_by: tuple[ShownBy, ...] = ()
+
+
+def off_policy_kinds(given: PipelineInput, *, updates_per_step: float) -> tuple[OffPolicyKind, ...]:
+    """Return all kinds: those that log-probs and labels show, those that only a declaration shows, and the others.
+
+    Args: updates_per_step: optimizer steps on each rollout.
+    Source: [DRIFT], typed off-policyness; formulas, section 11.
+    """
+    return (
+        _engine_mismatch(given),
+        _staleness(given),
+        _reuse(updates_per_step),
+        _versions_within(given),
+        _missing_old(given),
+        _router(given),
+        _quantisation(given),
+        _sampling_mask(given),
+        *UNMEASURED,
+    )
+
+
+UNMEASURED = (
+    OffPolicyKind(
+        name="KV cache of older weights",
+        presence=Presence.UNKNOWN,
+        why="no column shows it; a response that went on over a change of weights may have it",
+    ),
+    OffPolicyKind(
+        name="speculative drafting",
+        presence=Presence.UNKNOWN,
+        why="no column shows it; log-probs must be of the model that verified the draft",
+    ),
+)
+"""The kinds that nothing a trainer sends can show."""
+
+
+def _engine_mismatch(given: PipelineInput) -> OffPolicyKind:
+    """Return whether the engines disagree at the same weights."""
+    if math.isnan(given.value("mismatch_kl_k1")):
+        return _unknown("engine mismatch", "needs rollout_logprobs and old_logprobs")
+    usual = _agreement_at_lag_0(given)
+    if math.isnan(usual["mismatch_kl_k1"]):
+        return _unknown(
+            "engine mismatch", "old_logprobs were always of newer weights, so that the pair holds staleness"
+        )
+    agrees = abs(usual["mismatch_kl_k1"]) < LIMITS.kl_healthy
+    agrees = agrees and not usual["mismatch_prob_pearson"] < LIMITS.pearson_healthy
+    return OffPolicyKind(
+        name="engine mismatch",
+        presence=Presence.ABSENT if agrees else Presence.PRESENT,
+        why=f"at lag 0; agreement is a correlation of {LIMITS.pearson_healthy:g} and a KL below {LIMITS.kl_healthy:g}",
+        shown_by=tuple(ShownBy(name=name, value=f"{usual[name]:.4g}") for name in usual if not math.isnan(usual[name])),
+    )
+
+
+def _agreement_at_lag_0(given: PipelineInput) -> dict[str, float]:
+    """Return medians of the newest steps in which both sides of the pair had the same weights, NaN without any."""
+    lag = with_features(given.history).find("engine_lag")[1]
+    usual = {}
+    for name in AGREEMENT:
+        values = given.history.find(name)[1]
+        known = values[~np.isnan(values) & ~(lag > 0)][-CHECKED_STEPS:]
+        usual[name] = float(np.median(known)) if len(known) else math.nan
+    return usual
+
+
+def _unknown(name: str, why: str) -> OffPolicyKind:
+    return OffPolicyKind(name=name, presence=Presence.UNKNOWN, why=why)
+
+
+def _staleness(given: PipelineInput) -> OffPolicyKind:
+    return _of_largest(
+        given,
+        "staleness",
+        "version_lag_max",
+        why="the weights moved between rollout and training",
+        absent="every batch was sampled with the weights that it trains",
+        needs="needs versions and trainer_version",
+    )
+
+
+def _versions_within(given: PipelineInput) -> OffPolicyKind:
+    return _of_largest(
+        given,
+        "versions within a response",
+        "version_span_max",
+        why="responses go on over changes of the weights",
+        absent="each response is of one version, if versions are of tokens",
+        needs="needs versions of tokens",
+    )
+
+
+def _router(given: PipelineInput) -> OffPolicyKind:
+    replayed = "; a replay is declared, which hides the difference" if declares_replay(given.config) else ""
+    return _of_largest(
+        given,
+        "router decisions",
+        "router_flip_rate",
+        why=f"training selects other experts than the rollout{replayed}",
+        absent=f"training selects the rollout's experts{replayed}",
+        needs=f"needs trmon_client.moe.flips; only mixtures of experts have a router{replayed}",
+    )
+
+
+def _of_largest(given: PipelineInput, name: str, signal: str, *, why: str, absent: str, needs: str) -> OffPolicyKind:
+    """Return a kind that is present where a signal was above 0 in one of the newest steps."""
+    values = given.history.find(signal)[1]
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return _unknown(name, needs)
+    largest = float(known.max())
+    shown_by = (ShownBy(name=signal, value=f"{largest:.4g}"),)
+    presence, reason = (Presence.PRESENT, why) if largest > 0 else (Presence.ABSENT, absent)
+    return OffPolicyKind(name=name, presence=presence, why=reason, shown_by=shown_by)
+
+
+def _reuse(updates_per_step: float) -> OffPolicyKind:
+    shown_by = (ShownBy(name="updates on a rollout", value=f"{updates_per_step:g}"),)
+    if updates_per_step > 1:
+        why = "later updates train on a rollout that earlier ones made stale"
+        return OffPolicyKind(name="reuse of rollouts", presence=Presence.PRESENT, why=why, shown_by=shown_by)
+    why = "one update on each rollout, unless updates are not reported"
+    return OffPolicyKind(name="reuse of rollouts", presence=Presence.ABSENT, why=why, shown_by=shown_by)
+
+
+def _missing_old(given: PipelineInput) -> OffPolicyKind:
+    pairs = {pair for pair in ("mismatch", "staleness", "total") if not math.isnan(given.value(f"{pair}_ess_seq"))}
+    presence, why = Presence.UNKNOWN, "needs log-probs of two policies"
+    if pairs:
+        presence = Presence.PRESENT if pairs == {"total"} else Presence.ABSENT
+        why = "old_logprobs were sent"
+    if presence is Presence.PRESENT:
+        why = "without old_logprobs, mismatch and staleness cannot be told apart"
+    return OffPolicyKind(name="missing old log-probs", presence=presence, why=why)
+
+
+def _quantisation(given: PipelineInput) -> OffPolicyKind:
+    shown_by = pipeline_kinds(given).get(PipelineKind.QUANTISED, ())
+    presence = Presence.PRESENT if shown_by else Presence.UNKNOWN
+    why = "declared by the configuration" if shown_by else "only the configuration can declare it"
+    return OffPolicyKind(name="quantised rollout", presence=presence, why=why, shown_by=shown_by)
+
+
+def _sampling_mask(given: PipelineInput) -> OffPolicyKind:
+    top_p, top_k = (given.option(*names) for names in (TOP_P_OPTIONS, TOP_K_OPTIONS))
+    shown_by = tuple(option for option in (top_p, top_k) if option is not None)
+    if not shown_by:
+        return _unknown("sampling mask", "declare top_p and top_k in the configuration")
+    numbers = {option.name: config_number(given.config, option.name) for option in shown_by}
+    cuts_p = any((numbers.get(name) or 1.0) < 1.0 for name in TOP_P_OPTIONS)
+    cuts_k = any((numbers.get(name) or 0.0) > 0.0 for name in TOP_K_OPTIONS)
+    presence = Presence.PRESENT if cuts_p or cuts_k else Presence.ABSENT
+    why = "tokens outside top_p or top_k are never sampled" if cuts_p or cuts_k else "every token can be sampled"
+    return OffPolicyKind(name="sampling mask", presence=presence, why=why, shown_by=shown_by)
