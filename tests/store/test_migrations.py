@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Engine, inspect, text
 
+from tests.fixtures.postgres import Postgres
 from tests.store.builders import append, report_intake
 from tests.store.conftest import BACKENDS
 from trmon.domain.model.errors import NotReady
@@ -30,6 +33,13 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     opened.dispose()
 
 
+def pretend_newer(engine: Engine, *, oldest_reader: str) -> None:
+    """Make the schema one of a newer trmon, for versions from `oldest_reader` on."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        connection.exec_driver_sql(f"UPDATE schema_compatibility SET oldest_reader = '{oldest_reader}'")
+
+
 def test_the_migrated_schema_matches_the_code(engine: Engine) -> None:
     migrations.upgrade_schema(engine)
     with engine.connect() as connection:
@@ -39,8 +49,7 @@ def test_the_migrated_schema_matches_the_code(engine: Engine) -> None:
 
 def test_the_error_for_a_newer_schema_does_not_suggest_migrating(engine: Engine) -> None:
     migrations.upgrade_schema(engine)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    pretend_newer(engine, oldest_reader="9999")
     with engine.connect() as connection, pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote"):
         migrations.check_revision(connection)
 
@@ -165,7 +174,46 @@ def test_upgrading_twice_keeps_the_rows(store: Store) -> None:
 
 def test_upgrading_a_newer_schema_is_refused(engine: Engine) -> None:
     migrations.upgrade_schema(engine)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    pretend_newer(engine, oldest_reader="9999")
     with pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote; use that version, or restore a backup"):
         migrations.upgrade_schema(engine)
+
+
+def test_a_newer_schema_that_allows_this_version_is_used_and_left_as_it_is(engine: Engine) -> None:
+    migrations.upgrade_schema(engine)
+    pretend_newer(engine, oldest_reader=migrations.CONTRACT_REVISION)
+    migrations.upgrade_schema(engine)
+    with engine.connect() as connection:
+        migrations.check_revision(connection)
+        assert migrations.is_newer(connection)
+        assert not migrations.is_older(connection)
+        assert migrations.schema_revision(connection) == "9999"
+
+
+def test_a_newer_schema_that_does_not_say_for_whom_it_is_is_refused(engine: Engine) -> None:
+    migrations.upgrade_schema(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        connection.exec_driver_sql("DELETE FROM schema_compatibility")
+    with pytest.raises(NotReady, match="schema 9999, which a newer trmon wrote"):
+        migrations.upgrade_schema(engine)
+
+
+@pytest.mark.server("postgres")
+def test_a_migration_gives_way_to_a_reader_and_lets_writers_pass_meanwhile(postgres_server: Postgres) -> None:
+    opened = engines_of(postgres_server.database())
+    migrations.upgrade_schema(opened.writing, revision="0007")
+    with opened.reader.connect() as reader, ThreadPoolExecutor() as pool:
+        reader.exec_driver_sql("SELECT * FROM claim")
+        migrating = pool.submit(migrations.upgrade_schema, opened.writing)
+        for _ in range(3):
+            with opened.writing.begin() as writer:
+                writer.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
+                writer.exec_driver_sql("DELETE FROM claim")
+            time.sleep(0.3)
+        assert not migrating.done()
+        reader.rollback()
+        migrating.result(60)
+    with opened.reader.connect() as reader:
+        migrations.check_revision(reader)
+    opened.dispose()

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from threading import Event, Thread
 from typing import Protocol
 
-import structlog
-
+from trmon.background.owner_thread import OwnerThread
 from trmon.store.repositories.retention import Pruned
-
-OWNER_CHECK_SECONDS = 10.0
-"""How often a process checks whether it has become the one that prunes."""
-
-log = structlog.get_logger(__name__)
 
 
 class Prunable(Protocol):
@@ -28,6 +21,7 @@ class Prunable(Protocol):
         max_bytes_per_run: int,
         max_bytes: int,
         max_audit_age_seconds: float,
+        keeps_for_lake: bool,
         may_continue: Callable[[], bool],
     ) -> Pruned:
         """Delete what is beyond the limits, in small transactions, while `may_continue` holds."""
@@ -35,12 +29,16 @@ class Prunable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionLimits:
-    """Limits on stored reports, whichever is reached first, and on the age of notifications and of the audit log."""
+    """Limits on stored reports, whichever is reached first, and on the age of notifications and of the audit log.
+
+    `keeps_for_lake`: whether reports that are still to move to the lake stay, whatever the limits.
+    """
 
     max_age_seconds: float
     max_bytes_per_run: int
     max_bytes: int
     max_audit_age_seconds: float
+    keeps_for_lake: bool = False
 
 
 class Pruner:
@@ -59,12 +57,16 @@ class Pruner:
         """Args: is_ours: whether this process prunes, of several; count: adds to the counter of a name."""
         self._retention = retention
         self._limits = limits
-        self._every_seconds = every_seconds
-        self._is_ours = is_ours
         self._clock = clock
         self._count = count
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, name="trmon-pruner", daemon=True)
+        self._thread = OwnerThread(
+            "pruner",
+            self._prune,
+            every_seconds=every_seconds,
+            is_ours=is_ours,
+            count=count,
+            failure="pruning_failed",
+        )
 
     def start(self) -> None:
         """Start the thread."""
@@ -72,30 +74,17 @@ class Pruner:
 
     def close(self) -> None:
         """Stop after the current transaction; the next start prunes the rest."""
-        self._stopping.set()
-        self._thread.join()
+        self._thread.close()
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            if self._is_ours():
-                self._prune()
-                self._stopping.wait(self._every_seconds)
-            else:
-                self._stopping.wait(min(OWNER_CHECK_SECONDS, self._every_seconds))
-
-    def _prune(self) -> None:
-        try:
-            pruned = self._retention.prune(
-                now=self._clock(),
-                max_age_seconds=self._limits.max_age_seconds,
-                max_bytes_per_run=self._limits.max_bytes_per_run,
-                max_bytes=self._limits.max_bytes,
-                max_audit_age_seconds=self._limits.max_audit_age_seconds,
-                may_continue=lambda: not self._stopping.is_set(),
-            )
-        except Exception as error:  # noqa: BLE001 - the edge of the thread: a full disk must not end the service
-            self._count("failures", 1)
-            log.warning("pruning_failed", error=str(error))
-            return
+    def _prune(self, may_continue: Callable[[], bool]) -> None:
+        pruned = self._retention.prune(
+            now=self._clock(),
+            max_age_seconds=self._limits.max_age_seconds,
+            max_bytes_per_run=self._limits.max_bytes_per_run,
+            max_bytes=self._limits.max_bytes,
+            max_audit_age_seconds=self._limits.max_audit_age_seconds,
+            keeps_for_lake=self._limits.keeps_for_lake,
+            may_continue=may_continue,
+        )
         for name, n in asdict(pruned).items():
             self._count(name, n)

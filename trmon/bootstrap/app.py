@@ -17,6 +17,7 @@ from trmon.api.alerts.routes import router as alerts
 from trmon.api.audit.routes import router as audit
 from trmon.api.batches.routes import router as batches
 from trmon.api.bounds.routes import router as bounds
+from trmon.api.budget.routes import router as budget
 from trmon.api.comparison.routes import router as comparison
 from trmon.api.decisions.routes import router as decisions
 from trmon.api.deliveries.routes import router as deliveries
@@ -54,7 +55,7 @@ log = structlog.get_logger(__name__)
 
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
-    *(diagnosis, metrics, health, page),
+    *(diagnosis, budget, metrics, health, page),
     *(whatif, comparison, shared_report, adaptation, advice, fleet, distribution, decisions, audit, quotas, notes),
 )
 

@@ -1,13 +1,15 @@
-"""Builds the background services of a process: worker, dispatcher, pruner and leases."""
+"""Builds the background services of a process: worker, dispatcher, pruner, lake mover and leases."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
+from trmon.background.lake_mover import LakeMoverThread
 from trmon.background.poller import Poller
 from trmon.background.pruner import Pruner, RetentionLimits
 from trmon.config.active_rules import ActiveRules
@@ -61,7 +63,7 @@ def reevaluate_runs(worker: WorkerHandle, view_cache: RunViewCache) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundServices:
-    """The worker, the dispatcher and the pruner, over the runs that this process owns: all without a lease manager.
+    """The worker, the dispatcher and what prunes and moves, over the runs of this process: all without a lease manager.
 
     A worker in a process of its own polls for outdated summaries there; one in a thread beside it.
     """
@@ -69,12 +71,14 @@ class BackgroundServices:
     worker: WorkerHandle
     dispatcher: Dispatcher
     pruner: Pruner
+    lake_mover: LakeMoverThread | None = None
     summary_poller: Poller | None = None
     lease_manager: LeaseManager | None = None
 
     def start(self, stack: ExitStack) -> None:
         """Start each service, and have the stack close them: the leases last, after the worker's checkpoints."""
-        for service in (self.lease_manager, self.pruner, self.dispatcher, self.worker, self.summary_poller):
+        before = (self.lease_manager, self.pruner, self.lake_mover)
+        for service in (*before, self.dispatcher, self.worker, self.summary_poller):
             if service is not None:
                 service.start()
                 stack.callback(service.close)
@@ -101,7 +105,8 @@ def build_background_services(
     receivers = receivers_of(settings)
     worker = _worker(settings, store, rules=rules, view_cache=view_cache, counters=counters, ownership=ownership)
     dispatcher = _dispatcher(settings, FencedOutbox(store.outbox, ownership), receivers, counters=counters)
-    pruner = _pruner(settings, store, counters=counters, ownership=ownership)
+    cleaning = partial(_owns_first_slot, ownership)
+    pruner = _pruner(settings, store, counters=counters, is_ours=cleaning)
     summary_poller = None
     if store.role is not ProcessRole.WRITER:
         summary_poller = summary_poller_of(store, store.summaries, ownership=ownership)
@@ -111,6 +116,7 @@ def build_background_services(
         worker=worker,
         dispatcher=dispatcher,
         pruner=pruner,
+        lake_mover=_lake_mover(settings, store, counters=counters, is_ours=cleaning),
         summary_poller=summary_poller,
         lease_manager=lease_manager,
     )
@@ -172,12 +178,28 @@ def _dispatcher(
     return Dispatcher(outbox, receivers, policy=policy, count=lambda outcome: counters.delivery.labels(outcome).inc())
 
 
-def _pruner(settings: Settings, store: Store, *, counters: Counters, ownership: Ownership) -> Pruner:
-    def is_ours() -> bool:
-        """Whether this process owns the first slot: its owner prunes for all processes."""
-        fences = ownership.fences()
-        return fences is None or slot_of(None) in fences
+def _owns_first_slot(ownership: Ownership) -> bool:
+    """Whether this process owns the first slot: its owner prunes and moves for all processes."""
+    fences = ownership.fences()
+    return fences is None or slot_of(None) in fences
 
+
+def _lake_mover(
+    settings: Settings, store: Store, *, counters: Counters, is_ours: Callable[[], bool]
+) -> LakeMoverThread | None:
+    if settings.lake_url is None:
+        return None
+    return LakeMoverThread(
+        partial(store.lake, settings.lake_url),
+        after_seconds=settings.lake_after_seconds,
+        every_seconds=settings.lake_every_seconds,
+        is_ours=is_ours,
+        clock=time.time,
+        count=lambda name, n: counters.lake.labels(name).inc(n),
+    )
+
+
+def _pruner(settings: Settings, store: Store, *, counters: Counters, is_ours: Callable[[], bool]) -> Pruner:
     return Pruner(
         store.retention,
         limits=RetentionLimits(
@@ -185,6 +207,7 @@ def _pruner(settings: Settings, store: Store, *, counters: Counters, ownership: 
             max_bytes_per_run=settings.retention_run_bytes,
             max_bytes=settings.retention_bytes,
             max_audit_age_seconds=settings.audit_days * SECONDS_PER_DAY,
+            keeps_for_lake=settings.lake_url is not None,
         ),
         every_seconds=settings.retention_every_seconds,
         is_ours=is_ours,

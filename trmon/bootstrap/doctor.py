@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from trmon.api.http.auth import check_bind
+from trmon.bootstrap.lake_check import check_lake
 from trmon.config.active_rules import active_rules_of
 from trmon.config.environment_check import unknown_variables
 from trmon.config.settings import Settings
@@ -38,7 +39,7 @@ def check_installation(settings: Settings, *, variables: Iterable[str] = ()) -> 
         )
         return
     try:
-        store = Store.open(settings.store_url)
+        store = Store.open(settings.store_url, lake_url=settings.lake_url)
     except NotReady as error:
         yield failing_result("database", str(error), advice="fix this first; no other check can run")
         return
@@ -49,6 +50,8 @@ def check_installation(settings: Settings, *, variables: Iterable[str] = ()) -> 
             yield _disk(store.folder)
         if not any(one.name == "schema" and one.advice for one in found):
             yield _bind(settings, store)
+            if (lake := check_lake(settings, store)) is not None:
+                yield lake
     except NotReady as error:
         yield failing_result("database", str(error), advice="fix this first")
     finally:

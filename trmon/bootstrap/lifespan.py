@@ -79,7 +79,7 @@ def _open_store(settings: Settings, file_lock: ExitStack) -> Store:
     """Return the store; a SQLite file is locked for this service until the lock's stack closes."""
     role = ProcessRole.WRITER if settings.worker == "process" else ProcessRole.ALONE
     file_lock.enter_context(exclusive_use(settings.store_url))
-    store = Store.open(settings.store_url, role=role)
+    store = Store.open(settings.store_url, role=role, lake_url=settings.lake_url)
     try:
         store.migrate()
         check_bind(settings, store.tokens)

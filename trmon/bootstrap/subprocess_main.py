@@ -36,7 +36,7 @@ def main(descriptor: int) -> None:
     settings: Settings = channel.receive()
     logs.configure_logging(settings)
     with ExitStack() as stack:
-        store = Store.open(settings.store_url, role=ProcessRole.READER)
+        store = Store.open(settings.store_url, role=ProcessRole.READER, lake_url=settings.lake_url)
         stack.callback(store.close)
         shutdown = Event()
         worker, service_proxy = _build_worker(settings, store, channel, stack)

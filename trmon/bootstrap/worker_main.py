@@ -30,7 +30,7 @@ from trmon.views.run_view_cache import RunViewCache
 def running_worker(settings: Settings, *, counters: Counters) -> Iterator[BackgroundServices]:
     """Run a worker until the block ends; then write its checkpoints and release its leases. Errors: NotReady."""
     with ExitStack() as stack:
-        store = Store.open(settings.store_url)
+        store = Store.open(settings.store_url, lake_url=settings.lake_url)
         stack.callback(store.close)
         if not store.is_shared:
             raise NotReady("`trmon serve` evaluates the runs of a SQLite file itself; workers need PostgreSQL")

@@ -114,6 +114,20 @@ class Settings(BaseSettings):
         3600.0, gt=0, description="Interval between deletions by retention, in seconds."
     )
 
+    lake_url: str | None = Field(
+        None,
+        description="Where attempts of ended runs move to, as Delta tables: a folder, s3://bucket/prefix, gs:// or "
+        "az://; credentials come from AWS_*, GOOGLE_* or AZURE_*. Without it, nothing moves.",
+    )
+    lake_after_seconds: float = Field(
+        7 * 86_400.0,
+        ge=0,
+        description="How long an attempt must have been idle before it moves to the lake, in seconds.",
+    )
+    lake_every_seconds: float = Field(
+        600.0, gt=0, description="Interval between passes that move attempts to the lake, in seconds."
+    )
+
     audit_days: float = Field(
         365.0, gt=0, description="How long entries of the audit log are kept, in days; 36500 keeps them for a century."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
@@ -13,12 +14,18 @@ from trmon.domain.model.health_check import HealthCheckResult
 from trmon.store import migrations
 from trmon.store.database.connect import engines_of
 from trmon.store.database.engines import Engines
+from trmon.store.lake.configured_lake import ConfiguredLake
+from trmon.store.lake.lake_batches import LakeBatches
+from trmon.store.lake.lake_deletions import LakeDeletions
+from trmon.store.lake.lake_location import lake_location_of
+from trmon.store.lake.moved_rows import MovedRows
 from trmon.store.maintenance.database_check import check_database
 from trmon.store.maintenance.disk_space import check_disk_space
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories.adaptations import Adaptations
 from trmon.store.repositories.alerts import Alerts
 from trmon.store.repositories.archives import Archives
+from trmon.store.repositories.attempt_places import AttemptPlaces, ReadableLake
 from trmon.store.repositories.audit import AuditLog
 from trmon.store.repositories.batches import Batches
 from trmon.store.repositories.deliveries import Deliveries
@@ -43,6 +50,10 @@ from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.run_locks import RunLocks
 
+if TYPE_CHECKING:
+    from trmon.store.lake.lake import Lake
+    from trmon.store.query.queries import Queries
+
 LIVE_SECONDS = 90.0
 """A trainer counts as alive for this long after its last message: three heartbeats."""
 
@@ -61,19 +72,22 @@ class ProcessRole(Enum):
 class Store:
     """All durable data. Any thread may read, and reads never wait for the writer; writes return futures."""
 
-    def __init__(self, engines: Engines, *, live_seconds: float, role: ProcessRole) -> None:
+    def __init__(
+        self, engines: Engines, *, live_seconds: float, role: ProcessRole, lake: ReadableLake | None = None
+    ) -> None:
         self.role = role
         self._engines = engines
         self._reader = reader = engines.reader
-        names = NameDictionary()
+        self._names = names = NameDictionary()
         registry = RunRegistry(live_seconds=live_seconds, is_shared=engines.is_shared)
         self.writer = writer = _build_writer(engines, registry, names)
         self.runs = Runs(reader, writer, registry=registry)
-        self.reports = Reports(reader, writer, registry=registry, is_alone=self._is_alone)
+        places = AttemptPlaces(reader, lake)
+        self.reports = Reports(reader, writer, registry=registry, places=places, is_alone=self._is_alone)
         self.policies = Policies(reader, writer)
         self.adaptations = Adaptations(reader, writer)
-        self.batches = Batches(reader, names=names)
-        self.signals = Signals(reader, names=names)
+        self.batches = Batches(reader, names=names, places=places)
+        self.signals = Signals(reader, names=names, places=places)
         self.alerts = Alerts(reader, writer)
         self.outbox = Outbox(reader, writer)
         self.deliveries = Deliveries(reader)
@@ -84,6 +98,9 @@ class Store:
         self.quotas = Quotas(reader, writer)
         self.events = Events(reader)
         self.retention = Retention(reader, writer)
+        self.lake_batches = LakeBatches(reader, writer, registry=registry)
+        self.moved_rows = MovedRows(reader, writer)
+        self._lake_deletions = LakeDeletions(reader, writer)
         self.new_messages = NewMessages(reader)
         self.summaries = Summaries(reader, writer)
         self.run_snapshots = RunSnapshots(reader, names=names)
@@ -93,6 +110,7 @@ class Store:
             writer,
             registry=registry,
             names=names,
+            places=places,
             runs=self.runs,
             reports=self.reports,
             policies=self.policies,
@@ -102,16 +120,25 @@ class Store:
             writer.start()
 
     @classmethod
-    def open(cls, url: str, *, live_seconds: float = LIVE_SECONDS, role: ProcessRole = ProcessRole.ALONE) -> Store:
+    def open(
+        cls,
+        url: str,
+        *,
+        live_seconds: float = LIVE_SECONDS,
+        role: ProcessRole = ProcessRole.ALONE,
+        lake_url: str | None = None,
+    ) -> Store:
         """Open a database and start its writer; a missing SQLite file is created without tables.
 
         Args: url: sqlite:///path/to/trmon.db or postgresql://user:password@host/database; live_seconds: how long a
-        silent trainer keeps its attempt to itself; role: a reader has no writer, so writes raise NotReady.
-        Errors: NotReady naming the database.
+        silent trainer keeps its attempt to itself; role: a reader has no writer, so writes raise NotReady; lake_url:
+        where the attempts are read that were moved.
+        Errors: NotReady naming the database, or for an invalid address of a lake.
         """
+        lake = None if lake_url is None else ConfiguredLake(lake_location_of(lake_url))
         engines = engines_of(url)
         with engines.writing.connect():
-            return cls(engines, live_seconds=live_seconds, role=role)
+            return cls(engines, live_seconds=live_seconds, role=role, lake=lake)
 
     @property
     def _is_alone(self) -> bool:
@@ -159,6 +186,33 @@ class Store:
     def leases(self, holder: str, *, lease_seconds: float = LEASE_SECONDS) -> Leases:
         """Return the leases of a process with a unique name; for a shared database."""
         return Leases(self._engines.writing, holder=holder, lease_seconds=lease_seconds)
+
+    def lake(self, url: str) -> Lake:
+        """Return the lake to move attempts to. Errors: NotReady for an invalid URL, or without the extra `lake`."""
+        location = lake_location_of(url)
+        try:
+            from trmon.store.lake.delta_tables import DeltaTables
+            from trmon.store.lake.lake import Lake
+            from trmon.store.lake.lake_mover import LakeMover
+        except ImportError as error:
+            raise NotReady("TRMON_LAKE_URL is set, and the lake needs: pip install 'trmon[lake]'") from error
+        mover = LakeMover(
+            self._reader,
+            batches=self.lake_batches,
+            deletions=self._lake_deletions,
+            delta_tables=DeltaTables(location),
+            names=self._names,
+        )
+        return Lake(mover, self.moved_rows)
+
+    def queries(self, lake_url: str | None) -> Queries:
+        """Return what runs SQL over this database and a lake. Errors: NotReady for an invalid URL, or an extra."""
+        location = None if lake_url is None else lake_location_of(lake_url)
+        try:
+            from trmon.store.query.queries import Queries
+        except ImportError as error:
+            raise NotReady(f"queries need {error.name}; pip install 'trmon[query]' brings it") from error
+        return Queries(self._reader, names=self._names, lake=location)
 
     def close(self) -> None:
         """Write all queued operations, then close the database."""

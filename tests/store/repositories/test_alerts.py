@@ -7,10 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, alert, alert_event, append, commit, start_intake
-from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertState
+from trmon.domain.incidents.incident import incident_labels
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import Conflict, NotFound
+from trmon.domain.model.finding import Finding
 from trmon.domain.model.identity import RunKey
+from trmon.domain.model.severity import Severity
 from trmon.store import Store
 
 CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
@@ -42,6 +45,45 @@ def test_alerts_are_filtered(store: Store, alerts: list[Alert]) -> None:
     assert [listed.alert for listed in resolved.items] == alerts[:1]
     assert len(store.alerts.list(access=EVERYTHING, project="math", run="grpo").items) == 2
     assert store.alerts.list(access=EVERYTHING, project="math", run="sort").items == ()
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("GRPO", [1, 2]),
+        ("math/grpo corrupt", [1, 2]),
+        ("corrupt logprobs", [1, 2, 3]),
+        ("corrupt_logprobs sort", [3]),
+        ("staleness", [4]),
+        ("version lag", [4]),
+        ("mo ana", [4]),
+        ("%", []),
+        ("team", []),
+        ("last_good_step", []),
+        ("  ", [1, 2, 3, 4]),
+    ],
+    ids=str,
+)
+def test_alerts_are_searched_by_words_of_their_names(
+    store: Store, alerts: list[Alert], search: str, found: list[int]
+) -> None:
+    moe = append(store, start_intake("math", "moe"))[0].run_id
+    store.runs.update(RunKey("math", "moe"), access=EVERYTHING, now=NOW, owner="Ana").result(10)
+    labels = incident_labels("version_lag", Finding.STALENESS, 61)
+    incident = alert(run_id=moe, identity="moe/incident", rule=INCIDENT_RULE, labels=labels, severity=Severity.WARN)
+    commit(store, moe, alerts=(incident,))
+    listed = store.alerts.list(access=EVERYTHING, search=search).items
+    assert [one.alert for one in listed] == [[*alerts, incident][i - 1] for i in reversed(found)]
+
+
+def test_a_search_is_paged_and_joins_the_other_filters(store: Store, alerts: list[Alert]) -> None:
+    first = store.alerts.list(access=EVERYTHING, search="logprobs", limit=2)
+    second = store.alerts.list(access=EVERYTHING, search="logprobs", limit=2, after=first.next)
+    assert [listed.alert for listed in (*first.items, *second.items)] == alerts[::-1]
+    assert store.alerts.list(access=CODE, search="grpo").items == ()
+    assert store.alerts.list(access=EVERYTHING, severity=Severity.WARN).items == ()
+    resolved = store.alerts.list(access=EVERYTHING, search="grpo", severity=Severity.PAGE, state=AlertState.RESOLVED)
+    assert [listed.alert for listed in resolved.items] == alerts[:1]
 
 
 def test_alerts_are_counted_by_state(store: Store, alerts: list[Alert]) -> None:

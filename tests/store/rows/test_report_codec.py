@@ -56,6 +56,23 @@ def test_golden_columns_round_trip_bit_for_bit(case: str) -> None:
     assert_same(report_codec.unpack_report(packed(expected))[1](), expected)
 
 
+def test_turns_are_stored_with_their_report_and_are_part_of_its_digest() -> None:
+    made = columns(**inputs(cases()[0]), turn_offsets=[[0, 1]] * len(inputs(cases()[0])["mask"]))
+    assert made.turns is not None
+    turns = wire.pack_turns(made.turns, accepted=np.ones(len(made.turns.n_tokens), bool))
+    sent = wire.Report(attempt="a", launch="l", step=1, parcel=wire.pack_columns(made), turns=turns)
+    payload, parcel = stored(sent), wire.storable_columns(sent)[0]
+    found = report_codec.unpack_report(payload)[1]().turns
+    assert found is not None
+    assert {name: array.tobytes() for name, array in found.by_name.items()} == {
+        name: array.tobytes() for name, array in made.turns.by_name.items()
+    }
+    digest = report_codec.report_digest(without_columns(sent), parcel=parcel)
+    report_codec.check_report(payload, digest=digest)
+    other = msgspec.structs.replace(without_columns(sent), turns=wire.pack_turns(made.turns))
+    assert report_codec.report_digest(other, parcel=parcel) != digest
+
+
 def test_a_report_can_be_read_without_its_columns() -> None:
     sent = report(step=3, update=1, scalars={"lr": 1e-6, "bad": None, "far": "-inf"}, accepted=b"\xff", kl_is="exact")
     found, unpacked = report_codec.unpack_report(stored(sent))

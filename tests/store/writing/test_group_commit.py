@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from threading import Event, Thread
 
@@ -17,7 +18,7 @@ from trmon.store.database.engines import Engines
 from trmon.store.database.upsert import insert_rows
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import CommittedGroup, GroupCommit
+from trmon.store.writing.group_commit import PATIENT_SECONDS, CommittedGroup, GroupCommit
 from trmon.store.writing.run_locks import RunLocks
 from trmon.store.writing.transaction import Operation, Transaction
 
@@ -165,6 +166,34 @@ def test_consecutive_items_for_a_handler_are_passed_in_one_call(writer: GroupCom
         futures = writer.submit_each(double, [1, 2]) + writer.submit_each(double, [3])
     assert [future.result(10) for future in futures] == [2, 4, 6]
     assert calls == [[1, 2, 3]]
+
+
+def test_patient_items_join_the_next_group_in_the_order_of_their_submission(writer: GroupCommit) -> None:
+    commits: list[CommittedGroup] = []
+    writer.on_commit(commits.append)
+    [patient] = writer.submit_each(lambda _, items: [*items], ["patient"], is_patient=True)
+    assert (writer.depth, writer.is_empty) == (0, False)
+    assert writer.submit(add("urgent")).result(10) == "urgent"
+    assert (patient.done(), writer.is_empty) == (True, True)
+    assert [commit.n_operations for commit in commits] == [2]
+
+
+def test_patient_items_that_wait_alone_are_committed_after_a_second(writer: GroupCommit) -> None:
+    began = time.monotonic()
+    futures = [writer.submit_each(lambda _, items: [*items], [i], is_patient=True)[0] for i in range(3)]
+    assert [future.result(10) for future in futures] == [0, 1, 2]
+    assert time.monotonic() - began >= PATIENT_SECONDS
+
+
+def test_a_closing_writer_does_not_wait_for_patient_items(writer: GroupCommit) -> None:
+    [patient] = writer.submit_each(lambda _, items: [*items], ["patient"], is_patient=True)
+    writer.close()
+    assert patient.result(0) == "patient"
+
+
+def test_a_request_without_items_leaves_the_writer_running(writer: GroupCommit) -> None:
+    assert writer.submit_each(lambda _, items: [*items], []) == []
+    assert writer.submit(add("after")).result(10) == "after"
 
 
 def test_a_full_queue_refuses_the_whole_request_with_a_retry_time(writer: GroupCommit) -> None:

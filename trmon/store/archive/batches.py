@@ -22,6 +22,8 @@ _LIST_TYPES = {"missing_ranks": pa.list_(pa.int64()), "quarantined": pa.list_(_Q
 _COLUMNS = [name for name in (*tables.BATCH_KEY, *BATCH_MAPPING.columns) if name != "run_id"]
 _TYPES = {name: _LIST_TYPES.get(name) or arrow_type(tables.batch.c[name]) for name in _COLUMNS}
 _STRUCTS = ("signals", "scalars")
+PLAIN_FIELDS = tuple(pa.field(*item) for item in _TYPES.items())
+"""All columns but the values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class BatchNames:
         structs = dict(zip(_STRUCTS, (self.signals, self.scalars), strict=True))
         return pa.schema(
             [
-                *(pa.field(*item) for item in _TYPES.items()),
+                *PLAIN_FIELDS,
                 *(pa.field(name, _struct(names)) for name, names in structs.items() if names),
             ]
         )
@@ -68,9 +70,13 @@ def batches_from_arrow(record_batch: Any) -> list[BatchRow]:
     return [_batch(row) for row in archived.select([field.name for field in known]).cast(pa.schema(known)).to_pylist()]
 
 
+def plain_batch_row(batch: BatchRow) -> dict[str, Any]:
+    """Return the columns of a batch except its values."""
+    return key_columns(batch.key) | BATCH_MAPPING.to_row(batch)
+
+
 def _row(batch: BatchRow) -> dict[str, Any]:
-    values = {"signals": batch.signals, "scalars": batch.scalars}
-    return key_columns(batch.key) | BATCH_MAPPING.to_row(batch) | values
+    return plain_batch_row(batch) | {"signals": batch.signals, "scalars": batch.scalars}
 
 
 def _batch(row: dict[str, Any]) -> BatchRow:

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, func, select
 
-from trmon.domain.model.errors import NotFound
+from trmon.domain.model.errors import Conflict, NotFound
 from trmon.store import migrations
 from trmon.store.archive import batches, manifest, sequences
 from trmon.store.archive.archived_tables import PLAIN_TABLES, REPORTS, ArchivedTable
@@ -27,10 +27,11 @@ def export_project(reader: Engine, project: str, root: Path, *, names: NameDicti
     """Write a consistent snapshot of a project into an empty folder.
 
     Args: now: seconds on the server's clock.
-    Errors: NotFound if the project has no run; Conflict if the folder is not empty.
+    Errors: NotFound if the project has no run; Conflict if the folder is not empty, or if runs were moved to the lake.
     """
     with reader.connect() as connection:
         runs = _runs_of(connection, project)
+        _check_complete(connection, project)
         manifest.make_archive_folder(root)
         columns = batches.batch_names(connection, project, names=names)
         rows: Counter[str] = Counter()
@@ -51,6 +52,17 @@ def _runs_of(connection: Connection, project: str) -> list[tuple[int, str]]:
     if not runs:
         raise NotFound("project", project)
     return runs
+
+
+def _check_complete(connection: Connection, project: str) -> None:
+    """Raise Conflict if the database lacks rows of the project: an archive without them would look complete."""
+    moved = select(func.count()).select_from(tables.attempt).join(tables.run)
+    moved = moved.where(tables.run.c.project == project, tables.attempt.c.lake_batch_id.is_not(None))
+    if n_moved := connection.scalars(moved).one():
+        raise Conflict(
+            f"{n_moved} attempts of {project} were moved to the lake, which an export does not copy; "
+            "read them from the lake's tables, which have the same columns"
+        )
 
 
 class _RunExport:

@@ -39,8 +39,17 @@ def reports_to_arrow(rows: Sequence[Any]) -> tuple[Any, Any]:
     plain = REPORTS.to_arrow([row._asdict() for row in rows])
     histograms = [_histogram(unpacked, pair, field.type) for pair, field in zip(PAIRS, HISTOGRAMS, strict=True)]
     reports = pa.RecordBatch.from_arrays([*plain.columns, *histograms], schema=REPORTS_SCHEMA)
+    return reports, _decoded_sequences(rows, unpacked)
+
+
+def sequences_to_arrow(rows: Sequence[Any]) -> Any:
+    """Return the sequences of stored reports as a record batch; a damaged report has none."""
+    return _decoded_sequences(rows, [_unpack(row.payload) for row in rows])
+
+
+def _decoded_sequences(rows: Sequence[Any], unpacked: Sequence[Columns | None]) -> Any:
     decoded = [(row, columns) for row, columns in zip(rows, unpacked, strict=True) if columns is not None]
-    return reports, _sequences([row for row, _ in decoded], [columns for _, columns in decoded])
+    return _sequences([row for row, _ in decoded], [columns for _, columns in decoded])
 
 
 def _unpack(payload: bytes) -> Columns | None:

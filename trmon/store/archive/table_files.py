@@ -75,7 +75,7 @@ class TableWriter:
         self._n_parts += 1
         self._n_groups = 0
         floats = [field.name for field in self._schema if pa.types.is_floating(field.type)]
-        repeating = [field.name for field in self._schema if _has_repeats(field.type)]
+        repeating = [field.name for field in self._schema if has_repeats(field.type)]
         return pq.ParquetWriter(
             file,
             self._schema,
@@ -154,6 +154,6 @@ def _open(file: Path) -> Iterator[Any]:
         raise InvalidInput("DIR", f"cannot read {file}: {error}") from error
 
 
-def _has_repeats(kind: Any) -> bool:
+def has_repeats(kind: Any) -> bool:
     """Whether columns of a type usually repeat values, so that a dictionary shrinks them."""
     return bool(pa.types.is_string(kind) or pa.types.is_integer(kind))

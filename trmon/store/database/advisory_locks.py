@@ -21,6 +21,7 @@ class AdvisoryLock(Enum):
     MIGRATION = -3
     PRUNING = -4
     WORKERS = -5
+    LAKE = -6
 
 
 class LockSpace(Enum):
@@ -51,10 +52,15 @@ def lock_exclusively(connection: Connection, lock: AdvisoryLock) -> None:
 
 def try_lock(connection: Connection, lock: AdvisoryLock) -> bool:
     """Acquire a lock without waiting, and return whether that succeeded."""
-    return connection.dialect.name != "postgresql" or bool(connection.scalar(_TRY, {"number": lock.value}))
+    return try_lock_number(connection, lock.value)
 
 
 def lock_numbers(connection: Connection, numbers: Collection[int], *, shared: bool = False) -> None:
     """Acquire numbered locks, smallest first, which prevents deadlocks."""
     if numbers:
         (_EACH_SHARED if shared else _EACH).send(connection, {"numbers": sorted(numbers)})
+
+
+def try_lock_number(connection: Connection, number: int) -> bool:
+    """Acquire a numbered lock without waiting, and return whether that succeeded."""
+    return connection.dialect.name != "postgresql" or bool(connection.scalar(_TRY, {"number": number}))

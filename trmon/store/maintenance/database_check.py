@@ -47,12 +47,12 @@ def _schema(connection: Connection) -> HealthCheckResult:
     try:
         migrations.check_revision(connection)
     except NotReady as error:
-        found = migrations.schema_revision(connection)
-        is_newer = found is not None and not migrations.knows_revision(found)
+        is_newer = migrations.is_newer(connection)
         return failing_result(
             "schema", str(error), advice="use a version that knows it" if is_newer else "run `trmon migrate`"
         )
-    return healthy_result("schema", f"revision {migrations.schema_revision(connection)}")
+    newer = ", of a newer trmon, which this version can use" if migrations.is_newer(connection) else ""
+    return healthy_result("schema", f"revision {migrations.schema_revision(connection)}{newer}")
 
 
 def _indexes(connection: Connection) -> HealthCheckResult:

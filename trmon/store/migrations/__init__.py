@@ -1,30 +1,73 @@
-"""The schema migrations, which Alembic runs without an ini file."""
+"""The schema migrations, which Alembic runs without an ini file.
+
+A migration is online if processes of the version before work over its schema: it only adds tables, and columns that may
+be null or have a default. One that is not raises `oldest_reader`, the revision that a trmon must know from then on.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine
+from alembic.script import Script, ScriptDirectory
+from psycopg import errors
+from sqlalchemy import Connection, Engine, delete, insert, inspect, select
 
 from trmon.domain.model.errors import NotReady
 from trmon.store.database import advisory_locks
 from trmon.store.database.advisory_locks import AdvisoryLock
+from trmon.store.database.engines import RetryTransaction
+from trmon.store.schema import tables
+
+LOCK_TIMEOUT_MS = 500
+"""How long a migration waits for a table on PostgreSQL, since everybody else queues behind it. It is shorter than
+PostgreSQL's deadlock_timeout of 1 s, so that a deadlock ends the migration and no writer."""
+MAX_TRIES = 60
+RETRY_SECONDS = 1.0
+CONTRACT_REVISION = "0016"
+"""From this revision on every migration says which versions of trmon work over its schema, as `oldest_reader`."""
 
 
 def upgrade_schema(engine: Engine, *, revision: str = "head") -> None:
-    """Upgrade the schema to a revision, in one transaction. Errors: NotReady, also for the schema of a newer trmon."""
-    with engine.begin() as connection:
-        advisory_locks.lock_exclusively(connection, AdvisoryLock.MIGRATION)
-        # Alembic takes 70 ms to find out that there is nothing to do.
-        if revision == "head" and schema_revision(connection) == _head():
+    """Upgrade the schema to a revision, in one transaction; a newer one that this version can use stays as it is.
+
+    Errors: NotReady for a newer schema that this version cannot use, and if other transactions keep using a table.
+    """
+    for _ in range(MAX_TRIES):
+        try:
+            with engine.begin() as connection:
+                _upgrade(connection, revision)
             return
-        _check_known(connection)
-        command.upgrade(_config(connection), revision)
+        except RetryTransaction:
+            pass
+        except NotReady as error:
+            if not isinstance(error.__cause__, errors.LockNotAvailable):
+                raise
+        time.sleep(RETRY_SECONDS)
+    raise NotReady(
+        "another transaction, such as a backup or a long query, holds a table that must change; nothing was migrated; "
+        "run `trmon migrate` again once it has ended"
+    )
+
+
+def _upgrade(connection: Connection, revision: str) -> None:
+    advisory_locks.lock_exclusively(connection, AdvisoryLock.MIGRATION)
+    # Alembic takes 70 ms to find out that there is nothing to do.
+    if revision == "head" and schema_revision(connection) == _head():
+        return
+    _check_known(connection)
+    if is_newer(connection):
+        return
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+    command.upgrade(_config(connection), revision)
+    _write_oldest_reader(connection)
 
 
 def downgrade_schema(engine: Engine, *, revision: str) -> None:
@@ -32,22 +75,30 @@ def downgrade_schema(engine: Engine, *, revision: str) -> None:
     with engine.begin() as connection:
         advisory_locks.lock_exclusively(connection, AdvisoryLock.MIGRATION)
         command.downgrade(_config(connection), revision)
+        _write_oldest_reader(connection)
 
 
 def check_revision(connection: Connection) -> None:
-    """Raise NotReady unless the schema is the one of this version."""
+    """Raise NotReady unless this version works over the schema: its own, or a newer one that allows it."""
     revision = schema_revision(connection)
     if revision != _head():
         _check_known(connection)
-        raise NotReady(
-            f"the database has schema {revision or 'none'}, this version needs {_head()}; run `trmon migrate`"
-        )
+        if not is_newer(connection):
+            raise NotReady(
+                f"the database has schema {revision or 'none'}, this version needs {_head()}; run `trmon migrate`"
+            )
 
 
 def is_older(connection: Connection) -> bool:
-    """Whether the schema is older than this version's. Errors: NotReady if it is newer."""
+    """Whether the schema is older than this version's. Errors: NotReady if it is newer and not for this version."""
     _check_known(connection)
-    return schema_revision(connection) not in (None, _head())
+    return not is_newer(connection) and schema_revision(connection) not in (None, _head())
+
+
+def is_newer(connection: Connection) -> bool:
+    """Whether a newer trmon wrote the schema."""
+    revision = schema_revision(connection)
+    return revision is not None and not knows_revision(revision)
 
 
 def schema_revision(connection: Connection) -> str | None:
@@ -55,17 +106,48 @@ def schema_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
+@cache
 def knows_revision(revision: str) -> bool:
     """Whether a schema of this revision can be upgraded to this version's."""
-    return any(script.revision == revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
+    return any(script.revision == revision for script in _scripts())
+
+
+def oldest_reader_of(revision: str) -> str | None:
+    """Return the revision that a trmon must know to work over a schema; None before CONTRACT_REVISION."""
+    declared = [
+        script.module.oldest_reader for script in _scripts() if CONTRACT_REVISION <= script.revision <= revision
+    ]
+    return max(declared, default=None)
 
 
 def _check_known(connection: Connection) -> None:
+    """Raise NotReady for a newer schema unless it says that this version can use it."""
     revision = schema_revision(connection)
-    if revision is not None and not knows_revision(revision):
+    if revision is None or knows_revision(revision):
+        return
+    oldest = _stored_oldest_reader(connection)
+    if oldest is None or not knows_revision(oldest):
         raise NotReady(
             f"the database has schema {revision}, which a newer trmon wrote; use that version, or restore a backup"
         )
+
+
+def _stored_oldest_reader(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(tables.schema_compatibility.name):
+        return None
+    oldest: str | None = connection.scalar(select(tables.schema_compatibility.c.oldest_reader))
+    return oldest
+
+
+def _write_oldest_reader(connection: Connection) -> None:
+    oldest = oldest_reader_of(schema_revision(connection) or "")
+    if oldest is not None:
+        connection.execute(delete(tables.schema_compatibility))
+        connection.execute(insert(tables.schema_compatibility).values(oldest_reader=oldest))
+
+
+def _scripts() -> Iterator[Script]:
+    return ScriptDirectory.from_config(_config()).walk_revisions()
 
 
 @cache

@@ -28,11 +28,12 @@ class ArrivedMessage:
 
 @dataclass(slots=True)
 class AttemptEntry:
-    """An attempt with its claims by rank and its forks by launch."""
+    """An attempt with its claims by rank and its forks by launch; `is_moved`: it has moved to the lake."""
 
     id: int
     run_id: int
     name: str
+    is_moved: bool = False
     claims: dict[int, Claim] = field(default_factory=dict)
     forks: dict[str, AttemptEntry] = field(default_factory=dict)
 
@@ -53,6 +54,7 @@ _ATTEMPT_COLUMNS = (
     tables.attempt.c.name.label("attempt"),
     tables.attempt.c.fork_of,
     tables.attempt.c.launch.label("fork_launch"),
+    tables.attempt.c.lake_batch_id,
 )
 
 
@@ -87,7 +89,7 @@ def _add_row(run: RunEntry, row: Any) -> None:
     attempt = run.attempts.get(row.attempt)
     if attempt is None:
         attempt = run.attempts[row.attempt] = run.by_id[row.claimed_attempt_id] = AttemptEntry(
-            row.claimed_attempt_id, run.id, row.attempt
+            row.claimed_attempt_id, run.id, row.attempt, is_moved=row.lake_batch_id is not None
         )
         if row.fork_of is not None:
             run.by_id[row.fork_of].forks[row.fork_launch] = attempt

@@ -79,6 +79,7 @@ class RunRegistry:
             step=_step(message, claim),
             now=arrival.at,
             live_seconds=self._live_seconds,
+            is_moved=attempt.is_moved,
         )
         if resolution.forks:
             name = fork_name(attempt.name, message.launch, taken=run.attempts)

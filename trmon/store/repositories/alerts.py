@@ -16,7 +16,9 @@ from trmon.domain.model.access import Access
 from trmon.domain.model.audit import AuditAction
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.model.identity import RunKey
+from trmon.domain.model.severity import Severity
 from trmon.domain.state.run_update import Event
+from trmon.store.repositories.alert_search import matches
 from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
 from trmon.store.rows.alert_rows import alert_from_row, event_from_row
@@ -40,14 +42,26 @@ class Alerts:
         project: str | None = None,
         run: str | None = None,
         state: AlertState | None = None,
+        severity: Severity | None = None,
+        search: str = "",
         after: str | None = None,
         limit: int = 50,
     ) -> Page[ListedAlert]:
-        """Return alerts, newest first. Errors: InvalidInput for an invalid cursor."""
+        """Return alerts, newest first. Errors: InvalidInput for an invalid cursor.
+
+        Args: search: words that each must have in the names of its project, run, owner, rule, title or cause.
+        """
         table, of_run = tables.alert, tables.run.c
         found = select(table, of_run.project, of_run.name, of_run.owner).join(tables.run).where(visible_runs(access))
-        wanted = {of_run.project: project, of_run.name: run, table.c.state: state and state.value}
+        wanted = {
+            of_run.project: project,
+            of_run.name: run,
+            table.c.state: state and state.value,
+            table.c.severity: severity and severity.value,
+        }
         found = found.where(*(column == value for column, value in wanted.items() if value is not None))
+        if search.strip():
+            found = found.where(matches(search))
         if after is not None:
             found = found.where(table.c.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:

@@ -66,7 +66,8 @@ class Archives:
         """Write a consistent snapshot of a project into an empty folder.
 
         Args: now: seconds on the server's clock.
-        Errors: NotFound if the project has no run; Conflict if the folder is not empty; NotReady without pyarrow.
+        Errors: NotFound if the project has no run; Conflict if the folder is not empty, or if runs were moved to the
+        lake; NotReady without pyarrow.
         """
         with _pyarrow_required():
             from trmon.store.archive.export import export_project

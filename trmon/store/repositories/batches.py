@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Engine, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Engine, Select, and_, or_, select, true
 
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import BatchKey
+from trmon.store.repositories.attempt_places import AttemptPlaces
+from trmon.store.repositories.attempt_steps import read_steps
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
 from trmon.store.rows.batch_rows import decision_from_row, is_batch, read_batches
+from trmon.store.rows.batch_selection import BatchSelection, selected_batches
 from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.rows.run_rows import visible_runs
 from trmon.store.schema import tables
@@ -21,9 +25,10 @@ from trmon.store.schema import tables
 class Batches:
     """Reads the batches of runs and the decisions of their policies."""
 
-    def __init__(self, reader: Engine, *, names: NameDictionary) -> None:
+    def __init__(self, reader: Engine, *, names: NameDictionary, places: AttemptPlaces) -> None:
         self._reader = reader
         self._names = names
+        self._places = places
 
     def list(
         self,
@@ -34,19 +39,27 @@ class Batches:
         step: int | None = None,
         after: str | None = None,
         limit: int = 100,
+        oldest_first: bool = False,
     ) -> Page[BatchRow]:
-        """Return a run's batches, newest first. Errors: InvalidInput for an invalid cursor."""
+        """Return a run's batches, newest first unless asked otherwise. Errors: InvalidInput for an invalid cursor."""
         table = tables.batch
-        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
-        if attempt_id is not None:
-            found = found.where(table.c.attempt_id == attempt_id)
-        if step is not None:
-            found = found.where(table.c.step == step)
-        if after is not None:
-            found = found.where(table.c.ordinal < decode_cursor(after, length=1)[0])
+        [ordinal] = decode_cursor(after, length=1) if after is not None else [None]
+        selection = BatchSelection(
+            limit=limit + 1,
+            newest_first=not oldest_first,
+            step=step,
+            after=ordinal if oldest_first else None,
+            before=None if oldest_first else ordinal,
+        )
         with self._reader.connect() as connection:
-            newest = found.order_by(table.c.ordinal.desc()).limit(limit + 1)
-            batches = read_batches(connection, newest, names=self._names)
+            moved = self._places.of_run(connection, run_id, access=access, attempt_id=attempt_id)
+            found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
+            found = found.where(*moved.left_out(table.c.attempt_id))
+            if attempt_id is not None:
+                found = found.where(table.c.attempt_id == attempt_id)
+            batches = read_batches(connection, selected_batches(found, selection), names=self._names)
+        if moved:
+            batches = selection.merged(batches, moved.history.batches(moved.ids, selection))
         return page_of(batches, limit=limit, key=lambda batch: (batch.ordinal,))
 
     def gauge_keys(
@@ -70,60 +83,60 @@ class Batches:
             found = found.where(attempt.c.id == attempt_id)
         if before is not None:
             found = found.where(attempt.c.id <= before.attempt_id)
-        keys: list[BatchKey] = []
         with self._reader.connect() as connection:
-            for id_ in connection.scalars(found.order_by(attempt.c.id.desc())).all():
-                end = before.step - 1 if before is not None and before.attempt_id == id_ else to_step
-                steps = _select_gauge_steps(id_, from_step=from_step, to_step=end).limit(limit - len(keys))
-                # The whole rollout batch, update None, sorts before every update.
-                rows = connection.execute(steps)
-                keys += [BatchKey(id_, row.step, None if row.first is None else row.last) for row in rows]
-                if len(keys) == limit:
-                    break
+            attempt_ids = connection.scalars(found.order_by(attempt.c.id.desc())).all()
+        keys: list[BatchKey] = []
+        for id_ in attempt_ids:
+            end = before.step - 1 if before is not None and before.attempt_id == id_ else to_step
+            steps = read_steps(self._places, id_, from_step=from_step, to_step=end, limit=limit - len(keys))
+            # The whole rollout batch, update None, sorts before every update.
+            keys += [BatchKey(id_, one.step, None if one.first is None else one.last) for one in steps]
+            if len(keys) == limit:
+                break
         return tuple(keys)
 
     def get(self, key: BatchKey, *, access: Access) -> BatchRow:
         """Return a batch. Errors: NotFound."""
         found = select(tables.batch).join(tables.run).where(*is_batch(tables.batch, key), visible_runs(access))
         with self._reader.connect() as connection:
-            batches = read_batches(connection, found, names=self._names)
+            moved = self._places.among(connection, [key.attempt_id], access=access)
+            batches = [] if moved else read_batches(connection, found, names=self._names)
+        if moved:
+            of_step = BatchSelection(step=key.step, limit=sys.maxsize)
+            batches = [row for row in moved.history.batches(moved.ids, of_step) if row.key == key]
         if not batches:
             raise NotFound("batch", f"step {key.step}, update {key.update}, attempt {key.attempt_id}")
         return batches[0]
 
     def returned_decisions(self, keys: Collection[BatchKey], *, access: Access) -> dict[BatchKey, DecisionRow]:
         """Return the decision of the active policy by batch; batches without one, or not visible, are left out."""
-        if not keys:
-            return {}
-        table = tables.decision
-        of_run = table.join(tables.attempt).join(tables.run, tables.run.c.id == tables.attempt.c.run_id)
-        wanted = or_(*(and_(*is_batch(table, key)) for key in keys))
-        found = (
-            select(table)
-            .select_from(of_run)
-            .where(wanted, table.c.role == PolicyRole.ACTIVE.value, visible_runs(access))
-        )
-        with self._reader.connect() as connection:
-            rows = [decision_from_row(row) for row in connection.execute(found)]
-        return {row.key: row for row in rows}
+        table = tables.decision.c
+        found = self._decisions(keys, access=access, where=table.role == PolicyRole.ACTIVE.value)
+        return {row.key: row for row in found if row.role is PolicyRole.ACTIVE}
 
     def decisions(self, key: BatchKey, *, access: Access) -> tuple[DecisionRow, ...]:
         """Return the decisions of all policies on a batch, the active one first."""
-        table = tables.decision
-        of_run = table.join(tables.attempt).join(tables.run, tables.run.c.id == tables.attempt.c.run_id)
-        found = select(table).select_from(of_run).where(*is_batch(table, key), visible_runs(access))
+        found = self._decisions([key], access=access, where=true())
+        return tuple(sorted(found, key=lambda row: (row.role.value, row.policy_name, row.policy_hash)))
+
+    def _decisions(
+        self, keys: Collection[BatchKey], *, access: Access, where: ColumnElement[bool]
+    ) -> tuple[DecisionRow, ...]:
+        """Return decisions on some batches: those in the database only where a predicate holds."""
+        if not keys:
+            return ()
         with self._reader.connect() as connection:
-            rows = connection.execute(found.order_by(table.c.role, table.c.policy_name)).all()
-        return tuple(decision_from_row(row) for row in rows)
+            moved = self._places.among(connection, {key.attempt_id for key in keys}, access=access)
+            stored = [key for key in keys if key.attempt_id not in moved.ids]
+            found = _select_decisions(stored, access).where(where) if stored else None
+            decisions = [] if found is None else [decision_from_row(row) for row in connection.execute(found)]
+        if moved:
+            decisions += moved.history.decisions([key for key in keys if key.attempt_id in moved.ids])
+        return tuple(decisions)
 
 
-def _select_gauge_steps(attempt_id: int, *, from_step: int | None, to_step: int | None) -> Select[Any]:
-    """Return a query for an attempt's steps with their first and last update, newest first; it only reads an index."""
-    table = tables.batch.c
-    first, last = func.min(table.update_index), func.max(table.update_index)
-    found = select(table.step, first.label("first"), last.label("last")).where(table.attempt_id == attempt_id)
-    if from_step is not None:
-        found = found.where(table.step >= from_step)
-    if to_step is not None:
-        found = found.where(table.step <= to_step)
-    return found.group_by(table.step).order_by(table.step.desc())
+def _select_decisions(keys: Collection[BatchKey], access: Access) -> Select[Any]:
+    table = tables.decision
+    of_run = table.join(tables.attempt).join(tables.run, tables.run.c.id == tables.attempt.c.run_id)
+    wanted = or_(*(and_(*is_batch(table, key)) for key in keys))
+    return select(table).select_from(of_run).where(wanted, visible_runs(access))

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Engine, case, func, or_, select
+from sqlalchemy import BigInteger, Engine, case, false, func, or_, select
 
+from trmon.store.lake.moved_rows import waits_for_lake
 from trmon.store.repositories.notification_cleanup import NotificationCleanup
 from trmon.store.schema import tables
 from trmon.store.writing.batched_delete import delete_in_batches
@@ -46,21 +47,25 @@ class Retention:
         max_bytes_per_run: int,
         max_bytes: int,
         max_audit_age_seconds: float = math.inf,
+        keeps_for_lake: bool = False,
         may_continue: Callable[[], bool] = lambda: True,
     ) -> Pruned:
         """Delete reports above a maximum age, size per run or total size, and old events, deliveries and silences.
 
         Reports that their run's worker has not finished with stay.
-        Args: may_continue: called before each transaction; when it returns False, the remaining rows stay.
+        Args: keeps_for_lake: whether reports that are still to move to the lake stay, whatever the limits;
+        may_continue: called before each transaction; when it returns False, the remaining rows stay.
         """
         oldest, table = now - max_age_seconds, tables.report.c
         reports = 0
         for run_id, last_old, last_surplus in self._cutoffs(
-            oldest, max_bytes_per_run=max_bytes_per_run, max_bytes=max_bytes
+            oldest, max_bytes_per_run=max_bytes_per_run, max_bytes=max_bytes, keeps_for_lake=keeps_for_lake
         ):
             # The age of each report counts: a clock that was wrong for a moment affects only that moment's reports.
             old = (table.id <= last_old) & (table.received_at < oldest)
             beyond = (table.run_id == run_id) & (old | (table.id <= last_surplus))
+            if keeps_for_lake:
+                beyond &= ~waits_for_lake()
             reports += delete_in_batches(self._writer, tables.report, beyond, may_continue=may_continue)
         return Pruned(
             reports=reports,
@@ -75,7 +80,9 @@ class Retention:
             ),
         )
 
-    def _cutoffs(self, oldest: float, *, max_bytes_per_run: int, max_bytes: int) -> list[tuple[int, int, int]]:
+    def _cutoffs(
+        self, oldest: float, *, max_bytes_per_run: int, max_bytes: int, keeps_for_lake: bool
+    ) -> list[tuple[int, int, int]]:
         """Return the runs with reports to delete: run id, newest report that is too old, newest above a size limit.
 
         The report id is 0 if there is none.
@@ -88,6 +95,7 @@ class Retention:
             table.received_at,
             n_bytes.over(partition_by=table.run_id, order_by=newest_first).label("run_bytes"),
             n_bytes.over(order_by=newest_first).label("all_bytes"),
+            (waits_for_lake() if keeps_for_lake else false()).label("waits"),
         ).subquery()
         old = sized.c.received_at < oldest
         surplus = or_(sized.c.run_bytes > max_bytes_per_run, sized.c.all_bytes > max_bytes)
@@ -95,7 +103,7 @@ class Retention:
         cutoffs = (
             select(sized.c.run_id, *(func.max(case((which, sized.c.id), else_=0)) for which in (old, surplus)))
             .join(tables.run_state, state.run_id == sized.c.run_id)
-            .where(or_(old, surplus), done_with)
+            .where(or_(old, surplus), done_with, ~sized.c.waits)
             .group_by(sized.c.run_id)
         )
         with self._reader.connect() as connection:

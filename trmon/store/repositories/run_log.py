@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,6 +22,7 @@ from trmon.domain.runs.run import Run, RunState
 from trmon.domain.state.run_update import Checkpoint, Frontier, RunProgress, RunUpdate
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories.adaptations import Adaptations
+from trmon.store.repositories.attempt_places import AttemptPlaces, MovedAttempts
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.policies import Policies
 from trmon.store.repositories.reports import Reports
@@ -29,6 +31,7 @@ from trmon.store.repositories.runs import Runs
 from trmon.store.repositories.unread_messages import read_unread_messages
 from trmon.store.rows.alert_rows import alert_from_row
 from trmon.store.rows.batch_rows import is_batch, read_batches
+from trmon.store.rows.batch_selection import BatchSelection, selected_batches
 from trmon.store.rows.name_dictionary import NameDictionary
 from trmon.store.rows.row_mapping import RowMapping
 from trmon.store.rows.run_rows import read_runs, select_runs
@@ -51,6 +54,7 @@ class SqlRunLog:
         *,
         registry: RunRegistry,
         names: NameDictionary,
+        places: AttemptPlaces,
         runs: Runs,
         reports: Reports,
         policies: Policies,
@@ -60,6 +64,7 @@ class SqlRunLog:
         self._writer = writer
         self._registry = registry
         self._names = names
+        self._places = places
         self.runs = runs
         self.reports = reports
         self.policies = policies
@@ -102,14 +107,21 @@ class SqlRunLog:
         """Return a closed batch, or None."""
         found = select(tables.batch).where(*is_batch(tables.batch, key))
         with self._reader.connect() as connection:
-            return next(iter(read_batches(connection, found, names=self._names)), None)
+            rows = read_batches(connection, found, names=self._names)
+            # Mostly the row is there, and then it is as it was when its attempt was moved, if it was.
+            moved = MovedAttempts() if rows else self._places.among(connection, [key.attempt_id])
+        if moved:
+            rows = moved.history.batches(moved.ids, BatchSelection(step=key.step, limit=sys.maxsize))
+        return next((row for row in rows if row.key == key), None)
 
     def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
         """Return the closed batches of the run with a larger ordinal, in that order."""
-        table = tables.batch.c
-        newer = select(tables.batch).where(table.run_id == run_id, table.ordinal > ordinal)
+        table, selection = tables.batch, BatchSelection(after=ordinal, limit=limit)
         with self._reader.connect() as connection:
-            return read_batches(connection, newer.order_by(table.ordinal).limit(limit), names=self._names)
+            moved = self._places.of_run(connection, run_id)
+            found = select(table).where(table.c.run_id == run_id, *moved.left_out(table.c.attempt_id))
+            rows = read_batches(connection, selected_batches(found, selection), names=self._names)
+        return selection.merged(rows, moved.history.batches(moved.ids, selection)) if moved else rows
 
     def open_alerts(self, run_id: int) -> list[Alert]:
         """Return the run's pending and firing alerts."""
@@ -180,6 +192,6 @@ def _common_fences(items: Sequence[tuple[RunUpdate, int | None]]) -> dict[int, i
 def _progress_from_row(row: Any) -> RunProgress:
     frontier = Frontier(report_id=row.report_id, notice_id=row.notice_id)
     if row.state is None:
-        return RunProgress(frontier=frontier)
+        return RunProgress(frontier=frontier, moved_ordinal=row.ordinal or 0)
     checkpoint = Checkpoint(ordinal=row.ordinal, version=row.version, state=row.state)
     return RunProgress(frontier=frontier, checkpoint=checkpoint)

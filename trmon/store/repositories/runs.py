@@ -6,7 +6,7 @@ from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import replace
 
-from sqlalchemy import Connection, Engine, delete, exists, select
+from sqlalchemy import Connection, Engine, delete, exists, select, tuple_
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.alerts.alert import AlertState
@@ -16,6 +16,7 @@ from trmon.domain.model.audit import AuditAction, AuditDocument
 from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
+from trmon.store.lake.lake_deletions import ask_for_deletion
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.closing_notifications import notify_of_deletion, notify_of_rename
@@ -55,6 +56,14 @@ class Runs:
         """Return a run. Errors: NotFound."""
         with self._reader.connect() as connection:
             return read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
+
+    def named(self, keys: Collection[RunKey], *, access: Access) -> list[Run]:
+        """Return runs by their names, newest first; those that are not found are left out."""
+        table = tables.run.c
+        names = [(key.project, key.run) for key in keys]
+        statement = select_runs(access).where(tuple_(table.project, table.name).in_(names))
+        with self._reader.connect() as connection:
+            return read_runs(connection, statement.order_by(table.id.desc()))
 
     def attempts(self, run_id: int, *, access: Access = EVERYTHING) -> list[Attempt]:
         """Return a run's attempts, oldest first."""
@@ -158,6 +167,7 @@ class Runs:
         Args: is_audited: whether the audit log records it, with the last transaction.
         """
         run = self.get(key, access=access)
+        self._writer.submit(lambda transaction: ask_for_deletion(transaction.connection, run, now=now)).result()
         for table in (tables.report, tables.notice, tables.batch, tables.event):
             delete_in_batches(self._writer, table, table.c.run_id == run.id)
         for attempt in self.attempts(run.id):
@@ -167,6 +177,8 @@ class Runs:
         def delete_run(transaction: Transaction) -> None:
             if is_audited:
                 _audit(transaction, access, AuditAction.RUN_DELETE, at=now, before=run)
+            # Again: an attempt may have begun to move meanwhile.
+            ask_for_deletion(transaction.connection, run, now=now)
             self._delete_run(transaction, run.id, now=now)
 
         self._writer.submit(delete_run, run=run.key).result()

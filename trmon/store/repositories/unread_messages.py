@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from trmon.domain.model.messages import Unread
 from trmon.domain.state.run_update import Frontier
 from trmon.store.database.newer_rows import newer_rows
-from trmon.store.repositories.reports import stored_notice, stored_report
+from trmon.store.rows.message_rows import unread_notice, unread_report
 from trmon.store.schema import tables
 
 
@@ -26,7 +26,7 @@ def read_unread_messages(
         return None
     unread = {run_id: Unread() for run_id in frontiers}
     for row in notices:
-        unread[row.run_id].notices.append(stored_notice(row))
+        unread[row.run_id].notices.append(unread_notice(row))
     for row in reports:
-        unread[row.run_id].reports.append(stored_report(row))
+        unread[row.run_id].reports.append(unread_report(row))
     return unread

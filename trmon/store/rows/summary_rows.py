@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from trmon.domain.collapse_risk.risk_reading import RiskReading
 from trmon.domain.diagnosis import (
-    REMEDIES,
     Diagnosis,
     Escalation,
     Evidence,
@@ -15,22 +15,25 @@ from trmon.domain.diagnosis import (
     Measurement,
     Observation,
     Quadrant,
+    remedy_of,
 )
 from trmon.domain.diagnosis.temperatures import TemperatureRatio
 from trmon.domain.health.run_summary import RunSummary, SummaryBasis
 from trmon.domain.health.sparkline import Sparkline
+from trmon.domain.model.finding_form import FindingForm
 
-SUMMARY_VERSION = 1
+SUMMARY_VERSION = 3
 """To be raised when a document has other fields, or when the same rows get another diagnosis: rows of any other version
 are ignored and made anew."""
 
 
 class _SummaryDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary without its basis; its remedy is the one of its finding."""
+    """A summary without its basis; its remedy follows from its finding."""
 
     step: int
     steps: int
     primary: Finding
+    form: FindingForm | None
     observed: tuple[Observation, ...]
     unknown: tuple[Observation, ...]
     shortfall: tuple[Evidence, ...]
@@ -39,6 +42,7 @@ class _SummaryDocument(msgspec.Struct, frozen=True, kw_only=True):
     temperatures: TemperatureRatio | None
     agreement: tuple[Measurement, ...]
     training: tuple[Measurement, ...]
+    collapse_risk: RiskReading | None
     reward: Sparkline
     kl: Sparkline
     mask_rate: float
@@ -74,7 +78,7 @@ def summary_from_row(row: Any) -> RunSummary | None:
         run_id=row.run_id,
         basis=basis_from_row(row),
         made_at=row.made_at,
-        diagnosis=Diagnosis(**fields, remedy=REMEDIES.get(document.primary)),
+        diagnosis=Diagnosis(**fields, remedy=remedy_of(document.primary, document.form)),
         **{name: getattr(document, name) for name in _OF_SUMMARY},
     )
 

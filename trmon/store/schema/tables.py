@@ -104,6 +104,7 @@ attempt = Table(
     Column("fork_reason", Text),
     Column("launch", Text),
     _required("ranks_unverified", Boolean),
+    Column("lake_batch_id", BigInteger),
     _unique("run_id", "name"),
     sqlite_autoincrement=True,
 )
@@ -408,6 +409,50 @@ lease = Table(
 )
 
 worker = Table("worker", metadata, Column("holder", Text, primary_key=True), _required("seen_at", Double))
+
+schema_compatibility = Table("schema_compatibility", metadata, Column("oldest_reader", Text, primary_key=True))
+"""One row: the schema revision that a trmon must know to work over this database."""
+
+# A lake holds the tables of several databases, each under the identity that its database got when it was made.
+database_identity = Table("database_identity", metadata, Column("id", Text, primary_key=True))
+
+lake_batch = Table(
+    "lake_batch",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    _required("planned_at", Double),
+    Column("moved_at", Double),
+    _required("n_attempts", Integer),
+    _required("n_reports", BigInteger),
+    _required("n_bytes", BigInteger),
+)
+
+# What a lake batch moves of an attempt: the reports and notices after and up to these ids, and all other rows unless
+# only late messages are left.
+lake_batch_attempt = Table(
+    "lake_batch_attempt",
+    metadata,
+    Column("lake_batch_id", ForeignKey("lake_batch.id"), primary_key=True),
+    _attempt(primary_key=True),
+    _run(),
+    _required("is_late", Boolean),
+    _required("after_report_id", BigInteger),
+    _required("report_id", BigInteger),
+    _required("after_notice_id", BigInteger),
+    _required("notice_id", BigInteger),
+    Index("ix_lake_batch_attempt_attempt_id", "attempt_id"),
+    Index("ix_lake_batch_attempt_run_id", "run_id"),
+)
+
+# Runs whose rows in the lake are to be deleted; the run itself is gone.
+lake_deletion = Table(
+    "lake_deletion",
+    metadata,
+    Column("run_id", BigInteger, primary_key=True, autoincrement=False),
+    _required("project", Text),
+    _required("asked_at", Double),
+    Column("deleted_at", Double),
+)
 
 quota = Table(
     "quota",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -22,6 +24,8 @@ SLICE_OPERATIONS = 64
 SHARED_SLICE_OPERATIONS = MAX_OPERATIONS
 """The same on PostgreSQL, where each statement is a round trip and a group takes no items after it began."""
 MAX_WAITING = 4096
+PATIENT_SECONDS = 1.0
+"""How long patient items wait for a group that is committed for others."""
 RATE_MEMORY = 0.8
 """Weight of the previous average in the measured rate, per group."""
 
@@ -53,6 +57,8 @@ class GroupCommit:
         self._max_waiting = max_waiting
         self._waiting: deque[WriteItem] = deque()
         self._wakeup = Condition()
+        self._commit_at = math.inf
+        """When to commit what waits, by `time.monotonic`; infinity while nothing waits."""
         self._closing = False
         self._per_second = 0.0
         self._commit_listeners: list[Callable[[CommittedGroup], None]] = []
@@ -78,8 +84,13 @@ class GroupCommit:
 
     @property
     def depth(self) -> int:
-        """The number of queued operations."""
-        return len(self._waiting)
+        """The number of queued operations, without those that are patient if no other waits."""
+        return len(self._waiting) if self._commit_at <= time.monotonic() else 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no operation is queued, patient ones included."""
+        return not self._waiting
 
     def on_commit(self, listener: Callable[[CommittedGroup], None]) -> None:
         """Call a listener on the writer's thread after each commit, before the futures resolve; it must be quick."""
@@ -94,10 +105,16 @@ class GroupCommit:
         return self.submit_each(lambda transaction, _: [operation(transaction)], [None], runs=[run])[0]
 
     def submit_each(
-        self, handler: Handler[Item, T], items: Sequence[Item], *, runs: Iterable[RunRef | None] = repeat(None)
+        self,
+        handler: Handler[Item, T],
+        items: Sequence[Item],
+        *,
+        runs: Iterable[RunRef | None] = repeat(None),
+        is_patient: bool = False,
     ) -> list[Future[T]]:
         """Queue items for a handler, each of a run; the handler gets up to 64 consecutive items per call.
 
+        Args: is_patient: the items join the next group of others; they begin one only after a second.
         Errors: Overloaded, then no item is queued; NotReady after close.
         """
         queued = [WriteItem(handler, item, Future(), run) for item, run in zip(items, runs, strict=False)]
@@ -107,7 +124,10 @@ class GroupCommit:
             if self._waiting and len(self._waiting) + len(queued) > self._max_waiting:
                 raise self._overloaded()
             self._waiting.extend(queued)
-            self._wakeup.notify()
+            due = time.monotonic() + (PATIENT_SECONDS if is_patient else 0.0)
+            if queued and due < self._commit_at:
+                self._commit_at = due
+                self._wakeup.notify()
         return [item.future for item in queued]
 
     def _overloaded(self) -> Overloaded:
@@ -125,7 +145,8 @@ class GroupCommit:
 
     def _wait_for_items(self) -> bool:
         with self._wakeup:
-            self._wakeup.wait_for(lambda: self._waiting or self._closing)
+            while not self._closing and (left := self._commit_at - time.monotonic()) > 0:
+                self._wakeup.wait(None if left == math.inf else left)
             return bool(self._waiting)
 
     def _commit_group(self) -> None:
@@ -167,6 +188,8 @@ class GroupCommit:
                 item = self._waiting.popleft()
                 if item.future.set_running_or_notify_cancel():
                     items.append(item)
+            if not self._waiting:
+                self._commit_at = math.inf
         group.items.extend(items)
         return items
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import starmap
 
 import msgspec
-from sqlalchemy import ARRAY, BigInteger, Connection, any_, bindparam, select
+from sqlalchemy import ARRAY, BigInteger, Connection, any_, bindparam, func, select, tuple_
 
 from trmon.domain.model.identity import RunKey
 from trmon.store.database import advisory_locks
@@ -23,8 +23,11 @@ from trmon_client.core import wire
 MAX_KNOWN = 100_000
 
 _IDS = any_(bindparam("ids", type_=ARRAY(BigInteger)))
-_RANKS = any_(bindparam("ranks", type_=ARRAY(BigInteger)))
-_ENTRIES = select_entries(tables.run.c.id == _IDS, claims=tables.claim.c.rank == _RANKS)
+_RANKS = bindparam("ranks", type_=ARRAY(BigInteger))
+_SENDERS = func.unnest(bindparam("senders", type_=ARRAY(BigInteger)), _RANKS).table_valued("run_id", "rank")
+_SENT = tuple_(tables.run.c.id, tables.claim.c.rank).in_(select(_SENDERS.render_derived(name="sender")))
+# The ranks alone let the primary key find the claims; the pairs leave out one run's claims of another run's ranks.
+_ENTRIES = select_entries(tables.run.c.id == _IDS, claims=(tables.claim.c.rank == any_(_RANKS)) & _SENT)
 """The runs of a group, with the claims of the ranks that send messages in it."""
 _SELECT_ENTRIES = PgStatement(_ENTRIES)
 _EntryRow = msgspec.defstruct("_EntryRow", map(str, _ENTRIES.selected_columns.keys()))
@@ -60,7 +63,8 @@ class RunLocks:
         numbers |= {advisory_locks.lock_number(LockSpace.ROWS, id_) for id_ in others}
         advisory_locks.lock_numbers(connection, numbers)
         if messaged:
-            self._refresh(connection, messaged, ranks={arrival.message.rank for arrival in arrivals})
+            senders = {(messaged[one.key], one.message.rank) for one in arrivals if one.key in messaged}
+            self._refresh(connection, messaged, senders=senders)
 
     def _ids(
         self, connection: Connection, keys: Collection[RunKey], *, create: Iterable[ArrivedMessage] = ()
@@ -87,8 +91,12 @@ class RunLocks:
         for row in connection.execute(found, names):
             self._known[RunKey(row.project, row.name)] = row.id
 
-    def _refresh(self, connection: Connection, ids: dict[RunKey, int], *, ranks: Collection[int]) -> None:
-        given = {"ids": list(ids.values()), "ranks": list(ranks)}
+    def _refresh(self, connection: Connection, ids: dict[RunKey, int], *, senders: Collection[tuple[int, int]]) -> None:
+        given = {
+            "ids": list(ids.values()),
+            "senders": [run_id for run_id, _ in senders],
+            "ranks": [rank for _, rank in senders],
+        }
         entries = entries_of(starmap(_EntryRow, _SELECT_ENTRIES.rows(connection, given)))
         if entries.keys() != ids.keys():
             raise RetryTransaction("a run of the group was renamed or deleted")

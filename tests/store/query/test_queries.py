@@ -1,0 +1,150 @@
+"""Queries see every row once, wherever it is, and nothing but the documented tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Executable, insert, update
+
+from tests.store.builders import NOW, append, report_intake
+from tests.store.lake.lake_runs import put_ended_run
+from tests.store.lake.moving import delete_moved, move_to_lake
+from trmon.domain.model.errors import NotReady
+from trmon.store import Store
+from trmon.store.query.queries import Queries
+from trmon.store.query.query_tables import QUERY_TABLES, table_columns
+from trmon.store.schema import tables
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    """A folder for a lake."""
+    return str(tmp_path / "lake")
+
+
+@pytest.fixture
+def queries(store: Store, lake: str) -> Iterator[Queries]:
+    """Queries over a run in the lake and one that goes on."""
+    put_ended_run(store, "moved", steps=3)
+    move_to_lake(store, lake)
+    put_ended_run(store, "here", steps=2)
+    return store.queries(lake)
+
+
+def rows(queries: Queries, sql: str, **options: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of a result."""
+    with queries.run(sql, now=NOW, **options) as result:
+        return [tuple(row.values()) for row in result.read_all().to_pylist()]
+
+
+def write(store: Store, statement: Executable) -> None:
+    """Change rows as another process would."""
+    store.writer.submit(lambda transaction: transaction.connection.execute(statement)).result()
+
+
+COUNTS = [
+    ("runs", {"moved": 1, "here": 1}),
+    ("attempts", {"moved": 1, "here": 1}),
+    ("batches", {"moved": 3, "here": 2}),
+    ("decisions", {"moved": 3, "here": 2}),
+    ("sequences", {"moved": 24, "here": 16}),
+    ("alerts", {"moved": 1, "here": 1}),
+    ("alert_events", {"moved": 1, "here": 1}),
+]
+
+
+@pytest.mark.parametrize(("table", "counts"), COUNTS, ids=[table for table, _ in COUNTS])
+@pytest.mark.parametrize("retention", [False, True], ids=["before retention", "after retention"])
+def test_every_row_is_there_once(
+    store: Store, queries: Queries, table: str, counts: dict[str, int], retention: bool
+) -> None:
+    if retention:
+        delete_moved(store)
+    assert dict(rows(queries, f"SELECT run, count(*) FROM {table} GROUP BY run")) == counts
+
+
+def test_rows_of_a_batch_that_is_moving_are_read_from_the_database(store: Store, lake: str) -> None:
+    put_ended_run(store, "moving")
+
+    def stop(point: str) -> None:
+        if point == "verified":
+            raise InterruptedError(point)
+
+    with pytest.raises(InterruptedError):
+        store.lake(lake).mover.move_next(now=NOW + 100, after_seconds=0.0, at_point=stop)
+    queries = store.queries(lake)
+    assert rows(queries, "SELECT run, month FROM batches") == [("moving", None)] * 3
+    move_to_lake(store, lake)
+    assert rows(queries, "SELECT run, month FROM batches") == [("moving", "2027-01")] * 3
+
+
+def test_sequences_that_came_after_the_move_are_read_from_the_database(store: Store, queries: Queries) -> None:
+    append(store, report_intake("math", "moved", step=7, seed=7), now=NOW + 2000)
+    found = "SELECT step, count(*) FROM sequences WHERE run = 'moved' GROUP BY step ORDER BY step"
+    assert rows(queries, found) == [(step, 8) for step in (0, 1, 2, 7)]
+
+
+def test_an_alert_of_a_moved_run_is_as_it_is_now(store: Store, queries: Queries) -> None:
+    write(store, update(tables.alert).values(acked_by="ana"))
+    assert rows(queries, "SELECT DISTINCT acked_by FROM alerts") == [("ana",)]
+
+
+def test_a_run_that_is_being_deleted_is_left_out(store: Store, queries: Queries) -> None:
+    [(run_id,)] = rows(queries, "SELECT run_id FROM runs WHERE run = 'moved'")
+    write(store, insert(tables.lake_deletion).values(run_id=run_id, project="math", asked_at=NOW))
+    assert rows(queries, "SELECT DISTINCT run FROM batches") == [("here",)]
+
+
+def test_a_lake_of_two_databases_shows_the_runs_of_both(store: Store, queries: Queries, lake: str) -> None:
+    write(store, update(tables.database_identity).values(id="another"))
+    counted = "SELECT run, database_id = 'another', count(*) FROM {} GROUP BY ALL ORDER BY ALL"
+    # The identity of the database changed, so that its rows are those of another one.
+    for table, n in (("batches", (2, 3)), ("alerts", (1, 1))):
+        assert ("here", True, n[0]) in rows(queries, counted.format(table))
+        assert ("moved", False, n[1]) in rows(queries, counted.format(table))
+
+
+def test_a_run_has_the_sizes_of_all_its_attempts(queries: Queries) -> None:
+    wanted = "run, n_attempts, first_step, newest_step, n_batches, n_sequences, state"
+    assert rows(queries, f"SELECT {wanted} FROM runs ORDER BY run") == [
+        ("here", 1, 0, 1, 2, 16, "finished"),
+        ("moved", 1, 0, 2, 3, 24, "finished"),
+    ]
+
+
+def test_tables_join_and_may_be_read_twice(queries: Queries) -> None:
+    twice = "batches AS a JOIN batches AS b USING (database_id, attempt_id)"
+    joined = f"SELECT count(*) FROM {twice} JOIN runs ON runs.run_id = a.run_id"
+    assert rows(queries, joined) == [(3 * 3 + 2 * 2,)]
+
+
+def test_without_a_lake_the_database_answers(store: Store) -> None:
+    put_ended_run(store, "here")
+    assert rows(store.queries(None), "SELECT run, signals['total_kl_k3'] FROM batches LIMIT 1") == [("here", 0.001)]
+
+
+def test_a_query_reads_the_row_groups_of_its_run_and_step_only(queries: Queries) -> None:
+    [(_, plan)] = rows(queries, "EXPLAIN SELECT run FROM batches WHERE run_id = 1 AND step = 2")
+    of_lake = plan[plan.index("lake_batch_id") :]
+    assert '"run_id" = 1' in of_lake
+    assert '"step" = 2' in of_lake
+    assert "signals" not in plan
+
+
+def test_the_described_columns_are_those_of_the_views(queries: Queries) -> None:
+    for name, columns in table_columns().items():
+        with queries.run(f"SELECT * FROM {name} LIMIT 0", now=NOW) as result:
+            assert sorted(result.schema.names) == sorted(columns), name
+    assert [line.partition(":")[0] for line in queries.describe().splitlines()] == list(table_columns())
+    assert len(QUERY_TABLES) == 9
+
+
+def test_an_unreachable_lake_is_named(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "broken"
+    (broken / "batches" / "_delta_log").mkdir(parents=True)
+    (broken / "batches" / "_delta_log" / f"{0:020}.json").write_text("{")
+    with pytest.raises(NotReady, match="broken"):
+        rows(store.queries(str(broken)), "SELECT 1 FROM batches")

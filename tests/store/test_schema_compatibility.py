@@ -1,0 +1,109 @@
+"""Tests the contract of migrations: each is additive, or says that older versions of trmon must go first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine
+
+from tests.fixtures.postgres import Postgres
+from tests.store.schema_changes import Schema, breaking_changes
+from trmon.store import migrations
+from trmon.store.database.connect import engines_of
+
+pytestmark = pytest.mark.server("postgres")
+
+REVISIONS = sorted(script.revision for script in ScriptDirectory(migrations.__path__[0]).walk_revisions())
+OF_CONTRACT = REVISIONS[REVISIONS.index(migrations.CONTRACT_REVISION) :]
+
+
+@pytest.fixture(scope="module")
+def engine(postgres_server: Postgres) -> Iterator[Engine]:
+    """A database with the schema of the first migration of the contract."""
+    url = postgres_server.database()
+    opened = engines_of(url)
+    migrations.upgrade_schema(opened.writing, revision=migrations.CONTRACT_REVISION)
+    yield opened.writing
+    opened.dispose()
+    postgres_server.drop(url)
+
+
+def schema_of(engine: Engine) -> Schema:
+    with engine.connect() as connection:
+        return Schema.read(connection)
+
+
+def test_each_migration_is_additive_or_raises_the_oldest_reader(engine: Engine) -> None:
+    before = schema_of(engine)
+    for former, revision in pairwise(OF_CONTRACT):
+        migrations.upgrade_schema(engine, revision=revision)
+        after = schema_of(engine)
+        is_raised = migrations.oldest_reader_of(revision) != migrations.oldest_reader_of(former)
+        breaking = breaking_changes(before, after)
+        assert is_raised or not breaking, (
+            f"migration {revision}: {'; '.join(breaking)}. Add only tables and columns that may be null; what must go "
+            "goes with a later migration, whose oldest_reader is the first revision without use for it"
+        )
+        before = after
+
+
+@pytest.mark.parametrize("revision", OF_CONTRACT)
+def test_the_oldest_reader_is_a_revision_of_the_contract_and_never_falls(revision: str) -> None:
+    declared = migrations.oldest_reader_of(revision)
+    assert declared is not None
+    assert migrations.CONTRACT_REVISION <= declared <= revision
+    module = ScriptDirectory(migrations.__path__[0]).get_revision(revision).module
+    assert module.oldest_reader == declared, "it is lower than that of a migration before"
+
+
+def test_revisions_are_four_digits_because_they_are_compared_as_text() -> None:
+    assert [f"{n:04}" for n in range(1, len(REVISIONS) + 1)] == REVISIONS
+
+
+BREAKING = (
+    ("ALTER TABLE run DROP COLUMN owner", "run.owner is gone"),
+    ("DROP TABLE quota", "quota.max_bytes is gone"),
+    ("ALTER TABLE run ALTER last_step TYPE integer", "run.last_step was bigint and is integer"),
+    ("ALTER TABLE run ALTER owner SET NOT NULL", "run.owner may not be null any more"),
+    ("ALTER TABLE run ALTER mode DROP NOT NULL", "run.mode may be null, which readers do not expect"),
+    ("ALTER TABLE run ALTER id DROP DEFAULT", "run.id has no default any more"),
+    ("ALTER TABLE run ADD colour text NOT NULL", "run.colour is new, required and without default"),
+    ("ALTER TABLE run ADD CHECK (id > 0)", "run has a new constraint run_id_check: CHECK ((id > 0))"),
+    ("CREATE INDEX ix_a ON run (owner)", "run cannot be written while its index ix_a is built"),
+    ("CREATE UNIQUE INDEX ix_b ON run (owner)", "run cannot be written while its index ix_b is built"),
+    ("ALTER TABLE note DROP CONSTRAINT pk_note", "note has no constraint pk_note any more, which inserts may rest on"),
+    ("DROP INDEX ix_token_name", "token has no index ix_token_name any more, which inserts may rest on"),
+    (
+        "CREATE TABLE colour (id bigint REFERENCES run)",
+        "colour keeps rows of run from being deleted: FOREIGN KEY (id) REFERENCES run(id)",
+    ),
+)
+ADDITIVE = (
+    "ALTER TABLE run ADD colour text",
+    "ALTER TABLE run ADD colour text NOT NULL DEFAULT ''",
+    "CREATE TABLE colour (id bigint PRIMARY KEY REFERENCES run ON DELETE CASCADE, name text UNIQUE)",
+    "DROP INDEX ix_note_run_id",
+)
+
+
+def changed(engine: Engine, statement: str) -> list[str]:
+    """Return what a statement, which is rolled back, breaks."""
+    with engine.connect() as connection:
+        before = Schema.read(connection)
+        connection.exec_driver_sql(statement)
+        found = breaking_changes(before, Schema.read(connection))
+        connection.rollback()
+    return found
+
+
+@pytest.mark.parametrize(("statement", "found"), BREAKING)
+def test_a_change_that_older_processes_do_not_stand_is_found(engine: Engine, statement: str, found: str) -> None:
+    assert found in changed(engine, statement)
+
+
+@pytest.mark.parametrize("statement", ADDITIVE)
+def test_an_additive_change_breaks_nothing(engine: Engine, statement: str) -> None:
+    assert changed(engine, statement) == []

@@ -1,0 +1,182 @@
+"""Moves attempts to the lake: plan, append, verify, mark as moved; a repeat after any failure completes the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable
+from sqlalchemy import Engine
+
+from trmon.domain.model.errors import NotReady
+from trmon.store.lake.attempt_rows import AttemptRows
+from trmon.store.lake.delta_tables import DeltaTables, lake_errors
+from trmon.store.lake.file_rewrite import compact_partitions, delete_batches_after, delete_runs_from
+from trmon.store.lake.lake_batches import LakeBatches
+from trmon.store.lake.lake_deletions import LakeDeletions
+from trmon.store.lake.lake_files import TableFolder, sync_file, table_folder_of
+from trmon.store.lake.lake_member import LakeBatch, app_id_of, month_of
+from trmon.store.lake.lake_tables import LAKE_TABLES, LakeTable
+from trmon.store.lake.lake_writer import LakeWriter
+from trmon.store.lake.stored_counts import COUNTED_TABLES, counts_in_database, counts_in_lake
+from trmon.store.rows.name_dictionary import NameDictionary
+
+VACUUM_HOURS = 168
+"""Files that no version of the last week names are deleted: readers and movers that still use one have finished."""
+SYNCED_VERSIONS = 8
+"""Newest entries of a local table's log that are made durable: a batch adds one, and a table few more meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedBatch:
+    """A lake batch that has moved: how many attempts, reports and bytes of reports."""
+
+    id: int
+    attempts: int
+    reports: int
+    n_bytes: int
+
+
+class LakeMover:
+    """Moves attempts of one database to one lake; two movers at once do each other's work, once."""
+
+    def __init__(
+        self,
+        reader: Engine,
+        *,
+        batches: LakeBatches,
+        deletions: LakeDeletions,
+        delta_tables: DeltaTables,
+        names: NameDictionary,
+    ) -> None:
+        self._reader = reader
+        self._batches = batches
+        self._deletions = deletions
+        self._delta_tables = delta_tables
+        self._writer = LakeWriter(delta_tables, AttemptRows(reader, names))
+
+    def move_next(
+        self, *, now: float, after_seconds: float, at_point: Callable[[str], None] = lambda _: None
+    ) -> MovedBatch | None:
+        """Complete the planned batch, or plan and move the next one; None if no attempt can move.
+
+        Args: now: seconds on the server's clock; after_seconds: how long a run must have been idle; at_point: called
+        with what has happened, after each step.
+        Errors: NotReady if the lake cannot be written or has other rows than the database; nothing is lost.
+        """
+        self.check()
+        batch = self._batches.plan(now=now, after_seconds=after_seconds)
+        if batch is None:
+            return None
+        at_point("planned")
+        self._writer.append(batch, at_point=at_point)
+        self._verify(batch)
+        at_point("verified")
+        self._batches.finish(batch, now=now)
+        at_point("finished")
+        return MovedBatch(id=batch.id, attempts=len(batch.members), reports=batch.n_reports, n_bytes=batch.n_bytes)
+
+    def delete_runs(self, *, now: float) -> int:
+        """Delete the rows of deleted runs from every table, and return the number of runs; safe to repeat.
+
+        Nothing is deleted while a batch is planned, since another mover may still append rows of such a run.
+        Errors: NotReady if the lake cannot be written.
+        """
+        run_ids = self._deletions.pending()
+        if not run_ids or self._batches.planned() is not None:
+            return 0
+        database_id = self._batches.database_id()
+        for table, found, folder in self._tables():
+            with lake_errors(self._delta_tables.location):
+                delete_runs_from(found, table, folder, database_id=database_id, run_ids=run_ids)
+        self._deletions.finish(run_ids, now=now)
+        return len(run_ids)
+
+    def compact(self, *, now: float) -> int:
+        """Merge the small files of past months, drop files that no table names any more, and return how many merged.
+
+        Errors: NotReady if the lake cannot be written.
+        """
+        n_merged = 0
+        for table, found, folder in self._tables():
+            with lake_errors(self._delta_tables.location):
+                n_merged += compact_partitions(found, table, folder, before_month=month_of(now))
+                found.update_incremental()
+                found.create_checkpoint()
+                found.cleanup_metadata()
+                found.vacuum(retention_hours=VACUUM_HOURS, dry_run=False, full=True)
+        return n_merged
+
+    def _tables(self) -> Iterator[tuple[LakeTable, DeltaTable, TableFolder]]:
+        for table in LAKE_TABLES:
+            found = self._delta_tables.find(table)
+            if found is not None:
+                with lake_errors(self._delta_tables.location):
+                    folder = table_folder_of(self._delta_tables.location, table)
+                yield table, found, folder
+
+    def check(self) -> None:
+        """Raise NotReady if the lake cannot be read, or has batches that the database does not know.
+
+        Such a database was restored from a backup that is older than its newest lake batch.
+        """
+        newest, in_lake = self._batches.newest_id(), self._newest_in_lake()
+        if in_lake > newest:
+            raise NotReady(
+                f"the lake has batch {in_lake} and the database knows {newest}: it was restored from a backup; "
+                "nothing moves; see `trmon lake rollback`"
+            )
+
+    def roll_back(self, *, now: float) -> int:
+        """Delete from the lake the batches that the database does not know, and return their number; safe to repeat.
+
+        The attempts that the database has again move again, in batches with later numbers.
+        Errors: NotReady if the lake cannot be written.
+        """
+        newest, in_lake = self._batches.newest_id(), self._newest_in_lake()
+        if in_lake <= newest:
+            return 0
+        database_id = self._batches.database_id()
+        for table, found, folder in self._tables():
+            with lake_errors(self._delta_tables.location):
+                delete_batches_after(found, table, folder, database_id=database_id, batch_id=newest)
+        self._batches.skip_to(in_lake, now=now)
+        return in_lake - newest
+
+    def _newest_in_lake(self) -> int:
+        app_id = app_id_of(self._batches.database_id())
+        opened = (self._delta_tables.find(table) for table in LAKE_TABLES)
+        return max((found.transaction_version(app_id) or 0 for found in opened if found is not None), default=0)
+
+    def _verify(self, batch: LakeBatch) -> None:
+        for table in COUNTED_TABLES:
+            self._verify_table(table, batch)
+        for table in LAKE_TABLES:
+            self._sync_log(table)
+
+    def _verify_table(self, table: LakeTable, batch: LakeBatch) -> None:
+        found = self._delta_tables.find(table)
+        with lake_errors(self._delta_tables.location):
+            folder = table_folder_of(self._delta_tables.location, table)
+            in_lake = {} if found is None else counts_in_lake(found, folder, batch)
+        with self._reader.connect() as connection:
+            # Without the attempts of runs that were deleted since the plan.
+            kept = self._batches.planned()
+            for member in () if kept is None else kept.members:
+                expected = counts_in_database(connection, member, table)
+                if in_lake.get(member.attempt_id, 0) != expected:
+                    raise NotReady(
+                        f"the lake has {in_lake.get(member.attempt_id, 0)} of {expected} rows of "
+                        f"{member.project}/{member.run} in {table.name}; the database keeps them all"
+                    )
+
+    def _sync_log(self, table: LakeTable) -> None:
+        if self._delta_tables.location.is_remote:
+            return
+        log = Path(self._delta_tables.location.table_uri(table.name)) / "_delta_log"
+        if log.is_dir():
+            with lake_errors(self._delta_tables.location):
+                for file in sorted(log.glob("*.json"))[-SYNCED_VERSIONS:]:
+                    sync_file(str(file))
+                sync_file(str(log))

@@ -1,0 +1,79 @@
+"""Delete from the database what the lake holds, in small transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import ColumnElement, Engine, Table, and_, exists, func, or_, select
+
+from trmon.store.lake.movable_attempts import MOVABLE_STATES
+from trmon.store.schema import tables
+from trmon.store.writing.batched_delete import delete_in_batches
+from trmon.store.writing.group_commit import GroupCommit
+
+ATTEMPTS_AT_ONCE = 100
+MESSAGE_TABLES = (tables.report, tables.notice)
+DELETED_TABLES = (*MESSAGE_TABLES, tables.decision, tables.signal_chunk, tables.chunk_axes, tables.batch)
+"""The large tables. The others of a run stay, a few kilobytes: the fleet, the alerts and the audits read them."""
+
+
+class MovedRows:
+    """The rows of moved attempts that are still in the database."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def delete(self, *, may_continue: Callable[[], bool] = lambda: True) -> int:
+        """Delete the rows that the lake holds, and return their number; messages that came since the move stay.
+
+        Args: may_continue: called before each transaction; when it returns False, the remaining rows stay.
+        """
+        n_deleted = 0
+        attempt_ids = self._attempts()
+        for first in range(0, len(attempt_ids), ATTEMPTS_AT_ONCE):
+            for table in DELETED_TABLES:
+                moved = _is_moved(table, attempt_ids[first : first + ATTEMPTS_AT_ONCE])
+                n_deleted += delete_in_batches(self._writer, table, moved, may_continue=may_continue)
+        return n_deleted
+
+    def _attempts(self) -> Sequence[int]:
+        """Return the moved attempts that have rows of theirs in the database."""
+        attempt = tables.attempt.c
+        has_rows = or_(
+            *(exists().where(table.c.attempt_id == attempt.id, *_up_to_the_move(table)) for table in DELETED_TABLES)
+        )
+        found = select(attempt.id).where(attempt.lake_batch_id.is_not(None), has_rows)
+        with self._reader.connect() as connection:
+            return connection.scalars(found.order_by(attempt.id)).all()
+
+
+def waits_for_lake() -> ColumnElement[bool]:
+    """Return the predicate that a report is not in the lake, though its run has ended or its attempt has moved."""
+    report, attempt = tables.report.c, tables.attempt.c
+    is_movable = attempt.lake_batch_id.is_(None) & tables.run.c.state.in_(MOVABLE_STATES)
+    is_late = attempt.lake_batch_id.is_not(None) & (report.id > _newest_moved(tables.report))
+    return (
+        select(attempt.id)
+        .join_from(tables.attempt, tables.run)
+        .where(attempt.id == report.attempt_id, or_(is_movable, is_late))
+        .correlate(tables.report)
+        .exists()
+    )
+
+
+def _is_moved(table: Table, attempt_ids: Sequence[int]) -> ColumnElement[bool]:
+    return and_(table.c.attempt_id.in_(attempt_ids), *_up_to_the_move(table))
+
+
+def _up_to_the_move(table: Table) -> list[ColumnElement[bool]]:
+    """Return the predicate that excludes messages which came since the move; none for other tables."""
+    return [table.c.id <= _newest_moved(table)] if table in MESSAGE_TABLES else []
+
+
+def _newest_moved(table: Table) -> ColumnElement[int]:
+    member, batch = tables.lake_batch_attempt.c, tables.lake_batch.c
+    newest = func.coalesce(func.max(member[f"{table.name}_id"]), 0)
+    of_attempt = select(newest).join_from(tables.lake_batch_attempt, tables.lake_batch)
+    moved = of_attempt.where(member.attempt_id == table.c.attempt_id, batch.moved_at.is_not(None))
+    return moved.correlate(table).scalar_subquery()

@@ -1,0 +1,147 @@
+"""Rows of the database as Arrow streams, all of one snapshot, in the columns of the lake."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import ColumnElement, Connection, Engine, case, exists, func, literal, select
+
+from trmon.store.lake.attempt_rows import AttemptRows
+from trmon.store.lake.lake_member import LAKE_MEMBER_MAPPING, LakeBatch, LakeMember
+from trmon.store.lake.lake_tables import LAKE_SEQUENCES
+from trmon.store.query.query_tables import QueryTable
+from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.schema import tables
+
+_NEWEST_ID = (1 << 63) - 1
+_attempt, _run, _report = tables.attempt.c, tables.run.c, tables.report.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedState:
+    """What the lake has of a database: its lake batches up to one, without runs whose deletion is not complete."""
+
+    database_id: str
+    lake_batch: int
+    deleted_run_ids: tuple[int, ...]
+
+
+class DatabaseRows:
+    """The rows of a snapshot that are not read from the lake; several threads may read its streams."""
+
+    def __init__(self, connection: Connection, *, reader: Engine, names: NameDictionary) -> None:
+        self._connection = connection
+        self._rows = AttemptRows(reader, names)
+        self._lock = Lock()
+
+    def moved(self) -> MovedState:
+        """Return what the lake has of this database."""
+        batch, deletion = tables.lake_batch.c, tables.lake_deletion.c
+        newest = select(func.coalesce(func.max(batch.id), 0)).where(batch.moved_at.is_not(None))
+        deleted = select(deletion.run_id).where(deletion.deleted_at.is_(None)).order_by(deletion.run_id)
+        return MovedState(
+            database_id=self._connection.scalars(select(tables.database_identity.c.id)).one(),
+            lake_batch=self._connection.scalars(newest).one(),
+            deleted_run_ids=tuple(self._connection.scalars(deleted)),
+        )
+
+    def stream(self, table: QueryTable, *, now: float) -> ArrowStream:
+        """Return the rows of a table. Args: now: for the verdicts of runs, seconds."""
+        return ArrowStream(table.lake.schema, lambda: self._pieces(table, now))
+
+    def _pieces(self, table: QueryTable, now: float) -> Iterator[Any]:
+        with self._lock:
+            pieces = self._rows.read_from(self._connection, self._batch(table, now), table.lake)
+        while True:
+            # A connection serves one thread at a time.
+            with self._lock:
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    def _batch(self, table: QueryTable, now: float) -> LakeBatch:
+        """Return the attempts with rows in the database as if they were to move together."""
+        return LakeBatch(
+            id=0,
+            database_id=self.moved().database_id,
+            planned_at=now,
+            n_reports=0,
+            n_bytes=0,
+            members=list(_members(self._connection, table)),
+        )
+
+
+class ArrowStream:
+    """Rows that are read anew for each reader, a few hundred in memory at a time."""
+
+    def __init__(self, schema: Any, pieces: Callable[[], Iterator[Any]]) -> None:
+        self._schema = schema
+        self._pieces = pieces
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a new stream of the rows."""
+        reader = pa.RecordBatchReader.from_batches(self._schema, self._pieces())
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+def _members(connection: Connection, table: QueryTable) -> Iterator[LakeMember]:
+    """Yield the attempts with rows of a table that are read from the database, by project, run and attempt."""
+    later = tables.attempt.alias("later")
+    until = select(func.min(later.c.started_at)).where(
+        later.c.run_id == _attempt.run_id, later.c.ordinal == _attempt.ordinal + 1
+    )
+    after_report = _newest_moved_report()
+    found = (
+        select(
+            _run.project,
+            _attempt.run_id,
+            _run.name.label("run"),
+            _attempt.id.label("attempt_id"),
+            _attempt.name.label("attempt"),
+            literal(False).label("is_late"),
+            after_report.label("after_report_id"),
+            literal(_NEWEST_ID).label("report_id"),
+            literal(0).label("after_notice_id"),
+            literal(0).label("notice_id"),
+            case((_attempt.ordinal == 1, 0.0), else_=_attempt.started_at).label("since"),
+            func.coalesce(until.scalar_subquery(), _END_OF_TIME).label("until"),
+        )
+        .join_from(tables.attempt, tables.run)
+        .where(_run.name.not_like("~%"), _is_read_from_database(table))
+        .order_by(_run.project, _attempt.run_id, _attempt.id)
+    )
+    for row in connection.execute(found).all():
+        yield LAKE_MEMBER_MAPPING.from_row(row)
+
+
+_END_OF_TIME = math.ldexp(1.0, 60)
+"""Seconds."""
+
+
+def _newest_moved_report() -> ColumnElement[int]:
+    member, batch = tables.lake_batch_attempt.c, tables.lake_batch.c
+    newest = select(func.coalesce(func.max(member.report_id), 0)).join_from(
+        tables.lake_batch_attempt, tables.lake_batch
+    )
+    of_attempt = newest.where(member.attempt_id == _attempt.id, batch.moved_at.is_not(None))
+    return of_attempt.correlate(tables.attempt).scalar_subquery()
+
+
+def _is_read_from_database(table: QueryTable) -> ColumnElement[bool]:
+    is_here = _attempt.lake_batch_id.is_(None)
+    if table.lake is LAKE_SEQUENCES:
+        is_late = exists().where(_report.attempt_id == _attempt.id, _report.id > _newest_moved_report())
+        return is_here | is_late.correlate(tables.attempt)
+    if not table.stays:
+        return is_here
+    assert table.lake.archived is not None
+    # Most attempts have no alert and no note, and each is read by a query of its own.
+    source = table.lake.archived.table.c
+    owner = source.attempt_id == _attempt.id if "attempt_id" in source else source.run_id == _attempt.run_id
+    return exists().where(owner).correlate(tables.attempt)

@@ -1,0 +1,138 @@
+"""Where the rows of attempts are: the only place that decides whether a read goes to the database or to the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, func, select
+
+from trmon.domain.batches.batch import BatchRow, DecisionRow
+from trmon.domain.model.access import EVERYTHING, Access
+from trmon.domain.model.errors import LakeUnavailable
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.messages import AnyReport
+from trmon.store.rows.attempt_series import AttemptSeries, StepRange
+from trmon.store.rows.batch_selection import BatchSelection, StepUpdates
+from trmon.store.rows.run_rows import visible_runs
+from trmon.store.schema import tables
+
+T = TypeVar("T")
+
+
+class LakeHistory(Protocol):
+    """What moved attempts of a database have in its lake.
+
+    Errors of every method: LakeUnavailable, Overloaded, Damaged.
+    """
+
+    def batches(self, attempt_ids: Collection[int], selection: BatchSelection) -> list[BatchRow]:
+        """Return batches of some attempts in the order of the selection."""
+
+    def steps(self, attempt_id: int, *, from_step: int | None, to_step: int | None, limit: int) -> list[StepUpdates]:
+        """Return the newest steps of an attempt, newest first."""
+
+    def decisions(self, keys: Collection[BatchKey]) -> list[DecisionRow]:
+        """Return the decisions on some batches, in no order."""
+
+    def reports(self, key: BatchKey) -> list[AnyReport]:
+        """Return the reports of a batch in the order (rank, chunk)."""
+
+    def recorded_names(self, attempt_ids: Collection[int], names: Collection[str]) -> set[str]:
+        """Return those of the names that the columnar history has."""
+
+    def series(self, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> AttemptSeries:
+        """Return the history of an attempt's signals over a range of steps."""
+
+
+class ReadableLake(Protocol):
+    """The lake of a service, which several databases may share."""
+
+    def history(self, database_id: str, *, moved_in: Mapping[int, int], lake_batch: int) -> LakeHistory:
+        """Return what the lake has of attempts of a database.
+
+        Args: moved_in: the lake batch of each attempt; lake_batch: the newest one of the database, which the lake has.
+        Errors: LakeUnavailable.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class MovedAttempts:
+    """Those of a read's attempts that are in the lake; false if there is none."""
+
+    ids: frozenset[int] = frozenset()
+    _open: Callable[[], LakeHistory] | None = field(default=None, repr=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.ids)
+
+    @property
+    def history(self) -> LakeHistory:
+        """Return what the lake has of them. Errors: LakeUnavailable without a configured lake."""
+        assert self._open is not None
+        return self._open()
+
+    def left_out(self, attempt_id: Column[Any]) -> list[ColumnElement[bool]]:
+        """Return the predicates that leave their rows out, which retention may not have deleted yet."""
+        return [attempt_id.not_in(self.ids)] if self.ids else []
+
+
+class AttemptPlaces:
+    """Finds which attempts were moved to the lake."""
+
+    def __init__(self, reader: Engine, lake: ReadableLake | None) -> None:
+        self._reader = reader
+        self._lake = lake
+
+    def of_run(
+        self, connection: Connection, run_id: int, *, access: Access = EVERYTHING, attempt_id: int | None = None
+    ) -> MovedAttempts:
+        """Return the moved attempts of a run, or only one of them; none of a run that the caller may not see."""
+        attempt = tables.attempt
+        found = (
+            select(attempt.c.id, attempt.c.lake_batch_id)
+            .join(tables.run)
+            .where(attempt.c.run_id == run_id, visible_runs(access))
+        )
+        return self._moved(connection, found if attempt_id is None else found.where(attempt.c.id == attempt_id))
+
+    def among(
+        self, connection: Connection, attempt_ids: Collection[int], *, access: Access = EVERYTHING
+    ) -> MovedAttempts:
+        """Return those of some attempts that were moved, and that the caller may see."""
+        attempt = tables.attempt
+        found = (
+            select(attempt.c.id, attempt.c.lake_batch_id)
+            .join(tables.run)
+            .where(attempt.c.id.in_(attempt_ids), visible_runs(access))
+        )
+        return self._moved(connection, found)
+
+    def read(self, attempt_id: int, *, stored: Callable[[Connection], T], moved: Callable[[LakeHistory], T]) -> T:
+        """Read an attempt from the database or the lake; no connection to the database waits for the lake."""
+        with self._reader.connect() as connection:
+            place = self.among(connection, [attempt_id])
+            if not place:
+                return stored(connection)
+        return moved(place.history)
+
+    def _moved(self, connection: Connection, attempts: Select[Any]) -> MovedAttempts:
+        rows = connection.execute(attempts.where(tables.attempt.c.lake_batch_id.is_not(None))).all()
+        if not rows:
+            return MovedAttempts()
+        moved_in = {row.id: row.lake_batch_id for row in rows}
+        lake_batch = connection.scalars(_NEWEST_BATCH).one()
+        database_id = connection.scalars(select(tables.database_identity.c.id)).one()
+
+        def open_history() -> LakeHistory:
+            if self._lake is None:
+                raise LakeUnavailable(
+                    "the run was moved to a lake, but TRMON_LAKE_URL is not set; set it to the lake of this database"
+                )
+            return self._lake.history(database_id, moved_in=moved_in, lake_batch=lake_batch)
+
+        return MovedAttempts(frozenset(moved_in), open_history)
+
+
+_NEWEST_BATCH = select(func.max(tables.lake_batch.c.id)).where(tables.lake_batch.c.moved_at.is_not(None))
