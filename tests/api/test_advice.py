@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -15,7 +16,10 @@ from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
 from tests.runner.watched_run import ORIGIN as WATCHED_ORIGIN
-from tests.runner.watched_run import WatchedRun
+from tests.runner.watched_run import WATCH_CONFIG, WatchedRun
+from trmon.domain.collapse_risk.input_history import BASELINE_STEPS
+from trmon.domain.rules.condition_yaml import parse_condition
+from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 
@@ -129,3 +133,17 @@ def test_a_jump_in_response_length_cuts_the_learning_rate_once() -> None:
     assert run.view.advice.lr_decay is not None
     assert run.view.advice.lr_decay.factor == 0.5
     assert 120 <= run.view.advice.lr_decay.step <= 124
+
+
+def test_a_prediction_that_pages_advises_no_stop() -> None:
+    page = next(rule for rule in builtin_rules() if rule.name == "collapse_risk_high")
+    risky = replace(page, when=parse_condition({"signal": "collapse_risk", "above": 0.0}, "when"))
+    run = WatchedRun(watch_config=replace(WATCH_CONFIG, rules=lambda: (risky,)))
+    teach(run, range(BASELINE_STEPS + risky.for_steps + 2))
+    advice = run.view.advice
+    assert advice is not None
+    assert {alert.rule for alert in run.view.alerts} >= {"collapse_risk_high", "incident"}
+    assert not advice.stop
+    assert advice.incident_since is not None
+    assert advice.collapse_risk is not None
+    assert 0.0 < advice.collapse_risk.probability < 1.0

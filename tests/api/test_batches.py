@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import numpy as np
 import pytest
@@ -38,6 +40,16 @@ def test_batches_are_listed_newest_first_in_pages(client: httpx.Client) -> None:
     rest = client.get(BATCHES, params={"limit": 3, "after": first["next"]}).json()
     assert [batch["step"] for batch in first["items"] + rest["items"]] == [4, 3, 2, 1, 0]
     assert rest["next"] is None
+
+
+def test_batches_are_listed_oldest_first_on_request(client: httpx.Client) -> None:
+    train(client, steps=range(5))
+    asked: dict[str, Any] = {"limit": 3, "order": "oldest"}
+    first = client.get(BATCHES, params=asked).json()
+    rest = client.get(BATCHES, params={**asked, "after": first["next"]}).json()
+    assert [batch["step"] for batch in first["items"] + rest["items"]] == [0, 1, 2, 3, 4]
+    assert rest["next"] is None
+    assert client.get(BATCHES, params={"order": "random"}).status_code == 400
 
 
 def test_a_batch_has_its_signals_and_scalars(client: httpx.Client) -> None:

@@ -94,7 +94,7 @@ def test_the_command_shows_the_diagnosis_of_the_service(client: httpx.Client, se
     for said in (
         "A': corrupt log-probs since step 0",
         "saturated_fraction",
-        "do: Check",
+        "for the next run: Check",
         "verl  ",
         "TRL  ",
     ):
@@ -163,4 +163,4 @@ def test_the_remedy_has_the_values_of_the_runs_configuration() -> None:
     remedy = DiagnosisOut.of(found, config=config).remedy
     assert remedy is not None
     assert remedy.verl == {"actor_rollout_ref.actor.optim.lr": "5e-7"}
-    assert remedy.trl == {"learning_rate": "half of what it is"}
+    assert (remedy.trl, remedy.trl_in_words) == ({}, {"learning_rate": "half of what it is"})

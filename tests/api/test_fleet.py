@@ -49,6 +49,27 @@ def test_a_run_has_its_verdict_and_recent_course(two_runs: httpx.Client) -> None
     assert well["mask_rate"] == 0.0
 
 
+def test_a_brief_list_has_the_newest_values_and_names_bring_the_sparklines(two_runs: httpx.Client) -> None:
+    whole, brief = fleet(two_runs), fleet(two_runs, brief="true")
+    short = {"reward", "kl", "mask_rate", "expected_step_seconds"}
+    for full, one in zip(whole, brief, strict=True):
+        assert {name: one[name] for name in one if name not in short} == {
+            name: full[name] for name in full if name not in short
+        }
+        for name in ("reward", "kl"):
+            known = [value for value in full[name]["values"] if value is not None]
+            assert one[name] == full[name] | {"values": known[-1:]}
+        assert one["mask_rate"] == pytest.approx(full["mask_rate"], rel=1e-3)
+    asked = {"runs": "math/ill, math/none,code/ill"}
+    [named] = two_runs.get("/api/v1/fleet/named", params=asked).json()
+    assert (named["run"], named["reward"]) == ("ill", whole[0]["reward"])
+
+
+@pytest.mark.parametrize("runs", ["ill", "math/", ",".join(f"math/{i}" for i in range(61))])
+def test_names_of_runs_are_checked(client: httpx.Client, runs: str) -> None:
+    assert client.get("/api/v1/fleet/named", params={"runs": runs}).status_code == 400
+
+
 def test_an_ill_run_has_its_incident_and_lists_no_rule_of_that_name(two_runs: httpx.Client) -> None:
     ill, well = fleet(two_runs)
     incident = ill["incident"]
@@ -131,6 +152,7 @@ def test_the_fleet_is_paginated_and_filtered_by_project(two_runs: httpx.Client) 
     two_runs.headers["Authorization"] = f"Bearer {make_token(two_runs, 'code', Scope.READ, project='code')}"
     assert [run["run"] for run in fleet(two_runs)] == ["ppo"]
     assert two_runs.get("/api/v1/fleet/math/ill").status_code == 404
+    assert two_runs.get("/api/v1/fleet/named", params={"runs": "math/ill"}).json() == []
 
 
 @pytest.mark.parametrize("worker", ["thread", "process"])

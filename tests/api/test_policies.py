@@ -12,6 +12,27 @@ from trmon_client.core.policies.policy import Policy, preset
 
 POLICY = "/api/v1/runs/math/grpo/policy"
 CUSTOM = {"name": "mine", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 0.02}]}
+VERL = {
+    "rollout_is": "sequence",
+    "rollout_is_threshold": 2.0,
+    "rollout_is_batch_normalize": False,
+    "rollout_rs": "seq_mean_k3",
+    "rollout_rs_threshold": 0.01,
+    "bypass_mode": True,
+    "loss_type": "reinforce",
+}
+"""A whole `RolloutCorrectionConfig`."""
+FURTHER = [
+    "dppo",
+    "dppo_kl",
+    "m2po",
+    "cispo",
+    "gspo",
+    "seq_mis_two_sided",
+    "close_versions",
+    "bypass_pg_is",
+    "disabled",
+]
 
 
 @pytest.fixture
@@ -84,6 +105,8 @@ def test_shadows_stay_if_a_change_has_none(run: httpx.Client) -> None:
         ({"policy": {"name": "x", "criteria": []}}, "policy"),
         ({"policy": "trm", "shadows": ["trm_max", "wisdom"]}, "shadows[1]"),
         ({"policy": "trm", "shadows": ["icepop"]}, "shadows[0]"),
+        ({"policy": {**VERL, "rollout_is_batch_normalize": True}}, "policy"),
+        ({"policy": {**VERL, "rollout_token_veto_threshold": 1e-4}}, "policy"),
         ({"policy": "trm", "from_step": -1}, "from_step"),
         ({}, "policy"),
     ],
@@ -94,6 +117,16 @@ def test_an_invalid_policy_is_refused_with_its_field(run: httpx.Client, change: 
     assert answer.status_code == 400
     assert answer.json()["field"] == field
     assert run.get(POLICY).json()["name"] == "trm_auto"
+
+
+@pytest.mark.parametrize("policy", [*FURTHER, VERL], ids=str)
+def test_further_policies_and_whole_configurations_of_verl_reach_the_trainer(run: httpx.Client, policy: object) -> None:
+    version = put(run, policy)
+    update = heard(run, step=2)
+    assert update is not None
+    expected = Policy.parse(policy)  # type: ignore[arg-type]
+    assert (version["name"], update.hash) == (expected.name, expected.hash)
+    assert Policy.parse(update.spec) == expected
 
 
 def test_a_rollback_creates_a_new_version(run: httpx.Client) -> None:

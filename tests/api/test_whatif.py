@@ -56,6 +56,15 @@ def test_token_rules_are_estimated_as_fractions_between_bounds(run: httpx.Client
     assert (alone["total"]["mask_rate"], alone["tokens"].keys()) == (0.0, {"icepop"})
 
 
+def test_a_soft_policy_has_weights_in_place_of_the_accepted_share(run: httpx.Client) -> None:
+    assert ask(run, LOOSE)["weights"] is None
+    assert ask(run, LOOSE | {"soft_tau": 1.0})["weights"] == {"mean": 1.0, "effective_share": 1.0}
+    none = ask(run, TIGHT | {"soft_tau": 1.0})  # any excess over a bound of 0 is infinite
+    assert (none["total"]["mask_rate"], none["weights"]) == (1.0, {"mean": 0.0, "effective_share": 0.0})
+    refused = run.post(WHATIF, json={"policy": LOOSE | {"soft_tau": 0}})
+    assert (refused.status_code, "soft_tau" in refused.text) == (400, True)
+
+
 def test_what_if_changes_nothing(run: httpx.Client) -> None:
     before = run.get("/api/v1/runs/math/grpo/policy/history").text
     ask(run, TIGHT)

@@ -38,6 +38,7 @@ def test_the_listed_summary_is_the_first_line_of_the_help(name: str) -> None:
         (["show", "--help"], DATABASE_AND_SERVER | HTTP),
         (["diagnose", "--example"], DATABASE_AND_SERVER | HTTP),
         (["whatif", "--help"], DATABASE_AND_SERVER | HTTP),
+        (["mcp", "--help"], DATABASE_AND_SERVER | HTTP | {"mcp", "starlette"}),
         (["preflight", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
         (["replay", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
         (["ingest", "--help"], DATABASE_AND_SERVER | HTTP),

@@ -36,6 +36,13 @@ def test_policies_stand_in_one_table(service: ThreadedService, monkeypatch: pyte
     assert [row[:3] for row in rows] == [["strict", "12", "100.00%"], ["trm_max(delta=100)", "12", "0.00%"]]
 
 
+def test_a_soft_policy_shows_its_weights(service: ThreadedService) -> None:
+    shown = trmon("whatif", "math/grpo", "--policy", "trm_avg(delta=1e-12,soft_tau=1e30)", url=service.url)
+    assert shown.returncode == 0, shown.stderr
+    said = "trm_avg(delta=1e-12, soft_tau=1e+30) is soft: mean weight 100.00%, effective share 100.00%"
+    assert said in " ".join(shown.stdout.split())
+
+
 def test_what_the_api_answers_is_printed_on_request(service: ThreadedService) -> None:
     asked = ("--policy", "geo_mask", "--policy", "opsm", "--json", "--max-steps", 2)
     shown = trmon("whatif", "math/grpo", *asked, "--url", service.url)
@@ -47,7 +54,7 @@ def test_what_the_api_answers_is_printed_on_request(service: ThreadedService) ->
 
 WRONG = [
     pytest.param("wisdom", "--policy: ", id="no preset"),
-    pytest.param("trm_max(depth=1)", "bounds are delta, lower and upper", id="no bound"),
+    pytest.param("trm_max(depth=1)", "bounds are delta, lower, upper and soft_tau", id="no bound"),
     pytest.param("trm_max(delta=much)", "must be a number", id="no number"),
     pytest.param("{", "is not a JSON object", id="no JSON"),
 ]

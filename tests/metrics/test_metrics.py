@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -32,6 +33,7 @@ from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.run import Run, RunState
 from trmon.metrics.counters import DROPPED, Counters
 from trmon.metrics.exposition import Exposition
+from trmon.metrics.optional_signals import OPTIONAL_SIGNALS
 from trmon.metrics.sample_lines import sample_line
 from trmon.views.run_verdicts import JudgedRun
 from trmon.views.run_view_cache import RunView, RunViewCache, thresholds_of
@@ -141,6 +143,24 @@ def test_a_setting_adds_signals(serve: Serve) -> None:
     with serve(metrics_signals="staleness_kl_k2").client() as client:
         train(client)
         assert "trmon_staleness_kl_k2" in scraped(client, step=2)
+
+
+def test_a_run_without_optional_inputs_has_no_series_of_them(client: httpx.Client) -> None:
+    train(client)
+    of_run = {
+        name for name, found in scraped(client, step=2).items() if any(dict(labels).get("run") for labels in found)
+    }
+    assert not of_run & {f"trmon_{name}" for name in OPTIONAL_SIGNALS}
+
+
+def test_optional_signals_have_a_series_where_they_are_known(serve: Serve) -> None:
+    with serve().client() as client:
+        content = columns(advantage=np.array([1.0, -1.0, 0.5, -0.5]), sum_logp=np.full(4, -16.0))
+        send(client, MATH, report(content, scalars={"grad_norm": 0.5}))
+        send(client, MATH, wire.Finish(**ORIGIN, sequence=0, finished=[wire.ChunkCount(1, None, 1)]))
+        found = scraped(client, step=1)
+    known = {"logp_advantage_cov", "proxy3_pure_noise_low", "proxy3_pure_noise_high"}
+    assert {name for name in OPTIONAL_SIGNALS if f"trmon_{name}" in found} == known
 
 
 def test_runs_and_scalars_are_limited_and_omitted_runs_counted(serve: Serve) -> None:

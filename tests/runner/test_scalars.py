@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from tests.domain.trainer import finished, report
+from tests.domain.trainer import finished, made, report
 from tests.runner.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, train
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.rules import rule_yaml
@@ -44,6 +45,42 @@ def test_a_scalar_in_a_chunk_that_comes_late_is_read_before_the_step_ends(restar
         watched.restart()
     watched.receive(report(4, finished=finished((4, None, 1))), at=40.0)
     assert watched.log.told() == [("high", "firing", 3)]
+
+
+def test_scalars_are_part_of_their_steps_history_even_if_the_next_step_comes_in_the_same_pass() -> None:
+    apart, together = WatchedRun(), WatchedRun()
+    for step in range(40):
+        scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"grad_norm": 1.0 + step % 3})
+        first = report(step, finished=finished((step, None, 1)))
+        apart.receive(first, at=10.0 * step)
+        apart.receive(scalars, at=10.0 * step + 5.0)
+        if step == 0:
+            together.receive(first, at=0.0)
+        after = report(step + 1, finished=finished((step + 1, None, 1)))
+        together.receive(scalars, after, at=10.0 * (step + 1))
+    key = BatchKey(1, 39, None)
+    signals = apart.log.rows[key].signals
+    assert "collapse_risk:grad_norm" in signals, "each step has its norm"
+    same = {name: value for name, value in signals.items() if name.startswith("collapse_risk")}
+    assert {name: together.log.rows[key].signals.get(name) for name in same} == same
+
+
+def test_a_late_gradient_norm_gives_the_proxies_of_its_step_even_after_a_restart() -> None:
+    content = replace(made("healthy"), by_name={**made("healthy"), "advantage": np.linspace(-1.0, 1.0, 8)})
+    watched = WatchedRun()
+    watched.receive(report(0, content=content, finished=finished((0, None, 1))), at=0.0)
+    key = BatchKey(1, 0, None)
+    assert "proxy1_signal_strength" not in watched.log.rows[key].signals
+    watched.restart()
+    watched.receive(wire.Scalars(**ORIGIN, sequence=0, step=0, values={"grad_norm": 0.5}), at=5.0)
+    watched.receive(report(1, content=content, finished=finished((1, None, 1))), at=10.0)
+    signals = watched.log.rows[key].signals
+    assert signals["proxy1_signal_strength"] == 0.25
+    for end in ("low", "high"):
+        power = signals[f"proxy2_total_power_{end}"]
+        assert power > 0
+        assert signals[f"proxy3_pure_noise_{end}"] == pytest.approx(max(0.0, power - 0.25) / 7)
+    assert "proxy1_signal_strength" not in watched.log.rows[BatchKey(1, 1, None)].signals
 
 
 def test_scalars_join_their_batch_before_it_closes_and_revise_it_after() -> None:

@@ -49,14 +49,26 @@ COMMANDS = {
         "trmon.cli.diagnose:diagnose_command",
         "Print what is wrong with a run or a log, since when, what it cost and what to change.",
     ),
+    "budget": CommandEntry(
+        "trmon.cli.budget:budget_command",
+        "Print which mismatch and lag a run can bear, where its drift comes from, and the advice for its pipeline.",
+    ),
     "whatif": CommandEntry(
         "trmon.cli.whatif:whatif_command",
         "Print what policies would have masked of a run's stored sequences, beside what was masked.",
+    ),
+    "backtest": CommandEntry(
+        "trmon.cli.backtest:backtest_command",
+        "Print what rules would have raised over stored runs, how long before a collapse, and how often in vain.",
     ),
     "preflight": CommandEntry(
         "trmon.cli.preflight:preflight_command",
         "Check that rollout engine and trainer give the same tokens the same log-probs at equal weights; name the "
         "cause.",
+    ),
+    "mcp": CommandEntry(
+        "trmon.cli.mcp:mcp_command",
+        "Answer an assistant's questions about runs by the Model Context Protocol, over stdio; it changes nothing.",
     ),
     "signals": CommandEntry(
         "trmon.cli.signals:signals_command", "Print signals of a run by step, or the names of those it has."
@@ -92,6 +104,9 @@ COMMANDS = {
         "trmon.cli.export:export",
         "Write a project as partitioned parquet, for DuckDB and `trmon import`, while the service runs.",
     ),
+    "query": CommandEntry(
+        "trmon.cli.query:query", "Run SQL over all runs, in the database and in the lake; without it, list the tables."
+    ),
     "import": CommandEntry(
         "trmon.cli.import_:import_", "Import logs of trainers, or an archive of `trmon export`; safe to repeat."
     ),
@@ -111,8 +126,10 @@ COMMANDS = {
     ),
     "lab": CommandEntry(
         "trmon.cli.lab:lab",
-        "Train small policies by reinforcement learning: one that reports to a running service, or a sweep of many.",
+        "Train small policies by reinforcement learning: one that reports to a running service, a sweep of many, or "
+        "runs with and without an intervention.",
     ),
+    "lake": CommandEntry("trmon.cli.lake:lake", "Move attempts of ended runs to the lake, and see what has moved."),
     "token": CommandEntry("trmon.cli.token:token", "Create, list, rotate and revoke API tokens."),
     "quota": CommandEntry("trmon.cli.quota:quota", "Limit what projects store and send."),
     "notify": CommandEntry("trmon.cli.notify:notify", "Test the receivers of alerts."),

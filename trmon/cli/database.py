@@ -31,10 +31,11 @@ def open_store(data_dir: Path | None, *, making: bool = False) -> Iterator[Store
 
     Errors: NotReady if it does not exist or has another schema, or if it must be migrated while a service uses it.
     """
-    url = read_settings(data_dir=data_dir).store_url
+    settings = read_settings(data_dir=data_dir)
+    url = settings.store_url
     if not making and not is_shared(url):
         check_file_exists(sqlite_file_of(url))
-    store = Store.open(url)
+    store = Store.open(url, lake_url=settings.lake_url)
     try:
         if making:
             with exclusive_use(url) if store.is_older else nullcontext():

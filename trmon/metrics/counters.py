@@ -27,6 +27,7 @@ DROPPED = (
 """Reasons for which current clients and the service drop messages."""
 OUTCOMES = ("delivered", "retried", "muted", "held", "dead", "error")
 PRUNED = ("reports", "events", "deliveries", "silences", "audit", "failures")
+LAKE = ("attempts", "reports", "bytes", "deleted_runs", "merged_files", "failures")
 
 REDIS_OPERATIONS = ("publish", "listen", "read", "limits")
 COMPONENT_GAUGES = {
@@ -114,6 +115,12 @@ class Counters:
         self.pruned = Counter(
             "trmon_pruned", "Rows deleted by retention, and failures of it.", ["what"], registry=self.registry
         )
+        self.lake = Counter(
+            "trmon_lake",
+            "What moved to the lake, and failures of it: then nothing moves, and reports wait beyond their limits.",
+            ["what"],
+            registry=self.registry,
+        )
         self.quota_refused = Counter(
             "trmon_quota_refused",
             "Messages refused because of a project's quota, by resource; those above the rate are sent again.",
@@ -176,6 +183,7 @@ class Counters:
             (self.quarantined, [part.value for part in QuarantinePart]),
             (self.delivery, OUTCOMES),
             (self.pruned, PRUNED),
+            (self.lake, LAKE),
             (self.redis_failures, REDIS_OPERATIONS),
         ):
             for value in values:

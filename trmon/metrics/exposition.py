@@ -5,6 +5,7 @@ What holds of few runs has no series for the others: alerts that do not fire, th
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
@@ -13,9 +14,12 @@ from types import MappingProxyType
 
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.collapse_risk.risk_signals import RISK
 from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of
+from trmon.domain.model.finding import Finding
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule import Rule
+from trmon.metrics.optional_signals import OPTIONAL_SIGNALS, optional_signal_help
 from trmon.metrics.sample_lines import (
     MAX_CACHED,
     RUN_LABELS,
@@ -39,6 +43,8 @@ Lines = Mapping[str, str]
 FIXED_HELP: dict[str, str] = {
     "trmon_step": "Newest closed step of the run.",
     "trmon_mask_rate": "Fraction of the newest gauge row's sequences that a policy rejects, active or shadow.",
+    "trmon_collapse_risk": "Probability that a collapse begins within 200 steps; absent in the first 30 steps, without "
+    "inputs, and once the reward has collapsed.",
     "trmon_threshold": "A bound of the active policy.",
     "trmon_threshold_proposed": "The value that adaptation proposes for a bound of the active policy; absent if none.",
     "trmon_adaptation": "1 for the run's adaptation mode; absent while it is off.",
@@ -71,8 +77,8 @@ class Exposition:
         max_scalars: int,
     ) -> None:
         self._rules = rules
-        core = {_metric(spec) for spec in SIGNALS.values() if spec.core}
-        self._extra_signals = [name for name in dict.fromkeys(extra_signals) if f"trmon_{name}" not in core]
+        usual = {spec.stem for spec in SIGNALS.values() if spec.core}.union(OPTIONAL_SIGNALS)
+        self._extra_signals = [name for name in dict.fromkeys(extra_signals) if name not in usual]
         self._max_runs = max_runs
         self._max_scalars = max_scalars
         self._cached: dict[int, tuple[RunView, Lines]] = {}
@@ -110,7 +116,7 @@ class Exposition:
     def _help(self) -> Mapping[str, str]:
         of_signals = {_metric(spec): f"{spec.description}; {spec.unit}." for spec in SIGNALS.values() if spec.core}
         extra = {f"trmon_{name}": f"{SIGNALS[name].description}; {SIGNALS[name].unit}." for name in self._extra_signals}
-        return {**extra, **of_signals, **FIXED_HELP}
+        return {**extra, **of_signals, **optional_signal_help(), **FIXED_HELP}
 
     def _lines(self, view: RunView) -> Lines:
         cached = self._cached.get(view.run.id)
@@ -151,7 +157,7 @@ class Exposition:
             yield "trmon_last_report_timestamp_seconds", "", view.run.last_report_at
         for alert in view.alerts:
             if alert.is_incident and alert.state is AlertState.FIRING:
-                yield "trmon_incident_since_step", _incident_labels(alert), alert.step
+                yield "trmon_incident_since_step", _incident_labels(alert), alert.since_step
         if view.row is None:
             return
         yield "trmon_step", "", view.row.key.step
@@ -159,9 +165,14 @@ class Exposition:
         for metric, name in _core_metrics(view.row.primary_pair):
             if name in signals:
                 yield metric, "", signals[name]
+        for name in OPTIONAL_SIGNALS:
+            if not math.isnan(signals.get(name, math.nan)):
+                yield f"trmon_{name}", "", signals[name]
         for name in self._extra_signals:
             if name in signals:
                 yield f"trmon_{name}", "", signals[name]
+        if RISK in signals and not any(map(_is_collapse, view.alerts)):
+            yield "trmon_collapse_risk", "", signals[RISK]
         for policy, rate in view.mask_rates.items():
             yield "trmon_mask_rate", label_suffix("policy", policy), rate
         for kind, bound in view.bounds.items():
@@ -179,6 +190,12 @@ class Exposition:
     def _evict_except(self, shown: set[int]) -> None:
         for run_id in self._cached.keys() - shown:
             self._cached.pop(run_id, None)
+
+
+def _is_collapse(alert: Alert) -> bool:
+    """Whether an alert is an open incident of a collapsed reward, after which its prediction means nothing."""
+    is_open = alert.is_incident and alert.state is AlertState.FIRING
+    return is_open and finding_of(alert) is Finding.REWARD_COLLAPSE
 
 
 def _incident_labels(alert: Alert) -> str:

@@ -19,13 +19,12 @@ from trmon.domain.adaptation.window import StepKey, sample_of_reports
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.context.pass_context import PassContext
+from trmon.domain.diagnosis.batch_history import history_of_batches
 from trmon.domain.diagnosis.diagnosis import diagnose
-from trmon.domain.diagnosis.history import History
-from trmon.domain.diagnosis.required_signals import REQUIRED_SIGNALS
 from trmon.domain.model.finding import Finding
 from trmon.domain.model.messages import decode_reports
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
-from trmon.domain.ports import RunLog
+from trmon.domain.ports import CalibrationLog
 from trmon.domain.runs.run import Run
 from trmon.domain.state.pipeline_state import PipelineState
 from trmon.runner.log_reader import PAGE
@@ -48,7 +47,7 @@ class Calibrator:
     calibrations were made.
     """
 
-    def __init__(self, log: RunLog) -> None:
+    def __init__(self, log: CalibrationLog) -> None:
         self._log = log
         self._current: PolicyVersion | None = None
         self._plan: CalibrationPlan | None = None
@@ -141,7 +140,7 @@ class Calibrator:
         newest = sorted({row.key: row for row in (*stored, *rows)}.values(), key=lambda row: row.ordinal)
         last = sample[-1].key
         upto = [row for row in newest if (row.key.attempt_id, row.key.step) <= (last.attempt_id, last.step)] or newest
-        return [observation.finding for observation in diagnose(_history(upto)).observed] if upto else []
+        return [observation.finding for observation in diagnose(history_of_batches(upto)).observed] if upto else []
 
     def _give_up_late(self, steps: Sequence[CalibrationStep], *, is_first: bool) -> None:
         measured = sum(step.n_sequences > 0 for step in steps[:MAX_STEPS_WITHOUT_MISMATCH])
@@ -190,14 +189,3 @@ class Calibrator:
             kept = added if replaces else former
             added = CalibrationStep(kept.key, kept.n_sequences, lr)
         self._steps[place] = added
-
-
-def _history(rows: Sequence[BatchRow]) -> History:
-    """Return the history of rows as a diagnosis reads it."""
-    numbers = [{**row.scalars, **row.signals} for row in rows]
-    names = [name for name in REQUIRED_SIGNALS if any(name in row for row in numbers)]
-    return History.of_rows(
-        step=[row.key.step for row in rows],
-        update=[-1 if row.key.update is None else row.key.update for row in rows],
-        values={name: [row.get(name, math.nan) for row in numbers] for name in names},
-    )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.quarantine import QuarantinePart, quarantined
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyReport, DamagedNotice, DamagedReport, StoredNotice, StoredReport
+from trmon.domain.model.messages import AnyReport, DamagedReport, StoredNotice, StoredReport
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import after_notice, after_report, after_scalars
 from trmon.runner.launch_tracker import LaunchTracker
@@ -29,14 +29,19 @@ class MessageHandler:
         """Apply messages; return the closed rows for which a report came late."""
         late: dict[BatchKey, BatchRow] = {}
         for message in messages:
-            if isinstance(message, StoredReport | DamagedReport):
+            if isinstance(message, DamagedReport) and message.is_late:
+                # Its attempt has moved to the lake: its batch is closed for good, and the report follows.
+                key = message.key
+                place = f"step {key.batch.step}, rank {key.rank}, chunk {key.chunk}"
+                self._quarantine(QuarantinePart.REPORT, place, message.reason, changes)
+            elif isinstance(message, StoredReport | DamagedReport):
                 row = self._handle_report(message, changes)
                 if row is not None:
                     late[row.key] = row
             elif isinstance(message, StoredNotice):
                 self._handle_notice(message, changes)
             else:
-                self._quarantine(message, changes)
+                self._quarantine(QuarantinePart.NOTICE, f"notice {message.id}", message.reason, changes)
         return late
 
     def _handle_report(self, report: AnyReport, changes: PassChanges) -> BatchRow | None:
@@ -66,9 +71,9 @@ class MessageHandler:
             self._apply_start(notice, message, changes)
         run.apply_state_change(change, changes)
 
-    def _quarantine(self, notice: DamagedNotice, changes: PassChanges) -> None:
-        changes.tally.quarantined[QuarantinePart.NOTICE] += 1
-        self._run.unreported.append(quarantined(QuarantinePart.NOTICE, f"notice {notice.id}", notice.reason))
+    def _quarantine(self, part: QuarantinePart, place: str, reason: str, changes: PassChanges) -> None:
+        changes.tally.quarantined[part] += 1
+        self._run.unreported.append(quarantined(part, place, reason))
 
     def _add_to_batch(self, report: AnyReport, changes: PassChanges) -> BatchRow | None:
         """Add a report to its open batch, or return the row of its closed batch if the row lacks the report."""

@@ -19,7 +19,7 @@ from trmon.domain.pipeline.stages.draft import made_at
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import Liveness, ending_of
 from trmon.domain.state.pipeline_state import STATE_VERSION, PipelineState
-from trmon.domain.state.run_update import Checkpoint, Frontier
+from trmon.domain.state.run_update import Frontier, RunProgress
 from trmon.runner.log_reader import PAGE
 from trmon.runner.pending_state import PendingState
 from trmon_client.core import wire
@@ -48,7 +48,7 @@ def recover_run(log: RunLog, context: PassContext) -> RecoveredRun:
     run = context.run
     progress = log.progress(run.id)
     quarantined: Counter[QuarantinePart] = Counter()
-    state = _state_of(progress.checkpoint, quarantined, run_id=run.id)
+    state = _state_of(progress, quarantined, run_id=run.id)
     recovered = RecoveredRun(
         pipeline_state=state,
         life=Liveness(state=run.state, silent_since=max(run.last_report_at or run.created_at, state.silent_since)),
@@ -67,10 +67,14 @@ def recover_run(log: RunLog, context: PassContext) -> RecoveredRun:
     return recovered
 
 
-def _state_of(checkpoint: Checkpoint | None, quarantined: Counter[QuarantinePart], *, run_id: int) -> PipelineState:
-    """Return the state of a checkpoint; if it cannot be read an empty one, from which all rows are replayed."""
+def _state_of(progress: RunProgress, quarantined: Counter[QuarantinePart], *, run_id: int) -> PipelineState:
+    """Return the state of a checkpoint; if it cannot be read an empty one, from which all rows are replayed.
+
+    A run whose rows have moved to the lake counts its batches on.
+    """
+    checkpoint = progress.checkpoint
     if checkpoint is None or checkpoint.version != STATE_VERSION:
-        return PipelineState()
+        return PipelineState(ordinal=progress.moved_ordinal)
     try:
         return PipelineState.from_bytes(checkpoint.state)
     except (msgspec.MsgspecError, ValueError) as error:

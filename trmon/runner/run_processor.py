@@ -29,7 +29,7 @@ from trmon.runner.pass_changes import PassChanges, PassTally
 from trmon.runner.quarantine import run_quarantined
 from trmon.runner.recovery import recover_run
 from trmon.runner.run_context import RunContext, WatchConfig
-from trmon.runner.scalar_updates import apply_scalars
+from trmon.runner.scalar_updates import apply_newest_scalars, apply_scalars
 from trmon.views.run_view_cache import RunView
 
 
@@ -102,6 +102,7 @@ class RunProcessor:
         )
         # Before any batch closes: those that close in this pass count among the steps before the next adaptation.
         self._adaptation.configure(changes)
+        apply_newest_scalars(self._log, run, messages, changes)
         self._batches.close_due(changes, caught_up=page.caught_up)
         self._batches.close_scalar_steps(changes, caught_up=page.caught_up)
         self._batches.revise(late, changes)
@@ -142,12 +143,13 @@ class RunProcessor:
     def _advice(self, now: float) -> Advice | None:
         """Return the advice; firing alerts over batches that page make it advise a stop.
 
-        An open incident is told first, as it names the cause, but advises nothing alone: it outlasts its alerts.
+        An open incident is told first, as it names the cause, but advises nothing alone: it outlasts its alerts. Nor
+        does a prediction: it is no reason to stop.
         """
         run, context = self._run, self._run.context.pass_context(now)
-        state_rules = {rule.name for rule in context.state_rules}
+        others = {rule.name for rule in context.rules.rules if not rule.reads_batches or rule.is_prediction}
         firing = [alert for alert in run.pipeline_state.open_alerts() if alert.state is AlertState.FIRING]
-        alerts = [alert for alert in firing if alert.severity is Severity.PAGE and alert.rule not in state_rules]
+        alerts = [alert for alert in firing if alert.severity is Severity.PAGE and alert.rule not in others]
         if all(alert.is_incident for alert in alerts):
             alerts = []
         stopping = {rule.name for rule in context.signal_rules if rule.finding in STOPPING_FINDINGS}

@@ -19,14 +19,27 @@ from trmon.runner.pass_changes import PassChanges
 from trmon_client.core import wire
 
 
+def apply_newest_scalars(log: RunLog, run: LoadedRun, messages: Iterable[StoredMessage], changes: PassChanges) -> None:
+    """Revise the newest step's gauge row before batches of later steps close, which make its history final.
+
+    Scalars and the next step often come in one pass: what they change must not depend on when the passes were.
+    """
+    for key in run.pipeline_state.gauge_keys[-1:]:
+        if (key.attempt_id, key.step) in _steps_of(messages):
+            _apply_to_step(log, run, key.attempt_id, key.step, changes)
+
+
 def apply_scalars(log: RunLog, run: LoadedRun, messages: Iterable[StoredMessage], changes: PassChanges) -> None:
     """Revise the gauge rows of closed steps that new scalars belong to; those of later steps stay pending."""
-    notices = [message for message in messages if isinstance(message, StoredNotice)]
-    steps = {(notice.attempt_id, notice.message.step) for notice in notices if isinstance(notice.message, wire.Scalars)}
-    for attempt_id, step in sorted(steps):
+    for attempt_id, step in sorted(_steps_of(messages)):
         _apply_to_step(log, run, attempt_id, step, changes)
     if run.pipeline_state.folded is not None:
         run.pending.forget_scalars(run.pipeline_state.folded)
+
+
+def _steps_of(messages: Iterable[StoredMessage]) -> set[tuple[int, int]]:
+    notices = [message for message in messages if isinstance(message, StoredNotice)]
+    return {(notice.attempt_id, notice.message.step) for notice in notices if isinstance(notice.message, wire.Scalars)}
 
 
 def _apply_to_step(log: RunLog, run: LoadedRun, attempt_id: int, step: int, changes: PassChanges) -> None:

@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from trmon.domain.collapse_risk.risk_reading import RiskLevel, risk_sentence
+from trmon.domain.collapse_risk.risk_words import INPUT_WORDS
 from trmon.domain.diagnosis import Assurance, Finding
 from trmon.domain.framework_names import FRAMEWORKS
 from trmon.domain.health.assurance_words import MAX_MEASUREMENTS
 from trmon.domain.rules.condition import ThresholdSide
-from trmon_client.api import DiagnosisInfo, EvidenceInfo, FindingInfo
+from trmon_client.api import CollapseRiskInfo, DiagnosisInfo, EvidenceInfo, FindingInfo
 
 
 def print_diagnosis(found: DiagnosisInfo, console: Console) -> None:
@@ -24,10 +26,27 @@ def print_diagnosis(found: DiagnosisInfo, console: Console) -> None:
         console.print(f"[bold]{escape(fires.summary)}[/bold]", highlight=False, soft_wrap=True)
         console.print(escape(f"do: {fires.fix}"), highlight=False, soft_wrap=True)
     console.print(f"[bold]{escape(_headline(found))}[/bold]", highlight=False, soft_wrap=True)
+    if found.collapse_risk is not None:
+        for line in risk_lines(found.collapse_risk):
+            console.print(escape(line), highlight=False, soft_wrap=True)
     for observation in found.observed:
         console.print(evidence_table(observation))
     for line in _lines(found):
         console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+def risk_lines(risk: CollapseRiskInfo) -> Iterator[str]:
+    """Yield the risk of a collapse while one can come, and in one line which inputs its model does not know."""
+    if risk.level == RiskLevel.PAST.value:
+        return
+    limits = f"warns at {risk.warn_at:.0%}, pages at {risk.page_at:.0%}"
+    yield f"{risk_sentence(risk.probability, risk.driven_by)} ({limits})"
+    unknown = {"not sent": risk.missing, "beyond what the model was fitted to": risk.outside}
+    said = [
+        f"{what}: {', '.join(INPUT_WORDS.get(one, one) for one in names)}" for what, names in unknown.items() if names
+    ]
+    if said:
+        yield f"    {'; '.join(said)}"
 
 
 def _headline(found: DiagnosisInfo) -> str:
@@ -116,23 +135,38 @@ def remedy_lines(found: DiagnosisInfo, *, framework: str | None = None) -> Itera
     """
     if found.remedy is None:
         if found.incident is not None and found.since_step is not None:
-            yield f"do: {found.incident.fix}"
+            yield f"{when_to_act(found.has_ended)}: {found.incident.fix}"
         return
-    yield f"do: {found.remedy.fix}"
-    yield from _options(framework, {"verl": found.remedy.verl, "TRL": found.remedy.trl})
-    yield f"if it persists: {found.remedy.persists}"
-    yield from _options(framework, {"verl": found.remedy.verl_next, "TRL": found.remedy.trl_next})
+    remedy = found.remedy
+    yield f"{when_to_act(found.has_ended)}: {remedy.fix}"
+    yield from _options(framework, {"verl": remedy.verl, "TRL": remedy.trl})
+    yield from _in_words(framework, {"verl": remedy.verl_in_words, "TRL": remedy.trl_in_words})
+    yield f"if it persists: {remedy.persists}"
+    yield from _options(framework, {"verl": remedy.verl_next, "TRL": remedy.trl_next})
+    yield from _in_words(framework, {"verl": remedy.verl_next_in_words, "TRL": remedy.trl_next_in_words})
+
+
+def when_to_act(has_ended: bool) -> str:
+    """Return the label of what to do: a run that has ended cannot be changed any more."""
+    return "for the next run" if has_ended else "do"
 
 
 def _options(framework: str | None, options: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    shown = {name: known for name, known in options.items() if name == framework} or options
-    for name, known in shown.items():
+    for name, known in _shown(framework, options).items():
         for option, value in known.items():
             yield f"    {name}  {_option(name, option, value)}"
 
 
+def _in_words(framework: str | None, options: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    for name, unknown in _shown(framework, options).items():
+        for option, words in unknown.items():
+            yield f"    {name}  {option}: {words}"
+
+
+def _shown(framework: str | None, options: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
+    return {name: known for name, known in options.items() if name == framework} or options
+
+
 def _option(framework: str, option: str, value: str) -> str:
-    """Return an option to paste; a value in words, where the present one is not known, is no value to paste."""
-    if " " in value:
-        return f"{option}: {value}"
+    """Return an option to paste."""
     return quote(f"{option}={value}") if framework == "verl" else f"{option}={value},"

@@ -40,8 +40,10 @@ def _spec(text: str) -> Spec:
 
 def _bound(part: str) -> tuple[str, float]:
     name, _, number = part.partition("=")
-    if name.strip() not in ("delta", "lower", "upper"):
-        raise InvalidInput("--policy", f"bounds are delta, lower and upper, as in trm_max(delta=0.02), not {part!r}")
+    if name.strip() not in ("delta", "lower", "upper", "soft_tau"):
+        raise InvalidInput(
+            "--policy", f"bounds are delta, lower, upper and soft_tau, as in trm_max(delta=0.02), not {part!r}"
+        )
     try:
         return name.strip(), float(number)
     except ValueError as error:

@@ -13,8 +13,10 @@ from rich.text import Text
 
 from trmon.domain.health.verdict import Urgency
 from trmon.domain.model.severity import Severity
+from trmon.domain.runs.run import RunState
 from trmon.terminal.cut_text import cut_middle
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
+from trmon.terminal.diagnosis_text import when_to_act
 from trmon.terminal.run_detail import POINTS, RunDetail
 from trmon.terminal.sparkline import text_sparkline
 from trmon.terminal.styles import OF_SEVERITY, last_seen_text, percent_text, verdict_line
@@ -41,7 +43,8 @@ def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
         console.print(Text(f"warning: {warning}"), style=OF_SEVERITY[Severity.WARN.value], soft_wrap=True)
     console.print(verdict_line(run.verdict), soft_wrap=True)
     if run.verdict.todo and run.incident is not None and run.verdict.need != Urgency.NONE.value:
-        console.print(Text(f"do: {run.verdict.todo}"), soft_wrap=True)
+        when = when_to_act(run.state == RunState.FINISHED.value)
+        console.print(Text(f"{when}: {run.verdict.todo}"), soft_wrap=True)
     if run.incident is not None and run.incident.acked_by:
         console.print(Text(f"acknowledged by {run.incident.acked_by}", style="dim"), soft_wrap=True)
     for alert in run.alerts:

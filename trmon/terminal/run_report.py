@@ -16,8 +16,8 @@ from trmon.domain.analysis.course import Course, FindingSpan, course_of
 from trmon.domain.analysis.logged_run import LoggedRun, read_logged_run
 from trmon.domain.analysis.run_cost import RunCost, run_cost
 from trmon.domain.diagnosis import Finding, History, Thresholds
-from trmon.domain.diagnosis.framework_options import TRL_LR, VERL_LR
 from trmon.domain.diagnosis.history import ENGINE_PAIRS
+from trmon.domain.diagnosis.sent_options import with_sent_options
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats import format_of, sound_rows
 
@@ -146,17 +146,9 @@ def _diagnosis_out(run: LoggedRun, course: Course) -> DiagnosisOut:
         course.diagnosis,
         ignored=ignored,
         framework=run.framework,
-        config=logged_config(run.history),
+        config=with_sent_options({}, run.history),
         last_good_step=course.last_good_step,
     )
-
-
-def logged_config(history: History) -> dict[str, float]:
-    """Return the options that a log tells: the largest learning rate, as schedules only lower it."""
-    rates = history.values.get("lr")
-    if rates is None or np.isnan(rates).all():
-        return {}
-    return dict.fromkeys((*VERL_LR, *TRL_LR), float(np.nanmax(rates)))
 
 
 def known(value: float | None) -> bool:

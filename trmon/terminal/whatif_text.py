@@ -39,9 +39,16 @@ def _percent(share: ShareInfo) -> str:
 
 
 def _lines(effect: WhatIfInfo) -> Iterator[str]:
+    if effect.weights is not None:
+        mean, effective = effect.weights.mean, effect.weights.effective_share
+        shown = f"mean weight {mean:.2%}, effective share {effective:.2%}"
+        yield f"{effect.policy} is soft: {shown}; what it masks keeps a weight"
     if effect.reasons:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in effect.reasons.items())
         yield f"{effect.policy} rejects by: {reasons}"
+    turns = effect.turns
+    if turns is not None and turns.n_turns:
+        yield f"{effect.policy} would mask {turns.mask_rate:.2%} of {turns.n_turns:,} turns"
     for rule, share in effect.tokens.items():
         yield f"{effect.policy}: {rule} would mask or cut {share.at_least:.2%} to {share.at_most:.2%} of the tokens"
     for lack, n in effect.undecided.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from statistics import median
 
 from trmon.domain.diagnosis import REQUIRED_SIGNALS, History
 from trmon.domain.model.access import Access
@@ -33,6 +34,14 @@ def newest_steps(store: Store, run: Run, *, access: Access, extra: Sequence[str]
     return store.signals.series(
         run.id, names=names, access=access, from_step=steps[-1], points=sys.maxsize, updates="all"
     )
+
+
+def steps_per_rollout(rows: SignalSeries) -> float:
+    """Return the median number of optimizer steps on a rollout; 1 where no batch names its update."""
+    counts: dict[int, int] = {}
+    for step, update in zip(rows.step.tolist(), rows.update.tolist(), strict=True):
+        counts[step] = max(counts.get(step, 0), update + 1)
+    return max(1.0, median(counts.values()))
 
 
 def history_of(rows: SignalSeries) -> History:

@@ -11,7 +11,7 @@ from trmon.domain.diagnosis import diagnose
 from trmon.domain.health.run_summary import RunSummary, SummaryBasis
 from trmon.domain.health.sparkline import sparkline_of
 from trmon.domain.model.access import Access
-from trmon.domain.model.errors import NotFound
+from trmon.domain.model.errors import LakeUnavailable, NotFound, Overloaded
 from trmon.domain.runs.run import Run, RunState
 from trmon.store import Store
 from trmon.store.repositories.summaries import SummaryBases
@@ -85,7 +85,7 @@ class RunSummaries:
     def _refresh(self, run: Run, basis: SummaryBasis, *, access: Access, now: float) -> None:
         try:
             self._cached[run.id] = summarize_run(self._store, run, basis=basis, access=access, now=now)
-        except NotFound:
+        except (NotFound, LakeUnavailable, Overloaded):
             return
 
 

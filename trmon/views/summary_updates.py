@@ -11,7 +11,7 @@ import structlog
 
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis
 from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import NotFound
+from trmon.domain.model.errors import LakeUnavailable, NotFound, Overloaded
 from trmon.domain.ports import Ownership
 from trmon.store import Store
 from trmon.views.run_summaries import summarize_run
@@ -63,13 +63,15 @@ class SummaryUpdater:
         self._query_at = 0.0
 
     def poll(self) -> None:
-        """Make and store outdated summaries for a tenth of a second, one at least."""
+        """Make and store outdated summaries for a tenth of a second, or try one at least."""
         until = self._monotonic() + SLICE_SECONDS
         if self._monotonic() >= self._query_at:
             self._waiting = deque(self._outdated())
         made: list[RunSummary] = []
-        while self._waiting and (not made or self._monotonic() < until):
+        while self._waiting:
             made += self._made(self._waiting.popleft())
+            if self._monotonic() >= until:
+                break
         if made:
             self._sink.write(made)
 
@@ -96,7 +98,7 @@ class SummaryUpdater:
         try:
             run = self._store.runs.by_id(run_id)
             return [summarize_run(self._store, run, basis=basis, access=EVERYTHING, now=self._clock())]
-        except NotFound:  # deleted, or no batch is closed yet
+        except (NotFound, LakeUnavailable, Overloaded):  # deleted, no batch is closed yet, or the lake is away
             return []
         except Exception as error:  # noqa: BLE001 - a run that cannot be diagnosed must not stop those behind it
             log.warning("run_not_summarized", run=run_id, error=repr(error))

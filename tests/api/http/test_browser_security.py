@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 from urllib.parse import urlsplit
 
@@ -114,3 +115,13 @@ def test_garbage_on_a_connection_does_not_affect_others(service: ThreadedService
         line.sendall(b"\x16\x03\x01 hello\r\n\r\n")
         assert b"400" in line.recv(1024)
     assert client.get("/healthz").status_code == 200
+
+
+def test_files_of_the_page_come_compressed_to_those_who_accept_it(client: httpx.Client) -> None:
+    with client.stream("GET", "/static/app.js", headers={"Accept-Encoding": "gzip"}) as compressed:
+        raw = b"".join(compressed.iter_raw())
+    plain = client.get("/static/app.js", headers={"Accept-Encoding": "identity"})
+    assert (compressed.headers["content-encoding"], compressed.headers["vary"]) == ("gzip", "Accept-Encoding")
+    assert "content-encoding" not in plain.headers
+    assert gzip.decompress(raw) == plain.content
+    assert int(compressed.headers["content-length"]) == len(raw) < len(gzip.compress(plain.content, 4))

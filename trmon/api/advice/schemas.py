@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from trmon.domain.advice.advise import Advice, LrDecay
+from trmon.domain.advice.risk_advice import RiskAdvice
 
 
 class AdviceOut(BaseModel):
@@ -23,6 +24,9 @@ class AdviceOut(BaseModel):
     )
     incident_since: int | None = Field(
         None, description="The step since which the open incident is, for the trainer's recorder; null without one."
+    )
+    collapse_risk: RiskAdvice | None = Field(
+        None, description="The risk of a collapse, and the learning-rate factor that it recommends; never applied."
     )
     reasons: dict[str, str]
 

@@ -16,8 +16,11 @@ from trmon.api.http.pages import PageOut
 from trmon.domain.alerts.alert import Acknowledgement, AlertState
 from trmon.domain.alerts.listed_alert import ListedAlert
 from trmon.domain.model.access import Access
+from trmon.domain.model.severity import Severity
 
 router = APIRouter(prefix="/api/v1/alerts", tags=["alerts"])
+
+SEARCH = "Words that each must be part of the project, run, owner, rule, title or cause."
 
 
 @router.get("")
@@ -27,11 +30,22 @@ def list_alerts(
     project: Annotated[str | None, Query(max_length=128)] = None,
     run: Annotated[str | None, Query(max_length=128)] = None,
     state: AlertState | None = None,
+    severity: Severity | None = None,
+    search: Annotated[str, Query(max_length=256, description=SEARCH)] = "",
     after: After = None,
     limit: Limit = 50,
 ) -> PageOut[AlertOut]:
     """List alerts, newest first."""
-    page = service.store.alerts.list(access=access, project=project, run=run, state=state, after=after, limit=limit)
+    page = service.store.alerts.list(
+        access=access,
+        project=project,
+        run=run,
+        state=state,
+        severity=severity,
+        search=search,
+        after=after,
+        limit=limit,
+    )
     return PageOut(items=_responses(service, page.items, access=access), next=page.next)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
@@ -45,10 +45,15 @@ def list_batches(
     attempt_id: OfAttempt = None,
     after: After = None,
     limit: Limit = 100,
+    order: Annotated[
+        Literal["newest", "oldest"], Query(description="Which batches come first, in the order in which they closed.")
+    ] = "newest",
 ) -> PageOut[BatchOut]:
-    """List a run's batches, newest first."""
+    """List a run's batches, newest first unless `order` is oldest."""
     run = service.store.runs.get(key, access=access)
-    page = service.store.batches.list(run.id, access=access, attempt_id=attempt_id, after=after, limit=limit)
+    page = service.store.batches.list(
+        run.id, access=access, attempt_id=attempt_id, after=after, limit=limit, oldest_first=order == "oldest"
+    )
     return PageOut(items=[BatchOut.of(batch) for batch in page.items], next=page.next)
 
 
@@ -80,6 +85,9 @@ def list_sequences(
     names: Names = None,
     first: Annotated[int, Query(ge=0, description="The index of the first sequence to return.")] = 0,
     limit: Limit = 256,
+    turns: Annotated[
+        bool, Query(description="Whether to return the turns of the sequences, if there are any.")
+    ] = False,
 ) -> SequencesOut:
     """Return sequences of a batch: their columns, and the decision of each policy with its reason."""
     batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
@@ -89,7 +97,9 @@ def list_sequences(
         _columns(service, batch),
         service.store.batches.decisions(batch.key, access=access),
         registry=_registry(service, batch.run_id),
-        selection=SequenceSelection(first=first, limit=limit, names=frozenset(requested) if requested else None),
+        selection=SequenceSelection(
+            first=first, limit=limit, names=frozenset(requested) if requested else None, with_turns=turns
+        ),
     )
 
 

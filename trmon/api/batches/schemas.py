@@ -90,6 +90,34 @@ class CriterionValues(ResponseModel):
     values: list[Number]
 
 
+class TurnCounts(ResponseModel):
+    """How many turns the selected sequences have, in their order, and how many of them the active policy rejects."""
+
+    n_turns: list[int]
+    n_rejected: list[int] | None = Field(description="Null if the active policy has no turn criteria.")
+
+
+class TurnCriterionValues(ResponseModel):
+    """The values that a turn criterion of the active policy compared, in the order of the turns, and its bounds."""
+
+    statistic: str
+    pair: str
+    lower: Number | None
+    upper: Number | None
+    values: list[Number]
+
+
+class TurnsOut(ResponseModel):
+    """The turns of one sequence in order: their columns and the decision of the active policy."""
+
+    columns: dict[str, list[Number]]
+    accepted: list[bool] | None = Field(description="Null if the active policy has no turn criteria.")
+    reasons: list[str | None] | None = Field(
+        description="The first reason for each rejection, `empty` for a turn without valid tokens."
+    )
+    criteria: list[TurnCriterionValues]
+
+
 class SequencesOut(ResponseModel):
     """Sequences of a batch ordered by (rank, chunk, row): their columns and the decisions of each policy."""
 
@@ -98,3 +126,5 @@ class SequencesOut(ResponseModel):
     columns: dict[str, list[Number]]
     decisions: list[SequenceDecisions]
     criteria: list[CriterionValues] = Field(description="The criteria of the active policy that applied.")
+    turn_counts: TurnCounts | None = Field(description="Null if the trainer gave no turns.")
+    turns: list[TurnsOut] | None = Field(description="The turns of each returned sequence, if `turns` asks for them.")

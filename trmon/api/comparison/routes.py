@@ -12,6 +12,7 @@ from trmon.api.comparison.schemas import ComparedRunOut, ComparisonOut, ConfigDi
 from trmon.api.fleet.routes import fleet_responses
 from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Reader
+from trmon.api.http.run_keys import split_run_keys
 from trmon.api.policies.schemas import PolicyVersionOut
 from trmon.domain.comparison.config_differences import config_differences
 from trmon.domain.comparison.parting import ComparedCourse, are_comparable, partings
@@ -67,23 +68,16 @@ async def compare_runs(
 
 
 def _keys(given: str) -> list[RunKey]:
-    names = [name.strip() for name in given.split(",") if name.strip()]
-    if not names:
+    keys = split_run_keys(given)
+    if not keys:
         raise InvalidInput(
             "runs", "is empty; name two to eight runs as PROJECT/RUN, or one to compare with its sibling"
         )
-    if len(names) > MAX_RUNS:
-        raise InvalidInput("runs", f"has {len(names)} runs; at most {MAX_RUNS} are compared")
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise InvalidInput("runs", f"has {min(twice)!r:.260} twice; a run is compared with others")
-    return [_key(name) for name in names]
-
-
-def _key(name: str) -> RunKey:
-    project, slash, run = name.partition("/")
-    if not slash:
-        raise InvalidInput("runs", f"must be PROJECT/RUN, separated by commas, not {name!r:.260}")
-    return RunKey.checked(project, run)
+    if len(keys) > MAX_RUNS:
+        raise InvalidInput("runs", f"has {len(keys)} runs; at most {MAX_RUNS} are compared")
+    if twice := {str(key) for key in keys if keys.count(key) > 1}:
+        raise InvalidInput("runs", f"has {min(twice)!r} twice; a run is compared with others")
+    return keys
 
 
 def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time: bool, points: int) -> ComparisonOut:

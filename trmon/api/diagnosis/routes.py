@@ -10,10 +10,12 @@ from trmon.api.http.dependencies import Reader
 from trmon.api.incidents.schemas import IncidentOut
 from trmon.api.runs.routes import Named
 from trmon.domain.diagnosis import diagnose
+from trmon.domain.diagnosis.sent_options import with_sent_options
 from trmon.domain.health.run_verdict import standing_incident
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.incidents.led_diagnosis import led_diagnosis
 from trmon.domain.rules.rule import Rule
+from trmon.domain.runs.run import RunState
 from trmon.views.recent_history import recent_rows
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"])
@@ -23,7 +25,8 @@ router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"])
 def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisOut:
     """Return what is wrong at a run's newest step, since when, and what to change; 404 before its first batch."""
     run = service.store.runs.get(key, access=access)
-    found = diagnose(recent_rows(service.store, run, access=access))
+    history = recent_rows(service.store, run, access=access)
+    found = diagnose(history)
     rules = {rule.name: rule for rule in service.rules()}
     firing = [listed.alert for listed in service.store.alerts.firing([run.id], access=access)[run.id]]
     newest = service.store.alerts.newest_incidents([run.id], access=access).get(run.id)
@@ -34,10 +37,12 @@ def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisOut:
     return DiagnosisOut.of(
         found,
         circumstances=is_of_run,
-        config=run.config,
-        last_good_step=None if standing is None else standing.last_good_step,
+        config=with_sent_options(run.config, history),
+        last_good_step=None if standing is None or standing.is_prediction else standing.last_good_step,
         standing=standing,
         incident=IncidentOut.of_newest(newest),
+        is_finished=run.state is RunState.FINISHED,
+        has_ended=run.state.ended,
     )
 
 

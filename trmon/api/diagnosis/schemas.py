@@ -7,12 +7,12 @@ from typing import Any, Self
 
 from pydantic import Field
 
+from trmon.api.collapse_risk.schemas import CollapseRiskOut
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
 from trmon.api.incidents.schemas import IncidentOut
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.diagnosis import (
-    REMEDIES,
     Assurance,
     Diagnosis,
     Escalation,
@@ -20,8 +20,10 @@ from trmon.domain.diagnosis import (
     Observation,
     Quadrant,
     Stage,
+    remedy_of,
 )
 from trmon.domain.incidents.incident import Incident
+from trmon.domain.model.finding_form import FindingForm, meaning_of, title_of
 from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition import ThresholdSide
 
@@ -60,7 +62,8 @@ class MeasurementOut(ResponseModel):
 class RemedyOut(ResponseModel):
     """The smallest fix, in words and as options of verl and of TRL's GRPOConfig, and what to do if it does not help.
 
-    Options have the values to set, as far as they follow from the run's configuration.
+    Options have the values to set. Those whose values do not follow from the run's configuration are apart, with words
+    in place of values, such as `half of what it is`.
     """
 
     fix: str
@@ -69,12 +72,17 @@ class RemedyOut(ResponseModel):
     persists: str
     verl_next: dict[str, str] = Field(default_factory=dict, description="verl's options of what to try next.")
     trl_next: dict[str, str] = Field(default_factory=dict, description="TRL's options of what to try next.")
+    verl_in_words: dict[str, str] = Field(default_factory=dict, description="verl's options without known values.")
+    trl_in_words: dict[str, str] = Field(default_factory=dict, description="TRL's options without known values.")
+    verl_next_in_words: dict[str, str] = Field(default_factory=dict, description="Those of verl to try next.")
+    trl_next_in_words: dict[str, str] = Field(default_factory=dict, description="Those of TRL to try next.")
 
 
 class FindingOut(ResponseModel):
     """A finding: observed with its evidence, or unknown with the signals it lacks."""
 
     finding: Finding
+    form: FindingForm | None = Field(None, description="The side on which it left its range; null if it has no forms.")
     title: str
     since_step: int | None
     evidence: list[EvidenceOut]
@@ -85,7 +93,9 @@ class FindingOut(ResponseModel):
     def of(cls, observation: Observation) -> Self:
         """Return the response for an observation."""
         finding = observation.finding
-        return cls.from_fields(observation, title=finding.title, fix=REMEDIES[finding].fix)
+        remedy = remedy_of(finding, observation.form)
+        assert remedy is not None
+        return cls.from_fields(observation, title=title_of(finding, observation.form), fix=remedy.fix)
 
 
 class EscalationOut(ResponseModel):
@@ -137,6 +147,9 @@ class DiagnosisOut(ResponseModel):
     step: int
     steps: int = Field(description="The number of newest steps that were read.")
     primary: Finding
+    form: FindingForm | None = Field(
+        None, description="The side on which the primary finding left its range; null if it has no forms."
+    )
     title: str
     meaning: str | None = Field(None, description="What the primary finding means, in a sentence; null without one.")
     since_step: int | None = Field(
@@ -153,6 +166,10 @@ class DiagnosisOut(ResponseModel):
     agreement: list[MeasurementOut] = Field(
         default_factory=list, description="The newest values of signals of how far the policies agree."
     )
+    collapse_risk: CollapseRiskOut | None = Field(
+        None, description="The risk at the newest step; null in the first 30 steps and without any of its inputs."
+    )
+    has_ended: bool = Field(False, description="Whether the run has ended, so that the remedy is for the next one.")
     remedy: RemedyOut | None
     circumstances: list[CircumstanceOut] = Field(
         description="Firing alerts about the run itself: stalled, crashed, two trainers; empty for a log line."
@@ -177,22 +194,27 @@ class DiagnosisOut(ResponseModel):
         last_good_step: int | None = None,
         standing: Incident | None = None,
         incident: IncidentOut | None = None,
+        is_finished: bool = False,
+        has_ended: bool = False,
     ) -> Self:
         """Return the response for a diagnosis.
 
         Args: config, last_good_step: of the run, for the values of the remedy's options; standing: the incident that
-        is open, or that stood when the run finished; incident: the newest one.
+        is open, or that stood when the run finished; incident: the newest one; is_finished: whether the run has;
+        has_ended: whether it has finished or crashed.
         """
         first = diagnosis.observed[0].since_step if diagnosis.observed else None
         return cls.from_fields(
             diagnosis,
             title=_title(diagnosis, standing),
-            meaning=diagnosis.primary.meaning,
+            meaning=meaning_of(diagnosis.primary, diagnosis.form),
             since_step=first if standing is None else standing.since_step,
             last_good_step=last_good_step,
             incident=incident,
             agreement=[MeasurementOut.from_fields(item) for item in diagnosis.agreement],
-            remedy=diagnosis.rendered_remedy(config, last_good_step=last_good_step),
+            collapse_risk=CollapseRiskOut.of(diagnosis.collapse_risk, is_past=is_finished or diagnosis.has_collapsed),
+            has_ended=has_ended,
+            remedy=diagnosis.rendered_remedy(config, last_good_step=last_good_step, has_ended=has_ended),
             circumstances=[CircumstanceOut.of(alert) for alert in circumstances],
             observed=[FindingOut.of(item) for item in diagnosis.observed],
             unknown=[FindingOut.of(item) for item in diagnosis.unknown],
@@ -206,5 +228,5 @@ class DiagnosisOut(ResponseModel):
 def _title(diagnosis: Diagnosis, standing: Incident | None) -> str:
     """Return what is wrong, in words; without a finding, how much is known of the run."""
     if diagnosis.primary is not Finding.UNKNOWN:
-        return diagnosis.primary.title
+        return title_of(diagnosis.primary, diagnosis.form)
     return diagnosis.assurance.value if standing is None else standing.title

@@ -13,11 +13,15 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.dependencies import Reader
 from trmon.api.http.page_parameters import After, Limit
 from trmon.api.http.pages import PageOut
+from trmon.api.http.run_keys import split_run_keys
 from trmon.api.runs.routes import Named
 from trmon.domain.model.access import Access
+from trmon.domain.model.errors import InvalidInput
 from trmon.domain.runs.run import Run
 
 router = APIRouter(prefix="/api/v1/fleet", tags=["runs"])
+
+MAX_NAMED = 60
 
 
 @router.get("")
@@ -26,12 +30,29 @@ def list_fleet(
     service: Service,
     project: Annotated[str | None, Query(max_length=128)] = None,
     archived: bool = False,
+    brief: Annotated[bool, Query(description="Only the newest value of `reward` and `kl`, and short numbers.")] = False,
     after: After = None,
     limit: Limit = 100,
 ) -> PageOut[FleetRunOut]:
     """List runs with their verdict, open alerts and recent course, newest run first."""
     page = service.store.runs.list(access=access, project=project, archived=archived, after=after, limit=limit)
-    return PageOut(items=fleet_responses(service, page.items, access=access), next=page.next)
+    found = fleet_responses(service, page.items, access=access)
+    return PageOut(items=[one.brief() for one in found] if brief else found, next=page.next)
+
+
+@router.get("/named")
+def list_named_fleet_runs(
+    access: Reader,
+    service: Service,
+    runs: Annotated[
+        str, Query(max_length=16_384, description=f"At most {MAX_NAMED} runs as PROJECT/RUN, separated by commas.")
+    ],
+) -> list[FleetRunOut]:
+    """List runs by their names, as the fleet lists them; names that are not found are left out."""
+    keys = split_run_keys(runs)
+    if len(keys) > MAX_NAMED:
+        raise InvalidInput("runs", f"has {len(keys)} runs; at most {MAX_NAMED} are allowed")
+    return fleet_responses(service, service.store.runs.named(keys, access=access), access=access)
 
 
 @router.get("/{project}/{run}")

@@ -7,14 +7,17 @@ from typing import Self
 
 from pydantic import Field
 
+from trmon.api.collapse_risk.schemas import FleetRiskOut
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
 from trmon.api.incidents.schemas import IncidentOut
 from trmon.domain.alerts.listed_alert import ListedAlert
 from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.health.run_verdict import VerdictInputs, judge_run, urgency_of
+from trmon.domain.health.sparkline import DIGITS
 from trmon.domain.health.verdict import Urgency, VerdictKind
 from trmon.domain.incidents.incident import Incident, notifying_alerts
+from trmon.domain.model.finding import Finding
 from trmon.domain.model.severity import Severity
 from trmon.domain.runs.run import Run, RunState
 
@@ -58,6 +61,11 @@ class SparklineOut(ResponseModel):
     last_step: int
     values: list[float | None]
 
+    def newest(self) -> Self:
+        """Return the same with its newest known value alone, or none."""
+        known = [value for value in self.values if value is not None]
+        return self.model_copy(update={"values": known[-1:]})
+
 
 class FleetRunOut(ResponseModel):
     """A run's verdict, open alerts and recent course."""
@@ -81,8 +89,20 @@ class FleetRunOut(ResponseModel):
     incident: IncidentOut | None = Field(None, description="The newest incident; null without one.")
     alerts: list[OpenAlertOut] = Field(description="The firing alerts; those of health are symptoms of an incident.")
     mask_rate: Number | None = Field(description="At the newest step.")
+    collapse_risk: FleetRiskOut | None = Field(None, description="At the newest step; null in the first 30 steps.")
     reward: SparklineOut | None
     kl: SparklineOut | None = Field(description="`kl_k3` of the primary pair.")
+
+    def brief(self) -> Self:
+        """Return the same with the newest values in place of sparklines, and numbers as short as those."""
+        return self.model_copy(
+            update={
+                "reward": self.reward and self.reward.newest(),
+                "kl": self.kl and self.kl.newest(),
+                "mask_rate": _shortened(self.mask_rate),
+                "expected_step_seconds": _shortened(self.expected_step_seconds),
+            }
+        )
 
     @classmethod
     def of(
@@ -117,6 +137,22 @@ class FleetRunOut(ResponseModel):
             incident=IncidentOut.of_newest(incident),
             alerts=[OpenAlertOut.of(listed) for listed in alerts if not listed.alert.is_incident],
             mask_rate=summary.mask_rate if summary else None,
+            collapse_risk=_collapse_risk(summary, inputs),
             reward=summary.reward if summary else None,
             kl=summary.kl if summary else None,
         )
+
+
+def _shortened(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{DIGITS}g}")
+
+
+def _collapse_risk(summary: RunSummary | None, inputs: VerdictInputs) -> FleetRiskOut | None:
+    if summary is None:
+        return None
+    standing = inputs.standing_incident
+    has_collapsed = summary.diagnosis.has_collapsed or (
+        standing is not None and standing.finding is Finding.REWARD_COLLAPSE
+    )
+    is_past = has_collapsed or inputs.run.state is RunState.FINISHED
+    return FleetRiskOut.of(summary.diagnosis.collapse_risk, is_past=is_past)

@@ -82,10 +82,10 @@ def parse_policy(spec: Spec, *, field: str) -> Policy:
 
 
 def parse_shadow_policy(spec: Spec, *, field: str) -> Policy:
-    """Return a policy that the service can replay. Errors: InvalidInput for token rules, whose inputs columns lack."""
+    """Return a policy that the service can replay. Errors: InvalidInput unless it has criteria for sequences."""
     policy = parse_policy(spec, field=field)
     if not policy.criteria:
         raise InvalidInput(
-            field, f"{policy.name} has only token rules, which run in the trainer; a shadow policy needs criteria"
+            field, f"{policy.name} has no criteria for sequences, which a shadow needs; token rules run in the trainer"
         )
     return policy

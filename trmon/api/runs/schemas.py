@@ -86,7 +86,8 @@ class AttemptOut(ResponseModel):
     world_size: int
     fork_of: int | None = Field(description="The attempt that this one branched from; null for none.")
     fork_reason: Resolution | None = Field(
-        description="Why: two_trainers reported at once under one name, or the trainer went_back in steps."
+        description="Why: two_trainers reported at once under one name, the trainer went_back in steps, or that "
+        "attempt had moved to the lake."
     )
     ranks_unverified: bool
 

@@ -10,11 +10,13 @@ from xml.etree.ElementTree import Element
 from trmon.api.shared_report.chart_svg import ChartData, chart, number
 from trmon.api.shared_report.html_elements import Child, document, element, table, time_element
 from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.collapse_risk.risk_reading import RiskReading, risk_sentence
 from trmon.domain.diagnosis import Diagnosis
 from trmon.domain.health.verdict import RunVerdict
 from trmon.domain.incidents.incident import Incident
+from trmon.domain.model.finding_form import meaning_of, title_of
 from trmon.domain.policies.policy_version import PolicyVersion
-from trmon.domain.runs.run import Run
+from trmon.domain.runs.run import Run, RunState
 from trmon.domain.runs.run_note import RunNote
 
 STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
@@ -66,21 +68,33 @@ def _facts(run: Run) -> Element:
 
 def _story(shared: SharedRun) -> Iterator[Element]:
     incident, diagnosis = shared.incident, shared.diagnosis
-    if incident is not None:
+    if diagnosis is not None and (risk := diagnosis.collapse_risk) is not None:
+        yield from _risk(shared, risk)
+    if incident is not None and not incident.is_prediction:
         good = "" if incident.last_good_step is None else f"; last good step {incident.last_good_step}"
         yield element("p", f"Broke at step {incident.since_step}{good}.")
-        if incident.finding is not None and incident.finding.meaning:
-            yield element("p", incident.finding.meaning)
+        meaning = None if incident.finding is None else meaning_of(incident.finding, incident.form)
+        if meaning is not None:
+            yield element("p", meaning)
     if shared.verdict.todo:
-        yield element("p", element("strong", "Do this: "), shared.verdict.todo)
+        when = "For the next run" if shared.run.state is RunState.FINISHED else "Do this"
+        yield element("p", element("strong", f"{when}: "), shared.verdict.todo)
     for observation in diagnosis.observed if diagnosis else ():
         evidence = [
             [item.signal, number(item.value), f"step {item.since_step}"]
             for item in observation.evidence
             if not item.rules_out
         ]
-        yield element("h2", f"Evidence: {observation.finding.title}")
+        yield element("h2", f"Evidence: {title_of(observation.finding, observation.form)}")
         yield table(["signal", "value", "since"], evidence)
+
+
+def _risk(shared: SharedRun, risk: RiskReading) -> Iterator[Element]:
+    """Yield the risk of a collapse while one can come, with what drives it."""
+    assert shared.diagnosis is not None
+    if shared.run.state is RunState.FINISHED or shared.diagnosis.has_collapsed:
+        return
+    yield element("p", f"{risk_sentence(risk.probability, risk.driven_by)} (a prediction).")
 
 
 def _section(title: str, content: Sequence[Child]) -> list[Child]:

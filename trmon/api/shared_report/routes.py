@@ -12,6 +12,7 @@ from trmon.api.http.dependencies import Reader
 from trmon.api.runs.routes import Named
 from trmon.api.shared_report.chart_svg import ChartData
 from trmon.api.shared_report.report_page import SharedRun, report_page
+from trmon.domain.collapse_risk.risk_signals import RISK
 from trmon.domain.diagnosis import Diagnosis, diagnose
 from trmon.domain.health.run_verdict import VerdictInputs, judge_run, standing_incident
 from trmon.domain.incidents.incident import Incident
@@ -36,6 +37,7 @@ SIGNALS = {
     "loss": ("Loss", ""),
     "mask_rate": ("Masked sequences", "share"),
     "version_lag_mean": ("Version lag", "updates"),
+    RISK: ("Risk of collapse", "probability"),
 }
 PAIR_SIGNALS = {
     "kl_k3": ("KL per token", "nats"),
@@ -100,7 +102,7 @@ def _charts(service: Components, run: Run, *, incident: Incident | None, access:
         if found is not None:
             shown[found] = words
     series = service.store.signals.series(run.id, names=[*shown], access=access, points=POINTS)
-    marks = [] if incident is None else [(incident.since_step, "broke")]
+    marks = [] if incident is None or incident.is_prediction else [(incident.since_step, "broke")]
     return [
         ChartData(
             title=title,

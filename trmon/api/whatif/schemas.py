@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trmon.api.http.json_numbers import Number
 from trmon.api.policies.schemas import Spec
+from trmon.domain.analysis.weight_total import WeightTotal
 from trmon.domain.analysis.whatif import CoveredRange, LengthQuartile, MaskedTokenShare, RejectedShare, WhatIfEffect
 
 MAX_STEPS = 1_000_000
@@ -50,6 +51,13 @@ class QuarterOut(ShareOut):
         return cls(shortest=quarter.shortest, longest=quarter.longest, n_sequences=share.n, mask_rate=share.mask_rate)
 
 
+class TurnShareOut(BaseModel):
+    """A number of turns with valid tokens, and the fraction of them that turn criteria would reject."""
+
+    n_turns: int
+    mask_rate: Number
+
+
 class TokenShareOut(BaseModel):
     """A number of valid tokens, and the fraction of them that a token rule would mask or down-weight."""
 
@@ -69,6 +77,18 @@ class TokenShareOut(BaseModel):
         )
 
 
+class WeightsOut(BaseModel):
+    """The weights of the sequences in the loss under a soft policy; of weights 0 and 1 both are the accepted share."""
+
+    mean: Number
+    effective_share: Number = Field(description="(sum w)^2/(N sum w^2).")
+
+    @classmethod
+    def of(cls, weights: WeightTotal) -> Self:
+        """Return the response for weights."""
+        return cls(mean=weights.mean, effective_share=weights.effective_share)
+
+
 class RangeOut(BaseModel):
     """The steps that the result covers; reports are deleted after their retention, batches are not."""
 
@@ -86,12 +106,14 @@ class WhatIfOut(BaseModel):
     policy: str
     hash: str
     range: RangeOut
-    total: ShareOut
+    total: ShareOut = Field(description="Under a soft policy, the sequences beyond the bounds.")
+    weights: WeightsOut | None = Field(description="Of a soft policy; null for a hard one.")
     then: ShareOut = Field(description="The decisions made during training.")
     reasons: dict[str, int]
     by_length: list[QuarterOut]
     positive_advantage: ShareOut
     negative_advantage: ShareOut
+    turns: TurnShareOut | None = Field(description="The effect of the policy's turn criteria; null without any.")
     tokens: dict[str, TokenShareOut] = Field(description="The effect of each of the policy's token rules.")
     undecided: dict[str, int] = Field(
         description="The number of reports without the columns that the policy needs, by what they lack."
@@ -100,6 +122,7 @@ class WhatIfOut(BaseModel):
     @classmethod
     def of(cls, effect: WhatIfEffect, *, covered: CoveredRange) -> Self:
         """Return the response for an effect. Args: covered: the steps that it covers."""
+        turns = effect.turns
         return cls(
             policy=effect.policy.name,
             hash=effect.policy.hash,
@@ -110,11 +133,13 @@ class WhatIfOut(BaseModel):
                 n_steps_without_reports=covered.n_missing,
             ),
             total=ShareOut.of(effect.total),
+            weights=None if effect.weights is None else WeightsOut.of(effect.weights),
             then=ShareOut.of(effect.original),
             reasons=dict(effect.reasons),
             by_length=[QuarterOut.of_quarter(quarter) for quarter in effect.quarters()],
             positive_advantage=ShareOut.of(effect.positive),
             negative_advantage=ShareOut.of(effect.negative),
+            turns=TurnShareOut(n_turns=turns.n, mask_rate=turns.mask_rate) if effect.policy.turns else None,
             tokens={rule: TokenShareOut.of(share) for rule, share in effect.tokens.items()},
             undecided=dict(effect.undecided),
         )

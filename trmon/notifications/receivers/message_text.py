@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trmon.domain.alerts.notification import Notification, NotifiedCause
+from trmon.domain.diagnosis.remedy import for_next_run
 from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.merged_runs import merged_summary, run_names
 
@@ -95,15 +96,15 @@ def _details(notification: Notification) -> Iterator[str]:
         yield f"It flaps: {changes} changes within {steps} steps. No more of it until it settles."
     is_still_ill = notification.is_firing or notification.is_end_with_run
     if is_still_ill and notification.cause is not None:
-        yield from _cause_details(notification.cause)
+        yield from _cause_details(notification.cause, has_ended=notification.ended_ill)
     elif notification.is_firing and notification.runbook:
         yield notification.runbook
 
 
-def _cause_details(cause: NotifiedCause) -> Iterator[str]:
+def _cause_details(cause: NotifiedCause, *, has_ended: bool) -> Iterator[str]:
     if cause.last_good_step is not None:
         yield f"Last good step: {cause.last_good_step}."
-    yield cause.remedy
+    yield f"For the next run: {for_next_run(cause.remedy)}" if has_ended else cause.remedy
     if cause.options:
         yield f"Set {', '.join(f'{name}={value}' for name, value in cause.options.items())}."
     if cause.runbook_url is not None:

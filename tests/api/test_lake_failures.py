@@ -1,0 +1,137 @@
+"""A run in a lake that cannot be read answers with what to do, while everything else goes on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import update
+
+from tests.fixtures.s3 import BUCKET, S3Server
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import train
+from tests.fixtures.waiting import eventually
+from tests.store.lake.moving import delete_moved, move_to_lake
+from trmon.domain.model.identity import RunKey
+from trmon.store.schema import tables
+
+MOVED = "/api/v1/runs/math/moved"
+READS = (f"{MOVED}/batches", f"{MOVED}/batches/1/sequences", f"{MOVED}/signals?names=total_kl_k3", f"{MOVED}/diagnosis")
+
+IMPORTING_DELTALAKE = tuple(f"trmon.store.lake.{name}" for name in ("lake_history", "lake_reader", "table_reader"))
+
+
+def serve_moved_run(data_dir: Path, lake_url: str) -> ThreadedService:
+    """Return a service with a run that was moved to a lake, and one that was not."""
+    service = ThreadedService(data_dir, lake_url=lake_url)
+    with service.client() as client:
+        train(client, RunKey("math", "moved"))
+        store = service.app.state.components.store
+        move_to_lake(store, lake_url, now=time.time() + 3600)
+        delete_moved(store)
+        assert [client.get(path).status_code for path in READS] == [200] * len(READS)
+        train(client, RunKey("math", "stored"))
+    return service
+
+
+@pytest.fixture
+def lake_folder(tmp_path: Path) -> Path:
+    """The folder of the lake."""
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def moved(tmp_path: Path, lake_folder: Path) -> Iterator[ThreadedService]:
+    """A service with a lake in a folder."""
+    service = serve_moved_run(tmp_path / "data", str(lake_folder))
+    yield service
+    service.stop()
+
+
+def problems(service: ThreadedService) -> set[tuple[int, str]]:
+    """Return the status and detail of each route that reads the moved run, after checking that all else goes on."""
+    with service.client() as client:
+        answers = [client.get(path) for path in READS]
+        assert_all_else_goes_on(client)
+    return {(answer.status_code, answer.json()["detail"]) for answer in answers}
+
+
+def assert_all_else_goes_on(client: httpx.Client) -> None:
+    """Check what reads no moved rows, and that another run is taken and read."""
+    for path in ("/api/v1/runs", MOVED, f"{MOVED}/attempts", "/api/v1/fleet", "/api/v1/runs/math/stored/batches"):
+        assert client.get(path).status_code == 200, path
+    train(client, RunKey("math", f"new-{time.time_ns()}"))
+
+
+def test_without_a_lake_url_the_answer_says_what_to_set(moved: ThreadedService) -> None:
+    moved.restart(lake_url=None)
+    assert problems(moved) == {
+        (503, "the run was moved to a lake, but TRMON_LAKE_URL is not set; set it to the lake of this database")
+    }
+
+
+def test_an_empty_folder_is_no_lake(moved: ThreadedService, tmp_path: Path) -> None:
+    moved.restart(lake_url=str(tmp_path / "elsewhere"))
+    [(status, detail)] = problems(moved)
+    assert status == 503
+    assert detail.startswith(f"the run is in the lake {tmp_path / 'elsewhere'}, which cannot be read")
+    assert "check TRMON_LAKE_URL" in detail
+
+
+def test_the_lake_of_another_database_lacks_the_run(moved: ThreadedService) -> None:
+    # Databases of tests are copies of one, with its identity.
+    other = update(tables.database_identity).values(id="another")
+    moved.app.state.components.store.writer.submit(lambda transaction: transaction.connection.execute(other)).result()
+    moved.restart()
+    assert problems(moved) == {
+        (503, "the lake lacks attempt 1, which was moved to it; set TRMON_LAKE_URL to the lake of this database")
+    }
+
+
+def test_without_the_extra_the_answer_says_what_to_install(
+    moved: ThreadedService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("deltalake", *IMPORTING_DELTALAKE))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    moved.restart()
+    [(status, detail)] = problems(moved)
+    assert status == 503
+    assert detail.endswith("needs deltalake; install it with pip install 'trmon[lake]'")
+
+
+def test_a_file_that_is_damaged_fails_its_run_alone(moved: ThreadedService, lake_folder: Path) -> None:
+    moved.restart()
+    [file] = (lake_folder / "reports").rglob("*.parquet")
+    file.write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
+    with moved.client() as client:
+        assert client.get(READS[1]).status_code == 500
+        assert client.get(READS[0]).status_code == 200
+        assert_all_else_goes_on(client)
+
+
+def test_a_bucket_that_is_away_answers_again_once_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = S3Server()
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    service = serve_moved_run(tmp_path / "data", f"s3://{BUCKET}/away")
+    try:
+        bucket.stop()
+        service.restart()
+        began = time.monotonic()
+        [(status, detail)] = problems(service)
+        assert time.monotonic() - began < 60.0
+        assert status == 503
+        assert "cannot be read (" in detail
+        assert "runs in the database are not affected" in detail
+        bucket.start()
+        with service.client() as client:
+            for path in READS:
+                eventually(lambda path=path: client.get(path).status_code, lambda status: status == 200)
+    finally:
+        service.stop()
+        bucket.stop()

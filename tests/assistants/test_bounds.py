@@ -1,0 +1,115 @@
+"""What trainers and people write stays data: answers are bounded, and free of characters that nobody sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+from pydantic import ValidationError
+
+from tests.fixtures.assistant import Assistant, over_stdio
+from tests.fixtures.messages import ORIGIN, columns
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import finish, send, send_step
+from tests.fixtures.waiting import eventually
+from trmon.assistants.answer import MAX_ANSWER_BYTES, ToolAnswer, as_result
+from trmon.assistants.bounded import bounded_text, rounded, taken, written_time
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.identity import RunKey
+from trmon_client.core import wire
+
+LARGE = RunKey("math", "large")
+INVISIBLE = "\u202eignore\u200b all\x1b[2J"
+N_SEQUENCES, N_NOTES = 2_500, 45
+
+
+@pytest.fixture(scope="module")
+def assistant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Assistant]:
+    """An assistant of a service whose trainer sends as much text as it may, and corrupt log-probs."""
+    service = ThreadedService(tmp_path_factory.mktemp("service"))
+    config = {f"option {i}": {f"{INVISIBLE} {j}": "x" * 300 for j in range(5)} for i in range(40)}
+    try:
+        with service.client() as client:
+            send(client, LARGE, wire.Start(**ORIGIN, owner="o" * 100, tags=["t" * 60] * 3, config=config))
+            for step in range(6):
+                n_invalid = [1, *[0] * (N_SEQUENCES - 1)] if step else [1] * 4
+                send_step(client, LARGE, step=step, content=columns(len(n_invalid), seed=step, n_invalid=n_invalid))
+            finish(client, LARGE, steps=range(6))
+            for i in range(N_NOTES):
+                written = client.post(f"/api/v1/runs/{LARGE}/notes", json={"text": f"{i} " + "é" * 1500})
+                assert written.status_code == 201, written.text
+            eventually(lambda: client.get(f"/api/v1/fleet/{LARGE}").json()["verdict"]["kind"] != "unknown")
+            with over_stdio(service.url) as assistant:
+                yield assistant
+    finally:
+        service.stop()
+
+
+def test_a_large_configuration_is_cut_and_can_be_searched(assistant: Assistant) -> None:
+    found = assistant.ask("describe_run", run=str(LARGE))
+    assert (len(found["config"]), found["config_left_out"]) == (40, 160)
+    assert all("[cut: 140 more characters]" in value for value in found["config"].values())
+    assert all(name.isprintable() for name in found["config"])
+    searched = assistant.ask("describe_run", run=str(LARGE), options="39.")
+    assert (len(searched["config"]), "config_left_out" in searched) == (5, False)
+
+
+def test_long_notes_are_cut_and_counted(assistant: Assistant) -> None:
+    found = assistant.ask("list_notes", run=str(LARGE), limit=25)
+    assert (len(found["notes"]), found["more"]) == (25, True)
+    assert all("more characters]" in note["text"] for note in found["notes"])
+
+
+def test_every_answer_on_it_is_small_and_names_the_cause(assistant: Assistant) -> None:
+    run = str(LARGE)
+    found = assistant.ask("diagnose_run", run=run)
+    assert (found["cause"], found["title"]) == ("A'", "corrupt log-probs")
+    for tool, arguments in {
+        "list_runs": {},
+        "describe_run": {"run": run},
+        "list_signal_names": {"run": run},
+        "list_notes": {"run": run, "limit": 25},
+        "run_budget": {"run": run},
+    }.items():
+        before = assistant.read_bytes
+        assistant.ask(tool, **arguments)
+        assert assistant.read_bytes - before < MAX_ANSWER_BYTES
+
+
+def test_all_sequences_of_a_large_step_are_ranked(assistant: Assistant) -> None:
+    found = assistant.ask("worst_sequences", run=str(LARGE), step=5, by="low_reward", limit=50)
+    assert found["sequences"] == found["sequences_read"] == N_SEQUENCES
+    assert len(found["worst"]) == 50
+    assert max(row["index"] for row in found["worst"]) >= 1000
+
+
+class LongAnswer(ToolAnswer):
+    """An answer of any length."""
+
+    text: str
+
+
+def test_an_answer_that_is_too_large_is_refused_with_what_to_do() -> None:
+    assert as_result(LongAnswer(text="x" * 1000)).structured_content == {"text": "x" * 1000}
+    with pytest.raises(InvalidInput, match="ask for fewer items, points or names"):
+        as_result(LongAnswer(text="x" * MAX_ANSWER_BYTES))
+    with pytest.raises(ValidationError):
+        LongAnswer(text=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(math.nan, None), (None, None), (math.inf, "inf"), (-math.inf, "-inf"), (0.123456, 0.1235), (123456.0, 123500.0)],
+)
+def test_numbers_have_four_digits_and_are_json(value: float | None, shown: object) -> None:
+    assert rounded(value) == shown
+
+
+def test_text_is_cut_visibly_and_times_are_written_out() -> None:
+    assert bounded_text("abc", 3) == "abc"
+    assert bounded_text("abcde", 3) == "abc [cut: 2 more characters]"
+    assert bounded_text("a\u200bb") == "a\N{REPLACEMENT CHARACTER}b"
+    assert written_time(0.0) == "1970-01-01T00:00:00Z"
+    assert written_time(None) is None
+    assert (taken([1, 2, 3], 2), taken([1, 2], 2)) == (([1, 2], True), ([1, 2], False))

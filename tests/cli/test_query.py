@@ -1,0 +1,115 @@
+"""`trmon query` as an operator runs it: every format, and a query that is interrupted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.fixtures.command import trmon
+from tests.fixtures.databases import open_migrated_store
+from tests.store.lake.lake_runs import put_ended_run
+from tests.store.lake.moving import delete_moved, move_to_lake
+from trmon.config.settings import Settings
+from trmon.store.database.sqlite import sqlite_file_of
+from trmon.store.query.query_tables import table_columns
+
+STEPS = "SELECT run, step, signals, scalars['loss'] AS loss FROM batches ORDER BY run, step"
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a database with one run, beside a lake with another."""
+    folder = tmp_path_factory.mktemp("data")
+    store = open_migrated_store(sqlite_file_of(Settings(data_dir=folder).store_url))
+    put_ended_run(store, "moved", steps=2)
+    move_to_lake(store, str(folder / "lake"))
+    delete_moved(store)
+    put_ended_run(store, "here", steps=1)
+    store.close()
+    return folder
+
+
+def query(data_dir: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command over the database and its lake."""
+    return trmon("query", *arguments, data_dir=str(data_dir), lake_url=str(data_dir / "lake"))
+
+
+def test_without_sql_the_tables_are_listed(data_dir: Path) -> None:
+    shown = query(data_dir)
+    assert [line.partition(":")[0] for line in shown.stdout.splitlines()] == list(table_columns())
+
+
+def test_a_table_is_for_people(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = query(data_dir, "SELECT run, n_batches FROM runs ORDER BY run").stdout
+    assert [line.split() for line in shown.splitlines() if line.strip()][2:] == [["here", "1"], ["moved", "2"]]
+    assert "only the first 200 rows" in query(data_dir, "SELECT range FROM range(1000)").stdout
+
+
+def test_csv_and_json_have_all_rows(data_dir: Path, tmp_path: Path) -> None:
+    [header, *cells] = csv.reader(io.StringIO(query(data_dir, STEPS, "--format", "csv").stdout))
+    assert header == ["run", "step", "signals", "loss"]
+    assert [row[:2] for row in cells] == [["here", "0"], ["moved", "0"], ["moved", "1"]]
+    assert json.loads(cells[0][2]) == {"total_kl_k3": 0.001}
+    assert query(data_dir, STEPS, "--format", "json", "-o", tmp_path / "rows.jsonl").stdout == ""
+    lines = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert lines[2] == {"run": "moved", "step": 1, "signals": {"total_kl_k3": 0.002}, "loss": None}
+    [third] = csv.reader(
+        io.StringIO(query(data_dir, "SELECT 1.0::DOUBLE / 3", "--format", "csv").stdout.splitlines()[1])
+    )
+    assert float(third[0]) == 1 / 3
+
+
+def test_parquet_is_what_another_program_reads(data_dir: Path, tmp_path: Path) -> None:
+    assert query(data_dir, STEPS, "--format", "parquet", "-o", tmp_path / "rows.parquet").returncode == 0
+    assert pq.read_table(tmp_path / "rows.parquet").column("run").to_pylist() == ["here", "moved", "moved"]
+    to_file = ("--format", "parquet", "-o", tmp_path / "no.parquet")
+    failed = query(data_dir, "SELECT CAST(run AS INT) FROM batches", *to_file)
+    assert failed.returncode == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+WRONG = [
+    pytest.param(("SELECT nope FROM batches",), "batches has project, month", id="no column"),
+    pytest.param(("SELECT 1", "--format", "parquet"), "parquet needs --output", id="parquet to a terminal"),
+    pytest.param(("SELECT 1", "-o", "x"), "--output: needs --format", id="a table in a file"),
+    pytest.param(("SELECT 1", "--memory", "much"), "--memory: 'much' is not a size", id="no size"),
+]
+
+
+@pytest.mark.parametrize(("given", "said"), WRONG)
+def test_a_wrong_query_is_explained(data_dir: Path, given: tuple[str, ...], said: str) -> None:
+    refused = query(data_dir, *given)
+    assert refused.returncode == 1
+    assert said in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_database_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
+    refused = trmon("query", "SELECT 1", data_dir=str(tmp_path / "none"))
+    assert refused.returncode == 1
+    assert "there is no database" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_a_query(data_dir: Path) -> None:
+    endless = "SELECT count(*) FROM range(100000000) AS a, range(1000) AS b WHERE a.range * b.range % 7 = 3"
+    command = [sys.executable, "-c", "from trmon.cli import app; app()", "query", endless, "--format", "csv"]
+    with subprocess.Popen(
+        [*command, "--data-dir", str(data_dir)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        time.sleep(5.0)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert b"Traceback" not in said

@@ -1,0 +1,1 @@
+"""The risk of a collapse, as diagnoses and the fleet state it."""

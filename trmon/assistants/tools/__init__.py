@@ -1,0 +1,1 @@
+"""The tools: each asks a service one question and returns a small answer."""

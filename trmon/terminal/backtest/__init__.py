@@ -1,0 +1,1 @@
+"""Backtests on the command line: histories of a running service, and results as text."""

@@ -1,0 +1,149 @@
+"""Results of a backtest as tables: the runs, the totals of each rule set, their differences, and what was not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from trmon.domain.backtest.backtest_run import RunBacktest
+from trmon.domain.backtest.backtest_totals import BacktestTotals, GapTotals, RuleSetTotals
+from trmon.domain.backtest.collapse_onset import CollapseOnset, OnsetSource
+from trmon.domain.backtest.rule_differences import RuleDifference
+from trmon.domain.backtest.rule_set_outcome import RuleSetOutcome
+
+MAX_RUNS = 100
+"""Runs in the table; further ones are counted, and written by --json and --csv."""
+
+
+class BacktestTables:
+    """Collects the rows of the first runs, and prints all tables after the last one."""
+
+    def __init__(self, console: Console, *, rule_sets: Sequence[str]) -> None:
+        self._console = console
+        self._is_compared = len(rule_sets) > 1
+        self._runs = _table("run", "steps", "collapse")
+        for name in rule_sets:
+            prefix = f"{escape(name)}: " if self._is_compared else ""
+            for column in ("first alarm", "first page", "sent"):
+                self._runs.add_column(f"{prefix}{column}", justify="right")
+        if self._is_compared:
+            self._runs.add_column("differences")
+
+    def add(self, run: RunBacktest) -> None:
+        """Add a run."""
+        if self._runs.row_count < MAX_RUNS:
+            cells = [cell for outcome in run.outcomes for cell in _outcome_cells(outcome, run.onset)]
+            differences = [_differences(run.differences)] if self._is_compared else []
+            self._runs.add_row(escape(run.run), f"{run.n_steps:,}", _onset(run.onset), *cells, *differences)
+
+    def finish(self, totals: BacktestTotals) -> None:
+        """Print everything."""
+        self._console.print(self._runs)
+        if totals.n_runs > MAX_RUNS:
+            self._say(f"and {totals.n_runs - MAX_RUNS:,} more runs: --json or --csv has them")
+        self._console.print(_totals_table(totals))
+        if totals.differences:
+            self._console.print(_difference_table(totals))
+        for line in (*_gap_lines(totals), *_policy_lines(totals)):
+            self._say(line)
+
+    def _say(self, line: str) -> None:
+        self._console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+def _outcome_cells(outcome: RuleSetOutcome, onset: CollapseOnset) -> tuple[str, str, str]:
+    return _first(outcome.first_alarm, onset), _first(outcome.first_page, onset), f"{outcome.n_sent:,}"
+
+
+def _first(step: int | None, onset: CollapseOnset) -> str:
+    if step is None:
+        return "-"
+    return f"{step:,}" if onset.step is None else f"{step:,} ({onset.step - step:+,})"
+
+
+def _onset(onset: CollapseOnset) -> str:
+    if onset.source is OnsetSource.UNKNOWN:
+        return "unknown"
+    return "-" if onset.step is None else f"{onset.step:,}"
+
+
+def _differences(differences: Sequence[RuleDifference]) -> str:
+    return ", ".join(f"{each.rule} {_step(each.step)}/{_step(each.against_step)}" for each in differences) or "-"
+
+
+def _step(step: int | None) -> str:
+    return "-" if step is None else f"{step:,}"
+
+
+def _totals_table(totals: BacktestTotals) -> Table:
+    table = _table(f"{totals.n_runs:,} runs, {totals.n_steps:,} steps")
+    for rule_set in totals.rule_sets:
+        table.add_column(escape(rule_set.rules), justify="right")
+    columns = [_total_cells(rule_set, totals) for rule_set in totals.rule_sets]
+    for label in columns[0]:
+        table.add_row(label, *(cells[label] for cells in columns))
+    return table
+
+
+def _total_cells(rule_set: RuleSetTotals, totals: BacktestTotals) -> dict[str, str]:
+    cells = {}
+    for name, found in (("alarms", rule_set.alarms), ("pages", rule_set.pages)):
+        cells[f"{name}: collapses found"] = f"{found.n_found:,} of {totals.n_collapsed:,}"
+        cells[f"{name}: before the onset"] = f"{found.n_before:,}"
+        cells[f"{name}: median lead, steps"] = _number(found.median_lead_steps)
+        cells[f"{name}: other runs alarmed"] = f"{found.n_others:,} of {totals.n_others:,}"
+    per_day = rule_set.false_pages_per_day
+    cells["false pages"] = f"{rule_set.n_false_pages:,}"
+    cells["false pages a run-day"] = "no clock" if per_day is None else _number(per_day)
+    cells["false pages per 1,000 steps"] = _number(rule_set.false_pages_per_1000_steps)
+    if totals.n_unknown:
+        cells["runs left out: collapse unknown"] = f"{totals.n_unknown:,}"
+    return cells
+
+
+def _difference_table(totals: BacktestTotals) -> Table:
+    first, against = (escape(rule_set.rules) for rule_set in totals.rule_sets[:2])
+    table = _table("rule", f"runs: only {first}", f"only {against}", "both", f"median steps earlier in {first}")
+    for each in totals.differences:
+        table.add_row(
+            each.rule,
+            f"{each.n_only:,}",
+            f"{each.n_only_against:,}",
+            f"{each.n_both:,}",
+            _number(each.median_steps_earlier),
+        )
+    return table
+
+
+def _gap_lines(totals: BacktestTotals) -> Iterator[str]:
+    for each in totals.gaps:
+        yield f"{_rules_of(each, totals)}{each.gap} ({each.n_runs:,} of {totals.n_runs:,} runs)"
+
+
+def _rules_of(gap: GapTotals, totals: BacktestTotals) -> str:
+    return f"{gap.rules}: " if len(totals.rule_sets) > 1 else ""
+
+
+def _policy_lines(totals: BacktestTotals) -> Iterator[str]:
+    for policy in totals.policies:
+        skipped = f"; {policy.n_skipped:,} runs store no sequences" if policy.n_skipped else ""
+        if policy.mask_rate is None:
+            yield f"{policy.policy}: not applied{skipped}"
+        else:
+            of = f"{policy.n_sequences:,} sequences of {policy.n_runs:,} runs"
+            yield f"{policy.policy} would have masked {policy.mask_rate:.2%} of {of}{skipped}"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(*columns[:1], box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns[1:]:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.4g}"
