@@ -29,6 +29,7 @@ JUDGES: dict[str, tuple[str, ...]] = {
     "invalid_fraction": ("invalid_logprobs", "corrupt_logprobs"),
     "saturated_fraction": ("corrupt_logprobs",),
     "mask_rate": ("mask_rate",),
+    "collapse_risk": ("collapse_risk", "collapse_risk_high"),
 }
 """The built-in rules whose limits define a signal's band, the milder one first."""
 

@@ -11,7 +11,8 @@ from dashboards.source.axes import AUTOMATIC, DECADES, FROM_ZERO, NEAR_ONE, SHAR
 from dashboards.source.bands import ACT, HEALTHY, JUDGES, WATCH, Step, band
 from dashboards.source.dashboard import RUN_HEALTH_UID, dashboard, page_link
 from dashboards.source.marks import alert_marks
-from dashboards.source.panels import GOOD, PLAIN, Meanings, chart, link, named, number, timeline
+from dashboards.source.methods import TO_PAGE, methods
+from dashboards.source.panels import GOOD, GRID_WIDTH, PLAIN, Meanings, chart, named, number, timeline
 from dashboards.source.promql import active_mask_rate, or_zero, per_run, run
 from dashboards.source.variables import one_run
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
@@ -27,7 +28,9 @@ SEVERITIES: Meanings = {0: ("quiet", HEALTHY), 1: ("fires: warn", WATCH), 2: ("f
 LEVELS = (("page", 2), ("warn", 1))
 NEEDED: list[Step] = [(None, HEALTHY), (1, WATCH), (2, ACT)]
 UNITS = {"fraction": "percentunit", "probability": "percentunit", "tokens": "short", "versions": "short"}
-TO_PAGE = link("This run on the page", "${page}/runs/${project:percentencode}/${run:percentencode}")
+RISK_WIDTH, RISK_HEIGHT = 4, 6
+
+METHODS = "Turns, weights, gradient, budget, routers (of runs that send their inputs)"
 
 LEARNING = {
     "reward_mean": "Reward",
@@ -79,16 +82,22 @@ def run_health() -> Dashboard:
         "One run: its state, whether it learns, whether its policies agree, and if not, why.",
         chosen=one_run(),
         rows={
-            "": [*_verdict(), *_numbers(), _incident(), _alerts()],
+            "": [*_verdict(), *_numbers(), *_risk(), _incident(), _alerts()],
             "Does it learn?": _signals(LEARNING),
             "Do the policies agree? (primary pair)": _signals(AGREEMENT),
             "Do the engines agree? (primary pair)": _signals(ENGINES),
             "Are the log-probs valid?": _signals(LOG_PROBS),
             "Is it stale, or are the steps too large?": _signals(STALENESS),
             "What is accepted": _acceptance(),
+            METHODS: methods(),
             "Trainer metrics": [_scalars()],
         },
-        collapsed={"Are the log-probs valid?", "Is it stale, or are the steps too large?", "What is accepted"},
+        collapsed={
+            "Are the log-probs valid?",
+            "Is it stale, or are the steps too large?",
+            "What is accepted",
+            METHODS,
+        },
     ).link(page_link("This run on the page", "/runs/${project:percentencode}/${run:percentencode}"))
     for mark in alert_marks():
         made.annotation(mark)
@@ -176,6 +185,28 @@ def _now(name: str, title: str) -> stat.Panel:
     spec = _spec(name)
     about = f"{spec.description}; of the newest step."
     return number(title, about, per_run(run(f"trmon_{name}")), unit=_unit(spec), steps=band(name), width=3)
+
+
+def _risk() -> list[stat.Panel | timeseries.Panel]:
+    """Return the predicted probability of a collapse, with the thresholds of the rules that tell it."""
+    about = (
+        "The probability that a collapse begins within 200 steps: a prediction, not a finding. None in the first 30 "
+        "steps, and once the reward has collapsed."
+    )
+    risk, steps = per_run(run("trmon_collapse_risk")), band("collapse_risk")
+    return [
+        number("Risk of collapse", about, risk, unit="percentunit", steps=steps, width=RISK_WIDTH).height(RISK_HEIGHT),
+        chart(
+            "Risk of collapse over time",
+            about,
+            (risk, "{{run}}"),
+            unit="percentunit",
+            steps=steps,
+            width=GRID_WIDTH - RISK_WIDTH,
+            axis=SHARE,
+            link=TO_PAGE,
+        ).height(RISK_HEIGHT),
+    ]
 
 
 def _incident() -> statetimeline.Panel:

@@ -23,11 +23,12 @@ VARIABLE = re.compile(r"\$\{?(\w+)(?::\w+)?\}?")
 
 @dataclass(frozen=True)
 class Asked:
-    """One expression: its text, its place, and whether it is a range query or an instant query."""
+    """One expression: its text, its place, its collapsed row, and whether it is a range query or an instant query."""
 
     place: str
     expression: str
     over_time: bool
+    row: str = ""
 
 
 def panels(dashboard: Json) -> list[Json]:
@@ -51,10 +52,12 @@ def annotations(dashboard: Json) -> list[Json]:
 def asked() -> Iterator[Asked]:
     """Yield every expression of every panel and annotation."""
     for name, dashboard in DASHBOARDS.items():
+        rows = {id(panel): row["title"] for row in dashboard["panels"] for panel in row.get("panels", ())}
         for panel in panels(dashboard):
             for target in panel["targets"]:
                 place = f"{name}: {panel['title']} {target['refId']}"
-                yield Asked(place, target["expr"], over_time=not target.get("instant", False))
+                is_instant, row = target.get("instant", False), rows.get(id(panel), "")
+                yield Asked(place, target["expr"], over_time=not is_instant, row=row)
         for annotation in annotations(dashboard):
             yield Asked(f"{name}: {annotation['name']}", annotation["expr"], over_time=True)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dashboards.source.bands import ACT, HEALTHY, JUDGES, SMALLEST, WATCH, Step, band
+from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.signals.derived_signals import DERIVED
 from trmon_client.core.signals.catalogue import SIGNALS
 
 BANDS: list[tuple[str, str, list[Step]]] = [
@@ -32,5 +34,10 @@ def test_steps_ascend_from_the_least(signal: str) -> None:
     assert any(color == HEALTHY for _, color in band(signal))
 
 
+def test_the_risk_of_a_collapse_is_banded_by_the_thresholds_of_its_model() -> None:
+    model = shipped_model().file
+    assert band("collapse_risk") == [(None, HEALTHY), (model.warn_at, WATCH), (model.page_at, ACT)]
+
+
 def test_every_banded_name_is_a_signal() -> None:
-    assert JUDGES.keys() <= {spec.stem for spec in SIGNALS.values()} | {"mask_rate"}
+    assert JUDGES.keys() <= {spec.stem for spec in SIGNALS.values()} | DERIVED.keys()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dashboards.source.promql import per_run, run
+from dashboards.source.run_health import METHODS
 from tests.dashboards.documents import DASHBOARDS, Json, annotations, panels
 
 RUN_HEALTH = DASHBOARDS["run-health"]
@@ -62,6 +64,15 @@ def test_what_happened_to_runs_is_marked_on_every_chart() -> None:
     assert marks["service"] == ["Starts"]
 
 
+def test_the_risk_of_a_collapse_has_its_newest_value_and_its_course_between_0_and_1() -> None:
+    shown = [panel for panel in panels(RUN_HEALTH) if panel["title"].startswith("Risk of collapse")]
+    assert [panel["type"] for panel in shown] == ["stat", "timeseries"]
+    assert {target["expr"] for panel in shown for target in panel["targets"]} == {per_run(run("trmon_collapse_risk"))}
+    course = shown[1]["fieldConfig"]["defaults"]
+    assert (course["min"], course["max"]) == (0, 1)
+    assert course["custom"]["thresholdsStyle"]["mode"] == "dashed+area"
+
+
 def test_links_to_the_page_encode_the_names_of_runs() -> None:
     links = [link["url"] for link in RUN_HEALTH["links"] if link.get("url")]
     links += [link["url"] for panel in panels(RUN_HEALTH) for link in panel["fieldConfig"]["defaults"].get("links", ())]
@@ -82,6 +93,7 @@ def test_the_details_of_a_run_load_when_they_are_opened() -> None:
         "Are the log-probs valid?",
         "Is it stale, or are the steps too large?",
         "What is accepted",
+        METHODS,
     ]
 
 

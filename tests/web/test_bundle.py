@@ -12,6 +12,7 @@ import pytest
 from trmon.web.assets import ASSETS
 
 WEB = Path(__file__).parents[2] / "trmon" / "web"
+BUNDLES = ("app.js", "budget.js", "page.css")
 ESBUILD = WEB / "node_modules" / ".bin" / "esbuild"
 
 
@@ -24,21 +25,22 @@ def test_the_bundle_is_current(tmp_path: Path) -> None:
     command = [str(ESBUILD), *script[1:-1], f"--outdir={tmp_path}"]
     subprocess.run(command, cwd=WEB, check=True, capture_output=True)
     built = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert built == {name: ASSETS[name].content for name in ("app.js", "page.css")}, "run `make web`"
+    assert built == {name: ASSETS[name].content for name in BUNDLES}, "run `make web`"
 
 
 def test_the_bundle_loads_nothing_else() -> None:
-    assert b"import " not in ASSETS["app.js"].content.split(b"\n\n")[0]
+    for name in ("app.js", "budget.js"):
+        assert b"import " not in ASSETS[name].content.split(b"\n\n")[0]
     assert "@import" not in ASSETS["page.css"].content.decode()
 
 
 def test_every_source_is_part_of_the_bundle() -> None:
-    bundles = {name: ASSETS[name].content.decode() for name in ("app.js", "page.css")}
+    bundles = {name: ASSETS[name].content.decode() for name in BUNDLES}
     missing = [
         path.name
         for path in sorted((WEB / "src").iterdir())
         if path.name != "page.css"
-        and f"// src/{path.name}" not in bundles["app.js"]
+        and all(f"// src/{path.name}" not in bundles[name] for name in ("app.js", "budget.js"))
         and f"/* src/{path.name} */" not in bundles["page.css"]
     ]
     assert not missing

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 from playwright.sync_api import expect
 
 from tests.client.trainer import batch, settings
 from tests.fixtures.running_service import Serve
+from tests.fixtures.trainer import MATH, ORIGIN, corrupt, send
 from tests.fixtures.waiting import eventually
 from tests.web.conftest import Visiting
+from trmon_client.core import wire
 from trmon_client.monitor import Monitor
 
 
@@ -29,6 +32,29 @@ def test_a_crashed_run_shows_its_error_its_frames_and_its_warnings(
         eventually(lambda: client.get("/api/v1/runs/math/grpo").json(), lambda run: run.get("state") == "crashed")
     page = visiting(service.url).go("/runs/math/grpo")
     expect(page.locator(".ending")).to_contain_text("RuntimeError: loss is NaN")
+    expect(page.locator("#live")).to_have_text("up to date")
     expect(page.locator(".misuse")).to_contain_text("step 1 after step 2")
     page.get_by_text("innermost frames", exact=True).click()
     expect(page.get_by_text("in test_a_crashed_run_shows")).to_be_visible()
+
+
+def finish(client: httpx.Client, *, steps: int) -> None:
+    counts = [wire.ChunkCount(step, None, 1) for step in range(steps)]
+    send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=counts))
+    eventually(lambda: client.get(f"/api/v1/runs/{MATH}").json(), lambda run: run["state"] == "finished")
+
+
+def test_beside_a_run_that_has_ended_nothing_is_live_and_the_fix_is_for_the_next(
+    visiting: Visiting, serve: Serve
+) -> None:
+    service = serve()
+    with service.client() as client:
+        corrupt(client, MATH)
+        finish(client, steps=6)
+    page = visiting(service.url).go(f"/runs/{MATH}")
+    expect(page.get_by_label("Diagnosis")).to_contain_text("For the next run: Check the log-prob stream first")
+    expect(page.get_by_label("Diagnosis")).not_to_contain_text("Do this")
+    expect(page.locator("#live")).to_have_text("up to date")
+    page.get_by_role("link", name="Fleet").click()
+    expect(page.locator("#live")).to_contain_text("live")
+    expect(page.locator(".todo")).to_contain_text("For the next run: Check")

@@ -22,7 +22,9 @@ def test_the_title_counts_the_runs_by_urgency(visiting: Visiting) -> None:
 def test_the_ill_run_comes_first_with_its_finding_first_step_and_fix(visiting: Visiting) -> None:
     page = visiting().go("/")
     first = page.locator("tbody tr").first
-    expect(first.locator('[data-name="verdict"]')).to_contain_text(re.compile(r"^Watch staleness since step \d\d"))
+    expect(first.locator('[data-name="verdict"]')).to_contain_text(
+        re.compile(r"^Watch (\d+% risk)?staleness since step \d\d")
+    )
     expect(first.locator(".todo")).to_contain_text("Reduce the lag")
     expect(first.locator("a.run")).to_have_text("stale-8b")
     expect(first.locator("svg path")).to_have_count(2)

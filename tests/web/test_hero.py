@@ -112,6 +112,44 @@ def test_the_configuration_of_the_remedy_is_copied(visiting: Visiting) -> None:
     expect(button).to_have_text("Copy")
 
 
+def test_an_option_without_a_known_value_is_said_in_words_and_not_copied(visiting: Visiting) -> None:
+    card = visiting().go(PATH).get_by_label("Diagnosis")
+    expect(card.locator(".snippet li")).to_have_text(
+        ["trainer.v1.sampler.max_off_policy_threshold: half of what it is"]
+    )
+    expect(card.locator(".snippet pre")).not_to_contain_text("what it is")
+    card.get_by_role("tab", name="TRL").click()
+    expect(card.locator(".snippet li")).to_have_text(["steps_per_generation: half of what it is"])
+
+
+@pytest.mark.parametrize("width", [360, 390, 768, 1024, 1440])
+def test_the_configuration_of_the_remedy_is_shown_whole(visiting: Visiting, width: int) -> None:
+    tab = visiting(size=(width, 900))
+    lines = tab.go(PATH).locator(".snippet pre")
+    expect(lines).to_contain_text('algorithm.rollout_correction.rollout_rs_threshold="0.99_1.01"')
+    hidden = lines.evaluate("(e) => [e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth]")
+    assert (hidden, tab.overflow_pixels) == ([0, 0], 0)
+
+
+def test_labels_of_a_narrow_time_line_do_not_overlap(visiting: Visiting) -> None:
+    tab = visiting(size=PHONE)
+    tab.serve_sources()
+    page = tab.go(PATH)
+    boxes = page.evaluate(
+        """async () => {
+            const { Timeline } = await import("/static/src/timeline.js");
+            const names = new Set(["reward_mean"]);
+            const course = { path: "/runs/math/stale-8b", names, panels: [], series: { step: [39] } };
+            const line = new Timeline(course, () => {});
+            document.body.append(line.element);
+            await line.show({ began: 22, rewardFell: 30, lastGood: 21, cause: null });
+            return [...line.element.querySelectorAll(".mark text")].map((text) => text.getBoundingClientRect());
+        }"""
+    )
+    first, second = boxes
+    assert second["left"] >= first["right"] or second["top"] >= first["bottom"] - 3
+
+
 def test_disclosures_and_selected_text_survive_updates(visiting: Visiting) -> None:
     tab = visiting()
     tab.serve_sources()
@@ -184,7 +222,12 @@ def test_hovering_names_lines_units_and_events(visiting: Visiting) -> None:
 
 def test_the_labels_of_the_axis_are_readable_on_a_chart_with_a_healthy_range(visiting: Visiting) -> None:
     page = visiting().go(PATH)
-    page.wait_for_function("() => document.querySelectorAll('.charts canvas').length === 9")
+    page.wait_for_function(
+        """() => {
+            const drawn = document.querySelectorAll(".charts figure canvas").length;
+            return drawn >= 10 && drawn === document.querySelectorAll(".charts figure").length;
+        }"""
+    )
     darkest = page.evaluate(
         """() => [...document.querySelectorAll(".charts figure")].map((figure) => {
             const canvas = figure.querySelector("canvas");
@@ -195,7 +238,7 @@ def test_the_labels_of_the_axis_are_readable_on_a_chart_with_a_healthy_range(vis
             return most;
         })"""
     )
-    assert len(darkest) == 9
+    assert len(darkest) >= 10
     assert min(darkest) > 200
 
 
@@ -206,6 +249,19 @@ def test_events_are_listed_with_their_steps(visiting: Visiting) -> None:
     expect(events.locator("li").filter(has_text="staleness").first).to_be_visible()
     events.locator("li button").first.click()
     expect(page.locator(".step h2")).to_have_text(re.compile(r"Step \d+"))
+
+
+def test_the_marks_on_the_charts_have_a_legend_of_the_kinds_that_occur(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    events = page.get_by_label("Events")
+    words = {"act": "page alert", "watch": "warning", "policy": "policy change", "note": "note"}
+    expect(events.locator("ol span").first).to_be_attached()
+    kinds = events.locator("ol span").evaluate_all("(all) => [...new Set(all.map((one) => one.className))]")
+    expected = [text for kind, text in words.items() if f"kind-{kind}" in kinds]
+    assert "warning" in expected
+    expect(events.get_by_role("list", name="Marks on the charts").locator("li")).to_have_text(expected)
+    border = events.locator(".mark-watch").evaluate("(one) => getComputedStyle(one, '::before').borderLeftStyle")
+    assert border == "dashed"
 
 
 def test_a_phone_shows_the_hero_without_scrolling_sideways(visiting: Visiting) -> None:

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.server("chromium")
 PATH = "/runs/math/stale-8b"
 PANELS = [
     *("Reward", "KL", "Effective samples", "χ²", "Engines agree", "Masked, by reason"),
-    *("Version lag", "Response length", "Gradient norm"),
+    *("Version lag", "Response length", "Gradient norm", "Risk of collapse", "Gradient noise", "Pull on the entropy"),
+    "Router flips",
 ]
 
 
@@ -27,6 +28,8 @@ def test_the_diagnosis_comes_before_the_charts(visiting: Visiting) -> None:
     card = page.get_by_label("Diagnosis")
     expect(card).to_contain_text(re.compile(r"Watch: staleness since step \d\d"))
     expect(card).to_contain_text("Do this: Reduce the lag")
+    expect(page.locator("main > header")).to_contain_text("tags dapo")
+    expect(page.locator("#live")).to_contain_text("live")
     expect(card.locator("table")).to_contain_text("engine_lag")
     expect(card.locator(".config")).to_contain_text("trainer.v1.separate_async.parameter_sync_step=1")
     card.get_by_role("tab", name="TRL").click()

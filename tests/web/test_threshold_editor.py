@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.fixtures.replay import ReplayedRun, replaying
 from tests.fixtures.service import ThreadedService
@@ -70,6 +70,76 @@ def test_a_bound_that_is_typed_shows_what_the_service_would_reject(
     expect(page.locator(".editor")).to_contain_text(re.compile(r"By length in tokens: \d+–\d+: \S+"))
 
 
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "opened meanwhile"])
+def test_no_bound_can_be_typed_until_the_chosen_criterion_is_read(
+    service: ThreadedService, visiting: Visiting, is_open: bool
+) -> None:
+    page = editing(visiting, service)
+    if not is_open:
+        page.get_by_text("Try other bounds").click()
+    held: list[Route] = []
+    page.route(re.compile("/distribution"), lambda route: held.append(route))
+    with page.expect_request(re.compile("/distribution")):
+        page.get_by_label("Criterion").select_option("mean_k3")
+    if not is_open:
+        page.get_by_text("Try other bounds").click()
+        page.wait_for_timeout(200)  # The page hears of the click in a task of its own.
+    field = page.get_by_label("Upper bound, number")
+    expect(field).to_be_disabled()
+    for route in held:
+        route.continue_()
+    expect(field).to_be_enabled()
+
+
+def test_a_soft_policy_shows_its_mean_weight_and_effective_share(
+    service: ThreadedService, visiting: Visiting, client: httpx.Client
+) -> None:
+    policy = client.get(POLICY).json()["policy"]
+    client.put(POLICY, json={"policy": policy | {"soft_tau": 5.0}, "pinned": True}).raise_for_status()
+    page = visiting(service.url).go(PATH)
+    page.get_by_label("Criterion").select_option("max_abs_d")
+    page.get_by_text("Try other bounds").click()
+    page.get_by_label("Upper bound, number").fill("0.02")
+    weights = asked_of(client, 0.02)["weights"]
+    mean, share = (f"{100 * weights[name]:.0f}%" for name in ("mean", "effective_share"))  # type: ignore[index]
+    expect(page.locator(".editor")).to_contain_text(f"Mean weight {mean}, effective share {share} of 3,840 sequences")
+    expect(page.locator(".editor")).to_contain_text(re.compile(r"A soft policy: \S+ are beyond the bounds"))
+
+
+def test_a_draft_is_kept_in_the_address_and_opened_by_it(service: ThreadedService, visiting: Visiting) -> None:
+    page = editing(visiting, service)
+    page.get_by_label("Upper bound, number").fill("0.01")
+    page.get_by_role("button", name="Closer").click()
+    expect(page).to_have_url(re.compile(r"try=max_abs_d,[a-z_,]+&upper=0\.01&from=\d+&to=\d+$"))
+    expect(page.locator(".editor")).to_contain_text(re.compile(r"Would reject .+ in 20 steps"))
+    shared = page.url
+    other = visiting(service.url)
+    page = other.go(shared.removeprefix(service.url))
+    expect(page.get_by_label("Upper bound, number")).to_have_value("0.01")
+    expect(page.get_by_label("Criterion")).to_have_value(re.compile(r"\d"))
+    expect(page.get_by_label("Criterion").locator("option:checked")).to_have_text("max_abs_d")
+    expect(page.locator(".editor")).to_contain_text(re.compile(r"Would reject .+ in 20 steps"))
+    page.get_by_role("button", name="Back to today's").click()
+    expect(page).to_have_url(re.compile(r"tried\?from=\d+&to=\d+$"))
+
+
+def test_a_draft_of_a_criterion_that_no_policy_has_says_so(service: ThreadedService, visiting: Visiting) -> None:
+    tab = visiting(service.url)
+    page = tab.go(f"{PATH}?try=token_kl,mismatch&upper=0.5")
+    tab.expect_complaints("400")
+    expect(page.locator(".editor")).to_contain_text(
+        "The address tries token_kl (mismatch), which no policy of these steps bounds."
+    )
+    expect(page).to_have_url(re.compile("tried$"))
+
+
+@pytest.mark.parametrize("address", ["try=max_abs_d&upper=1", "try=max_abs_d,mismatch&upper=many", "upper=0.5"])
+def test_a_draft_that_cannot_be_read_is_left_out(service: ThreadedService, visiting: Visiting, address: str) -> None:
+    page = visiting(service.url).go(f"{PATH}?{address}")
+    expect(page.get_by_role("img", name=re.compile(r"sequences of 40 steps"))).to_be_visible()
+    expect(page.locator(".editor")).not_to_have_attribute("open", "")
+
+
 def test_the_slider_moves_by_keys_and_tells_its_value(service: ThreadedService, visiting: Visiting) -> None:
     page = editing(visiting, service)
     slider = page.get_by_label("Upper bound", exact=True)
@@ -126,6 +196,42 @@ def test_a_draft_is_put_in_force_after_asking_and_rolled_back(
     page.get_by_role("dialog").get_by_role("button", name="Roll back").click()
     expect(history).to_contain_text("rolled back to")
     assert client.get(POLICY).json()["hash"] == before["hash"]
+
+
+def test_a_proposal_of_adaptation_stands_in_the_history_and_is_put_in_force(
+    service: ThreadedService, visiting: Visiting, client: httpx.Client
+) -> None:
+    client.put(POLICY, json={"policy": "trm_auto", "pinned": False}).raise_for_status()
+    client.put(f"/api/v1{PATH}/adaptation", json={"mode": "recommend"}).raise_for_status()
+    proposed = client.get(f"/api/v1{PATH}/adaptation").json()["recommended"]
+    shares = [f"{round(100 * proposed[name])}%" for name in ("mask_rate_after", "mask_rate_before")]
+    page = visiting(service.url).go(PATH)
+    page.get_by_text(re.compile(r"^History: \d+ versions, \d+ proposals?$")).click()
+    entry = page.locator(".history .proposal").filter(has_text="target share of rejected sequences")
+    expect(entry.locator(".pill")).to_have_text("proposed")
+    expect(entry).to_contain_text(re.compile(r"upper bound of max_abs_d, .+: 5 → \S+"))
+    expect(entry).to_contain_text(f"Would reject {shares[0]} instead of {shares[1]} of the newest 3,840 sequences.")
+    expect(entry).to_contain_text("Target mask rate")
+    entry.get_by_role("button", name="Put in force").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"Would reject {shares[0]}")
+    dialog.get_by_role("button", name="Put in force").click()
+    expect(page.locator(".history")).to_contain_text("proposed bounds, put in force on the page")
+    now = client.get(POLICY).json()
+    assert (now["policy"], now["author"]) == (proposed["policy"], "local")
+    expect(page.locator(".versions > li:not(.proposal) .pill").first).to_have_text("in force")
+
+
+def test_what_the_worker_applies_by_itself_has_no_button(
+    service: ThreadedService, visiting: Visiting, client: httpx.Client
+) -> None:
+    client.put(POLICY, json={"policy": "trm_auto", "pinned": False}).raise_for_status()
+    client.put(f"/api/v1{PATH}/adaptation", json={"mode": "apply"}).raise_for_status()
+    page = visiting(service.url).go(PATH)
+    page.get_by_text(re.compile("^History:.*proposal")).click()
+    entry = page.locator(".history .proposal").filter(has_text="target share of rejected sequences")
+    expect(entry).to_contain_text("The worker puts it in force by itself.")
+    expect(entry.get_by_role("button")).to_have_count(0)
 
 
 def test_a_policy_that_changed_meanwhile_is_not_overwritten(

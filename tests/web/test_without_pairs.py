@@ -23,6 +23,6 @@ def test_a_run_without_log_probs_is_shown_with_its_rewards(visiting: Visiting, s
     page = tab.go("/runs/math/grpo")
     for title in ("Reward", "Response length"):
         expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
-    expect(page.get_by_role("figure").filter(has_text="KL")).to_have_count(0)
+    expect(page.get_by_role("figure").filter(has=page.get_by_role("heading", name="KL", exact=True))).to_have_count(0)
     page.goto(f"{service.url}/")
     expect(page.locator("main")).to_contain_text("grpo")

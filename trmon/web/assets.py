@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """One file as it is served."""
+    """One file as it is served, plain or compressed: once and well, which would take too long at each request."""
 
     content: bytes
+    gzipped: bytes
     media_type: str
     etag: str
 
@@ -28,7 +30,8 @@ class Asset:
     def of(cls, path: str, content: bytes) -> Asset:
         """Return a file of the package."""
         media_type = MEDIA_TYPES[path.rpartition(".")[2]]
-        return cls(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:20]}"')
+        gzipped = gzip.compress(content, compresslevel=9, mtime=0)
+        return cls(content, gzipped, media_type, f'"{hashlib.sha256(content).hexdigest()[:20]}"')
 
 
 def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
@@ -48,6 +51,6 @@ INDEX = Asset.of("index.html", _PACKAGE.joinpath("index.html").read_bytes())
 DOCS = Asset.of("docs.html", _PACKAGE.joinpath("docs.html").read_bytes())
 """Where the OpenAPI document is."""
 ASSETS = _read()
-"""Every file under static/ by its path; `make web` bundles app.js and page.css from src/."""
+"""Every file under static/ by its path; `make web` bundles app.js, budget.js and page.css from src/."""
 PLOTS = next(path for path in ASSETS if "uplot" in path and path.endswith(".js"))
 """The chart library, which only the view of a run loads."""

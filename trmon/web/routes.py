@@ -12,6 +12,7 @@ from trmon.web.assets import ASSETS, DOCS, INDEX, PLOTS, Asset
 router = APIRouter(include_in_schema=False)
 
 IfNoneMatch = Annotated[str | None, Header()]
+AcceptEncoding = Annotated[str, Header()]
 
 
 @router.get("/")
@@ -61,21 +62,25 @@ def unknown_page(request: Request) -> Response | None:
 
 
 @router.get("/static/{path:path}")
-async def static_file(path: str, if_none_match: IfNoneMatch = None) -> Response:
+async def static_file(path: str, if_none_match: IfNoneMatch = None, accept_encoding: AcceptEncoding = "") -> Response:
     """Return a file of the page. Errors: NotFound."""
     if path not in ASSETS:
         raise NotFound("file", path[:64])
-    return _answer(ASSETS[path], if_none_match)
+    return _answer(ASSETS[path], if_none_match, is_gzipped="gzip" in accept_encoding)
 
 
-def _answer(asset: Asset, known: str | None, *, preload: str | None = None) -> Response:
+def _answer(asset: Asset, known: str | None, *, preload: str | None = None, is_gzipped: bool = False) -> Response:
     """A browser asks anew each time, so that an upgraded service is never shown by an old page.
 
-    Args: preload: the script that the view will ask for, so that the browser need not wait until it does.
+    Args: preload: the script that the view will ask for, so that the browser need not wait until it does; is_gzipped:
+    whether the client accepts gzip.
     """
     headers = {"Cache-Control": "no-cache", "ETag": asset.etag}
     if preload:
         headers["Link"] = f"</static/{preload}>; rel=preload; as=script"
     if known == asset.etag:
         return Response(status_code=304, headers=headers)
-    return Response(asset.content, media_type=asset.media_type, headers=headers)
+    if is_gzipped:
+        headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    content = asset.gzipped if is_gzipped else asset.content
+    return Response(content, media_type=asset.media_type, headers=headers)

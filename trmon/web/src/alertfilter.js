@@ -29,6 +29,12 @@ export class AlertFilter {
     return Boolean(this.words.value.trim() || this.severity.value || this.open.checked);
   }
 
+  /** Return what the service filters resolved alerts by, of which a page holds the newest; null if none can match. */
+  get query() {
+    if (this.open.checked) return null;
+    return { search: this.words.value.trim() || null, severity: this.severity.value || null };
+  }
+
   /** Return the alerts that match. */
   chosen(alerts) {
     const words = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -56,6 +62,9 @@ export class AlertFilter {
   }
 }
 
-function searched({ project, run, owner, rule, title, labels }) {
-  return [project, run, `${project}/${run}`, owner, rule, title, labels.cause].filter(Boolean).join(" ").toLowerCase();
+/** What the words are searched in; the service searches the same (`store/repositories/alert_search.py`). */
+function searched({ project, run, owner, rule, title, labels: { cause } }) {
+  const names = [rule, title, cause].filter(Boolean);
+  const words = names.map((name) => name.replaceAll("_", " "));
+  return [`${project}/${run}`, owner, ...names, ...words].filter(Boolean).join(" ").toLowerCase();
 }

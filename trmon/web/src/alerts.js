@@ -7,7 +7,7 @@ import { AlertGroup } from "./alertgroup.js";
 import { linesOf, unfolded } from "./alertlines.js";
 import { AlertRow } from "./alertrow.js";
 import { AlertSelection } from "./alertselection.js";
-import { all, get, send } from "./api.js";
+import { ApiError, all, send, upTo } from "./api.js";
 import { now } from "./clock.js";
 import { silence } from "./dialogs.js";
 import { h, moving, refill } from "./dom.js";
@@ -18,6 +18,7 @@ import { clock, plural, span, step } from "./words.js";
 
 const REFRESH_MS = 2000;
 const PAGE = 50;
+const TYPING_MS = 250;
 
 export async function mountAlerts(stage, { live }) {
   const view = new AlertsView(stage);
@@ -26,7 +27,11 @@ export async function mountAlerts(stage, { live }) {
   const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
   const end = follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS });
   document.addEventListener("keydown", view.keys);
-  return () => (end(), document.removeEventListener("keydown", view.keys));
+  return () => {
+    end();
+    view.end();
+    document.removeEventListener("keydown", view.keys);
+  };
 }
 
 class AlertsView {
@@ -36,6 +41,7 @@ class AlertsView {
   #found = null;
   #isFramed = false;
   #before = "";
+  #typed = null;
 
   constructor(stage) {
     this.stage = stage;
@@ -43,7 +49,7 @@ class AlertsView {
     this.most = PAGE;
     this.title = h("h1", {});
     this.count = h("p", { role: "status", class: "quiet" });
-    this.filter = new AlertFilter(() => this.draw());
+    this.filter = new AlertFilter(() => this.#filtered());
     this.selection = new AlertSelection(() => this.draw());
     this.bulk = new AlertBulk(this.selection, () => this.read());
     this.firing = table("Firing", () => ((this.most += PAGE), this.draw()));
@@ -59,20 +65,33 @@ class AlertsView {
     this.keys = (event) => this.#key(event);
   }
 
-  /** Read all firing alerts: the oldest of hundreds may be the most severe. */
+  /** Read all firing alerts, since the oldest of hundreds may be the most severe, and the newest resolved ones that match. */
   async read() {
     const turn = ++this.#asked;
+    const { query } = this.filter;
     const [firing, past, silences] = await Promise.all([
       all("/alerts", { state: "firing" }),
-      get("/alerts", { state: "resolved", limit: this.limit }),
+      query ? upTo(this.limit, "/alerts", { state: "resolved", ...query }) : { items: [], hasMore: false },
       all("/silences"),
     ]);
     if (turn !== this.#asked) return;
     const known = [...firing, ...past.items];
     const resolved = leading(past.items, known).map((alert) => ({ ...alert, silenced: null }));
-    this.#found = { firing: leading(firing, known), resolved, next: past.next, silences };
+    this.#found = { firing: leading(firing, known), resolved, hasMore: past.hasMore, silences, query };
     if (!this.#isFramed) this.#frame();
     this.draw();
+  }
+
+  /** Filter what is loaded at once, and once typing pauses, all resolved alerts. */
+  #filtered() {
+    this.limit = PAGE;
+    this.draw();
+    clearTimeout(this.#typed);
+    this.#typed = setTimeout(() => this.read().catch(unanswered), TYPING_MS);
+  }
+
+  end() {
+    clearTimeout(this.#typed);
   }
 
   #frame() {
@@ -83,21 +102,24 @@ class AlertsView {
   }
 
   draw() {
-    const { firing, resolved, next, silences } = this.#found;
+    if (!this.#found) return;
+    const { firing, resolved, hasMore, silences, query } = this.#found;
+    const isAnswered = JSON.stringify(query) === JSON.stringify(this.filter.query);
     const open = firing.filter((alert) => !alert.ack).length;
     const fires = `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged`;
     write(this.title, firing.length ? fires : "No alert fires");
     const matching = this.filter.chosen(firing);
-    const past = this.filter.chosen(resolved);
-    const isEmpty = firing.length + resolved.length === 0;
-    write(this.count, this.filter.isOn && !isEmpty ? `${step(matching.length)} of ${plural(firing.length, "firing alert")} shown` : "");
+    const past = isAnswered ? resolved : this.filter.chosen(resolved);
+    const isEmpty = !this.filter.isOn && firing.length + resolved.length === 0;
+    write(this.count, this.filter.isOn ? `${step(matching.length)} of ${plural(firing.length, "firing alert")} shown` : "");
     this.filter.bar.hidden = !this.empty.toggleAttribute("hidden", !isEmpty);
-    this.none.hidden = isEmpty || matching.length + past.length > 0;
+    this.none.hidden = isEmpty || !isAnswered || matching.length + past.length > 0;
+    this.past.section.setAttribute("aria-busy", String(!isAnswered));
     const lines = unfolded(linesOf(matching), this.#open);
     this.lines = lines.slice(0, this.most);
     this.selection.follow(this.lines, firing);
     this.#fill(this.firing, this.lines, lines.length - this.lines.length);
-    this.#fill(this.past, past.map((alert) => ({ key: episode(alert), alerts: [alert] })), next ? PAGE : 0);
+    this.#fill(this.past, past.map((alert) => ({ key: episode(alert), alerts: [alert] })), hasMore && isAnswered ? PAGE : 0);
     const kept = new Set([...lines, ...resolved.map((alert) => ({ key: episode(alert) }))].map(({ key }) => key));
     for (const key of this.#rows.keys()) if (!kept.has(key) && !this.filter.isOn) this.#rows.delete(key);
     this.bulk.draw(firing, matching);
@@ -212,6 +234,11 @@ function put(list, elements) {
   elements.forEach((element, i) => {
     if (list.tBodies[i] !== element) list.insertBefore(element, list.tBodies[i] ?? null);
   });
+}
+
+/** A search that fails is repeated with the next update. */
+function unanswered(error) {
+  if (!(error instanceof ApiError)) throw error;
 }
 
 function write(element, text) {

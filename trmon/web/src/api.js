@@ -66,15 +66,18 @@ export async function newestLast(path, query = {}) {
 }
 
 /** Return every item of a list, page by page. Errors: ApiError. */
-export async function all(path, query = {}) {
-  const found = [];
+export const all = async (path, query = {}) => (await upTo(Infinity, path, query)).items;
+
+/** Return the first `n` items of a list, page by page, and whether more follow. Errors: ApiError. */
+export async function upTo(n, path, query = {}) {
+  const items = [];
   let after = null;
   do {
-    const page = await get(path, { ...query, after, limit: PAGE });
-    found.push(...page.items);
+    const page = await get(path, { ...query, after, limit: Math.min(PAGE, n - items.length) });
+    items.push(...page.items);
     after = page.next;
-  } while (after);
-  return found;
+  } while (after && items.length < n);
+  return { items, hasMore: after !== null };
 }
 
 /** Send JSON and return the response body. Errors: ApiError. */

@@ -12,19 +12,22 @@ import { mountRule } from "./rule.js";
 import { mountRun } from "./run.js";
 import { shortcuts } from "./shortcuts.js";
 import { signIn } from "./signin.js";
+import { skeleton } from "./skeleton.js";
 
 const VIEWS = [
-  { path: /^\/$/, mount: mountFleet },
-  { path: /^\/alerts$/, mount: mountAlerts },
-  { path: /^\/compare$/, mount: mountCompare },
-  { path: /^\/rules\/(?<rule>[^/]+)$/, mount: mountRule },
-  { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun },
+  { name: "fleet", path: /^\/$/, mount: mountFleet },
+  { name: "alerts", path: /^\/alerts$/, mount: mountAlerts },
+  { name: "compare", path: /^\/compare$/, mount: mountCompare },
+  { name: "rule", path: /^\/rules\/(?<rule>[^/]+)$/, mount: mountRule },
+  { name: "run", path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun },
 ];
 const root = document.getElementById("view");
 const live = new Live();
 let leave = () => {};
 let shown = 0;
+let waiting = null;
 const RETRY_MS = 3000;
+const SKELETON_MS = 120; // A view that is there sooner needs no skeleton, which would only flicker.
 const PASSING = [0, 502, 503, 504]; // No answer, or a proxy or a starting service that will soon give one.
 
 /** Show the view of the current address; `leave` closes the previous view. */
@@ -34,7 +37,11 @@ async function show() {
   leave = () => {};
   const view = VIEWS.find(({ path }) => path.test(location.pathname));
   mark();
+  badge(false);
+  render();
   if (!view) return notFound(root, location.pathname);
+  root.setAttribute("aria-busy", "true");
+  waiting = setTimeout(() => fill(root, skeleton(view.name)), SKELETON_MS);
   if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
   try {
     const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);
@@ -47,16 +54,24 @@ async function show() {
   }
 }
 
-/** A container that a view renders into; late responses render nothing once the user has moved on. */
+/** Render content, or nothing yet, in place of a skeleton. */
+function render(...children) {
+  clearTimeout(waiting);
+  root.removeAttribute("aria-busy");
+  if (children.length) fill(root, ...children);
+}
+
+/** A container that a view renders into, and where it says whether what it shows is over; late responses render nothing once the user has moved on. */
 function stage(turn) {
   const ifShown =
     (act) =>
     (...given) =>
       turn === shown && act(...given);
   return {
-    show: ifShown((...children) => fill(root, ...children)),
+    show: ifShown(render),
     title: ifShown((text) => (document.title = `${text} · trmon`)),
     fail: ifShown(fail),
+    over: ifShown((isOver) => badge(isOver)),
   };
 }
 
@@ -64,6 +79,7 @@ function stage(turn) {
 function fail(error) {
   leave();
   leave = () => {};
+  render();
   if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
   if (!(error instanceof ApiError)) console.error(error);
   const turn = shown;
@@ -122,6 +138,6 @@ live.addEventListener("state", () => {
   if (live.state === "signed out" && !isAsked) fail(new ApiError(401, "The token is no longer valid."));
 });
 shortcuts({ go });
-watch(document.getElementById("live"), live);
+const badge = watch(document.getElementById("live"), live);
 live.start();
 show();

@@ -28,9 +28,16 @@ export class Chart extends Figure {
       banded: !this.course.series.exact,
       log: panel.floor !== undefined,
       from: panel.from,
+      to: panel.to,
       healthy: this.healthy,
+      limits: this.limits,
     });
     this.data();
+  }
+
+  /** The horizontal lines to draw, each a value `at` which something is told, and its `kind`, watch or act. */
+  get limits() {
+    return [];
   }
 
   range() {
@@ -70,7 +77,7 @@ export class Chart extends Figure {
     }
     const end = series.step.findLastIndex((step, i) => values[0][i] !== null && step <= this.course.view[1]);
     this.now.textContent = number(values[0][end]);
-    this.against.textContent = this.course.isAtEnd || end < 0 ? this.#reference() : `step ${step(series.step[end])}`;
+    this.against.textContent = this.course.isAtEnd || end < 0 ? this.reference() : `step ${step(series.step[end])}`;
     this.canvas.describe(this.#summary(values));
   }
 
@@ -112,7 +119,7 @@ export class Chart extends Figure {
   }
 
   /** Return the reference of the newest value, from the whole run. */
-  #reference() {
+  reference() {
     const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
     if (words) return `healthy ${words.replace("<=", "≤").replace(">=", "≥")}`;
     const values = this.course.whole.signals[this.panel.names[0]]?.mean ?? [];

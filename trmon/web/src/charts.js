@@ -4,11 +4,14 @@ import { Chart } from "./chart.js";
 import { fill, h } from "./dom.js";
 import { plot } from "./plot.js";
 import { ReasonsChart } from "./reasons.js";
+import { RiskChart } from "./risk.js";
+import { figures } from "./skeleton.js";
 
 export class Charts {
   element = h("section", { class: "charts", "aria-label": "Charts" });
   #charts = [];
   #panels = null;
+  #facts = null;
 
   constructor(course, open) {
     this.course = course;
@@ -23,7 +26,10 @@ export class Charts {
     window.addEventListener("themechange", this.theme);
   }
 
+  /** Draw the charts once the library is loaded; until then, shapes take their room. */
   async begin() {
+    const n = this.course.panels.length;
+    if (n) fill(this.element, figures(n + 1));
     this.uPlot = await plot();
     this.#draw();
   }
@@ -32,11 +38,13 @@ export class Charts {
     this.#each((chart) => chart.redraw());
   }
 
-  /** Outline the charts that show evidence of the finding. */
-  outline({ diagnosis, judged }) {
+  /** Outline the charts that show evidence of the finding, and tell that of the risk what drives it. */
+  outline(facts) {
+    const { diagnosis, judged } = (this.#facts = facts);
     const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item) => item.signal)));
     const kind = ["act", "watch"].includes(judged.verdict.kind) ? judged.verdict.kind : "";
     this.#each((chart) => (chart.element.dataset.evidence = chart.shows(evidence) ? kind : ""));
+    this.#each((chart) => chart.learn?.(facts));
   }
 
   end() {
@@ -55,13 +63,14 @@ export class Charts {
     const { uPlot, course, open } = this;
     this.#panels = course.panels;
     this.#each((chart) => chart.end());
-    this.#charts = course.panels.map((panel) => new Chart({ uPlot, course, panel, open }));
+    this.#charts = course.panels.map((panel) => new (panel.isRisk ? RiskChart : Chart)({ uPlot, course, panel, open }));
     this.#charts.splice(5, 0, new ReasonsChart({ uPlot, course, open }));
     fill(
       this.element,
       this.#charts.map((chart) => chart.element),
     );
     this.#each((chart) => chart.make());
+    if (this.#facts) this.outline(this.#facts);
   }
 
   #each(act) {

@@ -144,7 +144,8 @@ function table({ runs, config, same_policy: isSamePolicy }) {
     ]),
     ...config.map(({ name, values, given }) => [name, values.map((value, i) => (given[i] ? JSON.stringify(value) : "–"))]),
   ];
-  const head = ["", ...runs.map((_, i) => LETTERS[i])].map((text) => h("th", { scope: "col" }, text));
+  const letters = runs.map((_, i) => h("th", { scope: "col" }, LETTERS[i]));
+  const head = [h("th", { scope: "col" }, h("span", { class: "sr" }, "difference")), letters];
   const body = rows.map(([name, values]) =>
     h("tr", {}, h("th", { scope: "row" }, capital(name)), values.map((value) => h("td", {}, value))),
   );

@@ -4,7 +4,7 @@ import { ApiError, get } from "./api.js";
 import { write } from "./permalink.js";
 import { signalsOf } from "./panels.js";
 
-const POINTS = 400;
+export const POINTS = 320; // About one a pixel of a chart: more would only weigh.
 const WAIT_MS = 120;
 const LEAST_STEPS = 10;
 

@@ -6,7 +6,8 @@ import { acknowledge, silence } from "./dialogs.js";
 import { h, refill } from "./dom.js";
 import { evidenceTable } from "./evidence.js";
 import { leading } from "./incidents.js";
-import { remedy } from "./remedy.js";
+import { remedy, whenToDo } from "./remedy.js";
+import { riskLine } from "./risk.js";
 import { closingTime, storyLines, storyOf } from "./story.js";
 import { Timeline } from "./timeline.js";
 import { capital, kindWords, plural, step } from "./words.js";
@@ -31,7 +32,7 @@ export class DiagnosisCard {
     const story = storyOf(facts);
     this.timeline.show(story);
     const isKnown = !story || this.#closed.step === story.began;
-    if (!isKnown) this.#closed = { step: story.began, at: null };
+    if (!isKnown) this.#closed = { step: story.began, at: undefined };
     this.#update(facts, story);
     if (isKnown) return;
     this.#closed.at = await closingTime(this.course, story.began);
@@ -62,6 +63,7 @@ export class DiagnosisCard {
     const words = [
       headline(facts.judged.verdict),
       circumstances(facts),
+      riskLine(facts),
       story && storyLines(story, { open: this.open, closedAt: this.#closed.at }),
       story && !story.cause && h("p", { class: "quiet" }, "The newest steps no longer show it."),
       also(facts),
@@ -114,7 +116,7 @@ function toDo({ diagnosis }) {
   if (!diagnosis) return null;
   if (diagnosis.remedy) return remedy(diagnosis);
   const fix = (diagnosis.since_step ?? null) !== null && diagnosis.incident?.fix;
-  return [fix && h("p", {}, h("span", { class: "strong" }, "Do this: "), fix), unknown(diagnosis)];
+  return [fix && h("p", {}, h("span", { class: "strong" }, whenToDo(diagnosis)), fix), unknown(diagnosis)];
 }
 
 /** Signals that are missing, and the argument of log_batch that would provide each. */

@@ -1,6 +1,7 @@
-// The events of a run as a list: alerts, policies and notes, each with its step. The charts mark the same events.
+// The events of a run as a list: alerts, policies and notes, each with its step, and how the charts mark them.
 
 import { h, refill } from "./dom.js";
+import { markLegend } from "./marklegend.js";
 import { plural, step } from "./words.js";
 
 const SHOWN = 100; // The newest.
@@ -28,6 +29,7 @@ export class EventList {
       ),
     );
     const summary = h("summary", { class: "quiet" }, plural(markers.length, "event"));
-    refill(this.element, items.length > 0 && h("details", { "data-name": "events" }, summary, h("ol", {}, items)));
+    const list = items.length > 0 && h("details", { "data-name": "events" }, summary, h("ol", {}, items));
+    refill(this.element, list, markLegend(markers));
   }
 }

@@ -6,6 +6,7 @@ import { answer, headline, newService, noneActive } from "./fleetanswer.js";
 import { COLUMNS, isAhead, Row } from "./fleetrow.js";
 import { controls } from "./fleetcontrols.js";
 import { BulkBar } from "./fleetbulk.js";
+import { Courses } from "./fleetcourses.js";
 import { Head } from "./fleethead.js";
 import { linesOf } from "./fleetlines.js";
 import { keyOf, Selection } from "./fleetselection.js";
@@ -13,6 +14,7 @@ import { typing } from "./shortcuts.js";
 import { VirtualList } from "./virtuallist.js";
 
 const FIRST = 25; // Enough runs to fill a screen; the service may have to compute each of them.
+const PAGE = 500;
 const MOST_SINGLY = 8; // Up to this many changed runs are requested one by one; more are read as pages.
 const REFRESH_MS = 2000;
 const EVERY_MS = 30_000;
@@ -56,9 +58,9 @@ class Fleet {
     this.body = h("tbody", { role: "rowgroup" });
     this.selection = new Selection(() => this.draw());
     this.bulk = new BulkBar(this.selection, { found: () => this.runs, changed: (runs) => this.#changedByHand(runs) });
-    this.list = new VirtualList(this.body, (line) =>
-      line.run ? new Row(this.selection) : new Head((key) => this.#toggle(key)),
-    );
+    this.courses = new Courses({ arrived: (runs) => this.#drawn(runs), failed: (error) => this.#failed(error) });
+    const made = (line) => (line.run ? new Row(this.selection) : new Head((key) => this.#toggle(key)));
+    this.list = new VirtualList(this.body, made, (lines) => this.courses.follow(lines.flatMap(({ run }) => run ?? [])));
     this.controls = controls(() => this.draw());
     this.keys = (event) => this.#key(event);
   }
@@ -66,6 +68,7 @@ class Fleet {
   end() {
     this.#turn++;
     this.list.end();
+    this.courses.end();
   }
 
   /** Read everything at the next refresh: events may have been missed. */
@@ -91,8 +94,8 @@ class Fleet {
     const found = new Map();
     let after = null;
     do {
-      const limit = isFirst && !after ? FIRST : null;
-      const page = await get("/fleet", { after, limit, archived: this.controls.archived() || null });
+      const size = isFirst && !after ? { limit: FIRST } : { limit: PAGE, brief: true };
+      const page = await get("/fleet", { after, ...size, archived: this.controls.archived() || null });
       if (turn !== this.#turn) return;
       for (const run of page.items) found.set(keyOf(run), run);
       after = page.next;
@@ -118,8 +121,19 @@ class Fleet {
       if (wanted.size > MOST_SINGLY || Date.now() - this.#readAt > EVERY_MS) return await this.read();
       if (wanted.size) await this.#readSingly(wanted);
     } catch (error) {
-      if (error.status === 401) this.stage.fail(error);
+      this.#failed(error);
     }
+  }
+
+  #failed(error) {
+    if (error.status === 401) this.stage.fail(error);
+  }
+
+  /** Draw runs whose sparklines have arrived. */
+  #drawn(found) {
+    const known = found.filter((run) => this.runs.has(keyOf(run)));
+    this.runs = new Map([...this.runs, ...known.map((run) => [keyOf(run), run])]);
+    this.draw();
   }
 
   /** Return the runs that are further on than their verdicts; those first that no event will come of any more. */
@@ -155,7 +169,7 @@ class Fleet {
   }
 
   async #show(runs, turn) {
-    this.runs = runs;
+    this.runs = this.courses.joined(runs);
     if (runs.size === 0) {
       this.#isFramed = false;
       const archived = this.controls.archived() || (await get("/fleet", { archived: true, limit: 1 })).items.length;

@@ -3,6 +3,8 @@
 import { runPath } from "./api.js";
 import { cut } from "./cut.js";
 import { fill, h } from "./dom.js";
+import { riskBadge } from "./risk.js";
+import { hasEnded } from "./runstate.js";
 import { sparkline } from "./sparkline.js";
 import { ago, kindWords, number, percent, step } from "./words.js";
 
@@ -78,8 +80,7 @@ function cells(run) {
 
 /** Whether a run is further on than its verdict; the newest step of a run that goes on is open. */
 export function isAhead(run) {
-  const isOver = ["finished", "crashed"].includes(run.state);
-  return run.judged_step !== null && run.judged_step < run.step - (isOver ? 0 : 1);
+  return run.judged_step !== null && run.judged_step < run.step - (hasEnded(run) ? 0 : 1);
 }
 
 const limit = (run) => isAhead(run) && `(to step ${step(run.judged_step)})`;
@@ -87,13 +88,15 @@ const limit = (run) => isAhead(run) && `(to step ${step(run.judged_step)})`;
 function verdict(run) {
   const { verdict } = run;
   const todo = verdict.need !== "none" && verdict.todo;
+  const when = run.state === "finished" ? "For the next run" : "Do";
   return h(
     "div",
-    { class: "oneline", title: [verdict.why, todo && `Do: ${todo}`].filter(Boolean).join("\n") },
+    { class: "oneline", title: [verdict.why, todo && `${when}: ${todo}`].filter(Boolean).join("\n") },
     h("span", { class: `kind kind-${verdict.kind}` }, kindWords(verdict.kind)),
     limit(run) && [" ", h("span", { class: "quiet" }, limit(run))],
     " ",
-    h("span", { class: "why" }, verdict.why, todo && [" ", h("span", { class: "todo" }, todo)]),
+    riskBadge(run),
+    h("span", { class: "why" }, verdict.why, todo && [" ", h("span", { class: "todo" }, h("b", {}, `${when}: `), todo)]),
   );
 }
 

@@ -15,8 +15,9 @@ export class Heatmap extends EventTarget {
   #timer = null;
   #readAt = 0;
   #chosen = null;
+  #isChoosing = false;
 
-  /** Dispatches "chosen" when the criterion has been read; `draft` are bounds that are being tried, or null. */
+  /** Dispatches "choosing" when another criterion is asked for and "chosen" when it has been read. */
   constructor(course, open) {
     super();
     this.course = course;
@@ -56,17 +57,39 @@ export class Heatmap extends EventTarget {
     this.#readAt = Date.now();
     const [from, to] = this.course.view;
     const query = { from, to, points: POINTS, attempt_id: this.course.attempt, ...this.#chosen };
-    const found = await get(`${this.course.path}/distribution`, query).catch(() => null);
+    const found = await this.#ask(query);
     if (!found || turn !== this.#asked) return;
     this.#found = { ...found, draft: this.#found?.draft };
+    this.#isChoosing = false;
     this.#say();
     this.#draw();
     this.dispatchEvent(new Event("chosen"));
   }
 
-  /** The criterion that is drawn, with its newest bounds and the edges of the bins; null without stored sequences. */
+  /** Return the distribution, or null without an answer; a criterion that these steps do not have gives way to another. */
+  async #ask(query) {
+    try {
+      return await get(`${this.course.path}/distribution`, query);
+    } catch (error) {
+      if (error.status !== 400 || !this.#chosen) return null;
+      this.#chosen = null;
+      return this.#ask({ ...query, statistic: null, pair: null, where: null });
+    }
+  }
+
+  /** Show another criterion with the next read, given as { statistic, pair, where }. */
+  choose(criterion) {
+    this.#chosen = criterion;
+  }
+
+  /** Whether the steps of the chosen criterion have been read. */
+  get isRead() {
+    return this.#found !== null && !this.#isChoosing;
+  }
+
+  /** The criterion that is drawn, with its newest bounds and the edges of the bins; null without stored sequences or until they are read. */
   get shown() {
-    if (!this.#found?.chosen) return null;
+    if (!this.isRead || !this.#found.chosen) return null;
     const { chosen, edges, lower, upper } = this.#found;
     return { ...chosen, edges, lower: lower.at(-1), upper: upper.at(-1) };
   }
@@ -93,7 +116,9 @@ export class Heatmap extends EventTarget {
 
   #choose() {
     const { statistic, pair, where } = this.#found.criteria[this.choice.value];
-    this.#chosen = { statistic, pair, where };
+    this.choose({ statistic, pair, where });
+    this.#isChoosing = true;
+    this.dispatchEvent(new Event("choosing"));
     this.read();
   }
 

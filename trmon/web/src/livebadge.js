@@ -7,12 +7,14 @@ const WORDS = { connecting: "connecting", reconnecting: "reconnecting", "signed 
 
 const heard = ({ heardAt }) => (Date.now() - heardAt < 1000 ? "now" : `${span((Date.now() - heardAt) / 1000)} ago`);
 
-/** Keep the badge up to date; ages grow without an event. */
+/** Keep the badge up to date; ages grow without an event. Returns a function that says whether the view is of a run
+ *  that has ended, beside which nothing is live. */
 export function watch(badge, live) {
+  let isOver = false;
   const show = () => {
     const isLive = live.state === "live" && reach.isGood;
     badge.dataset.state = isLive || live.state !== "live" ? live.state : "reconnecting";
-    if (isLive) badge.textContent = `live · ${heard(live)}`;
+    if (isLive) badge.textContent = isOver ? "up to date" : `live · ${heard(live)}`;
     else badge.textContent = live.state === "live" ? "no answer" : WORDS[live.state];
   };
   live.addEventListener("state", show);
@@ -20,4 +22,8 @@ export function watch(badge, live) {
   reach.addEventListener("change", show);
   setInterval(show, 1000);
   show();
+  return (over) => {
+    isOver = over;
+    show();
+  };
 }

@@ -56,6 +56,63 @@ const PANELS = [
     from: 0,
     also: ["grad_norm_relative", "grad_variance_rise"],
   },
+  {
+    title: "Risk of collapse",
+    note: "within 200 steps",
+    lines: [own("collapse_risk", "")],
+    from: 0,
+    to: 1,
+    isRisk: true,
+  },
+  {
+    title: "Gradient noise",
+    note: "proxy 3, a band",
+    lines: [own("proxy3_pure_noise_low", "at least"), own("proxy3_pure_noise_high", "at most")],
+    from: 0,
+    also: ["proxy1_signal_strength", "proxy2_total_power_high", "grad_variance"],
+  },
+  {
+    title: "Gradient direction",
+    note: "cosine with the update before",
+    lines: [own("grad_cosine", "")],
+  },
+  {
+    title: "Pull on the entropy",
+    note: "covariance of log-prob and advantage",
+    lines: [own("logp_advantage_cov", "")],
+    also: ["entropy_relative", "entropy_rise"],
+  },
+  {
+    title: "KL to the reference",
+    note: "nats per token",
+    lines: [own("ref_kl_k3", "k3"), own("ref_kl_k3_is", "k3, weighted"), own("ref_kl_k1", "k1")],
+  },
+  {
+    title: "Weights of sequences",
+    note: "0 where rejected",
+    lines: [own("sequence_weight_mean", "mean"), own("sequence_weight_ess", "effective share")],
+    from: 0,
+  },
+  {
+    title: "Turns rejected",
+    note: "share",
+    lines: [own("turn_mask_rate", "turns"), own("turn_mask_rate_tokens", "their tokens")],
+    from: 0,
+    to: 1,
+  },
+  {
+    title: "Router flips",
+    note: "other experts in training",
+    lines: [own("router_flip_rate", "")],
+    from: 0,
+    also: ["router_flip_relative", "max_vio"],
+  },
+  {
+    title: "Minorizer",
+    note: "gain beyond the error bound, reward",
+    lines: [own("minorizer", "")],
+    also: ["bound_adaptive"],
+  },
 ];
 
 function own(name, label) {

@@ -1,4 +1,5 @@
-// The state in a run's address besides its name: the open step, the displayed range and the attempt.
+// The state in a run's address besides its name: the open step, the displayed range and the attempt; draftaddress.js has
+// the bounds that are being tried.
 
 const NUMBERS = ["step", "from", "to", "attempt"];
 
@@ -16,6 +17,6 @@ export function write(changes, path = location.pathname) {
     if (value === null) kept.delete(name);
     else kept.set(name, value);
   }
-  const query = kept.toString();
+  const query = kept.toString().replaceAll("%2C", ",");
   history.replaceState(null, "", location.pathname + (query ? `?${query}` : ""));
 }

@@ -1,6 +1,6 @@
 // The options of a uPlot: scales, axes and lines in the theme's colours, and the layers behind and above the lines.
 
-import { number, step } from "./words.js";
+import { number, step, zone } from "./words.js";
 
 const DASHES = [[], [5, 3], [2, 2]];
 const CLUSTER_PX = 6;
@@ -11,16 +11,17 @@ const TIMES = [
   [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
   [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
 ];
+const GAP_PX = 4;
 const FONT = "11px system-ui, sans-serif";
 
-export function opts({ n, banded, log, from, healthy, stacked, width, height, course, hooks }) {
+export function opts({ n, banded, log, from, to, healthy, limits = [], stacked, width, height, course, hooks }) {
   const ink = inks();
   return {
     width,
     height,
     legend: { show: false },
     padding: [6, 6, 0, 0],
-    scales: { x: { time: course.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from) } },
+    scales: { x: { time: course.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from, to) } },
     axes: [
       axis(ink, { size: 22, space: 70, values: course.byTime ? TIMES : (_, at) => at.map(step) }),
       axis(ink, {
@@ -35,7 +36,11 @@ export function opts({ n, banded, log, from, healthy, stacked, width, height, co
     cursor: cursor(ink),
     hooks: {
       drawClear: [(u) => healthy && band(u, healthy, ink)],
-      draw: [(u) => marks(u, course, ink)],
+      draw: [
+        (u) => limits.forEach((limit) => level(u, limit, ink)),
+        (u) => marks(u, course, ink),
+        (u) => course.byTime && named(u, ink),
+      ],
       setSelect: [(u) => selected(u, hooks.select)],
       setCursor: [(u) => hooks.cursor(u.cursor.idx ?? null)],
     },
@@ -68,9 +73,10 @@ function labelled(value, by) {
   return number(value, Math.max(3, Math.ceil(Math.log10(Math.abs(value / by))) + 1));
 }
 
-/** Centre a flat line; put a line of zeros at the bottom; give a logarithmic scale at least a decade. */
-function ranged(log, from) {
+/** Keep to both ends if they are given; centre a flat line; put a line of zeros at the bottom; give a logarithmic scale at least a decade. */
+function ranged(log, from, to) {
   return (_, min, max) => {
+    if (to !== undefined) return [from, to];
     if (min === null) return log ? [0.001, 1] : [0, 1];
     if (log) return [min / 1.3, Math.max(max * 1.3, min * 10)];
     if (max === min && min === from) return [from, from + 1];
@@ -89,7 +95,7 @@ export function decades(_u, _axis, min, max) {
 
 function axis(ink, given) {
   const grid = { stroke: ink.line, width: 1 };
-  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: 4, ...given };
+  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: GAP_PX, ...given };
 }
 
 function lines(ink, i, { banded, stacked }) {
@@ -145,6 +151,21 @@ function band(u, [least, most], ink) {
   u.ctx.restore();
 }
 
+/** Draw a horizontal line at a value. */
+function level(u, { at, kind }, ink) {
+  const { ctx, bbox } = u;
+  const y = Math.round(u.valToPos(at, "y", true)) + 0.5;
+  ctx.save();
+  ctx.strokeStyle = ink[kind];
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.restore();
+}
+
 /** Draw the events of a run; those a few pixels apart are one line, of the most urgent of them. */
 function marks(u, course, ink) {
   const placed = course.markers.map((marker) => ({ ...marker, x: u.valToPos(course.position(marker.step), "x", true) }));
@@ -155,6 +176,17 @@ function marks(u, course, ink) {
   }
   const { chosen } = course;
   if (chosen !== null) upright(u, u.valToPos(course.position(chosen), "x", true), { colour: ink.ink, dash: [] });
+}
+
+/** Name the zone of an axis of times, in the corner under the other axis, so that a saved picture tells it too. */
+function named(u, ink) {
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.font = FONT.replace("11px", `${11 * devicePixelRatio}px`);
+  ctx.fillStyle = ink.quiet;
+  ctx.textBaseline = "top";
+  ctx.fillText(zone(u.scales.x.max), 0, bbox.top + bbox.height + GAP_PX * devicePixelRatio);
+  ctx.restore();
 }
 
 const URGENCY = ["note", "policy", "watch", "act"];

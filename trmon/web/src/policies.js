@@ -1,8 +1,10 @@
 // What each policy would mask: the active policy and its shadows, and the controller's recommended bounds.
 
 import { action } from "./action.js";
-import { get, send } from "./api.js";
+import { get } from "./api.js";
 import { fill, h } from "./dom.js";
+import { proposedChanges } from "./policyhistory.js";
+import { enforce, evidenceOf } from "./proposals.js";
 import { number, percent, plural, step } from "./words.js";
 
 const NEWEST = 20;
@@ -20,13 +22,13 @@ export async function policiesCard(where, { policies, adaptation }, { course, pa
   );
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
-  const words = [kept(where, adaptation, { path, again }), origin(policies, course)];
+  const words = [kept(where, adaptation, { current, path, again }), origin(policies, course)];
   fill(where, caption, h("div", { class: "bars" }, bars), words);
 }
 
 /** Render the recommendation; it is rebuilt only when it changes, so that an error beside its button stays readable. */
 function kept(where, adaptation, by) {
-  const said = JSON.stringify(adaptation);
+  const said = JSON.stringify([adaptation, by.current.hash]);
   if (where.advised?.said !== said) where.advised = { said, element: advised(adaptation, by) };
   return where.advised.element;
 }
@@ -60,24 +62,17 @@ function bar(name, role, rate) {
 }
 
 /** Render the controller's recommendation, with a button to apply it, or the reason why it keeps the bounds. */
-function advised({ mode, recommended }, { path, again }) {
+function advised({ mode, recommended }, { current, path, again }) {
   if (mode === "off" || !recommended || (mode === "apply" && recommended.policy)) return null;
   if (!recommended.policy) return h("p", { class: "small" }, `Bounds unchanged: ${recommended.reason}`);
-  const moves = recommended.moves.map(
-    (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`,
-  );
-  const put = async () => {
-    await send("PUT", `${path}/policy`, {
-      policy: recommended.policy,
-      reason: "recommended bounds, applied on the page",
-    });
-    await again();
-  };
-  const effect = `${moves.join(", ")}: would mask ${percent(recommended.mask_rate_after)} instead of ${percent(recommended.mask_rate_before)}`;
+  const changes = proposedChanges(recommended.policy, current);
+  const put = async () => (await enforce(recommended, changes, { current, path })) && again();
+  const [effect] = evidenceOf(recommended);
+  const moves = recommended.moves.map((one) => `${one.statistic} ${one.side} ${number(one.before)} → ${number(one.after)}`);
   return h(
     "div",
     { class: "stack small" },
-    h("p", {}, effect),
+    h("p", {}, `Adaptation proposes ${moves.join(", ")}. ${effect}`),
     h("p", {}, action("Apply these bounds", put)),
   );
 }

@@ -7,10 +7,14 @@ import { read, write } from "./permalink.js";
 const TRAINERS = { verl: "verl", trl: "TRL" };
 const KEPT = "trmon.trainer";
 
-export function remedy({ remedy: given, quadrant }) {
+/** What comes before a fix; a run that has ended cannot follow it any more. */
+export const whenToDo = ({ has_ended: hasEnded }) => (hasEnded ? "For the next run: " : "Do this: ");
+
+export function remedy(diagnosis) {
+  const { remedy: given, quadrant } = diagnosis;
   const after = h("p", { class: "quiet" }, `Correction: ${quadrant.advice}`);
   return [
-    h("p", {}, h("span", { class: "strong" }, "Do this: "), given.fix),
+    h("p", {}, h("span", { class: "strong" }, whenToDo(diagnosis)), given.fix),
     configuration(given),
     h("details", {}, h("summary", { class: "quiet" }, "If it persists"), h("p", {}, given.persists), after),
   ];
@@ -18,26 +22,32 @@ export function remedy({ remedy: given, quadrant }) {
 
 /** Show the options of one trainer at a time: the one in the address, or the one chosen last. */
 function configuration(given) {
-  const keys = Object.keys(TRAINERS).filter((key) => Object.keys(given[key]).length);
+  const known = (key) => Object.entries(given[key]);
+  const inWords = (key) => Object.entries(given[`${key}_in_words`]);
+  const keys = Object.keys(TRAINERS).filter((key) => known(key).length + inWords(key).length);
   if (!keys.length) return null;
-  const lines = h("pre", { class: "config", tabindex: "0" });
+  const lines = h("pre", { class: "config" });
+  const byHand = h("div", { class: "small" });
   const tabs = keys.map((key) => h("button", { role: "tab", onclick: () => choose(key) }, TRAINERS[key]));
   const show = (key) => {
     tabs.forEach((tab, i) => tab.setAttribute("aria-selected", String(keys[i] === key)));
-    fill(lines, options(given[key]));
+    lines.hidden = copy.hidden = !known(key).length;
+    fill(lines, known(key).map(([option, value]) => `${option}=${value}`).join("\n"));
+    fill(byHand, inWords(key).length > 0 && unknownValues(inWords(key)));
   };
   const choose = (key) => {
     localStorage.setItem(KEPT, key);
     write({ tab: key });
     show(key);
   };
-  show([read().tab, localStorage.getItem(KEPT)].find((key) => keys.includes(key)) ?? keys[0]);
   const list = h("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, tabs);
   const copy = copyButton("Copy", () => lines.textContent, { "aria-label": "Copy the configuration" });
-  return h("div", {}, h("div", { class: "row between" }, list, copy), lines);
+  show([read().tab, localStorage.getItem(KEPT)].find((key) => keys.includes(key)) ?? keys[0]);
+  return h("div", { class: "snippet" }, h("div", { class: "row between" }, list, copy), lines, byHand);
 }
 
-const options = (given) =>
-  Object.entries(given)
-    .map(([option, value]) => `${option}=${value}`)
-    .join("\n");
+/** The options that cannot be pasted, as the configuration of the run does not tell their present value. */
+function unknownValues(options) {
+  const items = options.map(([option, words]) => h("li", {}, h("code", {}, option), `: ${words}`));
+  return [h("p", { class: "quiet" }, "To set by hand; the run's configuration does not tell the value:"), h("ul", {}, items)];
+}

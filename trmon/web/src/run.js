@@ -1,10 +1,11 @@
 // One run: diagnosis, charts, thresholds, and the sequences of a step.
 
 import { ApiError, all, get, newestLast, orNothing, runPath } from "./api.js";
+import { BudgetSection } from "./budgetsection.js";
 import { Charts } from "./charts.js";
 import { Course } from "./course.js";
 import { DiagnosisCard } from "./diagnosis.js";
-import { h } from "./dom.js";
+import { fill, h } from "./dom.js";
 import { EventList } from "./eventlist.js";
 import { follow } from "./following.js";
 import { Heatmap } from "./heatmap.js";
@@ -14,11 +15,14 @@ import { policiesCard } from "./policies.js";
 import { policyHistory } from "./policyhistory.js";
 import { RangeBar } from "./rangebar.js";
 import { runHead } from "./runhead.js";
+import { hasEnded } from "./runstate.js";
 import { typing } from "./shortcuts.js";
+import { lines } from "./skeleton.js";
 import { StepPanel } from "./steppanel.js";
 import { ThresholdEditor } from "./thresholdeditor.js";
 
 const REFRESH_MS = 1500;
+const POLICY_LINES = 8; // As tall as a policy with three shadows.
 
 export async function mountRun(stage, { live, parameters: [project, run] }) {
   const view = new RunView(stage, project, run);
@@ -47,6 +51,7 @@ class RunView {
     this.notes = h("section", { class: "notes", "aria-label": "Notes" });
     const again = async () => this.#show(await this.#facts());
     this.why = new DiagnosisCard(this.course, { open: (step) => this.open(step), again });
+    this.budget = new BudgetSection(this.path);
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
     this.charts = new Charts(this.course, (step) => this.open(step));
     this.heat = new Heatmap(this.course, (step) => this.open(step));
@@ -61,6 +66,7 @@ class RunView {
 
   async begin() {
     const [facts] = await Promise.all([this.#facts(), this.course.begin()]);
+    fill(this.policies, lines(POLICY_LINES));
     this.stage.show(
       this.head,
       this.notes,
@@ -70,6 +76,7 @@ class RunView {
       this.events.element,
       this.charts.element,
       h("div", { class: "lower" }, this.heat.element, h("div", { class: "stack" }, this.policies, this.versions)),
+      this.budget.element,
       this.panel.element,
     );
     this.#show(facts);
@@ -86,6 +93,7 @@ class RunView {
     this.#show(facts);
     this.bar.draw();
     this.heat.follow();
+    this.budget.follow();
   }
 
   /** Open a step's sequences, or close the panel with null. */
@@ -128,11 +136,12 @@ class RunView {
 
   #show(facts) {
     this.course.mark(facts);
+    this.stage.over(hasEnded(facts.run));
     runHead(this.head, facts, this.given.attempt);
     notesList(this.notes, facts.notes, (step) => this.open(step));
     const again = async () => this.#show(await this.#facts());
     this.why.show(facts);
-    policyHistory(this.versions, facts.policies, { path: this.path, again });
+    policyHistory(this.versions, facts, { path: this.path, again });
     policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
     this.charts.outline(facts);
   }

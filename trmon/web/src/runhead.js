@@ -18,7 +18,7 @@ export function runHead(head, { run, judged, attempts }, attempt) {
     now && plural(now.world_size, "rank"),
     run.owner && `owner ${run.owner}`,
     run.last_report_at && `last report ${ago(run.last_report_at)}`,
-    ...run.tags,
+    run.tags.length > 0 && `tags ${run.tags.join(", ")}`,
   ];
   refill(
     head,

@@ -3,14 +3,15 @@
 import { fill, h } from "./dom.js";
 import { number, step } from "./words.js";
 
-/** Return the table; `criterion` is the statistic of the active policy, null if it has none. */
-export function sequenceTable(sequences, criterion) {
-  return new SequenceTable(sequences, criterion).element;
+/** Return the table; `criterion` is the statistic of the active policy, null if it has none. `openTurns` is called
+ *  with the place of a sequence whose turns are asked for. */
+export function sequenceTable(sequences, criterion, openTurns) {
+  return new SequenceTable(sequences, criterion, openTurns).element;
 }
 
 class SequenceTable {
-  constructor(sequences, criterion) {
-    this.columns = columnsOf(sequences, criterion);
+  constructor(sequences, criterion, openTurns) {
+    this.columns = columnsOf(sequences, criterion, openTurns);
     this.order = sequences.columns.n_tokens.map((_, i) => i);
     this.body = h("tbody", {});
     this.heads = this.columns.map((column, at) => this.#head(column, at));
@@ -50,12 +51,13 @@ class SequenceTable {
   }
 }
 
-function columnsOf({ columns, decisions, first }, criterion) {
+function columnsOf({ columns, decisions, first, turn_counts: turns }, criterion, openTurns) {
   const plain = (name, values) => values && { name, isNumber: true, value: (i) => values[i] };
   const whole = (name, value) => ({ name, isNumber: true, value, cell: (i) => step(value(i)) });
   const found = [
     whole("place", (i) => first + i),
     whole("tokens", (i) => columns.n_tokens[i]),
+    turns && turnsOf(turns, first, openTurns),
     plain("reward", columns.reward),
     plain("advantage", columns.advantage),
     criterion && { ...plain(criterion.statistic, criterion.values), isFirst: true },
@@ -72,6 +74,19 @@ const decided = (one) => ({
 });
 
 const said = (one, i) => (one.accepted[i] ? "accepted" : `✕\u00a0${one.reasons[i] ?? "rejected"}`);
+
+/** Return the column of the number of turns, which opens them; the rejected ones are counted. */
+const turnsOf = ({ n_turns: counts, n_rejected: rejected }, first, openTurns) => ({
+  name: "turns",
+  isNumber: true,
+  value: (i) => counts[i],
+  cell: (i) => {
+    const label = `Turns of sequence ${step(first + i)}`;
+    const masked = rejected?.[i] ? `, ✕\u00a0${step(rejected[i])}` : "";
+    const open = () => openTurns(first + i);
+    return h("button", { class: "plain", "aria-label": label, onclick: open }, `${step(counts[i])}${masked}`);
+  },
+});
 
 const worst = ({ argmax_abs_d: places, n_tokens: lengths }) => ({
   name: "worst token",

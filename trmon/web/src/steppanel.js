@@ -4,10 +4,13 @@ import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { scatter } from "./scatter.js";
 import { sequenceTable } from "./sequencetable.js";
+import { lines } from "./skeleton.js";
+import { turnTable } from "./turntable.js";
 import { percent, plural, step as shown } from "./words.js";
 
 const COLUMNS = "n_tokens,argmax_abs_d,reward,advantage,version_min";
 const MOST = 500;
+const LINES = 8; // Of the skeleton.
 
 const COMPLETENESS = { true: "", false: ", incomplete", null: ", completeness unknown" };
 
@@ -24,6 +27,7 @@ export class StepPanel {
     const turn = ++this.#asked;
     this.element.hidden = step === null;
     if (step === null) return;
+    if (!this.element.childElementCount) fill(this.element, this.#caption(`Step ${shown(step)}`, ""), lines(LINES));
     const of = `${this.path}/batches/${step}`;
     try {
       const query = { attempt_id: attempt };
@@ -56,23 +60,37 @@ export class StepPanel {
       this.#caption(`Step ${shown(batch.step)}`, note),
       h("div", { class: "row" }, policies),
       setAside(batch.quarantined),
-      ...(sequences instanceof Error ? [h("p", { class: "quiet" }, sequences.message)] : body(sequences)),
+      ...(sequences instanceof Error ? [h("p", { class: "quiet" }, sequences.message)] : this.#body(batch, sequences)),
     );
+  }
+
+  /** Render the sequences as a table and as a plot, and below them the turns that are asked for. */
+  #body(batch, sequences) {
+    const some = sequences.n_sequences > MOST && h("p", { class: "quiet" }, `the first ${MOST} of them`);
+    const table = h("div", { class: "scroll sequences" });
+    const criterion = criterionOf(sequences);
+    const turns = h("div", { "aria-live": "polite" });
+    const openTurns = (place) => this.#showTurns(turns, batch, place);
+    fill(table, sequenceTable(sequences, criterion, openTurns));
+    return [some, h("div", { class: "stepbody" }, table, scatter(sequences, criterion)), turns];
+  }
+
+  async #showTurns(element, batch, place) {
+    const query = { attempt_id: batch.attempt_id, update: batch.update };
+    const selection = { names: "n_tokens", first: place, limit: 1, turns: true };
+    try {
+      const { turns } = await get(`${this.path}/batches/${batch.step}/sequences`, { ...query, ...selection });
+      const onClose = () => fill(element);
+      fill(element, turnTable(turns[0], { place, pair: batch.primary_pair, onClose }));
+    } catch (error) {
+      fill(element, h("p", { class: "quiet" }, error.message));
+    }
   }
 
   #caption(title, note) {
     const close = h("button", { class: "plain", "aria-label": "Close the step", onclick: () => this.open(null) }, "✕");
     return h("figcaption", {}, h("h2", {}, title), close, h("span", { class: "note" }, note));
   }
-}
-
-/** Render the sequences as a table and as a plot. */
-function body(sequences) {
-  const some = sequences.n_sequences > MOST && h("p", { class: "quiet" }, `the first ${MOST} of them`);
-  const table = h("div", { class: "scroll sequences" });
-  const criterion = criterionOf(sequences);
-  fill(table, sequenceTable(sequences, criterion));
-  return [some, h("div", { class: "stepbody" }, table, scatter(sequences, criterion))];
 }
 
 /** List the quarantined parts of the step, each with its reason. */

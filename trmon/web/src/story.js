@@ -1,7 +1,9 @@
 // The story of an illness in one sentence: when it began, how long before the reward fell, and what it means.
 
 import { get } from "./api.js";
+import { now } from "./clock.js";
 import { h } from "./dom.js";
+import { isPrediction } from "./risk.js";
 import { signalWords } from "./signalwords.js";
 import { ago, clock, number, step } from "./words.js";
 
@@ -9,10 +11,10 @@ const REWARD_RULE = "reward_collapse";
 const REWARD_FINDING = "R";
 const TOLD = 2; // Evidence that a sentence can hold.
 
-/** Return the facts of a standing illness, or null without one. */
+/** Return the facts of a standing illness, or null without one, as where a collapse is only predicted. */
 export function storyOf({ diagnosis, alerts }) {
   const began = diagnosis?.since_step ?? null;
-  if (began === null) return null;
+  if (began === null || isPrediction(diagnosis.incident)) return null;
   const found = diagnosis.observed.find((one) => one.finding === REWARD_FINDING)?.since_step;
   const alert = alerts.items.find((one) => one.rule === REWARD_RULE && one.step >= began);
   const isReward = diagnosis.primary === REWARD_FINDING;
@@ -25,10 +27,11 @@ export function storyOf({ diagnosis, alerts }) {
   };
 }
 
-/** Render when it began and what it means; `closedAt` is when the first step closed, if that is known. */
+/** Render when it began and what it means; `closedAt` is when the first step closed, null where that is not stored, and
+ *  undefined until it is read. */
 export function storyLines(story, { open, closedAt }) {
   const link = (at, words) => h("button", { class: "link strong", onclick: () => open(at) }, `${words} ${step(at)}`);
-  const when = closedAt === null ? null : [", ", h("time", timed(closedAt), clock(closedAt)), `, ${ago(closedAt)}`];
+  const when = closedAt === null ? null : [", ", closedAt === undefined ? unread() : moment(closedAt)];
   const good = story.lastGood !== null && ["; ", link(story.lastGood, "last good step")];
   return [
     h("p", {}, link(story.began, "Broke at step"), when, before(story), good, "."),
@@ -44,7 +47,10 @@ export async function closingTime({ path, names: [name], attempt }, at) {
   return series?.closed_at[0] ?? null;
 }
 
-const timed = (at) => ({ datetime: new Date(1000 * at).toISOString() });
+/** The room that a time takes in the sentence until it is read. */
+const unread = () => h("span", { class: "bone inline", "aria-hidden": "true" }, h("span", {}, moment(now())));
+
+const moment = (closedAt) => [h("time", { datetime: new Date(1000 * closedAt).toISOString() }, clock(closedAt)), `, ${ago(closedAt)}`];
 
 function before({ began, rewardFell }) {
   if (rewardFell === null) return null;

@@ -4,6 +4,7 @@ import { action } from "./action.js";
 import { get, send } from "./api.js";
 import { asked } from "./dialogs.js";
 import { fill, h } from "./dom.js";
+import { draftInAddress, keepDraft } from "./draftaddress.js";
 import { number, percent, plural, step } from "./words.js";
 
 const WAIT_MS = 250;
@@ -16,26 +17,35 @@ export class ThresholdEditor {
   #draft = {};
   #asked = 0;
   #timer = null;
+  #given = null;
 
   /** `again` reads the run's facts anew after a change. */
   constructor(heat, course, { path, again }) {
     Object.assign(this, { heat, course, path, again });
     this.sliders = Object.fromEntries(["lower", "upper"].map((side) => [side, slider(side, (value) => this.#set(side, value))]));
     this.effect = h("div", { class: "stack", role: "status" });
+    this.problem = h("p", { class: "strong", role: "alert" });
     const back = h("button", { type: "button", onclick: () => this.#reset() }, "Back to today's");
     const buttons = [
       action("Save as shadow", () => this.#save(), { title: "evaluated beside the policy, masks nothing" }),
       action("Put in force", () => this.#enforce()),
       back,
     ];
-    this.body = h("div", { class: "stack" }, Object.values(this.sliders).map(({ element }) => element), this.effect, h("div", { class: "row" }, buttons));
+    this.body = h("div", { class: "stack" }, this.problem, Object.values(this.sliders).map(({ element }) => element), this.effect, h("div", { class: "row" }, buttons));
     this.element = h(
       "details",
       { class: "editor", ontoggle: () => this.#toggle() },
       h("summary", {}, "Try other bounds"),
       this.body,
     );
+    this.#wait();
+    heat.addEventListener("choosing", () => this.#wait());
     heat.addEventListener("chosen", () => this.element.open && this.#begin());
+    this.#given = draftInAddress();
+    if (this.#given) {
+      heat.choose(this.#given.criterion);
+      this.element.open = true;
+    }
     this.#drag(heat.canvas);
   }
 
@@ -46,21 +56,49 @@ export class ThresholdEditor {
   #toggle() {
     if (this.element.open) return this.#begin();
     this.heat.try(null);
+    keepDraft(null, this.path);
+  }
+
+  /** Take no bounds until those of the chosen criterion are known: they would be bounds of the former one. */
+  #wait() {
+    clearTimeout(this.#timer);
+    for (const one of Object.values(this.sliders)) one.enable(false);
   }
 
   /** Take the policy in force and the criterion that the heat map shows; a draft of the same criterion stays. */
   async #begin() {
-    const shown = this.heat.shown;
+    const { shown } = this.heat;
+    if (!shown && !this.heat.isRead) return;
     if (!shown) return fill(this.effect, h("p", {}, "No stored sequences in these steps."));
     const isSame = this.criterion && key(this.criterion) === key(shown);
     this.criterion = shown;
     if (!isSame) {
-      this.#draft = { lower: shown.lower, upper: shown.upper };
+      this.#draft = this.#givenFor(shown) ?? { lower: shown.lower, upper: shown.upper };
       this.#policy = await get(`${this.path}/policy`);
     }
-    for (const [side, one] of Object.entries(this.sliders)) one.range(shown.edges, this.#draft[side]);
+    for (const [side, one] of Object.entries(this.sliders)) {
+      one.range(shown.edges, this.#draft[side]);
+      one.enable(true);
+    }
     this.heat.try(this.#draft);
+    this.#keep();
     this.#later();
+  }
+
+  /** Return the bounds that the address had when the page was opened, once, if they are of this criterion. */
+  #givenFor(shown) {
+    const given = this.#given;
+    this.#given = null;
+    const isShown = given && key(given.criterion) === key(shown);
+    const named = given && `${given.criterion.statistic} (${given.criterion.pair})`;
+    this.problem.textContent = given && !isShown ? `The address tries ${named}, which no policy of these steps bounds.` : "";
+    return isShown ? given.bounds : null;
+  }
+
+  /** Keep a draft that differs from the policy's bounds in the address. */
+  #keep() {
+    const isChanged = ["lower", "upper"].some((side) => (this.#draft[side] ?? null) !== (this.criterion[side] ?? null));
+    keepDraft(isChanged ? { criterion: this.criterion, bounds: this.#draft } : null, this.path);
   }
 
   #reset() {
@@ -72,6 +110,7 @@ export class ThresholdEditor {
     this.#draft = { ...this.#draft, [side]: value };
     this.sliders[side].show(value);
     this.heat.try(this.#draft);
+    this.#keep();
     this.#later();
   }
 
@@ -173,18 +212,21 @@ function words({ lower, upper }) {
 
 const known = (value) => value !== null && value !== undefined;
 
-function effect({ total, then, reasons, by_length: quarters, range }) {
+function effect({ total, then, reasons, by_length: quarters, range, weights }) {
   const of = plural(total.n_sequences, "sequence");
   const steps = `of ${of} in ${plural(range.n_steps, "step")}`;
   const why = Object.entries(reasons).sort(([, a], [, b]) => b - a).map(([name, n]) => `${name} ${step(n)}`);
   const lengths = quarters.map(({ shortest, longest, mask_rate: rate }) => `${step(shortest)}–${step(longest)}: ${percent(rate)}`);
   return [
-    h("p", {}, h("span", { class: "strong" }, `Would reject ${percent(total.mask_rate)}`), ` ${steps}; was ${percent(then.mask_rate)}.`),
+    h("p", {}, h("span", { class: "strong" }, weights ? softly(weights) : `Would reject ${percent(total.mask_rate)}`), ` ${steps}; was ${percent(then.mask_rate)}.`),
+    weights && h("p", { class: "quiet" }, `A soft policy: ${percent(total.mask_rate)} are beyond the bounds and keep a weight.`),
     why.length > 0 && h("p", { class: "quiet" }, `Reasons: ${why.join(", ")}.`),
     lengths.length > 0 && h("p", { class: "quiet" }, `By length in tokens: ${lengths.join("; ")}.`),
     range.n_steps_without_reports > 0 && h("p", { class: "quiet" }, `${plural(range.n_steps_without_reports, "step")} without stored sequences.`),
   ];
 }
+
+const softly = ({ mean, effective_share: share }) => `Mean weight ${percent(mean)}, effective share ${percent(share)}`;
 
 /** A bound: a slider over the edges of the heat map's bins, and a field for any number; an empty field is no bound. */
 function slider(side, set) {
@@ -216,5 +258,8 @@ function slider(side, set) {
       show(value);
     },
     show,
+    enable: (isEnabled) => {
+      bar.disabled = field.disabled = !isEnabled;
+    },
   };
 }

@@ -1,13 +1,13 @@
 // The time line of an illness: the reward with the cause's signal under it, over the whole run, and where it broke.
 
 import { get } from "./api.js";
+import { POINTS } from "./course.js";
 import { fill, h, svg } from "./dom.js";
 import { stem } from "./panels.js";
 import { signalWords } from "./signalwords.js";
 import { capital, number, step } from "./words.js";
 
 const REWARD = "reward_mean";
-const POINTS = 200;
 const LABELS = 18; // Pixels above the strips, for the labels of the marks.
 const STRIP = 62;
 const GAP = 22; // Pixels above a strip, for its name.
@@ -26,7 +26,9 @@ export class Timeline {
     this.resized.observe(this.element);
   }
 
-  /** Show a story, or nothing with null; the series is read again only when the run has gone on. */
+  /** Show a story, or nothing with null; the series is read again only when the run has gone on.
+   *
+   *  As many points as the charts have, so that both tell the same newest value. */
   async show(story) {
     this.element.hidden = story === null;
     if (!story) return;
@@ -79,7 +81,7 @@ export class Timeline {
       { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary(story, series, names) },
       svg("rect", { class: "ill", x: x(story.began), y: LABELS, width: width - x(story.began), height: bottom - LABELS }),
       parts,
-      marks(story).map((mark, i, all) => marked(mark, { x, width, bottom, row: crowded(all, i, x) ? 1 : 0 })),
+      marks(story).map((mark, i, all) => marked(mark, { x, width, bottom, row: crowded(all, i, { x, width }) ? 1 : 0 })),
       svg("text", { x: 0, y: height - 3 }, `step ${step(first)}`),
       svg("text", { x: width, y: height - 3, "text-anchor": "end" }, step(last)),
     );
@@ -99,14 +101,24 @@ function marks({ began, rewardFell }) {
 
 const labelOf = ({ at, text }) => `${text} ${step(at)}`;
 
+/** Return where the label of a mark lies: after its line, or before it where the drawing ends too soon. */
+function extentOf(mark, { x, width }) {
+  const [at, length] = [x(mark.at), labelOf(mark).length * PER_LETTER];
+  return at + 4 + length < width ? [at + 4, at + 4 + length] : [at - 4 - length, at - 4];
+}
+
 /** Whether the label of a mark would run into the one before it. */
-const crowded = (all, i, x) => i > 0 && x(all[i].at) - x(all[i - 1].at) < labelOf(all[i - 1]).length * PER_LETTER + 8;
+function crowded(all, i, within) {
+  if (!i) return false;
+  const [[from, to], [start, end]] = [extentOf(all[i - 1], within), extentOf(all[i], within)];
+  return start < to + 4 && end > from - 4;
+}
 
 function marked(mark, { x, width, bottom, row }) {
   const text = labelOf(mark);
   const at = x(mark.at);
-  const fits = at + 4 + text.length * PER_LETTER < width;
-  const place = fits ? { x: at + 4 } : { x: at - 4, "text-anchor": "end" };
+  const [from] = extentOf(mark, { x, width });
+  const place = from > at ? { x: from } : { x: at - 4, "text-anchor": "end" };
   return svg(
     "g",
     { class: `mark ${mark.kind}` },

@@ -9,10 +9,10 @@ export class VirtualList {
   #lines = [];
   #asked = 0;
 
-  /** `made(line)` returns a view of a line: its `element`, and `show(line)`, which renders it. */
-  constructor(body, made) {
-    this.body = body;
-    this.made = made;
+  /** `made(line)` returns a view of a line: its `element`, and `show(line)`, which renders it; `seen(lines)` is called
+   *  with the lines that are in the document, each time they may have changed. */
+  constructor(body, made, seen) {
+    Object.assign(this, { body, made, seen });
     this.moved = () => (this.#asked ||= requestAnimationFrame(() => this.#draw()));
     window.addEventListener("scroll", this.moved, { passive: true });
     window.addEventListener("resize", this.moved);
@@ -75,6 +75,7 @@ export class VirtualList {
     moving(() => this.#put(elements));
     const kept = new Set(shown.map(({ line }) => line.key));
     for (const key of this.#views.keys()) if (!kept.has(key)) this.#views.delete(key);
+    this.seen(shown.map(({ line }) => line));
   }
 
   #placed(line, index, height) {

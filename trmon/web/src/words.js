@@ -43,13 +43,21 @@ export function ago(at) {
   return seconds < 1 ? "now" : `${span(seconds)} ago`;
 }
 
-export const clock = (at) => new Date(at * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+const TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
+const DATE = { year: "numeric", month: "short", day: "numeric" };
 
-/** Format the time of day, with the date unless it is today by the service's clock. */
+/** Format a time with its date and its zone: "Nov 25, 2026, 09:14 GMT+1". */
+export const clock = (at) => new Date(at * 1000).toLocaleString([], { ...DATE, ...TIME });
+
+/** Format the time of day with its zone, and with the date unless it is today by the service's clock. */
 export function hour(at) {
   const isToday = new Date(at * 1000).toDateString() === new Date(now() * 1000).toDateString();
-  return isToday ? new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }) : clock(at);
+  return isToday ? new Date(at * 1000).toLocaleTimeString([], TIME) : clock(at);
 }
+
+/** Return the browser's time zone at a time: "GMT+1". */
+export const zone = (at) =>
+  new Intl.DateTimeFormat([], TIME).formatToParts(at * 1000).find(({ type }) => type === "timeZoneName").value;
 
 export const plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one : many}`;
 

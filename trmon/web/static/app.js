@@ -130,18 +130,19 @@ async function newestLast(path3, query = {}) {
   const { items } = await get(path3, { ...query, limit: NEWEST });
   return items.reverse();
 }
-async function all(path3, query = {}) {
-  const found = [];
+var all = async (path3, query = {}) => (await upTo(Infinity, path3, query)).items;
+async function upTo(n, path3, query = {}) {
+  const items = [];
   let after = null;
   do {
-    const page = await get(path3, { ...query, after, limit: PAGE });
-    found.push(...page.items);
+    const page = await get(path3, { ...query, after, limit: Math.min(PAGE, n - items.length) });
+    items.push(...page.items);
     after = page.next;
-  } while (after);
-  return found;
+  } while (after && items.length < n);
+  return { items, hasMore: after !== null };
 }
-function send(method, path3, body2) {
-  const given = body2 === void 0 ? {} : { body: JSON.stringify(body2) };
+function send(method, path3, body) {
+  const given = body === void 0 ? {} : { body: JSON.stringify(body) };
   return ask(`/api/v1${path3}`, { method, headers: headers({ "Content-Type": "application/json" }), ...given });
 }
 async function orNothing(promise) {
@@ -152,9 +153,9 @@ async function orNothing(promise) {
     throw error;
   }
 }
-async function ask(url, options2, read3 = (answer2) => answer2.json()) {
+async function ask(url, options, read3 = (answer2) => answer2.json()) {
   try {
-    const answer2 = await fetch(url, options2);
+    const answer2 = await fetch(url, options);
     reach.answered(true);
     learn(answer2.headers.get("date"));
     if (answer2.status === 204) return null;
@@ -204,11 +205,14 @@ function ago(at) {
   const seconds = now() - at;
   return seconds < 1 ? "now" : `${span(seconds)} ago`;
 }
-var clock = (at) => new Date(at * 1e3).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+var TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
+var DATE = { year: "numeric", month: "short", day: "numeric" };
+var clock = (at) => new Date(at * 1e3).toLocaleString([], { ...DATE, ...TIME });
 function hour(at) {
   const isToday = new Date(at * 1e3).toDateString() === new Date(now() * 1e3).toDateString();
-  return isToday ? new Date(at * 1e3).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false }) : clock(at);
+  return isToday ? new Date(at * 1e3).toLocaleTimeString([], TIME) : clock(at);
 }
+var zone = (at) => new Intl.DateTimeFormat([], TIME).formatToParts(at * 1e3).find(({ type }) => type === "timeZoneName").value;
 var plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one : many}`;
 var kindWords = (kind) => capital(kind.replaceAll("_", " "));
 var capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
@@ -342,8 +346,8 @@ var AlertBulk = class {
     this.count = h("p", { role: "status", class: "strong" });
     this.buttons = h("div", { class: "row" });
     this.result = h("div", { role: "alert" });
-    const line3 = h("div", { class: "row" }, this.count, this.buttons);
-    this.element = h("section", { class: "card selected", "aria-label": "Selected alerts", hidden: true }, line3, this.result);
+    const line4 = h("div", { class: "row" }, this.count, this.buttons);
+    this.element = h("section", { class: "card selected", "aria-label": "Selected alerts", hidden: true }, line4, this.result);
   }
   /** Render. Args: firing: all firing alerts; matching: those that match the filters. */
   draw(firing, matching) {
@@ -425,8 +429,8 @@ var AlertFilter = class {
       "aria-label": "Filter by project, run, rule, cause or owner",
       "data-filter": true
     });
-    const options2 = SEVERITIES.map((value) => h("option", { value, selected: value === given.get("severity") }, value));
-    this.severity = h("select", { "aria-label": "severity" }, h("option", { value: "" }, "every severity"), options2);
+    const options = SEVERITIES.map((value) => h("option", { value, selected: value === given.get("severity") }, value));
+    this.severity = h("select", { "aria-label": "severity" }, h("option", { value: "" }, "every severity"), options);
     this.open = h("input", { type: "checkbox", checked: given.has("open") });
     this.words.addEventListener("input", () => this.#turned());
     for (const field of [this.severity, this.open]) field.addEventListener("change", () => this.#turned());
@@ -436,11 +440,16 @@ var AlertFilter = class {
   get isOn() {
     return Boolean(this.words.value.trim() || this.severity.value || this.open.checked);
   }
+  /** Return what the service filters resolved alerts by, of which a page holds the newest; null if none can match. */
+  get query() {
+    if (this.open.checked) return null;
+    return { search: this.words.value.trim() || null, severity: this.severity.value || null };
+  }
   /** Return the alerts that match. */
   chosen(alerts2) {
-    const words2 = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words3 = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
     return alerts2.filter(
-      (alert) => (!this.severity.value || alert.severity === this.severity.value) && (!this.open.checked || !alert.ack && alert.state === "firing") && words2.every((word) => searched(alert).includes(word))
+      (alert) => (!this.severity.value || alert.severity === this.severity.value) && (!this.open.checked || !alert.ack && alert.state === "firing") && words3.every((word) => searched(alert).includes(word))
     );
   }
   /** Remove every filter. */
@@ -457,8 +466,10 @@ var AlertFilter = class {
     this.changed();
   }
 };
-function searched({ project, run: run2, owner, rule, title, labels: labels2 }) {
-  return [project, run2, `${project}/${run2}`, owner, rule, title, labels2.cause].filter(Boolean).join(" ").toLowerCase();
+function searched({ project, run: run2, owner, rule, title, labels: { cause } }) {
+  const names2 = [rule, title, cause].filter(Boolean);
+  const words3 = names2.map((name2) => name2.replaceAll("_", " "));
+  return [`${project}/${run2}`, owner, ...names2, ...words3].filter(Boolean).join(" ").toLowerCase();
 }
 
 // src/alertgroup.js
@@ -471,10 +482,10 @@ var AlertGroup = class {
     this.selection = selection;
   }
   /** Render a group. */
-  show(line3, isOpen) {
-    this.line = line3;
-    const { alerts: alerts2 } = line3;
-    if (this.box) this.selection.mark(this.box, line3);
+  show(line4, isOpen) {
+    this.line = line4;
+    const { alerts: alerts2 } = line4;
+    if (this.box) this.selection.mark(this.box, line4);
     const open = alerts2.filter((alert) => !alert.ack);
     const silenced = alerts2.filter((alert) => alert.silenced).length;
     const oldest = Math.min(...alerts2.map((alert) => alert.since_at));
@@ -484,7 +495,7 @@ var AlertGroup = class {
     const { severity: severity2, title, rule } = alerts2[0];
     const runs = plural(new Set(alerts2.map(({ project, run: run2 }) => `${project}/${run2}`)).size, "run");
     this.box = this.selection.box(`${title} of ${runs}`, () => this.line);
-    const toggle = { class: "plain fold", "aria-expanded": String(isOpen), onclick: () => this.turn(line3.key) };
+    const toggle = { class: "plain fold", "aria-expanded": String(isOpen), onclick: () => this.turn(line4.key) };
     const told2 = [
       open.length < alerts2.length && `${step(alerts2.length - open.length)} acknowledged`,
       silenced > 0 && `${step(silenced)} silenced`
@@ -521,12 +532,12 @@ function linesOf(alerts2) {
   const groups = [...byRule].filter(([, found]) => found.length >= TOGETHER);
   const grouped2 = new Set(groups.flatMap(([, found]) => found));
   const single = alerts2.filter((alert) => !grouped2.has(alert)).map((alert) => ({ key: episode(alert), alerts: [alert] }));
-  const several = groups.map(([key2, found]) => ({ key: key2, rule: found[0].rule, alerts: found.sort(byUrgency) }));
-  return [...single, ...several].sort((a, b) => byUrgency(a.alerts[0], b.alerts[0]));
+  const several2 = groups.map(([key2, found]) => ({ key: key2, rule: found[0].rule, alerts: found.sort(byUrgency) }));
+  return [...single, ...several2].sort((a, b) => byUrgency(a.alerts[0], b.alerts[0]));
 }
-function unfolded(lines2, open) {
-  const beneath = (line3) => line3.alerts.map((alert) => ({ key: episode(alert), alerts: [alert], isBeneath: true }));
-  return lines2.flatMap((line3) => line3.rule && open.has(line3.key) ? [line3, ...beneath(line3)] : [line3]);
+function unfolded(lines3, open) {
+  const beneath = (line4) => line4.alerts.map((alert) => ({ key: episode(alert), alerts: [alert], isBeneath: true }));
+  return lines3.flatMap((line4) => line4.rule && open.has(line4.key) ? [line4, ...beneath(line4)] : [line4]);
 }
 function byUrgency(a, b) {
   const severity2 = (alert) => SEVERITIES2.indexOf(alert.severity);
@@ -545,11 +556,11 @@ var AlertRow = class {
     this.element = h("tbody", {});
   }
   /** Render a line; the DOM is untouched if nothing changed. */
-  show(line3) {
-    const [alert] = line3.alerts;
-    this.line = line3;
-    if (this.box) this.selection.mark(this.box, line3);
-    this.element.toggleAttribute("data-beneath", Boolean(line3.isBeneath));
+  show(line4) {
+    const [alert] = line4.alerts;
+    this.line = line4;
+    if (this.box) this.selection.mark(this.box, line4);
+    this.element.toggleAttribute("data-beneath", Boolean(line4.isBeneath));
     const now2 = JSON.stringify(alert) + ago(alert.since_at) + (alert.ack ? ago(alert.ack.at) : "");
     if (now2 === this.#shown) return;
     this.#shown = now2;
@@ -682,21 +693,21 @@ var AlertSelection = class {
     this.changed();
   }
   /** Take the lines on screen in their order; alerts that no longer fire leave. */
-  follow(lines2, firing) {
-    this.#lines = lines2;
+  follow(lines3, firing) {
+    this.#lines = lines3;
     const keys = new Set(firing.map(episode));
     for (const key2 of this.#keys) if (!keys.has(key2)) this.#keys.delete(key2);
   }
   /** Select or deselect the alerts of a line; with Shift, of every line from the one that was clicked last. */
-  choose(line3, isChosen, isRange) {
-    const at = this.#lines.findIndex(({ key: key2 }) => key2 === line3.key);
+  choose(line4, isChosen, isRange) {
+    const at = this.#lines.findIndex(({ key: key2 }) => key2 === line4.key);
     const from = isRange ? this.#lines.findIndex(({ key: key2 }) => key2 === this.#anchor) : -1;
-    const range2 = at < 0 || from < 0 ? [line3] : this.#lines.slice(Math.min(at, from), Math.max(at, from) + 1);
+    const range2 = at < 0 || from < 0 ? [line4] : this.#lines.slice(Math.min(at, from), Math.max(at, from) + 1);
     for (const alert of range2.flatMap(({ alerts: alerts2 }) => alerts2)) {
       if (isChosen) this.#keys.add(episode(alert));
       else this.#keys.delete(episode(alert));
     }
-    this.#anchor = line3.key;
+    this.#anchor = line4.key;
     this.changed();
   }
 };
@@ -747,12 +758,12 @@ var KEYS = [
   ["?", "keyboard shortcuts"]
 ];
 function shortcuts({ go: go2 }) {
-  let waiting2 = "";
+  let waiting3 = "";
   const actions2 = { gf: () => go2("/"), ga: () => go2("/alerts"), t: turn, "?": explain, "/": filter };
   document.addEventListener("keydown", (event) => {
     if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
-    const action2 = actions2[waiting2 + event.key];
-    waiting2 = event.key === "g" ? "g" : "";
+    const action2 = actions2[waiting3 + event.key];
+    waiting3 = event.key === "g" ? "g" : "";
     if (!action2) return;
     event.preventDefault();
     action2();
@@ -771,13 +782,13 @@ function turn() {
   window.dispatchEvent(new Event("themechange"));
 }
 function explain() {
-  const rows = KEYS.map(([key2, what]) => h("tr", {}, h("td", {}, h("code", {}, key2)), h("td", {}, what)));
+  const rows2 = KEYS.map(([key2, what]) => h("tr", {}, h("td", {}, h("code", {}, key2)), h("td", {}, what)));
   const close = h("button", { onclick: () => dialog.close() }, "Close");
   const dialog = h(
     "dialog",
     { "aria-label": "Keyboard shortcuts" },
     h("h2", {}, "Keyboard"),
-    h("table", {}, rows),
+    h("table", {}, rows2),
     close
   );
   dialog.addEventListener("close", () => dialog.remove());
@@ -788,6 +799,7 @@ function explain() {
 // src/alerts.js
 var REFRESH_MS = 2e3;
 var PAGE2 = 50;
+var TYPING_MS = 250;
 async function mountAlerts(stage2, { live: live2 }) {
   const view = new AlertsView(stage2);
   stage2.title("Alerts");
@@ -795,7 +807,11 @@ async function mountAlerts(stage2, { live: live2 }) {
   const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
   const end = follow(live2, { concerns, read: () => view.read(), fail: stage2.fail, refreshMs: REFRESH_MS });
   document.addEventListener("keydown", view.keys);
-  return () => (end(), document.removeEventListener("keydown", view.keys));
+  return () => {
+    end();
+    view.end();
+    document.removeEventListener("keydown", view.keys);
+  };
 }
 var AlertsView = class {
   #asked = 0;
@@ -804,13 +820,14 @@ var AlertsView = class {
   #found = null;
   #isFramed = false;
   #before = "";
+  #typed = null;
   constructor(stage2) {
     this.stage = stage2;
     this.limit = PAGE2;
     this.most = PAGE2;
     this.title = h("h1", {});
     this.count = h("p", { role: "status", class: "quiet" });
-    this.filter = new AlertFilter(() => this.draw());
+    this.filter = new AlertFilter(() => this.#filtered());
     this.selection = new AlertSelection(() => this.draw());
     this.bulk = new AlertBulk(this.selection, () => this.read());
     this.firing = table("Firing", () => (this.most += PAGE2, this.draw()));
@@ -825,20 +842,31 @@ var AlertsView = class {
     );
     this.keys = (event) => this.#key(event);
   }
-  /** Read all firing alerts: the oldest of hundreds may be the most severe. */
+  /** Read all firing alerts, since the oldest of hundreds may be the most severe, and the newest resolved ones that match. */
   async read() {
     const turn2 = ++this.#asked;
+    const { query } = this.filter;
     const [firing, past, silences] = await Promise.all([
       all("/alerts", { state: "firing" }),
-      get("/alerts", { state: "resolved", limit: this.limit }),
+      query ? upTo(this.limit, "/alerts", { state: "resolved", ...query }) : { items: [], hasMore: false },
       all("/silences")
     ]);
     if (turn2 !== this.#asked) return;
     const known3 = [...firing, ...past.items];
     const resolved = leading(past.items, known3).map((alert) => ({ ...alert, silenced: null }));
-    this.#found = { firing: leading(firing, known3), resolved, next: past.next, silences };
+    this.#found = { firing: leading(firing, known3), resolved, hasMore: past.hasMore, silences, query };
     if (!this.#isFramed) this.#frame();
     this.draw();
+  }
+  /** Filter what is loaded at once, and once typing pauses, all resolved alerts. */
+  #filtered() {
+    this.limit = PAGE2;
+    this.draw();
+    clearTimeout(this.#typed);
+    this.#typed = setTimeout(() => this.read().catch(unanswered), TYPING_MS);
+  }
+  end() {
+    clearTimeout(this.#typed);
   }
   #frame() {
     this.#isFramed = true;
@@ -847,47 +875,50 @@ var AlertsView = class {
     this.stage.show(head, this.filter.bar, this.count, this.none, tables, this.empty);
   }
   draw() {
-    const { firing, resolved, next, silences } = this.#found;
+    if (!this.#found) return;
+    const { firing, resolved, hasMore, silences, query } = this.#found;
+    const isAnswered = JSON.stringify(query) === JSON.stringify(this.filter.query);
     const open = firing.filter((alert) => !alert.ack).length;
     const fires = `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged`;
     write(this.title, firing.length ? fires : "No alert fires");
     const matching = this.filter.chosen(firing);
-    const past = this.filter.chosen(resolved);
-    const isEmpty = firing.length + resolved.length === 0;
-    write(this.count, this.filter.isOn && !isEmpty ? `${step(matching.length)} of ${plural(firing.length, "firing alert")} shown` : "");
+    const past = isAnswered ? resolved : this.filter.chosen(resolved);
+    const isEmpty = !this.filter.isOn && firing.length + resolved.length === 0;
+    write(this.count, this.filter.isOn ? `${step(matching.length)} of ${plural(firing.length, "firing alert")} shown` : "");
     this.filter.bar.hidden = !this.empty.toggleAttribute("hidden", !isEmpty);
-    this.none.hidden = isEmpty || matching.length + past.length > 0;
-    const lines2 = unfolded(linesOf(matching), this.#open);
-    this.lines = lines2.slice(0, this.most);
+    this.none.hidden = isEmpty || !isAnswered || matching.length + past.length > 0;
+    this.past.section.setAttribute("aria-busy", String(!isAnswered));
+    const lines3 = unfolded(linesOf(matching), this.#open);
+    this.lines = lines3.slice(0, this.most);
     this.selection.follow(this.lines, firing);
-    this.#fill(this.firing, this.lines, lines2.length - this.lines.length);
-    this.#fill(this.past, past.map((alert) => ({ key: episode(alert), alerts: [alert] })), next ? PAGE2 : 0);
-    const kept2 = new Set([...lines2, ...resolved.map((alert) => ({ key: episode(alert) }))].map(({ key: key2 }) => key2));
+    this.#fill(this.firing, this.lines, lines3.length - this.lines.length);
+    this.#fill(this.past, past.map((alert) => ({ key: episode(alert), alerts: [alert] })), hasMore && isAnswered ? PAGE2 : 0);
+    const kept2 = new Set([...lines3, ...resolved.map((alert) => ({ key: episode(alert) }))].map(({ key: key2 }) => key2));
     for (const key2 of this.#rows.keys()) if (!kept2.has(key2) && !this.filter.isOn) this.#rows.delete(key2);
     this.bulk.draw(firing, matching);
     this.#drawSilences(silences);
   }
-  #fill({ section, list: list2, more }, lines2, rest) {
-    section.hidden = !lines2.length && !rest;
+  #fill({ section, list: list2, more }, lines3, rest) {
+    section.hidden = !lines3.length && !rest;
     more.hidden = rest <= 0;
-    const elements = lines2.map((line3) => {
-      const row = this.#row(line3);
-      row.show(line3, this.#open.has(line3.key));
+    const elements = lines3.map((line4) => {
+      const row = this.#row(line4);
+      row.show(line4, this.#open.has(line4.key));
       return row.element;
     });
     moving(() => put(list2, elements));
   }
   /** Reuse the row of each line so that what is open stays open. */
-  #row(line3) {
-    const fires = line3.alerts[0].state === "firing";
+  #row(line4) {
+    const fires = line4.alerts[0].state === "firing";
     const again = () => this.read();
     const find = (one) => this.#find(one);
-    const kept2 = this.#rows.get(line3.key);
+    const kept2 = this.#rows.get(line4.key);
     if (kept2 && Boolean(kept2.selection) === fires) return kept2;
     const { selection } = this;
     const acknowledge2 = (alerts2) => this.bulk.acknowledge(alerts2);
-    const row = line3.rule ? new AlertGroup({ selection, turn: (key2) => this.#turn(key2), acknowledge: acknowledge2 }) : new AlertRow({ again, find, selection: fires ? selection : null });
-    this.#rows.set(line3.key, row);
+    const row = line4.rule ? new AlertGroup({ selection, turn: (key2) => this.#turn(key2), acknowledge: acknowledge2 }) : new AlertRow({ again, find, selection: fires ? selection : null });
+    this.#rows.set(line4.key, row);
     return row;
   }
   #turn(key2) {
@@ -899,7 +930,7 @@ var AlertsView = class {
     const now2 = JSON.stringify(silences) + silences.map(left);
     if (now2 === this.#before) return;
     this.#before = now2;
-    const rows = silences.map((one) => {
+    const rows2 = silences.map((one) => {
       const { id, author: author2, note, alerts: alerts2 } = one;
       return h(
         "li",
@@ -909,12 +940,12 @@ var AlertsView = class {
         action("End", () => this.#end(one))
       );
     });
-    refill(this.silences, h("h2", {}, "Silences"), h("ul", { class: "card silences" }, rows));
+    refill(this.silences, h("h2", {}, "Silences"), h("ul", { class: "card silences" }, rows2));
   }
   #find({ id }) {
-    const line3 = document.getElementById(`silence-${id}`);
-    line3?.scrollIntoView({ block: "center" });
-    line3?.focus({ preventScroll: true });
+    const line4 = document.getElementById(`silence-${id}`);
+    line4?.scrollIntoView({ block: "center" });
+    line4?.focus({ preventScroll: true });
   }
   async #silence() {
     const matchers = ["project", "run", "rule", "owner"].map((label) => ({ label, value: "" }));
@@ -931,15 +962,15 @@ var AlertsView = class {
     const isSecond = this.#waiting === "g";
     this.#waiting = event.key;
     if (isSecond || !["j", "k", "x", "a"].includes(event.key)) return;
-    const rows = [...this.firing.list.tBodies];
-    const at = rows.findIndex((row) => row.contains(document.activeElement));
+    const rows2 = [...this.firing.list.tBodies];
+    const at = rows2.findIndex((row) => row.contains(document.activeElement));
     if (event.key === "j" || event.key === "k") {
-      const next = at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1)));
-      rows[next]?.querySelector('[type="checkbox"]').focus();
-      rows[next]?.scrollIntoView({ block: "nearest" });
+      const next = at < 0 ? 0 : Math.min(rows2.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1)));
+      rows2[next]?.querySelector('[type="checkbox"]').focus();
+      rows2[next]?.scrollIntoView({ block: "nearest" });
     } else if (event.key === "x" && at >= 0) {
-      const line3 = this.lines[at];
-      this.selection.choose(line3, !line3.alerts.every((alert) => this.selection.has(alert)), false);
+      const line4 = this.lines[at];
+      this.selection.choose(line4, !line4.alerts.every((alert) => this.selection.has(alert)), false);
     } else if (event.key === "a") {
       const chosen = this.selection.size ? this.bulk.chosen : (this.lines[at]?.alerts ?? []).filter((alert) => !alert.ack);
       this.bulk.acknowledge(chosen);
@@ -958,10 +989,13 @@ function table(title, more) {
 }
 function put(list2, elements) {
   const kept2 = new Set(elements);
-  for (const body2 of [...list2.tBodies]) if (!kept2.has(body2)) body2.remove();
+  for (const body of [...list2.tBodies]) if (!kept2.has(body)) body.remove();
   elements.forEach((element, i) => {
     if (list2.tBodies[i] !== element) list2.insertBefore(element, list2.tBodies[i] ?? null);
   });
+}
+function unanswered(error) {
+  if (!(error instanceof ApiError)) throw error;
 }
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -981,15 +1015,16 @@ var TIMES = [
   [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
   [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]
 ];
+var GAP_PX = 4;
 var FONT = "11px system-ui, sans-serif";
-function opts({ n, banded, log, from, healthy, stacked, width, height, course: course2, hooks }) {
+function opts({ n, banded, log, from, to, healthy, limits = [], stacked, width, height, course: course2, hooks }) {
   const ink = inks();
   return {
     width,
     height,
     legend: { show: false },
     padding: [6, 6, 0, 0],
-    scales: { x: { time: course2.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from) } },
+    scales: { x: { time: course2.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from, to) } },
     axes: [
       axis(ink, { size: 22, space: 70, values: course2.byTime ? TIMES : (_, at) => at.map(step) }),
       axis(ink, {
@@ -1004,7 +1039,11 @@ function opts({ n, banded, log, from, healthy, stacked, width, height, course: c
     cursor: cursor(ink),
     hooks: {
       drawClear: [(u) => healthy && band(u, healthy, ink)],
-      draw: [(u) => marks(u, course2, ink)],
+      draw: [
+        (u) => limits.forEach((limit3) => level(u, limit3, ink)),
+        (u) => marks(u, course2, ink),
+        (u) => course2.byTime && named3(u, ink)
+      ],
       setSelect: [(u) => selected(u, hooks.select)],
       setCursor: [(u) => hooks.cursor(u.cursor.idx ?? null)]
     }
@@ -1032,8 +1071,9 @@ function labelled(value, by) {
   if (value === null) return "";
   return number(value, Math.max(3, Math.ceil(Math.log10(Math.abs(value / by))) + 1));
 }
-function ranged(log, from) {
+function ranged(log, from, to) {
   return (_, min, max) => {
+    if (to !== void 0) return [from, to];
     if (min === null) return log ? [1e-3, 1] : [0, 1];
     if (log) return [min / 1.3, Math.max(max * 1.3, min * 10)];
     if (max === min && min === from) return [from, from + 1];
@@ -1049,11 +1089,11 @@ function decades(_u, _axis, min, max) {
 }
 function axis(ink, given) {
   const grid = { stroke: ink.line, width: 1 };
-  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: 4, ...given };
+  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: GAP_PX, ...given };
 }
 function lines(ink, i, { banded, stacked }) {
   const stroke = [ink.accent, ink.second, ink.third][i % 3];
-  const line3 = {
+  const line4 = {
     stroke,
     width: 1.5,
     dash: DASHES[i % 3],
@@ -1062,19 +1102,19 @@ function lines(ink, i, { banded, stacked }) {
     fill: stacked ? ink.soft : void 0
   };
   const edge = { stroke: "transparent", width: 0, points: { show: false } };
-  return banded ? [line3, edge, edge] : [line3];
+  return banded ? [line4, edge, edge] : [line4];
 }
 function lone(values) {
   const is = (value) => value !== null && value !== void 0;
   return values.flatMap((value, i) => is(value) && !is(values[i - 1]) && !is(values[i + 1]) ? [i] : []);
 }
 function cursor(ink) {
-  const filters = { pub: (type) => type === "mousemove" || type === "mouseleave" };
+  const filters2 = { pub: (type) => type === "mousemove" || type === "mouseleave" };
   return {
     y: false,
     points: { size: 5, fill: ink.accent },
     drag: { x: true, y: false, setScale: false },
-    sync: { key: "run", filters },
+    sync: { key: "run", filters: filters2 },
     bind: { dblclick: () => () => null }
   };
 }
@@ -1094,6 +1134,19 @@ function band(u, [least, most], ink) {
   u.ctx.fillRect(left2, up, width, down - up);
   u.ctx.restore();
 }
+function level(u, { at, kind }, ink) {
+  const { ctx, bbox } = u;
+  const y = Math.round(u.valToPos(at, "y", true)) + 0.5;
+  ctx.save();
+  ctx.strokeStyle = ink[kind];
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.restore();
+}
 function marks(u, course2, ink) {
   const placed = course2.markers.map((marker) => ({ ...marker, x: u.valToPos(course2.position(marker.step), "x", true) }));
   for (const { x, kind } of clustered(placed)) {
@@ -1103,6 +1156,15 @@ function marks(u, course2, ink) {
   }
   const { chosen } = course2;
   if (chosen !== null) upright(u, u.valToPos(course2.position(chosen), "x", true), { colour: ink.ink, dash: [] });
+}
+function named3(u, ink) {
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.font = FONT.replace("11px", `${11 * devicePixelRatio}px`);
+  ctx.fillStyle = ink.quiet;
+  ctx.textBaseline = "top";
+  ctx.fillText(zone(u.scales.x.max), 0, bbox.top + bbox.height + GAP_PX * devicePixelRatio);
+  ctx.restore();
 }
 var URGENCY = ["note", "policy", "watch", "act"];
 function clustered(placed) {
@@ -1184,6 +1246,63 @@ var PANELS = [
     lines: [own("grad_norm", "")],
     from: 0,
     also: ["grad_norm_relative", "grad_variance_rise"]
+  },
+  {
+    title: "Risk of collapse",
+    note: "within 200 steps",
+    lines: [own("collapse_risk", "")],
+    from: 0,
+    to: 1,
+    isRisk: true
+  },
+  {
+    title: "Gradient noise",
+    note: "proxy 3, a band",
+    lines: [own("proxy3_pure_noise_low", "at least"), own("proxy3_pure_noise_high", "at most")],
+    from: 0,
+    also: ["proxy1_signal_strength", "proxy2_total_power_high", "grad_variance"]
+  },
+  {
+    title: "Gradient direction",
+    note: "cosine with the update before",
+    lines: [own("grad_cosine", "")]
+  },
+  {
+    title: "Pull on the entropy",
+    note: "covariance of log-prob and advantage",
+    lines: [own("logp_advantage_cov", "")],
+    also: ["entropy_relative", "entropy_rise"]
+  },
+  {
+    title: "KL to the reference",
+    note: "nats per token",
+    lines: [own("ref_kl_k3", "k3"), own("ref_kl_k3_is", "k3, weighted"), own("ref_kl_k1", "k1")]
+  },
+  {
+    title: "Weights of sequences",
+    note: "0 where rejected",
+    lines: [own("sequence_weight_mean", "mean"), own("sequence_weight_ess", "effective share")],
+    from: 0
+  },
+  {
+    title: "Turns rejected",
+    note: "share",
+    lines: [own("turn_mask_rate", "turns"), own("turn_mask_rate_tokens", "their tokens")],
+    from: 0,
+    to: 1
+  },
+  {
+    title: "Router flips",
+    note: "other experts in training",
+    lines: [own("router_flip_rate", "")],
+    from: 0,
+    also: ["router_flip_relative", "max_vio"]
+  },
+  {
+    title: "Minorizer",
+    note: "gain beyond the error bound, reward",
+    lines: [own("minorizer", "")],
+    also: ["bound_adaptive"]
   }
 ];
 function own(name2, label) {
@@ -1195,8 +1314,8 @@ function pair(stem2, pairs, label) {
 var stem = (name2) => name2.replace(/^(mismatch|staleness|total)_/, "");
 function signalsOf(names2) {
   return PANELS.map((panel) => {
-    const lines2 = panel.lines.map((line3) => ({ name: line3.find(names2), label: line3.label })).filter((line3) => line3.name);
-    return { ...panel, lines: lines2, names: lines2.map((line3) => line3.name) };
+    const lines3 = panel.lines.map((line4) => ({ name: line4.find(names2), label: line4.label })).filter((line4) => line4.name);
+    return { ...panel, lines: lines3, names: lines3.map((line4) => line4.name) };
   }).filter((panel) => panel.lines.length);
 }
 
@@ -1204,14 +1323,18 @@ function signalsOf(names2) {
 var WORDS = {
   abs_log_ratio_max: "largest log-ratio of a token",
   chi2_token: "spread of token weights (χ²)",
+  chi2_token_p95: "spread of token weights",
   clip_fraction: "clipped tokens",
   clip_fraction_rise: "clipped tokens against before",
+  effective_signal: "learning signal",
   effective_signal_relative: "learning signal against the start",
   engine_lag: "versions behind at the engine",
   entropy_relative: "entropy against the start",
   entropy_rise: "trend of the entropy",
+  ess_seq: "effective share of sequences",
   ess_seq_relative: "effective sequences against the start",
   ess_token: "effective share of tokens",
+  grad_cosine: "cosine with the gradient before",
   grad_norm: "gradient norm",
   grad_norm_relative: "gradient norm against its median",
   grad_variance_rise: "gradient variance against before",
@@ -1223,21 +1346,36 @@ var WORDS = {
   kl_k3_relative: "KL against the start",
   length_limit_ema: "responses cut at the limit",
   length_limit_rise: "trend of cut responses",
+  length_limit_share: "responses cut at the limit",
   ln_e_value: "evidence against the log-probs",
+  logp_advantage_cov: "covariance of log-prob and advantage",
+  lr: "learning rate",
   mask_rate: "masked sequences",
+  minorizer: "gain beyond the error bound",
   nonfinite_steps: "steps with NaN or infinity",
   ppl_ratio: "ratio of perplexities",
   prob_diff_max: "largest gap of a token's probability",
+  prob_diff_mean: "mean gap of token probabilities",
   prob_pearson: "agreement of token probabilities",
+  proxy1_signal_strength: "squared gradient norm",
+  proxy2_total_power_high: "mean squared gradient, at most",
+  proxy2_total_power_low: "mean squared gradient, at least",
+  proxy3_pure_noise_high: "gradient variance, at most",
+  proxy3_pure_noise_low: "gradient variance, at least",
   ratio_mean: "mean importance ratio",
   ratio_shift: "shift of the mean ratio, in standard errors",
+  ref_kl_k1: "KL to the reference, signed",
+  ref_kl_k3: "KL to the reference",
+  ref_kl_k3_is: "KL to the reference, weighted",
   response_length_growth: "response length against before",
   response_length_mean: "response length",
   response_length_relative: "response length against the start",
   reward_collapse: "fall of the reward",
   reward_decline: "slow fall of the reward",
+  reward_length_corr: "correlation of reward and length",
   reward_length_corr_ema: "correlation of reward and length",
   reward_mean: "reward",
+  reward_std: "spread of rewards",
   router_flip_rate: "tokens with other experts",
   router_flip_relative: "other experts against the start",
   router_replay: "routing is replayed",
@@ -1247,12 +1385,20 @@ var WORDS = {
   kl_k3_early: "KL per token after the first updates",
   growth: "KL growth with the lag",
   lag: "updates since the rollout",
+  sequence_weight_ess: "effective share of weighted sequences",
+  sequence_weight_mean: "mean weight of sequences",
+  staleness_abs_log_ratio_max: "largest log-ratio of the updates",
+  staleness_ess_seq: "effective share of sequences in the updates",
+  staleness_kl_k3: "KL of the updates",
   temperature_corr: "log-ratio follows the log-prob (correlation)",
   temperature_slope: "log-ratio follows the log-prob (slope)",
+  turn_mask_rate: "masked turns",
+  turn_mask_rate_tokens: "tokens of masked turns",
   version_lag_max: "versions behind",
-  version_lag_mean: "versions behind",
+  version_lag_mean: "age of the sampling weights",
   version_span_max: "versions within a response",
   version_span_rise: "trend of versions within a response",
+  zero_variance_groups: "groups of equal rewards",
   zero_variance_groups_least: "groups of equal rewards"
 };
 var signalWords = (name2) => WORDS[name2] ?? WORDS[stem(name2)] ?? name2.replaceAll("_", " ");
@@ -1273,8 +1419,8 @@ var CompareChart = class {
     this.where = h("span", { class: "plot tall" });
     this.values = h("span", { class: "note" });
     this.place = h("span", { class: "quiet" });
-    const words2 = [h("h2", {}, capital(signalWords(name2))), this.place, this.values, h("span", {})];
-    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words2), this.where);
+    const words3 = [h("h2", {}, capital(signalWords(name2))), this.place, this.values, h("span", {})];
+    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words3), this.where);
     this.resized = new ResizeObserver(() => this.#size());
     this.resized.observe(this.where);
   }
@@ -1316,7 +1462,7 @@ var CompareChart = class {
     const axis2 = { stroke: ink.quiet, font: FONT2, grid: { stroke: ink.line, width: 1 }, ticks: { show: false }, gap: 4 };
     const place = this.#byTime ? span : step;
     const isLog = LOGARITHMIC.has(this.name);
-    const line3 = (i) => ({
+    const line4 = (i) => ({
       stroke: style.getPropertyValue(`--run-${i + 1}`).trim(),
       width: 1.5,
       dash: DASHES2[Math.floor(i / 2) % DASHES2.length],
@@ -1340,7 +1486,7 @@ var CompareChart = class {
           ...isLog ? { splits: decades, filter: (_, at) => at } : {}
         }
       ],
-      series: [{}, ...Array.from({ length: this.#n }, (_, i) => line3(i))],
+      series: [{}, ...Array.from({ length: this.#n }, (_, i) => line4(i))],
       cursor: { y: false, drag: { x: false, y: false }, sync: { key: "compare" }, points: { size: 5 } },
       hooks: { setCursor: [(u) => this.#say(u.cursor.idx ?? null)] }
     };
@@ -1491,7 +1637,7 @@ function entry({ fleet }, i) {
 }
 function table2({ runs, config: config2, same_policy: isSamePolicy }) {
   const names2 = [...new Set(runs.flatMap((run2) => Object.keys(run2.signals)))];
-  const rows = [
+  const rows2 = [
     ["newest step", runs.map((run2) => step(run2.fleet.step))],
     ["policy", runs.map(({ policy }) => policy.name + (isSamePolicy ? "" : ` ${policy.hash.slice(0, 8)}`))],
     ...names2.map((name2) => [
@@ -1500,11 +1646,12 @@ function table2({ runs, config: config2, same_policy: isSamePolicy }) {
     ]),
     ...config2.map(({ name: name2, values, given }) => [name2, values.map((value, i) => given[i] ? JSON.stringify(value) : "–")])
   ];
-  const head = ["", ...runs.map((_, i) => LETTERS2[i])].map((text) => h("th", { scope: "col" }, text));
-  const body2 = rows.map(
+  const letters = runs.map((_, i) => h("th", { scope: "col" }, LETTERS2[i]));
+  const head = [h("th", { scope: "col" }, h("span", { class: "sr" }, "difference")), letters];
+  const body = rows2.map(
     ([name2, values]) => h("tr", {}, h("th", { scope: "row" }, capital(name2)), values.map((value) => h("td", {}, value)))
   );
-  return h("table", { class: "differences" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body2));
+  return h("table", { class: "differences" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
 }
 
 // src/fleetanswer.js
@@ -1538,7 +1685,7 @@ function headline(runs) {
   const now2 = runs.filter((run2) => run2.verdict.need === "now").length;
   return now2 ? `(${now2}) Fleet` : "Fleet";
 }
-var part = (n, words2) => n ? `${step(n)} ${words2}` : null;
+var part = (n, words3) => n ? `${step(n)} ${words3}` : null;
 var LINES = (url) => `import trmon_client as trmon
 monitor = trmon.init(project="math", run="qwen3-8b-grpo", url="${url}")   # line 1
 ...
@@ -1582,15 +1729,444 @@ function cut(text) {
   ];
 }
 
+// src/canvas.js
+var HEIGHT2 = 132;
+var CLICK_PX = 3;
+var NEAR_PX = 8;
+var NAMED3 = 3;
+var Canvas = class {
+  #u = null;
+  #data = [[]];
+  #tip = h("span", { class: "tip", hidden: true });
+  constructor(where, { uPlot, course: course2, open, label, said: said4, lines: lines3 }) {
+    Object.assign(this, { where, uPlot, course: course2, open, said: said4, lines: lines3 });
+    where.tabIndex = 0;
+    where.setAttribute("role", "group");
+    this.label = label;
+    this.describe("");
+    where.addEventListener("keydown", (event) => this.#key(event));
+    where.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
+    this.resized = new ResizeObserver(() => this.#size());
+    this.resized.observe(where);
+  }
+  /** Say in words what the chart shows, for those who do not see it. */
+  describe(words3) {
+    this.where.setAttribute("aria-label", `${this.label}, chart${words3 ? `: ${words3}` : ""}`);
+  }
+  /** Rebuild the plot, for other lines or another theme. */
+  make(form) {
+    this.form = form;
+    this.banded = form.banded;
+    this.#u?.destroy();
+    const { course: course2 } = this;
+    const hooks = {
+      select: (from, to) => course2.show(course2.stepAt(from), course2.stepAt(to)),
+      cursor: (at) => this.#hover(at)
+    };
+    const size = { width: this.where.clientWidth || 320, height: HEIGHT2 };
+    this.#u = new this.uPlot(opts({ ...form, ...size, course: course2, hooks }), this.#placed(), this.where);
+    this.#listen(this.#u.over);
+    this.#u.over.append(this.#tip);
+  }
+  data(columns) {
+    this.#data = columns;
+    this.#u.setData(this.#placed(), false);
+    this.range();
+  }
+  range() {
+    const [min, max] = this.course.view.map((step2) => this.course.position(step2));
+    this.#u?.setScale("x", { min, max });
+  }
+  redraw() {
+    this.#u?.redraw(false, false);
+  }
+  end() {
+    this.resized.disconnect();
+    this.#u?.destroy();
+  }
+  /** Return the columns with their steps as places on the horizontal axis. */
+  #placed() {
+    const [steps, ...columns] = this.#data;
+    return [this.course.byTime ? steps.map((step2) => this.course.position(step2)) : steps, ...columns];
+  }
+  /** Tell the values at the cursor; under the mouse, a tip names the lines and the events near it. */
+  #hover(at) {
+    this.said(at);
+    const { left: left2, event } = this.#u.cursor;
+    this.#tip.hidden = at === null || event?.type !== "mousemove";
+    if (this.#tip.hidden) return;
+    const [place, beside] = [left2, left2 + NEAR_PX].map((x) => this.course.stepAt(this.#u.posToVal(x, "x")));
+    this.#tip.textContent = [...this.lines(at), ...told(this.course.markersNear(place, beside - place))].join("\n");
+    this.#tip.classList.toggle("leftward", left2 > this.where.clientWidth / 2);
+    this.#tip.style.left = `${left2}px`;
+  }
+  #size() {
+    const width = this.where.clientWidth;
+    if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT2 });
+  }
+  #listen(over) {
+    let pressed = null;
+    over.addEventListener("mousedown", (event) => pressed = event.clientX);
+    over.addEventListener("click", (event) => {
+      const at = this.#u.cursor.idx;
+      if (at !== null && Math.abs(event.clientX - pressed) <= CLICK_PX) this.open(this.#data[0][at]);
+    });
+    over.addEventListener("dblclick", () => this.course.show());
+  }
+  #key(event) {
+    const { course: course2 } = this;
+    const act = {
+      ArrowLeft: () => course2.pan(-0.1),
+      ArrowRight: () => course2.pan(0.1),
+      "+": () => course2.zoom(0.5),
+      "-": () => course2.zoom(2),
+      0: () => course2.show()
+    }[event.key];
+    if (!act || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    act();
+  }
+  /** Horizontal scrolling pans and Ctrl+scroll zooms; vertical scrolling stays with the page. */
+  #wheel(event) {
+    if (event.ctrlKey) {
+      event.preventDefault();
+      const around = this.course.stepAt(this.#u.posToVal(event.offsetX, "x"));
+      this.course.zoom(event.deltaY > 0 ? 1.25 : 0.8, around);
+    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      event.preventDefault();
+      this.course.pan((event.deltaX || event.deltaY) / this.where.clientWidth);
+    }
+  }
+};
+function told(events) {
+  const more = events.length > NAMED3 ? [`and ${events.length - NAMED3} more`] : [];
+  return [...events.slice(0, NAMED3).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
+}
+
+// src/download.js
+function download(content, name2) {
+  const url = URL.createObjectURL(content);
+  const link = Object.assign(document.createElement("a"), { href: url, download: name2 });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1e4);
+}
+
+// src/chartexport.js
+var TITLE_PX = 26;
+var PAD_PX = 10;
+function exportMenu(title, { rows: rows2, canvas }) {
+  const name2 = () => `${location.pathname.split("/").slice(2).join("-")}-${title}`.replace(/[^\w.-]+/g, "-").toLowerCase();
+  const menu = h(
+    "details",
+    { class: "export" },
+    h("summary", { "aria-label": `Save the chart ${title}`, title: "Save" }, "⤓"),
+    h(
+      "div",
+      { class: "card menu" },
+      h("button", { onclick: () => close(saveCsv(rows2(), `${name2()}.csv`)) }, "CSV"),
+      h("button", { onclick: () => close(savePng(canvas(), { title, name: `${name2()}.png` })) }, "PNG")
+    )
+  );
+  const close = () => menu.open = false;
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+  menu.addEventListener("focusout", (event) => {
+    if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
+  });
+  return menu;
+}
+function saveCsv(rows2, name2) {
+  const text = rows2.map((row) => row.map(cell).join(",")).join("\r\n");
+  download(new Blob([`${text}\r
+`], { type: "text/csv;charset=utf-8" }), name2);
+}
+function cell(value) {
+  if (value === null || value === void 0) return "";
+  if (typeof value === "number") return String(value);
+  const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+function savePng(drawn, { title, name: name2 }) {
+  const style = getComputedStyle(document.documentElement);
+  const of = (token2) => style.getPropertyValue(`--${token2}`).trim();
+  const ratio = devicePixelRatio;
+  const [pad, top] = [PAD_PX * ratio, TITLE_PX * ratio];
+  const made = Object.assign(document.createElement("canvas"), {
+    width: drawn.width + 2 * pad,
+    height: drawn.height + top + pad
+  });
+  const ctx = made.getContext("2d");
+  ctx.fillStyle = of("card");
+  ctx.fillRect(0, 0, made.width, made.height);
+  ctx.fillStyle = of("ink");
+  ctx.font = `600 ${14 * ratio}px system-ui, sans-serif`;
+  ctx.fillText(title, pad, top - 8 * ratio);
+  ctx.drawImage(drawn, pad, top);
+  made.toBlob((blob) => download(blob, name2), "image/png");
+}
+
+// src/figure.js
+var Figure = class {
+  now = h("span", { class: "strong" });
+  against = h("span", { class: "quiet" });
+  legend = h("span", {});
+  constructor({ uPlot, course: course2, open, title, note, label = title }) {
+    const where = h("span", { class: "plot" });
+    const below = h("span", { class: "note" }, note && `${note} `, this.legend);
+    const menu = exportMenu(title, { rows: () => this.rows(), canvas: () => where.querySelector("canvas") });
+    const words3 = [h("span", { class: "row tight" }, h("h2", {}, title), menu), this.now, below, this.against];
+    this.course = course2;
+    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words3), where);
+    const told2 = { said: (at) => this.say(at), lines: (at) => this.lines(at) };
+    this.canvas = new Canvas(where, { uPlot, course: course2, open, label, ...told2 });
+  }
+  range() {
+    this.canvas.range();
+  }
+  redraw() {
+    this.canvas.redraw();
+  }
+  end() {
+    this.canvas.end();
+  }
+};
+
+// src/healthy.js
+var FORMS = [
+  [/^0$/, () => [0, 0]],
+  [/^<=? ([\d.e-]+)$/, ([, most]) => [-Infinity, Number(most)]],
+  [/^>=? ([\d.e-]+)$/, ([, least]) => [Number(least), Infinity]],
+  [/^([\d.e-]+) to ([\d.e-]+)$/, ([, least, most]) => [Number(least), Number(most)]],
+  [/^\|x\| < ([\d.e-]+)$/, ([, most]) => [-Number(most), Number(most)]]
+];
+function range(words3) {
+  for (const [form, bounds2] of FORMS) {
+    const found = form.exec(words3 ?? "");
+    if (found) return bounds2(found);
+  }
+  return null;
+}
+
+// src/chart.js
+var BASELINE_POINTS = 20;
+var Chart = class extends Figure {
+  constructor({ uPlot, course: course2, panel, open }) {
+    super({ uPlot, course: course2, open, title: panel.title, note: panel.note });
+    this.panel = panel;
+    this.healthy = range(course2.catalogue.get(panel.names[0])?.healthy);
+  }
+  /** Return whether the chart draws a signal that is evidence. */
+  shows(evidence) {
+    const shown2 = /* @__PURE__ */ new Set([...this.panel.names.map(stem), ...this.panel.also ?? []]);
+    return [...evidence].some((name2) => shown2.has(stem(name2)) || shown2.has(name2));
+  }
+  make() {
+    const { panel } = this;
+    this.canvas.make({
+      n: panel.lines.length,
+      banded: !this.course.series.exact,
+      log: panel.floor !== void 0,
+      from: panel.from,
+      to: panel.to,
+      healthy: this.healthy,
+      limits: this.limits
+    });
+    this.data();
+  }
+  /** The horizontal lines to draw, each a value `at` which something is told, and its `kind`, watch or act. */
+  get limits() {
+    return [];
+  }
+  range() {
+    super.range();
+    this.say(null);
+  }
+  data() {
+    const { series } = this.course;
+    if (this.canvas.banded !== !series.exact) return this.make();
+    const columns = this.panel.names.flatMap((name2) => {
+      const { mean: mean2, min, max } = series.signals[name2];
+      const isThere = this.#has(mean2);
+      return (series.exact ? [mean2] : [mean2, min, max]).map((values) => this.#drawable(values, isThere));
+    });
+    this.canvas.data([series.step, ...columns]);
+    this.#name(series);
+    this.say(null);
+  }
+  /** Show a legend if there is more than one line. */
+  #name({ signals: signals2 }) {
+    const drawn = this.panel.lines.map((line4, i) => ({ ...line4, i })).filter(({ name: name2 }) => this.#has(signals2[name2].mean));
+    fill(this.legend, drawn.length > 1 && drawn.map(({ i, label }) => h("span", { class: `legend line-${i}` }, label)));
+  }
+  /** Show the values at the cursor, or the newest value next to its reference. */
+  say(at) {
+    const { series } = this.course;
+    const values = this.panel.names.map((name2) => series.signals[name2].mean);
+    if (at !== null) {
+      this.now.textContent = values.map((column) => number(column[at])).join(" · ");
+      this.against.textContent = `step ${step(series.step[at])}`;
+      return;
+    }
+    const end = series.step.findLastIndex((step2, i) => values[0][i] !== null && step2 <= this.course.view[1]);
+    this.now.textContent = number(values[0][end]);
+    this.against.textContent = this.course.isAtEnd || end < 0 ? this.reference() : `step ${step(series.step[end])}`;
+    this.canvas.describe(this.#summary(values));
+  }
+  /** Return each line's newest value and its range, e.g. "reward newest 0.41, from 0.35 to 0.78". */
+  #summary(values) {
+    const parts = this.panel.lines.map(({ label }, i) => {
+      const known3 = values[i].filter((value) => typeof value === "number");
+      if (!known3.length) return null;
+      const name2 = this.panel.lines.length > 1 && label ? `${label} ` : "";
+      return `${name2}newest ${number(known3.at(-1))}, from ${number(Math.min(...known3))} to ${number(Math.max(...known3))}`;
+    });
+    const steps = this.course.series.step;
+    return steps.length ? [...parts.filter(Boolean), `steps ${step(steps[0])} to ${step(steps.at(-1))}`].join("; ") : "";
+  }
+  lines(at) {
+    const { series, catalogue } = this.course;
+    const unit = unitWords(catalogue.get(this.panel.names[0])?.unit);
+    const values = this.panel.lines.map(({ name: name2, label }) => {
+      const named5 = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
+      return `${named5} ${number(series.signals[name2].mean[at])}${unit}`;
+    });
+    return [`step ${step(series.step[at])}, ${clock(series.closed_at[at])}`, ...values];
+  }
+  rows() {
+    const { series, catalogue } = this.course;
+    const columns = this.panel.names.flatMap((name2) => {
+      const unit = catalogue.get(name2)?.unit;
+      const statistics = series.exact ? ["mean"] : ["mean", "min", "max"];
+      return statistics.map((statistic) => ({
+        head: `${name2}${series.exact ? "" : ` ${statistic}`}${unit ? ` (${unit})` : ""}`,
+        values: series.signals[name2][statistic]
+      }));
+    });
+    const time = (at) => new Date(1e3 * at).toISOString();
+    const body = series.step.map((at, i) => [at, time(series.closed_at[i]), ...columns.map(({ values }) => values[i])]);
+    return [["step", "closed at (UTC)", ...columns.map(({ head }) => head)], ...body];
+  }
+  /** Return the reference of the newest value, from the whole run. */
+  reference() {
+    const words3 = this.course.catalogue.get(this.panel.names[0])?.healthy;
+    if (words3) return `healthy ${words3.replace("<=", "≤").replace(">=", "≥")}`;
+    const values = this.course.whole.signals[this.panel.names[0]]?.mean ?? [];
+    const known3 = values.filter((value) => typeof value === "number");
+    if (!known3.length) return "";
+    if (this.panel.reference === "peak") return `peak ${number(Math.max(...known3))}`;
+    const first = known3.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
+    return `initially ${number(first[Math.floor(first.length / 2)])}`;
+  }
+  /** Whether there is data to draw: a logarithmic scale cannot show a series of zeros. */
+  #has(values) {
+    return values.some((value) => value !== null && (value > 0 || this.panel.floor === void 0));
+  }
+  /** Infinities cannot be drawn; values below the floor are drawn on it. */
+  #drawable(values, isThere) {
+    const { floor = -Infinity } = this.panel;
+    return values.map((value) => isThere && typeof value === "number" ? Math.max(value, floor) : null);
+  }
+};
+var PLAIN = /* @__PURE__ */ new Set(["ratio", "fraction", "chi2", "reward", void 0]);
+var unitWords = (unit) => PLAIN.has(unit) ? "" : ` ${unit}`;
+
+// src/risk.js
+var WARNING = ["warn", "page"];
+var SHOWN = 6;
+var PREDICTIONS = ["collapse_risk", "collapse_risk_high"];
+var PAST = "The reward has collapsed, or the run has finished: there is nothing left to predict.";
+var isPrediction = (incident) => PREDICTIONS.includes(incident?.cause);
+function riskLine({ diagnosis }) {
+  const risk = diagnosis?.collapse_risk;
+  if (!WARNING.includes(risk?.level)) return null;
+  const within = `${percent(risk.probability)} risk of collapse within ${risk.horizon_steps} steps`;
+  return h("p", { class: `risk risk-${risk.level}` }, within, drivenBy(risk.drivers));
+}
+function riskBadge({ collapse_risk: risk }) {
+  if (!WARNING.includes(risk?.level)) return null;
+  const title = risk.driven_by.length ? `risk of collapse, driven by ${risk.driven_by.join(" and ")}` : "risk of collapse";
+  return h("span", { class: `risk risk-${risk.level}`, title }, `${percent(risk.probability)} risk`);
+}
+var RiskChart = class extends Chart {
+  #risk = null;
+  #drivers = h("div", { class: "drivers" });
+  constructor(given) {
+    super(given);
+    this.element.classList.add("beside");
+    this.element.append(this.#drivers);
+  }
+  /** Show the drivers of the newest step, and the thresholds of the model that made the estimate. */
+  learn({ diagnosis }) {
+    const risk = diagnosis?.collapse_risk ?? null;
+    if (JSON.stringify(risk) === JSON.stringify(this.#risk)) return;
+    const isMoved = risk?.warn_at !== this.#risk?.warn_at || risk?.page_at !== this.#risk?.page_at;
+    this.#risk = risk;
+    fill(this.#drivers, risk && explained(risk));
+    if (isMoved) this.make();
+  }
+  get limits() {
+    if (!this.#risk) return [];
+    return [
+      { at: this.#risk.warn_at, kind: "watch" },
+      { at: this.#risk.page_at, kind: "act" }
+    ];
+  }
+  reference() {
+    return this.#risk ? `warns at ${percent(this.#risk.warn_at)}, pages at ${percent(this.#risk.page_at)}` : "";
+  }
+};
+function explained(risk) {
+  const shown2 = [...risk.drivers].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds)).slice(0, SHOWN);
+  const most = Math.max(...shown2.map(({ log_odds: size }) => Math.abs(size)));
+  return [
+    risk.level === "past" && h("p", { class: "quiet" }, PAST),
+    h("p", { class: "quiet" }, "What drives it, in log-odds"),
+    h(
+      "ol",
+      {},
+      shown2.sort((a, b) => b.log_odds - a.log_odds).map((driver) => line(driver, most))
+    ),
+    uncertain(risk)
+  ];
+}
+function line({ input, log_odds: size }, most) {
+  const bar2 = h("span", { class: "bar", "aria-hidden": "true", "data-sign": size < 0 ? "against" : "for" });
+  bar2.style.width = `${Math.round(100 * Math.abs(size) / (most || 1))}%`;
+  return h(
+    "li",
+    { title: input },
+    h("span", {}, signalWords(input)),
+    h("span", { class: "track" }, bar2),
+    h("span", { class: "number" }, `${size < 0 ? "−" : "+"}${Math.abs(size).toFixed(2)}`)
+  );
+}
+function uncertain({ missing, outside }) {
+  const parts = [
+    missing.length && `Not sent: ${missing.map(signalWords).join(", ")}.`,
+    outside.length && `Beyond what the model was fitted to: ${outside.map(signalWords).join(", ")}.`
+  ].filter(Boolean);
+  return parts.length ? h("p", { class: "quiet uncertain", title: parts.join("\n") }, parts.join(" ")) : null;
+}
+function drivenBy(drivers) {
+  const words3 = drivers.slice(0, 2).filter(({ log_odds: size }) => size > 0);
+  return words3.length ? `, driven by ${words3.map(({ input }) => signalWords(input)).join(" and ")}` : "";
+}
+
+// src/runstate.js
+var hasEnded = ({ state }) => state === "finished" || state === "crashed";
+
 // src/sparkline.js
 var WIDTH = 120;
-var HEIGHT2 = 26;
+var HEIGHT3 = 26;
 function sparkline(values, label, least = []) {
   const known3 = [...values.filter((value) => value !== null), ...least];
   const bottom = Math.min(...known3);
   const range2 = Math.max(...known3) - bottom;
   const x = (i) => values.length < 2 ? WIDTH / 2 : i / (values.length - 1) * (WIDTH - 2) + 1;
-  const y = (value) => range2 > 0 ? HEIGHT2 - 2 - (value - bottom) / range2 * (HEIGHT2 - 4) : HEIGHT2 / 2;
+  const y = (value) => range2 > 0 ? HEIGHT3 - 2 - (value - bottom) / range2 * (HEIGHT3 - 4) : HEIGHT3 / 2;
   let path3 = "";
   values.forEach((value, i) => {
     if (value === null) return;
@@ -1598,7 +2174,7 @@ function sparkline(values, label, least = []) {
   });
   return svg(
     "svg",
-    { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT2}`, role: "img", "aria-label": label },
+    { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT3}`, role: "img", "aria-label": label },
     svg("path", { d: path3 })
   );
 }
@@ -1610,7 +2186,7 @@ var KINDS = [
   ...["finished", "healthy", "no_drift_found", "training_healthy", "unknown"],
   ...["ended_ill", "watch", "stalled", "crashed", "act"]
 ];
-var last = (line3) => line3?.values.findLast((value) => value !== null) ?? null;
+var last = (line4) => line4?.values.findLast((value) => value !== null) ?? null;
 var COLUMNS = [
   {
     name: "verdict",
@@ -1636,9 +2212,9 @@ var Row = class {
     this.box.addEventListener("click", (event) => selection.choose(this.#line, this.box.checked, event.shiftKey));
   }
   /** Render a run; the DOM is untouched if nothing changed. */
-  show(line3) {
-    const { run: run2 } = line3;
-    this.#line = line3;
+  show(line4) {
+    const { run: run2 } = line4;
+    this.#line = line4;
     this.box.checked = this.selection.has(run2);
     this.element.toggleAttribute("data-selected", this.box.checked);
     const now2 = JSON.stringify(run2) + ago(run2.last_report_at);
@@ -1668,20 +2244,21 @@ function cells(run2) {
   ];
 }
 function isAhead(run2) {
-  const isOver = ["finished", "crashed"].includes(run2.state);
-  return run2.judged_step !== null && run2.judged_step < run2.step - (isOver ? 0 : 1);
+  return run2.judged_step !== null && run2.judged_step < run2.step - (hasEnded(run2) ? 0 : 1);
 }
 var limit = (run2) => isAhead(run2) && `(to step ${step(run2.judged_step)})`;
 function verdict(run2) {
   const { verdict: verdict2 } = run2;
   const todo = verdict2.need !== "none" && verdict2.todo;
+  const when = run2.state === "finished" ? "For the next run" : "Do";
   return h(
     "div",
-    { class: "oneline", title: [verdict2.why, todo && `Do: ${todo}`].filter(Boolean).join("\n") },
+    { class: "oneline", title: [verdict2.why, todo && `${when}: ${todo}`].filter(Boolean).join("\n") },
     h("span", { class: `kind kind-${verdict2.kind}` }, kindWords(verdict2.kind)),
     limit(run2) && [" ", h("span", { class: "quiet" }, limit(run2))],
     " ",
-    h("span", { class: "why" }, verdict2.why, todo && [" ", h("span", { class: "todo" }, todo)])
+    riskBadge(run2),
+    h("span", { class: "why" }, verdict2.why, todo && [" ", h("span", { class: "todo" }, h("b", {}, `${when}: `), todo)])
   );
 }
 function name(run2) {
@@ -1696,11 +2273,11 @@ function name(run2) {
     tags.length > 0 && h("span", { class: "tags" }, tags)
   );
 }
-function course(line3, what, height) {
-  if (last(line3) === null) return h("span", { class: "quiet" }, "–");
-  const now2 = number(last(line3));
-  const label = `${what} over steps ${line3.first_step} to ${line3.last_step}, now ${now2}`;
-  return h("span", { class: "course" }, sparkline(line3.values, label, height), h("span", { class: "number" }, now2));
+function course(line4, what, height) {
+  if (last(line4) === null) return h("span", { class: "quiet" }, "–");
+  const now2 = number(last(line4));
+  const label = `${what} over steps ${line4.first_step} to ${line4.last_step}, now ${now2}`;
+  return h("span", { class: "course" }, sparkline(line4.values, label, height), h("span", { class: "number" }, now2));
 }
 function alerts({ alerts: open, incident }) {
   if (!open.length && incident?.state !== "firing") return h("span", { class: "quiet" }, "0");
@@ -1748,16 +2325,16 @@ var Controls = class {
     for (const [name2, list2] of Object.entries(this.lists)) {
       const chosen = list2.dataset.wanted;
       const values = set([chosen, ...offered[name2]], (value) => [value]);
-      const options2 = values.map((value) => h("option", { value, selected: value === chosen }, value));
-      list2.replaceChildren(h("option", { value: "" }, `every ${name2}`), ...options2);
+      const options = values.map((value) => h("option", { value, selected: value === chosen }, value));
+      list2.replaceChildren(h("option", { value: "" }, `every ${name2}`), ...options);
       list2.hidden = offered[name2].length < 2 && !chosen;
     }
   }
   /** Return the runs to show, in order. */
   chosen(runs) {
     const { project, owner, tag } = this.lists;
-    const words2 = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (run2) => (!project.value || run2.project === project.value) && (!owner.value || run2.owner === owner.value) && (!tag.value || run2.tags.includes(tag.value)) && words2.every((word) => searched2(run2).includes(word));
+    const words3 = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (run2) => (!project.value || run2.project === project.value) && (!owner.value || run2.owner === owner.value) && (!tag.value || run2.tags.includes(tag.value)) && words3.every((word) => searched2(run2).includes(word));
     return runs.filter(fits).sort(this.#order());
   }
   /** Whether the most urgent runs come first. */
@@ -1835,8 +2412,8 @@ function compare(a, b, sign) {
 }
 function grouping(given) {
   const offered = [["", "no groups"], ...["project", "owner", "tag"].map((name2) => [name2, `by ${name2}`])];
-  const options2 = offered.map(([value, text]) => h("option", { value, selected: value === given }, text));
-  return h("select", { "aria-label": "group" }, options2);
+  const options = offered.map(([value, text]) => h("option", { value, selected: value === given }, text));
+  return h("select", { "aria-label": "group" }, options);
 }
 var set = (runs, values) => [...new Set(runs.flatMap(values).filter(Boolean))].sort();
 var select = (name2, given) => h("select", { "aria-label": name2, "data-wanted": given.get(name2) ?? "" });
@@ -1869,8 +2446,8 @@ var Selection = class {
     this.changed();
   }
   /** Take the lines in their order and the runs that match the filters; runs that no longer exist leave. */
-  follow(lines2, matching, runs) {
-    this.#lines = lines2;
+  follow(lines3, matching, runs) {
+    this.#lines = lines3;
     this.matching = matching;
     for (const key2 of this.#keys) if (!runs.has(key2)) this.#keys.delete(key2);
     const n = matching.filter((run2) => this.has(run2)).length;
@@ -1878,12 +2455,12 @@ var Selection = class {
     this.every.indeterminate = n > 0 && n < matching.length;
   }
   /** Select or deselect the run of a line; with Shift, every line from the one that was clicked last to this one. */
-  choose(line3, isChosen, isRange) {
-    const at = this.#lines.findIndex(({ key: key2 }) => key2 === line3.key);
+  choose(line4, isChosen, isRange) {
+    const at = this.#lines.findIndex(({ key: key2 }) => key2 === line4.key);
     const from = isRange ? this.#lines.findIndex(({ key: key2 }) => key2 === this.#anchor) : -1;
-    const range2 = at < 0 || from < 0 ? [line3] : this.#lines.slice(Math.min(at, from), Math.max(at, from) + 1);
+    const range2 = at < 0 || from < 0 ? [line4] : this.#lines.slice(Math.min(at, from), Math.max(at, from) + 1);
     for (const { run: run2 } of range2) if (run2) this.#put(run2, isChosen);
-    this.#anchor = line3.key;
+    this.#anchor = line4.key;
     this.changed();
   }
   #chooseEvery(isChosen) {
@@ -1899,7 +2476,7 @@ var Selection = class {
 // src/fleetbulk.js
 var AT_ONCE = 4;
 var MOST_COMPARED = 8;
-var NAMED3 = 100;
+var NAMED4 = 100;
 var NAME = "[A-Za-z0-9][A-Za-z0-9._\\-]*";
 var BulkBar = class {
   #working = null;
@@ -1963,8 +2540,8 @@ var BulkBar = class {
     this.selection.set([]);
   }
   #archive(runs, archived) {
-    const words2 = archived ? ["Archiving", "archived"] : ["Unarchiving", "unarchived"];
-    return this.#each(runs, words2, (run2) => change(run2, { archived }));
+    const words3 = archived ? ["Archiving", "archived"] : ["Unarchiving", "unarchived"];
+    return this.#each(runs, words3, (run2) => change(run2, { archived }));
   }
   async #owner(runs) {
     const owners = [...new Set([...this.found().values()].map(({ owner: owner2 }) => owner2).filter(Boolean))].sort();
@@ -2012,20 +2589,20 @@ var BulkBar = class {
   /** Ask in a dialog that names the runs; resolves to whether it was confirmed. */
   #asked(what, runs, fields, action2, check = () => {
   }) {
-    const names2 = runs.slice(0, NAMED3).map((run2) => h("li", {}, keyOf(run2)));
-    const more = runs.length > NAMED3 && h("li", {}, `and ${step(runs.length - NAMED3)} more`);
+    const names2 = runs.slice(0, NAMED4).map((run2) => h("li", {}, keyOf(run2)));
+    const more = runs.length > NAMED4 && h("li", {}, `and ${step(runs.length - NAMED4)} more`);
     return asked(`${what}: ${plural(runs.length, "run")}`, [h("ul", { class: "names" }, names2, more), fields], action2, check);
   }
   /** Change runs, a few at a time; those that fail stay selected, and each is named with its reason. */
   async #each(runs, [doing, did], act) {
     if (this.#working !== null) return;
-    const waiting2 = [...runs];
+    const waiting3 = [...runs];
     const changes = /* @__PURE__ */ new Map();
     const failures = /* @__PURE__ */ new Map();
     this.#tell(null);
     const work = async () => {
-      for (let run2 = waiting2.shift(); run2; run2 = waiting2.shift()) {
-        this.#working = `${doing} ${step(runs.length - waiting2.length)} of ${plural(runs.length, "run")} …`;
+      for (let run2 = waiting3.shift(); run2; run2 = waiting3.shift()) {
+        this.#working = `${doing} ${step(runs.length - waiting3.length)} of ${plural(runs.length, "run")} …`;
         this.draw();
         try {
           changes.set(keyOf(run2), await act(run2));
@@ -2058,6 +2635,51 @@ function outcome2(n, of, did, failures) {
   ];
 }
 
+// src/fleetcourses.js
+var WAIT_MS = 80;
+var MOST2 = 60;
+var Courses = class {
+  #known = /* @__PURE__ */ new Map();
+  #wanted = [];
+  #timer = null;
+  /** `arrived` is called once runs have got their sparklines; `failed` gets an error. */
+  constructor({ arrived, failed }) {
+    Object.assign(this, { arrived, failed });
+  }
+  end() {
+    clearTimeout(this.#timer);
+  }
+  /** Return runs with the sparklines that are known of them; those of an earlier step end in the newest value. */
+  joined(runs) {
+    for (const [key2, run2] of runs) if (!isBrief(run2)) this.#known.set(key2, run2);
+    return new Map([...runs].map(([key2, run2]) => [key2, this.#joined(key2, run2)]));
+  }
+  /** Read the sparklines of runs in view that are not known, or of an earlier step. */
+  follow(runs) {
+    this.#wanted = runs.filter((run2) => isBrief(run2) || isOld(run2)).slice(0, MOST2);
+    if (this.#wanted.length) this.#timer ??= setTimeout(() => this.#read(), WAIT_MS);
+  }
+  #joined(key2, run2) {
+    const known3 = this.#known.get(key2);
+    if (!known3 || !isBrief(run2)) return run2;
+    return { ...run2, reward: continued(known3.reward, run2.reward), kl: continued(known3.kl, run2.kl) };
+  }
+  async #read() {
+    try {
+      const found = this.#wanted.length ? await get("/fleet/named", { runs: this.#wanted.map(keyOf).join() }) : [];
+      for (const run2 of found) this.#known.set(keyOf(run2), run2);
+      this.#timer = null;
+      if (found.length) this.arrived(found);
+    } catch (error) {
+      this.#timer = null;
+      this.failed(error);
+    }
+  }
+};
+var isOld = ({ judged_step: judged, reward, kl }) => judged > ((reward ?? kl)?.last_step ?? judged);
+var continued = (known3, brief) => known3 && brief && { ...known3, values: [...known3.values.slice(0, -1), ...brief.values] };
+var isBrief = ({ reward, kl }) => [reward, kl].some((line4) => line4 && line4.values.length < 2 && line4.first_step < line4.last_step);
+
 // src/fleethead.js
 var Head = class {
   #shown = "";
@@ -2089,22 +2711,22 @@ var TOGETHER_SECONDS = 120;
 var FEWEST = 3;
 var NAMES = { project: (run2) => [run2.project], owner: (run2) => [run2.owner], tag: (run2) => run2.tags };
 function linesOf2(runs, { group, isByVerdict, turned }) {
-  if (!NAMES[group]) return isByVerdict ? joined(runs, "", turned) : runs.map((run2) => line(run2, ""));
+  if (!NAMES[group]) return isByVerdict ? joined(runs, "", turned) : runs.map((run2) => line2(run2, ""));
   return [...grouped(runs, NAMES[group])].flatMap(([name2, members]) => {
     const key2 = `group ${name2 ?? ""}`;
     const isOpen = !turned.has(key2);
     const head = { key: key2, head: name2 ?? `no ${group}`, text: answer(members), members, isOpen, kind: "group" };
     if (!isOpen) return [head];
-    return [head, ...isByVerdict ? joined(members, key2, turned) : members.map((run2) => line(run2, key2))];
+    return [head, ...isByVerdict ? joined(members, key2, turned) : members.map((run2) => line2(run2, key2))];
   });
 }
-var line = (run2, under) => ({ key: `${under} ${keyOf(run2)}`, run: run2 });
+var line2 = (run2, under) => ({ key: `${under} ${keyOf(run2)}`, run: run2 });
 function joined(runs, under, turned) {
   const together = stalledTogether(runs);
   const shown2 = /* @__PURE__ */ new Set();
   return runs.flatMap((run2) => {
     const members = together.get(run2);
-    if (!members) return [line(run2, under)];
+    if (!members) return [line2(run2, under)];
     if (shown2.has(members)) return [];
     shown2.add(members);
     const key2 = `stalled ${under} ${members.map(keyOf).sort()[0]}`;
@@ -2112,7 +2734,7 @@ function joined(runs, under, turned) {
     const since2 = Math.min(...members.map((member) => member.last_report_at));
     const text = `${plural(members.length, "run")} stopped reporting together, ${ago(since2)}`;
     const head = { key: key2, head: "Stalled", text, members, isOpen, kind: "stalled" };
-    return isOpen ? [head, ...members.map((member) => line(member, key2))] : [head];
+    return isOpen ? [head, ...members.map((member) => line2(member, key2))] : [head];
   });
 }
 function stalledTogether(runs) {
@@ -2149,10 +2771,10 @@ var VirtualList = class {
   #views = /* @__PURE__ */ new Map();
   #lines = [];
   #asked = 0;
-  /** `made(line)` returns a view of a line: its `element`, and `show(line)`, which renders it. */
-  constructor(body2, made) {
-    this.body = body2;
-    this.made = made;
+  /** `made(line)` returns a view of a line: its `element`, and `show(line)`, which renders it; `seen(lines)` is called
+   *  with the lines that are in the document, each time they may have changed. */
+  constructor(body, made, seen2) {
+    Object.assign(this, { body, made, seen: seen2 });
     this.moved = () => this.#asked ||= requestAnimationFrame(() => this.#draw());
     window.addEventListener("scroll", this.moved, { passive: true });
     window.addEventListener("resize", this.moved);
@@ -2164,9 +2786,9 @@ var VirtualList = class {
     window.removeEventListener("resize", this.moved);
   }
   /** Show lines, each with a `key` of its own. */
-  show(lines2) {
-    this.#lines = lines2;
-    const keys = new Set(lines2.map(({ key: key2 }) => key2));
+  show(lines3) {
+    this.#lines = lines3;
+    const keys = new Set(lines3.map(({ key: key2 }) => key2));
     for (const key2 of this.#views.keys()) if (!keys.has(key2)) this.#views.delete(key2);
     this.#draw();
   }
@@ -2177,15 +2799,15 @@ var VirtualList = class {
   }
   /** Bring a line into view and focus its link or button. */
   focus(index) {
-    const line3 = this.#lines[index];
-    if (!line3) return;
+    const line4 = this.#lines[index];
+    if (!line4) return;
     const height = this.#height();
     const top = this.body.getBoundingClientRect().top + index * height;
     const above = (this.body.previousElementSibling?.getBoundingClientRect().bottom ?? 0) + height / 2;
     if (top < above) window.scrollBy(0, top - above);
     else if (top + height > window.innerHeight) window.scrollBy(0, top + 1.5 * height - window.innerHeight);
     this.#draw();
-    this.#views.get(line3.key)?.element.querySelector("a.run, button")?.focus({ preventScroll: true });
+    this.#views.get(line4.key)?.element.querySelector("a.run, button")?.focus({ preventScroll: true });
   }
   #height() {
     return parseFloat(getComputedStyle(this.body).getPropertyValue("--line-height"));
@@ -2198,18 +2820,19 @@ var VirtualList = class {
     const end = Math.ceil((window.innerHeight - top) / height) + AROUND;
     const focused = this.indexOf(document.activeElement);
     const focusedKey = this.body.contains(document.activeElement) ? [...this.#views].find(([, view]) => view.element.contains(document.activeElement))?.[0] : null;
-    const shown2 = this.#lines.map((line3, index) => ({ line: line3, index })).filter(({ line: line3, index }) => index >= first && index < end || focused >= 0 && line3.key === focusedKey);
+    const shown2 = this.#lines.map((line4, index) => ({ line: line4, index })).filter(({ line: line4, index }) => index >= first && index < end || focused >= 0 && line4.key === focusedKey);
     this.body.style.height = `${this.#lines.length * height}px`;
     this.body.parentElement?.setAttribute("aria-rowcount", this.#lines.length + 1);
-    const elements = shown2.map(({ line: line3, index }) => this.#placed(line3, index, height));
+    const elements = shown2.map(({ line: line4, index }) => this.#placed(line4, index, height));
     moving(() => this.#put(elements));
-    const kept2 = new Set(shown2.map(({ line: line3 }) => line3.key));
+    const kept2 = new Set(shown2.map(({ line: line4 }) => line4.key));
     for (const key2 of this.#views.keys()) if (!kept2.has(key2)) this.#views.delete(key2);
+    this.seen(shown2.map(({ line: line4 }) => line4));
   }
-  #placed(line3, index, height) {
-    if (!this.#views.has(line3.key)) this.#views.set(line3.key, this.made(line3));
-    const view = this.#views.get(line3.key);
-    view.show(line3);
+  #placed(line4, index, height) {
+    if (!this.#views.has(line4.key)) this.#views.set(line4.key, this.made(line4));
+    const view = this.#views.get(line4.key);
+    view.show(line4);
     view.element.style.top = `${index * height}px`;
     view.element.setAttribute("aria-rowindex", index + 2);
     return view.element;
@@ -2226,6 +2849,7 @@ var VirtualList = class {
 
 // src/fleet.js
 var FIRST = 25;
+var PAGE3 = 500;
 var MOST_SINGLY = 8;
 var REFRESH_MS3 = 2e3;
 var EVERY_MS2 = 3e4;
@@ -2266,16 +2890,16 @@ var Fleet = class {
     this.body = h("tbody", { role: "rowgroup" });
     this.selection = new Selection(() => this.draw());
     this.bulk = new BulkBar(this.selection, { found: () => this.runs, changed: (runs) => this.#changedByHand(runs) });
-    this.list = new VirtualList(
-      this.body,
-      (line3) => line3.run ? new Row(this.selection) : new Head((key2) => this.#toggle(key2))
-    );
+    this.courses = new Courses({ arrived: (runs) => this.#drawn(runs), failed: (error) => this.#failed(error) });
+    const made = (line4) => line4.run ? new Row(this.selection) : new Head((key2) => this.#toggle(key2));
+    this.list = new VirtualList(this.body, made, (lines3) => this.courses.follow(lines3.flatMap(({ run: run2 }) => run2 ?? [])));
     this.controls = controls(() => this.draw());
     this.keys = (event) => this.#key(event);
   }
   end() {
     this.#turn++;
     this.list.end();
+    this.courses.end();
   }
   /** Read everything at the next refresh: events may have been missed. */
   due() {
@@ -2298,8 +2922,8 @@ var Fleet = class {
     const found = /* @__PURE__ */ new Map();
     let after = null;
     do {
-      const limit3 = isFirst && !after ? FIRST : null;
-      const page = await get("/fleet", { after, limit: limit3, archived: this.controls.archived() || null });
+      const size = isFirst && !after ? { limit: FIRST } : { limit: PAGE3, brief: true };
+      const page = await get("/fleet", { after, ...size, archived: this.controls.archived() || null });
       if (turn2 !== this.#turn) return;
       for (const run2 of page.items) found.set(keyOf(run2), run2);
       after = page.next;
@@ -2323,8 +2947,17 @@ var Fleet = class {
       if (wanted.size > MOST_SINGLY || Date.now() - this.#readAt > EVERY_MS2) return await this.read();
       if (wanted.size) await this.#readSingly(wanted);
     } catch (error) {
-      if (error.status === 401) this.stage.fail(error);
+      this.#failed(error);
     }
+  }
+  #failed(error) {
+    if (error.status === 401) this.stage.fail(error);
+  }
+  /** Draw runs whose sparklines have arrived. */
+  #drawn(found) {
+    const known3 = found.filter((run2) => this.runs.has(keyOf(run2)));
+    this.runs = new Map([...this.runs, ...known3.map((run2) => [keyOf(run2), run2])]);
+    this.draw();
   }
   /** Return the runs that are further on than their verdicts; those first that no event will come of any more. */
   #ahead() {
@@ -2356,7 +2989,7 @@ var Fleet = class {
     await this.read();
   }
   async #show(runs, turn2) {
-    this.runs = runs;
+    this.runs = this.courses.joined(runs);
     if (runs.size === 0) {
       this.#isFramed = false;
       const archived = this.controls.archived() || (await get("/fleet", { archived: true, limit: 1 })).items.length;
@@ -2395,9 +3028,9 @@ var Fleet = class {
     this.under.textContent = this.controls.said(chosen.length, runs.length);
     this.none.hidden = chosen.length > 0;
     const isByVerdict = this.controls.isByVerdict();
-    const lines2 = linesOf2(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned });
-    this.selection.follow(lines2, chosen, this.runs);
-    this.list.show(lines2);
+    const lines3 = linesOf2(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned });
+    this.selection.follow(lines3, chosen, this.runs);
+    this.list.show(lines3);
     this.bulk.draw();
   }
   #toggle(key2) {
@@ -2467,7 +3100,7 @@ var Live = class extends EventTarget {
   }
   #take(block) {
     this.#heard();
-    const fields = Object.fromEntries(block.split("\n").map((line3) => split(line3)));
+    const fields = Object.fromEntries(block.split("\n").map((line4) => split(line4)));
     if (fields.id) this.#last = fields.id;
     if (!fields.data) return;
     const detail = { kind: fields.event, data: JSON.parse(fields.data) };
@@ -2501,37 +3134,42 @@ function seen() {
     look();
   });
 }
-async function* blocks(body2) {
-  const reader = body2.pipeThrough(new TextDecoderStream()).getReader();
-  let waiting2 = "";
+async function* blocks(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting3 = "";
   for (; ; ) {
     const { value, done } = await reader.read();
     if (done) return;
-    const parts = (waiting2 + value).split("\n\n");
-    waiting2 = parts.pop();
+    const parts = (waiting3 + value).split("\n\n");
+    waiting3 = parts.pop();
     yield* parts;
   }
 }
-function split(line3) {
-  const colon = line3.indexOf(":");
-  return [line3.slice(0, colon), line3.slice(colon + 1).trimStart()];
+function split(line4) {
+  const colon = line4.indexOf(":");
+  return [line4.slice(0, colon), line4.slice(colon + 1).trimStart()];
 }
 
 // src/livebadge.js
 var WORDS2 = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
 var heard = ({ heardAt }) => Date.now() - heardAt < 1e3 ? "now" : `${span((Date.now() - heardAt) / 1e3)} ago`;
-function watch(badge, live2) {
+function watch(badge2, live2) {
+  let isOver = false;
   const show2 = () => {
     const isLive = live2.state === "live" && reach.isGood;
-    badge.dataset.state = isLive || live2.state !== "live" ? live2.state : "reconnecting";
-    if (isLive) badge.textContent = `live · ${heard(live2)}`;
-    else badge.textContent = live2.state === "live" ? "no answer" : WORDS2[live2.state];
+    badge2.dataset.state = isLive || live2.state !== "live" ? live2.state : "reconnecting";
+    if (isLive) badge2.textContent = isOver ? "up to date" : `live · ${heard(live2)}`;
+    else badge2.textContent = live2.state === "live" ? "no answer" : WORDS2[live2.state];
   };
   live2.addEventListener("state", show2);
   live2.addEventListener("event", show2);
   reach.addEventListener("change", show2);
   setInterval(show2, 1e3);
   show2();
+  return (over) => {
+    isOver = over;
+    show2();
+  };
 }
 
 // src/notfound.js
@@ -2562,7 +3200,7 @@ async function mountRule(stage2, { parameters: [name2] }) {
       h("h2", {}, "What to do"),
       h("p", { class: "strong" }, rule.runbook || "The rule names nothing to do."),
       h("h2", {}, "When it fires"),
-      list(rule.fires_when.map(({ words: words2, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, code(words2)))),
+      list(rule.fires_when.map(({ words: words3, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, code(words3)))),
       list(rule.terms.map((term) => h("li", {}, code(term))))
     )
   );
@@ -2572,346 +3210,38 @@ async function mountRule(stage2, { parameters: [name2] }) {
 var list = (items) => h("ul", {}, items);
 var code = (text) => text.split("`").map((part2, i) => i % 2 ? h("code", {}, part2) : part2);
 
-// src/canvas.js
-var HEIGHT3 = 132;
-var CLICK_PX = 3;
-var NEAR_PX = 8;
-var NAMED4 = 3;
-var Canvas = class {
-  #u = null;
-  #data = [[]];
-  #tip = h("span", { class: "tip", hidden: true });
-  constructor(where, { uPlot, course: course2, open, label, said: said4, lines: lines2 }) {
-    Object.assign(this, { where, uPlot, course: course2, open, said: said4, lines: lines2 });
-    where.tabIndex = 0;
-    where.setAttribute("role", "group");
-    this.label = label;
-    this.describe("");
-    where.addEventListener("keydown", (event) => this.#key(event));
-    where.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
-    this.resized = new ResizeObserver(() => this.#size());
-    this.resized.observe(where);
-  }
-  /** Say in words what the chart shows, for those who do not see it. */
-  describe(words2) {
-    this.where.setAttribute("aria-label", `${this.label}, chart${words2 ? `: ${words2}` : ""}`);
-  }
-  /** Rebuild the plot, for other lines or another theme. */
-  make(form) {
-    this.form = form;
-    this.banded = form.banded;
-    this.#u?.destroy();
-    const { course: course2 } = this;
-    const hooks = {
-      select: (from, to) => course2.show(course2.stepAt(from), course2.stepAt(to)),
-      cursor: (at) => this.#hover(at)
-    };
-    const size = { width: this.where.clientWidth || 320, height: HEIGHT3 };
-    this.#u = new this.uPlot(opts({ ...form, ...size, course: course2, hooks }), this.#placed(), this.where);
-    this.#listen(this.#u.over);
-    this.#u.over.append(this.#tip);
-  }
-  data(columns) {
-    this.#data = columns;
-    this.#u.setData(this.#placed(), false);
-    this.range();
-  }
-  range() {
-    const [min, max] = this.course.view.map((step2) => this.course.position(step2));
-    this.#u?.setScale("x", { min, max });
-  }
-  redraw() {
-    this.#u?.redraw(false, false);
-  }
-  end() {
-    this.resized.disconnect();
-    this.#u?.destroy();
-  }
-  /** Return the columns with their steps as places on the horizontal axis. */
-  #placed() {
-    const [steps, ...columns] = this.#data;
-    return [this.course.byTime ? steps.map((step2) => this.course.position(step2)) : steps, ...columns];
-  }
-  /** Tell the values at the cursor; under the mouse, a tip names the lines and the events near it. */
-  #hover(at) {
-    this.said(at);
-    const { left: left2, event } = this.#u.cursor;
-    this.#tip.hidden = at === null || event?.type !== "mousemove";
-    if (this.#tip.hidden) return;
-    const [place, beside] = [left2, left2 + NEAR_PX].map((x) => this.course.stepAt(this.#u.posToVal(x, "x")));
-    this.#tip.textContent = [...this.lines(at), ...told(this.course.markersNear(place, beside - place))].join("\n");
-    this.#tip.classList.toggle("leftward", left2 > this.where.clientWidth / 2);
-    this.#tip.style.left = `${left2}px`;
-  }
-  #size() {
-    const width = this.where.clientWidth;
-    if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT3 });
-  }
-  #listen(over) {
-    let pressed = null;
-    over.addEventListener("mousedown", (event) => pressed = event.clientX);
-    over.addEventListener("click", (event) => {
-      const at = this.#u.cursor.idx;
-      if (at !== null && Math.abs(event.clientX - pressed) <= CLICK_PX) this.open(this.#data[0][at]);
-    });
-    over.addEventListener("dblclick", () => this.course.show());
-  }
-  #key(event) {
-    const { course: course2 } = this;
-    const act = {
-      ArrowLeft: () => course2.pan(-0.1),
-      ArrowRight: () => course2.pan(0.1),
-      "+": () => course2.zoom(0.5),
-      "-": () => course2.zoom(2),
-      0: () => course2.show()
-    }[event.key];
-    if (!act || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    act();
-  }
-  /** Horizontal scrolling pans and Ctrl+scroll zooms; vertical scrolling stays with the page. */
-  #wheel(event) {
-    if (event.ctrlKey) {
-      event.preventDefault();
-      const around = this.course.stepAt(this.#u.posToVal(event.offsetX, "x"));
-      this.course.zoom(event.deltaY > 0 ? 1.25 : 0.8, around);
-    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      event.preventDefault();
-      this.course.pan((event.deltaX || event.deltaY) / this.where.clientWidth);
-    }
-  }
-};
-function told(events) {
-  const more = events.length > NAMED4 ? [`and ${events.length - NAMED4} more`] : [];
-  return [...events.slice(0, NAMED4).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
-}
-
-// src/download.js
-function download(content, name2) {
-  const url = URL.createObjectURL(content);
-  const link = Object.assign(document.createElement("a"), { href: url, download: name2 });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 1e4);
-}
-
-// src/chartexport.js
-var TITLE_PX = 26;
-var PAD_PX = 10;
-function exportMenu(title, { rows, canvas }) {
-  const name2 = () => `${location.pathname.split("/").slice(2).join("-")}-${title}`.replace(/[^\w.-]+/g, "-").toLowerCase();
-  const menu = h(
+// src/budgetsection.js
+var BudgetSection = class {
+  #body = h("div", {});
+  #details = h(
     "details",
-    { class: "export" },
-    h("summary", { "aria-label": `Save the chart ${title}`, title: "Save" }, "⤓"),
-    h(
-      "div",
-      { class: "card menu" },
-      h("button", { onclick: () => close(saveCsv(rows(), `${name2()}.csv`)) }, "CSV"),
-      h("button", { onclick: () => close(savePng(canvas(), { title, name: `${name2()}.png` })) }, "PNG")
-    )
+    { class: "card panel", ontoggle: () => this.follow() },
+    h("summary", {}, "Budget: mismatch, lag, advice by pipeline"),
+    this.#body
   );
-  const close = () => menu.open = false;
-  menu.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    menu.open = false;
-    menu.querySelector("summary").focus();
-  });
-  menu.addEventListener("focusout", (event) => {
-    if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
-  });
-  return menu;
-}
-function saveCsv(rows, name2) {
-  const text = rows.map((row) => row.map(cell).join(",")).join("\r\n");
-  download(new Blob([`${text}\r
-`], { type: "text/csv;charset=utf-8" }), name2);
-}
-function cell(value) {
-  if (value === null || value === void 0) return "";
-  if (typeof value === "number") return String(value);
-  const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-}
-function savePng(drawn, { title, name: name2 }) {
-  const style = getComputedStyle(document.documentElement);
-  const of = (token2) => style.getPropertyValue(`--${token2}`).trim();
-  const ratio = devicePixelRatio;
-  const [pad, top] = [PAD_PX * ratio, TITLE_PX * ratio];
-  const made = Object.assign(document.createElement("canvas"), {
-    width: drawn.width + 2 * pad,
-    height: drawn.height + top + pad
-  });
-  const ctx = made.getContext("2d");
-  ctx.fillStyle = of("card");
-  ctx.fillRect(0, 0, made.width, made.height);
-  ctx.fillStyle = of("ink");
-  ctx.font = `600 ${14 * ratio}px system-ui, sans-serif`;
-  ctx.fillText(title, pad, top - 8 * ratio);
-  ctx.drawImage(drawn, pad, top);
-  made.toBlob((blob) => download(blob, name2), "image/png");
-}
-
-// src/figure.js
-var Figure = class {
-  now = h("span", { class: "strong" });
-  against = h("span", { class: "quiet" });
-  legend = h("span", {});
-  constructor({ uPlot, course: course2, open, title, note, label = title }) {
-    const where = h("span", { class: "plot" });
-    const below = h("span", { class: "note" }, note && `${note} `, this.legend);
-    const menu = exportMenu(title, { rows: () => this.rows(), canvas: () => where.querySelector("canvas") });
-    const words2 = [h("span", { class: "row tight" }, h("h2", {}, title), menu), this.now, below, this.against];
-    this.course = course2;
-    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words2), where);
-    const told2 = { said: (at) => this.say(at), lines: (at) => this.lines(at) };
-    this.canvas = new Canvas(where, { uPlot, course: course2, open, label, ...told2 });
+  element = h("section", { "aria-label": "Budget" }, this.#details);
+  #said = null;
+  constructor(path3) {
+    this.path = path3;
   }
-  range() {
-    this.canvas.range();
-  }
-  redraw() {
-    this.canvas.redraw();
-  }
-  end() {
-    this.canvas.end();
-  }
-};
-
-// src/healthy.js
-var FORMS = [
-  [/^0$/, () => [0, 0]],
-  [/^<=? ([\d.e-]+)$/, ([, most]) => [-Infinity, Number(most)]],
-  [/^>=? ([\d.e-]+)$/, ([, least]) => [Number(least), Infinity]],
-  [/^([\d.e-]+) to ([\d.e-]+)$/, ([, least, most]) => [Number(least), Number(most)]],
-  [/^\|x\| < ([\d.e-]+)$/, ([, most]) => [-Number(most), Number(most)]]
-];
-function range(words2) {
-  for (const [form, bounds2] of FORMS) {
-    const found = form.exec(words2 ?? "");
-    if (found) return bounds2(found);
-  }
-  return null;
-}
-
-// src/chart.js
-var BASELINE_POINTS = 20;
-var Chart = class extends Figure {
-  constructor({ uPlot, course: course2, panel, open }) {
-    super({ uPlot, course: course2, open, title: panel.title, note: panel.note });
-    this.panel = panel;
-    this.healthy = range(course2.catalogue.get(panel.names[0])?.healthy);
-  }
-  /** Return whether the chart draws a signal that is evidence. */
-  shows(evidence) {
-    const shown2 = /* @__PURE__ */ new Set([...this.panel.names.map(stem), ...this.panel.also ?? []]);
-    return [...evidence].some((name2) => shown2.has(stem(name2)) || shown2.has(name2));
-  }
-  make() {
-    const { panel } = this;
-    this.canvas.make({
-      n: panel.lines.length,
-      banded: !this.course.series.exact,
-      log: panel.floor !== void 0,
-      from: panel.from,
-      healthy: this.healthy
-    });
-    this.data();
-  }
-  range() {
-    super.range();
-    this.say(null);
-  }
-  data() {
-    const { series } = this.course;
-    if (this.canvas.banded !== !series.exact) return this.make();
-    const columns = this.panel.names.flatMap((name2) => {
-      const { mean: mean2, min, max } = series.signals[name2];
-      const isThere = this.#has(mean2);
-      return (series.exact ? [mean2] : [mean2, min, max]).map((values) => this.#drawable(values, isThere));
-    });
-    this.canvas.data([series.step, ...columns]);
-    this.#name(series);
-    this.say(null);
-  }
-  /** Show a legend if there is more than one line. */
-  #name({ signals: signals2 }) {
-    const drawn = this.panel.lines.map((line3, i) => ({ ...line3, i })).filter(({ name: name2 }) => this.#has(signals2[name2].mean));
-    fill(this.legend, drawn.length > 1 && drawn.map(({ i, label }) => h("span", { class: `legend line-${i}` }, label)));
-  }
-  /** Show the values at the cursor, or the newest value next to its reference. */
-  say(at) {
-    const { series } = this.course;
-    const values = this.panel.names.map((name2) => series.signals[name2].mean);
-    if (at !== null) {
-      this.now.textContent = values.map((column) => number(column[at])).join(" · ");
-      this.against.textContent = `step ${step(series.step[at])}`;
-      return;
+  /** Read the budget anew while it is open; a request that fails is repeated with the next update. */
+  async follow() {
+    if (!this.#details.open) return;
+    try {
+      const [{ budgetOf }, found] = await Promise.all([import("/static/budget.js"), orNothing(get(`${this.path}/budget`))]);
+      const said4 = JSON.stringify(found);
+      if (this.#said === said4) return;
+      this.#said = said4;
+      refill(this.#body, found ? budgetOf(found) : h("p", { class: "quiet" }, "No batch has closed yet."));
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      if (this.#said === null) fill(this.#body, h("p", { class: "quiet" }, error.message));
     }
-    const end = series.step.findLastIndex((step2, i) => values[0][i] !== null && step2 <= this.course.view[1]);
-    this.now.textContent = number(values[0][end]);
-    this.against.textContent = this.course.isAtEnd || end < 0 ? this.#reference() : `step ${step(series.step[end])}`;
-    this.canvas.describe(this.#summary(values));
-  }
-  /** Return each line's newest value and its range, e.g. "reward newest 0.41, from 0.35 to 0.78". */
-  #summary(values) {
-    const parts = this.panel.lines.map(({ label }, i) => {
-      const known3 = values[i].filter((value) => typeof value === "number");
-      if (!known3.length) return null;
-      const name2 = this.panel.lines.length > 1 && label ? `${label} ` : "";
-      return `${name2}newest ${number(known3.at(-1))}, from ${number(Math.min(...known3))} to ${number(Math.max(...known3))}`;
-    });
-    const steps = this.course.series.step;
-    return steps.length ? [...parts.filter(Boolean), `steps ${step(steps[0])} to ${step(steps.at(-1))}`].join("; ") : "";
-  }
-  lines(at) {
-    const { series, catalogue } = this.course;
-    const unit = unitWords(catalogue.get(this.panel.names[0])?.unit);
-    const values = this.panel.lines.map(({ name: name2, label }) => {
-      const named4 = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
-      return `${named4} ${number(series.signals[name2].mean[at])}${unit}`;
-    });
-    return [`step ${step(series.step[at])}, ${clock(series.closed_at[at])}`, ...values];
-  }
-  rows() {
-    const { series, catalogue } = this.course;
-    const columns = this.panel.names.flatMap((name2) => {
-      const unit = catalogue.get(name2)?.unit;
-      const statistics = series.exact ? ["mean"] : ["mean", "min", "max"];
-      return statistics.map((statistic) => ({
-        head: `${name2}${series.exact ? "" : ` ${statistic}`}${unit ? ` (${unit})` : ""}`,
-        values: series.signals[name2][statistic]
-      }));
-    });
-    const time = (at) => new Date(1e3 * at).toISOString();
-    const body2 = series.step.map((at, i) => [at, time(series.closed_at[i]), ...columns.map(({ values }) => values[i])]);
-    return [["step", "closed at (UTC)", ...columns.map(({ head }) => head)], ...body2];
-  }
-  /** Return the reference of the newest value, from the whole run. */
-  #reference() {
-    const words2 = this.course.catalogue.get(this.panel.names[0])?.healthy;
-    if (words2) return `healthy ${words2.replace("<=", "≤").replace(">=", "≥")}`;
-    const values = this.course.whole.signals[this.panel.names[0]]?.mean ?? [];
-    const known3 = values.filter((value) => typeof value === "number");
-    if (!known3.length) return "";
-    if (this.panel.reference === "peak") return `peak ${number(Math.max(...known3))}`;
-    const first = known3.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
-    return `initially ${number(first[Math.floor(first.length / 2)])}`;
-  }
-  /** Whether there is data to draw: a logarithmic scale cannot show a series of zeros. */
-  #has(values) {
-    return values.some((value) => value !== null && (value > 0 || this.panel.floor === void 0));
-  }
-  /** Infinities cannot be drawn; values below the floor are drawn on it. */
-  #drawable(values, isThere) {
-    const { floor = -Infinity } = this.panel;
-    return values.map((value) => isThere && typeof value === "number" ? Math.max(value, floor) : null);
   }
 };
-var PLAIN = /* @__PURE__ */ new Set(["ratio", "fraction", "chi2", "reward", void 0]);
-var unitWords = (unit) => PLAIN.has(unit) ? "" : ` ${unit}`;
 
 // src/reasons.js
-var SHOWN = 3;
+var SHOWN2 = 3;
 var ReasonsChart = class extends Figure {
   #found = { steps: [], mask_rate: [], reasons: {} };
   #asked = 0;
@@ -2943,7 +3273,7 @@ var ReasonsChart = class extends Figure {
   }
   #names() {
     const total = (name2) => this.#found.reasons[name2].reduce((sum, share2) => sum + share2, 0);
-    return Object.keys(this.#found.reasons).sort((a, b) => total(b) - total(a)).slice(0, SHOWN);
+    return Object.keys(this.#found.reasons).sort((a, b) => total(b) - total(a)).slice(0, SHOWN2);
   }
   #draw() {
     const names2 = this.#names();
@@ -2963,8 +3293,8 @@ var ReasonsChart = class extends Figure {
   rows() {
     const { steps, mask_rate: rates, reasons } = this.#found;
     const names2 = Object.keys(reasons);
-    const body2 = steps.map((at, i) => [at, rates[i], ...names2.map((name2) => reasons[name2][i])]);
-    return [["step", "masked (fraction)", ...names2.map((name2) => `${name2} (fraction)`)], ...body2];
+    const body = steps.map((at, i) => [at, rates[i], ...names2.map((name2) => reasons[name2][i])]);
+    return [["step", "masked (fraction)", ...names2.map((name2) => `${name2} (fraction)`)], ...body];
   }
   say(at) {
     const { steps, mask_rate: rates } = this.#found;
@@ -2974,11 +3304,42 @@ var ReasonsChart = class extends Figure {
   }
 };
 
+// src/skeleton.js
+var FIGURES = 9;
+var ROWS = 12;
+var bone = (kind) => h("span", { class: `bone ${kind}` });
+var several = (n, made) => Array.from({ length: n }, made);
+var heading = (...more) => h("header", {}, bone("title"), more);
+var filters = () => h("div", { class: "row controls" }, bone("field"), bone("field narrow"));
+var words = (n) => h("div", { class: "card panel stack" }, several(n, () => bone("line")));
+var rows = (kind) => h("div", { class: "card" }, several(ROWS, () => h("div", { class: `bones ${kind}` }, bone("line"))));
+var SHAPES = {
+  fleet: () => [heading(bone("title narrow"), bone("line half")), filters(), rows("run-line")],
+  alerts: () => [heading(bone("field narrow")), filters(), bone("subtitle"), rows("alert-line")],
+  run: () => [
+    heading(bone("field narrow"), bone("line half"), bone("line third")),
+    h("div", { class: "card diagnosis" }, h("div", { class: "stack" }, several(5, () => bone("line")))),
+    h("div", { class: "rangebar" }, bone("field")),
+    h("div", { class: "charts" }, figures(FIGURES))
+  ],
+  compare: () => [heading(), words(4), h("div", { class: "charts" }, figures(FIGURES))],
+  rule: () => [heading(), words(6)]
+};
+function skeleton(view) {
+  const said4 = h("p", { class: "sr", role: "status" }, "Loading …");
+  return [said4, h("div", { class: "skeleton", "aria-hidden": "true" }, SHAPES[view]())];
+}
+function figures(n) {
+  return several(n, () => h("figure", { class: "card panel", "aria-hidden": "true" }, bone("caption"), bone("plot")));
+}
+var lines2 = (n) => several(n, () => h("span", { class: "bone line", "aria-hidden": "true" }));
+
 // src/charts.js
 var Charts = class {
   element = h("section", { class: "charts", "aria-label": "Charts" });
   #charts = [];
   #panels = null;
+  #facts = null;
   constructor(course2, open) {
     this.course = course2;
     this.open = open;
@@ -2991,18 +3352,23 @@ var Charts = class {
     this.system.addEventListener("change", this.theme);
     window.addEventListener("themechange", this.theme);
   }
+  /** Draw the charts once the library is loaded; until then, shapes take their room. */
   async begin() {
+    const n = this.course.panels.length;
+    if (n) fill(this.element, figures(n + 1));
     this.uPlot = await plot();
     this.#draw();
   }
   redraw() {
     this.#each((chart) => chart.redraw());
   }
-  /** Outline the charts that show evidence of the finding. */
-  outline({ diagnosis, judged }) {
+  /** Outline the charts that show evidence of the finding, and tell that of the risk what drives it. */
+  outline(facts) {
+    const { diagnosis, judged } = this.#facts = facts;
     const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item2) => item2.signal)));
     const kind = ["act", "watch"].includes(judged.verdict.kind) ? judged.verdict.kind : "";
     this.#each((chart) => chart.element.dataset.evidence = chart.shows(evidence) ? kind : "");
+    this.#each((chart) => chart.learn?.(facts));
   }
   end() {
     this.system.removeEventListener("change", this.theme);
@@ -3018,13 +3384,14 @@ var Charts = class {
     const { uPlot, course: course2, open } = this;
     this.#panels = course2.panels;
     this.#each((chart) => chart.end());
-    this.#charts = course2.panels.map((panel) => new Chart({ uPlot, course: course2, panel, open }));
+    this.#charts = course2.panels.map((panel) => new (panel.isRisk ? RiskChart : Chart)({ uPlot, course: course2, panel, open }));
     this.#charts.splice(5, 0, new ReasonsChart({ uPlot, course: course2, open }));
     fill(
       this.element,
       this.#charts.map((chart) => chart.element)
     );
     this.#each((chart) => chart.make());
+    if (this.#facts) this.outline(this.#facts);
   }
   #each(act) {
     this.#charts.forEach(act);
@@ -3045,13 +3412,13 @@ function write2(changes, path3 = location.pathname) {
     if (value === null) kept2.delete(name2);
     else kept2.set(name2, value);
   }
-  const query = kept2.toString();
+  const query = kept2.toString().replaceAll("%2C", ",");
   history.replaceState(null, "", location.pathname + (query ? `?${query}` : ""));
 }
 
 // src/course.js
-var POINTS = 400;
-var WAIT_MS = 120;
+var POINTS = 320;
+var WAIT_MS2 = 120;
 var LEAST_STEPS = 10;
 var Course = class extends EventTarget {
   chosen = null;
@@ -3114,7 +3481,7 @@ var Course = class extends EventTarget {
     this.#fits = this.view[0] <= first && this.view[1] >= last2;
     this.dispatchEvent(new Event("view"));
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#settle(), WAIT_MS);
+    this.#timer = setTimeout(() => this.#settle(), WAIT_MS2);
   }
   /** Pan by a fraction of the displayed range. */
   pan(share2) {
@@ -3232,7 +3599,7 @@ async function copy(button, { label, text }) {
 function evidenceTable(found, { catalogue, open }) {
   const seen2 = /* @__PURE__ */ new Set();
   const items = found.flatMap((one) => one.evidence).filter(({ signal }) => !seen2.has(signal) && seen2.add(signal));
-  const rows = items.map(
+  const rows2 = items.map(
     (item2) => h(
       "tr",
       {},
@@ -3257,7 +3624,7 @@ function evidenceTable(found, { catalogue, open }) {
     {},
     ["Evidence", "value", "limit", "since step"].map((text, i) => h("th", { class: i ? "number" : "" }, text))
   );
-  return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, rows));
+  return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, rows2));
 }
 var breakable = (name2) => name2.split(/(?<=_)/).flatMap((part2) => [part2, h("wbr")]);
 function limit2({ bound: bound3, threshold, away_from: centre }) {
@@ -3268,34 +3635,44 @@ function limit2({ bound: bound3, threshold, away_from: centre }) {
 // src/remedy.js
 var TRAINERS = { verl: "verl", trl: "TRL" };
 var KEPT = "trmon.trainer";
-function remedy({ remedy: given, quadrant }) {
+var whenToDo = ({ has_ended: hasEnded2 }) => hasEnded2 ? "For the next run: " : "Do this: ";
+function remedy(diagnosis) {
+  const { remedy: given, quadrant } = diagnosis;
   const after = h("p", { class: "quiet" }, `Correction: ${quadrant.advice}`);
   return [
-    h("p", {}, h("span", { class: "strong" }, "Do this: "), given.fix),
+    h("p", {}, h("span", { class: "strong" }, whenToDo(diagnosis)), given.fix),
     configuration(given),
     h("details", {}, h("summary", { class: "quiet" }, "If it persists"), h("p", {}, given.persists), after)
   ];
 }
 function configuration(given) {
-  const keys = Object.keys(TRAINERS).filter((key2) => Object.keys(given[key2]).length);
+  const known3 = (key2) => Object.entries(given[key2]);
+  const inWords = (key2) => Object.entries(given[`${key2}_in_words`]);
+  const keys = Object.keys(TRAINERS).filter((key2) => known3(key2).length + inWords(key2).length);
   if (!keys.length) return null;
-  const lines2 = h("pre", { class: "config", tabindex: "0" });
+  const lines3 = h("pre", { class: "config" });
+  const byHand = h("div", { class: "small" });
   const tabs = keys.map((key2) => h("button", { role: "tab", onclick: () => choose(key2) }, TRAINERS[key2]));
   const show2 = (key2) => {
     tabs.forEach((tab, i) => tab.setAttribute("aria-selected", String(keys[i] === key2)));
-    fill(lines2, options(given[key2]));
+    lines3.hidden = copy2.hidden = !known3(key2).length;
+    fill(lines3, known3(key2).map(([option, value]) => `${option}=${value}`).join("\n"));
+    fill(byHand, inWords(key2).length > 0 && unknownValues(inWords(key2)));
   };
   const choose = (key2) => {
     localStorage.setItem(KEPT, key2);
     write2({ tab: key2 });
     show2(key2);
   };
-  show2([read2().tab, localStorage.getItem(KEPT)].find((key2) => keys.includes(key2)) ?? keys[0]);
   const list2 = h("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, tabs);
-  const copy2 = copyButton("Copy", () => lines2.textContent, { "aria-label": "Copy the configuration" });
-  return h("div", {}, h("div", { class: "row between" }, list2, copy2), lines2);
+  const copy2 = copyButton("Copy", () => lines3.textContent, { "aria-label": "Copy the configuration" });
+  show2([read2().tab, localStorage.getItem(KEPT)].find((key2) => keys.includes(key2)) ?? keys[0]);
+  return h("div", { class: "snippet" }, h("div", { class: "row between" }, list2, copy2), lines3, byHand);
 }
-var options = (given) => Object.entries(given).map(([option, value]) => `${option}=${value}`).join("\n");
+function unknownValues(options) {
+  const items = options.map(([option, words3]) => h("li", {}, h("code", {}, option), `: ${words3}`));
+  return [h("p", { class: "quiet" }, "To set by hand; the run's configuration does not tell the value:"), h("ul", {}, items)];
+}
 
 // src/story.js
 var REWARD_RULE = "reward_collapse";
@@ -3303,7 +3680,7 @@ var REWARD_FINDING = "R";
 var TOLD = 2;
 function storyOf({ diagnosis, alerts: alerts2 }) {
   const began = diagnosis?.since_step ?? null;
-  if (began === null) return null;
+  if (began === null || isPrediction(diagnosis.incident)) return null;
   const found = diagnosis.observed.find((one) => one.finding === REWARD_FINDING)?.since_step;
   const alert = alerts2.items.find((one) => one.rule === REWARD_RULE && one.step >= began);
   const isReward = diagnosis.primary === REWARD_FINDING;
@@ -3316,8 +3693,8 @@ function storyOf({ diagnosis, alerts: alerts2 }) {
   };
 }
 function storyLines(story, { open, closedAt }) {
-  const link = (at, words2) => h("button", { class: "link strong", onclick: () => open(at) }, `${words2} ${step(at)}`);
-  const when = closedAt === null ? null : [", ", h("time", timed(closedAt), clock(closedAt)), `, ${ago(closedAt)}`];
+  const link = (at, words3) => h("button", { class: "link strong", onclick: () => open(at) }, `${words3} ${step(at)}`);
+  const when = closedAt === null ? null : [", ", closedAt === void 0 ? unread() : moment(closedAt)];
   const good = story.lastGood !== null && ["; ", link(story.lastGood, "last good step")];
   return [
     h("p", {}, link(story.began, "Broke at step"), when, before(story), good, "."),
@@ -3330,7 +3707,8 @@ async function closingTime({ path: path3, names: [name2], attempt }, at) {
   const series = await get(`${path3}/signals`, query).catch(() => null);
   return series?.closed_at[0] ?? null;
 }
-var timed = (at) => ({ datetime: new Date(1e3 * at).toISOString() });
+var unread = () => h("span", { class: "bone inline", "aria-hidden": "true" }, h("span", {}, moment(now())));
+var moment = (closedAt) => [h("time", { datetime: new Date(1e3 * closedAt).toISOString() }, clock(closedAt)), `, ${ago(closedAt)}`];
 function before({ began, rewardFell }) {
   if (rewardFell === null) return null;
   const by = rewardFell - began;
@@ -3351,7 +3729,6 @@ function limitWords({ bound: bound3, threshold, away_from: centre }) {
 
 // src/timeline.js
 var REWARD = "reward_mean";
-var POINTS2 = 200;
 var LABELS = 18;
 var STRIP = 62;
 var GAP = 22;
@@ -3367,7 +3744,9 @@ var Timeline = class {
     this.resized = new ResizeObserver(() => this.#draw());
     this.resized.observe(this.element);
   }
-  /** Show a story, or nothing with null; the series is read again only when the run has gone on. */
+  /** Show a story, or nothing with null; the series is read again only when the run has gone on.
+   *
+   *  As many points as the charts have, so that both tell the same newest value. */
   async show(story) {
     this.element.hidden = story === null;
     if (!story) return;
@@ -3376,7 +3755,7 @@ var Timeline = class {
     if (key2 === this.#key || !names2.length) return;
     this.element.style.minHeight = `${heightOf(names2)}px`;
     const turn2 = ++this.#asked;
-    const query = { names: names2.join(), statistics: "mean", digits: 4, points: POINTS2, attempt_id: this.course.attempt };
+    const query = { names: names2.join(), statistics: "mean", digits: 4, points: POINTS, attempt_id: this.course.attempt };
     const series = await get(`${this.course.path}/signals`, query).catch(() => null);
     if (!series || turn2 !== this.#asked) return;
     this.#key = key2;
@@ -3413,7 +3792,7 @@ var Timeline = class {
       { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary(story, series, names2) },
       svg("rect", { class: "ill", x: x(story.began), y: LABELS, width: width - x(story.began), height: bottom - LABELS }),
       parts,
-      marks2(story).map((mark2, i, all2) => marked(mark2, { x, width, bottom, row: crowded(all2, i, x) ? 1 : 0 })),
+      marks2(story).map((mark2, i, all2) => marked(mark2, { x, width, bottom, row: crowded(all2, i, { x, width }) ? 1 : 0 })),
       svg("text", { x: 0, y: height - 3 }, `step ${step(first)}`),
       svg("text", { x: width, y: height - 3, "text-anchor": "end" }, step(last2))
     );
@@ -3430,12 +3809,20 @@ function marks2({ began, rewardFell }) {
   return [{ at: began, text: "broke", kind: "broke" }, fell].filter(Boolean);
 }
 var labelOf = ({ at, text }) => `${text} ${step(at)}`;
-var crowded = (all2, i, x) => i > 0 && x(all2[i].at) - x(all2[i - 1].at) < labelOf(all2[i - 1]).length * PER_LETTER + 8;
+function extentOf(mark2, { x, width }) {
+  const [at, length] = [x(mark2.at), labelOf(mark2).length * PER_LETTER];
+  return at + 4 + length < width ? [at + 4, at + 4 + length] : [at - 4 - length, at - 4];
+}
+function crowded(all2, i, within) {
+  if (!i) return false;
+  const [[from, to], [start, end]] = [extentOf(all2[i - 1], within), extentOf(all2[i], within)];
+  return start < to + 4 && end > from - 4;
+}
 function marked(mark2, { x, width, bottom, row }) {
   const text = labelOf(mark2);
   const at = x(mark2.at);
-  const fits = at + 4 + text.length * PER_LETTER < width;
-  const place = fits ? { x: at + 4 } : { x: at - 4, "text-anchor": "end" };
+  const [from] = extentOf(mark2, { x, width });
+  const place = from > at ? { x: from } : { x: at - 4, "text-anchor": "end" };
   return svg(
     "g",
     { class: `mark ${mark2.kind}` },
@@ -3451,10 +3838,10 @@ function strip(series, name2, { x, width, top }) {
   const scale = isLog ? Math.log10 : (value) => value;
   const [low, high] = [scale(least), scale(most)];
   const y = (value) => top + STRIP - 2 - (high === low ? 0.5 : (scale(value) - low) / (high - low)) * (STRIP - 4);
-  const words2 = `${capital(signalWords(name2))} ${number(known3.at(-1))}`;
+  const words3 = `${capital(signalWords(name2))} ${number(known3.at(-1))}`;
   const span2 = high === low ? "" : `${number(least)} to ${number(most)}${isLog ? ", logarithmic" : ""}`;
   return [
-    svg("text", { class: "name", x: 0, y: top - 7 }, words2),
+    svg("text", { class: "name", x: 0, y: top - 7 }, words3),
     svg("text", { x: width, y: top - 7, "text-anchor": "end" }, span2),
     svg("line", { class: "base", x1: 0, x2: width, y1: top + STRIP, y2: top + STRIP }),
     svg("path", { class: "course", d: path2(series.step, values, { x, y }) })
@@ -3497,7 +3884,7 @@ var DiagnosisCard = class {
     const story = storyOf(facts);
     this.timeline.show(story);
     const isKnown = !story || this.#closed.step === story.began;
-    if (!isKnown) this.#closed = { step: story.began, at: null };
+    if (!isKnown) this.#closed = { step: story.began, at: void 0 };
     this.#update(facts, story);
     if (isKnown) return;
     this.#closed.at = await closingTime(this.course, story.began);
@@ -3521,9 +3908,10 @@ var DiagnosisCard = class {
   #draw(facts, story) {
     const { catalogue } = this.course;
     const seen2 = facts.diagnosis?.observed ?? [];
-    const words2 = [
+    const words3 = [
       headline2(facts.judged.verdict),
       circumstances(facts),
+      riskLine(facts),
       story && storyLines(story, { open: this.open, closedAt: this.#closed.at }),
       story && !story.cause && h("p", { class: "quiet" }, "The newest steps no longer show it."),
       also(facts),
@@ -3540,14 +3928,14 @@ var DiagnosisCard = class {
       h(
         "div",
         { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
-        h("div", { class: "stack" }, words2),
+        h("div", { class: "stack" }, words3),
         beside.some(Boolean) && h("div", { class: "stack" }, beside)
       )
     );
   }
 };
 var signals = (found) => found.evidence.map((item2) => item2.signal);
-var headline2 = ({ kind, why: words2 }) => h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${kindWords(kind)}: `), h("span", {}, words2));
+var headline2 = ({ kind, why: words3 }) => h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${kindWords(kind)}: `), h("span", {}, words3));
 function circumstances({ diagnosis }) {
   const told2 = diagnosis?.circumstances ?? [];
   return told2.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
@@ -3556,19 +3944,19 @@ function also({ diagnosis, judged }) {
   const observed = diagnosis?.observed ?? [];
   const others = observed.filter((one) => one.finding !== diagnosis.primary);
   const alerts2 = judged.incident?.state === "firing" ? judged.alerts : [];
-  const lines2 = [
+  const lines3 = [
     ...others.map((one) => `${capital(one.title)} since step ${step(one.since_step)}`),
     ...alerts2.map((one) => `Alert ${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`)
   ];
-  if (!lines2.length) return null;
-  const items = lines2.map((line3) => h("li", {}, line3));
-  return h("details", { "data-name": "also" }, h("summary", { class: "quiet" }, `Also seen (${lines2.length})`), h("ul", {}, items));
+  if (!lines3.length) return null;
+  const items = lines3.map((line4) => h("li", {}, line4));
+  return h("details", { "data-name": "also" }, h("summary", { class: "quiet" }, `Also seen (${lines3.length})`), h("ul", {}, items));
 }
 function toDo({ diagnosis }) {
   if (!diagnosis) return null;
   if (diagnosis.remedy) return remedy(diagnosis);
   const fix = (diagnosis.since_step ?? null) !== null && diagnosis.incident?.fix;
-  return [fix && h("p", {}, h("span", { class: "strong" }, "Do this: "), fix), unknown(diagnosis)];
+  return [fix && h("p", {}, h("span", { class: "strong" }, whenToDo(diagnosis)), fix), unknown(diagnosis)];
 }
 function unknown({ unknown: findings, shortfall }) {
   const gaps = new Map(findings.flatMap((one) => one.missing.map((gap) => [gap.provide, one.title])));
@@ -3608,8 +3996,17 @@ function holder(taken, { owner }) {
   return `nobody has acknowledged it${owner ? `; owner: ${owner}` : ""}`;
 }
 
+// src/marklegend.js
+var WORDS3 = { act: "page alert", watch: "warning", policy: "policy change", note: "note" };
+function markLegend(markers) {
+  const kinds = Object.keys(WORDS3).filter((kind) => markers.some((marker) => marker.kind === kind));
+  if (!kinds.length) return null;
+  const items = kinds.map((kind) => h("li", { class: `mark-${kind}` }, WORDS3[kind]));
+  return h("div", { class: "marks quiet" }, "Marks on the charts:", h("ul", { "aria-label": "Marks on the charts" }, items));
+}
+
 // src/eventlist.js
-var SHOWN2 = 100;
+var SHOWN3 = 100;
 var EventList = class {
   element = h("section", { class: "eventlist", "aria-label": "Events" });
   #said = null;
@@ -3622,7 +4019,7 @@ var EventList = class {
     const said4 = JSON.stringify(markers);
     if (said4 === this.#said) return;
     this.#said = said4;
-    const items = markers.slice(-SHOWN2).map(
+    const items = markers.slice(-SHOWN3).map(
       ({ step: at, what, kind }) => h(
         "li",
         {},
@@ -3631,7 +4028,8 @@ var EventList = class {
       )
     );
     const summary2 = h("summary", { class: "quiet" }, plural(markers.length, "event"));
-    refill(this.element, items.length > 0 && h("details", { "data-name": "events" }, summary2, h("ol", {}, items)));
+    const list2 = items.length > 0 && h("details", { "data-name": "events" }, summary2, h("ol", {}, items));
+    refill(this.element, list2, markLegend(markers));
   }
 };
 
@@ -3740,16 +4138,17 @@ function labels({ ctx, ink, found, x, y, width, from, to }) {
 }
 
 // src/heatmap.js
-var WAIT_MS2 = 350;
+var WAIT_MS3 = 350;
 var FOLLOW_MS = 1e4;
-var POINTS3 = 120;
+var POINTS2 = 120;
 var Heatmap = class extends EventTarget {
   #found = null;
   #asked = 0;
   #timer = null;
   #readAt = 0;
   #chosen = null;
-  /** Dispatches "chosen" when the criterion has been read; `draft` are bounds that are being tried, or null. */
+  #isChoosing = false;
+  /** Dispatches "choosing" when another criterion is asked for and "chosen" when it has been read. */
   constructor(course2, open) {
     super();
     this.course = course2;
@@ -3786,17 +4185,36 @@ var Heatmap = class extends EventTarget {
     const turn2 = ++this.#asked;
     this.#readAt = Date.now();
     const [from, to] = this.course.view;
-    const query = { from, to, points: POINTS3, attempt_id: this.course.attempt, ...this.#chosen };
-    const found = await get(`${this.course.path}/distribution`, query).catch(() => null);
+    const query = { from, to, points: POINTS2, attempt_id: this.course.attempt, ...this.#chosen };
+    const found = await this.#ask(query);
     if (!found || turn2 !== this.#asked) return;
     this.#found = { ...found, draft: this.#found?.draft };
+    this.#isChoosing = false;
     this.#say();
     this.#draw();
     this.dispatchEvent(new Event("chosen"));
   }
-  /** The criterion that is drawn, with its newest bounds and the edges of the bins; null without stored sequences. */
+  /** Return the distribution, or null without an answer; a criterion that these steps do not have gives way to another. */
+  async #ask(query) {
+    try {
+      return await get(`${this.course.path}/distribution`, query);
+    } catch (error) {
+      if (error.status !== 400 || !this.#chosen) return null;
+      this.#chosen = null;
+      return this.#ask({ ...query, statistic: null, pair: null, where: null });
+    }
+  }
+  /** Show another criterion with the next read, given as { statistic, pair, where }. */
+  choose(criterion2) {
+    this.#chosen = criterion2;
+  }
+  /** Whether the steps of the chosen criterion have been read. */
+  get isRead() {
+    return this.#found !== null && !this.#isChoosing;
+  }
+  /** The criterion that is drawn, with its newest bounds and the edges of the bins; null without stored sequences or until they are read. */
   get shown() {
-    if (!this.#found?.chosen) return null;
+    if (!this.isRead || !this.#found.chosen) return null;
     const { chosen, edges, lower, upper } = this.#found;
     return { ...chosen, edges, lower: lower.at(-1), upper: upper.at(-1) };
   }
@@ -3815,11 +4233,13 @@ var Heatmap = class extends EventTarget {
   #later() {
     this.#draw();
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.read(), WAIT_MS2);
+    this.#timer = setTimeout(() => this.read(), WAIT_MS3);
   }
   #choose() {
     const { statistic, pair: pair2, where } = this.#found.criteria[this.choice.value];
-    this.#chosen = { statistic, pair: pair2, where };
+    this.choose({ statistic, pair: pair2, where });
+    this.#isChoosing = true;
+    this.dispatchEvent(new Event("choosing"));
     this.read();
   }
   #say() {
@@ -3869,13 +4289,13 @@ function bound({ lower, upper }) {
 }
 
 // src/notes.js
-var SHOWN3 = 5;
+var SHOWN4 = 5;
 function notesList(element, notes, open) {
   const items = notes.toReversed().map((note) => item(note, open));
-  const older = items.slice(SHOWN3);
+  const older = items.slice(SHOWN4);
   fill(
     element,
-    items.length > 0 && h("ul", {}, items.slice(0, SHOWN3)),
+    items.length > 0 && h("ul", {}, items.slice(0, SHOWN4)),
     older.length > 0 && h("details", {}, h("summary", { class: "quiet" }, plural(older.length, "older note")), h("ul", {}, older))
   );
 }
@@ -3884,6 +4304,104 @@ function item(note, open) {
   const by = h("span", { class: "quiet", title: clock(note.at) }, `${note.author}, ${ago(note.at)}`);
   return h("li", {}, on, h("span", { class: "text" }, note.text), by);
 }
+
+// src/proposals.js
+var SOURCES = {
+  recommended: "from the target share of rejected sequences",
+  bound_budget: "from the error bound and the reward gained so far"
+};
+function proposalsOf(adaptation) {
+  return Object.entries(SOURCES).map(([name2, source]) => ({ ...adaptation[name2], source, isAutomatic: adaptation.mode === "apply" && name2 === "recommended" })).filter(({ policy }) => policy);
+}
+function evidenceOf({ n_sequences: n, mask_rate_before: before2, mask_rate_after: after, moves, basis }) {
+  const limited = moves.filter(({ limit: limit3 }) => limit3).map((one) => `${one.statistic} without limits: ${number(one.wanted)}; kept by the ${one.limit}`);
+  const measured2 = Object.entries(basis).map(([name2, value]) => `${name2.replaceAll("_", " ")} ${number(value)}`);
+  return [
+    `Would reject ${percent(after)} instead of ${percent(before2)} of the newest ${plural(n, "sequence")}.`,
+    ...[limited, measured2].filter((words3) => words3.length).map((words3) => `${capital(words3.join(", "))}.`)
+  ];
+}
+function enforce(proposal2, changes, { current, path: path3 }) {
+  const words3 = [h("ul", {}, changes.map((text) => h("li", {}, text))), evidenceOf(proposal2).map((text) => h("p", {}, text))];
+  return asked(
+    `Put ${proposal2.policy.name} in force`,
+    words3,
+    "Put in force",
+    () => send("PUT", `${path3}/policy`, {
+      policy: proposal2.policy,
+      pinned: current.pinned,
+      reason: `proposed bounds, put in force on the page: ${proposal2.reason}`.slice(0, 1e3),
+      replaces: current.hash
+    })
+  );
+}
+
+// src/policyhistory.js
+function policyHistory(element, { policies, adaptation }, { path: path3, again }) {
+  const proposals = proposalsOf(adaptation);
+  const said4 = JSON.stringify([proposals, policies.map(({ hash, created_at: at }) => [hash, at])]);
+  if (element.dataset.said === said4) return;
+  element.dataset.said = said4;
+  const items = policies.map((version, i) => entry2(version, policies[i - 1], { isCurrent: i === policies.length - 1, path: path3, again }));
+  const proposed = proposals.map((one) => proposal(one, { current: policies.at(-1), path: path3, again }));
+  const words3 = [plural(policies.length, "version"), proposals.length > 0 && plural(proposals.length, "proposal")];
+  const summary2 = h("summary", {}, `History: ${words3.filter(Boolean).join(", ")}`);
+  const list2 = h("ol", { class: "versions" }, proposed, items.reverse());
+  refill(element, h("details", { "data-name": "policyhistory" }, summary2, list2));
+}
+function proposal(given, { current, path: path3, again }) {
+  const changes = proposedChanges(given.policy, current);
+  const put2 = async () => await enforce(given, changes, { current, path: path3 }) && again();
+  return h(
+    "li",
+    { class: "proposal" },
+    h("p", {}, h("span", { class: "strong" }, given.policy.name), " · adaptation", h("span", { class: "pill" }, "proposed")),
+    h("p", { class: "quiet small" }, `Computed ${given.source}.`),
+    h("ul", { class: "small" }, changes.map((text) => h("li", {}, text))),
+    evidenceOf(given).map((text) => h("p", { class: "small" }, text)),
+    given.isAutomatic ? h("p", { class: "quiet small" }, "The worker puts it in force by itself.") : h("p", {}, action("Put in force", put2))
+  );
+}
+function entry2(version, before2, { isCurrent, path: path3, again }) {
+  const { name: name2, author: author2, reason, created_at: at, hash, pinned } = version;
+  const back = () => asked(
+    `Roll back to ${name2}`,
+    [h("p", {}, `It becomes the newest version; ${differences(version, before2).join("; ") || "it was the first"}.`)],
+    "Roll back",
+    () => send("POST", `${path3}/policy/rollback`, { hash })
+  ).then((isDone) => isDone && again());
+  return h(
+    "li",
+    {},
+    h("p", {}, h("span", { class: "strong" }, name2), ` · ${author2}${pinned ? " · pinned" : ""}`, isCurrent && h("span", { class: "pill" }, "in force")),
+    h("p", { class: "quiet small" }, clock(at), reason && `: ${reason}`),
+    before2 && h("ul", { class: "small" }, differences(version, before2).map((text) => h("li", {}, text))),
+    !isCurrent && h("p", {}, action("Roll back to this", back))
+  );
+}
+var proposedChanges = (policy, current) => differences({ ...current, name: policy.name, policy }, current);
+function differences(version, before2) {
+  if (!before2) return [];
+  const [old, now2] = [before2, version].map(({ policy }) => new Map(policy.criteria.map((one) => [named4(one), one])));
+  const all2 = [.../* @__PURE__ */ new Set([...old.keys(), ...now2.keys()])];
+  const changes = all2.flatMap((name2) => criterion(name2, old.get(name2), now2.get(name2)));
+  const isSame = (key2) => JSON.stringify(before2.policy[key2] ?? []) === JSON.stringify(version.policy[key2] ?? []);
+  const shadows = [before2, version].map(({ shadows: shadows2 }) => shadows2.map(({ name: name2 }) => name2).join(", ") || "none");
+  return [
+    ...before2.name === version.name ? [] : [`${before2.name} → ${version.name}`],
+    ...changes,
+    ...isSame("tokens") ? [] : ["token rules changed"],
+    ...isSame("turns") ? [] : ["turn criteria changed"],
+    ...shadows[0] === shadows[1] ? [] : [`shadows: ${shadows[0]} → ${shadows[1]}`]
+  ];
+}
+var named4 = ({ statistic, pair: pair2, where }) => `${statistic}, ${pair2} pair${where ? `, ${where}` : ""}`;
+function criterion(name2, old, now2) {
+  if (!old) return [`${name2}: added`];
+  if (!now2) return [`${name2}: removed`];
+  return ["lower", "upper"].filter((side) => (old[side] ?? null) !== (now2[side] ?? null)).map((side) => `${side} bound of ${name2}: ${bound2(old[side])} → ${bound2(now2[side])}`);
+}
+var bound2 = (value) => value === null || value === void 0 ? "none" : number(value);
 
 // src/policies.js
 var NEWEST2 = 20;
@@ -3900,11 +4418,11 @@ async function policiesCard(where, { policies, adaptation }, { course: course2, 
   );
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
-  const words2 = [kept(where, adaptation, { path: path3, again }), origin(policies, course2)];
-  fill(where, caption, h("div", { class: "bars" }, bars), words2);
+  const words3 = [kept(where, adaptation, { current, path: path3, again }), origin(policies, course2)];
+  fill(where, caption, h("div", { class: "bars" }, bars), words3);
 }
 function kept(where, adaptation, by) {
-  const said4 = JSON.stringify(adaptation);
+  const said4 = JSON.stringify([adaptation, by.current.hash]);
   if (where.advised?.said !== said4) where.advised = { said: said4, element: advised(adaptation, by) };
   return where.advised.element;
 }
@@ -3932,24 +4450,17 @@ function bar(name2, role, rate) {
     h("span", { class: "number" }, percent(rate))
   );
 }
-function advised({ mode, recommended }, { path: path3, again }) {
+function advised({ mode, recommended }, { current, path: path3, again }) {
   if (mode === "off" || !recommended || mode === "apply" && recommended.policy) return null;
   if (!recommended.policy) return h("p", { class: "small" }, `Bounds unchanged: ${recommended.reason}`);
-  const moves = recommended.moves.map(
-    (move) => `${move.statistic} ${move.side} ${number(move.before)} → ${number(move.after)}`
-  );
-  const put2 = async () => {
-    await send("PUT", `${path3}/policy`, {
-      policy: recommended.policy,
-      reason: "recommended bounds, applied on the page"
-    });
-    await again();
-  };
-  const effect2 = `${moves.join(", ")}: would mask ${percent(recommended.mask_rate_after)} instead of ${percent(recommended.mask_rate_before)}`;
+  const changes = proposedChanges(recommended.policy, current);
+  const put2 = async () => await enforce(recommended, changes, { current, path: path3 }) && again();
+  const [effect2] = evidenceOf(recommended);
+  const moves = recommended.moves.map((one) => `${one.statistic} ${one.side} ${number(one.before)} → ${number(one.after)}`);
   return h(
     "div",
     { class: "stack small" },
-    h("p", {}, effect2),
+    h("p", {}, `Adaptation proposes ${moves.join(", ")}. ${effect2}`),
     h("p", {}, action("Apply these bounds", put2))
   );
 }
@@ -3957,53 +4468,6 @@ function mean(values) {
   const known3 = values.filter((value) => typeof value === "number");
   return known3.length ? known3.reduce((sum, value) => sum + value, 0) / known3.length : null;
 }
-
-// src/policyhistory.js
-function policyHistory(element, policies, { path: path3, again }) {
-  const said4 = JSON.stringify(policies.map(({ hash, created_at: at }) => [hash, at]));
-  if (element.dataset.said === said4) return;
-  element.dataset.said = said4;
-  const items = policies.map((version, i) => entry2(version, policies[i - 1], { isCurrent: i === policies.length - 1, path: path3, again }));
-  const summary2 = h("summary", {}, `History: ${plural(policies.length, "version")}`);
-  refill(element, h("details", { "data-name": "policyhistory" }, summary2, h("ol", { class: "versions" }, items.reverse())));
-}
-function entry2(version, before2, { isCurrent, path: path3, again }) {
-  const { name: name2, author: author2, reason, created_at: at, hash, pinned } = version;
-  const back = () => asked(
-    `Roll back to ${name2}`,
-    [h("p", {}, `It becomes the newest version; ${differences(version, before2).join("; ") || "it was the first"}.`)],
-    "Roll back",
-    () => send("POST", `${path3}/policy/rollback`, { hash })
-  ).then((isDone) => isDone && again());
-  return h(
-    "li",
-    {},
-    h("p", {}, h("span", { class: "strong" }, name2), ` · ${author2}${pinned ? " · pinned" : ""}`, isCurrent && h("span", { class: "pill" }, "in force")),
-    h("p", { class: "quiet small" }, clock(at), reason && `: ${reason}`),
-    before2 && h("ul", { class: "small" }, differences(version, before2).map((text) => h("li", {}, text))),
-    !isCurrent && h("p", {}, action("Roll back to this", back))
-  );
-}
-function differences(version, before2) {
-  if (!before2) return [];
-  const [old, now2] = [before2, version].map(({ policy }) => new Map(policy.criteria.map((one) => [named3(one), one])));
-  const all2 = [.../* @__PURE__ */ new Set([...old.keys(), ...now2.keys()])];
-  const changes = all2.flatMap((name2) => criterion(name2, old.get(name2), now2.get(name2)));
-  const shadows = [before2, version].map(({ shadows: shadows2 }) => shadows2.map(({ name: name2 }) => name2).join(", ") || "none");
-  return [
-    ...before2.name === version.name ? [] : [`${before2.name} → ${version.name}`],
-    ...changes,
-    ...JSON.stringify(before2.policy.tokens ?? []) === JSON.stringify(version.policy.tokens ?? []) ? [] : ["token rules changed"],
-    ...shadows[0] === shadows[1] ? [] : [`shadows: ${shadows[0]} → ${shadows[1]}`]
-  ];
-}
-var named3 = ({ statistic, pair: pair2, where }) => `${statistic}, ${pair2} pair${where ? `, ${where}` : ""}`;
-function criterion(name2, old, now2) {
-  if (!old) return [`${name2}: added`];
-  if (!now2) return [`${name2}: removed`];
-  return ["lower", "upper"].filter((side) => (old[side] ?? null) !== (now2[side] ?? null)).map((side) => `${side} bound of ${name2}: ${bound2(old[side])} → ${bound2(now2[side])}`);
-}
-var bound2 = (value) => value === null || value === void 0 ? "none" : number(value);
 
 // src/rangebar.js
 var NEWEST3 = [1e3, 200];
@@ -4064,7 +4528,7 @@ function runHead(head, { run: run2, judged, attempts }, attempt) {
     now2 && plural(now2.world_size, "rank"),
     run2.owner && `owner ${run2.owner}`,
     run2.last_report_at && `last report ${ago(run2.last_report_at)}`,
-    ...run2.tags
+    run2.tags.length > 0 && `tags ${run2.tags.join(", ")}`
   ];
   refill(
     head,
@@ -4084,11 +4548,11 @@ function runHead(head, { run: run2, judged, attempts }, attempt) {
   );
 }
 function chooser(attempts, now2) {
-  const options2 = attempts.map(
+  const options = attempts.map(
     (one) => h("option", { value: one.id, selected: one.id === now2.id }, `attempt ${one.ordinal}, ${clock(one.started_at)}`)
   );
   const go2 = (event) => location.assign(`${location.pathname}?attempt=${event.target.value}`);
-  return h("select", { "aria-label": "Attempt", onchange: go2 }, options2);
+  return h("select", { "aria-label": "Attempt", onchange: go2 }, options);
 }
 function ending({ end, end_phrase }) {
   if (!end_phrase) return null;
@@ -4099,13 +4563,13 @@ function ending({ end, end_phrase }) {
   ];
 }
 function config(given) {
-  const rows = Object.entries(given);
-  if (!rows.length) return null;
-  const text = rows.map(([name2, value]) => `${name2} = ${JSON.stringify(value)}`).join("\n");
+  const rows2 = Object.entries(given);
+  if (!rows2.length) return null;
+  const text = rows2.map(([name2, value]) => `${name2} = ${JSON.stringify(value)}`).join("\n");
   return h(
     "details",
     {},
-    h("summary", { class: "quiet" }, `configuration, ${plural(rows.length, "entry", "entries")}`),
+    h("summary", { class: "quiet" }, `configuration, ${plural(rows2.length, "entry", "entries")}`),
     h("pre", { class: "config" }, text)
   );
 }
@@ -4131,17 +4595,17 @@ function drawing(points, criterion2) {
   const y = vertical2([...values, ...bounds2]);
   const x = linear(lengths, [LEFT2 + 8, WIDTH2 - 10]);
   const dots = points.map((point) => dot(point, { x, y }));
-  const words2 = (bound3) => `${bound3 === criterion2.upper ? "at most" : "at least"} ${number(bound3)}`;
-  const lines2 = bounds2.map((bound3) => line2(y.at(bound3), words2(bound3)));
+  const words3 = (bound3) => `${bound3 === criterion2.upper ? "at most" : "at least"} ${number(bound3)}`;
+  const lines3 = bounds2.map((bound3) => line3(y.at(bound3), words3(bound3)));
   const n = points.filter((point) => !point.accepted).length;
   const label = `${criterion2.statistic} against length of ${points.length} sequences, ${n} of them rejected`;
   const given = { viewBox: `0 0 ${WIDTH2} ${HEIGHT5}`, role: "img", "aria-label": label, class: "scatter" };
-  return svg("svg", given, lines2, dots, ticks(x, y), names(criterion2));
+  return svg("svg", given, lines3, dots, ticks(x, y), names(criterion2));
 }
 var dot = ({ length, value, accepted }, { x, y }) => svg("circle", { cx: x.at(length), cy: y.at(value), r: 3, class: accepted ? "in" : "out" });
-var line2 = (y, words2) => [
+var line3 = (y, words3) => [
   svg("line", { x1: LEFT2, x2: WIDTH2, y1: y, y2: y, class: "bound" }),
-  svg("text", { x: LEFT2 + 6, y: y - 5, class: "limit" }, words2)
+  svg("text", { x: LEFT2 + 6, y: y - 5, class: "limit" }, words3)
 ];
 function legend() {
   const marks3 = ["in", "out"].map((kind) => h("span", { class: `dot ${kind}` }));
@@ -4161,7 +4625,7 @@ function vertical2(values) {
   return { least, most: Math.exp(scale.most), at: (value) => scale.at(Math.log(Math.max(value, least))) };
 }
 function ticks(x, y) {
-  const text = (words2, given) => svg("text", given, words2);
+  const text = (words3, given) => svg("text", given, words3);
   return [
     text(number(y.most), { x: LEFT2 - 6, y: y.at(y.most) + 4, "text-anchor": "end" }),
     text(number(y.least), { x: LEFT2 - 6, y: y.at(y.least) + 4, "text-anchor": "end" }),
@@ -4180,12 +4644,12 @@ var names = (criterion2) => [
 ];
 
 // src/sequencetable.js
-function sequenceTable(sequences, criterion2) {
-  return new SequenceTable(sequences, criterion2).element;
+function sequenceTable(sequences, criterion2, openTurns) {
+  return new SequenceTable(sequences, criterion2, openTurns).element;
 }
 var SequenceTable = class {
-  constructor(sequences, criterion2) {
-    this.columns = columnsOf(sequences, criterion2);
+  constructor(sequences, criterion2, openTurns) {
+    this.columns = columnsOf(sequences, criterion2, openTurns);
     this.order = sequences.columns.n_tokens.map((_, i) => i);
     this.body = h("tbody", {});
     this.heads = this.columns.map((column, at) => this.#head(column, at));
@@ -4221,12 +4685,13 @@ var SequenceTable = class {
     return h("tr", {}, cells3);
   }
 };
-function columnsOf({ columns, decisions, first }, criterion2) {
+function columnsOf({ columns, decisions, first, turn_counts: turns }, criterion2, openTurns) {
   const plain = (name2, values) => values && { name: name2, isNumber: true, value: (i) => values[i] };
   const whole = (name2, value) => ({ name: name2, isNumber: true, value, cell: (i) => step(value(i)) });
   const found = [
     whole("place", (i) => first + i),
     whole("tokens", (i) => columns.n_tokens[i]),
+    turns && turnsOf(turns, first, openTurns),
     plain("reward", columns.reward),
     plain("advantage", columns.advantage),
     criterion2 && { ...plain(criterion2.statistic, criterion2.values), isFirst: true },
@@ -4241,6 +4706,17 @@ var decided = (one) => ({
   cell: (i) => h("span", { class: one.accepted[i] ? "quiet" : "" }, said3(one, i))
 });
 var said3 = (one, i) => one.accepted[i] ? "accepted" : `✕ ${one.reasons[i] ?? "rejected"}`;
+var turnsOf = ({ n_turns: counts, n_rejected: rejected }, first, openTurns) => ({
+  name: "turns",
+  isNumber: true,
+  value: (i) => counts[i],
+  cell: (i) => {
+    const label = `Turns of sequence ${step(first + i)}`;
+    const masked = rejected?.[i] ? `, ✕ ${step(rejected[i])}` : "";
+    const open = () => openTurns(first + i);
+    return h("button", { class: "plain", "aria-label": label, onclick: open }, `${step(counts[i])}${masked}`);
+  }
+});
 var worst = ({ argmax_abs_d: places, n_tokens: lengths }) => ({
   name: "worst token",
   value: (i) => places[i],
@@ -4263,9 +4739,50 @@ function compare2(a, b) {
   return left2 < right ? -1 : left2 > right ? 1 : 0;
 }
 
+// src/turntable.js
+function turnTable(turns, { place, pair: pair2, onClose }) {
+  const heading2 = `Turns of sequence ${step(place)}`;
+  const columns = columnsOf2(turns, pair2);
+  const rows2 = turns.columns.n_tokens.map(
+    (_, i) => h(
+      "tr",
+      {},
+      columns.map(({ cell: cell2, isNumber }) => h("td", { class: isNumber ? "number" : "" }, cell2(i)))
+    )
+  );
+  const heads = columns.map(({ name: name2 }) => h("th", { scope: "col" }, name2));
+  return h(
+    "section",
+    { class: "turns", "aria-label": heading2 },
+    h("h3", {}, heading2),
+    h("button", { class: "plain", "aria-label": "Close the turns", onclick: onClose }, "✕"),
+    h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows2))
+  );
+}
+function columnsOf2({ columns, accepted, reasons, criteria }, pair2) {
+  const counted = (name2, values) => ({ name: name2, isNumber: true, cell: (i) => step(values[i]) });
+  const measured2 = (name2, value) => ({ name: name2, isNumber: true, cell: (i) => number(value(i)) });
+  const ofPair = (stem2) => columns[`${pair2}_${stem2}`];
+  const shown2 = criteria.length ? criteria.map(({ statistic, values }) => measured2(statistic, (i) => values[i])) : [
+    ofPair("max_abs_d") && measured2("max |d|", (i) => ofPair("max_abs_d")[i]),
+    ofPair("sum_k3") && measured2("mean k3", (i) => ofPair("sum_k3")[i] / columns.n_tokens[i])
+  ];
+  return [
+    { name: "turn", isNumber: true, cell: (i) => step(i) },
+    counted("tokens", columns.n_tokens),
+    ...shown2,
+    accepted && { name: "decision", cell: (i) => decided2(accepted[i], reasons[i]) }
+  ].filter(Boolean);
+}
+function decided2(isAccepted, reason) {
+  if (reason === "empty") return h("span", { class: "quiet" }, "empty");
+  return h("span", { class: isAccepted ? "quiet" : "" }, isAccepted ? "accepted" : `✕ ${reason}`);
+}
+
 // src/steppanel.js
 var COLUMNS2 = "n_tokens,argmax_abs_d,reward,advantage,version_min";
-var MOST2 = 500;
+var MOST3 = 500;
+var LINES2 = 8;
 var COMPLETENESS = { true: "", false: ", incomplete", null: ", completeness unknown" };
 var StepPanel = class {
   element = h("section", { class: "card panel step", "aria-label": "Step", hidden: true });
@@ -4278,6 +4795,7 @@ var StepPanel = class {
     const turn2 = ++this.#asked;
     this.element.hidden = step2 === null;
     if (step2 === null) return;
+    if (!this.element.childElementCount) fill(this.element, this.#caption(`Step ${step(step2)}`, ""), lines2(LINES2));
     const of = `${this.path}/batches/${step2}`;
     try {
       const query = { attempt_id: attempt };
@@ -4285,7 +4803,7 @@ var StepPanel = class {
       const [decisions, sequences] = await Promise.all([
         get(`${of}/decisions`, query),
         // If the sequences were pruned or damaged, show what is known about the batch itself.
-        get(`${of}/sequences`, { ...query, names: COLUMNS2, limit: MOST2 }).catch((error) => error)
+        get(`${of}/sequences`, { ...query, names: COLUMNS2, limit: MOST3 }).catch((error) => error)
       ]);
       if (turn2 === this.#asked) this.#draw(batch, decisions, sequences);
     } catch (error) {
@@ -4309,24 +4827,38 @@ var StepPanel = class {
       this.#caption(`Step ${step(batch.step)}`, note),
       h("div", { class: "row" }, policies),
       setAside(batch.quarantined),
-      ...sequences instanceof Error ? [h("p", { class: "quiet" }, sequences.message)] : body(sequences)
+      ...sequences instanceof Error ? [h("p", { class: "quiet" }, sequences.message)] : this.#body(batch, sequences)
     );
+  }
+  /** Render the sequences as a table and as a plot, and below them the turns that are asked for. */
+  #body(batch, sequences) {
+    const some = sequences.n_sequences > MOST3 && h("p", { class: "quiet" }, `the first ${MOST3} of them`);
+    const table3 = h("div", { class: "scroll sequences" });
+    const criterion2 = criterionOf(sequences);
+    const turns = h("div", { "aria-live": "polite" });
+    const openTurns = (place) => this.#showTurns(turns, batch, place);
+    fill(table3, sequenceTable(sequences, criterion2, openTurns));
+    return [some, h("div", { class: "stepbody" }, table3, scatter(sequences, criterion2)), turns];
+  }
+  async #showTurns(element, batch, place) {
+    const query = { attempt_id: batch.attempt_id, update: batch.update };
+    const selection = { names: "n_tokens", first: place, limit: 1, turns: true };
+    try {
+      const { turns } = await get(`${this.path}/batches/${batch.step}/sequences`, { ...query, ...selection });
+      const onClose = () => fill(element);
+      fill(element, turnTable(turns[0], { place, pair: batch.primary_pair, onClose }));
+    } catch (error) {
+      fill(element, h("p", { class: "quiet" }, error.message));
+    }
   }
   #caption(title, note) {
     const close = h("button", { class: "plain", "aria-label": "Close the step", onclick: () => this.open(null) }, "✕");
     return h("figcaption", {}, h("h2", {}, title), close, h("span", { class: "note" }, note));
   }
 };
-function body(sequences) {
-  const some = sequences.n_sequences > MOST2 && h("p", { class: "quiet" }, `the first ${MOST2} of them`);
-  const table3 = h("div", { class: "scroll sequences" });
-  const criterion2 = criterionOf(sequences);
-  fill(table3, sequenceTable(sequences, criterion2));
-  return [some, h("div", { class: "stepbody" }, table3, scatter(sequences, criterion2))];
-}
 function setAside(parts) {
-  const lines2 = parts.map(({ part: part2, place, reason }) => h("li", {}, `${part2}, ${place}: ${reason}`));
-  return lines2.length > 0 && h("ul", { class: "setaside", "aria-label": "Quarantined" }, lines2);
+  const lines3 = parts.map(({ part: part2, place, reason }) => h("li", {}, `${part2}, ${place}: ${reason}`));
+  return lines3.length > 0 && h("ul", { class: "setaside", "aria-label": "Quarantined" }, lines3);
 }
 function criterionOf({ criteria, decisions }) {
   const reasons = decisions.find((one) => one.role === "active")?.reasons ?? [];
@@ -4334,8 +4866,24 @@ function criterionOf({ criteria, decisions }) {
   return [...criteria].sort((a, b) => rejected(b) - rejected(a))[0] ?? null;
 }
 
+// src/draftaddress.js
+var SIDES = ["lower", "upper"];
+function draftInAddress() {
+  const given = new URLSearchParams(location.search);
+  const [statistic, pair2, where = null] = (given.get("try") ?? "").split(",");
+  const bounds2 = Object.fromEntries(SIDES.map((side) => [side, given.has(side) ? Number(given.get(side) || NaN) : null]));
+  const isRead = statistic && pair2 && Object.values(bounds2).every((value) => value === null || Number.isFinite(value));
+  return isRead ? { criterion: { statistic, pair: pair2, where }, bounds: bounds2 } : null;
+}
+function keepDraft(draft, path3) {
+  if (!draft) return write2({ try: null, lower: null, upper: null }, path3);
+  const { criterion: criterion2, bounds: bounds2 } = draft;
+  const name2 = [criterion2.statistic, criterion2.pair, criterion2.where].filter(Boolean).join(",");
+  write2({ try: name2, ...Object.fromEntries(SIDES.map((side) => [side, bounds2[side] ?? null])) }, path3);
+}
+
 // src/thresholdeditor.js
-var WAIT_MS3 = 250;
+var WAIT_MS4 = 250;
 var STEPS = 400;
 var NEAR_PX2 = 10;
 var MOST_STEPS = 1e3;
@@ -4344,25 +4892,34 @@ var ThresholdEditor = class {
   #draft = {};
   #asked = 0;
   #timer = null;
+  #given = null;
   /** `again` reads the run's facts anew after a change. */
   constructor(heat, course2, { path: path3, again }) {
     Object.assign(this, { heat, course: course2, path: path3, again });
     this.sliders = Object.fromEntries(["lower", "upper"].map((side) => [side, slider(side, (value) => this.#set(side, value))]));
     this.effect = h("div", { class: "stack", role: "status" });
+    this.problem = h("p", { class: "strong", role: "alert" });
     const back = h("button", { type: "button", onclick: () => this.#reset() }, "Back to today's");
     const buttons = [
       action("Save as shadow", () => this.#save(), { title: "evaluated beside the policy, masks nothing" }),
       action("Put in force", () => this.#enforce()),
       back
     ];
-    this.body = h("div", { class: "stack" }, Object.values(this.sliders).map(({ element }) => element), this.effect, h("div", { class: "row" }, buttons));
+    this.body = h("div", { class: "stack" }, this.problem, Object.values(this.sliders).map(({ element }) => element), this.effect, h("div", { class: "row" }, buttons));
     this.element = h(
       "details",
       { class: "editor", ontoggle: () => this.#toggle() },
       h("summary", {}, "Try other bounds"),
       this.body
     );
+    this.#wait();
+    heat.addEventListener("choosing", () => this.#wait());
     heat.addEventListener("chosen", () => this.element.open && this.#begin());
+    this.#given = draftInAddress();
+    if (this.#given) {
+      heat.choose(this.#given.criterion);
+      this.element.open = true;
+    }
     this.#drag(heat.canvas);
   }
   end() {
@@ -4371,20 +4928,45 @@ var ThresholdEditor = class {
   #toggle() {
     if (this.element.open) return this.#begin();
     this.heat.try(null);
+    keepDraft(null, this.path);
+  }
+  /** Take no bounds until those of the chosen criterion are known: they would be bounds of the former one. */
+  #wait() {
+    clearTimeout(this.#timer);
+    for (const one of Object.values(this.sliders)) one.enable(false);
   }
   /** Take the policy in force and the criterion that the heat map shows; a draft of the same criterion stays. */
   async #begin() {
-    const shown2 = this.heat.shown;
+    const { shown: shown2 } = this.heat;
+    if (!shown2 && !this.heat.isRead) return;
     if (!shown2) return fill(this.effect, h("p", {}, "No stored sequences in these steps."));
     const isSame = this.criterion && key(this.criterion) === key(shown2);
     this.criterion = shown2;
     if (!isSame) {
-      this.#draft = { lower: shown2.lower, upper: shown2.upper };
+      this.#draft = this.#givenFor(shown2) ?? { lower: shown2.lower, upper: shown2.upper };
       this.#policy = await get(`${this.path}/policy`);
     }
-    for (const [side, one] of Object.entries(this.sliders)) one.range(shown2.edges, this.#draft[side]);
+    for (const [side, one] of Object.entries(this.sliders)) {
+      one.range(shown2.edges, this.#draft[side]);
+      one.enable(true);
+    }
     this.heat.try(this.#draft);
+    this.#keep();
     this.#later();
+  }
+  /** Return the bounds that the address had when the page was opened, once, if they are of this criterion. */
+  #givenFor(shown2) {
+    const given = this.#given;
+    this.#given = null;
+    const isShown = given && key(given.criterion) === key(shown2);
+    const named5 = given && `${given.criterion.statistic} (${given.criterion.pair})`;
+    this.problem.textContent = given && !isShown ? `The address tries ${named5}, which no policy of these steps bounds.` : "";
+    return isShown ? given.bounds : null;
+  }
+  /** Keep a draft that differs from the policy's bounds in the address. */
+  #keep() {
+    const isChanged = ["lower", "upper"].some((side) => (this.#draft[side] ?? null) !== (this.criterion[side] ?? null));
+    keepDraft(isChanged ? { criterion: this.criterion, bounds: this.#draft } : null, this.path);
   }
   #reset() {
     this.criterion = null;
@@ -4394,11 +4976,12 @@ var ThresholdEditor = class {
     this.#draft = { ...this.#draft, [side]: value };
     this.sliders[side].show(value);
     this.heat.try(this.#draft);
+    this.#keep();
     this.#later();
   }
   #later() {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#read(), WAIT_MS3);
+    this.#timer = setTimeout(() => this.#read(), WAIT_MS4);
   }
   /** Ask what the draft would have rejected of the displayed steps; the newest answer wins. */
   async #read() {
@@ -4434,16 +5017,16 @@ var ThresholdEditor = class {
     if (current.hash !== this.#policy.hash)
       throw new Error(`The policy is ${current.name} by ${current.author} by now: press Back to today's and try again.`);
     const { statistic, lower, upper } = this.criterion;
-    const before2 = words({ lower, upper });
+    const before2 = words2({ lower, upper });
     const told2 = [
-      h("p", {}, `${statistic}: ${before2} → ${words(this.#draft)}`),
+      h("p", {}, `${statistic}: ${before2} → ${words2(this.#draft)}`),
       h("div", {}, [...this.effect.childNodes].map((node) => node.cloneNode(true)))
     ];
     const isDone = await asked(
       "Put these bounds in force",
       told2,
       "Put in force",
-      () => this.#put({ policy: this.#drafted(), pinned: current.pinned, reason: `${statistic} ${words(this.#draft)}, set on the page` }, current)
+      () => this.#put({ policy: this.#drafted(), pinned: current.pinned, reason: `${statistic} ${words2(this.#draft)}, set on the page` }, current)
     );
     if (isDone) this.#reset();
   }
@@ -4477,7 +5060,7 @@ var ThresholdEditor = class {
 var key = ({ statistic, pair: pair2, where }) => [statistic, pair2, where ?? ""].join();
 var without = ({ lower: _lower, upper: _upper, ...kept2 }) => kept2;
 var rounded = (value) => Number(value.toPrecision(3));
-function words({ lower, upper }) {
+function words2({ lower, upper }) {
   const parts = [
     known2(lower) && `at least ${number(lower)}`,
     known2(upper) && `at most ${number(upper)}`
@@ -4485,18 +5068,20 @@ function words({ lower, upper }) {
   return parts.filter(Boolean).join(", ") || "no bound";
 }
 var known2 = (value) => value !== null && value !== void 0;
-function effect({ total, then, reasons, by_length: quarters, range: range2 }) {
+function effect({ total, then, reasons, by_length: quarters, range: range2, weights }) {
   const of = plural(total.n_sequences, "sequence");
   const steps = `of ${of} in ${plural(range2.n_steps, "step")}`;
   const why = Object.entries(reasons).sort(([, a], [, b]) => b - a).map(([name2, n]) => `${name2} ${step(n)}`);
   const lengths = quarters.map(({ shortest, longest, mask_rate: rate }) => `${step(shortest)}–${step(longest)}: ${percent(rate)}`);
   return [
-    h("p", {}, h("span", { class: "strong" }, `Would reject ${percent(total.mask_rate)}`), ` ${steps}; was ${percent(then.mask_rate)}.`),
+    h("p", {}, h("span", { class: "strong" }, weights ? softly(weights) : `Would reject ${percent(total.mask_rate)}`), ` ${steps}; was ${percent(then.mask_rate)}.`),
+    weights && h("p", { class: "quiet" }, `A soft policy: ${percent(total.mask_rate)} are beyond the bounds and keep a weight.`),
     why.length > 0 && h("p", { class: "quiet" }, `Reasons: ${why.join(", ")}.`),
     lengths.length > 0 && h("p", { class: "quiet" }, `By length in tokens: ${lengths.join("; ")}.`),
     range2.n_steps_without_reports > 0 && h("p", { class: "quiet" }, `${plural(range2.n_steps_without_reports, "step")} without stored sequences.`)
   ];
 }
+var softly = ({ mean: mean2, effective_share: share2 }) => `Mean weight ${percent(mean2)}, effective share ${percent(share2)}`;
 function slider(side, set2) {
   const name2 = side === "upper" ? "Upper bound" : "Lower bound";
   const bar2 = h("input", { type: "range", min: 0, max: STEPS, "aria-label": name2 });
@@ -4525,12 +5110,16 @@ function slider(side, set2) {
       edges = given;
       show2(value);
     },
-    show: show2
+    show: show2,
+    enable: (isEnabled) => {
+      bar2.disabled = field.disabled = !isEnabled;
+    }
   };
 }
 
 // src/run.js
 var REFRESH_MS4 = 1500;
+var POLICY_LINES = 8;
 async function mountRun(stage2, { live: live2, parameters: [project, run2] }) {
   const view = new RunView(stage2, project, run2);
   stage2.title(run2);
@@ -4544,7 +5133,7 @@ async function mountRun(stage2, { live: live2, parameters: [project, run2] }) {
     view.end();
   };
 }
-function unanswered(error) {
+function unanswered2(error) {
   if (!(error instanceof ApiError)) throw error;
 }
 var RunView = class {
@@ -4555,6 +5144,7 @@ var RunView = class {
     this.notes = h("section", { class: "notes", "aria-label": "Notes" });
     const again = async () => this.#show(await this.#facts());
     this.why = new DiagnosisCard(this.course, { open: (step2) => this.open(step2), again });
+    this.budget = new BudgetSection(this.path);
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
     this.charts = new Charts(this.course, (step2) => this.open(step2));
     this.heat = new Heatmap(this.course, (step2) => this.open(step2));
@@ -4568,6 +5158,7 @@ var RunView = class {
   }
   async begin() {
     const [facts] = await Promise.all([this.#facts(), this.course.begin()]);
+    fill(this.policies, lines2(POLICY_LINES));
     this.stage.show(
       this.head,
       this.notes,
@@ -4577,6 +5168,7 @@ var RunView = class {
       this.events.element,
       this.charts.element,
       h("div", { class: "lower" }, this.heat.element, h("div", { class: "stack" }, this.policies, this.versions)),
+      this.budget.element,
       this.panel.element
     );
     this.#show(facts);
@@ -4592,6 +5184,7 @@ var RunView = class {
     this.#show(facts);
     this.bar.draw();
     this.heat.follow();
+    this.budget.follow();
   }
   /** Open a step's sequences, or close the panel with null. */
   async open(step2, { scroll = true } = {}) {
@@ -4630,12 +5223,13 @@ var RunView = class {
   }
   #show(facts) {
     this.course.mark(facts);
+    this.stage.over(hasEnded(facts.run));
     runHead(this.head, facts, this.given.attempt);
     notesList(this.notes, facts.notes, (step2) => this.open(step2));
     const again = async () => this.#show(await this.#facts());
     this.why.show(facts);
-    policyHistory(this.versions, facts.policies, { path: this.path, again });
-    policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
+    policyHistory(this.versions, facts, { path: this.path, again });
+    policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered2);
     this.charts.outline(facts);
   }
   #key(event) {
@@ -4677,18 +5271,20 @@ function signIn(root2, { why, done }) {
 
 // src/app.js
 var VIEWS = [
-  { path: /^\/$/, mount: mountFleet },
-  { path: /^\/alerts$/, mount: mountAlerts },
-  { path: /^\/compare$/, mount: mountCompare },
-  { path: /^\/rules\/(?<rule>[^/]+)$/, mount: mountRule },
-  { path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun }
+  { name: "fleet", path: /^\/$/, mount: mountFleet },
+  { name: "alerts", path: /^\/alerts$/, mount: mountAlerts },
+  { name: "compare", path: /^\/compare$/, mount: mountCompare },
+  { name: "rule", path: /^\/rules\/(?<rule>[^/]+)$/, mount: mountRule },
+  { name: "run", path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun }
 ];
 var root = document.getElementById("view");
 var live = new Live();
 var leave = () => {
 };
 var shown = 0;
+var waiting2 = null;
 var RETRY_MS = 3e3;
+var SKELETON_MS = 120;
 var PASSING = [0, 502, 503, 504];
 async function show() {
   const turn2 = ++shown;
@@ -4697,7 +5293,11 @@ async function show() {
   };
   const view = VIEWS.find(({ path: path3 }) => path3.test(location.pathname));
   mark();
+  badge(false);
+  render();
   if (!view) return notFound(root, location.pathname);
+  root.setAttribute("aria-busy", "true");
+  waiting2 = setTimeout(() => fill(root, skeleton(view.name)), SKELETON_MS);
   if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
   try {
     const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);
@@ -4709,18 +5309,25 @@ async function show() {
     if (turn2 === shown) fail(error);
   }
 }
+function render(...children) {
+  clearTimeout(waiting2);
+  root.removeAttribute("aria-busy");
+  if (children.length) fill(root, ...children);
+}
 function stage(turn2) {
   const ifShown = (act) => (...given) => turn2 === shown && act(...given);
   return {
-    show: ifShown((...children) => fill(root, ...children)),
+    show: ifShown(render),
     title: ifShown((text) => document.title = `${text} · trmon`),
-    fail: ifShown(fail)
+    fail: ifShown(fail),
+    over: ifShown((isOver) => badge(isOver))
   };
 }
 function fail(error) {
   leave();
   leave = () => {
   };
+  render();
   if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
   if (!(error instanceof ApiError)) console.error(error);
   const turn2 = shown;
@@ -4773,6 +5380,6 @@ live.addEventListener("state", () => {
   if (live.state === "signed out" && !isAsked) fail(new ApiError(401, "The token is no longer valid."));
 });
 shortcuts({ go });
-watch(document.getElementById("live"), live);
+var badge = watch(document.getElementById("live"), live);
 live.start();
 show();

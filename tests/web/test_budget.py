@@ -1,0 +1,47 @@
+"""The budget of a run on the page: loaded when it is opened, and not before."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Request, expect
+
+from tests.fixtures.browser import PHONE, WIDE
+from tests.web.conftest import Visiting
+from tests.web.test_accessibility import violations
+
+pytestmark = pytest.mark.server("chromium")
+
+PATH = "/runs/math/stale-8b"
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_the_budget_is_read_when_it_is_opened(visiting: Visiting, size: tuple[int, int]) -> None:
+    tab, asked = visiting(size=size), list[str]()
+
+    def note(request: Request) -> None:
+        if "budget" in request.url:
+            asked.append(request.url.rpartition("/")[2])
+
+    tab.page.on("request", note)
+    page = tab.go(PATH)
+    section = page.get_by_label("Budget", exact=True)
+    expect(section).to_contain_text("Budget: mismatch, lag, advice by pipeline")
+    expect(page.locator(".charts canvas").first).to_be_visible()
+    assert asked == []
+    section.locator("summary").click()
+    expect(section.locator("h2")).to_have_text(
+        [
+            *("Mismatch budget", "Lag and learning rate", "Where the drift comes from", "Kinds of off-policyness"),
+            "Advice by pipeline",
+        ]
+    )
+    assert set(asked) == {"budget.js", "budget"}
+    expect(section).to_contain_text("A conjecture for this run")
+    expect(section).to_contain_text(re.compile(r"conjectured ceiling of 50 ess_seq, [\d.]+"))
+    expect(section.locator("ol li")).to_have_count(5)
+    expect(section).to_contain_text(re.compile(r"Asynchronous: Bound the staleness.*version_lag_max \d"))
+    expect(section).to_contain_text(re.compile(r"staleness.*\(version_lag_max \d+\).*has it"))
+    assert tab.overflow_pixels == 0
+    assert violations(page) == []

@@ -1,0 +1,63 @@
+"""A run whose rows are in the lake, in a real browser: its charts, its diagnosis and the sequences of a step."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.fixtures.replay import replaying
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.waiting import eventually
+from tests.store.lake.moving import delete_moved, move_to_lake
+from tests.web.conftest import ILL, Visiting
+from tests.web.test_run import PANELS
+
+pytestmark = pytest.mark.server("chromium")
+
+PATH = f"/runs/math/{ILL.name}"
+
+
+@pytest.fixture(scope="module")
+def moved_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service with an ill run that has ended and is only in the lake."""
+    folder = tmp_path_factory.mktemp("lake-page")
+    lake_url = str(folder / "lake")
+    service = ThreadedService(folder / "data", lake_url=lake_url)
+    with service.client() as client:
+        with replaying(client, ILL):
+            pass
+        eventually(lambda: client.get(f"/api/v1{PATH}").json()["state"], lambda state: state == "finished")
+    move_to_lake(service.app.state.components.store, lake_url, now=time.time() + 3600)
+    delete_moved(service.app.state.components.store)
+    yield service
+    service.stop()
+
+
+def test_every_chart_is_drawn(moved_run: ThreadedService, visiting: Visiting) -> None:
+    page = visiting(moved_run.url).go(PATH)
+    expect(page.locator(".charts canvas")).to_have_count(len(PANELS))
+    page.wait_for_function(
+        """() => [...document.querySelectorAll(".charts canvas")].filter((canvas) => {
+            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+            let blue = 0;
+            for (let i = 0; i < data.length; i += 4) blue += data[i + 3] > 128 && data[i + 2] > data[i] + 60;
+            return blue > 20;
+        }).length === """
+        + str(len(PANELS))
+    )
+
+
+def test_the_diagnosis_and_the_heat_map_are_shown(moved_run: ThreadedService, visiting: Visiting) -> None:
+    page = visiting(moved_run.url).go(PATH)
+    expect(page.get_by_label("Diagnosis")).to_contain_text("For the next run: Reduce the lag")
+    expect(page.get_by_role("img", name=re.compile(r"\d+ sequences of 40 steps"))).to_be_visible()
+
+
+def test_a_step_has_its_sequences(moved_run: ThreadedService, visiting: Visiting) -> None:
+    page = visiting(moved_run.url).go(f"{PATH}?step=30")
+    expect(page.locator(".step h2")).to_have_text("Step 30")
+    expect(page.locator(".step tbody tr")).to_have_count(96)

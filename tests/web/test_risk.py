@@ -1,0 +1,88 @@
+"""The risk of a collapse on the page: its chart with drivers, the line of the diagnosis and the badge of the fleet."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.fixtures.browser import PHONE, WIDE
+from tests.fixtures.service import ThreadedService
+from tests.web.conftest import Visiting
+from trmon.domain.collapse_risk.risk_words import INPUT_WORDS
+
+pytestmark = pytest.mark.server("chromium")
+
+RUN = "math/stale-8b"
+SHOWN = 6
+
+
+def risk_of(service: ThreadedService) -> dict[str, Any]:
+    with service.client() as client:
+        found: dict[str, Any] = client.get(f"/api/v1/runs/{RUN}/diagnosis").json()["collapse_risk"]
+        return found
+
+
+def percent(share: float) -> str:
+    """Return a share as the page writes it: halves are rounded up, where Python rounds them to even."""
+    return f"{math.floor(share * 100 + 0.5)}%"
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_the_chart_has_its_thresholds_and_what_drives_it(
+    visiting: Visiting, replayed: ThreadedService, size: tuple[int, int]
+) -> None:
+    risk = risk_of(replayed)
+    tab = visiting(size=size)
+    figure = tab.go(f"/runs/{RUN}").locator("figure", has_text="Risk of collapse")
+    expect(figure).to_contain_text(f"warns at {percent(risk['warn_at'])}, pages at {percent(risk['page_at'])}")
+    largest = sorted(risk["drivers"], key=lambda driver: -abs(driver["log_odds"]))[:SHOWN]
+    lines = sorted(largest, key=lambda driver: -driver["log_odds"])
+    expect(figure.locator("li")).to_have_text(
+        [re.compile(f"^{re.escape(driver['words'])}[+−]{abs(driver['log_odds']):.2f}$") for driver in lines]
+    )
+    for what, names in (("Not sent", risk["missing"]), ("Beyond what the model was fitted to", risk["outside"])):
+        if names:
+            expect(figure).to_contain_text(f"{what}: {', '.join(INPUT_WORDS[name] for name in names)}.")
+    assert tab.overflow_pixels == 0
+
+
+def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(visiting: Visiting) -> None:
+    tab = visiting()
+    tab.serve_sources()
+    tab.go("/")
+    said = tab.page.evaluate(
+        """async () => {
+            const { riskBadge, riskLine } = await import("/static/src/risk.js");
+            const drivers = [["grad_norm", 1.5], ["reward_mean", 0.5], ["clip_fraction", -1]]
+                .map(([input, log_odds]) => ({ input, log_odds }));
+            const risk = (level) => ({ probability: 0.634, level, horizon_steps: 200, drivers, driven_by: ["reward"] });
+            const text = (element) => element?.textContent ?? null;
+            return ["low", "warn", "page", "past"].map((level) => [
+                text(riskLine({ diagnosis: { collapse_risk: risk(level) } })),
+                text(riskBadge({ collapse_risk: risk(level) })),
+            ]).concat([[text(riskLine({ diagnosis: null })), text(riskBadge({ collapse_risk: null }))]]);
+        }"""
+    )
+    told = ["63% risk of collapse within 200 steps, driven by gradient norm and reward", "63% risk"]
+    assert said == [[None, None], told, told, [None, None], [None, None]]
+
+
+def test_a_prediction_is_no_story_of_what_broke(visiting: Visiting) -> None:
+    tab = visiting()
+    tab.serve_sources()
+    tab.go("/")
+    stories = tab.page.evaluate(
+        """async () => {
+            const { storyOf } = await import("/static/src/story.js");
+            const of = (cause) => storyOf({
+                diagnosis: { since_step: 62, observed: [], primary: "unknown", incident: { cause } },
+                alerts: { items: [] },
+            });
+            return [of("collapse_risk_high"), of("mask_rate")?.began];
+        }"""
+    )
+    assert stories == [None, 62]

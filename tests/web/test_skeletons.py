@@ -1,0 +1,84 @@
+"""Until data arrives, shapes stand where it will be, and nothing moves when it does."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.fixtures.browser import PHONE, WIDE, Visit
+from tests.web.conftest import Visiting
+
+pytestmark = pytest.mark.server("chromium")
+
+VIEWS = ["/", "/alerts", "/runs/math/stale-8b", "/compare?runs=math/healthy-8b,math/stale-8b", "/rules/moe_routing"]
+SLOW = """(() => {
+    const fetched = window.fetch;
+    const released = new Promise((done) => (window.release = done));
+    window.fetch = async (url, options) => {
+        const answer = await fetched(url, options);
+        if (!String(url).includes("/events")) await released;
+        return answer;
+    };
+    window.shifts = [];
+    new PerformanceObserver((list) => {
+        for (const { value, sources } of list.getEntries())
+            for (const { node } of sources) window.shifts.push([value, node?.id]);
+    }).observe({ type: "layout-shift" });
+})()"""
+FIRST = "(selector) => document.querySelector(selector).getBoundingClientRect().top"
+NEAR_PIXELS = 6
+
+
+def slowly(tab: Visit, path: str) -> Page:
+    """Open a view whose answers wait for `window.release()`."""
+    tab.page.add_init_script(SLOW)
+    tab.page.goto(f"{tab.url}{path}")
+    expect(tab.page.locator(".skeleton")).to_be_visible()
+    return tab.page
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_the_skeleton_gives_way_without_a_jump(visiting: Visiting, path: str) -> None:
+    page = slowly(visiting(size=WIDE), path)
+    expect(page.locator("main")).to_have_attribute("aria-busy", "true")
+    expect(page.get_by_text("Loading …")).to_be_attached()
+    title, card = (page.evaluate(FIRST, selector) for selector in (".bone.title", ".skeleton .card"))
+    page.evaluate("window.release()")
+    expect(page.locator("main h1")).to_be_visible()
+    expect(page.locator(".skeleton")).to_have_count(0)
+    expect(page.locator("main")).not_to_have_attribute("aria-busy", "true")
+    assert page.evaluate(FIRST, "main h1") == pytest.approx(title, abs=NEAR_PIXELS)
+    assert page.evaluate(FIRST, "main .card") == pytest.approx(card, abs=NEAR_PIXELS)
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+@pytest.mark.parametrize("path", VIEWS)
+def test_nothing_moves_once_a_view_is_shown(visiting: Visiting, path: str, size: tuple[int, int]) -> None:
+    page = slowly(visiting(size=size), path)
+    page.evaluate("window.release()")
+    expect(page.locator("main h1")).to_be_visible()
+    if any(part in path for part in ("/runs/", "/compare")):
+        expect(page.locator(".charts canvas").first).to_be_visible()
+    page.wait_for_timeout(1000)
+    moved = [value for value, name in page.evaluate("window.shifts") if name != "live"]
+    assert sum(moved) < 0.01
+
+
+def test_a_step_has_a_skeleton_too(visiting: Visiting) -> None:
+    tab = visiting()
+    page = tab.go("/runs/math/stale-8b")
+    tab.hold_back("/batches/", seconds=2)
+    page.get_by_role("spinbutton", name="Step").fill("30")
+    page.get_by_role("button", name="Open step").click()
+    panel = page.get_by_role("region", name="Step")
+    expect(panel.locator(".bone").first).to_be_visible()
+    expect(panel.get_by_role("table")).to_be_visible()
+    expect(panel.locator(".bone")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("motion", "animation"), [("no-preference", "breathe"), ("reduce", "none")])
+def test_shapes_stand_still_where_motion_is_unwanted(visiting: Visiting, motion: str, animation: str) -> None:
+    tab = visiting()
+    tab.page.emulate_media(reduced_motion=motion)  # type: ignore[arg-type]
+    page = slowly(tab, "/")
+    assert page.locator(".skeleton .bone").first.evaluate("(one) => getComputedStyle(one).animationName") == animation

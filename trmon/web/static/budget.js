@@ -1,0 +1,127 @@
+// src/dom.js
+function h(tag, properties = {}, ...children) {
+  return filled(document.createElement(tag), properties, children);
+}
+function filled(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== void 0) element.setAttribute(name, value);
+  }
+  element.append(...flat(children));
+  return element;
+}
+function flat(children) {
+  return children.flat(3).filter((child) => child !== null && child !== void 0 && child !== false);
+}
+
+// src/words.js
+function number(value, digits = 3) {
+  if (value === null || value === void 0 || Number.isNaN(value)) return "–";
+  if (typeof value === "string") return value;
+  const size = Math.abs(value);
+  if (value === 0) return "0";
+  if (size >= 1e6 || size < 1e-3) return Number(value.toPrecision(digits)).toExponential().replace("e+", "e");
+  if (Number.isInteger(value)) return value.toLocaleString("en");
+  return size >= 1e3 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)));
+}
+function percent(value) {
+  if (value === null || value === void 0 || typeof value === "string") return "–";
+  if (value > 0 && value < 0.01) return "<1%";
+  return `${Math.round(value * 100)}%`;
+}
+var capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+// src/budget.js
+var STATES = { within: "within", exceeded: "exceeded", undecided: "undecided", not_measured: "not measured" };
+var KINDS = { present: "has it", absent: "has it not", unknown: "cannot be told" };
+var PRESENCES = { present: "Shown by this run", absent: "Not shown", unknown: "Cannot be told" };
+var budgetOf = (found) => h("div", { class: "budget" }, mismatch(found), lag(found), split(found), kinds(found), pipeline(found));
+function mismatch({ mismatch: items, step }) {
+  const rows = items.map((item) => [
+    [item.name, h("br"), h("span", { class: "quiet small" }, item.note)],
+    `< ${item.limit}`,
+    item.value === null ? "–" : number(item.value),
+    h("span", { class: item.state === "exceeded" ? "strong" : "quiet" }, STATES[item.state] ?? item.state)
+  ]);
+  return part(
+    "Mismatch budget",
+    `At step ${step}. Below these limits a correction is conjectured to gain less than 0.3% ([DRIFT], problem 4).`,
+    table(["quantity", "limit", "value", "state"], rows)
+  );
+}
+function lag({ lag: law, lag_words: words }) {
+  const rows = [
+    ["largest lag S, versions", number(law.lag)],
+    ["horizon T, updates", number(law.horizon)],
+    ["learning rate η", number(law.lr)],
+    ["S η", number(law.s_eta)],
+    ["T η", number(law.t_eta)],
+    ["η must stay well below", number(law.lr_scale)],
+    ["ceiling of the lag, 50 ess_seq", number(law.ess_ceiling)]
+  ];
+  return part(
+    "Lag and learning rate",
+    "A conjecture for this run: η ≪ min(R_batch/(S G), R_crit/(T G)), whose radii are fitted (arXiv 2607.01083).",
+    words.map((text) => h("p", {}, text)),
+    table(["quantity", "value"], rows)
+  );
+}
+function split({ split: found, minorizer, minorizer_vacuous: vacuous }) {
+  const rows = [
+    ["staleness (π against π_old)", number(found.alpha_0), number(found.mean_staleness)],
+    ["mismatch (π_old against μ)", number(found.alpha_1), number(found.mean_mismatch)],
+    found.exact_max !== null && ["from logits, of the pair they were sent of", number(found.exact_max), number(found.exact_mean)]
+  ].filter(Boolean);
+  return part(
+    "Where the drift comes from",
+    "Total variation of tokens: the largest seen, a lower bound of the worst case, and the mean.",
+    table(["policies", "at least", "mean"], rows),
+    found.mismatch_share !== null && h("p", {}, `Mismatch makes ${percent(found.mismatch_share)} of the sum of the bounds.`),
+    found.is_replayed && h("p", {}, "Routing is replayed, which hides the difference of the routers and does not reduce it."),
+    minorizer !== null && h("p", {}, `Minorizer ${number(minorizer)}: the gain that the error bound leaves${vacuous === 1 ? "; vacuous" : ""}.`)
+  );
+}
+function kinds({ kinds: found }) {
+  const rows = found.map((kind) => [
+    [kind.name, h("br"), h("span", { class: "quiet small" }, kind.why, shown(kind.shown_by))],
+    h("span", { class: kind.presence === "present" ? "strong" : "quiet" }, KINDS[kind.presence] ?? kind.presence)
+  ]);
+  return part(
+    "Kinds of off-policyness",
+    "Which of them this run has, by its columns and configuration.",
+    table(["kind", "this run"], rows)
+  );
+}
+function pipeline({ pipeline: advice }) {
+  const methods = advice.methods.map(
+    (one) => h("li", {}, h("span", { class: "strong" }, `${one.title}: `), one.method, shown(one.shown_by))
+  );
+  const patterns = advice.anti_patterns.map(
+    (one) => h(
+      "li",
+      { "data-presence": one.presence },
+      h("span", { class: one.presence === "present" ? "strong" : "quiet" }, `${PRESENCES[one.presence] ?? one.presence}: `),
+      `${one.name}. ${capital(one.why)}.`,
+      shown(one.shown_by)
+    )
+  );
+  return part(
+    "Advice by pipeline",
+    "Operational defaults of the author of [DRIFT], not laws.",
+    h("ul", {}, methods),
+    advice.correction && h("p", {}, advice.correction, shown(advice.correction_shown_by)),
+    h("p", { class: "strong" }, "Anti-patterns"),
+    h("ol", {}, patterns)
+  );
+}
+var shown = (items) => items.length > 0 && h("span", { class: "quiet small" }, ` (${items.map((one) => `${one.name} ${one.value}`).join(", ")})`);
+var part = (title, words, ...children) => h("div", {}, h("h2", {}, title), h("p", { class: "quiet small" }, words), children);
+function table(heads, rows) {
+  const head = h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)));
+  const body = rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell))));
+  return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, body));
+}
+export {
+  budgetOf
+};
