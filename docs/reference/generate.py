@@ -6,6 +6,7 @@ A test generates them again and compares, so that no page can drift from its cod
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import pkgutil
 import re
@@ -19,12 +20,13 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 from typer.core import TyperGroup
 
+from trmon.assistants.tools.registry import TOOLS
 from trmon.bootstrap.app import create_app
 from trmon.cli.commands import COMMANDS
 from trmon.cli.lazy_group import load_command
 from trmon.config.secret_files import SUFFIX, is_secret
 from trmon.config.settings import Settings
-from trmon.domain.diagnosis import REMEDIES, Thresholds
+from trmon.domain.diagnosis import FORM_REMEDIES, REMEDIES, Thresholds
 from trmon.domain.diagnosis.conditions import (
     HOLDING,
     LASTING,
@@ -43,6 +45,7 @@ from trmon.domain.rules import json_schema as ruleschema
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters
 from trmon.metrics.exposition import FIXED_HELP
+from trmon.metrics.optional_signals import optional_signal_help
 from trmon_client.core.columns.schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
@@ -164,12 +167,16 @@ def metrics_page() -> str:
     of_runs = [(f"`{name}`", "gauge", text) for name, text in FIXED_HELP.items()]
     of_signals = {spec.stem: spec for spec in SIGNALS.values() if spec.core}
     rows = [(f"`trmon_{s.stem}`", "gauge", f"{s.description}; {s.unit}") for s in of_signals.values()]
+    optional = [(f"`{name}`", "gauge", text.removesuffix(".")) for name, text in optional_signal_help().items()]
     header = ("metric", "type", "meaning")
     return _page(
         "Metrics",
         "What `/metrics` shows. Counters end in `_total`.",
         "## Of active runs, labelled `project` and `run`",
         table(header, [*of_runs, *rows]),
+        "## Of active runs that have them",
+        "Of turns, weights, logits, a reference policy, routers and the gradient: absent without their inputs.",
+        table(header, optional),
         "## Of the service itself",
         table(header, own),
     )
@@ -205,7 +212,12 @@ def findings_page() -> str:
     """Return the page of every finding: its rule, its remedy, and under which names its signals are read."""
     conditions = finding_conditions(Thresholds())
     rules = ((f"**{f.value}** {f.title}", _rule(conditions[f]), REMEDIES[f].fix) for f in CAUSES)
-    remedies = [(f.value, REMEDIES[f].render()) for f in CAUSES]
+    forms = {form.finding: [one for one in FORM_REMEDIES if one.finding is form.finding] for form in FORM_REMEDIES}
+    remedies = [
+        (f"{f.value}{f' {form.title}' if form else ''}", (FORM_REMEDIES[form] if form else REMEDIES[f]).render())
+        for f in CAUSES
+        for form in (None, *forms.get(f, ()))
+    ]
     return _page(
         "Findings",
         "What a [diagnosis](../diagnosis.md) can name, causes before their symptoms. Signals without a pair's prefix "
@@ -214,12 +226,24 @@ def findings_page() -> str:
         table(("finding", "rule", "smallest fix"), rules),
         "## The fix as configuration",
         "Of verl 0.9.1, and of TRL 1.16's `GRPOConfig`. Where the configuration of a run is known, a diagnosis has the "
-        "values to set.",
-        table(("finding", "verl", "TRL"), ((letter, _options(r.verl), _options(r.trl)) for letter, r in remedies)),
+        "values to set; it tells those that are not known in words, apart from what can be pasted. Entropy can leave "
+        "its range on either side: the diagnosis names the side, which has its own title and fix.",
+        table(
+            ("finding", "fix", "verl", "TRL"),
+            ((name, r.fix, _options(r.verl, r.verl_in_words), _options(r.trl, r.trl_in_words)) for name, r in remedies),
+        ),
         "If the problem persists:",
         table(
             ("finding", "then", "verl", "TRL"),
-            ((letter, r.persists, _options(r.verl_next), _options(r.trl_next)) for letter, r in remedies),
+            (
+                (
+                    name,
+                    r.persists,
+                    _options(r.verl_next, r.verl_next_in_words),
+                    _options(r.trl_next, r.trl_next_in_words),
+                )
+                for name, r in remedies
+            ),
         ),
     )
 
@@ -251,8 +275,9 @@ def _rule(condition: HistoryCondition) -> str:
     raise TypeError(f"no words for {condition}")
 
 
-def _options(options: Mapping[str, str]) -> str:
-    return "<br>".join(f"`{option}={value}`" for option, value in options.items())
+def _options(values: Mapping[str, str], in_words: Mapping[str, str]) -> str:
+    known = [f"`{option}={value}`" for option, value in values.items()]
+    return "<br>".join((*known, *(f"`{option}`: {words}" for option, words in in_words.items())))
 
 
 def rules_schema() -> str:
@@ -265,6 +290,17 @@ def readme_signals() -> str:
     seen = {spec.stem: spec for spec in SIGNALS.values() if spec.core}
     rows = ((f"`{s.stem}`", s.description, s.healthy) for s in seen.values())
     return table(("signal", "meaning", "healthy"), rows)
+
+
+def assistants_tools() -> str:
+    """Return the table of the tools of `trmon mcp`: what each answers, and its arguments, those that it needs first."""
+    rows = []
+    for name, function in TOOLS.items():
+        said = " ".join((function.__doc__ or "").split())
+        asked = list(inspect.signature(function).parameters.values())[1:]
+        shown = (f"`{one.name}`" if one.default is one.empty else f"[`{one.name}`]" for one in asked)
+        rows.append((f"`{name}`", re.split(r"(?<=\.) ", said)[0], ", ".join(shown)))
+    return table(("tool", "what it answers", "arguments"), rows)
 
 
 def files_page() -> str:
@@ -301,13 +337,16 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/formulas.md": formulas_page,
     "docs/reference/files.md": files_page,
 }
-SECTIONS: dict[str, Callable[[], str]] = {"signals": readme_signals}
+SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
+    "README.md": {"signals": readme_signals},
+    "docs/assistants.md": {"tools": assistants_tools},
+}
 
 
-def readme() -> str:
-    """Return the README with its generated sections made anew."""
-    text = (ROOT / "README.md").read_text()
-    for name, section in SECTIONS.items():
+def with_sections(path: str) -> str:
+    """Return a page with its generated sections made anew."""
+    text = (ROOT / path).read_text()
+    for name, section in SECTIONS[path].items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, rest = text.split(begin)
         text = f"{before}{begin}\n{section()}\n{end}{rest.split(end)[1]}"
@@ -316,7 +355,8 @@ def readme() -> str:
 
 def generated() -> dict[str, str]:
     """Return every generated file by its path."""
-    return {**{path: page() for path, page in PAGES.items()}, **RUNBOOKS(), "README.md": readme()}
+    pages = {path: page() for path, page in PAGES.items()}
+    return {**pages, **RUNBOOKS(), **{path: with_sections(path) for path in SECTIONS}}
 
 
 if __name__ == "__main__":

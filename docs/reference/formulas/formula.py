@@ -22,3 +22,4 @@ class Formula(NamedTuple):
 PAIRS, VALIDITY = "1. Policies and pairs", "2. Valid, invalid and suspicious tokens"
 COLUMNS, DIVERGENCES = "3. Columns of a sequence", "4. Divergences from logits"
 SIGNALS_OF_A_BATCH, ACCEPTANCE, BOUNDS = "5. Signals of a batch", "6. Acceptance", "7. Error bounds"
+ROUTING, REPORTS = "8. Routing of experts", "9. Reports"

@@ -6,6 +6,7 @@ from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.policy import preset
 from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 from trmon_client.core.policies.token_rule import TOKEN_RULES
+from trmon_client.core.policies.verl_presets import VERL_PRESETS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula
@@ -17,6 +18,7 @@ _BOUND = "core/bounds/test_surrogate_error.py::test_bounds_equal_the_golden_valu
 _SIGNALS_OF = {
     **dict.fromkeys(("reward", "zero", "all", "none", "effective", "group", "version", "length"), "the_labels"),
     **dict.fromkeys(("kl", "reverse", "tv", "invalid"), "divergences_and_of_invalid_tokens"),
+    "ref": "the_reference_policy",
     "token": "token_rules",
 }
 """What a signal of the batch is computed from, by the first word of its name; else from the log-probs."""
@@ -45,8 +47,17 @@ _FUNCTIONS = {
 }
 
 
+_GRADIENT_SIGNALS = ("proxy2_total_power_low", "proxy2_total_power_high", "logp_advantage_cov", "leak_share")
+_REFERENCE_SIGNALS = ("ref_kl_k1", "ref_kl_k2", "ref_kl_k3", "ref_kl_k3_max", "ref_kl_k3_is")
+_FUNCTIONS |= {
+    **dict.fromkeys(_GRADIENT_SIGNALS, "signals.gradient_signals.gradient_signals"),
+    **dict.fromkeys(_REFERENCE_SIGNALS, "signals.reference_signals.reference_signals"),
+}
+
+
 def _of_signal(spec: SignalSpec) -> Formula:
     given = "the_log_probs" if spec.per_pair else _SIGNALS_OF.get(spec.stem.split("_")[0], "the_log_probs")
+    given = "the_gradient" if spec.stem in _GRADIENT_SIGNALS else given
     function = "signals.pair_signals.pair_signals" if spec.per_pair else "signals.compute"
     function = _FUNCTIONS.get(spec.stem, function)
     test = f"core/signals/test_signal_definitions.py::test_signals_of_{given}_equal_their_definitions"
@@ -85,10 +96,45 @@ _SIGNALS = (
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
+        "proxy1_signal_strength, proxy3_pure_noise",
+        "grad_norm^2; (proxy2 - proxy1)/(N - 1), at least 0",
+        "trmon.domain.signals.gradient_noise.gradient_noise",
+        "domain/signals/test_gradient_noise.py::test_the_band_contains_the_variance_of_the_mean_gradient",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "grad_cosine",
+        "cosine of the random projections of two gradients",
+        "gradients.gradient_moments.cosine",
+        "client/test_gradient_sketch.py::test_the_cosine_of_projections_is_near_that_of_the_gradients",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "signal, noise and SNR of a gradient",
+        "|E g|^2 = (|sum g|^2 - sum |g|^2)/(K(K - 1)); tr Var g = (sum |g|^2 - K |mean|^2)/(K - 1); K signal/noise",
+        "gradients.gradient_moments.gradient_moments",
+        "core/gradients/test_gradient_moments.py::test_signal_and_noise_have_their_expectation_over_every_batch",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "progress proxy (a conjecture)",
+        "<grad J, E g>^2/(tr Var g + |Bias g|^2)",
+        "gradients.gradient_moments.progress_proxy",
+        "core/gradients/test_gradient_moments.py::test_its_terms_have_their_expectation_over_every_batch",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
         "mask_rate and its parts",
         "rejected/(accepted + rejected): of sequences, tokens, lengths, signs of A",
         "trmon.domain.pipeline.stages.maskrates.mask_rates",
         "domain/pipeline/stages/test_maskrates.py::test_mask_rates",
+    ),
+    Formula(
+        SIGNALS_OF_A_BATCH,
+        "turn_mask_rate and its tokens",
+        "rejected turns/turns with valid tokens; the same weighted by tokens",
+        "trmon.domain.pipeline.stages.turn_agreement.turn_mask_rates",
+        "domain/pipeline/stages/test_turn_agreement.py::test_the_mask_rates_of_turns_are_of_turns_with_tokens",
     ),
 )
 
@@ -123,19 +169,46 @@ def _bounds_of(criterion: Criterion) -> str:
     return f"{lower}{criterion.statistic}{upper}{where}"
 
 
+_DPPO = "test_rule_effects.py::test_dppo_masks_updates_that_move_further_away_and_truncates_the_rest"
+_TOKEN_TESTS = {
+    "dppo": _DPPO,
+    "dppo_kl": _DPPO,
+    "m2po": "test_second_moment.py::test_it_keeps_the_largest_set_of_tokens_whose_second_moment_is_below_the_limit",
+    "cispo": "test_rule_effects.py::test_cispo_weights_by_the_ratio_of_ppo_truncated_above_alone",
+}
+_GOLDEN_PRESET = "test_decide.py::test_every_preset_decides_as_the_golden_file_states"
+_PRESET_TESTS = {
+    "gspo": "test_rule_effects.py::"
+    "test_gspo_rejects_the_sequences_on_the_clipped_branch_and_weights_by_their_mean_ratio",
+    "seq_mis_two_sided": "test_rule_effects.py::"
+    "test_two_sided_mis_weights_sequences_between_both_bounds_and_masks_the_others",
+    "close_versions": "test_rule_effects.py::test_close_versions_keeps_sequences_up_to_the_lag",
+}
+"""Tests of the policies that the golden files do not hold."""
+
+
 def _of_token_policy(name: str) -> Formula:
     rule, kind = TOKEN_POLICIES[name], TOKEN_RULES[name]
     bounds = f"upper {rule.upper:g}" if rule.lower is None else f"lower {rule.lower:g}, upper {rule.upper:g}"
-    test = "core/policies/test_token_decision.py::test_masks_and_weights_equal_the_plain_reference"
+    test = _TOKEN_TESTS.get(name, "test_token_decision.py::test_masks_and_weights_equal_the_plain_reference")
     return Formula(
         ACCEPTANCE,
         name,
         f"{kind.description}; {bounds}",
-        "policies.token_decision.apply_token_rules",
-        test,
+        "policies.second_moment.kept_by_second_moment"
+        if name == "m2po"
+        else "policies.token_decision.apply_token_rules",
+        f"core/policies/{test}",
         kind.source,
     )
 
+
+_TURN_STATISTICS = {
+    "turn_max_abs_d": "max_abs_d of the turn",
+    "turn_mean_k1": "-sum_d/n_tokens of the turn",
+    "turn_mean_k3": "sum_k3/n_tokens of the turn",
+    "turn_mean_binary_kl": "sum_binary_kl/n_tokens of the turn",
+}
 
 _ACCEPTANCE = (
     Formula(
@@ -156,6 +229,16 @@ _ACCEPTANCE = (
         Formula(
             ACCEPTANCE,
             f"statistic {name}",
+            f"{text}; a rejected turn masks its tokens only",
+            "policies.turn_decision.decide_turns",
+            "core/policies/test_turn_decision.py::test_every_case_is_decided_as_in_plain_python",
+        )
+        for name, text in _TURN_STATISTICS.items()
+    ),
+    *(
+        Formula(
+            ACCEPTANCE,
+            f"statistic {name}",
             text,
             "acceptance.decide",
             _OTHER_STATISTIC if name in _WITH_OTHER_INPUTS else _STATISTIC,
@@ -168,7 +251,7 @@ _ACCEPTANCE = (
             name,
             "; ".join(map(_bounds_of, preset(name).criteria)),
             "policies.policy.preset",
-            "core/policies/test_decide.py::test_every_preset_decides_as_the_golden_file_states",
+            f"core/policies/{_PRESET_TESTS.get(name, _GOLDEN_PRESET)}",
             published.source,
         )
         for name, published in PRESETS.items()
@@ -177,9 +260,27 @@ _ACCEPTANCE = (
     Formula(
         ACCEPTANCE,
         "verl's options",
-        "the eleven rejection modes, TIS, IcePop; u of k1 is [1/u, u]",
+        "the seven fields, the eleven rejection modes, TIS, IcePop; u of k1 is [1/u, u]",
         "policies.verl_options.rules_from_verl",
         "core/policies/test_verl_options.py::test_every_mode_keeps_the_tokens_that_its_name_implies",
+    ),
+    *(
+        Formula(
+            ACCEPTANCE,
+            name,
+            "; ".join(f"{key} {value}" for key, value in options.items()) or "accepts every valid sequence",
+            "policies.policy.preset",
+            "peers/verl/test_masks_and_weights.py::test_masks_and_weights_of_every_preset_equal_those_of_verl",
+            "verl 0.9.1",
+        )
+        for name, options in VERL_PRESETS.items()
+    ),
+    Formula(
+        ACCEPTANCE,
+        "what m2po would drop",
+        "share above the second moment of the bins of d, at their smallest and largest |d|",
+        "policies.second_moment.fraction_dropped",
+        "core/policies/test_second_moment.py::test_the_fraction_dropped_of_counted_values_is_that_of_the_tokens",
     ),
     Formula(
         ACCEPTANCE,
@@ -187,6 +288,34 @@ _ACCEPTANCE = (
         "share of tokens outside its range of d",
         "policies.token_whatif.affected_fractions",
         "core/policies/test_token_whatif.py::test_the_estimate_contains_the_true_effect_of_the_policy",
+    ),
+    Formula(
+        ACCEPTANCE,
+        "excess",
+        "(s - upper)/|upper| above, (lower - s)/|lower| below, 0 within; logs for ratios",
+        "policies.soft_masking.relative_excess",
+        "core/policies/test_soft_masking.py::test_weights_equal_the_definition_over_enumerated_statistics_and_bounds",
+    ),
+    Formula(
+        ACCEPTANCE,
+        "soft weight M",
+        "exp(-max over criteria of excess/soft_tau); 0 if invalid, empty or NaN",
+        "policies.soft_masking.SoftMask.weights",
+        "core/policies/test_soft_masking.py::test_the_largest_excess_of_all_criteria_counts",
+    ),
+    Formula(
+        ACCEPTANCE,
+        "effective share",
+        "(sum w)^2/(N sum w^2)",
+        "trmon.domain.analysis.weight_total.WeightTotal.effective_share",
+        "domain/analysis/test_whatif.py::test_a_soft_policy_adds_up_the_weights_of_its_sequences",
+    ),
+    Formula(
+        ACCEPTANCE,
+        "L of soft masking",
+        "(1/N) sum_i M_i A_i (sum_t rho_t - T_i), M in [0, 1] constant",
+        "bounds.surrogate.surrogate",
+        "proof/test_surrogate.py::test_the_gradient_of_soft_masking_is_the_weighted_policy_gradient",
     ),
     Formula(
         ACCEPTANCE,

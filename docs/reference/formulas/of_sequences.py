@@ -96,6 +96,13 @@ _LABEL_FORMULAS = {
     "reward": "as given",
     "truncated": "1 where given as not 0",
 }
+_TURN_FORMULAS = {
+    "n_tokens": "#(valid tokens of the turn)",
+    "sum_d": "sum d over the turn",
+    "sum_k3": "sum rho - 1 - d over the turn",
+    "max_abs_d": "max |d| over the turn",
+    "sum_binary_kl": "sum of the binary KL over the turn",
+}
 _TOKEN_FORMULAS = {
     "n_token_masked": "#(valid tokens that a rule masks)",
     "n_token_truncated": "#(kept tokens whose weight is cut)",
@@ -127,6 +134,16 @@ _COLUMNS = (
     *(
         Formula(COLUMNS, name, text, "policies.token_decision.apply_token_rules", _OF_TOKENS)
         for name, text in _TOKEN_FORMULAS.items()
+    ),
+    *(
+        Formula(
+            COLUMNS,
+            f"{name} of a turn",
+            text,
+            "reduction.turn_reduction.turn_columns",
+            "core/reduction/test_turn_reduction.py::test_every_case_of_three_tokens_equals_the_plain_reference",
+        )
+        for name, text in _TURN_FORMULAS.items()
     ),
     Formula(
         COLUMNS,
@@ -180,12 +197,33 @@ _DIVERGENCE_FORMULAS = {
     "entropy_rollout": "H(p)",
     "entropy": "H(q)",
 }
+_REFERENCE_FORMULAS = {
+    "n_ref_tokens": "#(valid, and log ref is valid)",
+    "sum_ref_d": "sum d, d = log ref - log pi (else pi_old, else mu)",
+    "sum_sq_ref_d": "sum d^2",
+    "sum_ref_k3": "sum e^d - 1 - d",
+    "max_ref_k3": "max e^d - 1 - d",
+    "sum_ref_k3_is": "sum (pi/mu) (e^d - 1 - d)",
+}
+_REFERENCE = tuple(
+    Formula(
+        COLUMNS,
+        name,
+        text,
+        "reduction.reference_policy.reference_columns",
+        "core/reduction/test_reference_policy.py::test_columns_equal_the_plain_reference",
+    )
+    for name, text in _REFERENCE_FORMULAS.items()
+)
 
 
 def _of_divergence(stem: str) -> Formula:
     if stem == "n_unbounded":
         test = "core/divergence/test_divergence_columns.py::test_columns_equal_the_golden_values"
         return Formula(DIVERGENCES, stem, "#(KL = inf)", "divergence.exact", test)
+    if stem == "sum_pi_squared":
+        test = "core/divergence/test_streaming.py::test_merged_parts_of_any_vocabulary_equal_the_definitions"
+        return Formula(DIVERGENCES, stem, "sum over tokens of sum_v q_v^2", "divergence.exact", test)
     reduction, _, quantity = stem.partition("_")
     test = (
         _DEFINITION
@@ -198,6 +236,27 @@ def _of_divergence(stem: str) -> Formula:
 
 _DIVERGENCES = (
     *(_of_divergence(stem) for stem in DIVERGENCE_STEMS),
+    Formula(
+        DIVERGENCES,
+        "merge of parts of a vocabulary",
+        "Z, sum e, sum a relative to the joint maximum; e by the change of max b - max a",
+        "divergence.divergence_sums.DivergenceSums.merged",
+        "core/divergence/test_streaming.py::test_merged_parts_of_any_vocabulary_equal_the_definitions",
+    ),
+    Formula(
+        DIVERGENCES,
+        "a vocabulary that ranks share",
+        "one gather of ten sums a token; for TV one more number",
+        "divergence.exact_streamed",
+        "core/divergence/test_streaming.py::test_ranks_that_share_a_vocabulary_agree_with_the_whole",
+    ),
+    Formula(
+        DIVERGENCES,
+        "from hidden states",
+        "(h W^T + b)/T, in tiles of tokens and vocabulary",
+        "divergence.streaming.StreamedLogits.divergences",
+        "core/divergence/test_streaming.py::test_hidden_states_give_the_divergences_of_their_logits",
+    ),
     Formula(
         DIVERGENCES,
         "KL_S",
@@ -228,5 +287,5 @@ _DIVERGENCES = (
     ),
 )
 
-OF_SEQUENCES: tuple[Formula, ...] = (*_POLICIES, *_COLUMNS, *_DIVERGENCES)
+OF_SEQUENCES: tuple[Formula, ...] = (*_POLICIES, *_COLUMNS, *_REFERENCE, *_DIVERGENCES)
 """Every formula of sections 1 to 4."""
