@@ -13,6 +13,7 @@ PEERS := .venv-peers
 TRL := .venv-trl
 PEER_VENVS := $(PEERS) $(TRL) $(TRL)-oldest .venv-examples .venv-skyrl .venv-openrlhf .venv-areal .venv-ms-swift
 LAB := .venv-lab
+RIVALS := .venv-rivals
 LOAD_PEERS := .venv-load-peers
 IMAGE := build/image
 FUZZ := .venv-fuzz
@@ -27,7 +28,7 @@ ESBUILD := trmon/web/node_modules/.bin/esbuild
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server nginx caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers load load-peers soak fuzz docs site web dashboards screenshots lock wheels sbom clean
+.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers bench-rivals soft-masking collapse load load-peers capacity soak fuzz docs site web dashboards screenshots lock wheels sbom clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,8 +58,8 @@ layers: $(VENV)/test  ## imports point down only
 unit: $(VENV)/test  ## the fast tests
 	$(PYTEST) -m "not slow"
 
-peers: $(VENV)/run $(PEER_VENVS:=/done) $(LAB)/done  ## trmon beside and within RL frameworks, and sweeps over Ray (each brings a hundred packages)
-	@for venv in $(PEER_VENVS) $(LAB); do \
+peers: $(VENV)/run $(PEER_VENVS:=/done) $(LAB)/done $(RIVALS)/done  ## trmon beside and within RL frameworks, sweeps over Ray, other monitors (each brings a hundred packages)
+	@for venv in $(PEER_VENVS) $(LAB) $(RIVALS); do \
 	  PYTHONPATH=. TRMON_SERVICE=$(BIN)/trmon $$venv/bin/pytest tests/peers --confcutdir tests/peers -W default || exit 1; done
 
 image-check: $(VENV)/test  ## build the image and run it, without an engine (root: in a container; else in a virtual environment)
@@ -82,8 +83,21 @@ bench-peers: $(VENV)/run $(PEERS)/done $(TRL)/done  ## the columns beside what v
 	PYTHONPATH=. $(PEERS)/bin/python benchmarks/verl_overhead.py
 	PYTHONPATH=. TRMON_SERVICE=$(BIN)/trmon $(TRL)/bin/python benchmarks/trl_overhead.py
 
+collapse: $(LAB)/done  ## write docs/collapse-benchmark.md anew from the stored runs
+	PYTHONPATH=. $(LAB)/bin/python -m benchmarks.collapse report
+
+soft-masking: $(LAB)/done  ## run the pairs of benchmarks/soft_masking that its file lacks, and print the table of docs/lab.md
+	PYTHONPATH=. $(LAB)/bin/python -m benchmarks.soft_masking
+
+bench-rivals: $(RIVALS)/done  ## replay the stored runs of the lab through other monitors, into benchmarks/collapse/rivals.json
+	PYTHONPATH=. $(RIVALS)/bin/python -m benchmarks.collapse.rivals benchmarks/collapse/runs $(ARGS)
+
 load: $(VENV)/test  ## load a service of its own and print what it took (ARGS="--seconds 30 --fleet")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load $(ARGS)
+
+capacity: $(VENV)/test  ## measure what each part of a deployment needs, fit the model of capacity, and write docs/capacity.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.capacity measure $(ARGS)
+	PYTHONPATH=. $(BIN)/python -m benchmarks.capacity report
 
 soak: $(VENV)/test  ## cause each fault under load at random moments: nothing is lost, doubled, missing or repeated
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load.soak $(ARGS)
@@ -112,6 +126,7 @@ lock: $(VENV)/test  ## pin what is new, with hashes; ARGS=--upgrade pins everyth
 	$(LOCK) -c requirements/run.txt -o requirements/torch-dependencies.txt requirements/torch-dependencies.in
 	$(LOCK) -c requirements/run.txt -c requirements/torch-dependencies.txt -o requirements/test.txt requirements/test.in
 	$(LOCK) -c requirements/run.txt -c requirements/torch-dependencies.txt -o requirements/lab.txt requirements/lab.in
+	$(LOCK) -c requirements/run.txt -c requirements/torch-dependencies.txt -o requirements/rivals.txt requirements/rivals.in
 	$(LOCK) -o requirements/load-peers.txt requirements/load-peers.in
 	$(LOCK) -o requirements/fuzz.txt requirements/fuzz.in
 	$(LOCK) --no-deps -c requirements/run.txt -o requirements/build.txt requirements/build.in
@@ -124,7 +139,7 @@ sbom: $(VENV)/test  ## write dist/trmon.cdx.json (CycloneDX) and dist/licenses.m
 	@$(BIN)/python requirements/sbom.py $(IMAGE)/bin/python dist
 
 clean:  ## remove the virtual environment and the caches
-	rm -rf $(VENV) $(PEER_VENVS) $(LAB) $(LOAD_PEERS) $(FUZZ) $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEER_VENVS) $(LAB) $(RIVALS) $(LOAD_PEERS) $(FUZZ) $(IMAGE) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -150,12 +165,12 @@ $(PEER_VENVS:=/done): .venv-%/done: requirements/%.txt requirements/build.txt re
 	@.venv-$*/bin/pip install -q --no-deps --no-build-isolation -e client
 	@touch $@
 
-$(LAB)/done: requirements/lab.txt requirements/run.txt requirements/torch.txt pyproject.toml client/pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/python -m venv $(LAB)
-	@$(LAB)/bin/pip install -q $(LOCKED) -r requirements/run.txt -r requirements/torch-dependencies.txt
-	@$(LAB)/bin/pip install -q --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
-	@$(LAB)/bin/pip install -q $(LOCKED) -r requirements/lab.txt
-	@$(LAB)/bin/pip install -q --no-deps --no-build-isolation -e client -e .
+$(LAB)/done $(RIVALS)/done: .venv-%/done: requirements/%.txt requirements/run.txt requirements/torch.txt pyproject.toml client/pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m venv .venv-$*
+	@.venv-$*/bin/pip install -q $(LOCKED) -r requirements/run.txt -r requirements/torch-dependencies.txt
+	@.venv-$*/bin/pip install -q --retries 1 $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) -r requirements/torch.txt
+	@.venv-$*/bin/pip install -q $(LOCKED) -r requirements/$*.txt
+	@.venv-$*/bin/pip install -q --no-deps --no-build-isolation -e client -e .
 	@touch $@
 
 $(LOAD_PEERS)/done: requirements/load-peers.txt | $(VENV)/bin/python

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,7 @@ PACKAGES = {
     "redis-server": "redis-server",
     "nginx": "nginx",
     "caddy": "caddy",
+    "kubectl": "kubernetes-client",
 }
 """Debian's package of each binary."""
 
@@ -40,6 +42,9 @@ hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any machine")
+
+# A shell's background job ignores SIGINT, and so would the trainers that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # structlog's default draws a traceback with the locals of each frame, which takes a second of CPU.
 structlog.configure(
@@ -51,6 +56,9 @@ structlog.configure(
 
 
 SLOW = (
+    "api/test_lake_failures.py",
+    "api/test_lake_reads.py",
+    "assistants/",
     "benchmarks/",
     "bootstrap/test_worker_main.py",
     "cli/",
@@ -70,6 +78,10 @@ SLOW = (
     "notifications/test_stalled_together.py",
     "proof/",
     "protocol/",
+    "store/lake/test_killed_mover.py",
+    "store/lake/test_lake_history.py",
+    "store/lake/test_two_movers.py",
+    "store/query/test_queries.py",
     "store/redis/test_pubsub.py",
     "store/maintenance/test_backup.py",
     "store/test_durability.py",

@@ -123,22 +123,22 @@ class Container:
         """Return the local path of a path in the container."""
         return self.root / path.strip("/")
 
-    def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
-        """Run a command through the image's entrypoint, by default the image's own; settings may be given."""
+    def start(self, *command: str, program: str | None = None, **environment: str) -> subprocess.Popen[str]:
+        """Run a command, by default the image's own, through a program or the entrypoint; settings may be given."""
         [entrypoint] = self.image.listed("ENTRYPOINT")
         script = ROOT / "deploy" / Path(entrypoint).name
         words = command or tuple(self.image.listed("CMD"))
         return subprocess.Popen(
-            [str(script), *words],
+            [program or str(script), *words],
             env=self._environment(environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, program: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        process = self.start(*command, **environment)
+        process = self.start(*command, program=program, **environment)
         out, err = process.communicate(timeout=200)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 

@@ -117,9 +117,10 @@ PROXIES = [
 
 @pytest.fixture(params=PROXIES)
 def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Proxied]:
-    """A service without tokens behind a proxy that answers."""
+    """A service without tokens, which takes larger bodies than by default, behind a proxy that answers."""
     command_of: Callable[[Path, int, str], list[str]] = request.param
-    service = ThreadedService(tmp_path / "data")
+    # The service takes more than the proxy may, so that a refusal is the proxy's.
+    service = ThreadedService(tmp_path / "data", max_body_bytes=2 * MAX_BODY_BYTES)
     port = free_port()
     command = command_of(tmp_path, port, service.url.removeprefix("http://"))
     try:
@@ -180,17 +181,41 @@ def test_a_large_report_is_stored(proxied: Proxied) -> None:
         send(trainer, MATH, report)
 
 
-@pytest.mark.parametrize("proxied", PROXIES[:1], indirect=True)
-def test_nginx_refuses_a_body_above_the_limit_by_its_length(proxied: Proxied) -> None:
+def test_a_body_above_the_limit_is_refused_by_its_length(proxied: Proxied) -> None:
+    connection = begun_report(proxied)
+    connection.putheader("Content-Length", str(MAX_BODY_BYTES + 1))
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_body_without_a_length_is_refused_once_it_exceeds_the_limit(proxied: Proxied) -> None:
+    connection = begun_report(proxied)
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.endheaders()
+    with suppress(ConnectionError, ssl.SSLError):  # the proxy may close while the rest is sent
+        for _ in range((MAX_BODY_BYTES >> 20) + 1):
+            connection.send(b"100000\r\n" + bytes(1 << 20) + b"\r\n")
+        connection.send(b"0\r\n\r\n")
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_body_of_the_limit_reaches_the_service(proxied: Proxied) -> None:
+    with proxied.client(proxied.token()) as trainer:
+        answer = trainer.post("/api/v1/reports", content=bytes(MAX_BODY_BYTES), headers={"Content-Type": wire.MSGPACK})
+        assert answer.status_code == 400
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+def begun_report(proxied: Proxied) -> http.client.HTTPSConnection:
+    """Return a connection with a request for a report, to which headers of its body can be added."""
     trusted = ssl.create_default_context(cafile=str(CERTIFICATE))
     connection = http.client.HTTPSConnection("localhost", proxied.port, timeout=30.0, context=trusted)
     connection.putrequest("POST", "/api/v1/reports")
     connection.putheader("Authorization", f"Bearer {proxied.token()}")
     connection.putheader("Content-Type", wire.MSGPACK)
-    connection.putheader("Content-Length", str(MAX_BODY_BYTES + 1))
-    connection.endheaders()
-    assert connection.getresponse().status == 413
-    connection.close()
+    return connection
 
 
 def test_headers_that_are_too_large_are_refused(proxied: Proxied) -> None:

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from trmon_client.core.bounds.surrogate_error import ErrorBounds
-from trmon_client.core.columns.schema import COLUMNS, DIVERGENCE_STEMS, PAIR_STEMS, PAIRS
+from trmon_client.core.columns.schema import COLUMNS, DIVERGENCE_STEMS, PAIR_STEMS, PAIRS, TURN_STEMS
 from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 from trmon_client.core.policies.sequence_statistics import STATISTICS
+from trmon_client.core.policies.turn_criterion import TURN_STATISTICS
 from trmon_client.core.signals.catalogue import SIGNALS
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,7 @@ def test_every_test_is_there(test: str) -> None:
 def test_every_column_has_its_row() -> None:
     of_pairs = {f"{pair}_{stem}" for pair in PAIRS for stem in PAIR_STEMS}
     assert {*(COLUMNS.keys() - of_pairs - {*DIVERGENCE_STEMS}), *PAIR_STEMS} <= names(3)
+    assert {f"{stem} of a turn" for stem in ("n_tokens", *TURN_STEMS)} <= names(3)
     assert {*DIVERGENCE_STEMS} <= names(4)
 
 
@@ -64,6 +66,7 @@ def test_every_signal_has_its_row() -> None:
 
 def test_every_statistic_and_every_preset_has_its_row() -> None:
     assert {f"statistic {name}" for name in STATISTICS} <= names(6)
+    assert {f"statistic {name}" for name in TURN_STATISTICS} <= names(6)
     assert {*PRESETS, *TOKEN_POLICIES} <= names(6)
 
 

@@ -10,6 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.wire.test_wire import MESSAGES
+from tests.domain.pipeline.stages.test_turn_agreement import sent as sent_turns
+from tests.domain.pipeline.stages.test_turn_agreement import traces
 from tests.domain.trainer import finished
 from tests.domain.trainer import report as trained_report
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
@@ -26,7 +28,12 @@ from trmon_client.core.policies.policy import preset
 pytestmark = pytest.mark.fuzz
 
 KEY = RunKey("math", "grpo")
-VALID = [*MESSAGES, trained_report(0, scalars={"lr": 1e-6}), trained_report(1, finished=finished((0, None, 1)))]
+VALID = [
+    *MESSAGES,
+    trained_report(0, scalars={"lr": 1e-6}),
+    trained_report(1, finished=finished((0, None, 1))),
+    sent_turns(2, content=traces()),
+]
 MEDIA_TYPES = st.sampled_from([wire.MSGPACK, wire.JSON])
 LEAVES = PLAIN_VALUES | st.binary(max_size=32)
 

@@ -1,0 +1,72 @@
+"""The recipes of the page on queries, executed over runs in a lake and one in the database."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.command import trmon
+from tests.fixtures.moved_runs import MovedRuns, make_moved_runs
+from tests.store.builders import alert, commit
+from trmon.config.settings import Settings
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.model.access import EVERYTHING
+from trmon.domain.model.identity import RunKey
+from trmon.domain.model.severity import Severity
+from trmon.store import Store
+
+PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text("utf-8")
+KILLED, FALSE_PAGES, MASKED = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+STRICT = '{"name": "strict", "criteria": [{"statistic": "max_binary_kl", "pair": "total", "upper": 0.02}]}'
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> MovedRuns:
+    """An ill run and a healthy one in a lake, of which the latter was paged for nothing, and one in the database."""
+    made = make_moved_runs(tmp_path_factory.mktemp("moved"))
+    store = Store.open(Settings(data_dir=made.data_dir).store_url)
+    run = store.runs.get(RunKey("math", "healthy"), access=EVERYTHING)
+    given = {"severity": Severity.PAGE, "state": AlertState.RESOLVED, "attempt_id": run.attempt_id}
+    commit(store, run.id, alerts=[alert(run_id=run.id, rule="nervous", **given)])
+    store.close()
+    return made
+
+
+def answered(moved: MovedRuns, sql: str) -> list[dict[str, Any]]:
+    """Return the rows of `trmon query`."""
+    shown = trmon("query", sql, "--format", "json", data_dir=str(moved.data_dir), lake_url=str(moved.lake))
+    assert shown.returncode == 0, shown.stderr
+    return [json.loads(line) for line in shown.stdout.splitlines()]
+
+
+def test_the_mechanism_of_the_ill_run_is_found(moved: MovedRuns) -> None:
+    [row] = answered(moved, KILLED)
+    assert (row["mechanism"], row["finding"], row["runs"]) == ("stale_rollouts", "B", 1)
+
+
+def test_the_page_on_the_healthy_run_is_false(moved: MovedRuns) -> None:
+    assert answered(moved, FALSE_PAGES) == [{"rule": "nervous", "false_pages": 1, "runs": 1, "share": 1.0}]
+
+
+def test_sql_and_a_what_if_mask_the_same_share(moved: MovedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    [of_lake] = answered(moved, MASKED.replace("n_tokens > 0", "n_tokens > 0 AND month IS NOT NULL"))
+    shown = trmon("whatif", "--source", moved.lake, "--policy", STRICT, "--json")
+    total = json.loads(shown.stdout)["total"]
+    assert (of_lake["n_sequences"], of_lake["mask_rate"]) == (total["n_sequences"], total["mask_rate"])
+    [with_live] = answered(moved, MASKED)
+    assert with_live["n_sequences"] == total["n_sequences"] + 3 * 4 + 4
+
+    monkeypatch.setenv("TRMON_LAKE_URL", str(moved.lake))
+    namespace: dict[str, Any] = {}
+    for cell in PYTHON:
+        exec(compile(cell, "cell", "exec"), namespace)
+    assert namespace["killed"] == [("stale_rollouts", 1)]
+    assert namespace["masked"].rows() == [("math", pytest.approx(total["mask_rate"], rel=1e-12))]
+    assert namespace["rates"] == [("math", pytest.approx(total["mask_rate"], rel=1e-12))]

@@ -1,0 +1,217 @@
+"""An upgrade of a fleet while trainers send, and the way back: nothing is lost, doubled, refused or repeated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.load.alert_check import check_alerts
+from benchmarks.load.deployments import UNLIMITED
+from benchmarks.load.sending import Pace, Senders
+from benchmarks.load.soak import variables_for
+from benchmarks.load.verification import wrong_steps
+from benchmarks.load.workload import Workload
+from tests.fixtures.fleet import WorkerProcess
+from tests.fixtures.load_balancer import LoadBalancer
+from tests.fixtures.postgres import Postgres
+from tests.fixtures.receiver import WebhookServer
+from tests.fixtures.service import ServiceProcess
+from tests.fixtures.steady_trainer import SteadyTrainer
+from tests.fixtures.versions import THIS_VERSION, CodeVersion, former_version, next_version
+from tests.fixtures.waiting import eventually
+from trmon.store.migrations import CONTRACT_REVISION
+
+pytestmark = [pytest.mark.server("postgres"), pytest.mark.timeout(900)]
+
+FORMER_COMMIT = "2dc647bbf0941be2802f16c8308275b7b75b7371"
+"""The newest commit of schema 0014, before migrations said which versions work over them."""
+NEXT_MIGRATION = f"""
+import sqlalchemy as sa
+from alembic import op
+
+oldest_reader = "{CONTRACT_REVISION}"
+
+
+def upgrade() -> None:
+    op.add_column("report", sa.Column("colour", sa.Text(), nullable=False, server_default=""))
+    op.create_table("colour", sa.Column("run_id", sa.BigInteger(), sa.ForeignKey("run.id", ondelete="CASCADE")))
+
+
+def downgrade() -> None:
+    op.drop_table("colour")
+    op.drop_column("report", "colour")
+"""
+WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, drift_from=10, drift_steps=30)
+N_CONNECTIONS = 6
+PER_SECOND = 30.0
+PHASE_STEPS = 15
+"""So many steps of each run are acknowledged in each phase of the upgrade."""
+PHASE_SECONDS = 180.0
+LONGEST_SECONDS = 10.0
+"""A report waits no longer than a client waits for an answer, also on a busy machine."""
+
+
+class RollingFleet:
+    """One API process and one worker at a time, of changing versions, behind a load balancer."""
+
+    def __init__(self, folder: Path, stack: ExitStack, *, database_url: str, **variables: str) -> None:
+        self._folder = folder
+        self._stack = stack
+        self._database_url = database_url
+        self._variables = {"lease_seconds": "3", **UNLIMITED, **variables}
+        self.balancer = stack.enter_context(LoadBalancer())
+        self.api: ServiceProcess | None = None
+        self.worker: WorkerProcess | None = None
+        self._n_started = 0
+
+    def migrate(self, version: CodeVersion) -> None:
+        """Run `trmon migrate` of a version."""
+        ended = version.command("migrate", database_url=self._database_url)
+        assert ended.returncode == 0, ended.stderr
+
+    def refusal(self, version: CodeVersion) -> str:
+        """Return what a version says that does not start over the database."""
+        ended = version.command("serve", "--port", "0", database_url=self._database_url)
+        assert ended.returncode, "it has started"
+        return ended.stderr
+
+    def readiness(self) -> int:
+        """Return the status of /readyz of the API process that was started last."""
+        assert self.api is not None
+        return httpx.get(f"{self.api.url}/readyz").status_code
+
+    def replace_worker(self, version: CodeVersion) -> None:
+        """Start a worker of a version, and stop the former once they share the runs."""
+        self._n_started += 1
+        log = self._folder / f"worker-{self._n_started}.log"
+        started = WorkerProcess(self._database_url, log=log, environment=version.environment, **self._variables)
+        self._stack.enter_context(started)
+        if self.worker is not None:
+            eventually(lambda: "2 workers share" in version.command("doctor", database_url=self._database_url).stdout)
+            assert self.worker.stop() == 0, self.worker.log.read_text()
+        self.worker = started
+
+    def replace_api(self, version: CodeVersion) -> None:
+        """Start an API process of a version, give it half of the connections, then all of them."""
+        started = ServiceProcess(
+            self._folder / "data",
+            database_url=self._database_url,
+            environment=version.environment,
+            **self._variables,
+        )
+        self._stack.callback(lambda: started.process.poll() is None and started.kill())
+        if self.api is None:
+            self.balancer.backends = [started.url]
+        else:
+            self.balancer.backends = [started.url, self.api.url]
+            time.sleep(1.0)
+            self.balancer.backends = [started.url]
+            self.api.stop()
+        self.api = started
+
+
+@contextmanager
+def sending(fleet: RollingFleet, pager: WebhookServer) -> Iterator[Senders]:
+    """Send drifting runs through the load balancer; in the end verify that all of it is there once."""
+    url = fleet.balancer.url
+    pace = Pace(seconds=3600.0, per_second=PER_SECOND)
+    senders = Senders(lambda: url, WORKLOAD, n_connections=N_CONNECTIONS, pace=pace)
+    senders.start()
+    try:
+        yield senders
+    except BaseException:
+        senders.abandon()
+        raise
+    senders.stop()
+    sent, _ = senders.wait()
+    assert not sent.failures
+    assert not wrong_steps(url, WORKLOAD, sent.acknowledged)
+    alerts = check_alerts(url, pager, WORKLOAD, sent.acknowledged)
+    assert alerts.is_clean, alerts
+    assert alerts.n_pages, "no alert fired, so none could be repeated"
+    print(
+        f"{len(sent.acknowledged)} reports, {sent.refused} refused, {sent.broken} broken connections, "
+        f"longest {max(sent.seconds):.2f} s, {alerts.n_events} alert events, {alerts.n_pages} notifications"
+    )
+    assert not sent.refused
+    assert max(sent.seconds) < LONGEST_SECONDS
+
+
+def let_pass(senders: Senders) -> None:
+    """Wait until the runs are some steps further."""
+    wanted = senders.acknowledged + PHASE_STEPS * WORKLOAD.n_runs * WORKLOAD.n_ranks
+    eventually(lambda: senders.acknowledged >= wanted, timeout_seconds=PHASE_SECONDS)
+
+
+def assert_whole(url: str, run: str, *, n_steps: int) -> None:
+    """Assert that each step of a trainer's run is closed, once."""
+    path = f"{url}/api/v1/runs/trainers/{run}/batches"
+
+    def steps() -> list[int]:
+        found, after = [], ""
+        while after is not None:
+            page = httpx.get(path, params={"limit": 200, **({"after": after} if after else {})}).json()
+            found += [batch["step"] for batch in page["items"]]
+            after = page["next"]
+        return sorted(found)
+
+    eventually(steps, lambda found: found == list(range(n_steps)), timeout_seconds=PHASE_SECONDS)
+
+
+@contextmanager
+def rehearsal(folder: Path, old: CodeVersion, new: CodeVersion) -> Iterator[tuple[RollingFleet, Senders]]:
+    """Run a fleet of the old version, with senders and a trainer of both versions; in the end verify everything."""
+    with ExitStack() as stack:
+        postgres = stack.enter_context(Postgres(durable=True))
+        pager = stack.enter_context(WebhookServer())
+        fleet = RollingFleet(folder, stack, database_url=postgres.database(), **variables_for(pager))
+        fleet.migrate(old)
+        fleet.replace_api(old)
+        fleet.replace_worker(old)
+        trainers = [
+            SteadyTrainer(fleet.balancer.url, run, spool=folder / "spool", environment=version.environment)
+            for version, run in ((old, "old-client"), (new, "new-client"))
+        ]
+        with sending(fleet, pager) as senders:
+            let_pass(senders)
+            yield fleet, senders
+            let_pass(senders)
+        for trainer in trainers:
+            assert_whole(fleet.balancer.url, trainer.run, n_steps=trainer.stop())
+
+
+def test_a_fleet_is_upgraded_and_rolled_back_while_trainers_send(tmp_path: Path) -> None:
+    later = next_version(tmp_path / "next", NEXT_MIGRATION)
+    with rehearsal(tmp_path, THIS_VERSION, later) as (fleet, senders):
+        fleet.migrate(later)
+        let_pass(senders)
+        assert fleet.readiness() == 200
+        fleet.replace_worker(later)
+        let_pass(senders)
+        fleet.replace_api(later)
+        let_pass(senders)
+        fleet.replace_api(THIS_VERSION)
+        let_pass(senders)
+        fleet.replace_worker(THIS_VERSION)
+        fleet.migrate(THIS_VERSION)
+        assert fleet.readiness() == 200
+
+
+def test_a_version_before_the_contract_goes_on_but_cannot_start_again(tmp_path: Path) -> None:
+    former = former_version(tmp_path / "former", FORMER_COMMIT)
+    if former is None:
+        pytest.skip("the history of this repository is not here: git fetch --unshallow")
+    with rehearsal(tmp_path, former, THIS_VERSION) as (fleet, senders):
+        fleet.migrate(THIS_VERSION)
+        let_pass(senders)
+        assert fleet.readiness() == 503
+        assert "which a newer trmon wrote; use that version" in fleet.refusal(former)
+        fleet.replace_worker(THIS_VERSION)
+        let_pass(senders)
+        fleet.replace_api(THIS_VERSION)
+        assert fleet.readiness() == 200

@@ -1,0 +1,151 @@
+"""A database that is lost while a trainer sends, and restored to an earlier time by the commands of the docs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fixtures.command import trmon
+from tests.fixtures.fleet import WorkerProcess
+from tests.fixtures.postgres import Postgres
+from tests.fixtures.service import ServiceProcess
+from tests.fixtures.steady_trainer import PROJECT, SteadyTrainer
+from tests.fixtures.waiting import eventually
+from trmon.store.maintenance.restored_database import SKIPPED_IDS
+
+pytestmark = [pytest.mark.server("postgres"), pytest.mark.timeout(600)]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+RUNBOOK = re.findall(r"^    (\S.*)$", PAGE[PAGE.index("## Restore to a point in time") :], re.MULTILINE)
+WAIT_SECONDS = 120.0
+
+
+def lines(beginning: str) -> list[str]:
+    """Return the lines of the runbook that begin so, with its backups in the folder of the server."""
+    found = [line.replace("/backup/", "backup/") for line in RUNBOOK if line.startswith(beginning)]
+    assert found, beginning
+    return found
+
+
+def setting(name: str, folder: Path) -> str:
+    """Return the value of a setting of the runbook, with its backups in a folder."""
+    [line] = [line for line in RUNBOOK if line.startswith(f"{name} = ")]
+    return line.partition(" = ")[2].strip("'").replace("/backup/", f"{folder}/")
+
+
+class RestorableFleet:
+    """An API process and a worker over a PostgreSQL that archives its log."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        # An archive outside of the server's folder, to which the server's user may write.
+        self.postgres = stack.enter_context(Postgres(durable=True, settings={"archive_mode": "on"}))
+        self.backups = self.postgres.folder / "backup"
+        self.postgres.shell("mkdir --parents backup/wal")
+        for name in ("archive_command", "archive_timeout"):
+            value = setting(name, self.backups).replace("'", "''")
+            self.postgres.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+        self.postgres.execute("SELECT pg_reload_conf()")
+        self.url = self.postgres.database()
+        assert trmon("migrate", database_url=self.url).returncode == 0
+        self.api = ServiceProcess(folder / "data", database_url=self.url)
+        stack.callback(lambda: self.api.process.poll() is None and self.api.kill())
+        self.start_worker()
+
+    def start_worker(self) -> None:
+        """Start a worker."""
+        log = self._folder / "worker.log"
+        self.worker = WorkerProcess(self.url, log=log, lease_seconds="3", grace_seconds="5")
+        self._stack.enter_context(self.worker)
+
+    def steps(self, run: str) -> list[int]:
+        """Return the steps of a run's closed batches, in order; none for an unknown run."""
+        found: list[int] = []
+        after: str | None = ""
+        path = f"{self.api.url}/api/v1/runs/{PROJECT}/{run}/batches"
+        while after is not None:
+            answer = httpx.get(path, params={"limit": 200} | ({"after": after} if after else {}))
+            if answer.status_code == 404:
+                return []
+            page = answer.raise_for_status().json()
+            found += [batch["step"] for batch in page["items"]]
+            after = page["next"]
+        return sorted(found)
+
+    def wait_for(self, run: str, *, n_steps: int) -> list[int]:
+        """Wait until a run has so many closed steps, and return them."""
+        return eventually(lambda: self.steps(run), lambda steps: len(steps) >= n_steps, timeout_seconds=WAIT_SECONDS)
+
+    def restore(self, at: datetime) -> None:
+        """Restore the lost server to a time."""
+        for line in (*lines("mv "), *lines("cp -a"), *lines("echo "), *lines("touch")):
+            line = re.sub(r"_time = '[^']*'", f"_time = '{at.isoformat(sep=' ')}'", line)
+            self.postgres.shell(line.replace("cp backup/wal/", f"cp {self.backups}/wal/"))
+        self.postgres.start()
+        [ask] = lines("psql")
+        ask = ask.replace("$TRMON_DATABASE_URL", self.url)
+        eventually(lambda: self.postgres.shell(ask).strip(), lambda said: said == "f", timeout_seconds=WAIT_SECONDS)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[RestorableFleet]:
+    with ExitStack() as stack:
+        yield RestorableFleet(tmp_path, stack)
+
+
+def test_what_was_acknowledged_later_is_lost_and_named_and_all_else_is_there(
+    fleet: RestorableFleet, tmp_path: Path
+) -> None:
+    [backup] = lines("pg_basebackup")
+    fleet.postgres.shell(backup.replace("$TRMON_DATABASE_URL", fleet.url))
+    steady = SteadyTrainer(fleet.api.url, "steady", spool=tmp_path / "spool")
+    before = fleet.wait_for("steady", n_steps=10)
+    [(at,)] = fleet.postgres.execute("SELECT clock_timestamp()")
+    late = SteadyTrainer(fleet.api.url, "late", spool=tmp_path / "spool")
+    brief = SteadyTrainer(fleet.api.url, "brief", spool=tmp_path / "spool")
+    fleet.wait_for("brief", n_steps=5)
+    brief.stop()
+    acknowledged = fleet.wait_for("steady", n_steps=len(before) + 20)
+    fleet.wait_for("late", n_steps=5)
+    fleet.postgres.execute("SELECT pg_switch_wal()")
+    eventually(
+        lambda: fleet.postgres.execute("SELECT last_archived_time > now() - interval '1 s' FROM pg_stat_archiver"),
+        lambda rows: rows == [(True,)],
+    )
+    [(newest_id,)] = query(fleet, "SELECT max(id) FROM report")
+    fleet.postgres.kill()
+    fleet.api.kill()
+    fleet.worker.kill()
+    fleet.restore(at)
+    prepared = trmon("migrate", "--restored", database_url=fleet.url)
+    assert prepared.returncode == 0, prepared.stderr
+    assert "what came later is lost\n1 open runs have a note" in prepared.stdout
+    fleet.api.start()
+    fleet.start_worker()
+    eventually(lambda: fleet.steps("steady")[-1:] > acknowledged[-1:], timeout_seconds=WAIT_SECONDS)
+    n_steps, n_late = steady.stop(), late.stop()
+    eventually(lambda: fleet.steps("steady")[-1], lambda last: last == n_steps - 1, timeout_seconds=WAIT_SECONDS)
+    found = fleet.steps("steady")
+    missing = sorted(set(range(n_steps)) - set(found))
+    assert len(found) == len(set(found))
+    assert set(before) <= set(found)
+    assert missing == list(range(missing[0], missing[-1] + 1)), "more than the time between the point and the loss"
+    assert set(missing) >= {step for step in acknowledged if step > max(before) + 5}
+    assert fleet.steps("brief") == []
+    eventually(lambda: fleet.steps("late")[-1:], lambda last: last == [n_late - 1], timeout_seconds=WAIT_SECONDS)
+    assert query(fleet, f"SELECT count(*) FROM report WHERE id > {newest_id} AND id <= {SKIPPED_IDS}") == [(0,)]
+    notes = httpx.get(f"{fleet.api.url}/api/v1/runs/{PROJECT}/steady/notes").json()["items"]
+    assert ["was restored to an earlier time" in note["text"] for note in notes] == [True]
+
+
+def query(fleet: RestorableFleet, statement: str) -> list[tuple[int, ...]]:
+    """Return the rows of a query of trmon's database."""
+    said = fleet.postgres.shell(f'psql "{fleet.url}" --tuples-only --no-align --command "{statement}"')
+    return [tuple(int(value) for value in line.split("|")) for line in said.split()]
