@@ -28,13 +28,17 @@ IMPORTING_DELTALAKE = tuple(f"trmon.store.lake.{name}" for name in ("lake_histor
 def serve_moved_run(data_dir: Path, lake_url: str) -> ThreadedService:
     """Return a service with a run that was moved to a lake, and one that was not."""
     service = ThreadedService(data_dir, lake_url=lake_url)
-    with service.client() as client:
-        train(client, RunKey("math", "moved"))
-        store = service.app.state.components.store
-        move_to_lake(store, lake_url, now=time.time() + 3600)
-        delete_moved(store)
-        assert [client.get(path).status_code for path in READS] == [200] * len(READS)
-        train(client, RunKey("math", "stored"))
+    try:
+        with service.client() as client:
+            train(client, RunKey("math", "moved"))
+            store = service.app.state.components.store
+            move_to_lake(store, lake_url, now=time.time() + 3600)
+            delete_moved(store)
+            assert [client.get(path).status_code for path in READS] == [200] * len(READS)
+            train(client, RunKey("math", "stored"))
+    except BaseException:
+        service.stop()
+        raise
     return service
 
 

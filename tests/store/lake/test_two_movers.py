@@ -20,9 +20,9 @@ from trmon.domain.model.errors import NotReady
 from trmon.store import Store
 from trmon.store.lake.file_rewrite import compact_partitions
 from trmon.store.lake.lake import Lake
-from trmon.store.lake.lake_files import table_folder_of
 from trmon.store.lake.lake_location import lake_location_of
 from trmon.store.lake.lake_tables import LAKE_REPORTS
+from trmon.store.lake.table_folder import table_folder_of
 from trmon.store.schema import tables
 from trmon.store.writing.transaction import Transaction
 

@@ -12,9 +12,10 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import RemoveAction
 
-from trmon.store.lake.lake_files import FILE_BYTES, TableFolder, write_files
+from trmon.store.lake.lake_files import FILE_BYTES, write_files
 from trmon.store.lake.lake_tables import PARTITIONS, LakeTable
 from trmon.store.lake.log_entries import LogEntry, files_with, log_entries
+from trmon.store.lake.table_folder import TableFolder
 
 PIECE_ROWS = 1024
 SMALL_FILE_BYTES = FILE_BYTES // 2

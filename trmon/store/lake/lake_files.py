@@ -9,45 +9,20 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from trmon.store.archive.table_files import has_repeats
-from trmon.store.lake.lake_location import LakeLocation
 from trmon.store.lake.lake_tables import PARTITIONS, LakeTable
+from trmon.store.lake.table_folder import TableFolder
 
 FILE_BYTES = 128 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class TableFolder:
-    """Where the files of a table are, as pyarrow opens them; the credentials are those of the environment."""
-
-    filesystem: Any
-    path: str
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the files are in a folder of this machine."""
-        return isinstance(self.filesystem, pyarrow.fs.LocalFileSystem)
-
-    def file(self, name: str) -> str:
-        """Return the path of a file that the log names."""
-        return f"{self.path}/{name}"
-
-
-def table_folder_of(location: LakeLocation, table: LakeTable) -> TableFolder:
-    """Return the folder of a table."""
-    filesystem, path = pyarrow.fs.FileSystem.from_uri(location.table_uri(table.name))
-    return TableFolder(filesystem, path)
 
 
 def write_files(pieces: Iterable[Any], table: LakeTable, folder: TableFolder, *, is_change: bool = True) -> list[Any]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from trmon.domain.model.errors import NotReady
 
-SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss")
+SCHEMES = ("s3", "gs", "abfss")
 """The object stores; credentials come from the environment and never from the URL."""
 
 
@@ -39,6 +39,6 @@ def lake_location_of(url: str) -> LakeLocation:
         raise NotReady(f"TRMON_LAKE_URL starts with {parts.scheme}://; give a folder or one of {known}")
     if not parts.netloc:
         raise NotReady(f"TRMON_LAKE_URL names no bucket; write {parts.scheme}://bucket/prefix")
-    if parts.password is not None or (parts.username is not None and not parts.scheme.startswith("abfs")):
+    if parts.password is not None or (parts.username is not None and parts.scheme != "abfss"):
         raise NotReady("TRMON_LAKE_URL has credentials; put them into the environment: AWS_*, GOOGLE_* or AZURE_*")
     return LakeLocation(url.rstrip("/"))

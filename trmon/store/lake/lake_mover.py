@@ -15,11 +15,12 @@ from trmon.store.lake.delta_tables import DeltaTables, lake_errors
 from trmon.store.lake.file_rewrite import compact_partitions, delete_batches_after, delete_runs_from
 from trmon.store.lake.lake_batches import LakeBatches
 from trmon.store.lake.lake_deletions import LakeDeletions
-from trmon.store.lake.lake_files import TableFolder, sync_file, table_folder_of
+from trmon.store.lake.lake_files import sync_file
 from trmon.store.lake.lake_member import LakeBatch, app_id_of, month_of
 from trmon.store.lake.lake_tables import LAKE_TABLES, LakeTable
 from trmon.store.lake.lake_writer import LakeWriter
 from trmon.store.lake.stored_counts import COUNTED_TABLES, counts_in_database, counts_in_lake
+from trmon.store.lake.table_folder import TableFolder, table_folder_of
 from trmon.store.rows.name_dictionary import NameDictionary
 
 VACUUM_HOURS = 168

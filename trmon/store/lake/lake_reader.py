@@ -17,6 +17,7 @@ from trmon.store.lake.lake_access import LakeAccess, brief_error
 from trmon.store.lake.lake_location import LakeLocation
 from trmon.store.lake.lake_tables import LAKE_ATTEMPTS, LakeTable
 from trmon.store.lake.row_groups import RowGroups
+from trmon.store.lake.table_folder import table_folder_of
 from trmon.store.lake.table_reader import TableReader
 
 INDEX_BYTES = 32 << 20
@@ -59,6 +60,6 @@ class LakeReader:
         with self._lock:
             if table.name not in self._tables:
                 options = OPTIONS if self._location.is_remote else None
-                uri = self._location.table_uri(table.name)
-                self._tables[table.name] = TableReader(uri, options=options, groups=self._groups)
+                uri, folder = self._location.table_uri(table.name), table_folder_of(self._location, table)
+                self._tables[table.name] = TableReader(uri, folder, options=options, groups=self._groups)
             return self._tables[table.name]

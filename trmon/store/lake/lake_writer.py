@@ -9,9 +9,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from trmon.store.lake.attempt_rows import AttemptRows
 from trmon.store.lake.delta_tables import DeltaTables, lake_errors
-from trmon.store.lake.lake_files import table_folder_of, write_files
+from trmon.store.lake.lake_files import write_files
 from trmon.store.lake.lake_member import LakeBatch
 from trmon.store.lake.lake_tables import LAKE_TABLES, PARTITIONS, LakeTable
+from trmon.store.lake.table_folder import table_folder_of
 
 
 class LakeWriter:

@@ -10,7 +10,6 @@ from deltalake import DeltaTable
 from sqlalchemy import Connection, func, select
 
 from trmon.store.lake.attempt_rows import belongs_to
-from trmon.store.lake.lake_files import TableFolder
 from trmon.store.lake.lake_member import LakeBatch, LakeMember
 from trmon.store.lake.lake_tables import (
     LAKE_ATTEMPTS,
@@ -24,6 +23,7 @@ from trmon.store.lake.lake_tables import (
     LakeTable,
 )
 from trmon.store.lake.log_entries import files_with
+from trmon.store.lake.table_folder import TableFolder
 from trmon.store.schema import tables
 
 COUNTED_TABLES = (

@@ -9,20 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import PyFileSystem
 
 from trmon.domain.model.errors import Damaged
 from trmon.store.lake.column_filter import Filters
 from trmon.store.lake.lake_access import brief_error
 from trmon.store.lake.row_groups import RowGroups
+from trmon.store.lake.table_folder import TableFolder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TableFiles:
     """The files of one version of a table, and the bounds of their columns."""
 
-    filesystem: Any
     schema: Any
     paths: tuple[str, ...]
     bounds: Mapping[str, tuple[Sequence[Any], Sequence[Any]]]
@@ -38,8 +36,9 @@ class _TableFiles:
 class TableReader:
     """Reads one table; may be used from any thread."""
 
-    def __init__(self, uri: str, *, options: dict[str, str] | None, groups: RowGroups) -> None:
+    def __init__(self, uri: str, folder: TableFolder, *, options: dict[str, str] | None, groups: RowGroups) -> None:
         self._uri = uri
+        self._folder = folder
         self._options = options
         self._groups = groups
         self._lock = Lock()
@@ -73,7 +72,11 @@ class TableReader:
             part
             for path in files.matching(filters)
             for part in self._groups.read(
-                files.filesystem, path, key=f"{self._uri}/{path}", columns=columns, filters=filters
+                self._folder.filesystem,
+                self._folder.file(path),
+                key=f"{self._uri}/{path}",
+                columns=columns,
+                filters=filters,
             )
         ]
         # Older files may lack a column.
@@ -95,10 +98,8 @@ class TableReader:
 
     def _list(self, table: DeltaTable) -> _TableFiles:
         actions = pa.table(table.get_add_actions(flatten=True)).to_pydict()
-        sizes = dict(zip(actions["path"], actions["size_bytes"], strict=True))
         filterable = [name.removeprefix("min.") for name in actions if name.startswith("min.")]
         return _TableFiles(
-            filesystem=PyFileSystem(DeltaStorageHandler(self._uri, self._options, sizes)),
             schema=pa.schema(table.schema().to_arrow()),
             paths=tuple(actions["path"]),
             bounds={name: (actions[f"min.{name}"], actions[f"max.{name}"]) for name in filterable},
