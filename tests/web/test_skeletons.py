@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.fixtures.browser import PHONE, WIDE, Visit
 from tests.web.conftest import Visiting
@@ -82,3 +84,17 @@ def test_shapes_stand_still_where_motion_is_unwanted(visiting: Visiting, motion:
     tab.page.emulate_media(reduced_motion=motion)  # type: ignore[arg-type]
     page = slowly(tab, "/")
     assert page.locator(".skeleton .bone").first.evaluate("(one) => getComputedStyle(one).animationName") == animation
+
+
+def test_the_verdict_does_not_wait_for_the_charts(visiting: Visiting) -> None:
+    tab = visiting(size=WIDE)
+    page = tab.page
+    held: list[Route] = []
+    page.route(re.compile(r"/signals\?"), lambda route: held.append(route))
+    page.goto(f"{tab.url}/runs/math/stale-8b")
+    expect(page.locator("[aria-label='Diagnosis'] .headline")).to_be_visible()
+    expect(page.locator(".charts .bone.plot").first).to_be_visible()
+    assert held
+    # Requests that are held go on.
+    page.unroute_all()
+    expect(page.locator(".charts canvas").first).to_be_visible()

@@ -26,10 +26,14 @@ export class Charts {
     window.addEventListener("themechange", this.theme);
   }
 
-  /** Draw the charts once the library is loaded; until then, shapes take their room. */
-  async begin() {
+  /** Take the room of the charts that will be drawn. */
+  takeRoom() {
     const n = this.course.panels.length;
     if (n) fill(this.element, figures(n + 1));
+  }
+
+  /** Draw the charts once the library is loaded. */
+  async begin() {
     this.uPlot = await plot();
     this.#draw();
   }

@@ -8,7 +8,11 @@ export const POINTS = 320; // About one a pixel of a chart: more would only weig
 const WAIT_MS = 120;
 const LEAST_STEPS = 10;
 
+const NOTHING = { exact: true, step: [], count: [], closed_at: [], signals: {} };
+
 export class Course extends EventTarget {
+  series = NOTHING;
+  whole = NOTHING; // The series over all steps.
   chosen = null;
   markers = [];
   extent = [0, 1];
@@ -44,9 +48,14 @@ export class Course extends EventTarget {
     return this.byTime ? interpolated(this.series.closed_at, this.series.step, place) : place;
   }
 
-  async begin() {
+  /** Read which signals there are, in general and of this run. */
+  async learn() {
     const [catalogue] = await Promise.all([get("/signals").then(byName), this.#learn()]);
     this.catalogue = catalogue;
+  }
+
+  /** Read the series, once the signals are known. */
+  async begin() {
     await this.#readAll();
     if (this.given.from !== null && this.given.to !== null) this.show(this.given.from, this.given.to);
   }
@@ -112,7 +121,8 @@ export class Course extends EventTarget {
       ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.title })),
       ...policies
         .slice(1)
-        .map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` })),
+        .map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` }))
+        .filter(({ step }) => step !== null),
       ...notes
         .filter((note) => note.step !== null)
         .map((note) => ({ step: note.step, kind: "note", what: `note: ${note.text}` })),
@@ -161,7 +171,7 @@ export class Course extends EventTarget {
 
   #read(query) {
     const names = this.panels.flatMap((panel) => panel.names).join(",");
-    if (!names) return { exact: true, step: [], count: [], closed_at: [], signals: {} };
+    if (!names) return { ...NOTHING };
     this.#asked?.abort();
     this.#asked = new AbortController();
     const detail = { statistics: "mean,min,max", digits: 5, points: POINTS, attempt_id: this.attempt };
@@ -176,11 +186,12 @@ export class Course extends EventTarget {
     });
   }
 
-  /** Return the first step that used a version of the policy. */
+  /** Return the first step that used a version of the policy; null until the series has been read. */
   stepOf(version) {
     if (version.from_step) return version.from_step;
-    const { step: steps, closed_at: closed } =
-      [this.whole, this.series].find((series) => series.closed_at.at(-1) >= version.created_at) ?? {};
+    const known = [this.whole, this.series];
+    if (known.every((series) => series === NOTHING)) return null;
+    const { step: steps, closed_at: closed } = known.find((series) => series.closed_at.at(-1) >= version.created_at) ?? {};
     return closed ? steps[closed.findIndex((at) => at >= version.created_at)] : this.extent[1];
   }
 }

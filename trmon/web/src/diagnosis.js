@@ -30,7 +30,7 @@ export class DiagnosisCard {
   /** Show the facts, unless they are unchanged; the time at which the run broke is shown once it is read. */
   async show(facts) {
     const story = storyOf(facts);
-    this.timeline.show(story);
+    this.timeline.show(story, facts.run.last_step);
     const isKnown = !story || this.#closed.step === story.began;
     if (!isKnown) this.#closed = { step: story.began, at: undefined };
     this.#update(facts, story);

@@ -65,7 +65,8 @@ class RunView {
   }
 
   async begin() {
-    const [facts] = await Promise.all([this.#facts(), this.course.begin()]);
+    const [facts] = await Promise.all([this.#facts(), this.course.learn()]);
+    this.charts.takeRoom();
     fill(this.policies, lines(POLICY_LINES));
     this.stage.show(
       this.head,
@@ -79,6 +80,8 @@ class RunView {
       this.budget.element,
       this.panel.element,
     );
+    this.#judge(facts); // Displayed while the course is read.
+    await this.course.begin();
     this.#show(facts);
     await this.charts.begin();
     this.charts.outline(facts);
@@ -134,13 +137,18 @@ class RunView {
     return { ...facts, alerts: { items: [...firing, ...resolved] } };
   }
 
-  #show(facts) {
+  /** Show what needs no series: who the run is, its verdict, the cause and what to do, and the events. */
+  #judge(facts) {
     this.course.mark(facts);
     this.stage.over(hasEnded(facts.run));
     runHead(this.head, facts, this.given.attempt);
     notesList(this.notes, facts.notes, (step) => this.open(step));
-    const again = async () => this.#show(await this.#facts());
     this.why.show(facts);
+  }
+
+  #show(facts) {
+    this.#judge(facts);
+    const again = async () => this.#show(await this.#facts());
     policyHistory(this.versions, facts, { path: this.path, again });
     policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
     this.charts.outline(facts);

@@ -26,14 +26,14 @@ export class Timeline {
     this.resized.observe(this.element);
   }
 
-  /** Show a story, or nothing with null; the series is read again only when the run has gone on.
+  /** Show a story, or nothing with null; the series is read again only when the run's last step is another.
    *
    *  As many points as the charts have, so that both tell the same newest value. */
-  async show(story) {
+  async show(story, lastStep) {
     this.element.hidden = story === null;
     if (!story) return;
     const names = this.#names(story);
-    const key = JSON.stringify([story.began, story.rewardFell, names, this.course.series.step.at(-1)]);
+    const key = JSON.stringify([story.began, story.rewardFell, names, lastStep]);
     if (key === this.#key || !names.length) return;
     this.element.style.minHeight = `${heightOf(names)}px`;
     const turn = ++this.#asked;

@@ -1,441 +1,441 @@
 // src/dom.js
-var FOCUSED = "a, button, input, select, textarea, summary, [tabindex]";
-function h(tag, properties = {}, ...children) {
-  return filled(document.createElement(tag), properties, children);
+var cs = "a, button, input, select, textarea, summary, [tabindex]";
+function o(s, t = {}, ...e) {
+  return us(document.createElement(s), t, e);
 }
-function svg(tag, properties = {}, ...children) {
-  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
+function $(s, t = {}, ...e) {
+  return us(document.createElementNS("http://www.w3.org/2000/svg", s), t, e);
 }
-function fill(element, ...children) {
-  const had = document.activeElement;
-  const at = [...element.querySelectorAll(FOCUSED)].indexOf(had);
-  element.replaceChildren(...flat(children));
-  if (at < 0) return element;
-  const has = element.contains(had) ? had : element.querySelectorAll(FOCUSED)[at];
-  has?.focus({ preventScroll: true });
-  return element;
+function f(s, ...t) {
+  const e = document.activeElement;
+  const n = [...s.querySelectorAll(cs)].indexOf(e);
+  s.replaceChildren(...ps(t));
+  if (n < 0) return s;
+  const i = s.contains(e) ? e : s.querySelectorAll(cs)[n];
+  i?.focus({ preventScroll: true });
+  return s;
 }
-function refill(element, ...children) {
-  const selection = document.getSelection();
-  if (!selection.isCollapsed && selection.containsNode(element, true)) return later(element, children);
-  waiting.delete(element);
-  const opened = new Map([...element.querySelectorAll("details")].map((one) => [named(one), one.open]));
-  fill(element, ...children);
-  for (const one of element.querySelectorAll("details")) one.open = opened.get(named(one)) ?? one.open;
-  return element;
+function N(s, ...t) {
+  const e = document.getSelection();
+  if (!e.isCollapsed && e.containsNode(s, true)) return ai(s, t);
+  At.delete(s);
+  const n = new Map([...s.querySelectorAll("details")].map((i) => [hs(i), i.open]));
+  f(s, ...t);
+  for (const i of s.querySelectorAll("details")) i.open = n.get(hs(i)) ?? i.open;
+  return s;
 }
-var waiting = /* @__PURE__ */ new Map();
-var named = (details) => details.dataset.name ?? details.querySelector("summary").textContent;
-function later(element, children) {
-  if (!waiting.size) document.addEventListener("selectionchange", showWaiting);
-  waiting.set(element, children);
-  return element;
+var At = /* @__PURE__ */ new Map();
+var hs = (s) => s.dataset.name ?? s.querySelector("summary").textContent;
+function ai(s, t) {
+  if (!At.size) document.addEventListener("selectionchange", ds);
+  At.set(s, t);
+  return s;
 }
-function showWaiting() {
+function ds() {
   if (!document.getSelection().isCollapsed) return;
-  document.removeEventListener("selectionchange", showWaiting);
-  for (const [element, children] of [...waiting]) refill(element, ...children);
+  document.removeEventListener("selectionchange", ds);
+  for (const [s, t] of [...At]) N(s, ...t);
 }
-function moving(draw) {
-  const had = document.activeElement;
-  draw();
-  if (had !== document.body && had.isConnected) had.focus({ preventScroll: true });
+function Nt(s) {
+  const t = document.activeElement;
+  s();
+  if (t !== document.body && t.isConnected) t.focus({ preventScroll: true });
 }
-function filled(element, properties, children) {
-  for (const [name2, value] of Object.entries(properties)) {
-    if (name2.startsWith("on")) element.addEventListener(name2.slice(2), value);
-    else if (value === true) element.setAttribute(name2, "");
-    else if (value !== false && value !== null && value !== void 0) element.setAttribute(name2, value);
+function us(s, t, e) {
+  for (const [n, i] of Object.entries(t)) {
+    if (n.startsWith("on")) s.addEventListener(n.slice(2), i);
+    else if (i === true) s.setAttribute(n, "");
+    else if (i !== false && i !== null && i !== void 0) s.setAttribute(n, i);
   }
-  element.append(...flat(children));
-  return element;
+  s.append(...ps(e));
+  return s;
 }
-function flat(children) {
-  return children.flat(3).filter((child) => child !== null && child !== void 0 && child !== false);
+function ps(s) {
+  return s.flat(3).filter((t) => t !== null && t !== void 0 && t !== false);
 }
 
 // src/action.js
-function action(text, act, given = {}) {
-  const problem = h("span", { role: "alert", class: "strong" });
-  let isActing = false;
-  const onclick = async () => {
-    if (isActing) return;
-    isActing = true;
-    problem.textContent = "";
+function _(s, t, e = {}) {
+  const n = o("span", { role: "alert", class: "strong" });
+  let i = false;
+  const r = async () => {
+    if (i) return;
+    i = true;
+    n.textContent = "";
     try {
-      await act();
-    } catch (error) {
-      problem.textContent = refusal(error);
+      await t();
+    } catch (a) {
+      n.textContent = U(a);
     } finally {
-      isActing = false;
+      i = false;
     }
   };
-  return [h("button", { ...given, onclick }, text), problem];
+  return [o("button", { ...e, onclick: r }, s), n];
 }
-var refusal = (error) => error.status === 403 ? "This token is read-only." : error.message;
+var U = (s) => s.status === 403 ? "This token is read-only." : s.message;
 
 // src/clock.js
-var TOLERATED_MS = 5e3;
-var aheadMs = 0;
-function learn(date) {
-  const off = Date.parse(date) - Date.now();
-  if (!Number.isNaN(off)) aheadMs = Math.abs(off) > TOLERATED_MS ? off : 0;
+var li = 5e3;
+var ms = 0;
+function fs(s) {
+  const t = Date.parse(s) - Date.now();
+  if (!Number.isNaN(t)) ms = Math.abs(t) > li ? t : 0;
 }
-var now = () => (Date.now() + aheadMs) / 1e3;
+var Q = () => (Date.now() + ms) / 1e3;
 
 // src/api.js
-var TOKEN = "trmon.token";
-var NEWEST = 200;
-var PAGE = 1e3;
-var ApiError = class extends Error {
-  constructor(status, message) {
-    super(message);
-    this.status = status;
+var Ee = "trmon.token";
+var ci = 200;
+var hi = 1e3;
+var L = class extends Error {
+  constructor(t, e) {
+    super(e);
+    this.status = t;
   }
 };
-var Reach = class extends EventTarget {
-  #isAnswered = true;
-  #isShown = true;
+var Me = class extends EventTarget {
+  #t = true;
+  #e = true;
   get isGood() {
-    return this.#isAnswered && this.#isShown;
+    return this.#t && this.#e;
   }
   /** Record whether a request got an answer at all. */
-  answered(isAnswered) {
-    this.#isAnswered = isAnswered;
+  answered(t) {
+    this.#t = t;
     this.dispatchEvent(new Event("change"));
   }
   /** Record whether the view is shown, rather than an error in its place. */
-  shown(isShown) {
-    this.#isShown = isShown;
+  shown(t) {
+    this.#e = t;
     this.dispatchEvent(new Event("change"));
   }
 };
-var reach = new Reach();
-var token = {
-  get: () => sessionStorage.getItem(TOKEN),
-  set: (value) => sessionStorage.setItem(TOKEN, value),
-  clear: () => sessionStorage.removeItem(TOKEN)
+var G = new Me();
+var yt = {
+  get: () => sessionStorage.getItem(Ee),
+  set: (s) => sessionStorage.setItem(Ee, s),
+  clear: () => sessionStorage.removeItem(Ee)
 };
-function headers(more = {}) {
-  const kept2 = token.get();
-  return kept2 ? { ...more, Authorization: `Bearer ${kept2}` } : more;
+function bt(s = {}) {
+  const t = yt.get();
+  return t ? { ...s, Authorization: `Bearer ${t}` } : s;
 }
-function get(path3, query = {}, { signal } = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== null && value !== void 0);
-  const search = given.length ? `?${new URLSearchParams(given)}` : "";
-  return ask(`/api/v1${path3}${search}`, { headers: headers(), signal });
+function b(s, t = {}, { signal: e } = {}) {
+  const n = Object.entries(t).filter(([, r]) => r !== null && r !== void 0);
+  const i = n.length ? `?${new URLSearchParams(n)}` : "";
+  return Le(`/api/v1${s}${i}`, { headers: bt(), signal: e });
 }
-var file = (path3) => ask(`/api/v1${path3}`, { headers: headers() }, (answer2) => answer2.blob());
-async function newestLast(path3, query = {}) {
-  const { items } = await get(path3, { ...query, limit: NEWEST });
-  return items.reverse();
+var gs = (s) => Le(`/api/v1${s}`, { headers: bt() }, (t) => t.blob());
+async function tt(s, t = {}) {
+  const { items: e } = await b(s, { ...t, limit: ci });
+  return e.reverse();
 }
-var all = async (path3, query = {}) => (await upTo(Infinity, path3, query)).items;
-async function upTo(n, path3, query = {}) {
-  const items = [];
-  let after = null;
+var kt = async (s, t = {}) => (await Te(Infinity, s, t)).items;
+async function Te(s, t, e = {}) {
+  const n = [];
+  let i = null;
   do {
-    const page = await get(path3, { ...query, after, limit: Math.min(PAGE, n - items.length) });
-    items.push(...page.items);
-    after = page.next;
-  } while (after && items.length < n);
-  return { items, hasMore: after !== null };
+    const r = await b(t, { ...e, after: i, limit: Math.min(hi, s - n.length) });
+    n.push(...r.items);
+    i = r.next;
+  } while (i && n.length < s);
+  return { items: n, hasMore: i !== null };
 }
-function send(method, path3, body) {
-  const given = body === void 0 ? {} : { body: JSON.stringify(body) };
-  return ask(`/api/v1${path3}`, { method, headers: headers({ "Content-Type": "application/json" }), ...given });
+function M(s, t, e) {
+  const n = e === void 0 ? {} : { body: JSON.stringify(e) };
+  return Le(`/api/v1${t}`, { method: s, headers: bt({ "Content-Type": "application/json" }), ...n });
 }
-async function orNothing(promise) {
+async function ot(s) {
   try {
-    return await promise;
-  } catch (error) {
-    if (error.status === 404) return null;
-    throw error;
+    return await s;
+  } catch (t) {
+    if (t.status === 404) return null;
+    throw t;
   }
 }
-async function ask(url, options, read3 = (answer2) => answer2.json()) {
+async function Le(s, t, e = (n) => n.json()) {
   try {
-    const answer2 = await fetch(url, options);
-    reach.answered(true);
-    learn(answer2.headers.get("date"));
-    if (answer2.status === 204) return null;
-    if (answer2.ok) return await read3(answer2);
-    throw await refusal2(answer2);
-  } catch (error) {
-    if (error instanceof ApiError || error.name === "AbortError") throw error;
-    reach.answered(false);
-    throw new ApiError(0, "The service does not respond.");
+    const n = await fetch(s, t);
+    G.answered(true);
+    fs(n.headers.get("date"));
+    if (n.status === 204) return null;
+    if (n.ok) return await e(n);
+    throw await di(n);
+  } catch (n) {
+    if (n instanceof L || n.name === "AbortError") throw n;
+    G.answered(false);
+    throw new L(0, "The service does not respond.");
   }
 }
-async function refusal2(answer2) {
-  const said4 = await answer2.json().catch(() => ({}));
-  return new ApiError(answer2.status, said4.detail || said4.title || `The service responded with status ${answer2.status}.`);
+async function di(s) {
+  const t = await s.json().catch(() => ({}));
+  return new L(s.status, t.detail || t.title || `The service responded with status ${s.status}.`);
 }
-var runPath = (project, run2) => `/runs/${encodeURIComponent(project)}/${encodeURIComponent(run2)}`;
+var C = (s, t) => `/runs/${encodeURIComponent(s)}/${encodeURIComponent(t)}`;
 
 // src/words.js
-function number(value, digits = 3) {
-  if (value === null || value === void 0 || Number.isNaN(value)) return "–";
-  if (typeof value === "string") return value;
-  const size = Math.abs(value);
-  if (value === 0) return "0";
-  if (size >= 1e6 || size < 1e-3) return Number(value.toPrecision(digits)).toExponential().replace("e+", "e");
-  if (Number.isInteger(value)) return value.toLocaleString("en");
-  return size >= 1e3 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(digits)));
+function g(s, t = 3) {
+  if (s === null || s === void 0 || Number.isNaN(s)) return "–";
+  if (typeof s === "string") return s;
+  const e = Math.abs(s);
+  if (s === 0) return "0";
+  if (e >= 1e6 || e < 1e-3) return Number(s.toPrecision(t)).toExponential().replace("e+", "e");
+  if (Number.isInteger(s)) return s.toLocaleString("en");
+  return e >= 1e3 ? Math.round(s).toLocaleString("en") : String(Number(s.toPrecision(t)));
 }
-var step = (value) => value === null || value === void 0 ? "–" : value.toLocaleString("en");
-function percent(value) {
-  if (value === null || value === void 0 || typeof value === "string") return "–";
-  if (value > 0 && value < 0.01) return "<1%";
-  return `${Math.round(value * 100)}%`;
+var p = (s) => s === null || s === void 0 ? "–" : s.toLocaleString("en");
+function v(s) {
+  if (s === null || s === void 0 || typeof s === "string") return "–";
+  if (s > 0 && s < 0.01) return "<1%";
+  return `${Math.round(s * 100)}%`;
 }
-function span(seconds) {
-  for (const [unit, length] of [
+function B(s) {
+  for (const [t, e] of [
     ["d", 86400],
     ["h", 3600],
     ["min", 60]
   ]) {
-    if (seconds >= 2 * length) return `${Math.round(seconds / length)} ${unit}`;
+    if (s >= 2 * e) return `${Math.round(s / e)} ${t}`;
   }
-  if (seconds >= 1) return `${Math.round(seconds)} s`;
-  return seconds >= 0.1 ? `${Number(seconds.toPrecision(1))} s` : "under 0.1 s";
+  if (s >= 1) return `${Math.round(s)} s`;
+  return s >= 0.1 ? `${Number(s.toPrecision(1))} s` : "under 0.1 s";
 }
-function ago(at) {
-  if (at === null) return "never";
-  const seconds = now() - at;
-  return seconds < 1 ? "now" : `${span(seconds)} ago`;
+function x(s) {
+  if (s === null) return "never";
+  const t = Q() - s;
+  return t < 1 ? "now" : `${B(t)} ago`;
 }
-var TIME = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
-var DATE = { year: "numeric", month: "short", day: "numeric" };
-var clock = (at) => new Date(at * 1e3).toLocaleString([], { ...DATE, ...TIME });
-function hour(at) {
-  const isToday = new Date(at * 1e3).toDateString() === new Date(now() * 1e3).toDateString();
-  return isToday ? new Date(at * 1e3).toLocaleTimeString([], TIME) : clock(at);
+var Oe = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
+var ui = { year: "numeric", month: "short", day: "numeric" };
+var T = (s) => new Date(s * 1e3).toLocaleString([], { ...ui, ...Oe });
+function ws(s) {
+  const t = new Date(s * 1e3).toDateString() === new Date(Q() * 1e3).toDateString();
+  return t ? new Date(s * 1e3).toLocaleTimeString([], Oe) : T(s);
 }
-var zone = (at) => new Intl.DateTimeFormat([], TIME).formatToParts(at * 1e3).find(({ type }) => type === "timeZoneName").value;
-var plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one : many}`;
-var kindWords = (kind) => capital(kind.replaceAll("_", " "));
-var capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+var ys = (s) => new Intl.DateTimeFormat([], Oe).formatToParts(s * 1e3).find(({ type: t }) => t === "timeZoneName").value;
+var y = (s, t, e = `${t}s`) => `${p(s)} ${s === 1 ? t : e}`;
+var et = (s) => P(s.replaceAll("_", " "));
+var P = (s) => s.charAt(0).toUpperCase() + s.slice(1);
 
 // src/dialogs.js
-var PREVIEW_MS = 250;
-var NAMED = 5;
-var AUTHOR = "trmon.author";
-var HOURS = [
+var pi = 250;
+var mi = 5;
+var ks = "trmon.author";
+var fi = [
   ["2", "2 hours"],
   ["8", "8 hours"],
   ["24", "1 day"],
   ["168", "1 week"]
 ];
-function acknowledge(alerts2) {
-  const note = h("textarea", { rows: 3, maxlength: 2e3, placeholder: "Looking at the weight sync" });
-  const title = `Acknowledge ${alerts2.map(({ title: title2 }) => title2).join(", ")}`;
-  return asked(title, [author(), h("label", {}, "Note", note)], "Acknowledge", (form) => {
-    const word = { author: said(form), note: note.value };
-    return Promise.all(alerts2.map(({ identity }) => send("POST", `/alerts/${encodeURIComponent(identity)}/ack`, word)));
+function qt(s) {
+  const t = o("textarea", { rows: 3, maxlength: 2e3, placeholder: "Looking at the weight sync" });
+  const e = `Acknowledge ${s.map(({ title: n }) => n).join(", ")}`;
+  return I(e, [at(), o("label", {}, "Note", t)], "Acknowledge", (n) => {
+    const i = { author: lt(n), note: t.value };
+    return Promise.all(s.map(({ identity: r }) => M("POST", `/alerts/${encodeURIComponent(r)}/ack`, i)));
   });
 }
-function silence(matchers, project) {
-  const given = project ? [{ label: "project", value: project }, ...matchers] : matchers;
-  const fields = given.map(({ label, value }) => matcher(label, value));
-  const preview = h("div", { role: "status", class: "preview" });
-  const seen2 = previews(preview, () => request(fields, 3600));
-  for (const field of fields) field.addEventListener("input", seen2);
-  seen2();
-  const hours = h(
+function rt(s, t) {
+  const e = t ? [{ label: "project", value: t }, ...s] : s;
+  const n = e.map(({ label: h, value: d }) => wi(h, d));
+  const i = o("div", { role: "status", class: "preview" });
+  const r = gi(i, () => bs(n, 3600));
+  for (const h of n) h.addEventListener("input", r);
+  r();
+  const a = o(
     "select",
     {},
-    HOURS.map(([value, text]) => h("option", { value }, text))
+    fi.map(([h, d]) => o("option", { value: h }, d))
   );
-  const note = h("input", { maxlength: 2e3 });
-  const rest = [preview, h("label", {}, "For", hours), author(), h("label", {}, "Note", note)];
-  return asked(
+  const l = o("input", { maxlength: 2e3 });
+  const c = [i, o("label", {}, "For", a), at(), o("label", {}, "Note", l)];
+  return I(
     "Silence alerts that match every label",
-    [...fields, ...rest],
+    [...n, ...c],
     "Silence",
-    (form) => send("POST", "/silences", { ...request(fields, hours.value * 3600), author: said(form), note: note.value })
+    (h) => M("POST", "/silences", { ...bs(n, a.value * 3600), author: lt(h), note: l.value })
   );
 }
-function request(fields, seconds) {
-  const matchers = fields.map(matched).filter(({ value }) => value);
-  const { value: project } = matchers.find(({ label, operator }) => label === "project" && operator === "=") ?? {};
-  const rest = matchers.filter(({ label }) => label !== "project");
-  return project && rest.length ? { project, matchers: rest, seconds } : { matchers, seconds };
+function bs(s, t) {
+  const e = s.map(yi).filter(({ value: r }) => r);
+  const { value: n } = e.find(({ label: r, operator: a }) => r === "project" && a === "=") ?? {};
+  const i = e.filter(({ label: r }) => r !== "project");
+  return n && i.length ? { project: n, matchers: i, seconds: t } : { matchers: e, seconds: t };
 }
-function previews(element, asked2) {
-  let turn2 = 0;
+function gi(s, t) {
+  let e = 0;
   return async () => {
-    const mine = ++turn2;
-    await new Promise((done) => setTimeout(done, PREVIEW_MS));
-    const given = asked2();
-    if (mine !== turn2) return;
-    if (!given.matchers.length) return fill(element, "Fill in at least one field.");
+    const n = ++e;
+    await new Promise((r) => setTimeout(r, pi));
+    const i = t();
+    if (n !== e) return;
+    if (!i.matchers.length) return f(s, "Fill in at least one field.");
     try {
-      const { total, items } = await send("POST", "/silences/preview", given);
-      if (mine !== turn2) return;
-      const names2 = items.slice(0, NAMED).map((one) => h("li", {}, `${one.project}/${one.run}: ${one.rule.replaceAll("_", " ")}`));
-      const more = total > names2.length && h("li", {}, `and ${step(total - names2.length)} more`);
-      fill(element, total ? `Mutes ${plural(total, "firing alert")} now:` : "Mutes no alert that fires now.", h("ul", {}, names2, more));
-    } catch (error) {
-      if (mine === turn2) fill(element, refusal(error));
+      const { total: r, items: a } = await M("POST", "/silences/preview", i);
+      if (n !== e) return;
+      const l = a.slice(0, mi).map((h) => o("li", {}, `${h.project}/${h.run}: ${h.rule.replaceAll("_", " ")}`));
+      const c = r > l.length && o("li", {}, `and ${p(r - l.length)} more`);
+      f(s, r ? `Mutes ${y(r, "firing alert")} now:` : "Mutes no alert that fires now.", o("ul", {}, l, c));
+    } catch (r) {
+      if (n === e) f(s, U(r));
     }
   };
 }
-function matcher(label, value) {
-  return h(
+function wi(s, t) {
+  return o(
     "label",
-    { "data-label": label },
-    `${label} (shell pattern; empty: any)`,
-    h("input", { value, maxlength: 256 })
+    { "data-label": s },
+    `${s} (shell pattern; empty: any)`,
+    o("input", { value: t, maxlength: 256 })
   );
 }
-function matched(field) {
-  const value = field.querySelector("input").value.trim();
-  return { label: field.dataset.label, operator: /[*?[]/.test(value) ? "~" : "=", value };
+function yi(s) {
+  const t = s.querySelector("input").value.trim();
+  return { label: s.dataset.label, operator: /[*?[]/.test(t) ? "~" : "=", value: t };
 }
-function author() {
-  const kept2 = localStorage.getItem(AUTHOR) ?? "";
-  return h("label", {}, "Who", h("input", { name: "author", value: kept2, maxlength: 128, placeholder: "your name" }));
+function at() {
+  const s = localStorage.getItem(ks) ?? "";
+  return o("label", {}, "Who", o("input", { name: "author", value: s, maxlength: 128, placeholder: "your name" }));
 }
-function said(form) {
-  const name2 = form.elements.author.value.trim();
-  localStorage.setItem(AUTHOR, name2);
-  return name2 || null;
+function lt(s) {
+  const t = s.elements.author.value.trim();
+  localStorage.setItem(ks, t);
+  return t || null;
 }
-function asked(title, fields, action2, act) {
-  return new Promise((answer2) => {
-    const problem = h("p", { role: "alert", class: "strong" });
-    let isActing = false;
-    const submit = async (event) => {
-      event.preventDefault();
-      if (isActing) return;
-      isActing = true;
+function I(s, t, e, n) {
+  return new Promise((i) => {
+    const r = o("p", { role: "alert", class: "strong" });
+    let a = false;
+    const l = async (u) => {
+      u.preventDefault();
+      if (a) return;
+      a = true;
       try {
-        await act(form);
-        dialog.close("done");
-      } catch (error) {
-        problem.textContent = refusal(error);
+        await n(h);
+        d.close("done");
+      } catch (m) {
+        r.textContent = U(m);
       } finally {
-        isActing = false;
+        a = false;
       }
     };
-    const buttons = h(
+    const c = o(
       "div",
       { class: "row" },
-      h("button", { class: "main" }, action2),
-      h("button", { type: "button", onclick: () => dialog.close() }, "Cancel")
+      o("button", { class: "main" }, e),
+      o("button", { type: "button", onclick: () => d.close() }, "Cancel")
     );
-    const form = h("form", { onsubmit: submit }, h("h2", {}, title), fields, problem, buttons);
-    const dialog = h("dialog", { "aria-label": title }, form);
-    dialog.addEventListener("close", () => (dialog.remove(), answer2(dialog.returnValue === "done")));
-    document.body.append(dialog);
-    dialog.showModal();
+    const h = o("form", { onsubmit: l }, o("h2", {}, s), t, r, c);
+    const d = o("dialog", { "aria-label": s }, h);
+    d.addEventListener("close", () => (d.remove(), i(d.returnValue === "done")));
+    document.body.append(d);
+    d.showModal();
   });
 }
 
 // src/alertbulk.js
-var MOST = 500;
-var NAMED2 = 100;
-var AlertBulk = class {
-  #failed = null;
-  #drawn = "";
+var je = 500;
+var Ae = 100;
+var Rt = class {
+  #t = null;
+  #e = "";
   /** `again` reads the alerts again. */
-  constructor(selection, again) {
-    this.selection = selection;
-    this.again = again;
-    this.count = h("p", { role: "status", class: "strong" });
-    this.buttons = h("div", { class: "row" });
-    this.result = h("div", { role: "alert" });
-    const line4 = h("div", { class: "row" }, this.count, this.buttons);
-    this.element = h("section", { class: "card selected", "aria-label": "Selected alerts", hidden: true }, line4, this.result);
+  constructor(t, e) {
+    this.selection = t;
+    this.again = e;
+    this.count = o("p", { role: "status", class: "strong" });
+    this.buttons = o("div", { class: "row" });
+    this.result = o("div", { role: "alert" });
+    const n = o("div", { class: "row" }, this.count, this.buttons);
+    this.element = o("section", { class: "card selected", "aria-label": "Selected alerts", hidden: true }, n, this.result);
   }
   /** Render. Args: firing: all firing alerts; matching: those that match the filters. */
-  draw(firing, matching) {
-    this.chosen = firing.filter((alert) => this.selection.has(alert));
-    const hidden = this.chosen.filter((alert) => !matching.includes(alert)).length;
-    const isEvery = matching.every((alert) => this.selection.has(alert));
-    const n = this.chosen.length;
-    this.element.hidden = n === 0 && !this.#failed;
-    const now2 = JSON.stringify([n, hidden, isEvery, matching.length]);
-    if (now2 === this.#drawn) return;
-    this.#drawn = now2;
-    this.count.textContent = `${plural(n, "alert")} selected${hidden ? `, ${step(hidden)} not shown` : ""}`;
-    const every = () => this.selection.set([.../* @__PURE__ */ new Set([...this.chosen, ...matching])]);
-    fill(
+  draw(t, e) {
+    this.chosen = t.filter((c) => this.selection.has(c));
+    const n = this.chosen.filter((c) => !e.includes(c)).length;
+    const i = e.every((c) => this.selection.has(c));
+    const r = this.chosen.length;
+    this.element.hidden = r === 0 && !this.#t;
+    const a = JSON.stringify([r, n, i, e.length]);
+    if (a === this.#e) return;
+    this.#e = a;
+    this.count.textContent = `${y(r, "alert")} selected${n ? `, ${p(n)} not shown` : ""}`;
+    const l = () => this.selection.set([.../* @__PURE__ */ new Set([...this.chosen, ...e])]);
+    f(
       this.buttons,
-      n > 0 && h("button", { onclick: () => this.acknowledge(this.chosen) }, `Acknowledge ${plural(n, "alert")}`),
-      n > 0 && !isEvery && h("button", { onclick: every }, `Select all ${step(matching.length)}`),
-      h("button", { onclick: () => this.#clear() }, n ? "Clear" : "Close")
+      r > 0 && o("button", { onclick: () => this.acknowledge(this.chosen) }, `Acknowledge ${y(r, "alert")}`),
+      r > 0 && !i && o("button", { onclick: l }, `Select all ${p(e.length)}`),
+      o("button", { onclick: () => this.#s() }, r ? "Clear" : "Close")
     );
   }
   /** Ask for a name and a note, then acknowledge alerts; those that fail stay selected. */
-  async acknowledge(alerts2) {
-    if (!alerts2.length) return;
-    const note = h("textarea", { rows: 3, maxlength: 2e3, placeholder: "The node is gone; restarting" });
-    const names2 = alerts2.slice(0, NAMED2).map((alert) => h("li", {}, named2(alert)));
-    const more = alerts2.length > NAMED2 && h("li", {}, `and ${step(alerts2.length - NAMED2)} more`);
-    const fields = [h("ul", { class: "names" }, names2, more), author(), h("label", {}, "Note (optional)", note)];
-    let failed = /* @__PURE__ */ new Map();
-    const title = `Acknowledge ${plural(alerts2.length, "alert")}`;
-    const act = async (form) => failed = await acknowledged(alerts2, { author: said(form), note: note.value });
-    if (!await asked(title, fields, "Acknowledge", act)) return;
-    this.#failed = failed.size ? failed : null;
-    fill(this.result, this.#failed && outcome(alerts2, failed));
-    this.#drawn = "";
-    this.selection.set(alerts2.filter(({ identity }) => failed.has(identity)));
+  async acknowledge(t) {
+    if (!t.length) return;
+    const e = o("textarea", { rows: 3, maxlength: 2e3, placeholder: "The node is gone; restarting" });
+    const n = t.slice(0, Ae).map((h) => o("li", {}, vs(h)));
+    const i = t.length > Ae && o("li", {}, `and ${p(t.length - Ae)} more`);
+    const r = [o("ul", { class: "names" }, n, i), at(), o("label", {}, "Note (optional)", e)];
+    let a = /* @__PURE__ */ new Map();
+    const l = `Acknowledge ${y(t.length, "alert")}`;
+    const c = async (h) => a = await bi(t, { author: lt(h), note: e.value });
+    if (!await I(l, r, "Acknowledge", c)) return;
+    this.#t = a.size ? a : null;
+    f(this.result, this.#t && ki(t, a));
+    this.#e = "";
+    this.selection.set(t.filter(({ identity: h }) => a.has(h)));
     await this.again();
   }
-  #clear() {
-    this.#failed = null;
-    this.#drawn = "";
-    fill(this.result);
+  #s() {
+    this.#t = null;
+    this.#e = "";
+    f(this.result);
     this.selection.set([]);
   }
 };
-async function acknowledged(alerts2, word) {
-  const failed = /* @__PURE__ */ new Map();
-  for (let at = 0; at < alerts2.length; at += MOST) {
-    const identities = alerts2.slice(at, at + MOST).map(({ identity }) => identity);
+async function bi(s, t) {
+  const e = /* @__PURE__ */ new Map();
+  for (let n = 0; n < s.length; n += je) {
+    const i = s.slice(n, n + je).map(({ identity: r }) => r);
     try {
-      const { refused } = await send("POST", "/alerts/ack", { ...word, identities });
-      for (const { identity, detail } of refused) failed.set(identity, detail);
-    } catch (error) {
-      if (alerts2.length <= MOST) throw error;
-      for (const identity of identities) failed.set(identity, refusal(error));
+      const { refused: r } = await M("POST", "/alerts/ack", { ...t, identities: i });
+      for (const { identity: a, detail: l } of r) e.set(a, l);
+    } catch (r) {
+      if (s.length <= je) throw r;
+      for (const a of i) e.set(a, U(r));
     }
   }
-  return failed;
+  return e;
 }
-function outcome(alerts2, failed) {
-  const rest = alerts2.filter(({ identity }) => failed.has(identity));
+function ki(s, t) {
+  const e = s.filter(({ identity: n }) => t.has(n));
   return [
-    h("p", {}, `${step(alerts2.length - rest.length)} of ${plural(alerts2.length, "alert")} acknowledged. Not acknowledged:`),
-    h("ul", { class: "failures" }, rest.map((alert) => h("li", {}, `${named2(alert)}: ${failed.get(alert.identity)}`)))
+    o("p", {}, `${p(s.length - e.length)} of ${y(s.length, "alert")} acknowledged. Not acknowledged:`),
+    o("ul", { class: "failures" }, e.map((n) => o("li", {}, `${vs(n)}: ${t.get(n.identity)}`)))
   ];
 }
-var named2 = ({ project, run: run2, title }) => `${project}/${run2}: ${title}`;
+var vs = ({ project: s, run: t, title: e }) => `${s}/${t}: ${e}`;
 
 // src/alertfilter.js
-var SEVERITIES = ["page", "warn", "info"];
-var AlertFilter = class {
+var vi = ["page", "warn", "info"];
+var Ct = class {
   /** `changed` is called when a filter changes. */
-  constructor(changed) {
-    const given = new URLSearchParams(location.search);
-    this.changed = changed;
-    this.words = h("input", {
+  constructor(t) {
+    const e = new URLSearchParams(location.search);
+    this.changed = t;
+    this.words = o("input", {
       type: "search",
-      value: given.get("q") ?? "",
+      value: e.get("q") ?? "",
       placeholder: "Filter alerts",
       "aria-label": "Filter by project, run, rule, cause or owner",
       "data-filter": true
     });
-    const options = SEVERITIES.map((value) => h("option", { value, selected: value === given.get("severity") }, value));
-    this.severity = h("select", { "aria-label": "severity" }, h("option", { value: "" }, "every severity"), options);
-    this.open = h("input", { type: "checkbox", checked: given.has("open") });
-    this.words.addEventListener("input", () => this.#turned());
-    for (const field of [this.severity, this.open]) field.addEventListener("change", () => this.#turned());
-    const open = h("label", { class: "row" }, this.open, "unacknowledged only");
-    this.bar = h("div", { class: "row controls", role: "search" }, this.words, this.severity, open);
+    const n = vi.map((r) => o("option", { value: r, selected: r === e.get("severity") }, r));
+    this.severity = o("select", { "aria-label": "severity" }, o("option", { value: "" }, "every severity"), n);
+    this.open = o("input", { type: "checkbox", checked: e.has("open") });
+    this.words.addEventListener("input", () => this.#t());
+    for (const r of [this.severity, this.open]) r.addEventListener("change", () => this.#t());
+    const i = o("label", { class: "row" }, this.open, "unacknowledged only");
+    this.bar = o("div", { class: "row controls", role: "search" }, this.words, this.severity, i);
   }
   get isOn() {
     return Boolean(this.words.value.trim() || this.severity.value || this.open.checked);
@@ -446,305 +446,305 @@ var AlertFilter = class {
     return { search: this.words.value.trim() || null, severity: this.severity.value || null };
   }
   /** Return the alerts that match. */
-  chosen(alerts2) {
-    const words3 = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
-    return alerts2.filter(
-      (alert) => (!this.severity.value || alert.severity === this.severity.value) && (!this.open.checked || !alert.ack && alert.state === "firing") && words3.every((word) => searched(alert).includes(word))
+  chosen(t) {
+    const e = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    return t.filter(
+      (n) => (!this.severity.value || n.severity === this.severity.value) && (!this.open.checked || !n.ack && n.state === "firing") && e.every((i) => $i(n).includes(i))
     );
   }
   /** Remove every filter. */
   clear() {
     this.words.value = this.severity.value = "";
     this.open.checked = false;
-    this.#turned();
+    this.#t();
     this.words.focus();
   }
-  #turned() {
-    const said4 = { q: this.words.value, severity: this.severity.value, open: this.open.checked ? "1" : "" };
-    const query = new URLSearchParams(Object.entries(said4).filter(([, value]) => value)).toString();
-    history.replaceState(null, "", query ? `/alerts?${query}` : "/alerts");
+  #t() {
+    const t = { q: this.words.value, severity: this.severity.value, open: this.open.checked ? "1" : "" };
+    const e = new URLSearchParams(Object.entries(t).filter(([, n]) => n)).toString();
+    history.replaceState(null, "", e ? `/alerts?${e}` : "/alerts");
     this.changed();
   }
 };
-function searched({ project, run: run2, owner, rule, title, labels: { cause } }) {
-  const names2 = [rule, title, cause].filter(Boolean);
-  const words3 = names2.map((name2) => name2.replaceAll("_", " "));
-  return [`${project}/${run2}`, owner, ...names2, ...words3].filter(Boolean).join(" ").toLowerCase();
+function $i({ project: s, run: t, owner: e, rule: n, title: i, labels: { cause: r } }) {
+  const a = [n, i, r].filter(Boolean);
+  const l = a.map((c) => c.replaceAll("_", " "));
+  return [`${s}/${t}`, e, ...a, ...l].filter(Boolean).join(" ").toLowerCase();
 }
 
 // src/alertgroup.js
-var AlertGroup = class {
-  #shown = "";
-  constructor({ selection, turn: turn2, acknowledge: acknowledge2 }) {
-    this.turn = turn2;
-    this.acknowledge = acknowledge2;
-    this.element = h("tbody", {});
-    this.selection = selection;
+var Pt = class {
+  #t = "";
+  constructor({ selection: t, turn: e, acknowledge: n }) {
+    this.turn = e;
+    this.acknowledge = n;
+    this.element = o("tbody", {});
+    this.selection = t;
   }
   /** Render a group. */
-  show(line4, isOpen) {
-    this.line = line4;
-    const { alerts: alerts2 } = line4;
-    if (this.box) this.selection.mark(this.box, line4);
-    const open = alerts2.filter((alert) => !alert.ack);
-    const silenced = alerts2.filter((alert) => alert.silenced).length;
-    const oldest = Math.min(...alerts2.map((alert) => alert.since_at));
-    const now2 = JSON.stringify([alerts2.length, open.length, silenced, ago(oldest), isOpen]);
-    if (now2 === this.#shown) return;
-    this.#shown = now2;
-    const { severity: severity2, title, rule } = alerts2[0];
-    const runs = plural(new Set(alerts2.map(({ project, run: run2 }) => `${project}/${run2}`)).size, "run");
-    this.box = this.selection.box(`${title} of ${runs}`, () => this.line);
-    const toggle = { class: "plain fold", "aria-expanded": String(isOpen), onclick: () => this.turn(line4.key) };
-    const told2 = [
-      open.length < alerts2.length && `${step(alerts2.length - open.length)} acknowledged`,
-      silenced > 0 && `${step(silenced)} silenced`
+  show(t, e) {
+    this.line = t;
+    const { alerts: n } = t;
+    if (this.box) this.selection.mark(this.box, t);
+    const i = n.filter((D) => !D.ack);
+    const r = n.filter((D) => D.silenced).length;
+    const a = Math.min(...n.map((D) => D.since_at));
+    const l = JSON.stringify([n.length, i.length, r, x(a), e]);
+    if (l === this.#t) return;
+    this.#t = l;
+    const { severity: c, title: h, rule: d } = n[0];
+    const u = y(new Set(n.map(({ project: D, run: it }) => `${D}/${it}`)).size, "run");
+    this.box = this.selection.box(`${h} of ${u}`, () => this.line);
+    const m = { class: "plain fold", "aria-expanded": String(e), onclick: () => this.turn(t.key) };
+    const w = [
+      i.length < n.length && `${p(n.length - i.length)} acknowledged`,
+      r > 0 && `${p(r)} silenced`
     ];
-    const acknowledge2 = h("button", { onclick: () => this.acknowledge(open) }, `Acknowledge ${step(open.length)}`);
-    const cells3 = {
+    const k = o("button", { onclick: () => this.acknowledge(i) }, `Acknowledge ${p(i.length)}`);
+    const q = {
       select: this.box,
-      severity: h("span", { class: `kind kind-${severity2 === "page" ? "act" : severity2 === "warn" ? "watch" : "unknown"}` }, severity2),
-      alert: [h("button", toggle, `${title}: ${runs}`), h("span", { class: "quiet" }, told2.filter(Boolean).join(", "))],
-      run: h("span", { class: "quiet" }, runs),
-      since: h("span", { class: "quiet nowrap" }, `first ${ago(oldest)}`),
-      actions: h("span", { class: "row actions" }, open.length > 0 && acknowledge2)
+      severity: o("span", { class: `kind kind-${c === "page" ? "act" : c === "warn" ? "watch" : "unknown"}` }, c),
+      alert: [o("button", m, `${h}: ${u}`), o("span", { class: "quiet" }, w.filter(Boolean).join(", "))],
+      run: o("span", { class: "quiet" }, u),
+      since: o("span", { class: "quiet nowrap" }, `first ${x(a)}`),
+      actions: o("span", { class: "row actions" }, i.length > 0 && k)
     };
-    const row = Object.entries(cells3).map(([name2, cell2]) => h("td", { "data-name": name2 }, cell2));
-    fill(this.element, h("tr", { "data-severity": severity2, "data-state": "firing", "data-rule": rule }, row));
+    const A = Object.entries(q).map(([D, it]) => o("td", { "data-name": D }, it));
+    f(this.element, o("tr", { "data-severity": c, "data-state": "firing", "data-rule": d }, A));
   }
 };
 
 // src/incidents.js
-var episode = ({ identity, attempt_id, step: step2 }) => `${identity}@${attempt_id}:${step2}`;
-function leading(alerts2, incidents = alerts2) {
-  const joined2 = new Set(incidents.flatMap(({ members }) => members.map(episode)));
-  return alerts2.filter((alert) => !joined2.has(episode(alert)));
+var R = ({ identity: s, attempt_id: t, step: e }) => `${s}@${t}:${e}`;
+function vt(s, t = s) {
+  const e = new Set(t.flatMap(({ members: n }) => n.map(R)));
+  return s.filter((n) => !e.has(R(n)));
 }
 
 // src/alertlines.js
-var TOGETHER = 3;
-var SEVERITIES2 = ["page", "warn", "info"];
-function linesOf(alerts2) {
-  const byRule = Map.groupBy(
-    alerts2.filter(({ members }) => !members.length),
-    ({ rule, state }) => `${state} ${rule}`
+var _i = 3;
+var xi = ["page", "warn", "info"];
+function _s(s) {
+  const t = Map.groupBy(
+    s.filter(({ members: a }) => !a.length),
+    ({ rule: a, state: l }) => `${l} ${a}`
   );
-  const groups = [...byRule].filter(([, found]) => found.length >= TOGETHER);
-  const grouped2 = new Set(groups.flatMap(([, found]) => found));
-  const single = alerts2.filter((alert) => !grouped2.has(alert)).map((alert) => ({ key: episode(alert), alerts: [alert] }));
-  const several2 = groups.map(([key2, found]) => ({ key: key2, rule: found[0].rule, alerts: found.sort(byUrgency) }));
-  return [...single, ...several2].sort((a, b) => byUrgency(a.alerts[0], b.alerts[0]));
+  const e = [...t].filter(([, a]) => a.length >= _i);
+  const n = new Set(e.flatMap(([, a]) => a));
+  const i = s.filter((a) => !n.has(a)).map((a) => ({ key: R(a), alerts: [a] }));
+  const r = e.map(([a, l]) => ({ key: a, rule: l[0].rule, alerts: l.sort($s) }));
+  return [...i, ...r].sort((a, l) => $s(a.alerts[0], l.alerts[0]));
 }
-function unfolded(lines3, open) {
-  const beneath = (line4) => line4.alerts.map((alert) => ({ key: episode(alert), alerts: [alert], isBeneath: true }));
-  return lines3.flatMap((line4) => line4.rule && open.has(line4.key) ? [line4, ...beneath(line4)] : [line4]);
+function xs(s, t) {
+  const e = (n) => n.alerts.map((i) => ({ key: R(i), alerts: [i], isBeneath: true }));
+  return s.flatMap((n) => n.rule && t.has(n.key) ? [n, ...e(n)] : [n]);
 }
-function byUrgency(a, b) {
-  const severity2 = (alert) => SEVERITIES2.indexOf(alert.severity);
-  return Boolean(a.ack) - Boolean(b.ack) || severity2(a) - severity2(b) || b.since_at - a.since_at;
+function $s(s, t) {
+  const e = (n) => xi.indexOf(n.severity);
+  return Boolean(s.ack) - Boolean(t.ack) || e(s) - e(t) || t.since_at - s.since_at;
 }
 
 // src/alertrow.js
-var AlertRow = class {
-  #past = null;
-  #shown = "";
+var It = class {
+  #t = null;
+  #e = "";
   /** `again` reads the alerts again; `find(silence)` shows a silence; alerts without a selection have no box. */
-  constructor({ again, find, selection = null }) {
-    this.again = again;
-    this.find = find;
-    this.selection = selection;
-    this.element = h("tbody", {});
+  constructor({ again: t, find: e, selection: n = null }) {
+    this.again = t;
+    this.find = e;
+    this.selection = n;
+    this.element = o("tbody", {});
   }
   /** Render a line; the DOM is untouched if nothing changed. */
-  show(line4) {
-    const [alert] = line4.alerts;
-    this.line = line4;
-    if (this.box) this.selection.mark(this.box, line4);
-    this.element.toggleAttribute("data-beneath", Boolean(line4.isBeneath));
-    const now2 = JSON.stringify(alert) + ago(alert.since_at) + (alert.ack ? ago(alert.ack.at) : "");
-    if (now2 === this.#shown) return;
-    this.#shown = now2;
-    this.#draw(alert);
+  show(t) {
+    const [e] = t.alerts;
+    this.line = t;
+    if (this.box) this.selection.mark(this.box, t);
+    this.element.toggleAttribute("data-beneath", Boolean(t.isBeneath));
+    const n = JSON.stringify(e) + x(e.since_at) + (e.ack ? x(e.ack.at) : "");
+    if (n === this.#e) return;
+    this.#e = n;
+    this.#s(e);
   }
-  #draw(alert) {
-    this.alert = alert;
-    this.box = this.selection?.box(`${alert.title} of ${alert.project}/${alert.run}`, () => this.line);
-    const cells3 = [this.box ?? "", severity(alert), this.#what(alert), run(alert), since(alert), this.#actions(alert)];
-    const names2 = ["select", "severity", "alert", "run", "since", "actions"];
-    const row = h(
+  #s(t) {
+    this.alert = t;
+    this.box = this.selection?.box(`${t.title} of ${t.project}/${t.run}`, () => this.line);
+    const e = [this.box ?? "", Si(t), this.#n(t), Ei(t), Mi(t), this.#i(t)];
+    const n = ["select", "severity", "alert", "run", "since", "actions"];
+    const i = o(
       "tr",
-      { "data-severity": alert.severity, "data-state": alert.state },
-      cells3.map((cell2, i) => h("td", { "data-name": names2[i] }, cell2))
+      { "data-severity": t.severity, "data-state": t.state },
+      e.map((r, a) => o("td", { "data-name": n[a] }, r))
     );
-    refill(this.element, row, this.#past && h("tr", {}, h("td", { colspan: 6 }, this.#past)));
+    N(this.element, i, this.#t && o("tr", {}, o("td", { colspan: 6 }, this.#t)));
   }
-  #what({ project, run: name2, owner, title, members, labels: labels2, summary: summary2, runbook, ack, silenced }) {
-    const good = labels2.last_good_step;
-    const symptoms = members.filter(({ rule }) => rule !== labels2.cause);
-    const joined2 = members.map(
-      (one) => h("li", {}, `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}${one.state === "firing" ? "" : ", over"}`)
+  #n({ project: t, run: e, owner: n, title: i, members: r, labels: a, summary: l, runbook: c, ack: h, silenced: d }) {
+    const u = a.last_good_step;
+    const m = r.filter(({ rule: q }) => q !== a.cause);
+    const w = r.map(
+      (q) => o("li", {}, `${q.rule.replaceAll("_", " ")} since step ${p(q.step)}${q.state === "firing" ? "" : ", over"}`)
     );
-    const why = silenced && `Silenced until ${hour(silenced.ends_at)} by ${silenced.author}${silenced.note ? `: ${silenced.note}` : ""}`;
+    const k = d && `Silenced until ${ws(d.ends_at)} by ${d.author}${d.note ? `: ${d.note}` : ""}`;
     return [
-      h("span", { class: "strong" }, title),
-      members.length > 0 && good && h("span", { class: "quiet" }, ` · last good step ${step(Number(good))}`),
-      owner && h("span", { class: "quiet" }, ` · ${owner}`),
-      why && h("div", {}, h("button", { class: "plain silenced", onclick: () => this.find(silenced) }, why)),
-      h(
+      o("span", { class: "strong" }, i),
+      r.length > 0 && u && o("span", { class: "quiet" }, ` · last good step ${p(Number(u))}`),
+      n && o("span", { class: "quiet" }, ` · ${n}`),
+      k && o("div", {}, o("button", { class: "plain silenced", onclick: () => this.find(d) }, k)),
+      o(
         "details",
         { "data-name": "more" },
-        h("summary", {}, symptoms.length ? plural(symptoms.length, "symptom") : "Details"),
-        h("p", {}, summary2.replace(`${project}/${name2}: `, "")),
-        runbook && h("p", { class: "quiet" }, runbook),
-        joined2.length > 0 && h("ul", { class: "quiet", "aria-label": "Alerts in this incident" }, joined2)
+        o("summary", {}, m.length ? y(m.length, "symptom") : "Details"),
+        o("p", {}, l.replace(`${t}/${e}: `, "")),
+        c && o("p", { class: "quiet" }, c),
+        w.length > 0 && o("ul", { class: "quiet", "aria-label": "Alerts in this incident" }, w)
       ),
-      ack && h("div", { class: "quiet" }, `Acknowledged by ${ack.author} ${ago(ack.at)}${ack.note ? `: ${ack.note}` : ""}`)
+      h && o("div", { class: "quiet" }, `Acknowledged by ${h.author} ${x(h.at)}${h.note ? `: ${h.note}` : ""}`)
     ];
   }
-  #actions(alert) {
-    const fires = alert.state === "firing";
-    const take = async () => await acknowledge([alert]) && this.again();
-    const mute = async () => await silence(
+  #i(t) {
+    const e = t.state === "firing";
+    const n = async () => await qt([t]) && this.again();
+    const i = async () => await rt(
       [
-        { label: "run", value: alert.run },
-        { label: "rule", value: alert.members.length ? alert.labels.cause : alert.rule },
-        { label: "owner", value: alert.owner ?? "" }
+        { label: "run", value: t.run },
+        { label: "rule", value: t.members.length ? t.labels.cause : t.rule },
+        { label: "owner", value: t.owner ?? "" }
       ],
-      alert.project
+      t.project
     ) && this.again();
-    return h(
+    return o(
       "span",
       { class: "row actions" },
-      fires && !alert.ack && action("Acknowledge", take),
-      fires && action("Silence", mute),
-      action("History", () => this.#turn(), { class: "plain", "aria-expanded": String(Boolean(this.#past)) })
+      e && !t.ack && _("Acknowledge", n),
+      e && _("Silence", i),
+      _("History", () => this.#o(), { class: "plain", "aria-expanded": String(Boolean(this.#t)) })
     );
   }
-  async #turn() {
-    this.#past = this.#past ? null : history2(await newestLast("/alerts/events", { identity: this.alert.identity }));
-    this.#draw(this.alert);
+  async #o() {
+    this.#t = this.#t ? null : Ti(await tt("/alerts/events", { identity: this.alert.identity }));
+    this.#s(this.alert);
   }
 };
-function severity({ severity: given, state }) {
-  const kind = state !== "firing" ? "unknown" : { page: "act", warn: "watch" }[given] ?? "unknown";
-  return h("span", { class: `kind kind-${kind}` }, given);
+function Si({ severity: s, state: t }) {
+  const e = t !== "firing" ? "unknown" : { page: "act", warn: "watch" }[s] ?? "unknown";
+  return o("span", { class: `kind kind-${e}` }, s);
 }
-function run({ project, run: name2, step: at }) {
-  return h(
+function Ei({ project: s, run: t, step: e }) {
+  return o(
     "a",
-    { href: `${runPath(project, name2)}?step=${at}` },
-    h("span", { class: "project" }, `${project} / `),
-    h("span", { class: "strong" }, name2)
+    { href: `${C(s, t)}?step=${e}` },
+    o("span", { class: "project" }, `${s} / `),
+    o("span", { class: "strong" }, t)
   );
 }
-function since({ step: at, since_at: began, state, updated_at: ended }) {
+function Mi({ step: s, since_at: t, state: e, updated_at: n }) {
   return [
-    h("div", { class: "nowrap" }, `step ${step(at)}`),
-    h(
+    o("div", { class: "nowrap" }, `step ${p(s)}`),
+    o(
       "div",
-      { class: "quiet nowrap", title: clock(began) },
-      state === "resolved" ? `until ${clock(ended)}` : ago(began)
+      { class: "quiet nowrap", title: T(t) },
+      e === "resolved" ? `until ${T(n)}` : x(t)
     )
   ];
 }
-function history2(events) {
-  const items = events.map(
-    (event) => h(
+function Ti(s) {
+  const t = s.map(
+    (e) => o(
       "li",
       {},
-      h("span", { class: "quiet" }, `${clock(event.at)} · `),
-      `${event.state} at step ${step(event.step)}: ${number(event.value)} (limit ${number(event.threshold)})`
+      o("span", { class: "quiet" }, `${T(e.at)} · `),
+      `${e.state} at step ${p(e.step)}: ${g(e.value)} (limit ${g(e.threshold)})`
     )
   );
-  return h("ol", { class: "events" }, items);
+  return o("ol", { class: "events" }, t);
 }
 
 // src/alertselection.js
-var AlertSelection = class {
-  #keys = /* @__PURE__ */ new Set();
-  #lines = [];
-  #anchor = null;
+var Dt = class {
+  #t = /* @__PURE__ */ new Set();
+  #e = [];
+  #s = null;
   /** `changed` is called when alerts are selected or deselected. */
-  constructor(changed) {
-    this.changed = changed;
+  constructor(t) {
+    this.changed = t;
   }
-  has(alert) {
-    return this.#keys.has(episode(alert));
+  has(t) {
+    return this.#t.has(R(t));
   }
   get size() {
-    return this.#keys.size;
+    return this.#t.size;
   }
   /** Return a checkbox for the line that `lineOf()` returns; a row that is drawn anew gets a new one, so that the focus can follow. */
-  box(name2, lineOf) {
-    const box = h("input", { type: "checkbox", "aria-label": `Select ${name2}` });
-    box.addEventListener("click", (event) => this.choose(lineOf(), box.checked, event.shiftKey));
-    this.mark(box, lineOf());
-    return box;
+  box(t, e) {
+    const n = o("input", { type: "checkbox", "aria-label": `Select ${t}` });
+    n.addEventListener("click", (i) => this.choose(e(), n.checked, i.shiftKey));
+    this.mark(n, e());
+    return n;
   }
   /** Show in a checkbox whether the alerts of a line are selected. */
-  mark(box, { alerts: alerts2 }) {
-    const chosen = alerts2.filter((alert) => this.has(alert)).length;
-    box.checked = chosen === alerts2.length;
-    box.indeterminate = chosen > 0 && chosen < alerts2.length;
+  mark(t, { alerts: e }) {
+    const n = e.filter((i) => this.has(i)).length;
+    t.checked = n === e.length;
+    t.indeterminate = n > 0 && n < e.length;
   }
   /** Select exactly these alerts. */
-  set(alerts2) {
-    this.#keys = new Set(alerts2.map(episode));
+  set(t) {
+    this.#t = new Set(t.map(R));
     this.changed();
   }
   /** Take the lines on screen in their order; alerts that no longer fire leave. */
-  follow(lines3, firing) {
-    this.#lines = lines3;
-    const keys = new Set(firing.map(episode));
-    for (const key2 of this.#keys) if (!keys.has(key2)) this.#keys.delete(key2);
+  follow(t, e) {
+    this.#e = t;
+    const n = new Set(e.map(R));
+    for (const i of this.#t) if (!n.has(i)) this.#t.delete(i);
   }
   /** Select or deselect the alerts of a line; with Shift, of every line from the one that was clicked last. */
-  choose(line4, isChosen, isRange) {
-    const at = this.#lines.findIndex(({ key: key2 }) => key2 === line4.key);
-    const from = isRange ? this.#lines.findIndex(({ key: key2 }) => key2 === this.#anchor) : -1;
-    const range2 = at < 0 || from < 0 ? [line4] : this.#lines.slice(Math.min(at, from), Math.max(at, from) + 1);
-    for (const alert of range2.flatMap(({ alerts: alerts2 }) => alerts2)) {
-      if (isChosen) this.#keys.add(episode(alert));
-      else this.#keys.delete(episode(alert));
+  choose(t, e, n) {
+    const i = this.#e.findIndex(({ key: l }) => l === t.key);
+    const r = n ? this.#e.findIndex(({ key: l }) => l === this.#s) : -1;
+    const a = i < 0 || r < 0 ? [t] : this.#e.slice(Math.min(i, r), Math.max(i, r) + 1);
+    for (const l of a.flatMap(({ alerts: c }) => c)) {
+      if (e) this.#t.add(R(l));
+      else this.#t.delete(R(l));
     }
-    this.#anchor = line4.key;
+    this.#s = t.key;
     this.changed();
   }
 };
 
 // src/following.js
-var EVERY_MS = 3e4;
-function follow(live2, { concerns, read: read3, fail: fail2, refreshMs }) {
-  let isChanged = false;
-  let isReading = false;
-  let readAt = Date.now();
-  const heard2 = ({ detail }) => isChanged ||= concerns(detail);
-  const back = () => isChanged ||= live2.state === "live";
-  const refresh = async () => {
-    if (isReading || document.hidden || !(isChanged || Date.now() - readAt > EVERY_MS)) return;
-    isReading = true;
-    isChanged = false;
-    readAt = Date.now();
+var Li = 3e4;
+function ct(s, { concerns: t, read: e, fail: n, refreshMs: i }) {
+  let r = false;
+  let a = false;
+  let l = Date.now();
+  const c = ({ detail: m }) => r ||= t(m);
+  const h = () => r ||= s.state === "live";
+  const d = async () => {
+    if (a || document.hidden || !(r || Date.now() - l > Li)) return;
+    a = true;
+    r = false;
+    l = Date.now();
     try {
-      await read3();
-    } catch (error) {
-      if ([401, 404].includes(error.status)) fail2(error);
+      await e();
+    } catch (m) {
+      if ([401, 404].includes(m.status)) n(m);
     } finally {
-      isReading = false;
+      a = false;
     }
   };
-  const timer = setInterval(refresh, refreshMs);
-  live2.addEventListener("event", heard2);
-  live2.addEventListener("state", back);
+  const u = setInterval(d, i);
+  s.addEventListener("event", c);
+  s.addEventListener("state", h);
   return () => {
-    clearInterval(timer);
-    live2.removeEventListener("event", heard2);
-    live2.removeEventListener("state", back);
+    clearInterval(u);
+    s.removeEventListener("event", c);
+    s.removeEventListener("state", h);
   };
 }
 
 // src/shortcuts.js
-var KEYS = [
+var Oi = [
   ["g f", "fleet"],
   ["g a", "alerts"],
   ["/", "filter the fleet or the alerts"],
@@ -757,453 +757,453 @@ var KEYS = [
   ["t", "light or dark theme"],
   ["?", "keyboard shortcuts"]
 ];
-function shortcuts({ go: go2 }) {
-  let waiting3 = "";
-  const actions2 = { gf: () => go2("/"), ga: () => go2("/alerts"), t: turn, "?": explain, "/": filter };
-  document.addEventListener("keydown", (event) => {
-    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
-    const action2 = actions2[waiting3 + event.key];
-    waiting3 = event.key === "g" ? "g" : "";
-    if (!action2) return;
-    event.preventDefault();
-    action2();
+function Ms({ go: s }) {
+  let t = "";
+  const e = { gf: () => s("/"), ga: () => s("/alerts"), t: Ss, "?": Es, "/": ji };
+  document.addEventListener("keydown", (n) => {
+    if (st(n.target) || document.querySelector("dialog") || n.metaKey || n.ctrlKey || n.altKey) return;
+    const i = e[t + n.key];
+    t = n.key === "g" ? "g" : "";
+    if (!i) return;
+    n.preventDefault();
+    i();
   });
-  document.getElementById("theme").addEventListener("click", turn);
-  document.getElementById("keys").addEventListener("click", explain);
+  document.getElementById("theme").addEventListener("click", Ss);
+  document.getElementById("keys").addEventListener("click", Es);
 }
-var typing = (element) => /^(INPUT|TEXTAREA|SELECT)$/.test(element.tagName) && element.type !== "checkbox" && element.type !== "radio";
-function filter() {
+var st = (s) => /^(INPUT|TEXTAREA|SELECT)$/.test(s.tagName) && s.type !== "checkbox" && s.type !== "radio";
+function ji() {
   document.querySelector("[data-filter]")?.focus();
 }
-function turn() {
-  const dark = getComputedStyle(document.documentElement).colorScheme === "dark";
-  document.documentElement.dataset.theme = dark ? "light" : "dark";
-  localStorage.setItem("trmon.theme", dark ? "light" : "dark");
+function Ss() {
+  const s = getComputedStyle(document.documentElement).colorScheme === "dark";
+  document.documentElement.dataset.theme = s ? "light" : "dark";
+  localStorage.setItem("trmon.theme", s ? "light" : "dark");
   window.dispatchEvent(new Event("themechange"));
 }
-function explain() {
-  const rows2 = KEYS.map(([key2, what]) => h("tr", {}, h("td", {}, h("code", {}, key2)), h("td", {}, what)));
-  const close = h("button", { onclick: () => dialog.close() }, "Close");
-  const dialog = h(
+function Es() {
+  const s = Oi.map(([n, i]) => o("tr", {}, o("td", {}, o("code", {}, n)), o("td", {}, i)));
+  const t = o("button", { onclick: () => e.close() }, "Close");
+  const e = o(
     "dialog",
     { "aria-label": "Keyboard shortcuts" },
-    h("h2", {}, "Keyboard"),
-    h("table", {}, rows2),
-    close
+    o("h2", {}, "Keyboard"),
+    o("table", {}, s),
+    t
   );
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
+  e.addEventListener("close", () => e.remove());
+  document.body.append(e);
+  e.showModal();
 }
 
 // src/alerts.js
-var REFRESH_MS = 2e3;
-var PAGE2 = 50;
-var TYPING_MS = 250;
-async function mountAlerts(stage2, { live: live2 }) {
-  const view = new AlertsView(stage2);
-  stage2.title("Alerts");
-  await view.read();
-  const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
-  const end = follow(live2, { concerns, read: () => view.read(), fail: stage2.fail, refreshMs: REFRESH_MS });
-  document.addEventListener("keydown", view.keys);
+var Ai = 2e3;
+var ht = 50;
+var Ni = 250;
+async function js(s, { live: t }) {
+  const e = new Ne(s);
+  s.title("Alerts");
+  await e.read();
+  const n = ({ kind: r }) => ["alert", "ack"].includes(r);
+  const i = ct(t, { concerns: n, read: () => e.read(), fail: s.fail, refreshMs: Ai });
+  document.addEventListener("keydown", e.keys);
   return () => {
-    end();
-    view.end();
-    document.removeEventListener("keydown", view.keys);
+    i();
+    e.end();
+    document.removeEventListener("keydown", e.keys);
   };
 }
-var AlertsView = class {
-  #asked = 0;
-  #rows = /* @__PURE__ */ new Map();
-  #open = /* @__PURE__ */ new Set();
-  #found = null;
-  #isFramed = false;
-  #before = "";
-  #typed = null;
-  constructor(stage2) {
-    this.stage = stage2;
-    this.limit = PAGE2;
-    this.most = PAGE2;
-    this.title = h("h1", {});
-    this.count = h("p", { role: "status", class: "quiet" });
-    this.filter = new AlertFilter(() => this.#filtered());
-    this.selection = new AlertSelection(() => this.draw());
-    this.bulk = new AlertBulk(this.selection, () => this.read());
-    this.firing = table("Firing", () => (this.most += PAGE2, this.draw()));
-    this.silences = h("section", { class: "alerts" });
-    this.past = table("Resolved", () => (this.limit += PAGE2, this.read()));
-    const none = "No alert matches these filters.";
-    this.none = h("p", { class: "notice row" }, h("span", { class: "quiet" }, none), action("Show all alerts", () => this.filter.clear()));
-    this.empty = h(
+var Ne = class {
+  #t = 0;
+  #e = /* @__PURE__ */ new Map();
+  #s = /* @__PURE__ */ new Set();
+  #n = null;
+  #i = false;
+  #o = "";
+  #r = null;
+  constructor(t) {
+    this.stage = t;
+    this.limit = ht;
+    this.most = ht;
+    this.title = o("h1", {});
+    this.count = o("p", { role: "status", class: "quiet" });
+    this.filter = new Ct(() => this.#a());
+    this.selection = new Dt(() => this.draw());
+    this.bulk = new Rt(this.selection, () => this.read());
+    this.firing = Ts("Firing", () => (this.most += ht, this.draw()));
+    this.silences = o("section", { class: "alerts" });
+    this.past = Ts("Resolved", () => (this.limit += ht, this.read()));
+    const e = "No alert matches these filters.";
+    this.none = o("p", { class: "notice row" }, o("span", { class: "quiet" }, e), _("Show all alerts", () => this.filter.clear()));
+    this.empty = o(
       "section",
       { class: "card empty quiet" },
       "No alert has fired yet. Built-in rules watch every run; docs/rules.md lists them and shows how to write your own."
     );
-    this.keys = (event) => this.#key(event);
+    this.keys = (n) => this.#w(n);
   }
   /** Read all firing alerts, since the oldest of hundreds may be the most severe, and the newest resolved ones that match. */
   async read() {
-    const turn2 = ++this.#asked;
-    const { query } = this.filter;
-    const [firing, past, silences] = await Promise.all([
-      all("/alerts", { state: "firing" }),
-      query ? upTo(this.limit, "/alerts", { state: "resolved", ...query }) : { items: [], hasMore: false },
-      all("/silences")
+    const t = ++this.#t;
+    const { query: e } = this.filter;
+    const [n, i, r] = await Promise.all([
+      kt("/alerts", { state: "firing" }),
+      e ? Te(this.limit, "/alerts", { state: "resolved", ...e }) : { items: [], hasMore: false },
+      kt("/silences")
     ]);
-    if (turn2 !== this.#asked) return;
-    const known3 = [...firing, ...past.items];
-    const resolved = leading(past.items, known3).map((alert) => ({ ...alert, silenced: null }));
-    this.#found = { firing: leading(firing, known3), resolved, hasMore: past.hasMore, silences, query };
-    if (!this.#isFramed) this.#frame();
+    if (t !== this.#t) return;
+    const a = [...n, ...i.items];
+    const l = vt(i.items, a).map((c) => ({ ...c, silenced: null }));
+    this.#n = { firing: vt(n, a), resolved: l, hasMore: i.hasMore, silences: r, query: e };
+    if (!this.#i) this.#c();
     this.draw();
   }
   /** Filter what is loaded at once, and once typing pauses, all resolved alerts. */
-  #filtered() {
-    this.limit = PAGE2;
+  #a() {
+    this.limit = ht;
     this.draw();
-    clearTimeout(this.#typed);
-    this.#typed = setTimeout(() => this.read().catch(unanswered), TYPING_MS);
+    clearTimeout(this.#r);
+    this.#r = setTimeout(() => this.read().catch(Ri), Ni);
   }
   end() {
-    clearTimeout(this.#typed);
+    clearTimeout(this.#r);
   }
-  #frame() {
-    this.#isFramed = true;
-    const head = h("header", { class: "row spread" }, this.title, action("New silence", () => this.#silence()));
-    const tables = [this.firing.section, this.bulk.element, this.silences, this.past.section];
-    this.stage.show(head, this.filter.bar, this.count, this.none, tables, this.empty);
+  #c() {
+    this.#i = true;
+    const t = o("header", { class: "row spread" }, this.title, _("New silence", () => this.#m()));
+    const e = [this.firing.section, this.bulk.element, this.silences, this.past.section];
+    this.stage.show(t, this.filter.bar, this.count, this.none, e, this.empty);
   }
   draw() {
-    if (!this.#found) return;
-    const { firing, resolved, hasMore, silences, query } = this.#found;
-    const isAnswered = JSON.stringify(query) === JSON.stringify(this.filter.query);
-    const open = firing.filter((alert) => !alert.ack).length;
-    const fires = `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged`;
-    write(this.title, firing.length ? fires : "No alert fires");
-    const matching = this.filter.chosen(firing);
-    const past = isAnswered ? resolved : this.filter.chosen(resolved);
-    const isEmpty = !this.filter.isOn && firing.length + resolved.length === 0;
-    write(this.count, this.filter.isOn ? `${step(matching.length)} of ${plural(firing.length, "firing alert")} shown` : "");
-    this.filter.bar.hidden = !this.empty.toggleAttribute("hidden", !isEmpty);
-    this.none.hidden = isEmpty || !isAnswered || matching.length + past.length > 0;
-    this.past.section.setAttribute("aria-busy", String(!isAnswered));
-    const lines3 = unfolded(linesOf(matching), this.#open);
-    this.lines = lines3.slice(0, this.most);
-    this.selection.follow(this.lines, firing);
-    this.#fill(this.firing, this.lines, lines3.length - this.lines.length);
-    this.#fill(this.past, past.map((alert) => ({ key: episode(alert), alerts: [alert] })), hasMore && isAnswered ? PAGE2 : 0);
-    const kept2 = new Set([...lines3, ...resolved.map((alert) => ({ key: episode(alert) }))].map(({ key: key2 }) => key2));
-    for (const key2 of this.#rows.keys()) if (!kept2.has(key2) && !this.filter.isOn) this.#rows.delete(key2);
-    this.bulk.draw(firing, matching);
-    this.#drawSilences(silences);
+    if (!this.#n) return;
+    const { firing: t, resolved: e, hasMore: n, silences: i, query: r } = this.#n;
+    const a = JSON.stringify(r) === JSON.stringify(this.filter.query);
+    const l = t.filter((k) => !k.ack).length;
+    const c = `${y(t.length, "alert")} ${t.length === 1 ? "fires" : "fire"}, ${l} unacknowledged`;
+    Ls(this.title, t.length ? c : "No alert fires");
+    const h = this.filter.chosen(t);
+    const d = a ? e : this.filter.chosen(e);
+    const u = !this.filter.isOn && t.length + e.length === 0;
+    Ls(this.count, this.filter.isOn ? `${p(h.length)} of ${y(t.length, "firing alert")} shown` : "");
+    this.filter.bar.hidden = !this.empty.toggleAttribute("hidden", !u);
+    this.none.hidden = u || !a || h.length + d.length > 0;
+    this.past.section.setAttribute("aria-busy", String(!a));
+    const m = xs(_s(h), this.#s);
+    this.lines = m.slice(0, this.most);
+    this.selection.follow(this.lines, t);
+    this.#h(this.firing, this.lines, m.length - this.lines.length);
+    this.#h(this.past, d.map((k) => ({ key: R(k), alerts: [k] })), n && a ? ht : 0);
+    const w = new Set([...m, ...e.map((k) => ({ key: R(k) }))].map(({ key: k }) => k));
+    for (const k of this.#e.keys()) if (!w.has(k) && !this.filter.isOn) this.#e.delete(k);
+    this.bulk.draw(t, h);
+    this.#l(i);
   }
-  #fill({ section, list: list2, more }, lines3, rest) {
-    section.hidden = !lines3.length && !rest;
-    more.hidden = rest <= 0;
-    const elements = lines3.map((line4) => {
-      const row = this.#row(line4);
-      row.show(line4, this.#open.has(line4.key));
-      return row.element;
+  #h({ section: t, list: e, more: n }, i, r) {
+    t.hidden = !i.length && !r;
+    n.hidden = r <= 0;
+    const a = i.map((l) => {
+      const c = this.#d(l);
+      c.show(l, this.#s.has(l.key));
+      return c.element;
     });
-    moving(() => put(list2, elements));
+    Nt(() => qi(e, a));
   }
   /** Reuse the row of each line so that what is open stays open. */
-  #row(line4) {
-    const fires = line4.alerts[0].state === "firing";
-    const again = () => this.read();
-    const find = (one) => this.#find(one);
-    const kept2 = this.#rows.get(line4.key);
-    if (kept2 && Boolean(kept2.selection) === fires) return kept2;
-    const { selection } = this;
-    const acknowledge2 = (alerts2) => this.bulk.acknowledge(alerts2);
-    const row = line4.rule ? new AlertGroup({ selection, turn: (key2) => this.#turn(key2), acknowledge: acknowledge2 }) : new AlertRow({ again, find, selection: fires ? selection : null });
-    this.#rows.set(line4.key, row);
-    return row;
+  #d(t) {
+    const e = t.alerts[0].state === "firing";
+    const n = () => this.read();
+    const i = (h) => this.#p(h);
+    const r = this.#e.get(t.key);
+    if (r && Boolean(r.selection) === e) return r;
+    const { selection: a } = this;
+    const l = (h) => this.bulk.acknowledge(h);
+    const c = t.rule ? new Pt({ selection: a, turn: (h) => this.#u(h), acknowledge: l }) : new It({ again: n, find: i, selection: e ? a : null });
+    this.#e.set(t.key, c);
+    return c;
   }
-  #turn(key2) {
-    if (!this.#open.delete(key2)) this.#open.add(key2);
+  #u(t) {
+    if (!this.#s.delete(t)) this.#s.add(t);
     this.draw();
   }
-  #drawSilences(silences) {
-    this.silences.hidden = !silences.length;
-    const now2 = JSON.stringify(silences) + silences.map(left);
-    if (now2 === this.#before) return;
-    this.#before = now2;
-    const rows2 = silences.map((one) => {
-      const { id, author: author2, note, alerts: alerts2 } = one;
-      return h(
+  #l(t) {
+    this.silences.hidden = !t.length;
+    const e = JSON.stringify(t) + t.map(Os);
+    if (e === this.#o) return;
+    this.#o = e;
+    const n = t.map((i) => {
+      const { id: r, author: a, note: l, alerts: c } = i;
+      return o(
         "li",
-        { class: "row", id: `silence-${id}`, tabindex: "-1" },
-        h("code", {}, said2(one)),
-        h("span", { class: "quiet" }, `${left(one)}, by ${author2}${note ? `: ${note}` : ""} · mutes ${plural(alerts2, "alert")} now`),
-        action("End", () => this.#end(one))
+        { class: "row", id: `silence-${r}`, tabindex: "-1" },
+        o("code", {}, Ci(i)),
+        o("span", { class: "quiet" }, `${Os(i)}, by ${a}${l ? `: ${l}` : ""} · mutes ${y(c, "alert")} now`),
+        _("End", () => this.#f(i))
       );
     });
-    refill(this.silences, h("h2", {}, "Silences"), h("ul", { class: "card silences" }, rows2));
+    N(this.silences, o("h2", {}, "Silences"), o("ul", { class: "card silences" }, n));
   }
-  #find({ id }) {
-    const line4 = document.getElementById(`silence-${id}`);
-    line4?.scrollIntoView({ block: "center" });
-    line4?.focus({ preventScroll: true });
+  #p({ id: t }) {
+    const e = document.getElementById(`silence-${t}`);
+    e?.scrollIntoView({ block: "center" });
+    e?.focus({ preventScroll: true });
   }
-  async #silence() {
-    const matchers = ["project", "run", "rule", "owner"].map((label) => ({ label, value: "" }));
-    if (await silence(matchers)) await this.read();
+  async #m() {
+    const t = ["project", "run", "rule", "owner"].map((e) => ({ label: e, value: "" }));
+    if (await rt(t)) await this.read();
   }
-  async #end(one) {
-    await send("DELETE", `/silences/${one.id}`);
+  async #f(t) {
+    await M("DELETE", `/silences/${t.id}`);
     await this.read();
   }
-  #waiting = "";
+  #g = "";
   /** Move with j and k, select with x, acknowledge with a; g a is a way to this view. */
-  #key(event) {
-    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
-    const isSecond = this.#waiting === "g";
-    this.#waiting = event.key;
-    if (isSecond || !["j", "k", "x", "a"].includes(event.key)) return;
-    const rows2 = [...this.firing.list.tBodies];
-    const at = rows2.findIndex((row) => row.contains(document.activeElement));
-    if (event.key === "j" || event.key === "k") {
-      const next = at < 0 ? 0 : Math.min(rows2.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1)));
-      rows2[next]?.querySelector('[type="checkbox"]').focus();
-      rows2[next]?.scrollIntoView({ block: "nearest" });
-    } else if (event.key === "x" && at >= 0) {
-      const line4 = this.lines[at];
-      this.selection.choose(line4, !line4.alerts.every((alert) => this.selection.has(alert)), false);
-    } else if (event.key === "a") {
-      const chosen = this.selection.size ? this.bulk.chosen : (this.lines[at]?.alerts ?? []).filter((alert) => !alert.ack);
-      this.bulk.acknowledge(chosen);
+  #w(t) {
+    if (st(t.target) || document.querySelector("dialog") || t.metaKey || t.ctrlKey || t.altKey) return;
+    const e = this.#g === "g";
+    this.#g = t.key;
+    if (e || !["j", "k", "x", "a"].includes(t.key)) return;
+    const n = [...this.firing.list.tBodies];
+    const i = n.findIndex((r) => r.contains(document.activeElement));
+    if (t.key === "j" || t.key === "k") {
+      const r = i < 0 ? 0 : Math.min(n.length - 1, Math.max(0, i + (t.key === "j" ? 1 : -1)));
+      n[r]?.querySelector('[type="checkbox"]').focus();
+      n[r]?.scrollIntoView({ block: "nearest" });
+    } else if (t.key === "x" && i >= 0) {
+      const r = this.lines[i];
+      this.selection.choose(r, !r.alerts.every((a) => this.selection.has(a)), false);
+    } else if (t.key === "a") {
+      const r = this.selection.size ? this.bulk.chosen : (this.lines[i]?.alerts ?? []).filter((a) => !a.ack);
+      this.bulk.acknowledge(r);
     } else return;
-    event.preventDefault();
+    t.preventDefault();
   }
 };
-function table(title, more) {
-  const names2 = ["select", "severity", "alert", "run", "since", "actions"];
-  const hidden = ["select", "actions"];
-  const heads = names2.map((name2) => h("th", { scope: "col" }, h("span", { class: hidden.includes(name2) ? "sr" : "" }, name2)));
-  const list2 = h("table", { class: "list", "aria-label": title }, h("thead", {}, h("tr", {}, heads)));
-  const button = h("p", {}, action("Show more", more));
-  const section = h("section", { class: "alerts" }, h("h2", {}, title), h("div", { class: "card scroll" }, list2), button);
-  return { section, list: list2, more: button };
+function Ts(s, t) {
+  const e = ["select", "severity", "alert", "run", "since", "actions"];
+  const n = ["select", "actions"];
+  const i = e.map((c) => o("th", { scope: "col" }, o("span", { class: n.includes(c) ? "sr" : "" }, c)));
+  const r = o("table", { class: "list", "aria-label": s }, o("thead", {}, o("tr", {}, i)));
+  const a = o("p", {}, _("Show more", t));
+  const l = o("section", { class: "alerts" }, o("h2", {}, s), o("div", { class: "card scroll" }, r), a);
+  return { section: l, list: r, more: a };
 }
-function put(list2, elements) {
-  const kept2 = new Set(elements);
-  for (const body of [...list2.tBodies]) if (!kept2.has(body)) body.remove();
-  elements.forEach((element, i) => {
-    if (list2.tBodies[i] !== element) list2.insertBefore(element, list2.tBodies[i] ?? null);
+function qi(s, t) {
+  const e = new Set(t);
+  for (const n of [...s.tBodies]) if (!e.has(n)) n.remove();
+  t.forEach((n, i) => {
+    if (s.tBodies[i] !== n) s.insertBefore(n, s.tBodies[i] ?? null);
   });
 }
-function unanswered(error) {
-  if (!(error instanceof ApiError)) throw error;
+function Ri(s) {
+  if (!(s instanceof L)) throw s;
 }
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+function Ls(s, t) {
+  if (s.textContent !== t) s.textContent = t;
 }
-var said2 = ({ matchers, project }) => [project && `project=${project}`, ...matchers.map((m) => `${m.label}${m.operator}${m.value}`)].filter(Boolean).join(", ");
-function left({ starts_at: starts, ends_at: ends }) {
-  const seconds = now();
-  return starts > seconds ? `from ${clock(starts)} for ${span(ends - starts)}` : `ends in ${span(ends - seconds)}`;
+var Ci = ({ matchers: s, project: t }) => [t && `project=${t}`, ...s.map((e) => `${e.label}${e.operator}${e.value}`)].filter(Boolean).join(", ");
+function Os({ starts_at: s, ends_at: t }) {
+  const e = Q();
+  return s > e ? `from ${T(s)} for ${B(t - s)}` : `ends in ${B(t - e)}`;
 }
 
 // src/plotoptions.js
-var DASHES = [[], [5, 3], [2, 2]];
-var CLUSTER_PX = 6;
-var TICK_PX = 5;
-var TIMES = [
+var Pi = [[], [5, 3], [2, 2]];
+var Ii = 6;
+var As = 5;
+var Di = [
   [86400, "{D} {MMM}", null, null, null, null, null, null, 1],
   [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
   [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]
 ];
-var GAP_PX = 4;
-var FONT = "11px system-ui, sans-serif";
-function opts({ n, banded, log, from, to, healthy, limits = [], stacked, width, height, course: course2, hooks }) {
-  const ink = inks();
+var Rs = 4;
+var Cs = "11px system-ui, sans-serif";
+function Ps({ n: s, banded: t, log: e, from: n, to: i, healthy: r, limits: a = [], stacked: l, width: c, height: h, course: d, hooks: u }) {
+  const m = $t();
   return {
-    width,
-    height,
+    width: c,
+    height: h,
     legend: { show: false },
     padding: [6, 6, 0, 0],
-    scales: { x: { time: course2.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from, to) } },
+    scales: { x: { time: d.byTime }, y: { distr: e ? 3 : 1, range: zi(e, n, i) } },
     axes: [
-      axis(ink, { size: 22, space: 70, values: course2.byTime ? TIMES : (_, at) => at.map(step) }),
-      axis(ink, {
+      Ns(m, { size: 22, space: 70, values: d.byTime ? Di : (w, k) => k.map(p) }),
+      Ns(m, {
         size: 50,
         space: 30,
-        values: (_, at, _axis, _space, by) => at.map((value) => labelled(value, log ? value : by)),
-        ...log ? { splits: decades, filter: (_, at) => at } : {}
+        values: (w, k, q, A, D) => k.map((it) => Bi(it, e ? it : D)),
+        ...e ? { splits: qe, filter: (w, k) => k } : {}
       })
     ],
-    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, stacked })).flat()],
-    bands: banded ? Array.from({ length: n }, (_, i) => ({ series: [3 * i + 3, 3 * i + 2], fill: ink.soft })) : [],
-    cursor: cursor(ink),
+    series: [{}, ...Array.from({ length: s }, (w, k) => Wi(m, k, { banded: t, stacked: l })).flat()],
+    bands: t ? Array.from({ length: s }, (w, k) => ({ series: [3 * k + 3, 3 * k + 2], fill: m.soft })) : [],
+    cursor: Ui(m),
     hooks: {
-      drawClear: [(u) => healthy && band(u, healthy, ink)],
+      drawClear: [(w) => r && Ki(w, r, m)],
       draw: [
-        (u) => limits.forEach((limit3) => level(u, limit3, ink)),
-        (u) => marks(u, course2, ink),
-        (u) => course2.byTime && named3(u, ink)
+        (w) => a.forEach((k) => Gi(w, k, m)),
+        (w) => Ji(w, d, m),
+        (w) => d.byTime && Vi(w, m)
       ],
-      setSelect: [(u) => selected(u, hooks.select)],
-      setCursor: [(u) => hooks.cursor(u.cursor.idx ?? null)]
+      setSelect: [(w) => Fi(w, u.select)],
+      setCursor: [(w) => u.cursor(w.cursor.idx ?? null)]
     }
   };
 }
-function inks() {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name2) => style.getPropertyValue(`--${name2}`).trim();
+function $t() {
+  const s = getComputedStyle(document.documentElement);
+  const t = (e) => s.getPropertyValue(`--${e}`).trim();
   return {
-    accent: of("accent"),
-    soft: of("accent-soft"),
-    line: of("line"),
-    quiet: of("quiet"),
-    second: of("second"),
-    third: of("third"),
-    faint: of("faint"),
-    ink: of("ink"),
-    act: of("act"),
-    watch: of("watch"),
-    good: of("good-soft"),
-    card: of("card")
+    accent: t("accent"),
+    soft: t("accent-soft"),
+    line: t("line"),
+    quiet: t("quiet"),
+    second: t("second"),
+    third: t("third"),
+    faint: t("faint"),
+    ink: t("ink"),
+    act: t("act"),
+    watch: t("watch"),
+    good: t("good-soft"),
+    card: t("card")
   };
 }
-function labelled(value, by) {
-  if (value === null) return "";
-  return number(value, Math.max(3, Math.ceil(Math.log10(Math.abs(value / by))) + 1));
+function Bi(s, t) {
+  if (s === null) return "";
+  return g(s, Math.max(3, Math.ceil(Math.log10(Math.abs(s / t))) + 1));
 }
-function ranged(log, from, to) {
-  return (_, min, max) => {
-    if (to !== void 0) return [from, to];
-    if (min === null) return log ? [1e-3, 1] : [0, 1];
-    if (log) return [min / 1.3, Math.max(max * 1.3, min * 10)];
-    if (max === min && min === from) return [from, from + 1];
-    const room = (max - min || Math.abs(max) || 1) * 0.06;
-    return [from === void 0 ? min - room : Math.min(from, min), max + room];
+function zi(s, t, e) {
+  return (n, i, r) => {
+    if (e !== void 0) return [t, e];
+    if (i === null) return s ? [1e-3, 1] : [0, 1];
+    if (s) return [i / 1.3, Math.max(r * 1.3, i * 10)];
+    if (r === i && i === t) return [t, t + 1];
+    const a = (r - i || Math.abs(r) || 1) * 0.06;
+    return [t === void 0 ? i - a : Math.min(t, i), r + a];
   };
 }
-function decades(_u, _axis, min, max) {
-  const [first, last2] = [Math.ceil(Math.log10(min)), Math.floor(Math.log10(max))];
-  if (last2 <= first) return [min, max];
-  const by = Math.ceil((last2 - first) / 3);
-  return Array.from({ length: Math.floor((last2 - first) / by) + 1 }, (_, i) => 10 ** (first + i * by));
+function qe(s, t, e, n) {
+  const [i, r] = [Math.ceil(Math.log10(e)), Math.floor(Math.log10(n))];
+  if (r <= i) return [e, n];
+  const a = Math.ceil((r - i) / 3);
+  return Array.from({ length: Math.floor((r - i) / a) + 1 }, (l, c) => 10 ** (i + c * a));
 }
-function axis(ink, given) {
-  const grid = { stroke: ink.line, width: 1 };
-  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: GAP_PX, ...given };
+function Ns(s, t) {
+  const e = { stroke: s.line, width: 1 };
+  return { stroke: s.quiet, font: Cs, grid: e, ticks: { show: false }, gap: Rs, ...t };
 }
-function lines(ink, i, { banded, stacked }) {
-  const stroke = [ink.accent, ink.second, ink.third][i % 3];
-  const line4 = {
-    stroke,
+function Wi(s, t, { banded: e, stacked: n }) {
+  const i = [s.accent, s.second, s.third][t % 3];
+  const r = {
+    stroke: i,
     width: 1.5,
-    dash: DASHES[i % 3],
-    points: { show: true, filter: (u, at) => lone(u.data[at]), size: 4, fill: stroke, stroke },
+    dash: Pi[t % 3],
+    points: { show: true, filter: (l, c) => Hi(l.data[c]), size: 4, fill: i, stroke: i },
     spanGaps: false,
-    fill: stacked ? ink.soft : void 0
+    fill: n ? s.soft : void 0
   };
-  const edge = { stroke: "transparent", width: 0, points: { show: false } };
-  return banded ? [line4, edge, edge] : [line4];
+  const a = { stroke: "transparent", width: 0, points: { show: false } };
+  return e ? [r, a, a] : [r];
 }
-function lone(values) {
-  const is = (value) => value !== null && value !== void 0;
-  return values.flatMap((value, i) => is(value) && !is(values[i - 1]) && !is(values[i + 1]) ? [i] : []);
+function Hi(s) {
+  const t = (e) => e !== null && e !== void 0;
+  return s.flatMap((e, n) => t(e) && !t(s[n - 1]) && !t(s[n + 1]) ? [n] : []);
 }
-function cursor(ink) {
-  const filters2 = { pub: (type) => type === "mousemove" || type === "mouseleave" };
+function Ui(s) {
+  const t = { pub: (e) => e === "mousemove" || e === "mouseleave" };
   return {
     y: false,
-    points: { size: 5, fill: ink.accent },
+    points: { size: 5, fill: s.accent },
     drag: { x: true, y: false, setScale: false },
-    sync: { key: "run", filters: filters2 },
+    sync: { key: "run", filters: t },
     bind: { dblclick: () => () => null }
   };
 }
-function selected(u, select2) {
-  const { left: left2, width } = u.select;
-  if (width < 4) return;
-  const [from, to] = [u.posToVal(left2, "x"), u.posToVal(left2 + width, "x")];
-  u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-  select2(from, to);
+function Fi(s, t) {
+  const { left: e, width: n } = s.select;
+  if (n < 4) return;
+  const [i, r] = [s.posToVal(e, "x"), s.posToVal(e + n, "x")];
+  s.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  t(i, r);
 }
-function band(u, [least, most], ink) {
-  const { left: left2, top, width, height } = u.bbox;
-  const y = (value, beyond) => Number.isFinite(value) && !(u.scales.y.distr === 3 && value <= 0) ? clamp(u.valToPos(value, "y", true), top, top + height) : beyond;
-  const [up, down] = [y(most, top), y(least, top + height)];
-  u.ctx.save();
-  u.ctx.fillStyle = ink.good;
-  u.ctx.fillRect(left2, up, width, down - up);
-  u.ctx.restore();
+function Ki(s, [t, e], n) {
+  const { left: i, top: r, width: a, height: l } = s.bbox;
+  const c = (u, m) => Number.isFinite(u) && !(s.scales.y.distr === 3 && u <= 0) ? Yi(s.valToPos(u, "y", true), r, r + l) : m;
+  const [h, d] = [c(e, r), c(t, r + l)];
+  s.ctx.save();
+  s.ctx.fillStyle = n.good;
+  s.ctx.fillRect(i, h, a, d - h);
+  s.ctx.restore();
 }
-function level(u, { at, kind }, ink) {
-  const { ctx, bbox } = u;
-  const y = Math.round(u.valToPos(at, "y", true)) + 0.5;
-  ctx.save();
-  ctx.strokeStyle = ink[kind];
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
-  ctx.beginPath();
-  ctx.moveTo(bbox.left, y);
-  ctx.lineTo(bbox.left + bbox.width, y);
-  ctx.stroke();
-  ctx.restore();
+function Gi(s, { at: t, kind: e }, n) {
+  const { ctx: i, bbox: r } = s;
+  const a = Math.round(s.valToPos(t, "y", true)) + 0.5;
+  i.save();
+  i.strokeStyle = n[e];
+  i.lineWidth = devicePixelRatio;
+  i.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+  i.beginPath();
+  i.moveTo(r.left, a);
+  i.lineTo(r.left + r.width, a);
+  i.stroke();
+  i.restore();
 }
-function marks(u, course2, ink) {
-  const placed = course2.markers.map((marker) => ({ ...marker, x: u.valToPos(course2.position(marker.step), "x", true) }));
-  for (const { x, kind } of clustered(placed)) {
-    if (kind === "policy") upright(u, x, { colour: ink.quiet, dash: [], height: TICK_PX });
-    else if (kind === "note") upright(u, x, { colour: ink.accent, dash: [], height: TICK_PX });
-    else upright(u, x, { colour: ink[kind], dash: [3, 3] });
+function Ji(s, t, e) {
+  const n = t.markers.map((r) => ({ ...r, x: s.valToPos(t.position(r.step), "x", true) }));
+  for (const { x: r, kind: a } of Xi(n)) {
+    if (a === "policy") Bt(s, r, { colour: e.quiet, dash: [], height: As });
+    else if (a === "note") Bt(s, r, { colour: e.accent, dash: [], height: As });
+    else Bt(s, r, { colour: e[a], dash: [3, 3] });
   }
-  const { chosen } = course2;
-  if (chosen !== null) upright(u, u.valToPos(course2.position(chosen), "x", true), { colour: ink.ink, dash: [] });
+  const { chosen: i } = t;
+  if (i !== null) Bt(s, s.valToPos(t.position(i), "x", true), { colour: e.ink, dash: [] });
 }
-function named3(u, ink) {
-  const { ctx, bbox } = u;
-  ctx.save();
-  ctx.font = FONT.replace("11px", `${11 * devicePixelRatio}px`);
-  ctx.fillStyle = ink.quiet;
-  ctx.textBaseline = "top";
-  ctx.fillText(zone(u.scales.x.max), 0, bbox.top + bbox.height + GAP_PX * devicePixelRatio);
-  ctx.restore();
+function Vi(s, t) {
+  const { ctx: e, bbox: n } = s;
+  e.save();
+  e.font = Cs.replace("11px", `${11 * devicePixelRatio}px`);
+  e.fillStyle = t.quiet;
+  e.textBaseline = "top";
+  e.fillText(ys(s.scales.x.max), 0, n.top + n.height + Rs * devicePixelRatio);
+  e.restore();
 }
-var URGENCY = ["note", "policy", "watch", "act"];
-function clustered(placed) {
-  const clusters = [];
-  for (const marker of placed) {
-    const last2 = clusters.at(-1);
-    if (!last2 || marker.x - last2.x > CLUSTER_PX * devicePixelRatio) clusters.push({ ...marker });
-    else if (URGENCY.indexOf(marker.kind) > URGENCY.indexOf(last2.kind)) last2.kind = marker.kind;
+var qs = ["note", "policy", "watch", "act"];
+function Xi(s) {
+  const t = [];
+  for (const e of s) {
+    const n = t.at(-1);
+    if (!n || e.x - n.x > Ii * devicePixelRatio) t.push({ ...e });
+    else if (qs.indexOf(e.kind) > qs.indexOf(n.kind)) n.kind = e.kind;
   }
-  return clusters;
+  return t;
 }
-function upright(u, at, { colour, dash, height = Infinity }) {
-  const { ctx, bbox } = u;
-  if (at < bbox.left || at > bbox.left + bbox.width) return;
-  const x = Math.round(at) + 0.5;
-  ctx.save();
-  ctx.strokeStyle = colour;
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
-  ctx.beginPath();
-  ctx.moveTo(x, bbox.top);
-  ctx.lineTo(x, bbox.top + Math.min(bbox.height, height * devicePixelRatio));
-  ctx.stroke();
-  ctx.restore();
+function Bt(s, t, { colour: e, dash: n, height: i = Infinity }) {
+  const { ctx: r, bbox: a } = s;
+  if (t < a.left || t > a.left + a.width) return;
+  const l = Math.round(t) + 0.5;
+  r.save();
+  r.strokeStyle = e;
+  r.lineWidth = devicePixelRatio;
+  r.setLineDash(n.map((c) => c * devicePixelRatio));
+  r.beginPath();
+  r.moveTo(l, a.top);
+  r.lineTo(l, a.top + Math.min(a.height, i * devicePixelRatio));
+  r.stroke();
+  r.restore();
 }
-var clamp = (value, least, most) => Math.min(Math.max(value, least), most);
+var Yi = (s, t, e) => Math.min(Math.max(s, t), e);
 
 // src/panels.js
-var PRIMARY = ["total", "mismatch", "staleness"];
-var ENGINES = ["mismatch", "total"];
-var PANELS = [
-  { title: "Reward", note: "mean", lines: [own("reward_mean", "mean")], reference: "peak" },
+var zt = ["total", "mismatch", "staleness"];
+var Zi = ["mismatch", "total"];
+var Qi = [
+  { title: "Reward", note: "mean", lines: [S("reward_mean", "mean")], reference: "peak" },
   {
     title: "KL",
     note: "k3, nats per token",
     lines: [
-      pair("kl_k3", ["mismatch"], "engines"),
-      pair("kl_k3", ["staleness"], "staleness"),
-      pair("kl_k3", ["total"], "total")
+      J("kl_k3", ["mismatch"], "engines"),
+      J("kl_k3", ["staleness"], "staleness"),
+      J("kl_k3", ["total"], "total")
     ],
     floor: 1e-6,
     also: ["kl_k1", "kl_k2", "k3_excess", "staleness_growth"]
@@ -1211,46 +1211,46 @@ var PANELS = [
   {
     title: "Effective samples",
     note: "by raw weights",
-    lines: [pair("ess_token", PRIMARY, "tokens"), pair("ess_seq", PRIMARY, "sequences")],
+    lines: [J("ess_token", zt, "tokens"), J("ess_seq", zt, "sequences")],
     from: 0,
     also: ["ess_seq_relative"]
   },
   {
     title: "χ²",
     note: "per token",
-    lines: [pair("chi2_token", PRIMARY, "mean"), pair("chi2_token_p95", PRIMARY, "p95 of sequences")],
+    lines: [J("chi2_token", zt, "mean"), J("chi2_token_p95", zt, "p95 of sequences")],
     floor: 1e-3
   },
   {
     title: "Engines agree",
     note: "Pearson, token probabilities",
-    lines: [pair("prob_pearson", ENGINES, "")],
+    lines: [J("prob_pearson", Zi, "")],
     also: ["prob_diff_max", "ppl_ratio"]
   },
   {
     title: "Version lag",
     note: "updates",
-    lines: [own("version_lag_mean", "mean"), own("version_lag_max", "largest")],
+    lines: [S("version_lag_mean", "mean"), S("version_lag_max", "largest")],
     from: 0,
     also: ["engine_lag", "staleness_lag"]
   },
   {
     title: "Response length",
     note: "tokens",
-    lines: [own("response_length_mean", "mean"), own("response_length_p95", "p95")],
+    lines: [S("response_length_mean", "mean"), S("response_length_p95", "p95")],
     also: ["response_length_growth"]
   },
   {
     title: "Gradient norm",
     note: "before clipping",
-    lines: [own("grad_norm", "")],
+    lines: [S("grad_norm", "")],
     from: 0,
     also: ["grad_norm_relative", "grad_variance_rise"]
   },
   {
     title: "Risk of collapse",
     note: "within 200 steps",
-    lines: [own("collapse_risk", "")],
+    lines: [S("collapse_risk", "")],
     from: 0,
     to: 1,
     isRisk: true
@@ -1258,69 +1258,69 @@ var PANELS = [
   {
     title: "Gradient noise",
     note: "proxy 3, a band",
-    lines: [own("proxy3_pure_noise_low", "at least"), own("proxy3_pure_noise_high", "at most")],
+    lines: [S("proxy3_pure_noise_low", "at least"), S("proxy3_pure_noise_high", "at most")],
     from: 0,
     also: ["proxy1_signal_strength", "proxy2_total_power_high", "grad_variance"]
   },
   {
     title: "Gradient direction",
     note: "cosine with the update before",
-    lines: [own("grad_cosine", "")]
+    lines: [S("grad_cosine", "")]
   },
   {
     title: "Pull on the entropy",
     note: "covariance of log-prob and advantage",
-    lines: [own("logp_advantage_cov", "")],
+    lines: [S("logp_advantage_cov", "")],
     also: ["entropy_relative", "entropy_rise"]
   },
   {
     title: "KL to the reference",
     note: "nats per token",
-    lines: [own("ref_kl_k3", "k3"), own("ref_kl_k3_is", "k3, weighted"), own("ref_kl_k1", "k1")]
+    lines: [S("ref_kl_k3", "k3"), S("ref_kl_k3_is", "k3, weighted"), S("ref_kl_k1", "k1")]
   },
   {
     title: "Weights of sequences",
     note: "0 where rejected",
-    lines: [own("sequence_weight_mean", "mean"), own("sequence_weight_ess", "effective share")],
+    lines: [S("sequence_weight_mean", "mean"), S("sequence_weight_ess", "effective share")],
     from: 0
   },
   {
     title: "Turns rejected",
     note: "share",
-    lines: [own("turn_mask_rate", "turns"), own("turn_mask_rate_tokens", "their tokens")],
+    lines: [S("turn_mask_rate", "turns"), S("turn_mask_rate_tokens", "their tokens")],
     from: 0,
     to: 1
   },
   {
     title: "Router flips",
     note: "other experts in training",
-    lines: [own("router_flip_rate", "")],
+    lines: [S("router_flip_rate", "")],
     from: 0,
     also: ["router_flip_relative", "max_vio"]
   },
   {
     title: "Minorizer",
     note: "gain beyond the error bound, reward",
-    lines: [own("minorizer", "")],
+    lines: [S("minorizer", "")],
     also: ["bound_adaptive"]
   }
 ];
-function own(name2, label) {
-  return { find: (names2) => names2.has(name2) ? name2 : null, label };
+function S(s, t) {
+  return { find: (e) => e.has(s) ? s : null, label: t };
 }
-function pair(stem2, pairs, label) {
-  return { find: (names2) => pairs.map((of) => `${of}_${stem2}`).find((name2) => names2.has(name2)) ?? null, label };
+function J(s, t, e) {
+  return { find: (n) => t.map((i) => `${i}_${s}`).find((i) => n.has(i)) ?? null, label: e };
 }
-var stem = (name2) => name2.replace(/^(mismatch|staleness|total)_/, "");
-function signalsOf(names2) {
-  return PANELS.map((panel) => {
-    const lines3 = panel.lines.map((line4) => ({ name: line4.find(names2), label: line4.label })).filter((line4) => line4.name);
-    return { ...panel, lines: lines3, names: lines3.map((line4) => line4.name) };
-  }).filter((panel) => panel.lines.length);
+var V = (s) => s.replace(/^(mismatch|staleness|total)_/, "");
+function Is(s) {
+  return Qi.map((t) => {
+    const e = t.lines.map((n) => ({ name: n.find(s), label: n.label })).filter((n) => n.name);
+    return { ...t, lines: e, names: e.map((n) => n.name) };
+  }).filter((t) => t.lines.length);
 }
 
 // src/signalwords.js
-var WORDS = {
+var Ds = {
   abs_log_ratio_max: "largest log-ratio of a token",
   chi2_token: "spread of token weights (χ²)",
   chi2_token_p95: "spread of token weights",
@@ -1401,527 +1401,527 @@ var WORDS = {
   zero_variance_groups: "groups of equal rewards",
   zero_variance_groups_least: "groups of equal rewards"
 };
-var signalWords = (name2) => WORDS[name2] ?? WORDS[stem(name2)] ?? name2.replaceAll("_", " ");
+var O = (s) => Ds[s] ?? Ds[V(s)] ?? s.replaceAll("_", " ");
 
 // src/comparechart.js
-var HEIGHT = 150;
-var FONT2 = "11px system-ui, sans-serif";
-var LOGARITHMIC = /* @__PURE__ */ new Set(["kl_k3", "grad_norm"]);
-var LETTERS = "ABCDEFGH";
-var DASHES2 = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
-var CompareChart = class {
-  #u = null;
-  #data = [[]];
-  #n = 0;
-  #byTime = false;
-  constructor(uPlot, name2) {
-    Object.assign(this, { uPlot, name: name2 });
-    this.where = h("span", { class: "plot tall" });
-    this.values = h("span", { class: "note" });
-    this.place = h("span", { class: "quiet" });
-    const words3 = [h("h2", {}, capital(signalWords(name2))), this.place, this.values, h("span", {})];
-    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words3), this.where);
-    this.resized = new ResizeObserver(() => this.#size());
+var Bs = 150;
+var to = "11px system-ui, sans-serif";
+var zs = /* @__PURE__ */ new Set(["kl_k3", "grad_norm"]);
+var eo = "ABCDEFGH";
+var Ws = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+var Wt = class {
+  #t = null;
+  #e = [[]];
+  #s = 0;
+  #n = false;
+  constructor(t, e) {
+    Object.assign(this, { uPlot: t, name: e });
+    this.where = o("span", { class: "plot tall" });
+    this.values = o("span", { class: "note" });
+    this.place = o("span", { class: "quiet" });
+    const n = [o("h2", {}, P(O(e))), this.place, this.values, o("span", {})];
+    this.element = o("figure", { class: "card panel" }, o("figcaption", {}, n), this.where);
+    this.resized = new ResizeObserver(() => this.#i());
     this.resized.observe(this.where);
   }
   /** Show runs, over steps or over the time since their starts. */
-  show(runs, { byTime }) {
-    const isLog = LOGARITHMIC.has(this.name);
-    const drawn = (value) => typeof value === "number" && (!isLog || value > 0) ? value : null;
-    const tables = runs.map((run2) => [
-      byTime ? run2.elapsed_seconds : run2.step,
-      (run2.signals[this.name] ?? run2.step.map(() => null)).map(drawn)
+  show(t, { byTime: e }) {
+    const n = zs.has(this.name);
+    const i = (l) => typeof l === "number" && (!n || l > 0) ? l : null;
+    const r = t.map((l) => [
+      e ? l.elapsed_seconds : l.step,
+      (l.signals[this.name] ?? l.step.map(() => null)).map(i)
     ]);
-    this.#data = this.uPlot.join(tables.filter(([places]) => places.length));
-    const isSame = this.#n === runs.length && this.#byTime === byTime;
-    Object.assign(this, { runs });
-    this.#n = runs.length;
-    this.#byTime = byTime;
-    if (isSame && this.#u) this.#u.setData(this.#data);
+    this.#e = this.uPlot.join(r.filter(([l]) => l.length));
+    const a = this.#s === t.length && this.#n === e;
+    Object.assign(this, { runs: t });
+    this.#s = t.length;
+    this.#n = e;
+    if (a && this.#t) this.#t.setData(this.#e);
     else this.make();
-    this.#say(null);
+    this.#r(null);
   }
   /** Rebuild the plot, for other runs or another theme. */
   make() {
-    this.#u?.destroy();
-    this.#u = null;
-    if (!this.#n) return;
-    this.#u = new this.uPlot(this.#options(), this.#data, this.where);
+    this.#t?.destroy();
+    this.#t = null;
+    if (!this.#s) return;
+    this.#t = new this.uPlot(this.#o(), this.#e, this.where);
   }
   end() {
     this.resized.disconnect();
-    this.#u?.destroy();
+    this.#t?.destroy();
   }
-  #size() {
-    const width = this.where.clientWidth;
-    if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT });
+  #i() {
+    const t = this.where.clientWidth;
+    if (this.#t && t && t !== this.#t.width) this.#t.setSize({ width: t, height: Bs });
   }
-  #options() {
-    const ink = inks();
-    const style = getComputedStyle(document.documentElement);
-    const axis2 = { stroke: ink.quiet, font: FONT2, grid: { stroke: ink.line, width: 1 }, ticks: { show: false }, gap: 4 };
-    const place = this.#byTime ? span : step;
-    const isLog = LOGARITHMIC.has(this.name);
-    const line4 = (i) => ({
-      stroke: style.getPropertyValue(`--run-${i + 1}`).trim(),
+  #o() {
+    const t = $t();
+    const e = getComputedStyle(document.documentElement);
+    const n = { stroke: t.quiet, font: to, grid: { stroke: t.line, width: 1 }, ticks: { show: false }, gap: 4 };
+    const i = this.#n ? B : p;
+    const r = zs.has(this.name);
+    const a = (l) => ({
+      stroke: e.getPropertyValue(`--run-${l + 1}`).trim(),
       width: 1.5,
-      dash: DASHES2[Math.floor(i / 2) % DASHES2.length],
+      dash: Ws[Math.floor(l / 2) % Ws.length],
       points: { show: false },
       spanGaps: true
       // Runs have their points at different places.
     });
     return {
       width: this.where.clientWidth || 320,
-      height: HEIGHT,
+      height: Bs,
       legend: { show: false },
       padding: [6, 6, 0, 0],
-      scales: { x: { time: false }, y: { distr: isLog ? 3 : 1 } },
+      scales: { x: { time: false }, y: { distr: r ? 3 : 1 } },
       axes: [
-        { ...axis2, size: 22, space: 70, values: (_, at) => at.map(place) },
+        { ...n, size: 22, space: 70, values: (l, c) => c.map(i) },
         {
-          ...axis2,
+          ...n,
           size: 50,
           space: 30,
-          values: (_, at) => at.map((value) => value === null ? "" : number(value)),
-          ...isLog ? { splits: decades, filter: (_, at) => at } : {}
+          values: (l, c) => c.map((h) => h === null ? "" : g(h)),
+          ...r ? { splits: qe, filter: (l, c) => c } : {}
         }
       ],
-      series: [{}, ...Array.from({ length: this.#n }, (_, i) => line4(i))],
+      series: [{}, ...Array.from({ length: this.#s }, (l, c) => a(c))],
       cursor: { y: false, drag: { x: false, y: false }, sync: { key: "compare" }, points: { size: 5 } },
-      hooks: { setCursor: [(u) => this.#say(u.cursor.idx ?? null)] }
+      hooks: { setCursor: [(l) => this.#r(l.cursor.idx ?? null)] }
     };
   }
   /** Show the values at the cursor, or the newest ones. */
-  #say(at) {
-    const columns = this.#data.slice(1);
-    const newest2 = (column) => at === null ? column.findLast((value) => known(value)) : nearest(column, at);
-    fill(
+  #r(t) {
+    const e = this.#e.slice(1);
+    const n = (r) => t === null ? r.findLast((a) => Hs(a)) : so(r, t);
+    f(
       this.values,
-      columns.map(
-        (column, i) => h("span", { class: `legend run-${i + 1}` }, `${LETTERS[i]} ${number(newest2(column))}`)
+      e.map(
+        (r, a) => o("span", { class: `legend run-${a + 1}` }, `${eo[a]} ${g(n(r))}`)
       )
     );
-    const place = at === null ? null : this.#data[0][at];
-    this.place.textContent = place === null ? "newest" : this.#byTime ? span(place) : `step ${step(place)}`;
+    const i = t === null ? null : this.#e[0][t];
+    this.place.textContent = i === null ? "newest" : this.#n ? B(i) : `step ${p(i)}`;
   }
 };
-var known = (value) => value !== null && value !== void 0;
-function nearest(column, at) {
-  for (let i = at; i >= 0; i--) if (known(column[i])) return column[i];
+var Hs = (s) => s !== null && s !== void 0;
+function so(s, t) {
+  for (let e = t; e >= 0; e--) if (Hs(s[e])) return s[e];
   return null;
 }
 
 // src/plot.js
-var loading = null;
-function plot() {
-  loading ??= read("/static/vendor/uplot-1.6.32.js").then(() => window.uPlot);
-  return loading;
+var Us = null;
+function Ht() {
+  Us ??= no("/static/vendor/uplot-1.6.32.js").then(() => window.uPlot);
+  return Us;
 }
-function read(src) {
-  return new Promise((done, failed) => {
-    const script = Object.assign(document.createElement("script"), { src });
-    script.onload = done;
-    script.onerror = () => failed(new Error(`cannot load ${src}`));
-    document.head.append(script);
+function no(s) {
+  return new Promise((t, e) => {
+    const n = Object.assign(document.createElement("script"), { src: s });
+    n.onload = t;
+    n.onerror = () => e(new Error(`cannot load ${s}`));
+    document.head.append(n);
   });
 }
 
 // src/compare.js
-var REFRESH_MS2 = 5e3;
-var LETTERS2 = "ABCDEFGH";
-async function mountCompare(stage2, { live: live2 }) {
-  const view = new CompareView(stage2, new URLSearchParams(location.search));
-  stage2.title("Compare");
-  await view.read();
-  const concerns = ({ data }) => view.shows(data);
-  const stop = follow(live2, { concerns, read: () => view.read(), fail: stage2.fail, refreshMs: REFRESH_MS2 });
+var io = 5e3;
+var Ce = "ABCDEFGH";
+async function Fs(s, { live: t }) {
+  const e = new Re(s, new URLSearchParams(location.search));
+  s.title("Compare");
+  await e.read();
+  const n = ({ data: r }) => e.shows(r);
+  const i = ct(t, { concerns: n, read: () => e.read(), fail: s.fail, refreshMs: io });
   return () => {
-    stop();
-    view.end();
+    i();
+    e.end();
   };
 }
-var compareAddress = (runs) => `/compare?runs=${runs.map(({ project, run: run2 }) => `${encodeURIComponent(project)}/${encodeURIComponent(run2)}`).join(",")}`;
-var CompareView = class {
-  #charts = [];
-  #found = null;
-  #names = "";
-  constructor(stage2, query) {
-    this.stage = stage2;
-    this.runs = query.get("runs") ?? "";
-    this.byTime = query.get("by") === "time";
-    this.words = h("section", { class: "card panel stack", "aria-label": "Where they part", "aria-live": "polite" });
-    this.charts = h("section", { class: "charts", "aria-label": "Charts" });
-    this.differences = h("section", { class: "card panel scroll", "aria-label": "Differences" });
-    this.axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" });
+var Ut = (s) => `/compare?runs=${s.map(({ project: t, run: e }) => `${encodeURIComponent(t)}/${encodeURIComponent(e)}`).join(",")}`;
+var Re = class {
+  #t = [];
+  #e = null;
+  #s = "";
+  constructor(t, e) {
+    this.stage = t;
+    this.runs = e.get("runs") ?? "";
+    this.byTime = e.get("by") === "time";
+    this.words = o("section", { class: "card panel stack", "aria-label": "Where they part", "aria-live": "polite" });
+    this.charts = o("section", { class: "charts", "aria-label": "Charts" });
+    this.differences = o("section", { class: "card panel scroll", "aria-label": "Differences" });
+    this.axes = o("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" });
     this.system = matchMedia("(prefers-color-scheme: dark)");
-    this.theme = () => this.#charts.forEach((chart) => chart.make());
+    this.theme = () => this.#t.forEach((n) => n.make());
     this.system.addEventListener("change", this.theme);
     window.addEventListener("themechange", this.theme);
   }
   async read() {
-    const query = { runs: this.runs, by: this.byTime ? "time" : "step" };
-    const [found, uPlot] = await Promise.all([get("/compare", query), plot()]);
-    const isFirst = this.#found === null;
-    this.#found = found;
-    if (isFirst) this.#frame();
-    this.#draw(uPlot);
+    const t = { runs: this.runs, by: this.byTime ? "time" : "step" };
+    const [e, n] = await Promise.all([b("/compare", t), Ht()]);
+    const i = this.#e === null;
+    this.#e = e;
+    if (i) this.#n();
+    this.#i(n);
   }
-  shows({ project, run: run2 }) {
-    return this.#found?.runs.some(({ fleet }) => fleet.project === project && fleet.run === run2);
+  shows({ project: t, run: e }) {
+    return this.#e?.runs.some(({ fleet: n }) => n.project === t && n.run === e);
   }
   end() {
     this.system.removeEventListener("change", this.theme);
     window.removeEventListener("themechange", this.theme);
-    this.#charts.forEach((chart) => chart.end());
+    this.#t.forEach((t) => t.end());
   }
-  #frame() {
-    const head = h("header", {}, h("div", { class: "row" }, h("h1", {}, "Compare"), this.axes));
-    this.stage.show(head, this.words, this.charts, this.differences);
+  #n() {
+    const t = o("header", {}, o("div", { class: "row" }, o("h1", {}, "Compare"), this.axes));
+    this.stage.show(t, this.words, this.charts, this.differences);
   }
-  #draw(uPlot) {
-    const { runs, proposed, config: config2 } = this.#found;
-    fill(
+  #i(t) {
+    const { runs: e, proposed: n, config: i } = this.#e;
+    f(
       this.axes,
       [false, true].map(
-        (byTime) => h(
+        (r) => o(
           "button",
-          { "aria-pressed": String(byTime === this.byTime), onclick: () => this.#by(byTime) },
-          byTime ? "Time" : "Steps"
+          { "aria-pressed": String(r === this.byTime), onclick: () => this.#r(r) },
+          r ? "Time" : "Steps"
         )
       )
     );
-    fill(
+    f(
       this.words,
-      runs.slice(1).map((run2, i) => h("p", { class: "headline" }, parting(run2, i + 1, runs.length))),
-      proposed && h("p", { class: "quiet" }, "B was proposed: the sound run of the project whose configuration differs least."),
-      h("ul", { class: "compared" }, runs.map(entry))
+      e.slice(1).map((r, a) => o("p", { class: "headline" }, oo(r, a + 1, e.length))),
+      n && o("p", { class: "quiet" }, "B was proposed: the sound run of the project whose configuration differs least."),
+      o("ul", { class: "compared" }, e.map(ro))
     );
-    this.#drawCharts(uPlot, runs);
-    fill(this.differences, h("h2", {}, "Differences"), table2(this.#found), !config2.length && h("p", { class: "quiet" }, "The configurations do not differ."));
+    this.#o(t, e);
+    f(this.differences, o("h2", {}, "Differences"), ao(this.#e), !i.length && o("p", { class: "quiet" }, "The configurations do not differ."));
   }
-  #drawCharts(uPlot, runs) {
-    const names2 = [...new Set(runs.flatMap((run2) => Object.keys(run2.signals)))];
-    if (names2.join() !== this.#names) {
-      this.#names = names2.join();
-      this.#charts.forEach((chart) => chart.end());
-      this.#charts = names2.map((name2) => new CompareChart(uPlot, name2));
-      fill(
+  #o(t, e) {
+    const n = [...new Set(e.flatMap((i) => Object.keys(i.signals)))];
+    if (n.join() !== this.#s) {
+      this.#s = n.join();
+      this.#t.forEach((i) => i.end());
+      this.#t = n.map((i) => new Wt(t, i));
+      f(
         this.charts,
-        this.#charts.map((chart) => chart.element)
+        this.#t.map((i) => i.element)
       );
-      this.#charts.forEach((chart) => chart.make());
+      this.#t.forEach((i) => i.make());
     }
-    this.#charts.forEach((chart) => chart.show(runs, { byTime: this.byTime }));
+    this.#t.forEach((i) => i.show(e, { byTime: this.byTime }));
   }
-  async #by(byTime) {
-    this.byTime = byTime;
-    const query = new URLSearchParams(location.search);
-    if (byTime) query.set("by", "time");
-    else query.delete("by");
-    history.replaceState(null, "", `${location.pathname}?${decodeURIComponent(query.toString())}`);
+  async #r(t) {
+    this.byTime = t;
+    const e = new URLSearchParams(location.search);
+    if (t) e.set("by", "time");
+    else e.delete("by");
+    history.replaceState(null, "", `${location.pathname}?${decodeURIComponent(e.toString())}`);
     await this.read();
   }
 };
-var parting = (run2, i, n) => n > 2 ? `A and ${LETTERS2[i]}: ${run2.sentence}` : run2.sentence;
-function entry({ fleet }, i) {
-  const { verdict: verdict2 } = fleet;
-  return h(
+var oo = (s, t, e) => e > 2 ? `A and ${Ce[t]}: ${s.sentence}` : s.sentence;
+function ro({ fleet: s }, t) {
+  const { verdict: e } = s;
+  return o(
     "li",
-    { class: `row run-${i + 1}` },
-    h("span", { class: "swatch", "aria-hidden": "true" }),
-    h("span", { class: "strong" }, LETTERS2[i]),
-    h("a", { href: `/runs/${encodeURIComponent(fleet.project)}/${encodeURIComponent(fleet.run)}` }, `${fleet.project}/${fleet.run}`),
-    h("span", { class: `kind kind-${verdict2.kind}` }, kindWords(verdict2.kind)),
-    h("span", { class: "quiet" }, verdict2.why)
+    { class: `row run-${t + 1}` },
+    o("span", { class: "swatch", "aria-hidden": "true" }),
+    o("span", { class: "strong" }, Ce[t]),
+    o("a", { href: `/runs/${encodeURIComponent(s.project)}/${encodeURIComponent(s.run)}` }, `${s.project}/${s.run}`),
+    o("span", { class: `kind kind-${e.kind}` }, et(e.kind)),
+    o("span", { class: "quiet" }, e.why)
   );
 }
-function table2({ runs, config: config2, same_policy: isSamePolicy }) {
-  const names2 = [...new Set(runs.flatMap((run2) => Object.keys(run2.signals)))];
-  const rows2 = [
-    ["newest step", runs.map((run2) => step(run2.fleet.step))],
-    ["policy", runs.map(({ policy }) => policy.name + (isSamePolicy ? "" : ` ${policy.hash.slice(0, 8)}`))],
-    ...names2.map((name2) => [
-      `${signalWords(name2)}, newest`,
-      runs.map((run2) => number(run2.signals[name2]?.findLast((value) => value !== null)))
+function ao({ runs: s, config: t, same_policy: e }) {
+  const n = [...new Set(s.flatMap((c) => Object.keys(c.signals)))];
+  const i = [
+    ["newest step", s.map((c) => p(c.fleet.step))],
+    ["policy", s.map(({ policy: c }) => c.name + (e ? "" : ` ${c.hash.slice(0, 8)}`))],
+    ...n.map((c) => [
+      `${O(c)}, newest`,
+      s.map((h) => g(h.signals[c]?.findLast((d) => d !== null)))
     ]),
-    ...config2.map(({ name: name2, values, given }) => [name2, values.map((value, i) => given[i] ? JSON.stringify(value) : "–")])
+    ...t.map(({ name: c, values: h, given: d }) => [c, h.map((u, m) => d[m] ? JSON.stringify(u) : "–")])
   ];
-  const letters = runs.map((_, i) => h("th", { scope: "col" }, LETTERS2[i]));
-  const head = [h("th", { scope: "col" }, h("span", { class: "sr" }, "difference")), letters];
-  const body = rows2.map(
-    ([name2, values]) => h("tr", {}, h("th", { scope: "row" }, capital(name2)), values.map((value) => h("td", {}, value)))
+  const r = s.map((c, h) => o("th", { scope: "col" }, Ce[h]));
+  const a = [o("th", { scope: "col" }, o("span", { class: "sr" }, "difference")), r];
+  const l = i.map(
+    ([c, h]) => o("tr", {}, o("th", { scope: "row" }, P(c)), h.map((d) => o("td", {}, d)))
   );
-  return h("table", { class: "differences" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
+  return o("table", { class: "differences" }, o("thead", {}, o("tr", {}, a)), o("tbody", {}, l));
 }
 
 // src/fleetanswer.js
-function answer(runs) {
-  const count = (test) => runs.filter(test).length;
-  const now2 = count((run2) => run2.verdict.need === "now");
-  const taken = count(
-    (run2) => run2.verdict.need === "none" && ["act", "watch", "crashed", "stalled"].includes(run2.verdict.kind)
+function Ft(s) {
+  const t = (a) => s.filter(a).length;
+  const e = t((a) => a.verdict.need === "now");
+  const n = t(
+    (a) => a.verdict.need === "none" && ["act", "watch", "crashed", "stalled"].includes(a.verdict.kind)
   );
-  const of = (kind) => count((run2) => run2.verdict.kind === kind);
-  const parts = [
-    now2 ? `${plural(now2, "run")} ${now2 === 1 ? "needs" : "need"} you` : "No run needs you",
-    part(
-      count((run2) => run2.verdict.need === "soon"),
+  const i = (a) => t((l) => l.verdict.kind === a);
+  const r = [
+    e ? `${y(e, "run")} ${e === 1 ? "needs" : "need"} you` : "No run needs you",
+    X(
+      t((a) => a.verdict.need === "soon"),
       "to watch"
     ),
-    part(taken, "acknowledged"),
-    part(
-      count((run2) => run2.verdict.need === "none" && run2.verdict.kind === "ended_ill"),
+    X(n, "acknowledged"),
+    X(
+      t((a) => a.verdict.need === "none" && a.verdict.kind === "ended_ill"),
       "ended ill"
     ),
-    part(of("healthy"), "healthy"),
-    part(of("no_drift_found"), "no drift found"),
-    part(of("training_healthy"), "training healthy"),
-    part(of("unknown"), "unknown"),
-    part(of("finished"), "finished")
+    X(i("healthy"), "healthy"),
+    X(i("no_drift_found"), "no drift found"),
+    X(i("training_healthy"), "training healthy"),
+    X(i("unknown"), "unknown"),
+    X(i("finished"), "finished")
   ];
-  return parts.filter(Boolean).join(", ");
+  return r.filter(Boolean).join(", ");
 }
-function headline(runs) {
-  const now2 = runs.filter((run2) => run2.verdict.need === "now").length;
-  return now2 ? `(${now2}) Fleet` : "Fleet";
+function Ks(s) {
+  const t = s.filter((e) => e.verdict.need === "now").length;
+  return t ? `(${t}) Fleet` : "Fleet";
 }
-var part = (n, words3) => n ? `${step(n)} ${words3}` : null;
-var LINES = (url) => `import trmon_client as trmon
-monitor = trmon.init(project="math", run="qwen3-8b-grpo", url="${url}")   # line 1
+var X = (s, t) => s ? `${p(s)} ${t}` : null;
+var lo = (s) => `import trmon_client as trmon
+monitor = trmon.init(project="math", run="qwen3-8b-grpo", url="${s}")   # line 1
 ...
 decision = monitor.log_batch(step=step, rollout_logprobs=mu, old_logprobs=old, logprobs=pi, mask=mask)   # line 2`;
-function newService(url) {
-  return h(
+function Gs(s) {
+  return o(
     "section",
     { class: "card empty stack" },
-    h("h1", {}, "No runs yet"),
-    h("p", {}, "Add two lines to the trainer; the run appears after its first step."),
-    h("pre", {}, LINES(url)),
-    h(
+    o("h1", {}, "No runs yet"),
+    o("p", {}, "Add two lines to the trainer; the run appears after its first step."),
+    o("pre", {}, lo(s)),
+    o(
       "p",
       { class: "quiet" },
       "Install it with pip install trmon-client. To see a run that goes wrong first: ",
-      h("code", {}, "make demo ARGS=--keep"),
+      o("code", {}, "make demo ARGS=--keep"),
       "."
     )
   );
 }
-function noneActive(isArchivedShown) {
-  const [title, text, href, link] = isArchivedShown ? ["No archived run", "No run is archived.", "/", "Show the runs"] : ["Every run is archived", "A new run appears after its first step.", "/?archived=1", "Show archived runs"];
-  return h(
+function Js(s) {
+  const [t, e, n, i] = s ? ["No archived run", "No run is archived.", "/", "Show the runs"] : ["Every run is archived", "A new run appears after its first step.", "/?archived=1", "Show archived runs"];
+  return o(
     "section",
     { class: "card empty stack" },
-    h("h1", {}, title),
-    h("p", {}, text, " ", h("a", { class: "link", href }, link), ".")
+    o("h1", {}, t),
+    o("p", {}, e, " ", o("a", { class: "link", href: n }, i), ".")
   );
 }
 
 // src/cut.js
-var END = 9;
-var SHORT = 8;
-function cut(text) {
-  const letters = [...text];
-  if (letters.length <= SHORT) return h("span", { class: "start" }, text);
-  const end = Math.min(END, Math.floor(letters.length / 2));
+var co = 9;
+var ho = 8;
+function Pe(s) {
+  const t = [...s];
+  if (t.length <= ho) return o("span", { class: "start" }, s);
+  const e = Math.min(co, Math.floor(t.length / 2));
   return [
-    h("span", { class: "start" }, letters.slice(0, -end).join("")),
-    h("span", { class: "end" }, letters.slice(-end).join(""))
+    o("span", { class: "start" }, t.slice(0, -e).join("")),
+    o("span", { class: "end" }, t.slice(-e).join(""))
   ];
 }
 
 // src/canvas.js
-var HEIGHT2 = 132;
-var CLICK_PX = 3;
-var NEAR_PX = 8;
-var NAMED3 = 3;
-var Canvas = class {
-  #u = null;
-  #data = [[]];
-  #tip = h("span", { class: "tip", hidden: true });
-  constructor(where, { uPlot, course: course2, open, label, said: said4, lines: lines3 }) {
-    Object.assign(this, { where, uPlot, course: course2, open, said: said4, lines: lines3 });
-    where.tabIndex = 0;
-    where.setAttribute("role", "group");
-    this.label = label;
+var Vs = 132;
+var uo = 3;
+var po = 8;
+var Ie = 3;
+var Kt = class {
+  #t = null;
+  #e = [[]];
+  #s = o("span", { class: "tip", hidden: true });
+  constructor(t, { uPlot: e, course: n, open: i, label: r, said: a, lines: l }) {
+    Object.assign(this, { where: t, uPlot: e, course: n, open: i, said: a, lines: l });
+    t.tabIndex = 0;
+    t.setAttribute("role", "group");
+    this.label = r;
     this.describe("");
-    where.addEventListener("keydown", (event) => this.#key(event));
-    where.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
-    this.resized = new ResizeObserver(() => this.#size());
-    this.resized.observe(where);
+    t.addEventListener("keydown", (c) => this.#a(c));
+    t.addEventListener("wheel", (c) => this.#c(c), { passive: false });
+    this.resized = new ResizeObserver(() => this.#o());
+    this.resized.observe(t);
   }
   /** Say in words what the chart shows, for those who do not see it. */
-  describe(words3) {
-    this.where.setAttribute("aria-label", `${this.label}, chart${words3 ? `: ${words3}` : ""}`);
+  describe(t) {
+    this.where.setAttribute("aria-label", `${this.label}, chart${t ? `: ${t}` : ""}`);
   }
   /** Rebuild the plot, for other lines or another theme. */
-  make(form) {
-    this.form = form;
-    this.banded = form.banded;
-    this.#u?.destroy();
-    const { course: course2 } = this;
-    const hooks = {
-      select: (from, to) => course2.show(course2.stepAt(from), course2.stepAt(to)),
-      cursor: (at) => this.#hover(at)
+  make(t) {
+    this.form = t;
+    this.banded = t.banded;
+    this.#t?.destroy();
+    const { course: e } = this;
+    const n = {
+      select: (r, a) => e.show(e.stepAt(r), e.stepAt(a)),
+      cursor: (r) => this.#i(r)
     };
-    const size = { width: this.where.clientWidth || 320, height: HEIGHT2 };
-    this.#u = new this.uPlot(opts({ ...form, ...size, course: course2, hooks }), this.#placed(), this.where);
-    this.#listen(this.#u.over);
-    this.#u.over.append(this.#tip);
+    const i = { width: this.where.clientWidth || 320, height: Vs };
+    this.#t = new this.uPlot(Ps({ ...t, ...i, course: e, hooks: n }), this.#n(), this.where);
+    this.#r(this.#t.over);
+    this.#t.over.append(this.#s);
   }
-  data(columns) {
-    this.#data = columns;
-    this.#u.setData(this.#placed(), false);
+  data(t) {
+    this.#e = t;
+    this.#t.setData(this.#n(), false);
     this.range();
   }
   range() {
-    const [min, max] = this.course.view.map((step2) => this.course.position(step2));
-    this.#u?.setScale("x", { min, max });
+    const [t, e] = this.course.view.map((n) => this.course.position(n));
+    this.#t?.setScale("x", { min: t, max: e });
   }
   redraw() {
-    this.#u?.redraw(false, false);
+    this.#t?.redraw(false, false);
   }
   end() {
     this.resized.disconnect();
-    this.#u?.destroy();
+    this.#t?.destroy();
   }
   /** Return the columns with their steps as places on the horizontal axis. */
-  #placed() {
-    const [steps, ...columns] = this.#data;
-    return [this.course.byTime ? steps.map((step2) => this.course.position(step2)) : steps, ...columns];
+  #n() {
+    const [t, ...e] = this.#e;
+    return [this.course.byTime ? t.map((n) => this.course.position(n)) : t, ...e];
   }
   /** Tell the values at the cursor; under the mouse, a tip names the lines and the events near it. */
-  #hover(at) {
-    this.said(at);
-    const { left: left2, event } = this.#u.cursor;
-    this.#tip.hidden = at === null || event?.type !== "mousemove";
-    if (this.#tip.hidden) return;
-    const [place, beside] = [left2, left2 + NEAR_PX].map((x) => this.course.stepAt(this.#u.posToVal(x, "x")));
-    this.#tip.textContent = [...this.lines(at), ...told(this.course.markersNear(place, beside - place))].join("\n");
-    this.#tip.classList.toggle("leftward", left2 > this.where.clientWidth / 2);
-    this.#tip.style.left = `${left2}px`;
+  #i(t) {
+    this.said(t);
+    const { left: e, event: n } = this.#t.cursor;
+    this.#s.hidden = t === null || n?.type !== "mousemove";
+    if (this.#s.hidden) return;
+    const [i, r] = [e, e + po].map((a) => this.course.stepAt(this.#t.posToVal(a, "x")));
+    this.#s.textContent = [...this.lines(t), ...mo(this.course.markersNear(i, r - i))].join("\n");
+    this.#s.classList.toggle("leftward", e > this.where.clientWidth / 2);
+    this.#s.style.left = `${e}px`;
   }
-  #size() {
-    const width = this.where.clientWidth;
-    if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT2 });
+  #o() {
+    const t = this.where.clientWidth;
+    if (this.#t && t && t !== this.#t.width) this.#t.setSize({ width: t, height: Vs });
   }
-  #listen(over) {
-    let pressed = null;
-    over.addEventListener("mousedown", (event) => pressed = event.clientX);
-    over.addEventListener("click", (event) => {
-      const at = this.#u.cursor.idx;
-      if (at !== null && Math.abs(event.clientX - pressed) <= CLICK_PX) this.open(this.#data[0][at]);
+  #r(t) {
+    let e = null;
+    t.addEventListener("mousedown", (n) => e = n.clientX);
+    t.addEventListener("click", (n) => {
+      const i = this.#t.cursor.idx;
+      if (i !== null && Math.abs(n.clientX - e) <= uo) this.open(this.#e[0][i]);
     });
-    over.addEventListener("dblclick", () => this.course.show());
+    t.addEventListener("dblclick", () => this.course.show());
   }
-  #key(event) {
-    const { course: course2 } = this;
-    const act = {
-      ArrowLeft: () => course2.pan(-0.1),
-      ArrowRight: () => course2.pan(0.1),
-      "+": () => course2.zoom(0.5),
-      "-": () => course2.zoom(2),
-      0: () => course2.show()
-    }[event.key];
-    if (!act || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    act();
+  #a(t) {
+    const { course: e } = this;
+    const n = {
+      ArrowLeft: () => e.pan(-0.1),
+      ArrowRight: () => e.pan(0.1),
+      "+": () => e.zoom(0.5),
+      "-": () => e.zoom(2),
+      0: () => e.show()
+    }[t.key];
+    if (!n || t.ctrlKey || t.metaKey) return;
+    t.preventDefault();
+    n();
   }
   /** Horizontal scrolling pans and Ctrl+scroll zooms; vertical scrolling stays with the page. */
-  #wheel(event) {
-    if (event.ctrlKey) {
-      event.preventDefault();
-      const around = this.course.stepAt(this.#u.posToVal(event.offsetX, "x"));
-      this.course.zoom(event.deltaY > 0 ? 1.25 : 0.8, around);
-    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      event.preventDefault();
-      this.course.pan((event.deltaX || event.deltaY) / this.where.clientWidth);
+  #c(t) {
+    if (t.ctrlKey) {
+      t.preventDefault();
+      const e = this.course.stepAt(this.#t.posToVal(t.offsetX, "x"));
+      this.course.zoom(t.deltaY > 0 ? 1.25 : 0.8, e);
+    } else if (t.shiftKey || Math.abs(t.deltaX) > Math.abs(t.deltaY)) {
+      t.preventDefault();
+      this.course.pan((t.deltaX || t.deltaY) / this.where.clientWidth);
     }
   }
 };
-function told(events) {
-  const more = events.length > NAMED3 ? [`and ${events.length - NAMED3} more`] : [];
-  return [...events.slice(0, NAMED3).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
+function mo(s) {
+  const t = s.length > Ie ? [`and ${s.length - Ie} more`] : [];
+  return [...s.slice(0, Ie).map(({ step: e, what: n }) => `${p(e)}: ${n}`), ...t];
 }
 
 // src/download.js
-function download(content, name2) {
-  const url = URL.createObjectURL(content);
-  const link = Object.assign(document.createElement("a"), { href: url, download: name2 });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 1e4);
+function _t(s, t) {
+  const e = URL.createObjectURL(s);
+  const n = Object.assign(document.createElement("a"), { href: e, download: t });
+  n.click();
+  setTimeout(() => URL.revokeObjectURL(e), 1e4);
 }
 
 // src/chartexport.js
-var TITLE_PX = 26;
-var PAD_PX = 10;
-function exportMenu(title, { rows: rows2, canvas }) {
-  const name2 = () => `${location.pathname.split("/").slice(2).join("-")}-${title}`.replace(/[^\w.-]+/g, "-").toLowerCase();
-  const menu = h(
+var fo = 26;
+var go = 10;
+function Xs(s, { rows: t, canvas: e }) {
+  const n = () => `${location.pathname.split("/").slice(2).join("-")}-${s}`.replace(/[^\w.-]+/g, "-").toLowerCase();
+  const i = o(
     "details",
     { class: "export" },
-    h("summary", { "aria-label": `Save the chart ${title}`, title: "Save" }, "⤓"),
-    h(
+    o("summary", { "aria-label": `Save the chart ${s}`, title: "Save" }, "⤓"),
+    o(
       "div",
       { class: "card menu" },
-      h("button", { onclick: () => close(saveCsv(rows2(), `${name2()}.csv`)) }, "CSV"),
-      h("button", { onclick: () => close(savePng(canvas(), { title, name: `${name2()}.png` })) }, "PNG")
+      o("button", { onclick: () => r(wo(t(), `${n()}.csv`)) }, "CSV"),
+      o("button", { onclick: () => r(bo(e(), { title: s, name: `${n()}.png` })) }, "PNG")
     )
   );
-  const close = () => menu.open = false;
-  menu.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    menu.open = false;
-    menu.querySelector("summary").focus();
+  const r = () => i.open = false;
+  i.addEventListener("keydown", (a) => {
+    if (a.key !== "Escape") return;
+    i.open = false;
+    i.querySelector("summary").focus();
   });
-  menu.addEventListener("focusout", (event) => {
-    if (event.relatedTarget && !menu.contains(event.relatedTarget)) menu.open = false;
+  i.addEventListener("focusout", (a) => {
+    if (a.relatedTarget && !i.contains(a.relatedTarget)) i.open = false;
   });
-  return menu;
+  return i;
 }
-function saveCsv(rows2, name2) {
-  const text = rows2.map((row) => row.map(cell).join(",")).join("\r\n");
-  download(new Blob([`${text}\r
-`], { type: "text/csv;charset=utf-8" }), name2);
+function wo(s, t) {
+  const e = s.map((n) => n.map(yo).join(",")).join("\r\n");
+  _t(new Blob([`${e}\r
+`], { type: "text/csv;charset=utf-8" }), t);
 }
-function cell(value) {
-  if (value === null || value === void 0) return "";
-  if (typeof value === "number") return String(value);
-  const text = /^[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : value;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+function yo(s) {
+  if (s === null || s === void 0) return "";
+  if (typeof s === "number") return String(s);
+  const t = /^[=+\-@\t\r]/.test(s) && Number.isNaN(Number(s)) ? `'${s}` : s;
+  return /[",\r\n]/.test(t) ? `"${t.replaceAll('"', '""')}"` : t;
 }
-function savePng(drawn, { title, name: name2 }) {
-  const style = getComputedStyle(document.documentElement);
-  const of = (token2) => style.getPropertyValue(`--${token2}`).trim();
-  const ratio = devicePixelRatio;
-  const [pad, top] = [PAD_PX * ratio, TITLE_PX * ratio];
-  const made = Object.assign(document.createElement("canvas"), {
-    width: drawn.width + 2 * pad,
-    height: drawn.height + top + pad
+function bo(s, { title: t, name: e }) {
+  const n = getComputedStyle(document.documentElement);
+  const i = (d) => n.getPropertyValue(`--${d}`).trim();
+  const r = devicePixelRatio;
+  const [a, l] = [go * r, fo * r];
+  const c = Object.assign(document.createElement("canvas"), {
+    width: s.width + 2 * a,
+    height: s.height + l + a
   });
-  const ctx = made.getContext("2d");
-  ctx.fillStyle = of("card");
-  ctx.fillRect(0, 0, made.width, made.height);
-  ctx.fillStyle = of("ink");
-  ctx.font = `600 ${14 * ratio}px system-ui, sans-serif`;
-  ctx.fillText(title, pad, top - 8 * ratio);
-  ctx.drawImage(drawn, pad, top);
-  made.toBlob((blob) => download(blob, name2), "image/png");
+  const h = c.getContext("2d");
+  h.fillStyle = i("card");
+  h.fillRect(0, 0, c.width, c.height);
+  h.fillStyle = i("ink");
+  h.font = `600 ${14 * r}px system-ui, sans-serif`;
+  h.fillText(t, a, l - 8 * r);
+  h.drawImage(s, a, l);
+  c.toBlob((d) => _t(d, e), "image/png");
 }
 
 // src/figure.js
-var Figure = class {
-  now = h("span", { class: "strong" });
-  against = h("span", { class: "quiet" });
-  legend = h("span", {});
-  constructor({ uPlot, course: course2, open, title, note, label = title }) {
-    const where = h("span", { class: "plot" });
-    const below = h("span", { class: "note" }, note && `${note} `, this.legend);
-    const menu = exportMenu(title, { rows: () => this.rows(), canvas: () => where.querySelector("canvas") });
-    const words3 = [h("span", { class: "row tight" }, h("h2", {}, title), menu), this.now, below, this.against];
-    this.course = course2;
-    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words3), where);
-    const told2 = { said: (at) => this.say(at), lines: (at) => this.lines(at) };
-    this.canvas = new Canvas(where, { uPlot, course: course2, open, label, ...told2 });
+var dt = class {
+  now = o("span", { class: "strong" });
+  against = o("span", { class: "quiet" });
+  legend = o("span", {});
+  constructor({ uPlot: t, course: e, open: n, title: i, note: r, label: a = i }) {
+    const l = o("span", { class: "plot" });
+    const c = o("span", { class: "note" }, r && `${r} `, this.legend);
+    const h = Xs(i, { rows: () => this.rows(), canvas: () => l.querySelector("canvas") });
+    const d = [o("span", { class: "row tight" }, o("h2", {}, i), h), this.now, c, this.against];
+    this.course = e;
+    this.element = o("figure", { class: "card panel" }, o("figcaption", {}, d), l);
+    const u = { said: (m) => this.say(m), lines: (m) => this.lines(m) };
+    this.canvas = new Kt(l, { uPlot: t, course: e, open: n, label: a, ...u });
   }
   range() {
     this.canvas.range();
@@ -1935,42 +1935,42 @@ var Figure = class {
 };
 
 // src/healthy.js
-var FORMS = [
+var ko = [
   [/^0$/, () => [0, 0]],
-  [/^<=? ([\d.e-]+)$/, ([, most]) => [-Infinity, Number(most)]],
-  [/^>=? ([\d.e-]+)$/, ([, least]) => [Number(least), Infinity]],
-  [/^([\d.e-]+) to ([\d.e-]+)$/, ([, least, most]) => [Number(least), Number(most)]],
-  [/^\|x\| < ([\d.e-]+)$/, ([, most]) => [-Number(most), Number(most)]]
+  [/^<=? ([\d.e-]+)$/, ([, s]) => [-Infinity, Number(s)]],
+  [/^>=? ([\d.e-]+)$/, ([, s]) => [Number(s), Infinity]],
+  [/^([\d.e-]+) to ([\d.e-]+)$/, ([, s, t]) => [Number(s), Number(t)]],
+  [/^\|x\| < ([\d.e-]+)$/, ([, s]) => [-Number(s), Number(s)]]
 ];
-function range(words3) {
-  for (const [form, bounds2] of FORMS) {
-    const found = form.exec(words3 ?? "");
-    if (found) return bounds2(found);
+function Ys(s) {
+  for (const [t, e] of ko) {
+    const n = t.exec(s ?? "");
+    if (n) return e(n);
   }
   return null;
 }
 
 // src/chart.js
-var BASELINE_POINTS = 20;
-var Chart = class extends Figure {
-  constructor({ uPlot, course: course2, panel, open }) {
-    super({ uPlot, course: course2, open, title: panel.title, note: panel.note });
-    this.panel = panel;
-    this.healthy = range(course2.catalogue.get(panel.names[0])?.healthy);
+var vo = 20;
+var ut = class extends dt {
+  constructor({ uPlot: t, course: e, panel: n, open: i }) {
+    super({ uPlot: t, course: e, open: i, title: n.title, note: n.note });
+    this.panel = n;
+    this.healthy = Ys(e.catalogue.get(n.names[0])?.healthy);
   }
   /** Return whether the chart draws a signal that is evidence. */
-  shows(evidence) {
-    const shown2 = /* @__PURE__ */ new Set([...this.panel.names.map(stem), ...this.panel.also ?? []]);
-    return [...evidence].some((name2) => shown2.has(stem(name2)) || shown2.has(name2));
+  shows(t) {
+    const e = /* @__PURE__ */ new Set([...this.panel.names.map(V), ...this.panel.also ?? []]);
+    return [...t].some((n) => e.has(V(n)) || e.has(n));
   }
   make() {
-    const { panel } = this;
+    const { panel: t } = this;
     this.canvas.make({
-      n: panel.lines.length,
+      n: t.lines.length,
       banded: !this.course.series.exact,
-      log: panel.floor !== void 0,
-      from: panel.from,
-      to: panel.to,
+      log: t.floor !== void 0,
+      from: t.from,
+      to: t.to,
       healthy: this.healthy,
       limits: this.limits
     });
@@ -1985,1482 +1985,1493 @@ var Chart = class extends Figure {
     this.say(null);
   }
   data() {
-    const { series } = this.course;
-    if (this.canvas.banded !== !series.exact) return this.make();
-    const columns = this.panel.names.flatMap((name2) => {
-      const { mean: mean2, min, max } = series.signals[name2];
-      const isThere = this.#has(mean2);
-      return (series.exact ? [mean2] : [mean2, min, max]).map((values) => this.#drawable(values, isThere));
+    const { series: t } = this.course;
+    if (this.canvas.banded !== !t.exact) return this.make();
+    const e = this.panel.names.flatMap((n) => {
+      const { mean: i, min: r, max: a } = t.signals[n];
+      const l = this.#s(i);
+      return (t.exact ? [i] : [i, r, a]).map((c) => this.#n(c, l));
     });
-    this.canvas.data([series.step, ...columns]);
-    this.#name(series);
+    this.canvas.data([t.step, ...e]);
+    this.#t(t);
     this.say(null);
   }
   /** Show a legend if there is more than one line. */
-  #name({ signals: signals2 }) {
-    const drawn = this.panel.lines.map((line4, i) => ({ ...line4, i })).filter(({ name: name2 }) => this.#has(signals2[name2].mean));
-    fill(this.legend, drawn.length > 1 && drawn.map(({ i, label }) => h("span", { class: `legend line-${i}` }, label)));
+  #t({ signals: t }) {
+    const e = this.panel.lines.map((n, i) => ({ ...n, i })).filter(({ name: n }) => this.#s(t[n].mean));
+    f(this.legend, e.length > 1 && e.map(({ i: n, label: i }) => o("span", { class: `legend line-${n}` }, i)));
   }
   /** Show the values at the cursor, or the newest value next to its reference. */
-  say(at) {
-    const { series } = this.course;
-    const values = this.panel.names.map((name2) => series.signals[name2].mean);
-    if (at !== null) {
-      this.now.textContent = values.map((column) => number(column[at])).join(" · ");
-      this.against.textContent = `step ${step(series.step[at])}`;
+  say(t) {
+    const { series: e } = this.course;
+    const n = this.panel.names.map((r) => e.signals[r].mean);
+    if (t !== null) {
+      this.now.textContent = n.map((r) => g(r[t])).join(" · ");
+      this.against.textContent = `step ${p(e.step[t])}`;
       return;
     }
-    const end = series.step.findLastIndex((step2, i) => values[0][i] !== null && step2 <= this.course.view[1]);
-    this.now.textContent = number(values[0][end]);
-    this.against.textContent = this.course.isAtEnd || end < 0 ? this.reference() : `step ${step(series.step[end])}`;
-    this.canvas.describe(this.#summary(values));
+    const i = e.step.findLastIndex((r, a) => n[0][a] !== null && r <= this.course.view[1]);
+    this.now.textContent = g(n[0][i]);
+    this.against.textContent = this.course.isAtEnd || i < 0 ? this.reference() : `step ${p(e.step[i])}`;
+    this.canvas.describe(this.#e(n));
   }
   /** Return each line's newest value and its range, e.g. "reward newest 0.41, from 0.35 to 0.78". */
-  #summary(values) {
-    const parts = this.panel.lines.map(({ label }, i) => {
-      const known3 = values[i].filter((value) => typeof value === "number");
-      if (!known3.length) return null;
-      const name2 = this.panel.lines.length > 1 && label ? `${label} ` : "";
-      return `${name2}newest ${number(known3.at(-1))}, from ${number(Math.min(...known3))} to ${number(Math.max(...known3))}`;
+  #e(t) {
+    const e = this.panel.lines.map(({ label: i }, r) => {
+      const a = t[r].filter((c) => typeof c === "number");
+      if (!a.length) return null;
+      const l = this.panel.lines.length > 1 && i ? `${i} ` : "";
+      return `${l}newest ${g(a.at(-1))}, from ${g(Math.min(...a))} to ${g(Math.max(...a))}`;
     });
-    const steps = this.course.series.step;
-    return steps.length ? [...parts.filter(Boolean), `steps ${step(steps[0])} to ${step(steps.at(-1))}`].join("; ") : "";
+    const n = this.course.series.step;
+    return n.length ? [...e.filter(Boolean), `steps ${p(n[0])} to ${p(n.at(-1))}`].join("; ") : "";
   }
-  lines(at) {
-    const { series, catalogue } = this.course;
-    const unit = unitWords(catalogue.get(this.panel.names[0])?.unit);
-    const values = this.panel.lines.map(({ name: name2, label }) => {
-      const named5 = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
-      return `${named5} ${number(series.signals[name2].mean[at])}${unit}`;
+  lines(t) {
+    const { series: e, catalogue: n } = this.course;
+    const i = _o(n.get(this.panel.names[0])?.unit);
+    const r = this.panel.lines.map(({ name: a, label: l }) => {
+      const c = l && this.panel.lines.length > 1 ? l : this.panel.title.toLowerCase();
+      return `${c} ${g(e.signals[a].mean[t])}${i}`;
     });
-    return [`step ${step(series.step[at])}, ${clock(series.closed_at[at])}`, ...values];
+    return [`step ${p(e.step[t])}, ${T(e.closed_at[t])}`, ...r];
   }
   rows() {
-    const { series, catalogue } = this.course;
-    const columns = this.panel.names.flatMap((name2) => {
-      const unit = catalogue.get(name2)?.unit;
-      const statistics = series.exact ? ["mean"] : ["mean", "min", "max"];
-      return statistics.map((statistic) => ({
-        head: `${name2}${series.exact ? "" : ` ${statistic}`}${unit ? ` (${unit})` : ""}`,
-        values: series.signals[name2][statistic]
+    const { series: t, catalogue: e } = this.course;
+    const n = this.panel.names.flatMap((a) => {
+      const l = e.get(a)?.unit;
+      const c = t.exact ? ["mean"] : ["mean", "min", "max"];
+      return c.map((h) => ({
+        head: `${a}${t.exact ? "" : ` ${h}`}${l ? ` (${l})` : ""}`,
+        values: t.signals[a][h]
       }));
     });
-    const time = (at) => new Date(1e3 * at).toISOString();
-    const body = series.step.map((at, i) => [at, time(series.closed_at[i]), ...columns.map(({ values }) => values[i])]);
-    return [["step", "closed at (UTC)", ...columns.map(({ head }) => head)], ...body];
+    const i = (a) => new Date(1e3 * a).toISOString();
+    const r = t.step.map((a, l) => [a, i(t.closed_at[l]), ...n.map(({ values: c }) => c[l])]);
+    return [["step", "closed at (UTC)", ...n.map(({ head: a }) => a)], ...r];
   }
   /** Return the reference of the newest value, from the whole run. */
   reference() {
-    const words3 = this.course.catalogue.get(this.panel.names[0])?.healthy;
-    if (words3) return `healthy ${words3.replace("<=", "≤").replace(">=", "≥")}`;
-    const values = this.course.whole.signals[this.panel.names[0]]?.mean ?? [];
-    const known3 = values.filter((value) => typeof value === "number");
-    if (!known3.length) return "";
-    if (this.panel.reference === "peak") return `peak ${number(Math.max(...known3))}`;
-    const first = known3.slice(0, BASELINE_POINTS).sort((a, b) => a - b);
-    return `initially ${number(first[Math.floor(first.length / 2)])}`;
+    const t = this.course.catalogue.get(this.panel.names[0])?.healthy;
+    if (t) return `healthy ${t.replace("<=", "≤").replace(">=", "≥")}`;
+    const e = this.course.whole.signals[this.panel.names[0]]?.mean ?? [];
+    const n = e.filter((r) => typeof r === "number");
+    if (!n.length) return "";
+    if (this.panel.reference === "peak") return `peak ${g(Math.max(...n))}`;
+    const i = n.slice(0, vo).sort((r, a) => r - a);
+    return `initially ${g(i[Math.floor(i.length / 2)])}`;
   }
   /** Whether there is data to draw: a logarithmic scale cannot show a series of zeros. */
-  #has(values) {
-    return values.some((value) => value !== null && (value > 0 || this.panel.floor === void 0));
+  #s(t) {
+    return t.some((e) => e !== null && (e > 0 || this.panel.floor === void 0));
   }
   /** Infinities cannot be drawn; values below the floor are drawn on it. */
-  #drawable(values, isThere) {
-    const { floor = -Infinity } = this.panel;
-    return values.map((value) => isThere && typeof value === "number" ? Math.max(value, floor) : null);
+  #n(t, e) {
+    const { floor: n = -Infinity } = this.panel;
+    return t.map((i) => e && typeof i === "number" ? Math.max(i, n) : null);
   }
 };
-var PLAIN = /* @__PURE__ */ new Set(["ratio", "fraction", "chi2", "reward", void 0]);
-var unitWords = (unit) => PLAIN.has(unit) ? "" : ` ${unit}`;
+var $o = /* @__PURE__ */ new Set(["ratio", "fraction", "chi2", "reward", void 0]);
+var _o = (s) => $o.has(s) ? "" : ` ${s}`;
 
 // src/risk.js
-var WARNING = ["warn", "page"];
-var SHOWN = 6;
-var PREDICTIONS = ["collapse_risk", "collapse_risk_high"];
-var PAST = "The reward has collapsed, or the run has finished: there is nothing left to predict.";
-var isPrediction = (incident) => PREDICTIONS.includes(incident?.cause);
-function riskLine({ diagnosis }) {
-  const risk = diagnosis?.collapse_risk;
-  if (!WARNING.includes(risk?.level)) return null;
-  const within = `${percent(risk.probability)} risk of collapse within ${risk.horizon_steps} steps`;
-  return h("p", { class: `risk risk-${risk.level}` }, within, drivenBy(risk.drivers));
+var Zs = ["warn", "page"];
+var xo = 6;
+var So = ["collapse_risk", "collapse_risk_high"];
+var Eo = "The reward has collapsed, or the run has finished: there is nothing left to predict.";
+var Qs = (s) => So.includes(s?.cause);
+function tn({ diagnosis: s }) {
+  const t = s?.collapse_risk;
+  if (!Zs.includes(t?.level)) return null;
+  const e = `${v(t.probability)} risk of collapse within ${t.horizon_steps} steps`;
+  return o("p", { class: `risk risk-${t.level}` }, e, Oo(t.drivers));
 }
-function riskBadge({ collapse_risk: risk }) {
-  if (!WARNING.includes(risk?.level)) return null;
-  const title = risk.driven_by.length ? `risk of collapse, driven by ${risk.driven_by.join(" and ")}` : "risk of collapse";
-  return h("span", { class: `risk risk-${risk.level}`, title }, `${percent(risk.probability)} risk`);
+function en({ collapse_risk: s }) {
+  if (!Zs.includes(s?.level)) return null;
+  const t = s.driven_by.length ? `risk of collapse, driven by ${s.driven_by.join(" and ")}` : "risk of collapse";
+  return o("span", { class: `risk risk-${s.level}`, title: t }, `${v(s.probability)} risk`);
 }
-var RiskChart = class extends Chart {
-  #risk = null;
-  #drivers = h("div", { class: "drivers" });
-  constructor(given) {
-    super(given);
+var Gt = class extends ut {
+  #t = null;
+  #e = o("div", { class: "drivers" });
+  constructor(t) {
+    super(t);
     this.element.classList.add("beside");
-    this.element.append(this.#drivers);
+    this.element.append(this.#e);
   }
   /** Show the drivers of the newest step, and the thresholds of the model that made the estimate. */
-  learn({ diagnosis }) {
-    const risk = diagnosis?.collapse_risk ?? null;
-    if (JSON.stringify(risk) === JSON.stringify(this.#risk)) return;
-    const isMoved = risk?.warn_at !== this.#risk?.warn_at || risk?.page_at !== this.#risk?.page_at;
-    this.#risk = risk;
-    fill(this.#drivers, risk && explained(risk));
-    if (isMoved) this.make();
+  learn({ diagnosis: t }) {
+    const e = t?.collapse_risk ?? null;
+    if (JSON.stringify(e) === JSON.stringify(this.#t)) return;
+    const n = e?.warn_at !== this.#t?.warn_at || e?.page_at !== this.#t?.page_at;
+    this.#t = e;
+    f(this.#e, e && Mo(e));
+    if (n) this.make();
   }
   get limits() {
-    if (!this.#risk) return [];
+    if (!this.#t) return [];
     return [
-      { at: this.#risk.warn_at, kind: "watch" },
-      { at: this.#risk.page_at, kind: "act" }
+      { at: this.#t.warn_at, kind: "watch" },
+      { at: this.#t.page_at, kind: "act" }
     ];
   }
   reference() {
-    return this.#risk ? `warns at ${percent(this.#risk.warn_at)}, pages at ${percent(this.#risk.page_at)}` : "";
+    return this.#t ? `warns at ${v(this.#t.warn_at)}, pages at ${v(this.#t.page_at)}` : "";
   }
 };
-function explained(risk) {
-  const shown2 = [...risk.drivers].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds)).slice(0, SHOWN);
-  const most = Math.max(...shown2.map(({ log_odds: size }) => Math.abs(size)));
+function Mo(s) {
+  const t = [...s.drivers].sort((n, i) => Math.abs(i.log_odds) - Math.abs(n.log_odds)).slice(0, xo);
+  const e = Math.max(...t.map(({ log_odds: n }) => Math.abs(n)));
   return [
-    risk.level === "past" && h("p", { class: "quiet" }, PAST),
-    h("p", { class: "quiet" }, "What drives it, in log-odds"),
-    h(
+    s.level === "past" && o("p", { class: "quiet" }, Eo),
+    o("p", { class: "quiet" }, "What drives it, in log-odds"),
+    o(
       "ol",
       {},
-      shown2.sort((a, b) => b.log_odds - a.log_odds).map((driver) => line(driver, most))
+      t.sort((n, i) => i.log_odds - n.log_odds).map((n) => To(n, e))
     ),
-    uncertain(risk)
+    Lo(s)
   ];
 }
-function line({ input, log_odds: size }, most) {
-  const bar2 = h("span", { class: "bar", "aria-hidden": "true", "data-sign": size < 0 ? "against" : "for" });
-  bar2.style.width = `${Math.round(100 * Math.abs(size) / (most || 1))}%`;
-  return h(
+function To({ input: s, log_odds: t }, e) {
+  const n = o("span", { class: "bar", "aria-hidden": "true", "data-sign": t < 0 ? "against" : "for" });
+  n.style.width = `${Math.round(100 * Math.abs(t) / (e || 1))}%`;
+  return o(
     "li",
-    { title: input },
-    h("span", {}, signalWords(input)),
-    h("span", { class: "track" }, bar2),
-    h("span", { class: "number" }, `${size < 0 ? "−" : "+"}${Math.abs(size).toFixed(2)}`)
+    { title: s },
+    o("span", {}, O(s)),
+    o("span", { class: "track" }, n),
+    o("span", { class: "number" }, `${t < 0 ? "−" : "+"}${Math.abs(t).toFixed(2)}`)
   );
 }
-function uncertain({ missing, outside }) {
-  const parts = [
-    missing.length && `Not sent: ${missing.map(signalWords).join(", ")}.`,
-    outside.length && `Beyond what the model was fitted to: ${outside.map(signalWords).join(", ")}.`
+function Lo({ missing: s, outside: t }) {
+  const e = [
+    s.length && `Not sent: ${s.map(O).join(", ")}.`,
+    t.length && `Beyond what the model was fitted to: ${t.map(O).join(", ")}.`
   ].filter(Boolean);
-  return parts.length ? h("p", { class: "quiet uncertain", title: parts.join("\n") }, parts.join(" ")) : null;
+  return e.length ? o("p", { class: "quiet uncertain", title: e.join("\n") }, e.join(" ")) : null;
 }
-function drivenBy(drivers) {
-  const words3 = drivers.slice(0, 2).filter(({ log_odds: size }) => size > 0);
-  return words3.length ? `, driven by ${words3.map(({ input }) => signalWords(input)).join(" and ")}` : "";
+function Oo(s) {
+  const t = s.slice(0, 2).filter(({ log_odds: e }) => e > 0);
+  return t.length ? `, driven by ${t.map(({ input: e }) => O(e)).join(" and ")}` : "";
 }
 
 // src/runstate.js
-var hasEnded = ({ state }) => state === "finished" || state === "crashed";
+var Jt = ({ state: s }) => s === "finished" || s === "crashed";
 
 // src/sparkline.js
-var WIDTH = 120;
-var HEIGHT3 = 26;
-function sparkline(values, label, least = []) {
-  const known3 = [...values.filter((value) => value !== null), ...least];
-  const bottom = Math.min(...known3);
-  const range2 = Math.max(...known3) - bottom;
-  const x = (i) => values.length < 2 ? WIDTH / 2 : i / (values.length - 1) * (WIDTH - 2) + 1;
-  const y = (value) => range2 > 0 ? HEIGHT3 - 2 - (value - bottom) / range2 * (HEIGHT3 - 4) : HEIGHT3 / 2;
-  let path3 = "";
-  values.forEach((value, i) => {
-    if (value === null) return;
-    path3 += `${i && values[i - 1] !== null ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`;
+var De = 120;
+var Vt = 26;
+function sn(s, t, e = []) {
+  const n = [...s.filter((h) => h !== null), ...e];
+  const i = Math.min(...n);
+  const r = Math.max(...n) - i;
+  const a = (h) => s.length < 2 ? De / 2 : h / (s.length - 1) * (De - 2) + 1;
+  const l = (h) => r > 0 ? Vt - 2 - (h - i) / r * (Vt - 4) : Vt / 2;
+  let c = "";
+  s.forEach((h, d) => {
+    if (h === null) return;
+    c += `${d && s[d - 1] !== null ? "L" : "M"}${a(d).toFixed(1)} ${l(h).toFixed(1)}`;
   });
-  return svg(
+  return $(
     "svg",
-    { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT3}`, role: "img", "aria-label": label },
-    svg("path", { d: path3 })
+    { class: "spark", viewBox: `0 0 ${De} ${Vt}`, role: "img", "aria-label": t },
+    $("path", { d: c })
   );
 }
 
 // src/fleetrow.js
-var HEALTHY_KL = 5e-3;
-var NEEDS = ["none", "soon", "now"];
-var KINDS = [
+var jo = 5e-3;
+var Ao = ["none", "soon", "now"];
+var No = [
   ...["finished", "healthy", "no_drift_found", "training_healthy", "unknown"],
   ...["ended_ill", "watch", "stalled", "crashed", "act"]
 ];
-var last = (line4) => line4?.values.findLast((value) => value !== null) ?? null;
-var COLUMNS = [
+var Xt = (s) => s?.values.findLast((t) => t !== null) ?? null;
+var Y = [
   {
     name: "verdict",
-    key: (run2) => NEEDS.indexOf(run2.verdict.need) * 10 + KINDS.indexOf(run2.verdict.kind),
+    key: (s) => Ao.indexOf(s.verdict.need) * 10 + No.indexOf(s.verdict.kind),
     isDown: true
   },
-  { name: "run", key: (run2) => `${run2.project}/${run2.run}`, isDown: false },
-  { name: "step", key: (run2) => run2.step, isDown: true },
-  { name: "reward", key: (run2) => last(run2.reward), isDown: true },
-  { name: "KL (k3)", key: (run2) => last(run2.kl), isDown: true },
-  { name: "masked", key: (run2) => typeof run2.mask_rate === "number" ? run2.mask_rate : null, isDown: true },
-  { name: "alerts", key: (run2) => run2.alerts.length, isDown: true },
-  { name: "owner", key: (run2) => run2.owner, isDown: false },
-  { name: "last report", key: (run2) => run2.last_report_at, isDown: true }
+  { name: "run", key: (s) => `${s.project}/${s.run}`, isDown: false },
+  { name: "step", key: (s) => s.step, isDown: true },
+  { name: "reward", key: (s) => Xt(s.reward), isDown: true },
+  { name: "KL (k3)", key: (s) => Xt(s.kl), isDown: true },
+  { name: "masked", key: (s) => typeof s.mask_rate === "number" ? s.mask_rate : null, isDown: true },
+  { name: "alerts", key: (s) => s.alerts.length, isDown: true },
+  { name: "owner", key: (s) => s.owner, isDown: false },
+  { name: "last report", key: (s) => s.last_report_at, isDown: true }
 ];
-var Row = class {
-  element = h("tr", { role: "row" });
-  #shown = "";
-  #line = null;
-  constructor(selection) {
-    this.selection = selection;
-    this.box = h("input", { type: "checkbox" });
-    this.box.addEventListener("click", (event) => selection.choose(this.#line, this.box.checked, event.shiftKey));
+var Yt = class {
+  element = o("tr", { role: "row" });
+  #t = "";
+  #e = null;
+  constructor(t) {
+    this.selection = t;
+    this.box = o("input", { type: "checkbox" });
+    this.box.addEventListener("click", (e) => t.choose(this.#e, this.box.checked, e.shiftKey));
   }
   /** Render a run; the DOM is untouched if nothing changed. */
-  show(line4) {
-    const { run: run2 } = line4;
-    this.#line = line4;
-    this.box.checked = this.selection.has(run2);
+  show(t) {
+    const { run: e } = t;
+    this.#e = t;
+    this.box.checked = this.selection.has(e);
     this.element.toggleAttribute("data-selected", this.box.checked);
-    const now2 = JSON.stringify(run2) + ago(run2.last_report_at);
-    if (now2 === this.#shown) return;
-    this.#shown = now2;
-    this.box.setAttribute("aria-label", `Select ${run2.project}/${run2.run}`);
-    this.element.dataset.kind = run2.verdict.kind;
-    this.element.dataset.need = run2.verdict.need;
-    fill(
+    const n = JSON.stringify(e) + x(e.last_report_at);
+    if (n === this.#t) return;
+    this.#t = n;
+    this.box.setAttribute("aria-label", `Select ${e.project}/${e.run}`);
+    this.element.dataset.kind = e.verdict.kind;
+    this.element.dataset.need = e.verdict.need;
+    f(
       this.element,
-      h("td", { role: "cell", "data-name": "select" }, this.box),
-      cells(run2).map((content, i) => h("td", { role: "cell", "data-name": COLUMNS[i].name }, content))
+      o("td", { role: "cell", "data-name": "select" }, this.box),
+      qo(e).map((i, r) => o("td", { role: "cell", "data-name": Y[r].name }, i))
     );
   }
 };
-function cells(run2) {
+function qo(s) {
   return [
-    verdict(run2),
-    name(run2),
-    h("span", { class: "number" }, step(run2.step)),
-    course(run2.reward, "reward", []),
-    course(run2.kl, "KL", [0, HEALTHY_KL]),
-    h("span", { class: "number" }, percent(run2.mask_rate)),
-    alerts(run2),
-    run2.owner ? h("span", { class: "cut", title: run2.owner }, cut(run2.owner)) : h("span", { class: "quiet" }, "–"),
-    h("span", { class: "quiet" }, ago(run2.last_report_at))
+    Ro(s),
+    Co(s),
+    o("span", { class: "number" }, p(s.step)),
+    on(s.reward, "reward", []),
+    on(s.kl, "KL", [0, jo]),
+    o("span", { class: "number" }, v(s.mask_rate)),
+    Po(s),
+    s.owner ? o("span", { class: "cut", title: s.owner }, Pe(s.owner)) : o("span", { class: "quiet" }, "–"),
+    o("span", { class: "quiet" }, x(s.last_report_at))
   ];
 }
-function isAhead(run2) {
-  return run2.judged_step !== null && run2.judged_step < run2.step - (hasEnded(run2) ? 0 : 1);
+function Be(s) {
+  return s.judged_step !== null && s.judged_step < s.step - (Jt(s) ? 0 : 1);
 }
-var limit = (run2) => isAhead(run2) && `(to step ${step(run2.judged_step)})`;
-function verdict(run2) {
-  const { verdict: verdict2 } = run2;
-  const todo = verdict2.need !== "none" && verdict2.todo;
-  const when = run2.state === "finished" ? "For the next run" : "Do";
-  return h(
+var nn = (s) => Be(s) && `(to step ${p(s.judged_step)})`;
+function Ro(s) {
+  const { verdict: t } = s;
+  const e = t.need !== "none" && t.todo;
+  const n = s.state === "finished" ? "For the next run" : "Do";
+  return o(
     "div",
-    { class: "oneline", title: [verdict2.why, todo && `${when}: ${todo}`].filter(Boolean).join("\n") },
-    h("span", { class: `kind kind-${verdict2.kind}` }, kindWords(verdict2.kind)),
-    limit(run2) && [" ", h("span", { class: "quiet" }, limit(run2))],
+    { class: "oneline", title: [t.why, e && `${n}: ${e}`].filter(Boolean).join("\n") },
+    o("span", { class: `kind kind-${t.kind}` }, et(t.kind)),
+    nn(s) && [" ", o("span", { class: "quiet" }, nn(s))],
     " ",
-    riskBadge(run2),
-    h("span", { class: "why" }, verdict2.why, todo && [" ", h("span", { class: "todo" }, h("b", {}, `${when}: `), todo)])
+    en(s),
+    o("span", { class: "why" }, t.why, e && [" ", o("span", { class: "todo" }, o("b", {}, `${n}: `), e)])
   );
 }
-function name(run2) {
-  const since2 = run2.verdict.since_step === null ? "" : `?step=${run2.verdict.since_step}`;
-  const tags = run2.tags.map((tag) => h("span", { class: "tag" }, tag));
-  return h(
+function Co(s) {
+  const t = s.verdict.since_step === null ? "" : `?step=${s.verdict.since_step}`;
+  const e = s.tags.map((n) => o("span", { class: "tag" }, n));
+  return o(
     "div",
-    { class: "oneline", title: [`${run2.project} / ${run2.run}`, ...run2.tags].join("\n") },
-    h("span", { class: "project" }, run2.project),
-    h("span", { class: "quiet", "aria-hidden": "true" }, "/"),
-    h("a", { class: "run cut", href: runPath(run2.project, run2.run) + since2 }, cut(run2.run)),
-    tags.length > 0 && h("span", { class: "tags" }, tags)
+    { class: "oneline", title: [`${s.project} / ${s.run}`, ...s.tags].join("\n") },
+    o("span", { class: "project" }, s.project),
+    o("span", { class: "quiet", "aria-hidden": "true" }, "/"),
+    o("a", { class: "run cut", href: C(s.project, s.run) + t }, Pe(s.run)),
+    e.length > 0 && o("span", { class: "tags" }, e)
   );
 }
-function course(line4, what, height) {
-  if (last(line4) === null) return h("span", { class: "quiet" }, "–");
-  const now2 = number(last(line4));
-  const label = `${what} over steps ${line4.first_step} to ${line4.last_step}, now ${now2}`;
-  return h("span", { class: "course" }, sparkline(line4.values, label, height), h("span", { class: "number" }, now2));
+function on(s, t, e) {
+  if (Xt(s) === null) return o("span", { class: "quiet" }, "–");
+  const n = g(Xt(s));
+  const i = `${t} over steps ${s.first_step} to ${s.last_step}, now ${n}`;
+  return o("span", { class: "course" }, sn(s.values, i, e), o("span", { class: "number" }, n));
 }
-function alerts({ alerts: open, incident }) {
-  if (!open.length && incident?.state !== "firing") return h("span", { class: "quiet" }, "0");
-  const authors = [incident?.state === "firing" && incident.acked_by, ...open.map((alert) => alert.acked_by)];
-  const taken = [...new Set(authors.filter(Boolean))];
-  const title = open.map((alert) => `${alert.rule} (${alert.severity}) since step ${alert.step}`).join("\n");
-  return h(
+function Po({ alerts: s, incident: t }) {
+  if (!s.length && t?.state !== "firing") return o("span", { class: "quiet" }, "0");
+  const e = [t?.state === "firing" && t.acked_by, ...s.map((r) => r.acked_by)];
+  const n = [...new Set(e.filter(Boolean))];
+  const i = s.map((r) => `${r.rule} (${r.severity}) since step ${r.step}`).join("\n");
+  return o(
     "span",
-    { title: [title, ...taken].filter(Boolean).join("\n"), class: "oneline" },
-    String(open.length),
-    taken.length > 0 && h("span", { class: "quiet why" }, ` · ${taken.join(", ")}`)
+    { title: [i, ...n].filter(Boolean).join("\n"), class: "oneline" },
+    String(s.length),
+    n.length > 0 && o("span", { class: "quiet why" }, ` · ${n.join(", ")}`)
   );
 }
 
 // src/fleetcontrols.js
-function controls(changed) {
-  return new Controls(changed);
+function an(s) {
+  return new We(s);
 }
-var Controls = class {
-  #offered = "";
-  constructor(changed) {
-    const given = new URLSearchParams(location.search);
-    this.changed = changed;
-    this.column = COLUMNS.find(({ name: name2 }) => name2 === given.get("sort")) ?? COLUMNS[0];
-    this.isDown = given.has("order") ? given.get("order") === "desc" : this.column.isDown;
-    this.text = this.#input(given.get("q") ?? "");
-    this.lists = { project: select("project", given), owner: select("owner", given), tag: select("tag", given) };
-    for (const list2 of Object.values(this.lists)) list2.addEventListener("change", () => this.#choose(list2));
-    this.group = grouping(given.get("group") ?? "");
-    this.group.addEventListener("change", () => this.#turned());
-    this.bar = h("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists), this.group);
+var We = class {
+  #t = "";
+  constructor(t) {
+    const e = new URLSearchParams(location.search);
+    this.changed = t;
+    this.column = Y.find(({ name: n }) => n === e.get("sort")) ?? Y[0];
+    this.isDown = e.has("order") ? e.get("order") === "desc" : this.column.isDown;
+    this.text = this.#r(e.get("q") ?? "");
+    this.lists = { project: ze("project", e), owner: ze("owner", e), tag: ze("tag", e) };
+    for (const n of Object.values(this.lists)) n.addEventListener("change", () => this.#i(n));
+    this.group = Io(e.get("group") ?? "");
+    this.group.addEventListener("change", () => this.#o());
+    this.bar = o("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists), this.group);
   }
   archived() {
     return new URLSearchParams(location.search).has("archived");
   }
   /** Offer the existing projects, owners and tags; a list with a single entry is hidden. */
-  offer(runs) {
-    const offered = {
-      project: set(runs, (run2) => [run2.project]),
-      owner: set(runs, (run2) => [run2.owner]),
-      tag: set(runs, (run2) => run2.tags)
+  offer(t) {
+    const e = {
+      project: Zt(t, (n) => [n.project]),
+      owner: Zt(t, (n) => [n.owner]),
+      tag: Zt(t, (n) => n.tags)
     };
-    if (JSON.stringify(offered) === this.#offered) return;
-    this.#offered = JSON.stringify(offered);
-    for (const [name2, list2] of Object.entries(this.lists)) {
-      const chosen = list2.dataset.wanted;
-      const values = set([chosen, ...offered[name2]], (value) => [value]);
-      const options = values.map((value) => h("option", { value, selected: value === chosen }, value));
-      list2.replaceChildren(h("option", { value: "" }, `every ${name2}`), ...options);
-      list2.hidden = offered[name2].length < 2 && !chosen;
+    if (JSON.stringify(e) === this.#t) return;
+    this.#t = JSON.stringify(e);
+    for (const [n, i] of Object.entries(this.lists)) {
+      const r = i.dataset.wanted;
+      const a = Zt([r, ...e[n]], (c) => [c]);
+      const l = a.map((c) => o("option", { value: c, selected: c === r }, c));
+      i.replaceChildren(o("option", { value: "" }, `every ${n}`), ...l);
+      i.hidden = e[n].length < 2 && !r;
     }
   }
   /** Return the runs to show, in order. */
-  chosen(runs) {
-    const { project, owner, tag } = this.lists;
-    const words3 = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (run2) => (!project.value || run2.project === project.value) && (!owner.value || run2.owner === owner.value) && (!tag.value || run2.tags.includes(tag.value)) && words3.every((word) => searched2(run2).includes(word));
-    return runs.filter(fits).sort(this.#order());
+  chosen(t) {
+    const { project: e, owner: n, tag: i } = this.lists;
+    const r = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const a = (l) => (!e.value || l.project === e.value) && (!n.value || l.owner === n.value) && (!i.value || l.tags.includes(i.value)) && r.every((c) => Do(l).includes(c));
+    return t.filter(a).sort(this.#n());
   }
   /** Whether the most urgent runs come first. */
   isByVerdict() {
-    return this.column === COLUMNS[0] && this.isDown;
+    return this.column === Y[0] && this.isDown;
   }
   /** Remove every filter. */
   clear() {
     this.text.value = "";
-    for (const list2 of Object.values(this.lists)) list2.value = list2.dataset.wanted = "";
-    this.#turned();
+    for (const t of Object.values(this.lists)) t.value = t.dataset.wanted = "";
+    this.#o();
     this.text.focus();
   }
-  said(shown2, all2) {
-    const by = this.isByVerdict() ? "most urgent first" : `sorted by ${this.column.name}`;
-    return shown2 === all2 ? `${plural(all2, "run")} · ${by}` : `${step(shown2)} of ${plural(all2, "run")} · ${by}`;
+  said(t, e) {
+    const n = this.isByVerdict() ? "most urgent first" : `sorted by ${this.column.name}`;
+    return t === e ? `${y(e, "run")} · ${n}` : `${p(t)} of ${y(e, "run")} · ${n}`;
   }
   /** Return the header of a column; a click sorts by it, the next one reverses the order. */
-  head(column) {
-    const button = h("button", { class: "plain", onclick: () => this.#by(column, cell2) }, column.name);
-    const sorted = this.#sorted(column.name);
-    const cell2 = h("th", { role: "columnheader", scope: "col", "aria-sort": sorted, "data-name": column.name }, button);
-    return cell2;
+  head(t) {
+    const e = o("button", { class: "plain", onclick: () => this.#e(t, i) }, t.name);
+    const n = this.#s(t.name);
+    const i = o("th", { role: "columnheader", scope: "col", "aria-sort": n, "data-name": t.name }, e);
+    return i;
   }
-  #by(column, cell2) {
-    this.isDown = this.column === column ? !this.isDown : column.isDown;
-    this.column = column;
-    for (const other of cell2.parentElement.children) other.setAttribute("aria-sort", this.#sorted(other.dataset.name));
-    this.#turned();
+  #e(t, e) {
+    this.isDown = this.column === t ? !this.isDown : t.isDown;
+    this.column = t;
+    for (const n of e.parentElement.children) n.setAttribute("aria-sort", this.#s(n.dataset.name));
+    this.#o();
   }
-  #sorted(name2) {
-    if (name2 !== this.column.name) return "none";
+  #s(t) {
+    if (t !== this.column.name) return "none";
     return this.isDown ? "descending" : "ascending";
   }
-  #order() {
-    const { key: key2 } = this.column;
-    const sign = this.isDown ? -1 : 1;
-    const heard2 = (run2) => -(run2.last_report_at ?? 0);
-    return (a, b) => compare(key2(a), key2(b), sign) || compare(heard2(a), heard2(b), 1);
+  #n() {
+    const { key: t } = this.column;
+    const e = this.isDown ? -1 : 1;
+    const n = (i) => -(i.last_report_at ?? 0);
+    return (i, r) => rn(t(i), t(r), e) || rn(n(i), n(r), 1);
   }
-  #choose(list2) {
-    list2.dataset.wanted = list2.value;
-    this.#turned();
+  #i(t) {
+    t.dataset.wanted = t.value;
+    this.#o();
   }
-  #turned() {
-    const said4 = {
+  #o() {
+    const t = {
       q: this.text.value,
       project: this.lists.project.value,
       owner: this.lists.owner.value,
       tag: this.lists.tag.value
     };
-    const archived = this.archived() ? "1" : "";
-    const order = this.isDown === this.column.isDown ? "" : this.isDown ? "desc" : "asc";
-    const sort = this.column === COLUMNS[0] ? "" : this.column.name;
-    const kept2 = Object.entries({ ...said4, group: this.group.value, sort, order, archived }).filter(([, value]) => value);
-    const query = new URLSearchParams(kept2).toString();
-    history.replaceState(null, "", query ? `/?${query}` : "/");
+    const e = this.archived() ? "1" : "";
+    const n = this.isDown === this.column.isDown ? "" : this.isDown ? "desc" : "asc";
+    const i = this.column === Y[0] ? "" : this.column.name;
+    const r = Object.entries({ ...t, group: this.group.value, sort: i, order: n, archived: e }).filter(([, l]) => l);
+    const a = new URLSearchParams(r).toString();
+    history.replaceState(null, "", a ? `/?${a}` : "/");
     this.changed();
   }
-  #input(value) {
-    const field = h("input", {
+  #r(t) {
+    const e = o("input", {
       type: "search",
-      value,
+      value: t,
       placeholder: "Filter runs",
       "aria-label": "Filter runs",
       "data-filter": true
     });
-    field.addEventListener("input", () => this.#turned());
-    return field;
+    e.addEventListener("input", () => this.#o());
+    return e;
   }
 };
-function compare(a, b, sign) {
-  if (a === null || b === null) return (a === null) - (b === null);
-  return sign * (a < b ? -1 : a > b ? 1 : 0);
+function rn(s, t, e) {
+  if (s === null || t === null) return (s === null) - (t === null);
+  return e * (s < t ? -1 : s > t ? 1 : 0);
 }
-function grouping(given) {
-  const offered = [["", "no groups"], ...["project", "owner", "tag"].map((name2) => [name2, `by ${name2}`])];
-  const options = offered.map(([value, text]) => h("option", { value, selected: value === given }, text));
-  return h("select", { "aria-label": "group" }, options);
+function Io(s) {
+  const t = [["", "no groups"], ...["project", "owner", "tag"].map((n) => [n, `by ${n}`])];
+  const e = t.map(([n, i]) => o("option", { value: n, selected: n === s }, i));
+  return o("select", { "aria-label": "group" }, e);
 }
-var set = (runs, values) => [...new Set(runs.flatMap(values).filter(Boolean))].sort();
-var select = (name2, given) => h("select", { "aria-label": name2, "data-wanted": given.get(name2) ?? "" });
-var searched2 = (run2) => [run2.project, run2.run, run2.owner, ...run2.tags, run2.verdict.kind, run2.verdict.why].join(" ").toLowerCase();
+var Zt = (s, t) => [...new Set(s.flatMap(t).filter(Boolean))].sort();
+var ze = (s, t) => o("select", { "aria-label": s, "data-wanted": t.get(s) ?? "" });
+var Do = (s) => [s.project, s.run, s.owner, ...s.tags, s.verdict.kind, s.verdict.why].join(" ").toLowerCase();
 
 // src/fleetselection.js
-var keyOf = (run2) => `${run2.project}/${run2.run}`;
-var Selection = class {
-  #keys = /* @__PURE__ */ new Set();
-  #lines = [];
-  #anchor = null;
+var E = (s) => `${s.project}/${s.run}`;
+var Qt = class {
+  #t = /* @__PURE__ */ new Set();
+  #e = [];
+  #s = null;
   /** `changed` is called when runs are selected or deselected by a person. */
-  constructor(changed) {
-    this.changed = changed;
-    this.every = h("input", { type: "checkbox", "aria-label": "Select every run that matches the filters" });
-    this.every.addEventListener("change", () => this.#chooseEvery(this.every.checked));
+  constructor(t) {
+    this.changed = t;
+    this.every = o("input", { type: "checkbox", "aria-label": "Select every run that matches the filters" });
+    this.every.addEventListener("change", () => this.#n(this.every.checked));
   }
-  has(run2) {
-    return this.#keys.has(keyOf(run2));
+  has(t) {
+    return this.#t.has(E(t));
   }
   get size() {
-    return this.#keys.size;
+    return this.#t.size;
   }
   keys() {
-    return [...this.#keys];
+    return [...this.#t];
   }
   /** Select exactly these runs. */
-  set(keys) {
-    this.#keys = new Set(keys);
+  set(t) {
+    this.#t = new Set(t);
     this.changed();
   }
   /** Take the lines in their order and the runs that match the filters; runs that no longer exist leave. */
-  follow(lines3, matching, runs) {
-    this.#lines = lines3;
-    this.matching = matching;
-    for (const key2 of this.#keys) if (!runs.has(key2)) this.#keys.delete(key2);
-    const n = matching.filter((run2) => this.has(run2)).length;
-    this.every.checked = n > 0 && n === matching.length;
-    this.every.indeterminate = n > 0 && n < matching.length;
+  follow(t, e, n) {
+    this.#e = t;
+    this.matching = e;
+    for (const r of this.#t) if (!n.has(r)) this.#t.delete(r);
+    const i = e.filter((r) => this.has(r)).length;
+    this.every.checked = i > 0 && i === e.length;
+    this.every.indeterminate = i > 0 && i < e.length;
   }
   /** Select or deselect the run of a line; with Shift, every line from the one that was clicked last to this one. */
-  choose(line4, isChosen, isRange) {
-    const at = this.#lines.findIndex(({ key: key2 }) => key2 === line4.key);
-    const from = isRange ? this.#lines.findIndex(({ key: key2 }) => key2 === this.#anchor) : -1;
-    const range2 = at < 0 || from < 0 ? [line4] : this.#lines.slice(Math.min(at, from), Math.max(at, from) + 1);
-    for (const { run: run2 } of range2) if (run2) this.#put(run2, isChosen);
-    this.#anchor = line4.key;
+  choose(t, e, n) {
+    const i = this.#e.findIndex(({ key: l }) => l === t.key);
+    const r = n ? this.#e.findIndex(({ key: l }) => l === this.#s) : -1;
+    const a = i < 0 || r < 0 ? [t] : this.#e.slice(Math.min(i, r), Math.max(i, r) + 1);
+    for (const { run: l } of a) if (l) this.#i(l, e);
+    this.#s = t.key;
     this.changed();
   }
-  #chooseEvery(isChosen) {
-    for (const run2 of this.matching) this.#put(run2, isChosen);
+  #n(t) {
+    for (const e of this.matching) this.#i(e, t);
     this.changed();
   }
-  #put(run2, isChosen) {
-    if (isChosen) this.#keys.add(keyOf(run2));
-    else this.#keys.delete(keyOf(run2));
+  #i(t, e) {
+    if (e) this.#t.add(E(t));
+    else this.#t.delete(E(t));
   }
 };
 
 // src/fleetbulk.js
-var AT_ONCE = 4;
-var MOST_COMPARED = 8;
-var NAMED4 = 100;
-var NAME = "[A-Za-z0-9][A-Za-z0-9._\\-]*";
-var BulkBar = class {
-  #working = null;
-  #outcome = null;
+var Bo = 4;
+var zo = 8;
+var He = 100;
+var Wo = "[A-Za-z0-9][A-Za-z0-9._\\-]*";
+var ee = class {
+  #t = null;
+  #e = null;
   /** `found()` returns the fleet's runs by key; `changed(changes)` takes the new fields of runs by key. */
-  constructor(selection, { found, changed }) {
-    this.selection = selection;
-    this.found = found;
-    this.changed = changed;
-    this.count = h("p", { role: "status", class: "strong" });
-    this.buttons = h("div", { class: "row" });
-    this.result = h("div", { role: "alert" });
-    this.element = h(
+  constructor(t, { found: e, changed: n }) {
+    this.selection = t;
+    this.found = e;
+    this.changed = n;
+    this.count = o("p", { role: "status", class: "strong" });
+    this.buttons = o("div", { class: "row" });
+    this.result = o("div", { role: "alert" });
+    this.element = o(
       "section",
       { class: "card selected", "aria-label": "Selected runs", hidden: true },
-      h("div", { class: "row" }, this.count, this.buttons),
+      o("div", { class: "row" }, this.count, this.buttons),
       this.result
     );
   }
   draw() {
-    const runs = this.#runs();
-    const now2 = JSON.stringify([runs.map((run2) => [keyOf(run2), run2.archived, run2.tags]), this.#hidden(), this.#working]);
-    this.element.hidden = runs.length === 0 && !this.#outcome;
-    if (now2 === this.drawn) return;
-    this.drawn = now2;
-    const count = `${plural(runs.length, "run")} selected`;
-    this.count.textContent = this.#working ?? (this.#hidden() ? `${count}, ${step(this.#hidden())} not shown` : count);
-    fill(this.buttons, this.#actions(runs));
+    const t = this.#s();
+    const e = JSON.stringify([t.map((i) => [E(i), i.archived, i.tags]), this.#n(), this.#t]);
+    this.element.hidden = t.length === 0 && !this.#e;
+    if (e === this.drawn) return;
+    this.drawn = e;
+    const n = `${y(t.length, "run")} selected`;
+    this.count.textContent = this.#t ?? (this.#n() ? `${n}, ${p(this.#n())} not shown` : n);
+    f(this.buttons, this.#i(t));
   }
-  #runs() {
-    return this.selection.keys().map((key2) => this.found().get(key2));
+  #s() {
+    return this.selection.keys().map((t) => this.found().get(t));
   }
   /** Return how many selected runs the filters hide. */
-  #hidden() {
+  #n() {
     if (!this.selection.size) return 0;
-    const matching = new Set(this.selection.matching?.map(keyOf));
-    return this.selection.keys().filter((key2) => !matching.has(key2)).length;
+    const t = new Set(this.selection.matching?.map(E));
+    return this.selection.keys().filter((e) => !t.has(e)).length;
   }
-  #actions(runs) {
-    const disabled = this.#working !== null;
-    const button = (text, act) => h("button", { disabled, onclick: () => act(runs) }, text);
-    const matching = this.selection.matching ?? [];
-    const isEvery = matching.every((run2) => this.selection.has(run2));
+  #i(t) {
+    const e = this.#t !== null;
+    const n = (a, l) => o("button", { disabled: e, onclick: () => l(t) }, a);
+    const i = this.selection.matching ?? [];
+    const r = i.every((a) => this.selection.has(a));
     return [
-      runs.length > 0 && !isEvery && button(`Select all ${step(matching.length)}`, () => this.selection.set(union(this.selection, matching))),
-      runs.length >= 2 && runs.length <= MOST_COMPARED && h("a", { class: "button", href: compareAddress(runs) }, "Compare"),
-      runs.some((run2) => !run2.archived) && button("Archive", (given) => this.#archive(given, true)),
-      runs.some((run2) => run2.archived) && button("Unarchive", (given) => this.#archive(given, false)),
-      runs.length > 0 && [
-        button("Owner …", (given) => this.#owner(given)),
-        button("Add tag …", (given) => this.#addTag(given)),
-        runs.some((run2) => run2.tags.length) && button("Remove tag …", (given) => this.#removeTag(given)),
-        button("Note …", (given) => this.#note(given)),
-        button("Delete …", (given) => this.#delete(given))
+      t.length > 0 && !r && n(`Select all ${p(i.length)}`, () => this.selection.set(Ho(this.selection, i))),
+      t.length >= 2 && t.length <= zo && o("a", { class: "button", href: Ut(t) }, "Compare"),
+      t.some((a) => !a.archived) && n("Archive", (a) => this.#r(a, true)),
+      t.some((a) => a.archived) && n("Unarchive", (a) => this.#r(a, false)),
+      t.length > 0 && [
+        n("Owner …", (a) => this.#a(a)),
+        n("Add tag …", (a) => this.#c(a)),
+        t.some((a) => a.tags.length) && n("Remove tag …", (a) => this.#h(a)),
+        n("Note …", (a) => this.#d(a)),
+        n("Delete …", (a) => this.#u(a))
       ],
-      button(runs.length ? "Clear" : "Close", () => this.#clear())
+      n(t.length ? "Clear" : "Close", () => this.#o())
     ];
   }
-  #clear() {
-    this.#tell(null);
+  #o() {
+    this.#m(null);
     this.selection.set([]);
   }
-  #archive(runs, archived) {
-    const words3 = archived ? ["Archiving", "archived"] : ["Unarchiving", "unarchived"];
-    return this.#each(runs, words3, (run2) => change(run2, { archived }));
+  #r(t, e) {
+    const n = e ? ["Archiving", "archived"] : ["Unarchiving", "unarchived"];
+    return this.#p(t, n, (i) => te(i, { archived: e }));
   }
-  async #owner(runs) {
-    const owners = [...new Set([...this.found().values()].map(({ owner: owner2 }) => owner2).filter(Boolean))].sort();
-    const known3 = h("datalist", { id: "owners" }, owners.map((value) => h("option", { value })));
-    const field = h("input", { required: true, maxlength: 128, list: "owners" });
-    const isGiven = await this.#asked("Set the owner", runs, [h("label", {}, "Owner", field), known3], "Set owner");
-    const owner = field.value.trim();
-    if (isGiven) await this.#each(runs, ["Changing", "changed"], (run2) => change(run2, { owner }));
+  async #a(t) {
+    const e = [...new Set([...this.found().values()].map(({ owner: l }) => l).filter(Boolean))].sort();
+    const n = o("datalist", { id: "owners" }, e.map((l) => o("option", { value: l })));
+    const i = o("input", { required: true, maxlength: 128, list: "owners" });
+    const r = await this.#l("Set the owner", t, [o("label", {}, "Owner", i), n], "Set owner");
+    const a = i.value.trim();
+    if (r) await this.#p(t, ["Changing", "changed"], (l) => te(l, { owner: a }));
   }
-  async #addTag(runs) {
-    const title = "Letters, digits, '.', '_' and '-', a letter or digit first";
-    const field = h("input", { required: true, maxlength: 128, pattern: NAME, title });
-    const isGiven = await this.#asked("Add a tag", runs, [h("label", {}, "Tag", field)], "Add tag");
-    if (isGiven) await this.#each(runs, ["Tagging", "tagged"], (run2) => change(run2, { add_tags: [field.value] }));
+  async #c(t) {
+    const e = "Letters, digits, '.', '_' and '-', a letter or digit first";
+    const n = o("input", { required: true, maxlength: 128, pattern: Wo, title: e });
+    const i = await this.#l("Add a tag", t, [o("label", {}, "Tag", n)], "Add tag");
+    if (i) await this.#p(t, ["Tagging", "tagged"], (r) => te(r, { add_tags: [n.value] }));
   }
-  async #removeTag(runs) {
-    const tags = [...new Set(runs.flatMap((run2) => run2.tags))].sort();
-    const field = h("select", {}, tags.map((tag) => h("option", { value: tag }, tag)));
-    const isGiven = await this.#asked("Remove a tag", runs, [h("label", {}, "Tag", field)], "Remove tag");
-    const having = runs.filter((run2) => run2.tags.includes(field.value));
-    if (isGiven) await this.#each(having, ["Changing", "changed"], (run2) => change(run2, { remove_tags: [field.value] }));
+  async #h(t) {
+    const e = [...new Set(t.flatMap((a) => a.tags))].sort();
+    const n = o("select", {}, e.map((a) => o("option", { value: a }, a)));
+    const i = await this.#l("Remove a tag", t, [o("label", {}, "Tag", n)], "Remove tag");
+    const r = t.filter((a) => a.tags.includes(n.value));
+    if (i) await this.#p(r, ["Changing", "changed"], (a) => te(a, { remove_tags: [n.value] }));
   }
-  async #note(runs) {
-    const text = h("textarea", { rows: 3, required: true, maxlength: 2e3 });
-    let note = null;
-    const isGiven = await this.#asked("Write a note", runs, [h("label", {}, "Note", text), author()], "Add note", (form) => {
-      note = { text: text.value, author: said(form) };
+  async #d(t) {
+    const e = o("textarea", { rows: 3, required: true, maxlength: 2e3 });
+    let n = null;
+    const i = await this.#l("Write a note", t, [o("label", {}, "Note", e), at()], "Add note", (a) => {
+      n = { text: e.value, author: lt(a) };
     });
-    const write3 = (run2) => send("POST", `${runPath(run2.project, run2.run)}/notes`, note);
-    if (isGiven) await this.#each(runs, ["Writing to", "noted"], (run2) => write3(run2).then(() => run2));
+    const r = (a) => M("POST", `${C(a.project, a.run)}/notes`, n);
+    if (i) await this.#p(t, ["Writing to", "noted"], (a) => r(a).then(() => a));
   }
-  async #delete(runs) {
-    const n = String(runs.length);
-    const field = h("input", { required: true, autocomplete: "off", inputmode: "numeric" });
-    const fields = [
-      h("p", {}, "All their data is deleted: steps, alerts and notes. This cannot be undone."),
-      runs.length > 1 && h("label", {}, `Type the number of runs, ${n}, to confirm`, field)
+  async #u(t) {
+    const e = String(t.length);
+    const n = o("input", { required: true, autocomplete: "off", inputmode: "numeric" });
+    const i = [
+      o("p", {}, "All their data is deleted: steps, alerts and notes. This cannot be undone."),
+      t.length > 1 && o("label", {}, `Type the number of runs, ${e}, to confirm`, n)
     ];
-    const isGiven = await this.#asked("Delete", runs, fields, `Delete ${plural(runs.length, "run")}`, () => {
-      if (runs.length > 1 && field.value.trim() !== n) throw new Error(`Type ${n} to delete the ${n} runs.`);
+    const r = await this.#l("Delete", t, i, `Delete ${y(t.length, "run")}`, () => {
+      if (t.length > 1 && n.value.trim() !== e) throw new Error(`Type ${e} to delete the ${e} runs.`);
     });
-    const remove = (run2) => send("DELETE", runPath(run2.project, run2.run));
-    if (isGiven) await this.#each(runs, ["Deleting", "deleted"], remove);
+    const a = (l) => M("DELETE", C(l.project, l.run));
+    if (r) await this.#p(t, ["Deleting", "deleted"], a);
   }
   /** Ask in a dialog that names the runs; resolves to whether it was confirmed. */
-  #asked(what, runs, fields, action2, check = () => {
+  #l(t, e, n, i, r = () => {
   }) {
-    const names2 = runs.slice(0, NAMED4).map((run2) => h("li", {}, keyOf(run2)));
-    const more = runs.length > NAMED4 && h("li", {}, `and ${step(runs.length - NAMED4)} more`);
-    return asked(`${what}: ${plural(runs.length, "run")}`, [h("ul", { class: "names" }, names2, more), fields], action2, check);
+    const a = e.slice(0, He).map((c) => o("li", {}, E(c)));
+    const l = e.length > He && o("li", {}, `and ${p(e.length - He)} more`);
+    return I(`${t}: ${y(e.length, "run")}`, [o("ul", { class: "names" }, a, l), n], i, r);
   }
   /** Change runs, a few at a time; those that fail stay selected, and each is named with its reason. */
-  async #each(runs, [doing, did], act) {
-    if (this.#working !== null) return;
-    const waiting3 = [...runs];
-    const changes = /* @__PURE__ */ new Map();
-    const failures = /* @__PURE__ */ new Map();
-    this.#tell(null);
-    const work = async () => {
-      for (let run2 = waiting3.shift(); run2; run2 = waiting3.shift()) {
-        this.#working = `${doing} ${step(runs.length - waiting3.length)} of ${plural(runs.length, "run")} …`;
+  async #p(t, [e, n], i) {
+    if (this.#t !== null) return;
+    const r = [...t];
+    const a = /* @__PURE__ */ new Map();
+    const l = /* @__PURE__ */ new Map();
+    this.#m(null);
+    const c = async () => {
+      for (let d = r.shift(); d; d = r.shift()) {
+        this.#t = `${e} ${p(t.length - r.length)} of ${y(t.length, "run")} …`;
         this.draw();
         try {
-          changes.set(keyOf(run2), await act(run2));
-        } catch (error) {
-          failures.set(refusal(error), [...failures.get(refusal(error)) ?? [], keyOf(run2)]);
+          a.set(E(d), await i(d));
+        } catch (u) {
+          l.set(U(u), [...l.get(U(u)) ?? [], E(d)]);
         }
       }
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, work));
-    this.#working = null;
-    const failed = [...failures.values()].flat();
-    this.#tell(failed.length ? outcome2(changes.size, runs.length, did, failures) : null);
-    if (failed.length) this.selection.set(failed);
-    await this.changed(changes);
+    await Promise.all(Array.from({ length: Bo }, c));
+    this.#t = null;
+    const h = [...l.values()].flat();
+    this.#m(h.length ? Uo(a.size, t.length, n, l) : null);
+    if (h.length) this.selection.set(h);
+    await this.changed(a);
   }
-  #tell(outcome3) {
-    this.#outcome = outcome3;
+  #m(t) {
+    this.#e = t;
     this.drawn = "";
-    fill(this.result, outcome3);
+    f(this.result, t);
     this.draw();
   }
 };
-var change = (run2, fields) => send("PATCH", runPath(run2.project, run2.run), fields);
-var union = (selection, runs) => [...selection.keys(), ...runs.map(keyOf)];
-function outcome2(n, of, did, failures) {
-  const reasons = [...failures].map(([reason, keys]) => h("li", {}, `${keys.join(", ")}: ${reason}`));
+var te = (s, t) => M("PATCH", C(s.project, s.run), t);
+var Ho = (s, t) => [...s.keys(), ...t.map(E)];
+function Uo(s, t, e, n) {
+  const i = [...n].map(([r, a]) => o("li", {}, `${a.join(", ")}: ${r}`));
   return [
-    h("p", {}, `${step(n)} of ${plural(of, "run")} ${did}. Not ${did}:`),
-    h("ul", { class: "failures" }, reasons)
+    o("p", {}, `${p(s)} of ${y(t, "run")} ${e}. Not ${e}:`),
+    o("ul", { class: "failures" }, i)
   ];
 }
 
 // src/fleetcourses.js
-var WAIT_MS = 80;
-var MOST2 = 60;
-var Courses = class {
-  #known = /* @__PURE__ */ new Map();
-  #wanted = [];
-  #timer = null;
+var Fo = 80;
+var Ko = 60;
+var se = class {
+  #t = /* @__PURE__ */ new Map();
+  #e = [];
+  #s = null;
   /** `arrived` is called once runs have got their sparklines; `failed` gets an error. */
-  constructor({ arrived, failed }) {
-    Object.assign(this, { arrived, failed });
+  constructor({ arrived: t, failed: e }) {
+    Object.assign(this, { arrived: t, failed: e });
   }
   end() {
-    clearTimeout(this.#timer);
+    clearTimeout(this.#s);
   }
   /** Return runs with the sparklines that are known of them; those of an earlier step end in the newest value. */
-  joined(runs) {
-    for (const [key2, run2] of runs) if (!isBrief(run2)) this.#known.set(key2, run2);
-    return new Map([...runs].map(([key2, run2]) => [key2, this.#joined(key2, run2)]));
+  joined(t) {
+    for (const [e, n] of t) if (!Ue(n)) this.#t.set(e, n);
+    return new Map([...t].map(([e, n]) => [e, this.#n(e, n)]));
   }
   /** Read the sparklines of runs in view that are not known, or of an earlier step. */
-  follow(runs) {
-    this.#wanted = runs.filter((run2) => isBrief(run2) || isOld(run2)).slice(0, MOST2);
-    if (this.#wanted.length) this.#timer ??= setTimeout(() => this.#read(), WAIT_MS);
+  follow(t) {
+    this.#e = t.filter((e) => Ue(e) || Go(e)).slice(0, Ko);
+    if (this.#e.length) this.#s ??= setTimeout(() => this.#i(), Fo);
   }
-  #joined(key2, run2) {
-    const known3 = this.#known.get(key2);
-    if (!known3 || !isBrief(run2)) return run2;
-    return { ...run2, reward: continued(known3.reward, run2.reward), kl: continued(known3.kl, run2.kl) };
+  #n(t, e) {
+    const n = this.#t.get(t);
+    if (!n || !Ue(e)) return e;
+    return { ...e, reward: ln(n.reward, e.reward), kl: ln(n.kl, e.kl) };
   }
-  async #read() {
+  async #i() {
     try {
-      const found = this.#wanted.length ? await get("/fleet/named", { runs: this.#wanted.map(keyOf).join() }) : [];
-      for (const run2 of found) this.#known.set(keyOf(run2), run2);
-      this.#timer = null;
-      if (found.length) this.arrived(found);
-    } catch (error) {
-      this.#timer = null;
-      this.failed(error);
+      const t = this.#e.length ? await b("/fleet/named", { runs: this.#e.map(E).join() }) : [];
+      for (const e of t) this.#t.set(E(e), e);
+      this.#s = null;
+      if (t.length) this.arrived(t);
+    } catch (t) {
+      this.#s = null;
+      this.failed(t);
     }
   }
 };
-var isOld = ({ judged_step: judged, reward, kl }) => judged > ((reward ?? kl)?.last_step ?? judged);
-var continued = (known3, brief) => known3 && brief && { ...known3, values: [...known3.values.slice(0, -1), ...brief.values] };
-var isBrief = ({ reward, kl }) => [reward, kl].some((line4) => line4 && line4.values.length < 2 && line4.first_step < line4.last_step);
+var Go = ({ judged_step: s, reward: t, kl: e }) => s > ((t ?? e)?.last_step ?? s);
+var ln = (s, t) => s && t && { ...s, values: [...s.values.slice(0, -1), ...t.values] };
+var Ue = ({ reward: s, kl: t }) => [s, t].some((e) => e && e.values.length < 2 && e.first_step < e.last_step);
 
 // src/fleethead.js
-var Head = class {
-  #shown = "";
-  constructor(turn2) {
-    this.element = h("tr", { role: "row", class: "head" });
-    this.turn = turn2;
+var ne = class {
+  #t = "";
+  constructor(t) {
+    this.element = o("tr", { role: "row", class: "head" });
+    this.turn = t;
   }
   /** Render a head; the DOM is untouched if nothing changed. */
-  show({ key: key2, head, text, members, isOpen, kind }) {
-    const now2 = JSON.stringify([head, text, members.length, isOpen]);
-    if (now2 === this.#shown) return;
-    this.#shown = now2;
-    this.element.dataset.kind = kind;
-    this.element.dataset.need = kind === "stalled" ? "now" : "none";
-    const said4 = kind === "stalled" ? text : `${plural(members.length, "run")}: ${text}`;
-    const button = h(
+  show({ key: t, head: e, text: n, members: i, isOpen: r, kind: a }) {
+    const l = JSON.stringify([e, n, i.length, r]);
+    if (l === this.#t) return;
+    this.#t = l;
+    this.element.dataset.kind = a;
+    this.element.dataset.need = a === "stalled" ? "now" : "none";
+    const c = a === "stalled" ? n : `${y(i.length, "run")}: ${n}`;
+    const h = o(
       "button",
-      { class: "plain oneline", "aria-expanded": String(isOpen), title: said4, onclick: () => this.turn(key2) },
-      h("span", { class: `kind kind-${kind}` }, head),
+      { class: "plain oneline", "aria-expanded": String(r), title: c, onclick: () => this.turn(t) },
+      o("span", { class: `kind kind-${a}` }, e),
       " ",
-      h("span", { class: "why" }, said4)
+      o("span", { class: "why" }, c)
     );
-    fill(this.element, h("td", { role: "cell", "aria-colspan": "10" }, button));
+    f(this.element, o("td", { role: "cell", "aria-colspan": "10" }, h));
   }
 };
 
 // src/fleetlines.js
-var TOGETHER_SECONDS = 120;
-var FEWEST = 3;
-var NAMES = { project: (run2) => [run2.project], owner: (run2) => [run2.owner], tag: (run2) => run2.tags };
-function linesOf2(runs, { group, isByVerdict, turned }) {
-  if (!NAMES[group]) return isByVerdict ? joined(runs, "", turned) : runs.map((run2) => line2(run2, ""));
-  return [...grouped(runs, NAMES[group])].flatMap(([name2, members]) => {
-    const key2 = `group ${name2 ?? ""}`;
-    const isOpen = !turned.has(key2);
-    const head = { key: key2, head: name2 ?? `no ${group}`, text: answer(members), members, isOpen, kind: "group" };
-    if (!isOpen) return [head];
-    return [head, ...isByVerdict ? joined(members, key2, turned) : members.map((run2) => line2(run2, key2))];
+var Jo = 120;
+var Vo = 3;
+var cn = { project: (s) => [s.project], owner: (s) => [s.owner], tag: (s) => s.tags };
+function dn(s, { group: t, isByVerdict: e, turned: n }) {
+  if (!cn[t]) return e ? hn(s, "", n) : s.map((i) => ie(i, ""));
+  return [...Yo(s, cn[t])].flatMap(([i, r]) => {
+    const a = `group ${i ?? ""}`;
+    const l = !n.has(a);
+    const c = { key: a, head: i ?? `no ${t}`, text: Ft(r), members: r, isOpen: l, kind: "group" };
+    if (!l) return [c];
+    return [c, ...e ? hn(r, a, n) : r.map((h) => ie(h, a))];
   });
 }
-var line2 = (run2, under) => ({ key: `${under} ${keyOf(run2)}`, run: run2 });
-function joined(runs, under, turned) {
-  const together = stalledTogether(runs);
-  const shown2 = /* @__PURE__ */ new Set();
-  return runs.flatMap((run2) => {
-    const members = together.get(run2);
-    if (!members) return [line2(run2, under)];
-    if (shown2.has(members)) return [];
-    shown2.add(members);
-    const key2 = `stalled ${under} ${members.map(keyOf).sort()[0]}`;
-    const isOpen = turned.has(key2);
-    const since2 = Math.min(...members.map((member) => member.last_report_at));
-    const text = `${plural(members.length, "run")} stopped reporting together, ${ago(since2)}`;
-    const head = { key: key2, head: "Stalled", text, members, isOpen, kind: "stalled" };
-    return isOpen ? [head, ...members.map((member) => line2(member, key2))] : [head];
+var ie = (s, t) => ({ key: `${t} ${E(s)}`, run: s });
+function hn(s, t, e) {
+  const n = Xo(s);
+  const i = /* @__PURE__ */ new Set();
+  return s.flatMap((r) => {
+    const a = n.get(r);
+    if (!a) return [ie(r, t)];
+    if (i.has(a)) return [];
+    i.add(a);
+    const l = `stalled ${t} ${a.map(E).sort()[0]}`;
+    const c = e.has(l);
+    const h = Math.min(...a.map((m) => m.last_report_at));
+    const d = `${y(a.length, "run")} stopped reporting together, ${x(h)}`;
+    const u = { key: l, head: "Stalled", text: d, members: a, isOpen: c, kind: "stalled" };
+    return c ? [u, ...a.map((m) => ie(m, l))] : [u];
   });
 }
-function stalledTogether(runs) {
-  const stalled = runs.filter((run2) => run2.verdict.kind === "stalled" && run2.verdict.need === "now" && run2.last_report_at);
-  stalled.sort((a, b) => a.last_report_at - b.last_report_at);
-  const found = /* @__PURE__ */ new Map();
-  for (let from = 0; from < stalled.length; ) {
-    const until = stalled.findIndex((run2) => run2.last_report_at > stalled[from].last_report_at + TOGETHER_SECONDS);
-    const members = stalled.slice(from, until < 0 ? stalled.length : until);
-    if (members.length >= FEWEST) {
-      const known3 = new Set(members);
-      const ordered = runs.filter((run2) => known3.has(run2));
-      for (const run2 of members) found.set(run2, ordered);
+function Xo(s) {
+  const t = s.filter((n) => n.verdict.kind === "stalled" && n.verdict.need === "now" && n.last_report_at);
+  t.sort((n, i) => n.last_report_at - i.last_report_at);
+  const e = /* @__PURE__ */ new Map();
+  for (let n = 0; n < t.length; ) {
+    const i = t.findIndex((a) => a.last_report_at > t[n].last_report_at + Jo);
+    const r = t.slice(n, i < 0 ? t.length : i);
+    if (r.length >= Vo) {
+      const a = new Set(r);
+      const l = s.filter((c) => a.has(c));
+      for (const c of r) e.set(c, l);
     }
-    from += members.length;
+    n += r.length;
   }
-  return found;
+  return e;
 }
-function grouped(runs, names2) {
-  const groups = /* @__PURE__ */ new Map();
-  for (const run2 of runs) {
-    const given = names2(run2);
-    for (const name2 of given.length ? given : [null]) {
-      if (!groups.has(name2)) groups.set(name2, []);
-      groups.get(name2).push(run2);
+function Yo(s, t) {
+  const e = /* @__PURE__ */ new Map();
+  for (const n of s) {
+    const i = t(n);
+    for (const r of i.length ? i : [null]) {
+      if (!e.has(r)) e.set(r, []);
+      e.get(r).push(n);
     }
   }
-  return groups;
+  return e;
 }
 
 // src/virtuallist.js
-var AROUND = 8;
-var VirtualList = class {
-  #views = /* @__PURE__ */ new Map();
-  #lines = [];
-  #asked = 0;
+var un = 8;
+var oe = class {
+  #t = /* @__PURE__ */ new Map();
+  #e = [];
+  #s = 0;
   /** `made(line)` returns a view of a line: its `element`, and `show(line)`, which renders it; `seen(lines)` is called
    *  with the lines that are in the document, each time they may have changed. */
-  constructor(body, made, seen2) {
-    Object.assign(this, { body, made, seen: seen2 });
-    this.moved = () => this.#asked ||= requestAnimationFrame(() => this.#draw());
+  constructor(t, e, n) {
+    Object.assign(this, { body: t, made: e, seen: n });
+    this.moved = () => this.#s ||= requestAnimationFrame(() => this.#i());
     window.addEventListener("scroll", this.moved, { passive: true });
     window.addEventListener("resize", this.moved);
   }
   /** Stop following the window. */
   end() {
-    cancelAnimationFrame(this.#asked);
+    cancelAnimationFrame(this.#s);
     window.removeEventListener("scroll", this.moved);
     window.removeEventListener("resize", this.moved);
   }
   /** Show lines, each with a `key` of its own. */
-  show(lines3) {
-    this.#lines = lines3;
-    const keys = new Set(lines3.map(({ key: key2 }) => key2));
-    for (const key2 of this.#views.keys()) if (!keys.has(key2)) this.#views.delete(key2);
-    this.#draw();
+  show(t) {
+    this.#e = t;
+    const e = new Set(t.map(({ key: n }) => n));
+    for (const n of this.#t.keys()) if (!e.has(n)) this.#t.delete(n);
+    this.#i();
   }
   /** Return the index of the line that holds an element; -1 for none. */
-  indexOf(element) {
-    const row = element?.closest?.("tr");
-    return row && this.body.contains(row) ? Number(row.getAttribute("aria-rowindex")) - 2 : -1;
+  indexOf(t) {
+    const e = t?.closest?.("tr");
+    return e && this.body.contains(e) ? Number(e.getAttribute("aria-rowindex")) - 2 : -1;
   }
   /** Bring a line into view and focus its link or button. */
-  focus(index) {
-    const line4 = this.#lines[index];
-    if (!line4) return;
-    const height = this.#height();
-    const top = this.body.getBoundingClientRect().top + index * height;
-    const above = (this.body.previousElementSibling?.getBoundingClientRect().bottom ?? 0) + height / 2;
-    if (top < above) window.scrollBy(0, top - above);
-    else if (top + height > window.innerHeight) window.scrollBy(0, top + 1.5 * height - window.innerHeight);
-    this.#draw();
-    this.#views.get(line4.key)?.element.querySelector("a.run, button")?.focus({ preventScroll: true });
+  focus(t) {
+    const e = this.#e[t];
+    if (!e) return;
+    const n = this.#n();
+    const i = this.body.getBoundingClientRect().top + t * n;
+    const r = (this.body.previousElementSibling?.getBoundingClientRect().bottom ?? 0) + n / 2;
+    if (i < r) window.scrollBy(0, i - r);
+    else if (i + n > window.innerHeight) window.scrollBy(0, i + 1.5 * n - window.innerHeight);
+    this.#i();
+    this.#t.get(e.key)?.element.querySelector("a.run, button")?.focus({ preventScroll: true });
   }
-  #height() {
+  #n() {
     return parseFloat(getComputedStyle(this.body).getPropertyValue("--line-height"));
   }
-  #draw() {
-    this.#asked = 0;
-    const height = this.#height();
-    const top = this.body.getBoundingClientRect().top;
-    const first = Math.max(0, Math.floor(-top / height) - AROUND);
-    const end = Math.ceil((window.innerHeight - top) / height) + AROUND;
-    const focused = this.indexOf(document.activeElement);
-    const focusedKey = this.body.contains(document.activeElement) ? [...this.#views].find(([, view]) => view.element.contains(document.activeElement))?.[0] : null;
-    const shown2 = this.#lines.map((line4, index) => ({ line: line4, index })).filter(({ line: line4, index }) => index >= first && index < end || focused >= 0 && line4.key === focusedKey);
-    this.body.style.height = `${this.#lines.length * height}px`;
-    this.body.parentElement?.setAttribute("aria-rowcount", this.#lines.length + 1);
-    const elements = shown2.map(({ line: line4, index }) => this.#placed(line4, index, height));
-    moving(() => this.#put(elements));
-    const kept2 = new Set(shown2.map(({ line: line4 }) => line4.key));
-    for (const key2 of this.#views.keys()) if (!kept2.has(key2)) this.#views.delete(key2);
-    this.seen(shown2.map(({ line: line4 }) => line4));
+  #i() {
+    this.#s = 0;
+    const t = this.#n();
+    const e = this.body.getBoundingClientRect().top;
+    const n = Math.max(0, Math.floor(-e / t) - un);
+    const i = Math.ceil((window.innerHeight - e) / t) + un;
+    const r = this.indexOf(document.activeElement);
+    const a = this.body.contains(document.activeElement) ? [...this.#t].find(([, d]) => d.element.contains(document.activeElement))?.[0] : null;
+    const l = this.#e.map((d, u) => ({ line: d, index: u })).filter(({ line: d, index: u }) => u >= n && u < i || r >= 0 && d.key === a);
+    this.body.style.height = `${this.#e.length * t}px`;
+    this.body.parentElement?.setAttribute("aria-rowcount", this.#e.length + 1);
+    const c = l.map(({ line: d, index: u }) => this.#o(d, u, t));
+    Nt(() => this.#r(c));
+    const h = new Set(l.map(({ line: d }) => d.key));
+    for (const d of this.#t.keys()) if (!h.has(d)) this.#t.delete(d);
+    this.seen(l.map(({ line: d }) => d));
   }
-  #placed(line4, index, height) {
-    if (!this.#views.has(line4.key)) this.#views.set(line4.key, this.made(line4));
-    const view = this.#views.get(line4.key);
-    view.show(line4);
-    view.element.style.top = `${index * height}px`;
-    view.element.setAttribute("aria-rowindex", index + 2);
-    return view.element;
+  #o(t, e, n) {
+    if (!this.#t.has(t.key)) this.#t.set(t.key, this.made(t));
+    const i = this.#t.get(t.key);
+    i.show(t);
+    i.element.style.top = `${e * n}px`;
+    i.element.setAttribute("aria-rowindex", e + 2);
+    return i.element;
   }
   /** Put the elements in order, moving as few as possible. */
-  #put(elements) {
-    const kept2 = new Set(elements);
-    for (const child of [...this.body.children]) if (!kept2.has(child)) child.remove();
-    elements.forEach((element, i) => {
-      if (this.body.children[i] !== element) this.body.insertBefore(element, this.body.children[i] ?? null);
+  #r(t) {
+    const e = new Set(t);
+    for (const n of [...this.body.children]) if (!e.has(n)) n.remove();
+    t.forEach((n, i) => {
+      if (this.body.children[i] !== n) this.body.insertBefore(n, this.body.children[i] ?? null);
     });
   }
 };
 
 // src/fleet.js
-var FIRST = 25;
-var PAGE3 = 500;
-var MOST_SINGLY = 8;
-var REFRESH_MS3 = 2e3;
-var EVERY_MS2 = 3e4;
-async function mountFleet(stage2, { live: live2 }) {
-  const fleet = new Fleet(stage2);
+var Zo = 25;
+var Qo = 500;
+var pn = 8;
+var tr = 2e3;
+var er = 3e4;
+async function mn(s, { live: t }) {
+  const e = new Fe(s);
   try {
-    await fleet.read();
-  } catch (error) {
-    fleet.end();
-    throw error;
+    await e.read();
+  } catch (a) {
+    e.end();
+    throw a;
   }
-  const heard2 = ({ detail }) => fleet.heard(`${detail.data.project}/${detail.data.run}`);
-  const back = () => live2.state === "live" && fleet.due();
-  live2.addEventListener("event", heard2);
-  live2.addEventListener("state", back);
-  const timer = setInterval(() => fleet.refresh(), REFRESH_MS3);
-  document.addEventListener("keydown", fleet.keys);
+  const n = ({ detail: a }) => e.heard(`${a.data.project}/${a.data.run}`);
+  const i = () => t.state === "live" && e.due();
+  t.addEventListener("event", n);
+  t.addEventListener("state", i);
+  const r = setInterval(() => e.refresh(), tr);
+  document.addEventListener("keydown", e.keys);
   return () => {
-    fleet.end();
-    clearInterval(timer);
-    live2.removeEventListener("event", heard2);
-    live2.removeEventListener("state", back);
-    document.removeEventListener("keydown", fleet.keys);
+    e.end();
+    clearInterval(r);
+    t.removeEventListener("event", n);
+    t.removeEventListener("state", i);
+    document.removeEventListener("keydown", e.keys);
   };
 }
-var Fleet = class {
+var Fe = class {
   runs = /* @__PURE__ */ new Map();
-  #changed = /* @__PURE__ */ new Set();
-  #readAt = 0;
-  #turn = 0;
-  #isReading = false;
-  #isFramed = false;
-  #turned = /* @__PURE__ */ new Set();
-  constructor(stage2) {
-    this.stage = stage2;
-    this.title = h("h1", {});
-    this.under = h("p", { class: "quiet" });
-    this.body = h("tbody", { role: "rowgroup" });
-    this.selection = new Selection(() => this.draw());
-    this.bulk = new BulkBar(this.selection, { found: () => this.runs, changed: (runs) => this.#changedByHand(runs) });
-    this.courses = new Courses({ arrived: (runs) => this.#drawn(runs), failed: (error) => this.#failed(error) });
-    const made = (line4) => line4.run ? new Row(this.selection) : new Head((key2) => this.#toggle(key2));
-    this.list = new VirtualList(this.body, made, (lines3) => this.courses.follow(lines3.flatMap(({ run: run2 }) => run2 ?? [])));
-    this.controls = controls(() => this.draw());
-    this.keys = (event) => this.#key(event);
+  #t = /* @__PURE__ */ new Set();
+  #e = 0;
+  #s = 0;
+  #n = false;
+  #i = false;
+  #o = /* @__PURE__ */ new Set();
+  constructor(t) {
+    this.stage = t;
+    this.title = o("h1", {});
+    this.under = o("p", { class: "quiet" });
+    this.body = o("tbody", { role: "rowgroup" });
+    this.selection = new Qt(() => this.draw());
+    this.bulk = new ee(this.selection, { found: () => this.runs, changed: (n) => this.#u(n) });
+    this.courses = new se({ arrived: (n) => this.#c(n), failed: (n) => this.#a(n) });
+    const e = (n) => n.run ? new Yt(this.selection) : new ne((i) => this.#m(i));
+    this.list = new oe(this.body, e, (n) => this.courses.follow(n.flatMap(({ run: i }) => i ?? [])));
+    this.controls = an(() => this.draw());
+    this.keys = (n) => this.#f(n);
   }
   end() {
-    this.#turn++;
+    this.#s++;
     this.list.end();
     this.courses.end();
   }
   /** Read everything at the next refresh: events may have been missed. */
   due() {
-    this.#readAt = 0;
+    this.#e = 0;
   }
   /** Read every page; the first is rendered before the second is requested. A later read takes the place of this one. */
   async read() {
-    const turn2 = ++this.#turn;
-    this.#isReading = true;
+    const t = ++this.#s;
+    this.#n = true;
     try {
-      await this.#readPages(turn2);
+      await this.#r(t);
     } finally {
-      if (turn2 === this.#turn) this.#isReading = false;
+      if (t === this.#s) this.#n = false;
     }
   }
-  async #readPages(turn2) {
-    const isFirst = this.runs.size === 0;
-    this.#readAt = Date.now();
-    this.#changed.clear();
-    const found = /* @__PURE__ */ new Map();
-    let after = null;
+  async #r(t) {
+    const e = this.runs.size === 0;
+    this.#e = Date.now();
+    this.#t.clear();
+    const n = /* @__PURE__ */ new Map();
+    let i = null;
     do {
-      const size = isFirst && !after ? { limit: FIRST } : { limit: PAGE3, brief: true };
-      const page = await get("/fleet", { after, ...size, archived: this.controls.archived() || null });
-      if (turn2 !== this.#turn) return;
-      for (const run2 of page.items) found.set(keyOf(run2), run2);
-      after = page.next;
-      if (after && this.runs.size === 0) {
-        await this.#show(new Map(found), turn2);
+      const r = e && !i ? { limit: Zo } : { limit: Qo, brief: true };
+      const a = await b("/fleet", { after: i, ...r, archived: this.controls.archived() || null });
+      if (t !== this.#s) return;
+      for (const l of a.items) n.set(E(l), l);
+      i = a.next;
+      if (i && this.runs.size === 0) {
+        await this.#l(new Map(n), t);
         this.under.textContent = "loading more runs …";
       }
-    } while (after);
-    await this.#show(found, turn2);
+    } while (i);
+    await this.#l(n, t);
   }
-  heard(key2) {
-    this.#changed.add(key2);
+  heard(t) {
+    this.#t.add(t);
   }
   /** Read what changed since, and the runs that the service had no time to compute. */
   async refresh() {
-    if (this.#isReading) return;
-    const unseen = [...this.runs].filter(([, run2]) => run2.step !== null && !run2.reward).map(([key2]) => key2);
-    const wanted = /* @__PURE__ */ new Set([...this.#changed, ...unseen]);
-    for (const key2 of this.#ahead()) if (wanted.size < MOST_SINGLY) wanted.add(key2);
+    if (this.#n) return;
+    const t = [...this.runs].filter(([, n]) => n.step !== null && !n.reward).map(([n]) => n);
+    const e = /* @__PURE__ */ new Set([...this.#t, ...t]);
+    for (const n of this.#h()) if (e.size < pn) e.add(n);
     try {
-      if (wanted.size > MOST_SINGLY || Date.now() - this.#readAt > EVERY_MS2) return await this.read();
-      if (wanted.size) await this.#readSingly(wanted);
-    } catch (error) {
-      this.#failed(error);
+      if (e.size > pn || Date.now() - this.#e > er) return await this.read();
+      if (e.size) await this.#d(e);
+    } catch (n) {
+      this.#a(n);
     }
   }
-  #failed(error) {
-    if (error.status === 401) this.stage.fail(error);
+  #a(t) {
+    if (t.status === 401) this.stage.fail(t);
   }
   /** Draw runs whose sparklines have arrived. */
-  #drawn(found) {
-    const known3 = found.filter((run2) => this.runs.has(keyOf(run2)));
-    this.runs = new Map([...this.runs, ...known3.map((run2) => [keyOf(run2), run2])]);
+  #c(t) {
+    const e = t.filter((n) => this.runs.has(E(n)));
+    this.runs = new Map([...this.runs, ...e.map((n) => [E(n), n])]);
     this.draw();
   }
   /** Return the runs that are further on than their verdicts; those first that no event will come of any more. */
-  #ahead() {
-    const ahead = [...this.runs].filter(([, run2]) => isAhead(run2));
-    return ahead.sort(([, a], [, b]) => a.last_report_at - b.last_report_at).map(([key2]) => key2);
+  #h() {
+    const t = [...this.runs].filter(([, e]) => Be(e));
+    return t.sort(([, e], [, n]) => e.last_report_at - n.last_report_at).map(([e]) => e);
   }
   /** Read runs one by one; a run that is not found any more, or was archived or taken back, leaves the list. */
-  async #readSingly(keys) {
-    const turn2 = ++this.#turn;
-    this.#changed.clear();
-    const found = await Promise.all([...keys].map(async (key2) => [key2, await orNothing(get(`/fleet/${path(key2)}`))]));
-    if (turn2 !== this.#turn) return;
-    const runs = new Map(this.runs);
-    for (const [key2, run2] of found) {
-      if (run2 && run2.archived === this.controls.archived()) runs.set(key2, run2);
-      else runs.delete(key2);
+  async #d(t) {
+    const e = ++this.#s;
+    this.#t.clear();
+    const n = await Promise.all([...t].map(async (r) => [r, await ot(b(`/fleet/${sr(r)}`))]));
+    if (e !== this.#s) return;
+    const i = new Map(this.runs);
+    for (const [r, a] of n) {
+      if (a && a.archived === this.controls.archived()) i.set(r, a);
+      else i.delete(r);
     }
-    await this.#show(runs, turn2);
+    await this.#l(i, e);
   }
   /** Show at once what a person changed, { key: new fields, or null for a deleted run }, then read it. */
-  async #changedByHand(changes) {
-    const runs = new Map(this.runs);
-    for (const [key2, change2] of changes) {
-      const run2 = change2 && { ...runs.get(key2), owner: change2.owner, tags: change2.tags, archived: change2.archived };
-      if (run2 && run2.archived === this.controls.archived()) runs.set(key2, run2);
-      else runs.delete(key2);
+  async #u(t) {
+    const e = new Map(this.runs);
+    for (const [n, i] of t) {
+      const r = i && { ...e.get(n), owner: i.owner, tags: i.tags, archived: i.archived };
+      if (r && r.archived === this.controls.archived()) e.set(n, r);
+      else e.delete(n);
     }
-    await this.#show(runs, ++this.#turn);
+    await this.#l(e, ++this.#s);
     await this.read();
   }
-  async #show(runs, turn2) {
-    this.runs = this.courses.joined(runs);
-    if (runs.size === 0) {
-      this.#isFramed = false;
-      const archived = this.controls.archived() || (await get("/fleet", { archived: true, limit: 1 })).items.length;
-      if (turn2 !== this.#turn) return;
-      return this.stage.show(archived ? noneActive(this.controls.archived()) : newService(location.origin));
+  async #l(t, e) {
+    this.runs = this.courses.joined(t);
+    if (t.size === 0) {
+      this.#i = false;
+      const n = this.controls.archived() || (await b("/fleet", { archived: true, limit: 1 })).items.length;
+      if (e !== this.#s) return;
+      return this.stage.show(n ? Js(this.controls.archived()) : Gs(location.origin));
     }
-    if (!this.#isFramed) this.#frame();
+    if (!this.#i) this.#p();
     this.draw();
   }
-  #frame() {
-    this.#isFramed = true;
-    const all2 = h("th", { role: "columnheader", scope: "col", "data-name": "select" }, this.selection.every);
-    const heads = [all2, ...COLUMNS.map((column) => this.controls.head(column))];
-    const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": "1" }, heads));
-    const table3 = h("table", { class: "fleet", role: "table", "aria-label": "Runs" }, head, this.body);
-    this.none = h(
+  #p() {
+    this.#i = true;
+    const t = o("th", { role: "columnheader", scope: "col", "data-name": "select" }, this.selection.every);
+    const e = [t, ...Y.map((r) => this.controls.head(r))];
+    const n = o("thead", { role: "rowgroup" }, o("tr", { role: "row", "aria-rowindex": "1" }, e));
+    const i = o("table", { class: "fleet", role: "table", "aria-label": "Runs" }, n, this.body);
+    this.none = o(
       "p",
       { class: "notice row", hidden: true },
-      h("span", { class: "quiet" }, "No run matches these filters."),
-      h("button", { onclick: () => this.controls.clear() }, "Show all runs")
+      o("span", { class: "quiet" }, "No run matches these filters."),
+      o("button", { onclick: () => this.controls.clear() }, "Show all runs")
     );
     this.stage.show(
-      h("header", {}, this.title, this.under),
+      o("header", {}, this.title, this.under),
       this.controls.bar,
-      h("div", { class: "card" }, table3, this.none),
+      o("div", { class: "card" }, i, this.none),
       this.bulk.element
     );
   }
   /** Put the lines in order; unchanged lines are reused. */
   draw() {
-    const runs = [...this.runs.values()];
-    this.title.textContent = answer(runs);
-    this.stage.title(headline(runs));
-    this.controls.offer(runs);
-    const chosen = this.controls.chosen(runs);
-    this.under.textContent = this.controls.said(chosen.length, runs.length);
-    this.none.hidden = chosen.length > 0;
-    const isByVerdict = this.controls.isByVerdict();
-    const lines3 = linesOf2(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned });
-    this.selection.follow(lines3, chosen, this.runs);
-    this.list.show(lines3);
+    const t = [...this.runs.values()];
+    this.title.textContent = Ft(t);
+    this.stage.title(Ks(t));
+    this.controls.offer(t);
+    const e = this.controls.chosen(t);
+    this.under.textContent = this.controls.said(e.length, t.length);
+    this.none.hidden = e.length > 0;
+    const n = this.controls.isByVerdict();
+    const i = dn(e, { group: this.controls.group.value, isByVerdict: n, turned: this.#o });
+    this.selection.follow(i, e, this.runs);
+    this.list.show(i);
     this.bulk.draw();
   }
-  #toggle(key2) {
-    if (!this.#turned.delete(key2)) this.#turned.add(key2);
+  #m(t) {
+    if (!this.#o.delete(t)) this.#o.add(t);
     this.draw();
   }
-  #key(event) {
-    const by = { j: 1, k: -1 }[event.key];
-    if (typing(event.target) || document.querySelector("dialog") || event.metaKey || event.ctrlKey || event.altKey) return;
-    if (event.key === "x") document.activeElement.closest("tbody tr")?.querySelector("[type=checkbox]")?.click();
-    if (!by) return;
-    const last2 = Number(this.body.parentElement?.getAttribute("aria-rowcount")) - 2;
-    const at = this.list.indexOf(document.activeElement);
-    this.list.focus(Math.min(Math.max(at + by, 0), last2));
+  #f(t) {
+    const e = { j: 1, k: -1 }[t.key];
+    if (st(t.target) || document.querySelector("dialog") || t.metaKey || t.ctrlKey || t.altKey) return;
+    if (t.key === "x") document.activeElement.closest("tbody tr")?.querySelector("[type=checkbox]")?.click();
+    if (!e) return;
+    const n = Number(this.body.parentElement?.getAttribute("aria-rowcount")) - 2;
+    const i = this.list.indexOf(document.activeElement);
+    this.list.focus(Math.min(Math.max(i + e, 0), n));
   }
 };
-var path = (key2) => key2.split("/").map(encodeURIComponent).join("/");
+var sr = (s) => s.split("/").map(encodeURIComponent).join("/");
 
 // src/live.js
-var SILENT_MS = 4e4;
-var WAITS_MS = [500, 1e3, 2e3, 5e3, 1e4];
-var Live = class extends EventTarget {
+var nr = 4e4;
+var fn = [500, 1e3, 2e3, 5e3, 1e4];
+var re = class extends EventTarget {
   state = "connecting";
   heardAt = null;
-  #last = null;
-  #failures = 0;
-  #abort = null;
-  #resume = () => {
+  #t = null;
+  #e = 0;
+  #s = null;
+  #n = () => {
   };
   /** Stream events until the page closes; dispatches "event" with { kind, data }, and "state". Only a visible tab holds
    *  a connection: a browser opens at most six per host over HTTP/1.1, and one more tab would never load. */
   async start() {
-    document.addEventListener("visibilitychange", () => document.hidden ? this.#abort?.abort() : this.restart());
+    document.addEventListener("visibilitychange", () => document.hidden ? this.#s?.abort() : this.restart());
     for (; ; ) {
-      await seen();
-      await this.#follow().catch((error) => this.#lost(error));
-      await this.#pause();
+      await ir();
+      await this.#o().catch((t) => this.#h(t));
+      await this.#i();
     }
   }
   /** Reconnect at once, e.g. with another token. */
   restart() {
-    this.#failures = 0;
-    this.#resume();
-    this.#abort?.abort();
+    this.#e = 0;
+    this.#n();
+    this.#s?.abort();
   }
   /** Back off before the next attempt; without a valid token, wait for a new one. */
-  #pause() {
-    const milliseconds = WAITS_MS[Math.min(this.#failures++, WAITS_MS.length - 1)];
-    return new Promise((done) => {
-      this.#resume = done;
-      if (this.state !== "signed out") setTimeout(done, milliseconds);
+  #i() {
+    const t = fn[Math.min(this.#e++, fn.length - 1)];
+    return new Promise((e) => {
+      this.#n = e;
+      if (this.state !== "signed out") setTimeout(e, t);
     });
   }
-  async #follow() {
-    this.#abort = new AbortController();
-    const place = this.#last === null ? {} : { "Last-Event-ID": this.#last };
-    const answer2 = await fetch("/api/v1/events", { headers: headers(place), signal: this.#abort.signal });
-    if (!answer2.ok) throw Object.assign(new Error("refused"), { status: answer2.status });
-    this.#heard();
-    const watchdog = setInterval(() => this.#silent() && this.#abort.abort(), 5e3);
+  async #o() {
+    this.#s = new AbortController();
+    const t = this.#t === null ? {} : { "Last-Event-ID": this.#t };
+    const e = await fetch("/api/v1/events", { headers: bt(t), signal: this.#s.signal });
+    if (!e.ok) throw Object.assign(new Error("refused"), { status: e.status });
+    this.#a();
+    const n = setInterval(() => this.#c() && this.#s.abort(), 5e3);
     try {
-      for await (const block of blocks(answer2.body)) this.#take(block);
+      for await (const i of or(e.body)) this.#r(i);
     } finally {
-      clearInterval(watchdog);
+      clearInterval(n);
     }
-    this.#lost();
+    this.#h();
   }
-  #take(block) {
-    this.#heard();
-    const fields = Object.fromEntries(block.split("\n").map((line4) => split(line4)));
-    if (fields.id) this.#last = fields.id;
-    if (!fields.data) return;
-    const detail = { kind: fields.event, data: JSON.parse(fields.data) };
-    this.dispatchEvent(new CustomEvent("event", { detail }));
+  #r(t) {
+    this.#a();
+    const e = Object.fromEntries(t.split("\n").map((i) => rr(i)));
+    if (e.id) this.#t = e.id;
+    if (!e.data) return;
+    const n = { kind: e.event, data: JSON.parse(e.data) };
+    this.dispatchEvent(new CustomEvent("event", { detail: n }));
   }
-  #heard() {
+  #a() {
     this.heardAt = Date.now();
-    this.#failures = 0;
-    this.#become("live");
+    this.#e = 0;
+    this.#d("live");
   }
-  #silent() {
-    return Date.now() - this.heardAt > SILENT_MS;
+  #c() {
+    return Date.now() - this.heardAt > nr;
   }
-  #lost(error) {
-    this.#become(error?.status === 401 ? "signed out" : "reconnecting");
+  #h(t) {
+    this.#d(t?.status === 401 ? "signed out" : "reconnecting");
   }
-  #become(state) {
-    if (state === this.state) return;
-    this.state = state;
+  #d(t) {
+    if (t === this.state) return;
+    this.state = t;
     this.dispatchEvent(new Event("state"));
   }
 };
-function seen() {
-  return new Promise((done) => {
-    const look = () => {
+function ir() {
+  return new Promise((s) => {
+    const t = () => {
       if (document.hidden) return;
-      document.removeEventListener("visibilitychange", look);
-      done();
+      document.removeEventListener("visibilitychange", t);
+      s();
     };
-    document.addEventListener("visibilitychange", look);
-    look();
+    document.addEventListener("visibilitychange", t);
+    t();
   });
 }
-async function* blocks(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let waiting3 = "";
+async function* or(s) {
+  const t = s.pipeThrough(new TextDecoderStream()).getReader();
+  let e = "";
   for (; ; ) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const parts = (waiting3 + value).split("\n\n");
-    waiting3 = parts.pop();
-    yield* parts;
+    const { value: n, done: i } = await t.read();
+    if (i) return;
+    const r = (e + n).split("\n\n");
+    e = r.pop();
+    yield* r;
   }
 }
-function split(line4) {
-  const colon = line4.indexOf(":");
-  return [line4.slice(0, colon), line4.slice(colon + 1).trimStart()];
+function rr(s) {
+  const t = s.indexOf(":");
+  return [s.slice(0, t), s.slice(t + 1).trimStart()];
 }
 
 // src/livebadge.js
-var WORDS2 = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
-var heard = ({ heardAt }) => Date.now() - heardAt < 1e3 ? "now" : `${span((Date.now() - heardAt) / 1e3)} ago`;
-function watch(badge2, live2) {
-  let isOver = false;
-  const show2 = () => {
-    const isLive = live2.state === "live" && reach.isGood;
-    badge2.dataset.state = isLive || live2.state !== "live" ? live2.state : "reconnecting";
-    if (isLive) badge2.textContent = isOver ? "up to date" : `live · ${heard(live2)}`;
-    else badge2.textContent = live2.state === "live" ? "no answer" : WORDS2[live2.state];
+var ar = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
+var lr = ({ heardAt: s }) => Date.now() - s < 1e3 ? "now" : `${B((Date.now() - s) / 1e3)} ago`;
+function gn(s, t) {
+  let e = false;
+  const n = () => {
+    const i = t.state === "live" && G.isGood;
+    s.dataset.state = i || t.state !== "live" ? t.state : "reconnecting";
+    if (i) s.textContent = e ? "up to date" : `live · ${lr(t)}`;
+    else s.textContent = t.state === "live" ? "no answer" : ar[t.state];
   };
-  live2.addEventListener("state", show2);
-  live2.addEventListener("event", show2);
-  reach.addEventListener("change", show2);
-  setInterval(show2, 1e3);
-  show2();
-  return (over) => {
-    isOver = over;
-    show2();
+  t.addEventListener("state", n);
+  t.addEventListener("event", n);
+  G.addEventListener("change", n);
+  setInterval(n, 1e3);
+  n();
+  return (i) => {
+    e = i;
+    n();
   };
 }
 
 // src/notfound.js
-function notFound(root2, path3) {
+function wn(s, t) {
   document.title = "Not found · trmon";
-  fill(
-    root2,
-    h(
+  f(
+    s,
+    o(
       "section",
       { class: "card empty stack", role: "alert" },
-      h("h1", {}, "Nothing is at this address."),
-      h("p", {}, "There is no page ", h("code", {}, path3), ". Runs are at ", h("code", {}, "/runs/PROJECT/RUN"), "."),
-      h("p", {}, h("a", { href: "/" }, "All runs"), " · ", h("a", { href: "/alerts" }, "Alerts"))
+      o("h1", {}, "Nothing is at this address."),
+      o("p", {}, "There is no page ", o("code", {}, t), ". Runs are at ", o("code", {}, "/runs/PROJECT/RUN"), "."),
+      o("p", {}, o("a", { href: "/" }, "All runs"), " · ", o("a", { href: "/alerts" }, "Alerts"))
     )
   );
 }
 
 // src/rule.js
-async function mountRule(stage2, { parameters: [name2] }) {
-  const rule = await get(`/rules/${encodeURIComponent(name2)}`);
-  stage2.title(rule.name);
-  stage2.show(
-    h("header", {}, h("h1", {}, rule.name.replaceAll("_", " "))),
-    h(
+async function kn(s, { parameters: [t] }) {
+  const e = await b(`/rules/${encodeURIComponent(t)}`);
+  s.title(e.name);
+  s.show(
+    o("header", {}, o("h1", {}, e.name.replaceAll("_", " "))),
+    o(
       "section",
       { class: "card stack rule" },
-      h("p", {}, rule.meaning || rule.summary),
-      h("h2", {}, "What to do"),
-      h("p", { class: "strong" }, rule.runbook || "The rule names nothing to do."),
-      h("h2", {}, "When it fires"),
-      list(rule.fires_when.map(({ words: words3, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, code(words3)))),
-      list(rule.terms.map((term) => h("li", {}, code(term))))
+      o("p", {}, e.meaning || e.summary),
+      o("h2", {}, "What to do"),
+      o("p", { class: "strong" }, e.runbook || "The rule names nothing to do."),
+      o("h2", {}, "When it fires"),
+      yn(e.fires_when.map(({ words: n, depth: i }) => o("li", { class: `deep-${Math.min(i, 3)}` }, bn(n)))),
+      yn(e.terms.map((n) => o("li", {}, bn(n))))
     )
   );
   return () => {
   };
 }
-var list = (items) => h("ul", {}, items);
-var code = (text) => text.split("`").map((part2, i) => i % 2 ? h("code", {}, part2) : part2);
+var yn = (s) => o("ul", {}, s);
+var bn = (s) => s.split("`").map((t, e) => e % 2 ? o("code", {}, t) : t);
 
 // src/budgetsection.js
-var BudgetSection = class {
-  #body = h("div", {});
-  #details = h(
+var ae = class {
+  #t = o("div", {});
+  #e = o(
     "details",
     { class: "card panel", ontoggle: () => this.follow() },
-    h("summary", {}, "Budget: mismatch, lag, advice by pipeline"),
-    this.#body
+    o("summary", {}, "Budget: mismatch, lag, advice by pipeline"),
+    this.#t
   );
-  element = h("section", { "aria-label": "Budget" }, this.#details);
-  #said = null;
-  constructor(path3) {
-    this.path = path3;
+  element = o("section", { "aria-label": "Budget" }, this.#e);
+  #s = null;
+  constructor(t) {
+    this.path = t;
   }
   /** Read the budget anew while it is open; a request that fails is repeated with the next update. */
   async follow() {
-    if (!this.#details.open) return;
+    if (!this.#e.open) return;
     try {
-      const [{ budgetOf }, found] = await Promise.all([import("/static/budget.js"), orNothing(get(`${this.path}/budget`))]);
-      const said4 = JSON.stringify(found);
-      if (this.#said === said4) return;
-      this.#said = said4;
-      refill(this.#body, found ? budgetOf(found) : h("p", { class: "quiet" }, "No batch has closed yet."));
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      if (this.#said === null) fill(this.#body, h("p", { class: "quiet" }, error.message));
+      const [{ budgetOf: t }, e] = await Promise.all([import("/static/budget.js"), ot(b(`${this.path}/budget`))]);
+      const n = JSON.stringify(e);
+      if (this.#s === n) return;
+      this.#s = n;
+      N(this.#t, e ? t(e) : o("p", { class: "quiet" }, "No batch has closed yet."));
+    } catch (t) {
+      if (!(t instanceof L)) throw t;
+      if (this.#s === null) f(this.#t, o("p", { class: "quiet" }, t.message));
     }
   }
 };
 
 // src/reasons.js
-var SHOWN2 = 3;
-var ReasonsChart = class extends Figure {
-  #found = { steps: [], mask_rate: [], reasons: {} };
-  #asked = 0;
-  constructor({ uPlot, course: course2, open }) {
-    super({ uPlot, course: course2, open, title: "Masked, by reason", label: "Masked" });
+var cr = 3;
+var le = class extends dt {
+  #t = { steps: [], mask_rate: [], reasons: {} };
+  #e = 0;
+  constructor({ uPlot: t, course: e, open: n }) {
+    super({ uPlot: t, course: e, open: n, title: "Masked, by reason", label: "Masked" });
   }
-  shows(evidence) {
-    return evidence.has("mask_rate");
+  shows(t) {
+    return t.has("mask_rate");
   }
   make() {
-    this.canvas.make({ n: Math.max(this.#names().length, 1), banded: false, from: 0 });
-    this.#draw();
+    this.canvas.make({ n: Math.max(this.#s().length, 1), banded: false, from: 0 });
+    this.#n();
   }
   /** Read the displayed steps; if responses overtake each other, the newest request wins. */
   async data() {
-    const turn2 = ++this.#asked;
-    const [from, to] = this.course.view;
-    const found = await get(`${this.course.path}/reasons`, {
-      from,
-      to,
+    const t = ++this.#e;
+    const [e, n] = this.course.view;
+    const i = await b(`${this.course.path}/reasons`, {
+      from: e,
+      to: n,
       attempt_id: this.course.attempt,
       points: 200
     }).catch(() => null);
-    if (!found || turn2 !== this.#asked) return;
-    const before2 = this.#names().join();
-    this.#found = found;
-    if (this.#names().join() === before2) this.#draw();
+    if (!i || t !== this.#e) return;
+    const r = this.#s().join();
+    this.#t = i;
+    if (this.#s().join() === r) this.#n();
     else this.make();
   }
-  #names() {
-    const total = (name2) => this.#found.reasons[name2].reduce((sum, share2) => sum + share2, 0);
-    return Object.keys(this.#found.reasons).sort((a, b) => total(b) - total(a)).slice(0, SHOWN2);
+  #s() {
+    const t = (e) => this.#t.reasons[e].reduce((n, i) => n + i, 0);
+    return Object.keys(this.#t.reasons).sort((e, n) => t(n) - t(e)).slice(0, cr);
   }
-  #draw() {
-    const names2 = this.#names();
-    const columns = names2.length ? names2.map((name2) => this.#found.reasons[name2]) : [this.#found.mask_rate];
-    this.canvas.data([this.#found.steps, ...columns]);
-    fill(
+  #n() {
+    const t = this.#s();
+    const e = t.length ? t.map((n) => this.#t.reasons[n]) : [this.#t.mask_rate];
+    this.canvas.data([this.#t.steps, ...e]);
+    f(
       this.legend,
-      names2.map((name2, i) => h("span", { class: `legend line-${i}` }, name2))
+      t.map((n, i) => o("span", { class: `legend line-${i}` }, n))
     );
     this.say(null);
   }
-  lines(at) {
-    const { steps, mask_rate: rates, reasons } = this.#found;
-    const values = this.#names().map((name2) => `${name2} ${percent(reasons[name2][at])}`);
-    return [`step ${step(steps[at])}`, `masked ${percent(rates[at])}`, ...values];
+  lines(t) {
+    const { steps: e, mask_rate: n, reasons: i } = this.#t;
+    const r = this.#s().map((a) => `${a} ${v(i[a][t])}`);
+    return [`step ${p(e[t])}`, `masked ${v(n[t])}`, ...r];
   }
   rows() {
-    const { steps, mask_rate: rates, reasons } = this.#found;
-    const names2 = Object.keys(reasons);
-    const body = steps.map((at, i) => [at, rates[i], ...names2.map((name2) => reasons[name2][i])]);
-    return [["step", "masked (fraction)", ...names2.map((name2) => `${name2} (fraction)`)], ...body];
+    const { steps: t, mask_rate: e, reasons: n } = this.#t;
+    const i = Object.keys(n);
+    const r = t.map((a, l) => [a, e[l], ...i.map((c) => n[c][l])]);
+    return [["step", "masked (fraction)", ...i.map((a) => `${a} (fraction)`)], ...r];
   }
-  say(at) {
-    const { steps, mask_rate: rates } = this.#found;
-    const place = at === null ? rates.length - 1 : at;
-    this.now.textContent = percent(rates[place]);
-    this.against.textContent = at === null ? `initially ${percent(rates[0])}` : `step ${step(steps[place])}`;
+  say(t) {
+    const { steps: e, mask_rate: n } = this.#t;
+    const i = t === null ? n.length - 1 : t;
+    this.now.textContent = v(n[i]);
+    this.against.textContent = t === null ? `initially ${v(n[0])}` : `step ${p(e[i])}`;
   }
 };
 
 // src/skeleton.js
-var FIGURES = 9;
-var ROWS = 12;
-var bone = (kind) => h("span", { class: `bone ${kind}` });
-var several = (n, made) => Array.from({ length: n }, made);
-var heading = (...more) => h("header", {}, bone("title"), more);
-var filters = () => h("div", { class: "row controls" }, bone("field"), bone("field narrow"));
-var words = (n) => h("div", { class: "card panel stack" }, several(n, () => bone("line")));
-var rows = (kind) => h("div", { class: "card" }, several(ROWS, () => h("div", { class: `bones ${kind}` }, bone("line"))));
-var SHAPES = {
-  fleet: () => [heading(bone("title narrow"), bone("line half")), filters(), rows("run-line")],
-  alerts: () => [heading(bone("field narrow")), filters(), bone("subtitle"), rows("alert-line")],
+var vn = 9;
+var hr = 12;
+var j = (s) => o("span", { class: `bone ${s}` });
+var St = (s, t) => Array.from({ length: s }, t);
+var xt = (...s) => o("header", {}, j("title"), s);
+var $n = () => o("div", { class: "row controls" }, j("field"), j("field narrow"));
+var _n = (s) => o("div", { class: "card panel stack" }, St(s, () => j("line")));
+var xn = (s) => o("div", { class: "card" }, St(hr, () => o("div", { class: `bones ${s}` }, j("line"))));
+var dr = {
+  fleet: () => [xt(j("title narrow"), j("line half")), $n(), xn("run-line")],
+  alerts: () => [xt(j("field narrow")), $n(), j("subtitle"), xn("alert-line")],
   run: () => [
-    heading(bone("field narrow"), bone("line half"), bone("line third")),
-    h("div", { class: "card diagnosis" }, h("div", { class: "stack" }, several(5, () => bone("line")))),
-    h("div", { class: "rangebar" }, bone("field")),
-    h("div", { class: "charts" }, figures(FIGURES))
+    xt(j("field narrow"), j("line half"), j("line third")),
+    o("div", { class: "card diagnosis" }, o("div", { class: "stack" }, St(5, () => j("line")))),
+    o("div", { class: "rangebar" }, j("field")),
+    o("div", { class: "charts" }, ce(vn))
   ],
-  compare: () => [heading(), words(4), h("div", { class: "charts" }, figures(FIGURES))],
-  rule: () => [heading(), words(6)]
+  compare: () => [xt(), _n(4), o("div", { class: "charts" }, ce(vn))],
+  rule: () => [xt(), _n(6)]
 };
-function skeleton(view) {
-  const said4 = h("p", { class: "sr", role: "status" }, "Loading …");
-  return [said4, h("div", { class: "skeleton", "aria-hidden": "true" }, SHAPES[view]())];
+function Sn(s) {
+  const t = o("p", { class: "sr", role: "status" }, "Loading …");
+  return [t, o("div", { class: "skeleton", "aria-hidden": "true" }, dr[s]())];
 }
-function figures(n) {
-  return several(n, () => h("figure", { class: "card panel", "aria-hidden": "true" }, bone("caption"), bone("plot")));
+function ce(s) {
+  return St(s, () => o("figure", { class: "card panel", "aria-hidden": "true" }, j("caption"), j("plot")));
 }
-var lines2 = (n) => several(n, () => h("span", { class: "bone line", "aria-hidden": "true" }));
+var he = (s) => St(s, () => o("span", { class: "bone line", "aria-hidden": "true" }));
 
 // src/charts.js
-var Charts = class {
-  element = h("section", { class: "charts", "aria-label": "Charts" });
-  #charts = [];
-  #panels = null;
-  #facts = null;
-  constructor(course2, open) {
-    this.course = course2;
-    this.open = open;
-    course2.addEventListener("view", () => this.#each((chart) => chart.range()));
-    course2.addEventListener("series", () => this.#draw());
-    course2.addEventListener("markers", () => this.redraw());
-    course2.addEventListener("axis", () => this.#each((chart) => chart.make()));
-    this.theme = () => this.#each((chart) => chart.make());
+var de = class {
+  element = o("section", { class: "charts", "aria-label": "Charts" });
+  #t = [];
+  #e = null;
+  #s = null;
+  constructor(t, e) {
+    this.course = t;
+    this.open = e;
+    t.addEventListener("view", () => this.#o((n) => n.range()));
+    t.addEventListener("series", () => this.#n());
+    t.addEventListener("markers", () => this.redraw());
+    t.addEventListener("axis", () => this.#o((n) => n.make()));
+    this.theme = () => this.#o((n) => n.make());
     this.system = matchMedia("(prefers-color-scheme: dark)");
     this.system.addEventListener("change", this.theme);
     window.addEventListener("themechange", this.theme);
   }
-  /** Draw the charts once the library is loaded; until then, shapes take their room. */
+  /** Take the room of the charts that will be drawn. */
+  takeRoom() {
+    const t = this.course.panels.length;
+    if (t) f(this.element, ce(t + 1));
+  }
+  /** Draw the charts once the library is loaded. */
   async begin() {
-    const n = this.course.panels.length;
-    if (n) fill(this.element, figures(n + 1));
-    this.uPlot = await plot();
-    this.#draw();
+    this.uPlot = await Ht();
+    this.#n();
   }
   redraw() {
-    this.#each((chart) => chart.redraw());
+    this.#o((t) => t.redraw());
   }
   /** Outline the charts that show evidence of the finding, and tell that of the risk what drives it. */
-  outline(facts) {
-    const { diagnosis, judged } = this.#facts = facts;
-    const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item2) => item2.signal)));
-    const kind = ["act", "watch"].includes(judged.verdict.kind) ? judged.verdict.kind : "";
-    this.#each((chart) => chart.element.dataset.evidence = chart.shows(evidence) ? kind : "");
-    this.#each((chart) => chart.learn?.(facts));
+  outline(t) {
+    const { diagnosis: e, judged: n } = this.#s = t;
+    const i = new Set((e?.observed ?? []).flatMap((a) => a.evidence.map((l) => l.signal)));
+    const r = ["act", "watch"].includes(n.verdict.kind) ? n.verdict.kind : "";
+    this.#o((a) => a.element.dataset.evidence = a.shows(i) ? r : "");
+    this.#o((a) => a.learn?.(t));
   }
   end() {
     this.system.removeEventListener("change", this.theme);
     window.removeEventListener("themechange", this.theme);
-    this.#each((chart) => chart.end());
+    this.#o((t) => t.end());
   }
-  #draw() {
+  #n() {
     if (!this.uPlot) return;
-    if (this.#panels !== this.course.panels && this.course.panels.length) this.#frame();
-    this.#each((chart) => chart.data());
+    if (this.#e !== this.course.panels && this.course.panels.length) this.#i();
+    this.#o((t) => t.data());
   }
-  #frame() {
-    const { uPlot, course: course2, open } = this;
-    this.#panels = course2.panels;
-    this.#each((chart) => chart.end());
-    this.#charts = course2.panels.map((panel) => new (panel.isRisk ? RiskChart : Chart)({ uPlot, course: course2, panel, open }));
-    this.#charts.splice(5, 0, new ReasonsChart({ uPlot, course: course2, open }));
-    fill(
+  #i() {
+    const { uPlot: t, course: e, open: n } = this;
+    this.#e = e.panels;
+    this.#o((i) => i.end());
+    this.#t = e.panels.map((i) => new (i.isRisk ? Gt : ut)({ uPlot: t, course: e, panel: i, open: n }));
+    this.#t.splice(5, 0, new le({ uPlot: t, course: e, open: n }));
+    f(
       this.element,
-      this.#charts.map((chart) => chart.element)
+      this.#t.map((i) => i.element)
     );
-    this.#each((chart) => chart.make());
-    if (this.#facts) this.outline(this.#facts);
+    this.#o((i) => i.make());
+    if (this.#s) this.outline(this.#s);
   }
-  #each(act) {
-    this.#charts.forEach(act);
+  #o(t) {
+    this.#t.forEach(t);
   }
 };
 
 // src/permalink.js
-var NUMBERS = ["step", "from", "to", "attempt"];
-function read2() {
-  const given = new URLSearchParams(location.search);
-  const numbers = NUMBERS.map((name2) => [name2, /^\d+$/.test(given.get(name2) ?? "") ? Number(given.get(name2)) : null]);
-  return { ...Object.fromEntries(numbers), tab: given.get("tab"), by: given.get("by") };
+var ur = ["step", "from", "to", "attempt"];
+function ue() {
+  const s = new URLSearchParams(location.search);
+  const t = ur.map((e) => [e, /^\d+$/.test(s.get(e) ?? "") ? Number(s.get(e)) : null]);
+  return { ...Object.fromEntries(t), tab: s.get("tab"), by: s.get("by") };
 }
-function write2(changes, path3 = location.pathname) {
-  if (path3 !== location.pathname) return;
-  const kept2 = new URLSearchParams(location.search);
-  for (const [name2, value] of Object.entries(changes)) {
-    if (value === null) kept2.delete(name2);
-    else kept2.set(name2, value);
+function W(s, t = location.pathname) {
+  if (t !== location.pathname) return;
+  const e = new URLSearchParams(location.search);
+  for (const [i, r] of Object.entries(s)) {
+    if (r === null) e.delete(i);
+    else e.set(i, r);
   }
-  const query = kept2.toString().replaceAll("%2C", ",");
-  history.replaceState(null, "", location.pathname + (query ? `?${query}` : ""));
+  const n = e.toString().replaceAll("%2C", ",");
+  history.replaceState(null, "", location.pathname + (n ? `?${n}` : ""));
 }
 
 // src/course.js
-var POINTS = 320;
-var WAIT_MS2 = 120;
-var LEAST_STEPS = 10;
-var Course = class extends EventTarget {
+var me = 320;
+var pr = 120;
+var mr = 10;
+var pe = { exact: true, step: [], count: [], closed_at: [], signals: {} };
+var fe = class extends EventTarget {
+  series = pe;
+  whole = pe;
+  // The series over all steps.
   chosen = null;
   markers = [];
   extent = [0, 1];
   view = [0, 1];
   byTime = false;
-  #timer = null;
-  #asked = null;
-  #fits = true;
+  #t = null;
+  #e = null;
+  #s = true;
   names = /* @__PURE__ */ new Set();
-  constructor(path3, given) {
+  constructor(t, e) {
     super();
-    this.path = path3;
-    this.attempt = given.attempt;
-    this.given = given;
-    this.byTime = given.by === "time";
+    this.path = t;
+    this.attempt = e.attempt;
+    this.given = e;
+    this.byTime = e.by === "time";
   }
   /** Draw charts over the time at which steps closed, or over steps. */
-  drawBy(byTime) {
-    this.byTime = byTime;
-    write2({ by: byTime ? "time" : null }, this.path);
+  drawBy(t) {
+    this.byTime = t;
+    W({ by: t ? "time" : null }, this.path);
     this.dispatchEvent(new Event("axis"));
   }
   /** Return where a step lies on the horizontal axis: itself, or when it closed in seconds since the epoch. */
-  position(at) {
-    return this.byTime ? interpolated(this.series.step, this.series.closed_at, at) : at;
+  position(t) {
+    return this.byTime ? En(this.series.step, this.series.closed_at, t) : t;
   }
   /** Return the step at a place on the horizontal axis. */
-  stepAt(place) {
-    return this.byTime ? interpolated(this.series.closed_at, this.series.step, place) : place;
+  stepAt(t) {
+    return this.byTime ? En(this.series.closed_at, this.series.step, t) : t;
   }
+  /** Read which signals there are, in general and of this run. */
+  async learn() {
+    const [t] = await Promise.all([b("/signals").then(fr), this.#n()]);
+    this.catalogue = t;
+  }
+  /** Read the series, once the signals are known. */
   async begin() {
-    const [catalogue] = await Promise.all([get("/signals").then(byName), this.#learn()]);
-    this.catalogue = catalogue;
-    await this.#readAll();
+    await this.#o();
     if (this.given.from !== null && this.given.to !== null) this.show(this.given.from, this.given.to);
   }
   /** Read the newest steps; a view of all steps grows with the run. */
   async follow() {
-    await this.#learn();
-    return this.#readDrawn();
+    await this.#n();
+    return this.#i();
   }
   /** Whether the newest step is displayed. */
   get isAtEnd() {
@@ -3468,1697 +3479,1700 @@ var Course = class extends EventTarget {
   }
   /** Return the typical distance in steps between two reports. */
   get stride() {
-    const { step: steps, count } = this.series;
-    const later2 = count.slice(1).reduce((sum, n) => sum + n, 0);
-    return later2 ? Math.max((steps.at(-1) - steps[0]) / later2, 1) : 1;
+    const { step: t, count: e } = this.series;
+    const n = e.slice(1).reduce((i, r) => i + r, 0);
+    return n ? Math.max((t.at(-1) - t[0]) / n, 1) : 1;
   }
   /** Display other steps: with cached data at once, in full resolution once it is read. No range means all steps. */
-  show(from = this.extent[0], to = this.extent[1]) {
-    const [first, last2] = this.extent;
-    const width = Math.min(Math.max(to - from, LEAST_STEPS), Math.max(last2 - first, 1));
-    const start = Math.min(Math.max(from, first), last2 - width);
-    this.view = [Math.round(start), Math.round(start + width)];
-    this.#fits = this.view[0] <= first && this.view[1] >= last2;
+  show(t = this.extent[0], e = this.extent[1]) {
+    const [n, i] = this.extent;
+    const r = Math.min(Math.max(e - t, mr), Math.max(i - n, 1));
+    const a = Math.min(Math.max(t, n), i - r);
+    this.view = [Math.round(a), Math.round(a + r)];
+    this.#s = this.view[0] <= n && this.view[1] >= i;
     this.dispatchEvent(new Event("view"));
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#settle(), WAIT_MS2);
+    clearTimeout(this.#t);
+    this.#t = setTimeout(() => this.#c(), pr);
   }
   /** Pan by a fraction of the displayed range. */
-  pan(share2) {
-    const by = (this.view[1] - this.view[0]) * share2;
-    this.show(this.view[0] + by, this.view[1] + by);
+  pan(t) {
+    const e = (this.view[1] - this.view[0]) * t;
+    this.show(this.view[0] + e, this.view[1] + e);
   }
   /** Zoom the displayed range by `factor`, around the middle or around a step. */
-  zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
-    this.show(around - (around - this.view[0]) * factor, around + (this.view[1] - around) * factor);
+  zoom(t, e = (this.view[0] + this.view[1]) / 2) {
+    this.show(e - (e - this.view[0]) * t, e + (this.view[1] - e) * t);
   }
   /** Return the displayed step next to a step. */
-  beside(step2, by) {
-    const steps = this.series.step;
-    const at = steps.findIndex((other) => other >= step2);
-    return steps[Math.min(Math.max((at < 0 ? steps.length : at) + by, 0), steps.length - 1)];
+  beside(t, e) {
+    const n = this.series.step;
+    const i = n.findIndex((r) => r >= t);
+    return n[Math.min(Math.max((i < 0 ? n.length : i) + e, 0), n.length - 1)];
   }
   /** Return the markers within some steps of a step. */
-  markersNear(at, within) {
-    return this.markers.filter((marker) => Math.abs(marker.step - at) <= within);
+  markersNear(t, e) {
+    return this.markers.filter((n) => Math.abs(n.step - t) <= e);
   }
   /** Record the steps at which alerts began, policies changed and notes were written. */
-  mark({ run: run2, alerts: alerts2, policies, notes }) {
-    this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run2.last_step)];
-    const of = alerts2.items.filter((alert) => alert.severity !== "info");
+  mark({ run: t, alerts: e, policies: n, notes: i }) {
+    this.extent = [this.extent[0], Math.max(this.extent[1], this.#s ? 0 : t.last_step)];
+    const r = e.items.filter((a) => a.severity !== "info");
     this.markers = [
-      ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.title })),
-      ...policies.slice(1).map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` })),
-      ...notes.filter((note) => note.step !== null).map((note) => ({ step: note.step, kind: "note", what: `note: ${note.text}` }))
-    ].sort((a, b) => a.step - b.step);
+      ...r.map((a) => ({ step: a.step, kind: a.severity === "page" ? "act" : "watch", what: a.title })),
+      ...n.slice(1).map((a) => ({ step: this.stepOf(a), kind: "policy", what: `policy ${a.name}` })).filter(({ step: a }) => a !== null),
+      ...i.filter((a) => a.step !== null).map((a) => ({ step: a.step, kind: "note", what: `note: ${a.text}` }))
+    ].sort((a, l) => a.step - l.step);
     this.dispatchEvent(new Event("markers"));
   }
   end() {
-    clearTimeout(this.#timer);
-    this.#asked?.abort();
+    clearTimeout(this.#t);
+    this.#e?.abort();
   }
   /** Record which signals exist; some appear at a later step. */
-  async #learn() {
-    const found = /* @__PURE__ */ new Set([...this.names, ...await get(`${this.path}/signals/names`)]);
-    if (this.panels && found.size === this.names.size) return;
-    this.names = found;
-    this.panels = signalsOf(found);
+  async #n() {
+    const t = /* @__PURE__ */ new Set([...this.names, ...await b(`${this.path}/signals/names`)]);
+    if (this.panels && t.size === this.names.size) return;
+    this.names = t;
+    this.panels = Is(t);
   }
   /** Read the displayed range; a newer request replaces one that is in flight. */
-  async #readDrawn() {
+  async #i() {
     try {
-      await (this.#fits ? this.#readAll() : this.#readView());
-    } catch (error) {
-      if (error.name !== "AbortError") throw error;
+      await (this.#s ? this.#o() : this.#r());
+    } catch (t) {
+      if (t.name !== "AbortError") throw t;
     }
   }
-  async #readAll() {
-    this.series = await this.#read({});
+  async #o() {
+    this.series = await this.#a({});
     this.whole = this.series;
-    const { step: steps, count } = this.series;
-    if (steps.length) this.extent = [Math.max(steps[0] - count[0] + 1, 0), Math.max(steps.at(-1), steps[0] + 1)];
-    if (this.#fits) this.view = [...this.extent];
+    const { step: t, count: e } = this.series;
+    if (t.length) this.extent = [Math.max(t[0] - e[0] + 1, 0), Math.max(t.at(-1), t[0] + 1)];
+    if (this.#s) this.view = [...this.extent];
     this.dispatchEvent(new Event("series"));
   }
-  async #readView() {
-    const width = this.view[1] - this.view[0];
-    const range2 = { from: Math.max(0, this.view[0] - width), to: this.view[1] + width };
-    this.series = await this.#read({ ...range2, points: 3 * POINTS });
+  async #r() {
+    const t = this.view[1] - this.view[0];
+    const e = { from: Math.max(0, this.view[0] - t), to: this.view[1] + t };
+    this.series = await this.#a({ ...e, points: 3 * me });
     this.dispatchEvent(new Event("series"));
   }
-  #read(query) {
-    const names2 = this.panels.flatMap((panel) => panel.names).join(",");
-    if (!names2) return { exact: true, step: [], count: [], closed_at: [], signals: {} };
-    this.#asked?.abort();
-    this.#asked = new AbortController();
-    const detail = { statistics: "mean,min,max", digits: 5, points: POINTS, attempt_id: this.attempt };
-    return get(`${this.path}/signals`, { names: names2, ...detail, ...query }, { signal: this.#asked.signal });
+  #a(t) {
+    const e = this.panels.flatMap((i) => i.names).join(",");
+    if (!e) return { ...pe };
+    this.#e?.abort();
+    this.#e = new AbortController();
+    const n = { statistics: "mean,min,max", digits: 5, points: me, attempt_id: this.attempt };
+    return b(`${this.path}/signals`, { names: e, ...n, ...t }, { signal: this.#e.signal });
   }
-  async #settle() {
-    write2(this.#fits ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
-    await this.#readDrawn().catch((error) => {
-      if (!(error instanceof ApiError)) throw error;
+  async #c() {
+    W(this.#s ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
+    await this.#i().catch((t) => {
+      if (!(t instanceof L)) throw t;
     });
   }
-  /** Return the first step that used a version of the policy. */
-  stepOf(version) {
-    if (version.from_step) return version.from_step;
-    const { step: steps, closed_at: closed } = [this.whole, this.series].find((series) => series.closed_at.at(-1) >= version.created_at) ?? {};
-    return closed ? steps[closed.findIndex((at) => at >= version.created_at)] : this.extent[1];
+  /** Return the first step that used a version of the policy; null until the series has been read. */
+  stepOf(t) {
+    if (t.from_step) return t.from_step;
+    const e = [this.whole, this.series];
+    if (e.every((r) => r === pe)) return null;
+    const { step: n, closed_at: i } = e.find((r) => r.closed_at.at(-1) >= t.created_at) ?? {};
+    return i ? n[i.findIndex((r) => r >= t.created_at)] : this.extent[1];
   }
 };
-var byName = (specs) => new Map(specs.map((spec) => [spec.name, spec]));
-function interpolated(xs, ys, x) {
-  if (xs.length < 2) return ys[0] ?? x;
-  let [low, high] = [0, xs.length - 1];
-  while (high - low > 1) {
-    const middle = low + high >> 1;
-    if (xs[middle] <= x) low = middle;
-    else high = middle;
+var fr = (s) => new Map(s.map((t) => [t.name, t]));
+function En(s, t, e) {
+  if (s.length < 2) return t[0] ?? e;
+  let [n, i] = [0, s.length - 1];
+  while (i - n > 1) {
+    const a = n + i >> 1;
+    if (s[a] <= e) n = a;
+    else i = a;
   }
-  const width = xs[high] - xs[low];
-  return width > 0 ? ys[low] + (x - xs[low]) / width * (ys[high] - ys[low]) : ys[low];
+  const r = s[i] - s[n];
+  return r > 0 ? t[n] + (e - s[n]) / r * (t[i] - t[n]) : t[n];
 }
 
 // src/copybutton.js
-var SHOWN_MS = 2e3;
-function copyButton(label, text, given = {}) {
-  return h("button", { ...given, onclick: (event) => copy(event.currentTarget, { label, text: text() }) }, label);
+var gr = 2e3;
+function ge(s, t, e = {}) {
+  return o("button", { ...e, onclick: (n) => wr(n.currentTarget, { label: s, text: t() }) }, s);
 }
-async function copy(button, { label, text }) {
+async function wr(s, { label: t, text: e }) {
   try {
-    await navigator.clipboard.writeText(text);
-    button.textContent = "Copied";
-    setTimeout(() => button.textContent = label, SHOWN_MS);
+    await navigator.clipboard.writeText(e);
+    s.textContent = "Copied";
+    setTimeout(() => s.textContent = t, gr);
   } catch {
-    prompt("Copy this", text);
+    prompt("Copy this", e);
   }
 }
 
 // src/evidence.js
-function evidenceTable(found, { catalogue, open }) {
-  const seen2 = /* @__PURE__ */ new Set();
-  const items = found.flatMap((one) => one.evidence).filter(({ signal }) => !seen2.has(signal) && seen2.add(signal));
-  const rows2 = items.map(
-    (item2) => h(
+function Mn(s, { catalogue: t, open: e }) {
+  const n = /* @__PURE__ */ new Set();
+  const i = s.flatMap((l) => l.evidence).filter(({ signal: l }) => !n.has(l) && n.add(l));
+  const r = i.map(
+    (l) => o(
       "tr",
       {},
-      h(
+      o(
         "td",
-        { title: catalogue.get(item2.signal)?.description ?? "" },
-        signalWords(item2.signal),
-        h("br"),
-        h("code", { class: "quiet" }, breakable(item2.signal))
+        { title: t.get(l.signal)?.description ?? "" },
+        O(l.signal),
+        o("br"),
+        o("code", { class: "quiet" }, yr(l.signal))
       ),
-      h("td", { class: "number strong" }, number(item2.value)),
-      h("td", { class: "number quiet" }, item2.rules_out ? "usual" : limit2(item2)),
-      h(
+      o("td", { class: "number strong" }, g(l.value)),
+      o("td", { class: "number quiet" }, l.rules_out ? "usual" : br(l)),
+      o(
         "td",
         { class: "number" },
-        h("button", { class: "link", onclick: () => open(item2.since_step) }, step(item2.since_step))
+        o("button", { class: "link", onclick: () => e(l.since_step) }, p(l.since_step))
       )
     )
   );
-  const head = h(
+  const a = o(
     "tr",
     {},
-    ["Evidence", "value", "limit", "since step"].map((text, i) => h("th", { class: i ? "number" : "" }, text))
+    ["Evidence", "value", "limit", "since step"].map((l, c) => o("th", { class: c ? "number" : "" }, l))
   );
-  return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, rows2));
+  return o("table", { class: "evidence" }, o("thead", {}, a), o("tbody", {}, r));
 }
-var breakable = (name2) => name2.split(/(?<=_)/).flatMap((part2) => [part2, h("wbr")]);
-function limit2({ bound: bound3, threshold, away_from: centre }) {
-  if (centre !== null) return centre === 0 ? `±${number(threshold)}` : `${number(centre)} ± ${number(threshold)}`;
-  return `${bound3 === "above" ? "≤" : "≥"} ${number(threshold)}`;
+var yr = (s) => s.split(/(?<=_)/).flatMap((t) => [t, o("wbr")]);
+function br({ bound: s, threshold: t, away_from: e }) {
+  if (e !== null) return e === 0 ? `±${g(t)}` : `${g(e)} ± ${g(t)}`;
+  return `${s === "above" ? "≤" : "≥"} ${g(t)}`;
 }
 
 // src/remedy.js
-var TRAINERS = { verl: "verl", trl: "TRL" };
-var KEPT = "trmon.trainer";
-var whenToDo = ({ has_ended: hasEnded2 }) => hasEnded2 ? "For the next run: " : "Do this: ";
-function remedy(diagnosis) {
-  const { remedy: given, quadrant } = diagnosis;
-  const after = h("p", { class: "quiet" }, `Correction: ${quadrant.advice}`);
+var Tn = { verl: "verl", trl: "TRL" };
+var Ln = "trmon.trainer";
+var Ke = ({ has_ended: s }) => s ? "For the next run: " : "Do this: ";
+function On(s) {
+  const { remedy: t, quadrant: e } = s;
+  const n = o("p", { class: "quiet" }, `Correction: ${e.advice}`);
   return [
-    h("p", {}, h("span", { class: "strong" }, whenToDo(diagnosis)), given.fix),
-    configuration(given),
-    h("details", {}, h("summary", { class: "quiet" }, "If it persists"), h("p", {}, given.persists), after)
+    o("p", {}, o("span", { class: "strong" }, Ke(s)), t.fix),
+    kr(t),
+    o("details", {}, o("summary", { class: "quiet" }, "If it persists"), o("p", {}, t.persists), n)
   ];
 }
-function configuration(given) {
-  const known3 = (key2) => Object.entries(given[key2]);
-  const inWords = (key2) => Object.entries(given[`${key2}_in_words`]);
-  const keys = Object.keys(TRAINERS).filter((key2) => known3(key2).length + inWords(key2).length);
-  if (!keys.length) return null;
-  const lines3 = h("pre", { class: "config" });
-  const byHand = h("div", { class: "small" });
-  const tabs = keys.map((key2) => h("button", { role: "tab", onclick: () => choose(key2) }, TRAINERS[key2]));
-  const show2 = (key2) => {
-    tabs.forEach((tab, i) => tab.setAttribute("aria-selected", String(keys[i] === key2)));
-    lines3.hidden = copy2.hidden = !known3(key2).length;
-    fill(lines3, known3(key2).map(([option, value]) => `${option}=${value}`).join("\n"));
-    fill(byHand, inWords(key2).length > 0 && unknownValues(inWords(key2)));
+function kr(s) {
+  const t = (u) => Object.entries(s[u]);
+  const e = (u) => Object.entries(s[`${u}_in_words`]);
+  const n = Object.keys(Tn).filter((u) => t(u).length + e(u).length);
+  if (!n.length) return null;
+  const i = o("pre", { class: "config" });
+  const r = o("div", { class: "small" });
+  const a = n.map((u) => o("button", { role: "tab", onclick: () => c(u) }, Tn[u]));
+  const l = (u) => {
+    a.forEach((m, w) => m.setAttribute("aria-selected", String(n[w] === u)));
+    i.hidden = d.hidden = !t(u).length;
+    f(i, t(u).map(([m, w]) => `${m}=${w}`).join("\n"));
+    f(r, e(u).length > 0 && vr(e(u)));
   };
-  const choose = (key2) => {
-    localStorage.setItem(KEPT, key2);
-    write2({ tab: key2 });
-    show2(key2);
+  const c = (u) => {
+    localStorage.setItem(Ln, u);
+    W({ tab: u });
+    l(u);
   };
-  const list2 = h("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, tabs);
-  const copy2 = copyButton("Copy", () => lines3.textContent, { "aria-label": "Copy the configuration" });
-  show2([read2().tab, localStorage.getItem(KEPT)].find((key2) => keys.includes(key2)) ?? keys[0]);
-  return h("div", { class: "snippet" }, h("div", { class: "row between" }, list2, copy2), lines3, byHand);
+  const h = o("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, a);
+  const d = ge("Copy", () => i.textContent, { "aria-label": "Copy the configuration" });
+  l([ue().tab, localStorage.getItem(Ln)].find((u) => n.includes(u)) ?? n[0]);
+  return o("div", { class: "snippet" }, o("div", { class: "row between" }, h, d), i, r);
 }
-function unknownValues(options) {
-  const items = options.map(([option, words3]) => h("li", {}, h("code", {}, option), `: ${words3}`));
-  return [h("p", { class: "quiet" }, "To set by hand; the run's configuration does not tell the value:"), h("ul", {}, items)];
+function vr(s) {
+  const t = s.map(([e, n]) => o("li", {}, o("code", {}, e), `: ${n}`));
+  return [o("p", { class: "quiet" }, "To set by hand; the run's configuration does not tell the value:"), o("ul", {}, t)];
 }
 
 // src/story.js
-var REWARD_RULE = "reward_collapse";
-var REWARD_FINDING = "R";
-var TOLD = 2;
-function storyOf({ diagnosis, alerts: alerts2 }) {
-  const began = diagnosis?.since_step ?? null;
-  if (began === null || isPrediction(diagnosis.incident)) return null;
-  const found = diagnosis.observed.find((one) => one.finding === REWARD_FINDING)?.since_step;
-  const alert = alerts2.items.find((one) => one.rule === REWARD_RULE && one.step >= began);
-  const isReward = diagnosis.primary === REWARD_FINDING;
+var $r = "reward_collapse";
+var jn = "R";
+var _r = 2;
+function An({ diagnosis: s, alerts: t }) {
+  const e = s?.since_step ?? null;
+  if (e === null || Qs(s.incident)) return null;
+  const n = s.observed.find((a) => a.finding === jn)?.since_step;
+  const i = t.items.find((a) => a.rule === $r && a.step >= e);
+  const r = s.primary === jn;
   return {
-    began,
-    lastGood: diagnosis.last_good_step ?? null,
-    rewardFell: isReward ? null : found ?? alert?.step ?? null,
-    cause: diagnosis.observed.find((one) => one.finding === diagnosis.primary) ?? null,
-    meaning: diagnosis.meaning
+    began: e,
+    lastGood: s.last_good_step ?? null,
+    rewardFell: r ? null : n ?? i?.step ?? null,
+    cause: s.observed.find((a) => a.finding === s.primary) ?? null,
+    meaning: s.meaning
   };
 }
-function storyLines(story, { open, closedAt }) {
-  const link = (at, words3) => h("button", { class: "link strong", onclick: () => open(at) }, `${words3} ${step(at)}`);
-  const when = closedAt === null ? null : [", ", closedAt === void 0 ? unread() : moment(closedAt)];
-  const good = story.lastGood !== null && ["; ", link(story.lastGood, "last good step")];
+function Nn(s, { open: t, closedAt: e }) {
+  const n = (a, l) => o("button", { class: "link strong", onclick: () => t(a) }, `${l} ${p(a)}`);
+  const i = e === null ? null : [", ", e === void 0 ? xr() : Rn(e)];
+  const r = s.lastGood !== null && ["; ", n(s.lastGood, "last good step")];
   return [
-    h("p", {}, link(story.began, "Broke at step"), when, before(story), good, "."),
-    story.meaning && h("p", {}, story.meaning, " ", measured(story.cause))
+    o("p", {}, n(s.began, "Broke at step"), i, Sr(s), r, "."),
+    s.meaning && o("p", {}, s.meaning, " ", Er(s.cause))
   ];
 }
-async function closingTime({ path: path3, names: [name2], attempt }, at) {
-  if (!name2) return null;
-  const query = { names: name2, statistics: "last", from: at, to: at, attempt_id: attempt };
-  const series = await get(`${path3}/signals`, query).catch(() => null);
-  return series?.closed_at[0] ?? null;
+async function qn({ path: s, names: [t], attempt: e }, n) {
+  if (!t) return null;
+  const i = { names: t, statistics: "last", from: n, to: n, attempt_id: e };
+  const r = await b(`${s}/signals`, i).catch(() => null);
+  return r?.closed_at[0] ?? null;
 }
-var unread = () => h("span", { class: "bone inline", "aria-hidden": "true" }, h("span", {}, moment(now())));
-var moment = (closedAt) => [h("time", { datetime: new Date(1e3 * closedAt).toISOString() }, clock(closedAt)), `, ${ago(closedAt)}`];
-function before({ began, rewardFell }) {
-  if (rewardFell === null) return null;
-  const by = rewardFell - began;
-  if (by <= 0) return ", as the reward fell";
-  return `, ${step(by)} ${by === 1 ? "step" : "steps"} before the reward fell (step ${step(rewardFell)})`;
+var xr = () => o("span", { class: "bone inline", "aria-hidden": "true" }, o("span", {}, Rn(Q())));
+var Rn = (s) => [o("time", { datetime: new Date(1e3 * s).toISOString() }, T(s)), `, ${x(s)}`];
+function Sr({ began: s, rewardFell: t }) {
+  if (t === null) return null;
+  const e = t - s;
+  if (e <= 0) return ", as the reward fell";
+  return `, ${p(e)} ${e === 1 ? "step" : "steps"} before the reward fell (step ${p(t)})`;
 }
-function measured(cause) {
-  const items = (cause?.evidence ?? []).filter((item2) => !item2.rules_out).slice(0, TOLD);
-  if (!items.length) return "";
-  const said4 = items.map((item2) => `${signalWords(item2.signal)} ${number(item2.value)} (${limitWords(item2)})`);
-  const text = said4.join(", ");
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+function Er(s) {
+  const t = (s?.evidence ?? []).filter((i) => !i.rules_out).slice(0, _r);
+  if (!t.length) return "";
+  const e = t.map((i) => `${O(i.signal)} ${g(i.value)} (${Mr(i)})`);
+  const n = e.join(", ");
+  return `${n.charAt(0).toUpperCase()}${n.slice(1)}.`;
 }
-function limitWords({ bound: bound3, threshold, away_from: centre }) {
-  if (centre !== null) return `usual: ${number(centre)} ± ${number(threshold)}`;
-  return `${bound3 === "above" ? "at most" : "at least"} ${number(threshold)}`;
+function Mr({ bound: s, threshold: t, away_from: e }) {
+  if (e !== null) return `usual: ${g(e)} ± ${g(t)}`;
+  return `${s === "above" ? "at most" : "at least"} ${g(t)}`;
 }
 
 // src/timeline.js
-var REWARD = "reward_mean";
-var LABELS = 18;
-var STRIP = 62;
-var GAP = 22;
-var FOOT = 16;
-var PER_LETTER = 6.3;
-var Timeline = class {
-  element = h("div", { class: "timeline" });
-  #told = null;
-  #asked = 0;
-  #key = null;
-  constructor(course2, open) {
-    Object.assign(this, { course: course2, open });
-    this.resized = new ResizeObserver(() => this.#draw());
+var Ge = "reward_mean";
+var mt = 18;
+var pt = 62;
+var Je = 22;
+var Pn = 16;
+var Tr = 6.3;
+var we = class {
+  element = o("div", { class: "timeline" });
+  #t = null;
+  #e = 0;
+  #s = null;
+  constructor(t, e) {
+    Object.assign(this, { course: t, open: e });
+    this.resized = new ResizeObserver(() => this.#o());
     this.resized.observe(this.element);
   }
-  /** Show a story, or nothing with null; the series is read again only when the run has gone on.
+  /** Show a story, or nothing with null; the series is read again only when the run's last step is another.
    *
    *  As many points as the charts have, so that both tell the same newest value. */
-  async show(story) {
-    this.element.hidden = story === null;
-    if (!story) return;
-    const names2 = this.#names(story);
-    const key2 = JSON.stringify([story.began, story.rewardFell, names2, this.course.series.step.at(-1)]);
-    if (key2 === this.#key || !names2.length) return;
-    this.element.style.minHeight = `${heightOf(names2)}px`;
-    const turn2 = ++this.#asked;
-    const query = { names: names2.join(), statistics: "mean", digits: 4, points: POINTS, attempt_id: this.course.attempt };
-    const series = await get(`${this.course.path}/signals`, query).catch(() => null);
-    if (!series || turn2 !== this.#asked) return;
-    this.#key = key2;
-    this.#told = { story, series, names: names2 };
-    this.#draw();
+  async show(t, e) {
+    this.element.hidden = t === null;
+    if (!t) return;
+    const n = this.#n(t);
+    const i = JSON.stringify([t.began, t.rewardFell, n, e]);
+    if (i === this.#s || !n.length) return;
+    this.element.style.minHeight = `${Cn(n)}px`;
+    const r = ++this.#e;
+    const a = { names: n.join(), statistics: "mean", digits: 4, points: me, attempt_id: this.course.attempt };
+    const l = await b(`${this.course.path}/signals`, a).catch(() => null);
+    if (!l || r !== this.#e) return;
+    this.#s = i;
+    this.#t = { story: t, series: l, names: n };
+    this.#o();
   }
   end() {
     this.resized.disconnect();
   }
   /** Return the reward, and the first evidence of the cause that the run has as a series. */
-  #names({ cause }) {
-    const has = (name2) => this.course.names.has(name2);
-    const drawn = (cause?.evidence ?? []).filter((item2) => !item2.rules_out).map(({ signal }) => has(signal) ? signal : this.#panelOf(signal)).find((name2) => name2 && name2 !== REWARD);
-    return [has(REWARD) && REWARD, drawn].filter(Boolean);
+  #n({ cause: t }) {
+    const e = (i) => this.course.names.has(i);
+    const n = (t?.evidence ?? []).filter((i) => !i.rules_out).map(({ signal: i }) => e(i) ? i : this.#i(i)).find((i) => i && i !== Ge);
+    return [e(Ge) && Ge, n].filter(Boolean);
   }
-  #panelOf(signal) {
-    const panel = this.course.panels.find(
-      (one) => one.names.some((name2) => stem(name2) === stem(signal)) || one.also?.includes(signal)
+  #i(t) {
+    const e = this.course.panels.find(
+      (n) => n.names.some((i) => V(i) === V(t)) || n.also?.includes(t)
     );
-    return panel?.names[0];
+    return e?.names[0];
   }
-  #draw() {
-    const width = this.element.clientWidth;
-    if (!this.#told || !width) return;
-    const { story, series, names: names2 } = this.#told;
-    const height = heightOf(names2);
-    const first = Math.max(series.step[0] - series.count[0] + 1, 0);
-    const last2 = Math.max(series.step.at(-1), first + 1);
-    const x = (at) => (Math.min(Math.max(at, first), last2) - first) / (last2 - first) * (width - 2) + 1;
-    const parts = names2.map((name2, i) => strip(series, name2, { x, width, top: LABELS + i * (GAP + STRIP) + GAP }));
-    const bottom = height - FOOT;
-    const drawing2 = svg(
+  #o() {
+    const t = this.element.clientWidth;
+    if (!this.#t || !t) return;
+    const { story: e, series: n, names: i } = this.#t;
+    const r = Cn(i);
+    const a = Math.max(n.step[0] - n.count[0] + 1, 0);
+    const l = Math.max(n.step.at(-1), a + 1);
+    const c = (m) => (Math.min(Math.max(m, a), l) - a) / (l - a) * (t - 2) + 1;
+    const h = i.map((m, w) => Ar(n, m, { x: c, width: t, top: mt + w * (Je + pt) + Je }));
+    const d = r - Pn;
+    const u = $(
       "svg",
-      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary(story, series, names2) },
-      svg("rect", { class: "ill", x: x(story.began), y: LABELS, width: width - x(story.began), height: bottom - LABELS }),
-      parts,
-      marks2(story).map((mark2, i, all2) => marked(mark2, { x, width, bottom, row: crowded(all2, i, { x, width }) ? 1 : 0 })),
-      svg("text", { x: 0, y: height - 3 }, `step ${step(first)}`),
-      svg("text", { x: width, y: height - 3, "text-anchor": "end" }, step(last2))
+      { width: t, height: r, viewBox: `0 0 ${t} ${r}`, role: "img", "aria-label": qr(e, n, i) },
+      $("rect", { class: "ill", x: c(e.began), y: mt, width: t - c(e.began), height: d - mt }),
+      h,
+      Lr(e).map((m, w, k) => jr(m, { x: c, width: t, bottom: d, row: Or(k, w, { x: c, width: t }) ? 1 : 0 })),
+      $("text", { x: 0, y: r - 3 }, `step ${p(a)}`),
+      $("text", { x: t, y: r - 3, "text-anchor": "end" }, p(l))
     );
-    drawing2.addEventListener(
+    u.addEventListener(
       "click",
-      (event) => this.open(Math.round(first + event.offsetX / width * (last2 - first)))
+      (m) => this.open(Math.round(a + m.offsetX / t * (l - a)))
     );
-    fill(this.element, drawing2);
+    f(this.element, u);
   }
 };
-var heightOf = (names2) => LABELS + names2.length * (GAP + STRIP) + FOOT;
-function marks2({ began, rewardFell }) {
-  const fell = rewardFell !== null && rewardFell > began && { at: rewardFell, text: "reward fell", kind: "fell" };
-  return [{ at: began, text: "broke", kind: "broke" }, fell].filter(Boolean);
+var Cn = (s) => mt + s.length * (Je + pt) + Pn;
+function Lr({ began: s, rewardFell: t }) {
+  const e = t !== null && t > s && { at: t, text: "reward fell", kind: "fell" };
+  return [{ at: s, text: "broke", kind: "broke" }, e].filter(Boolean);
 }
-var labelOf = ({ at, text }) => `${text} ${step(at)}`;
-function extentOf(mark2, { x, width }) {
-  const [at, length] = [x(mark2.at), labelOf(mark2).length * PER_LETTER];
-  return at + 4 + length < width ? [at + 4, at + 4 + length] : [at - 4 - length, at - 4];
+var In = ({ at: s, text: t }) => `${t} ${p(s)}`;
+function Ve(s, { x: t, width: e }) {
+  const [n, i] = [t(s.at), In(s).length * Tr];
+  return n + 4 + i < e ? [n + 4, n + 4 + i] : [n - 4 - i, n - 4];
 }
-function crowded(all2, i, within) {
-  if (!i) return false;
-  const [[from, to], [start, end]] = [extentOf(all2[i - 1], within), extentOf(all2[i], within)];
-  return start < to + 4 && end > from - 4;
+function Or(s, t, e) {
+  if (!t) return false;
+  const [[n, i], [r, a]] = [Ve(s[t - 1], e), Ve(s[t], e)];
+  return r < i + 4 && a > n - 4;
 }
-function marked(mark2, { x, width, bottom, row }) {
-  const text = labelOf(mark2);
-  const at = x(mark2.at);
-  const [from] = extentOf(mark2, { x, width });
-  const place = from > at ? { x: from } : { x: at - 4, "text-anchor": "end" };
-  return svg(
+function jr(s, { x: t, width: e, bottom: n, row: i }) {
+  const r = In(s);
+  const a = t(s.at);
+  const [l] = Ve(s, { x: t, width: e });
+  const c = l > a ? { x: l } : { x: a - 4, "text-anchor": "end" };
+  return $(
     "g",
-    { class: `mark ${mark2.kind}` },
-    svg("line", { x1: at, x2: at, y1: row ? LABELS : 2, y2: bottom }),
-    svg("text", { ...place, y: row ? LABELS + 11 : 12 }, text)
+    { class: `mark ${s.kind}` },
+    $("line", { x1: a, x2: a, y1: i ? mt : 2, y2: n }),
+    $("text", { ...c, y: i ? mt + 11 : 12 }, r)
   );
 }
-function strip(series, name2, { x, width, top }) {
-  const values = series.signals[name2].mean.map((value) => typeof value === "number" ? value : null);
-  const known3 = values.filter((value) => value !== null);
-  const [least, most] = known3.length ? [Math.min(...known3), Math.max(...known3)] : [0, 1];
-  const isLog = least > 0 && most / least > 100;
-  const scale = isLog ? Math.log10 : (value) => value;
-  const [low, high] = [scale(least), scale(most)];
-  const y = (value) => top + STRIP - 2 - (high === low ? 0.5 : (scale(value) - low) / (high - low)) * (STRIP - 4);
-  const words3 = `${capital(signalWords(name2))} ${number(known3.at(-1))}`;
-  const span2 = high === low ? "" : `${number(least)} to ${number(most)}${isLog ? ", logarithmic" : ""}`;
+function Ar(s, t, { x: e, width: n, top: i }) {
+  const r = s.signals[t].mean.map((A) => typeof A === "number" ? A : null);
+  const a = r.filter((A) => A !== null);
+  const [l, c] = a.length ? [Math.min(...a), Math.max(...a)] : [0, 1];
+  const h = l > 0 && c / l > 100;
+  const d = h ? Math.log10 : (A) => A;
+  const [u, m] = [d(l), d(c)];
+  const w = (A) => i + pt - 2 - (m === u ? 0.5 : (d(A) - u) / (m - u)) * (pt - 4);
+  const k = `${P(O(t))} ${g(a.at(-1))}`;
+  const q = m === u ? "" : `${g(l)} to ${g(c)}${h ? ", logarithmic" : ""}`;
   return [
-    svg("text", { class: "name", x: 0, y: top - 7 }, words3),
-    svg("text", { x: width, y: top - 7, "text-anchor": "end" }, span2),
-    svg("line", { class: "base", x1: 0, x2: width, y1: top + STRIP, y2: top + STRIP }),
-    svg("path", { class: "course", d: path2(series.step, values, { x, y }) })
+    $("text", { class: "name", x: 0, y: i - 7 }, k),
+    $("text", { x: n, y: i - 7, "text-anchor": "end" }, q),
+    $("line", { class: "base", x1: 0, x2: n, y1: i + pt, y2: i + pt }),
+    $("path", { class: "course", d: Nr(s.step, r, { x: e, y: w }) })
   ];
 }
-function path2(steps, values, { x, y }) {
-  let pen = "M";
-  return values.map((value, i) => {
-    const drawn = value === null ? "" : `${pen}${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`;
-    pen = value === null ? "M" : "L";
-    return drawn;
+function Nr(s, t, { x: e, y: n }) {
+  let i = "M";
+  return t.map((r, a) => {
+    const l = r === null ? "" : `${i}${e(s[a]).toFixed(1)} ${n(r).toFixed(1)}`;
+    i = r === null ? "M" : "L";
+    return l;
   }).join("");
 }
-function summary({ began, rewardFell, lastGood }, series, names2) {
-  const newest2 = (name2) => number(series.signals[name2].mean.findLast((value) => value !== null));
-  const marks3 = [
-    lastGood !== null && `last good step ${step(lastGood)}`,
-    `broke at step ${step(began)}`,
-    rewardFell !== null && `reward fell at step ${step(rewardFell)}`
+function qr({ began: s, rewardFell: t, lastGood: e }, n, i) {
+  const r = (c) => g(n.signals[c].mean.findLast((h) => h !== null));
+  const a = [
+    e !== null && `last good step ${p(e)}`,
+    `broke at step ${p(s)}`,
+    t !== null && `reward fell at step ${p(t)}`
   ];
-  const values = names2.map((name2) => `${signalWords(name2)} now ${newest2(name2)}`);
-  return [...marks3.filter(Boolean), ...values].join(", ");
+  const l = i.map((c) => `${O(c)} now ${r(c)}`);
+  return [...a.filter(Boolean), ...l].join(", ");
 }
 
 // src/diagnosis.js
-var SILENT = "2";
-var DiagnosisCard = class {
-  element = h("section", { "aria-label": "Diagnosis" });
-  announcement = h("p", { class: "sr", role: "status" });
-  #kind = null;
-  #said = null;
-  #closed = { step: null, at: null };
+var Rr = "2";
+var ye = class {
+  element = o("section", { "aria-label": "Diagnosis" });
+  announcement = o("p", { class: "sr", role: "status" });
+  #t = null;
+  #e = null;
+  #s = { step: null, at: null };
   /** `open` opens a step; `again` reads the facts anew after an action. */
-  constructor(course2, { open, again }) {
-    Object.assign(this, { course: course2, open, again });
-    this.timeline = new Timeline(course2, open);
+  constructor(t, { open: e, again: n }) {
+    Object.assign(this, { course: t, open: e, again: n });
+    this.timeline = new we(t, e);
   }
   /** Show the facts, unless they are unchanged; the time at which the run broke is shown once it is read. */
-  async show(facts) {
-    const story = storyOf(facts);
-    this.timeline.show(story);
-    const isKnown = !story || this.#closed.step === story.began;
-    if (!isKnown) this.#closed = { step: story.began, at: void 0 };
-    this.#update(facts, story);
-    if (isKnown) return;
-    this.#closed.at = await closingTime(this.course, story.began);
-    this.#update(facts, story);
+  async show(t) {
+    const e = An(t);
+    this.timeline.show(e, t.run.last_step);
+    const n = !e || this.#s.step === e.began;
+    if (!n) this.#s = { step: e.began, at: void 0 };
+    this.#n(t, e);
+    if (n) return;
+    this.#s.at = await qn(this.course, e.began);
+    this.#n(t, e);
   }
   end() {
     this.timeline.end();
   }
-  #update(facts, story) {
-    const said4 = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts, this.#closed]);
-    if (this.#said === said4) return;
-    this.#said = said4;
-    this.#announce(facts.judged.verdict);
-    this.#draw(facts, story);
+  #n(t, e) {
+    const n = JSON.stringify([t.judged.verdict, t.diagnosis, t.alerts, this.#s]);
+    if (this.#e === n) return;
+    this.#e = n;
+    this.#i(t.judged.verdict);
+    this.#o(t, e);
   }
   /** Tell screen readers that the verdict has changed, not each number in it. */
-  #announce({ kind, why }) {
-    if (this.#kind !== null && this.#kind !== kind) this.announcement.textContent = `${kindWords(kind)}: ${why}`;
-    this.#kind = kind;
+  #i({ kind: t, why: e }) {
+    if (this.#t !== null && this.#t !== t) this.announcement.textContent = `${et(t)}: ${e}`;
+    this.#t = t;
   }
-  #draw(facts, story) {
-    const { catalogue } = this.course;
-    const seen2 = facts.diagnosis?.observed ?? [];
-    const words3 = [
-      headline2(facts.judged.verdict),
-      circumstances(facts),
-      riskLine(facts),
-      story && storyLines(story, { open: this.open, closedAt: this.#closed.at }),
-      story && !story.cause && h("p", { class: "quiet" }, "The newest steps no longer show it."),
-      also(facts),
-      toDo(facts),
-      actions(facts, this.again)
+  #o(t, e) {
+    const { catalogue: n } = this.course;
+    const i = t.diagnosis?.observed ?? [];
+    const r = [
+      Pr(t.judged.verdict),
+      Ir(t),
+      tn(t),
+      e && Nn(e, { open: this.open, closedAt: this.#s.at }),
+      e && !e.cause && o("p", { class: "quiet" }, "The newest steps no longer show it."),
+      Dr(t),
+      Br(t),
+      Wr(t, this.again)
     ];
-    const evidence = seen2.length > 0 && [
-      h("summary", {}, `Evidence: ${plural(new Set(seen2.flatMap(signals)).size, "signal")}`),
-      evidenceTable(seen2, { catalogue, open: this.open })
+    const a = i.length > 0 && [
+      o("summary", {}, `Evidence: ${y(new Set(i.flatMap(Cr)).size, "signal")}`),
+      Mn(i, { catalogue: n, open: this.open })
     ];
-    const beside = [story && this.timeline.element, evidence && h("details", { "data-name": "evidence" }, evidence)];
-    refill(
+    const l = [e && this.timeline.element, a && o("details", { "data-name": "evidence" }, a)];
+    N(
       this.element,
-      h(
+      o(
         "div",
-        { class: "card diagnosis", "data-kind": facts.judged.verdict.kind },
-        h("div", { class: "stack" }, words3),
-        beside.some(Boolean) && h("div", { class: "stack" }, beside)
+        { class: "card diagnosis", "data-kind": t.judged.verdict.kind },
+        o("div", { class: "stack" }, r),
+        l.some(Boolean) && o("div", { class: "stack" }, l)
       )
     );
   }
 };
-var signals = (found) => found.evidence.map((item2) => item2.signal);
-var headline2 = ({ kind, why: words3 }) => h("p", { class: "headline" }, h("span", { class: `kind kind-${kind}` }, `${kindWords(kind)}: `), h("span", {}, words3));
-function circumstances({ diagnosis }) {
-  const told2 = diagnosis?.circumstances ?? [];
-  return told2.map((one) => h("p", {}, h("span", { class: "strong" }, `${one.summary}. `), one.fix));
+var Cr = (s) => s.evidence.map((t) => t.signal);
+var Pr = ({ kind: s, why: t }) => o("p", { class: "headline" }, o("span", { class: `kind kind-${s}` }, `${et(s)}: `), o("span", {}, t));
+function Ir({ diagnosis: s }) {
+  const t = s?.circumstances ?? [];
+  return t.map((e) => o("p", {}, o("span", { class: "strong" }, `${e.summary}. `), e.fix));
 }
-function also({ diagnosis, judged }) {
-  const observed = diagnosis?.observed ?? [];
-  const others = observed.filter((one) => one.finding !== diagnosis.primary);
-  const alerts2 = judged.incident?.state === "firing" ? judged.alerts : [];
-  const lines3 = [
-    ...others.map((one) => `${capital(one.title)} since step ${step(one.since_step)}`),
-    ...alerts2.map((one) => `Alert ${one.rule.replaceAll("_", " ")} since step ${step(one.step)}`)
+function Dr({ diagnosis: s, judged: t }) {
+  const e = s?.observed ?? [];
+  const n = e.filter((l) => l.finding !== s.primary);
+  const i = t.incident?.state === "firing" ? t.alerts : [];
+  const r = [
+    ...n.map((l) => `${P(l.title)} since step ${p(l.since_step)}`),
+    ...i.map((l) => `Alert ${l.rule.replaceAll("_", " ")} since step ${p(l.step)}`)
   ];
-  if (!lines3.length) return null;
-  const items = lines3.map((line4) => h("li", {}, line4));
-  return h("details", { "data-name": "also" }, h("summary", { class: "quiet" }, `Also seen (${lines3.length})`), h("ul", {}, items));
+  if (!r.length) return null;
+  const a = r.map((l) => o("li", {}, l));
+  return o("details", { "data-name": "also" }, o("summary", { class: "quiet" }, `Also seen (${r.length})`), o("ul", {}, a));
 }
-function toDo({ diagnosis }) {
-  if (!diagnosis) return null;
-  if (diagnosis.remedy) return remedy(diagnosis);
-  const fix = (diagnosis.since_step ?? null) !== null && diagnosis.incident?.fix;
-  return [fix && h("p", {}, h("span", { class: "strong" }, whenToDo(diagnosis)), fix), unknown(diagnosis)];
+function Br({ diagnosis: s }) {
+  if (!s) return null;
+  if (s.remedy) return On(s);
+  const t = (s.since_step ?? null) !== null && s.incident?.fix;
+  return [t && o("p", {}, o("span", { class: "strong" }, Ke(s)), t), zr(s)];
 }
-function unknown({ unknown: findings, shortfall }) {
-  const gaps = new Map(findings.flatMap((one) => one.missing.map((gap) => [gap.provide, one.title])));
-  if (!gaps.size && !shortfall.length) return null;
-  const items = [...gaps].map(
-    ([provide, title]) => h("li", {}, `${capital(provide)}. `, h("span", { class: "quiet" }, `Needed for: ${title}.`))
+function zr({ unknown: s, shortfall: t }) {
+  const e = new Map(s.flatMap((i) => i.missing.map((r) => [r.provide, i.title])));
+  if (!e.size && !t.length) return null;
+  const n = [...e].map(
+    ([i, r]) => o("li", {}, `${P(i)}. `, o("span", { class: "quiet" }, `Needed for: ${r}.`))
   );
-  return h(
+  return o(
     "details",
-    { open: gaps.size < 4, "data-name": "missing" },
-    h("summary", {}, `Not measured: missing inputs (${plural(gaps.size, "item")})`),
-    h("ul", {}, items)
+    { open: e.size < 4, "data-name": "missing" },
+    o("summary", {}, `Not measured: missing inputs (${y(e.size, "item")})`),
+    o("ul", {}, n)
   );
 }
-function actions({ alerts: alerts2, run: run2 }, again) {
-  const firing = leading(alerts2.items.filter((alert) => alert.state === "firing"));
-  const open = firing.filter((alert) => !alert.ack);
-  const taken = [...new Set(firing.filter((alert) => alert.ack).map((alert) => alert.ack.author))];
-  const mute = async () => await silence(
+function Wr({ alerts: s, run: t }, e) {
+  const n = vt(s.items.filter((h) => h.state === "firing"));
+  const i = n.filter((h) => !h.ack);
+  const r = [...new Set(n.filter((h) => h.ack).map((h) => h.ack.author))];
+  const a = async () => await rt(
     [
-      { label: "run", value: run2.run },
+      { label: "run", value: t.run },
       { label: "rule", value: "" }
     ],
-    run2.project
-  ) && again();
-  const take = async () => await acknowledge(open) && again();
-  const buttons = [
-    open.length > 0 && action(`Acknowledge ${plural(open.length, "alert")}`, take),
-    firing.length > 0 && action("Silence", mute, { title: `for ${SILENT} hours or longer` }),
-    copyButton("Copy link", () => location.href),
-    firing.length > 0 && h("span", { class: "quiet" }, holder(taken, run2))
+    t.project
+  ) && e();
+  const l = async () => await qt(i) && e();
+  const c = [
+    i.length > 0 && _(`Acknowledge ${y(i.length, "alert")}`, l),
+    n.length > 0 && _("Silence", a, { title: `for ${Rr} hours or longer` }),
+    ge("Copy link", () => location.href),
+    n.length > 0 && o("span", { class: "quiet" }, Hr(r, t))
   ];
-  return h("div", { class: "row actions" }, buttons);
+  return o("div", { class: "row actions" }, c);
 }
-function holder(taken, { owner }) {
-  if (taken.length) return `acknowledged by ${taken.join(", ")}`;
-  return `nobody has acknowledged it${owner ? `; owner: ${owner}` : ""}`;
+function Hr(s, { owner: t }) {
+  if (s.length) return `acknowledged by ${s.join(", ")}`;
+  return `nobody has acknowledged it${t ? `; owner: ${t}` : ""}`;
 }
 
 // src/marklegend.js
-var WORDS3 = { act: "page alert", watch: "warning", policy: "policy change", note: "note" };
-function markLegend(markers) {
-  const kinds = Object.keys(WORDS3).filter((kind) => markers.some((marker) => marker.kind === kind));
-  if (!kinds.length) return null;
-  const items = kinds.map((kind) => h("li", { class: `mark-${kind}` }, WORDS3[kind]));
-  return h("div", { class: "marks quiet" }, "Marks on the charts:", h("ul", { "aria-label": "Marks on the charts" }, items));
+var Dn = { act: "page alert", watch: "warning", policy: "policy change", note: "note" };
+function Bn(s) {
+  const t = Object.keys(Dn).filter((n) => s.some((i) => i.kind === n));
+  if (!t.length) return null;
+  const e = t.map((n) => o("li", { class: `mark-${n}` }, Dn[n]));
+  return o("div", { class: "marks quiet" }, "Marks on the charts:", o("ul", { "aria-label": "Marks on the charts" }, e));
 }
 
 // src/eventlist.js
-var SHOWN3 = 100;
-var EventList = class {
-  element = h("section", { class: "eventlist", "aria-label": "Events" });
-  #said = null;
-  constructor(course2, open) {
-    Object.assign(this, { course: course2, open });
-    course2.addEventListener("markers", () => this.#draw());
+var Ur = 100;
+var be = class {
+  element = o("section", { class: "eventlist", "aria-label": "Events" });
+  #t = null;
+  constructor(t, e) {
+    Object.assign(this, { course: t, open: e });
+    t.addEventListener("markers", () => this.#e());
   }
-  #draw() {
-    const { markers } = this.course;
-    const said4 = JSON.stringify(markers);
-    if (said4 === this.#said) return;
-    this.#said = said4;
-    const items = markers.slice(-SHOWN3).map(
-      ({ step: at, what, kind }) => h(
+  #e() {
+    const { markers: t } = this.course;
+    const e = JSON.stringify(t);
+    if (e === this.#t) return;
+    this.#t = e;
+    const n = t.slice(-Ur).map(
+      ({ step: a, what: l, kind: c }) => o(
         "li",
         {},
-        h("button", { class: "link", onclick: () => this.open(at) }, `step ${step(at)}`),
-        h("span", { class: `kind-${kind}` }, what)
+        o("button", { class: "link", onclick: () => this.open(a) }, `step ${p(a)}`),
+        o("span", { class: `kind-${c}` }, l)
       )
     );
-    const summary2 = h("summary", { class: "quiet" }, plural(markers.length, "event"));
-    const list2 = items.length > 0 && h("details", { "data-name": "events" }, summary2, h("ol", {}, items));
-    refill(this.element, list2, markLegend(markers));
+    const i = o("summary", { class: "quiet" }, y(t.length, "event"));
+    const r = n.length > 0 && o("details", { "data-name": "events" }, i, o("ol", {}, n));
+    N(this.element, r, Bn(t));
   }
 };
 
 // src/heatdrawing.js
-var HEIGHT4 = 190;
-var LEFT = 58;
-var BOTTOM = 20;
-var TICKS = 4;
-function drawHeat(canvas, found, { view, width }) {
-  const ink = inks();
-  const scale = devicePixelRatio;
-  Object.assign(canvas, { width: width * scale, height: HEIGHT4 * scale });
-  Object.assign(canvas.style, { width: `${width}px`, height: `${HEIGHT4}px` });
-  const ctx = canvas.getContext("2d");
-  ctx.scale(scale, scale);
-  const [from, to] = view;
-  const x = (at) => LEFT + (at - from) / Math.max(to - from, 1) * (width - LEFT);
-  const place = { ctx, ink, found, x, y: vertical(found.edges), width, from, to };
-  canvas.stepAt = (offset) => from + (offset - LEFT) / (width - LEFT) * (to - from);
-  cells2(place);
-  bounds(place);
-  drafted(place);
-  labels(place);
-  canvas.valueAt = (offset) => valueAt(found.edges, offset);
-  canvas.heightOf = place.y;
+var F = 190;
+var z = 58;
+var Et = 20;
+var Xe = 4;
+function zn(s, t, { view: e, width: n }) {
+  const i = $t();
+  const r = devicePixelRatio;
+  Object.assign(s, { width: n * r, height: F * r });
+  Object.assign(s.style, { width: `${n}px`, height: `${F}px` });
+  const a = s.getContext("2d");
+  a.scale(r, r);
+  const [l, c] = e;
+  const h = (u) => z + (u - l) / Math.max(c - l, 1) * (n - z);
+  const d = { ctx: a, ink: i, found: t, x: h, y: Gr(t.edges), width: n, from: l, to: c };
+  s.stepAt = (u) => l + (u - z) / (n - z) * (c - l);
+  Jr(d);
+  Vr(d);
+  Kr(d);
+  Yr(d);
+  s.valueAt = (u) => Fr(t.edges, u);
+  s.heightOf = d.y;
 }
-function valueAt(edges, offset) {
-  const bins = edges.length - 1;
-  const place = Math.min(Math.max((1 - offset / (HEIGHT4 - BOTTOM)) * bins, 0), bins);
-  const bin = Math.min(Math.floor(place), bins - 1);
-  return Number(edges[bin]) + (place - bin) * (Number(edges[bin + 1]) - Number(edges[bin]));
+function Fr(s, t) {
+  const e = s.length - 1;
+  const n = Math.min(Math.max((1 - t / (F - Et)) * e, 0), e);
+  const i = Math.min(Math.floor(n), e - 1);
+  return Number(s[i]) + (n - i) * (Number(s[i + 1]) - Number(s[i]));
 }
-function drafted({ ctx, ink, found, y, width }) {
-  for (const value of Object.values(found.draft ?? {})) {
-    if (value === null || value === void 0) continue;
-    ctx.save();
-    ctx.strokeStyle = ink.accent;
-    ctx.lineWidth = 2;
-    ctx.setLineDash([6, 4]);
-    ctx.beginPath();
-    ctx.moveTo(LEFT, y(value));
-    ctx.lineTo(width, y(value));
-    ctx.stroke();
-    ctx.restore();
+function Kr({ ctx: s, ink: t, found: e, y: n, width: i }) {
+  for (const r of Object.values(e.draft ?? {})) {
+    if (r === null || r === void 0) continue;
+    s.save();
+    s.strokeStyle = t.accent;
+    s.lineWidth = 2;
+    s.setLineDash([6, 4]);
+    s.beginPath();
+    s.moveTo(z, n(r));
+    s.lineTo(i, n(r));
+    s.stroke();
+    s.restore();
   }
 }
-function vertical(edges) {
-  const bins = edges.length - 1;
-  return (value) => {
-    const bin = edges.findLastIndex((edge) => edge <= value);
-    const at = Math.min(Math.max(bin, 0), bins - 1);
-    const within = (value - edges[at]) / (edges[at + 1] - edges[at]);
-    return (HEIGHT4 - BOTTOM) * (1 - (at + Math.min(Math.max(within, 0), 1)) / bins);
+function Gr(s) {
+  const t = s.length - 1;
+  return (e) => {
+    const n = s.findLastIndex((a) => a <= e);
+    const i = Math.min(Math.max(n, 0), t - 1);
+    const r = (e - s[i]) / (s[i + 1] - s[i]);
+    return (F - Et) * (1 - (i + Math.min(Math.max(r, 0), 1)) / t);
   };
 }
-function cells2({ ctx, ink, found, x, width }) {
-  const { steps, counts } = found;
-  const tall = (HEIGHT4 - BOTTOM) / (found.edges.length - 1);
-  ctx.fillStyle = ink.accent;
-  steps.forEach((at, i) => {
-    const left2 = Math.max(x(i ? (steps[i - 1] + at) / 2 : at), LEFT);
-    const right = Math.min(x(i + 1 < steps.length ? (at + steps[i + 1]) / 2 : at + 1), width);
-    const all2 = counts[i].reduce((sum, n) => sum + n, 0);
-    if (right <= left2 || !all2) return;
-    counts[i].forEach((n, bin) => {
-      if (!n) return;
-      ctx.globalAlpha = 0.12 + 0.88 * Math.sqrt(n / all2);
-      ctx.fillRect(left2, HEIGHT4 - BOTTOM - (bin + 1) * tall, right - left2 + 0.4, tall - 0.5);
+function Jr({ ctx: s, ink: t, found: e, x: n, width: i }) {
+  const { steps: r, counts: a } = e;
+  const l = (F - Et) / (e.edges.length - 1);
+  s.fillStyle = t.accent;
+  r.forEach((c, h) => {
+    const d = Math.max(n(h ? (r[h - 1] + c) / 2 : c), z);
+    const u = Math.min(n(h + 1 < r.length ? (c + r[h + 1]) / 2 : c + 1), i);
+    const m = a[h].reduce((w, k) => w + k, 0);
+    if (u <= d || !m) return;
+    a[h].forEach((w, k) => {
+      if (!w) return;
+      s.globalAlpha = 0.12 + 0.88 * Math.sqrt(w / m);
+      s.fillRect(d, F - Et - (k + 1) * l, u - d + 0.4, l - 0.5);
     });
   });
-  ctx.globalAlpha = 1;
+  s.globalAlpha = 1;
 }
-function bounds({ ctx, ink, found, x, y }) {
-  ctx.strokeStyle = ink.ink;
-  ctx.lineWidth = 1.5;
-  for (const bound3 of [found.lower, found.upper]) {
-    ctx.beginPath();
-    bound3.forEach((value, i) => {
-      if (value === null) return;
-      const [left2, right] = [x(found.steps[i]), x(found.steps[i + 1] ?? found.steps[i] + 1)];
-      ctx.lineTo(Math.max(left2, LEFT), y(value));
-      ctx.lineTo(Math.max(right, LEFT), y(value));
+function Vr({ ctx: s, ink: t, found: e, x: n, y: i }) {
+  s.strokeStyle = t.ink;
+  s.lineWidth = 1.5;
+  for (const r of [e.lower, e.upper]) {
+    s.beginPath();
+    r.forEach((a, l) => {
+      if (a === null) return;
+      const [c, h] = [n(e.steps[l]), n(e.steps[l + 1] ?? e.steps[l] + 1)];
+      s.lineTo(Math.max(c, z), i(a));
+      s.lineTo(Math.max(h, z), i(a));
     });
-    ctx.stroke();
+    s.stroke();
   }
 }
-function round(length) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(length, 1)));
-  return power * [5, 2, 1].find((times) => times * power <= Math.max(length, 1));
+function Xr(s) {
+  const t = 10 ** Math.floor(Math.log10(Math.max(s, 1)));
+  return t * [5, 2, 1].find((e) => e * t <= Math.max(s, 1));
 }
-function labels({ ctx, ink, found, x, y, width, from, to }) {
-  const { edges } = found;
-  ctx.clearRect(0, 0, LEFT - 1, HEIGHT4);
-  ctx.fillStyle = ink.quiet;
-  ctx.font = "11px system-ui, sans-serif";
-  ctx.textAlign = "right";
-  for (let tick = 0; tick <= TICKS; tick++) {
-    const edge = edges[Math.round(tick / TICKS * (edges.length - 1))];
-    ctx.fillText(number(Number(edge)), LEFT - 6, Math.min(Math.max(y(edge) + 4, 10), HEIGHT4 - BOTTOM));
+function Yr({ ctx: s, ink: t, found: e, x: n, y: i, width: r, from: a, to: l }) {
+  const { edges: c } = e;
+  s.clearRect(0, 0, z - 1, F);
+  s.fillStyle = t.quiet;
+  s.font = "11px system-ui, sans-serif";
+  s.textAlign = "right";
+  for (let d = 0; d <= Xe; d++) {
+    const u = c[Math.round(d / Xe * (c.length - 1))];
+    s.fillText(g(Number(u)), z - 6, Math.min(Math.max(i(u) + 4, 10), F - Et));
   }
-  ctx.textAlign = "center";
-  const by = round((to - from) / TICKS);
-  for (let at = Math.ceil(from / by) * by; at <= to; at += by) {
-    ctx.fillText(step(at), Math.min(Math.max(x(at), LEFT + 4), width - 14), HEIGHT4 - 5);
+  s.textAlign = "center";
+  const h = Xr((l - a) / Xe);
+  for (let d = Math.ceil(a / h) * h; d <= l; d += h) {
+    s.fillText(p(d), Math.min(Math.max(n(d), z + 4), r - 14), F - 5);
   }
 }
 
 // src/heatmap.js
-var WAIT_MS3 = 350;
-var FOLLOW_MS = 1e4;
-var POINTS2 = 120;
-var Heatmap = class extends EventTarget {
-  #found = null;
-  #asked = 0;
-  #timer = null;
-  #readAt = 0;
-  #chosen = null;
-  #isChoosing = false;
+var Zr = 350;
+var Qr = 1e4;
+var ta = 120;
+var ke = class extends EventTarget {
+  #t = null;
+  #e = 0;
+  #s = null;
+  #n = 0;
+  #i = null;
+  #o = false;
   /** Dispatches "choosing" when another criterion is asked for and "chosen" when it has been read. */
-  constructor(course2, open) {
+  constructor(t, e) {
     super();
-    this.course = course2;
-    this.choice = h("select", { "aria-label": "Criterion", hidden: true, onchange: () => this.#choose() });
-    this.now = h("span", { class: "strong" });
-    this.against = h("span", { class: "quiet" });
-    this.note = h("span", { class: "note" });
-    this.canvas = h("canvas", { role: "img", "aria-label": "Sequences against the threshold, not read yet" });
-    this.where = h("div", { class: "heat" }, this.canvas);
-    const caption = h(
+    this.course = t;
+    this.choice = o("select", { "aria-label": "Criterion", hidden: true, onchange: () => this.#c() });
+    this.now = o("span", { class: "strong" });
+    this.against = o("span", { class: "quiet" });
+    this.note = o("span", { class: "note" });
+    this.canvas = o("canvas", { role: "img", "aria-label": "Sequences against the threshold, not read yet" });
+    this.where = o("div", { class: "heat" }, this.canvas);
+    const n = o(
       "figcaption",
       {},
-      h("h2", {}, "Sequences against the threshold"),
+      o("h2", {}, "Sequences against the threshold"),
       this.now,
-      h("span", { class: "note" }, this.choice, " ", this.note),
+      o("span", { class: "note" }, this.choice, " ", this.note),
       this.against
     );
-    this.element = h("figure", { class: "card panel" }, caption, this.where);
-    this.canvas.addEventListener("click", (event) => this.#open(event, open));
-    this.resized = new ResizeObserver(() => this.#draw());
+    this.element = o("figure", { class: "card panel" }, n, this.where);
+    this.canvas.addEventListener("click", (i) => this.#l(i, e));
+    this.resized = new ResizeObserver(() => this.#u());
     this.resized.observe(this.where);
-    course2.addEventListener("view", () => this.#later());
-    this.theme = () => this.#draw();
+    t.addEventListener("view", () => this.#a());
+    this.theme = () => this.#u();
     window.addEventListener("themechange", this.theme);
     this.system = matchMedia("(prefers-color-scheme: dark)");
     this.system.addEventListener("change", this.theme);
   }
   /** Read the new steps of a growing run, rate-limited. */
   follow() {
-    if (Date.now() - this.#readAt > FOLLOW_MS) this.read();
+    if (Date.now() - this.#n > Qr) this.read();
   }
   /** Read the displayed steps; if responses overtake each other, the newest request wins. */
   async read() {
-    const turn2 = ++this.#asked;
-    this.#readAt = Date.now();
-    const [from, to] = this.course.view;
-    const query = { from, to, points: POINTS2, attempt_id: this.course.attempt, ...this.#chosen };
-    const found = await this.#ask(query);
-    if (!found || turn2 !== this.#asked) return;
-    this.#found = { ...found, draft: this.#found?.draft };
-    this.#isChoosing = false;
-    this.#say();
-    this.#draw();
+    const t = ++this.#e;
+    this.#n = Date.now();
+    const [e, n] = this.course.view;
+    const i = { from: e, to: n, points: ta, attempt_id: this.course.attempt, ...this.#i };
+    const r = await this.#r(i);
+    if (!r || t !== this.#e) return;
+    this.#t = { ...r, draft: this.#t?.draft };
+    this.#o = false;
+    this.#h();
+    this.#u();
     this.dispatchEvent(new Event("chosen"));
   }
   /** Return the distribution, or null without an answer; a criterion that these steps do not have gives way to another. */
-  async #ask(query) {
+  async #r(t) {
     try {
-      return await get(`${this.course.path}/distribution`, query);
-    } catch (error) {
-      if (error.status !== 400 || !this.#chosen) return null;
-      this.#chosen = null;
-      return this.#ask({ ...query, statistic: null, pair: null, where: null });
+      return await b(`${this.course.path}/distribution`, t);
+    } catch (e) {
+      if (e.status !== 400 || !this.#i) return null;
+      this.#i = null;
+      return this.#r({ ...t, statistic: null, pair: null, where: null });
     }
   }
   /** Show another criterion with the next read, given as { statistic, pair, where }. */
-  choose(criterion2) {
-    this.#chosen = criterion2;
+  choose(t) {
+    this.#i = t;
   }
   /** Whether the steps of the chosen criterion have been read. */
   get isRead() {
-    return this.#found !== null && !this.#isChoosing;
+    return this.#t !== null && !this.#o;
   }
   /** The criterion that is drawn, with its newest bounds and the edges of the bins; null without stored sequences or until they are read. */
   get shown() {
-    if (!this.isRead || !this.#found.chosen) return null;
-    const { chosen, edges, lower, upper } = this.#found;
-    return { ...chosen, edges, lower: lower.at(-1), upper: upper.at(-1) };
+    if (!this.isRead || !this.#t.chosen) return null;
+    const { chosen: t, edges: e, lower: n, upper: i } = this.#t;
+    return { ...t, edges: e, lower: n.at(-1), upper: i.at(-1) };
   }
   /** Draw bounds that are being tried. */
-  try(draft) {
-    if (!this.#found) return;
-    this.#found.draft = draft;
-    this.#draw();
+  try(t) {
+    if (!this.#t) return;
+    this.#t.draft = t;
+    this.#u();
   }
   end() {
-    clearTimeout(this.#timer);
+    clearTimeout(this.#s);
     this.resized.disconnect();
     window.removeEventListener("themechange", this.theme);
     this.system.removeEventListener("change", this.theme);
   }
-  #later() {
-    this.#draw();
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.read(), WAIT_MS3);
+  #a() {
+    this.#u();
+    clearTimeout(this.#s);
+    this.#s = setTimeout(() => this.read(), Zr);
   }
-  #choose() {
-    const { statistic, pair: pair2, where } = this.#found.criteria[this.choice.value];
-    this.choose({ statistic, pair: pair2, where });
-    this.#isChoosing = true;
+  #c() {
+    const { statistic: t, pair: e, where: n } = this.#t.criteria[this.choice.value];
+    this.choose({ statistic: t, pair: e, where: n });
+    this.#o = true;
     this.dispatchEvent(new Event("choosing"));
     this.read();
   }
-  #say() {
-    const { criteria, chosen, steps, counts } = this.#found;
-    if (!chosen) return fill(this.note, "no stored sequences in these steps");
-    const read3 = ({ statistic, pair: pair2, where }) => [statistic, pair2, where].join();
-    fill(
+  #h() {
+    const { criteria: t, chosen: e, steps: n, counts: i } = this.#t;
+    if (!e) return f(this.note, "no stored sequences in these steps");
+    const r = ({ statistic: h, pair: d, where: u }) => [h, d, u].join();
+    f(
       this.choice,
-      criteria.map((one, value) => h("option", { value, selected: read3(one) === read3(chosen) }, one.statistic))
+      t.map((h, d) => o("option", { value: d, selected: r(h) === r(e) }, h.statistic))
     );
-    this.choice.hidden = criteria.length < 2;
-    fill(this.note, `${criteria.length < 2 ? `${chosen.statistic} ` : ""}${bound(this.#found)}`);
-    const [first, last2] = [this.#beyond(0), this.#beyond(steps.length - 1)];
-    fill(this.now, `${percent(last2)} beyond`);
-    fill(this.against, `initially ${percent(first)}`);
-    const n = counts.reduce((sum, row) => sum + row.reduce((a, b) => a + b, 0), 0);
+    this.choice.hidden = t.length < 2;
+    f(this.note, `${t.length < 2 ? `${e.statistic} ` : ""}${ea(this.#t)}`);
+    const [a, l] = [this.#d(0), this.#d(n.length - 1)];
+    f(this.now, `${v(l)} beyond`);
+    f(this.against, `initially ${v(a)}`);
+    const c = i.reduce((h, d) => h + d.reduce((u, m) => u + m, 0), 0);
     this.canvas.setAttribute(
       "aria-label",
-      `${n} sequences of ${steps.length} steps: ${percent(first)} of the first step's lie beyond the bound, ${percent(last2)} of the last step's`
+      `${c} sequences of ${n.length} steps: ${v(a)} of the first step's lie beyond the bound, ${v(l)} of the last step's`
     );
   }
   /** Return the share of a step's sequences in bins beyond its bounds. */
-  #beyond(at) {
-    const { edges, counts, lower, upper, n_unknown: unknown2 } = this.#found;
-    const row = counts[at];
-    const all2 = row.reduce((sum, n) => sum + n, 0) + unknown2[at];
-    const out = row.filter(
-      (_, bin) => upper[at] !== null && edges[bin] >= upper[at] || lower[at] !== null && edges[bin + 1] <= lower[at]
+  #d(t) {
+    const { edges: e, counts: n, lower: i, upper: r, n_unknown: a } = this.#t;
+    const l = n[t];
+    const c = l.reduce((d, u) => d + u, 0) + a[t];
+    const h = l.filter(
+      (d, u) => r[t] !== null && e[u] >= r[t] || i[t] !== null && e[u + 1] <= i[t]
     );
-    return all2 ? (out.reduce((sum, n) => sum + n, 0) + unknown2[at]) / all2 : null;
+    return c ? (h.reduce((d, u) => d + u, 0) + a[t]) / c : null;
   }
-  #draw() {
-    if (this.#found?.chosen && this.where.clientWidth)
-      drawHeat(this.canvas, this.#found, { view: this.course.view, width: this.where.clientWidth });
+  #u() {
+    if (this.#t?.chosen && this.where.clientWidth)
+      zn(this.canvas, this.#t, { view: this.course.view, width: this.where.clientWidth });
   }
-  #open(event, open) {
-    const { steps } = this.#found ?? { steps: [] };
-    if (!steps.length) return;
-    const at = this.canvas.stepAt(event.offsetX);
-    open(steps.reduce((best, step2) => Math.abs(step2 - at) < Math.abs(best - at) ? step2 : best));
+  #l(t, e) {
+    const { steps: n } = this.#t ?? { steps: [] };
+    if (!n.length) return;
+    const i = this.canvas.stepAt(t.offsetX);
+    e(n.reduce((r, a) => Math.abs(a - i) < Math.abs(r - i) ? a : r));
   }
 };
-function bound({ lower, upper }) {
-  const [least, most] = [lower.at(-1), upper.at(-1)];
-  if (least === null) return `at most ${number(most)}`;
-  return most === null ? `at least ${number(least)}` : `${number(least)} to ${number(most)}`;
+function ea({ lower: s, upper: t }) {
+  const [e, n] = [s.at(-1), t.at(-1)];
+  if (e === null) return `at most ${g(n)}`;
+  return n === null ? `at least ${g(e)}` : `${g(e)} to ${g(n)}`;
 }
 
 // src/notes.js
-var SHOWN4 = 5;
-function notesList(element, notes, open) {
-  const items = notes.toReversed().map((note) => item(note, open));
-  const older = items.slice(SHOWN4);
-  fill(
-    element,
-    items.length > 0 && h("ul", {}, items.slice(0, SHOWN4)),
-    older.length > 0 && h("details", {}, h("summary", { class: "quiet" }, plural(older.length, "older note")), h("ul", {}, older))
+var Wn = 5;
+function Hn(s, t, e) {
+  const n = t.toReversed().map((r) => sa(r, e));
+  const i = n.slice(Wn);
+  f(
+    s,
+    n.length > 0 && o("ul", {}, n.slice(0, Wn)),
+    i.length > 0 && o("details", {}, o("summary", { class: "quiet" }, y(i.length, "older note")), o("ul", {}, i))
   );
 }
-function item(note, open) {
-  const on = note.step !== null && h("button", { class: "link", onclick: () => open(note.step) }, `step ${step(note.step)}`);
-  const by = h("span", { class: "quiet", title: clock(note.at) }, `${note.author}, ${ago(note.at)}`);
-  return h("li", {}, on, h("span", { class: "text" }, note.text), by);
+function sa(s, t) {
+  const e = s.step !== null && o("button", { class: "link", onclick: () => t(s.step) }, `step ${p(s.step)}`);
+  const n = o("span", { class: "quiet", title: T(s.at) }, `${s.author}, ${x(s.at)}`);
+  return o("li", {}, e, o("span", { class: "text" }, s.text), n);
 }
 
 // src/proposals.js
-var SOURCES = {
+var na = {
   recommended: "from the target share of rejected sequences",
   bound_budget: "from the error bound and the reward gained so far"
 };
-function proposalsOf(adaptation) {
-  return Object.entries(SOURCES).map(([name2, source]) => ({ ...adaptation[name2], source, isAutomatic: adaptation.mode === "apply" && name2 === "recommended" })).filter(({ policy }) => policy);
+function Un(s) {
+  return Object.entries(na).map(([t, e]) => ({ ...s[t], source: e, isAutomatic: s.mode === "apply" && t === "recommended" })).filter(({ policy: t }) => t);
 }
-function evidenceOf({ n_sequences: n, mask_rate_before: before2, mask_rate_after: after, moves, basis }) {
-  const limited = moves.filter(({ limit: limit3 }) => limit3).map((one) => `${one.statistic} without limits: ${number(one.wanted)}; kept by the ${one.limit}`);
-  const measured2 = Object.entries(basis).map(([name2, value]) => `${name2.replaceAll("_", " ")} ${number(value)}`);
+function Mt({ n_sequences: s, mask_rate_before: t, mask_rate_after: e, moves: n, basis: i }) {
+  const r = n.filter(({ limit: l }) => l).map((l) => `${l.statistic} without limits: ${g(l.wanted)}; kept by the ${l.limit}`);
+  const a = Object.entries(i).map(([l, c]) => `${l.replaceAll("_", " ")} ${g(c)}`);
   return [
-    `Would reject ${percent(after)} instead of ${percent(before2)} of the newest ${plural(n, "sequence")}.`,
-    ...[limited, measured2].filter((words3) => words3.length).map((words3) => `${capital(words3.join(", "))}.`)
+    `Would reject ${v(e)} instead of ${v(t)} of the newest ${y(s, "sequence")}.`,
+    ...[r, a].filter((l) => l.length).map((l) => `${P(l.join(", "))}.`)
   ];
 }
-function enforce(proposal2, changes, { current, path: path3 }) {
-  const words3 = [h("ul", {}, changes.map((text) => h("li", {}, text))), evidenceOf(proposal2).map((text) => h("p", {}, text))];
-  return asked(
-    `Put ${proposal2.policy.name} in force`,
-    words3,
+function ve(s, t, { current: e, path: n }) {
+  const i = [o("ul", {}, t.map((r) => o("li", {}, r))), Mt(s).map((r) => o("p", {}, r))];
+  return I(
+    `Put ${s.policy.name} in force`,
+    i,
     "Put in force",
-    () => send("PUT", `${path3}/policy`, {
-      policy: proposal2.policy,
-      pinned: current.pinned,
-      reason: `proposed bounds, put in force on the page: ${proposal2.reason}`.slice(0, 1e3),
-      replaces: current.hash
+    () => M("PUT", `${n}/policy`, {
+      policy: s.policy,
+      pinned: e.pinned,
+      reason: `proposed bounds, put in force on the page: ${s.reason}`.slice(0, 1e3),
+      replaces: e.hash
     })
   );
 }
 
 // src/policyhistory.js
-function policyHistory(element, { policies, adaptation }, { path: path3, again }) {
-  const proposals = proposalsOf(adaptation);
-  const said4 = JSON.stringify([proposals, policies.map(({ hash, created_at: at }) => [hash, at])]);
-  if (element.dataset.said === said4) return;
-  element.dataset.said = said4;
-  const items = policies.map((version, i) => entry2(version, policies[i - 1], { isCurrent: i === policies.length - 1, path: path3, again }));
-  const proposed = proposals.map((one) => proposal(one, { current: policies.at(-1), path: path3, again }));
-  const words3 = [plural(policies.length, "version"), proposals.length > 0 && plural(proposals.length, "proposal")];
-  const summary2 = h("summary", {}, `History: ${words3.filter(Boolean).join(", ")}`);
-  const list2 = h("ol", { class: "versions" }, proposed, items.reverse());
-  refill(element, h("details", { "data-name": "policyhistory" }, summary2, list2));
+function Kn(s, { policies: t, adaptation: e }, { path: n, again: i }) {
+  const r = Un(e);
+  const a = JSON.stringify([r, t.map(({ hash: m, created_at: w }) => [m, w])]);
+  if (s.dataset.said === a) return;
+  s.dataset.said = a;
+  const l = t.map((m, w) => oa(m, t[w - 1], { isCurrent: w === t.length - 1, path: n, again: i }));
+  const c = r.map((m) => ia(m, { current: t.at(-1), path: n, again: i }));
+  const h = [y(t.length, "version"), r.length > 0 && y(r.length, "proposal")];
+  const d = o("summary", {}, `History: ${h.filter(Boolean).join(", ")}`);
+  const u = o("ol", { class: "versions" }, c, l.reverse());
+  N(s, o("details", { "data-name": "policyhistory" }, d, u));
 }
-function proposal(given, { current, path: path3, again }) {
-  const changes = proposedChanges(given.policy, current);
-  const put2 = async () => await enforce(given, changes, { current, path: path3 }) && again();
-  return h(
+function ia(s, { current: t, path: e, again: n }) {
+  const i = Ze(s.policy, t);
+  const r = async () => await ve(s, i, { current: t, path: e }) && n();
+  return o(
     "li",
     { class: "proposal" },
-    h("p", {}, h("span", { class: "strong" }, given.policy.name), " · adaptation", h("span", { class: "pill" }, "proposed")),
-    h("p", { class: "quiet small" }, `Computed ${given.source}.`),
-    h("ul", { class: "small" }, changes.map((text) => h("li", {}, text))),
-    evidenceOf(given).map((text) => h("p", { class: "small" }, text)),
-    given.isAutomatic ? h("p", { class: "quiet small" }, "The worker puts it in force by itself.") : h("p", {}, action("Put in force", put2))
+    o("p", {}, o("span", { class: "strong" }, s.policy.name), " · adaptation", o("span", { class: "pill" }, "proposed")),
+    o("p", { class: "quiet small" }, `Computed ${s.source}.`),
+    o("ul", { class: "small" }, i.map((a) => o("li", {}, a))),
+    Mt(s).map((a) => o("p", { class: "small" }, a)),
+    s.isAutomatic ? o("p", { class: "quiet small" }, "The worker puts it in force by itself.") : o("p", {}, _("Put in force", r))
   );
 }
-function entry2(version, before2, { isCurrent, path: path3, again }) {
-  const { name: name2, author: author2, reason, created_at: at, hash, pinned } = version;
-  const back = () => asked(
-    `Roll back to ${name2}`,
-    [h("p", {}, `It becomes the newest version; ${differences(version, before2).join("; ") || "it was the first"}.`)],
+function oa(s, t, { isCurrent: e, path: n, again: i }) {
+  const { name: r, author: a, reason: l, created_at: c, hash: h, pinned: d } = s;
+  const u = () => I(
+    `Roll back to ${r}`,
+    [o("p", {}, `It becomes the newest version; ${Ye(s, t).join("; ") || "it was the first"}.`)],
     "Roll back",
-    () => send("POST", `${path3}/policy/rollback`, { hash })
-  ).then((isDone) => isDone && again());
-  return h(
+    () => M("POST", `${n}/policy/rollback`, { hash: h })
+  ).then((m) => m && i());
+  return o(
     "li",
     {},
-    h("p", {}, h("span", { class: "strong" }, name2), ` · ${author2}${pinned ? " · pinned" : ""}`, isCurrent && h("span", { class: "pill" }, "in force")),
-    h("p", { class: "quiet small" }, clock(at), reason && `: ${reason}`),
-    before2 && h("ul", { class: "small" }, differences(version, before2).map((text) => h("li", {}, text))),
-    !isCurrent && h("p", {}, action("Roll back to this", back))
+    o("p", {}, o("span", { class: "strong" }, r), ` · ${a}${d ? " · pinned" : ""}`, e && o("span", { class: "pill" }, "in force")),
+    o("p", { class: "quiet small" }, T(c), l && `: ${l}`),
+    t && o("ul", { class: "small" }, Ye(s, t).map((m) => o("li", {}, m))),
+    !e && o("p", {}, _("Roll back to this", u))
   );
 }
-var proposedChanges = (policy, current) => differences({ ...current, name: policy.name, policy }, current);
-function differences(version, before2) {
-  if (!before2) return [];
-  const [old, now2] = [before2, version].map(({ policy }) => new Map(policy.criteria.map((one) => [named4(one), one])));
-  const all2 = [.../* @__PURE__ */ new Set([...old.keys(), ...now2.keys()])];
-  const changes = all2.flatMap((name2) => criterion(name2, old.get(name2), now2.get(name2)));
-  const isSame = (key2) => JSON.stringify(before2.policy[key2] ?? []) === JSON.stringify(version.policy[key2] ?? []);
-  const shadows = [before2, version].map(({ shadows: shadows2 }) => shadows2.map(({ name: name2 }) => name2).join(", ") || "none");
+var Ze = (s, t) => Ye({ ...t, name: s.name, policy: s }, t);
+function Ye(s, t) {
+  if (!t) return [];
+  const [e, n] = [t, s].map(({ policy: c }) => new Map(c.criteria.map((h) => [ra(h), h])));
+  const i = [.../* @__PURE__ */ new Set([...e.keys(), ...n.keys()])];
+  const r = i.flatMap((c) => aa(c, e.get(c), n.get(c)));
+  const a = (c) => JSON.stringify(t.policy[c] ?? []) === JSON.stringify(s.policy[c] ?? []);
+  const l = [t, s].map(({ shadows: c }) => c.map(({ name: h }) => h).join(", ") || "none");
   return [
-    ...before2.name === version.name ? [] : [`${before2.name} → ${version.name}`],
-    ...changes,
-    ...isSame("tokens") ? [] : ["token rules changed"],
-    ...isSame("turns") ? [] : ["turn criteria changed"],
-    ...shadows[0] === shadows[1] ? [] : [`shadows: ${shadows[0]} → ${shadows[1]}`]
+    ...t.name === s.name ? [] : [`${t.name} → ${s.name}`],
+    ...r,
+    ...a("tokens") ? [] : ["token rules changed"],
+    ...a("turns") ? [] : ["turn criteria changed"],
+    ...l[0] === l[1] ? [] : [`shadows: ${l[0]} → ${l[1]}`]
   ];
 }
-var named4 = ({ statistic, pair: pair2, where }) => `${statistic}, ${pair2} pair${where ? `, ${where}` : ""}`;
-function criterion(name2, old, now2) {
-  if (!old) return [`${name2}: added`];
-  if (!now2) return [`${name2}: removed`];
-  return ["lower", "upper"].filter((side) => (old[side] ?? null) !== (now2[side] ?? null)).map((side) => `${side} bound of ${name2}: ${bound2(old[side])} → ${bound2(now2[side])}`);
+var ra = ({ statistic: s, pair: t, where: e }) => `${s}, ${t} pair${e ? `, ${e}` : ""}`;
+function aa(s, t, e) {
+  if (!t) return [`${s}: added`];
+  if (!e) return [`${s}: removed`];
+  return ["lower", "upper"].filter((n) => (t[n] ?? null) !== (e[n] ?? null)).map((n) => `${n} bound of ${s}: ${Fn(t[n])} → ${Fn(e[n])}`);
 }
-var bound2 = (value) => value === null || value === void 0 ? "none" : number(value);
+var Fn = (s) => s === null || s === void 0 ? "none" : g(s);
 
 // src/policies.js
-var NEWEST2 = 20;
-var SHADOW = "mask_rate:";
-var CEILINGS = "Its bounds are ceilings until the run's own mismatch has been measured.";
-var UNCALIBRATED = ["uncalibrated", "starts_ill"];
-async function policiesCard(where, { policies, adaptation }, { course: course2, path: path3, again }) {
-  const current = policies.at(-1);
-  const names2 = ["mask_rate", ...current.shadows.map((shadow) => SHADOW + shadow.name)];
-  const { rates, n } = await newest(names2, { course: course2, path: path3 });
-  const decides = UNCALIBRATED.includes(current.calibration) ? "decides, uncalibrated" : "decides";
-  const bars = names2.map(
-    (name2, i) => bar(i ? name2.slice(SHADOW.length) : current.name, i ? "shadow" : decides, rates[i])
+var Qe = 20;
+var Gn = "mask_rate:";
+var la = "Its bounds are ceilings until the run's own mismatch has been measured.";
+var ca = ["uncalibrated", "starts_ill"];
+async function Jn(s, { policies: t, adaptation: e }, { course: n, path: i, again: r }) {
+  const a = t.at(-1);
+  const l = ["mask_rate", ...a.shadows.map((q) => Gn + q.name)];
+  const { rates: c, n: h } = await da(l, { course: n, path: i });
+  const d = ca.includes(a.calibration) ? "decides, uncalibrated" : "decides";
+  const u = l.map(
+    (q, A) => pa(A ? q.slice(Gn.length) : a.name, A ? "shadow" : d, c[A])
   );
-  const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
-  const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
-  const words3 = [kept(where, adaptation, { current, path: path3, again }), origin(policies, course2)];
-  fill(where, caption, h("div", { class: "bars" }, bars), words3);
+  const m = o("span", { class: "note" }, `mean of the last ${y(h, "step")}`);
+  const w = o("figcaption", {}, o("h2", {}, "What each policy masks"), m);
+  const k = [ha(s, e, { current: a, path: i, again: r }), ua(t, n)];
+  f(s, w, o("div", { class: "bars" }, u), k);
 }
-function kept(where, adaptation, by) {
-  const said4 = JSON.stringify([adaptation, by.current.hash]);
-  if (where.advised?.said !== said4) where.advised = { said: said4, element: advised(adaptation, by) };
-  return where.advised.element;
+function ha(s, t, e) {
+  const n = JSON.stringify([t, e.current.hash]);
+  if (s.advised?.said !== n) s.advised = { said: n, element: ma(t, e) };
+  return s.advised.element;
 }
-async function newest(names2, { course: course2, path: path3 }) {
-  const from = Math.max(0, Math.floor(course2.extent[1] - (NEWEST2 - 1) * course2.stride));
-  const query = { names: names2.join(","), from, statistics: "mean", digits: 5, attempt_id: course2.attempt };
-  const { signals: signals2, step: steps } = await get(`${path3}/signals`, query);
-  const rates = names2.map((name2) => mean(signals2[name2].mean.slice(-NEWEST2)));
-  return { rates, n: Math.min(steps.length, NEWEST2) };
+async function da(s, { course: t, path: e }) {
+  const n = Math.max(0, Math.floor(t.extent[1] - (Qe - 1) * t.stride));
+  const i = { names: s.join(","), from: n, statistics: "mean", digits: 5, attempt_id: t.attempt };
+  const { signals: r, step: a } = await b(`${e}/signals`, i);
+  const l = s.map((c) => fa(r[c].mean.slice(-Qe)));
+  return { rates: l, n: Math.min(a.length, Qe) };
 }
-function origin(policies, course2) {
-  const { name: name2, author: author2, reason, calibration } = policies.at(-1);
-  const since2 = policies.length > 1 ? `step ${step(course2.stepOf(policies.at(-1)))}` : "the start";
-  const told2 = h("p", { class: "quiet small" }, `${name2} since ${since2}, by ${author2}${reason ? `: ${reason}` : ""}`);
-  return calibration === "uncalibrated" ? [told2, h("p", { class: "quiet small" }, CEILINGS)] : told2;
+function ua(s, t) {
+  const { name: e, author: n, reason: i, calibration: r } = s.at(-1);
+  const a = s.length > 1 ? `step ${p(t.stepOf(s.at(-1)))}` : "the start";
+  const l = o("p", { class: "quiet small" }, `${e} since ${a}, by ${n}${i ? `: ${i}` : ""}`);
+  return r === "uncalibrated" ? [l, o("p", { class: "quiet small" }, la)] : l;
 }
-function bar(name2, role, rate) {
-  const filled2 = h("span", { class: "filled" });
-  filled2.style.width = `${100 * (rate ?? 0)}%`;
-  return h(
+function pa(s, t, e) {
+  const n = o("span", { class: "filled" });
+  n.style.width = `${100 * (e ?? 0)}%`;
+  return o(
     "div",
     { class: "bar" },
-    h("span", { class: "name" }, name2, h("span", { class: "quiet" }, ` · ${role}`)),
-    h("span", { class: "track" }, filled2),
-    h("span", { class: "number" }, percent(rate))
+    o("span", { class: "name" }, s, o("span", { class: "quiet" }, ` · ${t}`)),
+    o("span", { class: "track" }, n),
+    o("span", { class: "number" }, v(e))
   );
 }
-function advised({ mode, recommended }, { current, path: path3, again }) {
-  if (mode === "off" || !recommended || mode === "apply" && recommended.policy) return null;
-  if (!recommended.policy) return h("p", { class: "small" }, `Bounds unchanged: ${recommended.reason}`);
-  const changes = proposedChanges(recommended.policy, current);
-  const put2 = async () => await enforce(recommended, changes, { current, path: path3 }) && again();
-  const [effect2] = evidenceOf(recommended);
-  const moves = recommended.moves.map((one) => `${one.statistic} ${one.side} ${number(one.before)} → ${number(one.after)}`);
-  return h(
+function ma({ mode: s, recommended: t }, { current: e, path: n, again: i }) {
+  if (s === "off" || !t || s === "apply" && t.policy) return null;
+  if (!t.policy) return o("p", { class: "small" }, `Bounds unchanged: ${t.reason}`);
+  const r = Ze(t.policy, e);
+  const a = async () => await ve(t, r, { current: e, path: n }) && i();
+  const [l] = Mt(t);
+  const c = t.moves.map((h) => `${h.statistic} ${h.side} ${g(h.before)} → ${g(h.after)}`);
+  return o(
     "div",
     { class: "stack small" },
-    h("p", {}, `Adaptation proposes ${moves.join(", ")}. ${effect2}`),
-    h("p", {}, action("Apply these bounds", put2))
+    o("p", {}, `Adaptation proposes ${c.join(", ")}. ${l}`),
+    o("p", {}, _("Apply these bounds", a))
   );
 }
-function mean(values) {
-  const known3 = values.filter((value) => typeof value === "number");
-  return known3.length ? known3.reduce((sum, value) => sum + value, 0) / known3.length : null;
+function fa(s) {
+  const t = s.filter((e) => typeof e === "number");
+  return t.length ? t.reduce((e, n) => e + n, 0) / t.length : null;
 }
 
 // src/rangebar.js
-var NEWEST3 = [1e3, 200];
-var RangeBar = class {
-  constructor(course2, open) {
-    Object.assign(this, { course: course2, open });
-    this.words = h("span", { class: "quiet" });
-    this.field = h("input", { type: "number", min: 0, "aria-label": "Step", placeholder: "step" });
-    this.all = h("button", { onclick: () => course2.show() }, "All steps");
-    this.newest = NEWEST3.map(
-      (n) => h("button", { onclick: () => this.#newest(n), "data-steps": n }, `Last ${step(n)}`)
+var ga = [1e3, 200];
+var $e = class {
+  constructor(t, e) {
+    Object.assign(this, { course: t, open: e });
+    this.words = o("span", { class: "quiet" });
+    this.field = o("input", { type: "number", min: 0, "aria-label": "Step", placeholder: "step" });
+    this.all = o("button", { onclick: () => t.show() }, "All steps");
+    this.newest = ga.map(
+      (c) => o("button", { onclick: () => this.#t(c), "data-steps": c }, `Last ${p(c)}`)
     );
-    const nearer = h("button", { "aria-label": "Closer", onclick: () => course2.zoom(0.5) }, "+");
-    const wider = h("button", { "aria-label": "Wider", onclick: () => course2.zoom(2) }, "−");
+    const n = o("button", { "aria-label": "Closer", onclick: () => t.zoom(0.5) }, "+");
+    const i = o("button", { "aria-label": "Wider", onclick: () => t.zoom(2) }, "−");
     this.axes = [false, true].map(
-      (byTime) => h("button", { onclick: () => course2.drawBy(byTime) }, byTime ? "Time" : "Steps")
+      (c) => o("button", { onclick: () => t.drawBy(c) }, c ? "Time" : "Steps")
     );
-    const axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" }, this.axes);
-    const form = h(
+    const r = o("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" }, this.axes);
+    const a = o(
       "form",
-      { class: "row", onsubmit: (event) => this.#ask(event) },
+      { class: "row", onsubmit: (c) => this.#e(c) },
       this.field,
-      h("button", {}, "Open step")
+      o("button", {}, "Open step")
     );
-    const parts = [this.all, this.newest, nearer, wider, axes, this.words, form];
-    this.element = h("div", { class: "row rangebar", role: "toolbar", "aria-label": "Steps" }, parts);
-    course2.addEventListener("view", () => this.draw());
-    course2.addEventListener("series", () => this.draw());
-    course2.addEventListener("axis", () => this.draw());
+    const l = [this.all, this.newest, n, i, r, this.words, a];
+    this.element = o("div", { class: "row rangebar", role: "toolbar", "aria-label": "Steps" }, l);
+    t.addEventListener("view", () => this.draw());
+    t.addEventListener("series", () => this.draw());
+    t.addEventListener("axis", () => this.draw());
   }
   draw() {
-    const { view, extent, chosen } = this.course;
-    this.words.textContent = `steps ${step(view[0])} to ${step(view[1])}`;
-    this.all.setAttribute("aria-pressed", String(view[0] <= extent[0] && view[1] >= extent[1]));
-    this.axes.forEach((button, i) => button.setAttribute("aria-pressed", String(this.course.byTime === Boolean(i))));
-    for (const button of this.newest) button.hidden = extent[1] - extent[0] <= Number(button.dataset.steps);
-    if (document.activeElement !== this.field) this.field.value = chosen ?? "";
+    const { view: t, extent: e, chosen: n } = this.course;
+    this.words.textContent = `steps ${p(t[0])} to ${p(t[1])}`;
+    this.all.setAttribute("aria-pressed", String(t[0] <= e[0] && t[1] >= e[1]));
+    this.axes.forEach((i, r) => i.setAttribute("aria-pressed", String(this.course.byTime === Boolean(r))));
+    for (const i of this.newest) i.hidden = e[1] - e[0] <= Number(i.dataset.steps);
+    if (document.activeElement !== this.field) this.field.value = n ?? "";
   }
-  #newest(n) {
-    const last2 = this.course.extent[1];
-    this.course.show(last2 - n, last2);
+  #t(t) {
+    const e = this.course.extent[1];
+    this.course.show(e - t, e);
   }
-  #ask(event) {
-    event.preventDefault();
+  #e(t) {
+    t.preventDefault();
     this.open(this.field.value === "" ? null : Number(this.field.value));
   }
 };
 
 // src/runhead.js
-function runHead(head, { run: run2, judged, attempts }, attempt) {
-  const now2 = attempts.find(({ id }) => id === attempt) ?? attempts.at(-1);
-  const pills = [attempts.length > 1 && `attempt ${now2.ordinal}`, run2.mode, run2.state].filter(Boolean);
-  const seconds = judged.expected_step_seconds;
-  const facts = [
-    run2.project,
-    run2.last_step === null ? "no step yet" : `step ${step(run2.last_step)}`,
-    seconds && `${span(seconds)} a step`,
-    now2 && plural(now2.world_size, "rank"),
-    run2.owner && `owner ${run2.owner}`,
-    run2.last_report_at && `last report ${ago(run2.last_report_at)}`,
-    run2.tags.length > 0 && `tags ${run2.tags.join(", ")}`
+function Vn(s, { run: t, judged: e, attempts: n }, i) {
+  const r = n.find(({ id: h }) => h === i) ?? n.at(-1);
+  const a = [n.length > 1 && `attempt ${r.ordinal}`, t.mode, t.state].filter(Boolean);
+  const l = e.expected_step_seconds;
+  const c = [
+    t.project,
+    t.last_step === null ? "no step yet" : `step ${p(t.last_step)}`,
+    l && `${B(l)} a step`,
+    r && y(r.world_size, "rank"),
+    t.owner && `owner ${t.owner}`,
+    t.last_report_at && `last report ${x(t.last_report_at)}`,
+    t.tags.length > 0 && `tags ${t.tags.join(", ")}`
   ];
-  refill(
-    head,
-    h(
+  N(
+    s,
+    o(
       "div",
       { class: "row" },
-      h("h1", {}, run2.run),
-      pills.map((text) => h("span", { class: "pill" }, text)),
-      attempts.length > 1 && chooser(attempts, now2),
-      h("a", { class: "button", href: compareAddress([run2]), title: "with a sound run of this project" }, "Compare"),
-      action("Share report", () => share(run2), { title: "one HTML file: verdict, course, episodes; no configuration" })
+      o("h1", {}, t.run),
+      a.map((h) => o("span", { class: "pill" }, h)),
+      n.length > 1 && wa(n, r),
+      o("a", { class: "button", href: Ut([t]), title: "with a sound run of this project" }, "Compare"),
+      _("Share report", () => ka(t), { title: "one HTML file: verdict, course, episodes; no configuration" })
     ),
-    h("p", { class: "quiet", title: `first report ${clock(run2.created_at)}` }, facts.filter(Boolean).join(" · ")),
-    ending(run2),
-    run2.warnings.map(({ text }) => h("p", { class: "misuse" }, text)),
-    config(run2.config)
+    o("p", { class: "quiet", title: `first report ${T(t.created_at)}` }, c.filter(Boolean).join(" · ")),
+    ya(t),
+    t.warnings.map(({ text: h }) => o("p", { class: "misuse" }, h)),
+    ba(t.config)
   );
 }
-function chooser(attempts, now2) {
-  const options = attempts.map(
-    (one) => h("option", { value: one.id, selected: one.id === now2.id }, `attempt ${one.ordinal}, ${clock(one.started_at)}`)
+function wa(s, t) {
+  const e = s.map(
+    (i) => o("option", { value: i.id, selected: i.id === t.id }, `attempt ${i.ordinal}, ${T(i.started_at)}`)
   );
-  const go2 = (event) => location.assign(`${location.pathname}?attempt=${event.target.value}`);
-  return h("select", { "aria-label": "Attempt", onchange: go2 }, options);
+  const n = (i) => location.assign(`${location.pathname}?attempt=${i.target.value}`);
+  return o("select", { "aria-label": "Attempt", onchange: n }, e);
 }
-function ending({ end, end_phrase }) {
-  if (!end_phrase) return null;
-  const frames = end?.traceback;
+function ya({ end: s, end_phrase: t }) {
+  if (!t) return null;
+  const e = s?.traceback;
   return [
-    h("p", { class: "ending" }, end ? `${end_phrase}, ${ago(end.at)}` : end_phrase),
-    frames && h("details", {}, h("summary", { class: "quiet" }, "innermost frames"), h("pre", { class: "config" }, frames))
+    o("p", { class: "ending" }, s ? `${t}, ${x(s.at)}` : t),
+    e && o("details", {}, o("summary", { class: "quiet" }, "innermost frames"), o("pre", { class: "config" }, e))
   ];
 }
-function config(given) {
-  const rows2 = Object.entries(given);
-  if (!rows2.length) return null;
-  const text = rows2.map(([name2, value]) => `${name2} = ${JSON.stringify(value)}`).join("\n");
-  return h(
+function ba(s) {
+  const t = Object.entries(s);
+  if (!t.length) return null;
+  const e = t.map(([n, i]) => `${n} = ${JSON.stringify(i)}`).join("\n");
+  return o(
     "details",
     {},
-    h("summary", { class: "quiet" }, `configuration, ${plural(rows2.length, "entry", "entries")}`),
-    h("pre", { class: "config" }, text)
+    o("summary", { class: "quiet" }, `configuration, ${y(t.length, "entry", "entries")}`),
+    o("pre", { class: "config" }, e)
   );
 }
-async function share({ project, run: run2 }) {
-  download(await file(`${runPath(project, run2)}/report.html`), `${project}-${run2}.html`);
+async function ka({ project: s, run: t }) {
+  _t(await gs(`${C(s, t)}/report.html`), `${s}-${t}.html`);
 }
 
 // src/scatter.js
-var WIDTH2 = 420;
-var HEIGHT5 = 260;
-var LEFT2 = 52;
-var BOTTOM2 = 36;
-function scatter({ columns, decisions }, criterion2) {
-  const accepted = decisions.find((one) => one.role === "active")?.accepted;
-  if (!criterion2 || !accepted) return null;
-  const points = criterion2.values.map((value, i) => ({ value, length: columns.n_tokens[i], accepted: accepted[i] })).filter(({ value }) => typeof value === "number");
-  return points.length ? h("div", {}, drawing(points, criterion2), legend()) : null;
+var Tt = 420;
+var K = 260;
+var nt = 52;
+var Lt = 36;
+function Xn({ columns: s, decisions: t }, e) {
+  const n = t.find((r) => r.role === "active")?.accepted;
+  if (!e || !n) return null;
+  const i = e.values.map((r, a) => ({ value: r, length: s.n_tokens[a], accepted: n[a] })).filter(({ value: r }) => typeof r === "number");
+  return i.length ? o("div", {}, va(i, e), xa()) : null;
 }
-function drawing(points, criterion2) {
-  const bounds2 = [criterion2.lower, criterion2.upper].filter((bound3) => bound3 !== null);
-  const values = points.map(({ value }) => value);
-  const lengths = points.map(({ length }) => length);
-  const y = vertical2([...values, ...bounds2]);
-  const x = linear(lengths, [LEFT2 + 8, WIDTH2 - 10]);
-  const dots = points.map((point) => dot(point, { x, y }));
-  const words3 = (bound3) => `${bound3 === criterion2.upper ? "at most" : "at least"} ${number(bound3)}`;
-  const lines3 = bounds2.map((bound3) => line3(y.at(bound3), words3(bound3)));
-  const n = points.filter((point) => !point.accepted).length;
-  const label = `${criterion2.statistic} against length of ${points.length} sequences, ${n} of them rejected`;
-  const given = { viewBox: `0 0 ${WIDTH2} ${HEIGHT5}`, role: "img", "aria-label": label, class: "scatter" };
-  return svg("svg", given, lines3, dots, ticks(x, y), names(criterion2));
+function va(s, t) {
+  const e = [t.lower, t.upper].filter((w) => w !== null);
+  const n = s.map(({ value: w }) => w);
+  const i = s.map(({ length: w }) => w);
+  const r = Sa([...n, ...e]);
+  const a = ts(i, [nt + 8, Tt - 10]);
+  const l = s.map((w) => $a(w, { x: a, y: r }));
+  const c = (w) => `${w === t.upper ? "at most" : "at least"} ${g(w)}`;
+  const h = e.map((w) => _a(r.at(w), c(w)));
+  const d = s.filter((w) => !w.accepted).length;
+  const u = `${t.statistic} against length of ${s.length} sequences, ${d} of them rejected`;
+  const m = { viewBox: `0 0 ${Tt} ${K}`, role: "img", "aria-label": u, class: "scatter" };
+  return $("svg", m, h, l, Ea(a, r), Ma(t));
 }
-var dot = ({ length, value, accepted }, { x, y }) => svg("circle", { cx: x.at(length), cy: y.at(value), r: 3, class: accepted ? "in" : "out" });
-var line3 = (y, words3) => [
-  svg("line", { x1: LEFT2, x2: WIDTH2, y1: y, y2: y, class: "bound" }),
-  svg("text", { x: LEFT2 + 6, y: y - 5, class: "limit" }, words3)
+var $a = ({ length: s, value: t, accepted: e }, { x: n, y: i }) => $("circle", { cx: n.at(s), cy: i.at(t), r: 3, class: e ? "in" : "out" });
+var _a = (s, t) => [
+  $("line", { x1: nt, x2: Tt, y1: s, y2: s, class: "bound" }),
+  $("text", { x: nt + 6, y: s - 5, class: "limit" }, t)
 ];
-function legend() {
-  const marks3 = ["in", "out"].map((kind) => h("span", { class: `dot ${kind}` }));
-  return h("p", { class: "quiet small" }, marks3[0], "accepted ", marks3[1], "rejected");
+function xa() {
+  const s = ["in", "out"].map((t) => o("span", { class: `dot ${t}` }));
+  return o("p", { class: "quiet small" }, s[0], "accepted ", s[1], "rejected");
 }
-function linear(values, [start, end]) {
-  const [least, most] = [Math.min(...values), Math.max(...values)];
-  const at = (value) => most > least ? start + (value - least) / (most - least) * (end - start) : (start + end) / 2;
-  return { least, most, at };
+function ts(s, [t, e]) {
+  const [n, i] = [Math.min(...s), Math.max(...s)];
+  const r = (a) => i > n ? t + (a - n) / (i - n) * (e - t) : (t + e) / 2;
+  return { least: n, most: i, at: r };
 }
-function vertical2(values) {
-  const positive = values.filter((value) => value > 0);
-  const least = Math.min(...positive);
-  const isLog = Math.min(...values) >= 0 && positive.length > 0 && Math.max(...values) > 30 * least;
-  if (!isLog) return linear(values, [HEIGHT5 - BOTTOM2 - 4, 10]);
-  const scale = linear(positive.map(Math.log), [HEIGHT5 - BOTTOM2 - 4, 10]);
-  return { least, most: Math.exp(scale.most), at: (value) => scale.at(Math.log(Math.max(value, least))) };
+function Sa(s) {
+  const t = s.filter((r) => r > 0);
+  const e = Math.min(...t);
+  const n = Math.min(...s) >= 0 && t.length > 0 && Math.max(...s) > 30 * e;
+  if (!n) return ts(s, [K - Lt - 4, 10]);
+  const i = ts(t.map(Math.log), [K - Lt - 4, 10]);
+  return { least: e, most: Math.exp(i.most), at: (r) => i.at(Math.log(Math.max(r, e))) };
 }
-function ticks(x, y) {
-  const text = (words3, given) => svg("text", given, words3);
+function Ea(s, t) {
+  const e = (n, i) => $("text", i, n);
   return [
-    text(number(y.most), { x: LEFT2 - 6, y: y.at(y.most) + 4, "text-anchor": "end" }),
-    text(number(y.least), { x: LEFT2 - 6, y: y.at(y.least) + 4, "text-anchor": "end" }),
-    text(step(x.least), { x: x.at(x.least), y: HEIGHT5 - 20, "text-anchor": "middle" }),
-    x.most > x.least ? text(step(x.most), { x: x.at(x.most), y: HEIGHT5 - 20, "text-anchor": "end" }) : null,
-    svg("path", { d: `M${LEFT2} 6V${HEIGHT5 - BOTTOM2}H${WIDTH2}`, class: "axis" })
+    e(g(t.most), { x: nt - 6, y: t.at(t.most) + 4, "text-anchor": "end" }),
+    e(g(t.least), { x: nt - 6, y: t.at(t.least) + 4, "text-anchor": "end" }),
+    e(p(s.least), { x: s.at(s.least), y: K - 20, "text-anchor": "middle" }),
+    s.most > s.least ? e(p(s.most), { x: s.at(s.most), y: K - 20, "text-anchor": "end" }) : null,
+    $("path", { d: `M${nt} 6V${K - Lt}H${Tt}`, class: "axis" })
   ].filter(Boolean);
 }
-var names = (criterion2) => [
-  svg("text", { x: (LEFT2 + WIDTH2) / 2, y: HEIGHT5 - 4, "text-anchor": "middle" }, "tokens"),
-  svg(
+var Ma = (s) => [
+  $("text", { x: (nt + Tt) / 2, y: K - 4, "text-anchor": "middle" }, "tokens"),
+  $(
     "text",
-    { x: 12, y: (HEIGHT5 - BOTTOM2) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(HEIGHT5 - BOTTOM2) / 2})` },
-    criterion2.statistic
+    { x: 12, y: (K - Lt) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(K - Lt) / 2})` },
+    s.statistic
   )
 ];
 
 // src/sequencetable.js
-function sequenceTable(sequences, criterion2, openTurns) {
-  return new SequenceTable(sequences, criterion2, openTurns).element;
+function Yn(s, t, e) {
+  return new es(s, t, e).element;
 }
-var SequenceTable = class {
-  constructor(sequences, criterion2, openTurns) {
-    this.columns = columnsOf(sequences, criterion2, openTurns);
-    this.order = sequences.columns.n_tokens.map((_, i) => i);
-    this.body = h("tbody", {});
-    this.heads = this.columns.map((column, at) => this.#head(column, at));
-    this.element = h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.body);
-    this.#sort(
+var es = class {
+  constructor(t, e, n) {
+    this.columns = Ta(t, e, n);
+    this.order = t.columns.n_tokens.map((i, r) => r);
+    this.body = o("tbody", {});
+    this.heads = this.columns.map((i, r) => this.#t(i, r));
+    this.element = o("table", {}, o("thead", {}, o("tr", {}, this.heads)), this.body);
+    this.#e(
       Math.max(
-        this.columns.findIndex((column) => column.isFirst),
+        this.columns.findIndex((i) => i.isFirst),
         0
       )
     );
   }
-  #head({ name: name2 }, at) {
-    const button = h("button", { class: "plain", onclick: () => this.#sort(at) }, name2);
-    return h("th", { scope: "col", "aria-sort": "none" }, button);
+  #t({ name: t }, e) {
+    const n = o("button", { class: "plain", onclick: () => this.#e(e) }, t);
+    return o("th", { scope: "col", "aria-sort": "none" }, n);
   }
   /** Sort descending; the same column again reverses the order. */
-  #sort(at) {
-    const head = this.heads[at];
-    const down = head.getAttribute("aria-sort") !== "descending";
-    for (const other of this.heads) other.setAttribute("aria-sort", "none");
-    head.setAttribute("aria-sort", down ? "descending" : "ascending");
-    const { value } = this.columns[at];
-    this.order.sort((a, b) => (down ? -1 : 1) * compare2(value(a), value(b)) || a - b);
-    fill(
+  #e(t) {
+    const e = this.heads[t];
+    const n = e.getAttribute("aria-sort") !== "descending";
+    for (const r of this.heads) r.setAttribute("aria-sort", "none");
+    e.setAttribute("aria-sort", n ? "descending" : "ascending");
+    const { value: i } = this.columns[t];
+    this.order.sort((r, a) => (n ? -1 : 1) * qa(i(r), i(a)) || r - a);
+    f(
       this.body,
-      this.order.map((i) => this.#row(i))
+      this.order.map((r) => this.#s(r))
     );
   }
-  #row(i) {
-    const cells3 = this.columns.map(
-      ({ cell: cell2, value, isNumber }) => h("td", { class: isNumber ? "number" : "" }, cell2 ? cell2(i) : number(value(i)))
+  #s(t) {
+    const e = this.columns.map(
+      ({ cell: n, value: i, isNumber: r }) => o("td", { class: r ? "number" : "" }, n ? n(t) : g(i(t)))
     );
-    return h("tr", {}, cells3);
+    return o("tr", {}, e);
   }
 };
-function columnsOf({ columns, decisions, first, turn_counts: turns }, criterion2, openTurns) {
-  const plain = (name2, values) => values && { name: name2, isNumber: true, value: (i) => values[i] };
-  const whole = (name2, value) => ({ name: name2, isNumber: true, value, cell: (i) => step(value(i)) });
-  const found = [
-    whole("place", (i) => first + i),
-    whole("tokens", (i) => columns.n_tokens[i]),
-    turns && turnsOf(turns, first, openTurns),
-    plain("reward", columns.reward),
-    plain("advantage", columns.advantage),
-    criterion2 && { ...plain(criterion2.statistic, criterion2.values), isFirst: true },
-    columns.argmax_abs_d && worst(columns),
-    ...decisions.map(decided)
+function Ta({ columns: s, decisions: t, first: e, turn_counts: n }, i, r) {
+  const a = (h, d) => d && { name: h, isNumber: true, value: (u) => d[u] };
+  const l = (h, d) => ({ name: h, isNumber: true, value: d, cell: (u) => p(d(u)) });
+  const c = [
+    l("place", (h) => e + h),
+    l("tokens", (h) => s.n_tokens[h]),
+    n && ja(n, e, r),
+    a("reward", s.reward),
+    a("advantage", s.advantage),
+    i && { ...a(i.statistic, i.values), isFirst: true },
+    s.argmax_abs_d && Aa(s),
+    ...t.map(La)
   ];
-  return found.filter(Boolean);
+  return c.filter(Boolean);
 }
-var decided = (one) => ({
-  name: one.policy,
-  value: (i) => one.reasons[i] ?? "",
-  cell: (i) => h("span", { class: one.accepted[i] ? "quiet" : "" }, said3(one, i))
+var La = (s) => ({
+  name: s.policy,
+  value: (t) => s.reasons[t] ?? "",
+  cell: (t) => o("span", { class: s.accepted[t] ? "quiet" : "" }, Oa(s, t))
 });
-var said3 = (one, i) => one.accepted[i] ? "accepted" : `✕ ${one.reasons[i] ?? "rejected"}`;
-var turnsOf = ({ n_turns: counts, n_rejected: rejected }, first, openTurns) => ({
+var Oa = (s, t) => s.accepted[t] ? "accepted" : `✕ ${s.reasons[t] ?? "rejected"}`;
+var ja = ({ n_turns: s, n_rejected: t }, e, n) => ({
   name: "turns",
   isNumber: true,
-  value: (i) => counts[i],
+  value: (i) => s[i],
   cell: (i) => {
-    const label = `Turns of sequence ${step(first + i)}`;
-    const masked = rejected?.[i] ? `, ✕ ${step(rejected[i])}` : "";
-    const open = () => openTurns(first + i);
-    return h("button", { class: "plain", "aria-label": label, onclick: open }, `${step(counts[i])}${masked}`);
+    const r = `Turns of sequence ${p(e + i)}`;
+    const a = t?.[i] ? `, ✕ ${p(t[i])}` : "";
+    const l = () => n(e + i);
+    return o("button", { class: "plain", "aria-label": r, onclick: l }, `${p(s[i])}${a}`);
   }
 });
-var worst = ({ argmax_abs_d: places, n_tokens: lengths }) => ({
+var Aa = ({ argmax_abs_d: s, n_tokens: t }) => ({
   name: "worst token",
-  value: (i) => places[i],
-  cell: (i) => position(places[i], lengths[i])
+  value: (e) => s[e],
+  cell: (e) => Na(s[e], t[e])
 });
-function position(at, length) {
-  if (at < 0) return h("span", { class: "quiet" }, "–");
-  const mark2 = h("span", { class: "mark" });
-  mark2.style.left = `${length > 1 ? 100 * at / (length - 1) : 0}%`;
-  const track = h("span", { class: "track" }, mark2);
-  return h(
+function Na(s, t) {
+  if (s < 0) return o("span", { class: "quiet" }, "–");
+  const e = o("span", { class: "mark" });
+  e.style.left = `${t > 1 ? 100 * s / (t - 1) : 0}%`;
+  const n = o("span", { class: "track" }, e);
+  return o(
     "span",
-    { class: "position", title: `token ${at} of ${length}` },
-    track,
-    h("span", { class: "number" }, step(at))
+    { class: "position", title: `token ${s} of ${t}` },
+    n,
+    o("span", { class: "number" }, p(s))
   );
 }
-function compare2(a, b) {
-  const [left2, right] = [a, b].map((value) => value === null ? -Infinity : value === "inf" ? Infinity : value);
-  return left2 < right ? -1 : left2 > right ? 1 : 0;
+function qa(s, t) {
+  const [e, n] = [s, t].map((i) => i === null ? -Infinity : i === "inf" ? Infinity : i);
+  return e < n ? -1 : e > n ? 1 : 0;
 }
 
 // src/turntable.js
-function turnTable(turns, { place, pair: pair2, onClose }) {
-  const heading2 = `Turns of sequence ${step(place)}`;
-  const columns = columnsOf2(turns, pair2);
-  const rows2 = turns.columns.n_tokens.map(
-    (_, i) => h(
+function Zn(s, { place: t, pair: e, onClose: n }) {
+  const i = `Turns of sequence ${p(t)}`;
+  const r = Ra(s, e);
+  const a = s.columns.n_tokens.map(
+    (c, h) => o(
       "tr",
       {},
-      columns.map(({ cell: cell2, isNumber }) => h("td", { class: isNumber ? "number" : "" }, cell2(i)))
+      r.map(({ cell: d, isNumber: u }) => o("td", { class: u ? "number" : "" }, d(h)))
     )
   );
-  const heads = columns.map(({ name: name2 }) => h("th", { scope: "col" }, name2));
-  return h(
+  const l = r.map(({ name: c }) => o("th", { scope: "col" }, c));
+  return o(
     "section",
-    { class: "turns", "aria-label": heading2 },
-    h("h3", {}, heading2),
-    h("button", { class: "plain", "aria-label": "Close the turns", onclick: onClose }, "✕"),
-    h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows2))
+    { class: "turns", "aria-label": i },
+    o("h3", {}, i),
+    o("button", { class: "plain", "aria-label": "Close the turns", onclick: n }, "✕"),
+    o("table", {}, o("thead", {}, o("tr", {}, l)), o("tbody", {}, a))
   );
 }
-function columnsOf2({ columns, accepted, reasons, criteria }, pair2) {
-  const counted = (name2, values) => ({ name: name2, isNumber: true, cell: (i) => step(values[i]) });
-  const measured2 = (name2, value) => ({ name: name2, isNumber: true, cell: (i) => number(value(i)) });
-  const ofPair = (stem2) => columns[`${pair2}_${stem2}`];
-  const shown2 = criteria.length ? criteria.map(({ statistic, values }) => measured2(statistic, (i) => values[i])) : [
-    ofPair("max_abs_d") && measured2("max |d|", (i) => ofPair("max_abs_d")[i]),
-    ofPair("sum_k3") && measured2("mean k3", (i) => ofPair("sum_k3")[i] / columns.n_tokens[i])
+function Ra({ columns: s, accepted: t, reasons: e, criteria: n }, i) {
+  const r = (h, d) => ({ name: h, isNumber: true, cell: (u) => p(d[u]) });
+  const a = (h, d) => ({ name: h, isNumber: true, cell: (u) => g(d(u)) });
+  const l = (h) => s[`${i}_${h}`];
+  const c = n.length ? n.map(({ statistic: h, values: d }) => a(h, (u) => d[u])) : [
+    l("max_abs_d") && a("max |d|", (h) => l("max_abs_d")[h]),
+    l("sum_k3") && a("mean k3", (h) => l("sum_k3")[h] / s.n_tokens[h])
   ];
   return [
-    { name: "turn", isNumber: true, cell: (i) => step(i) },
-    counted("tokens", columns.n_tokens),
-    ...shown2,
-    accepted && { name: "decision", cell: (i) => decided2(accepted[i], reasons[i]) }
+    { name: "turn", isNumber: true, cell: (h) => p(h) },
+    r("tokens", s.n_tokens),
+    ...c,
+    t && { name: "decision", cell: (h) => Ca(t[h], e[h]) }
   ].filter(Boolean);
 }
-function decided2(isAccepted, reason) {
-  if (reason === "empty") return h("span", { class: "quiet" }, "empty");
-  return h("span", { class: isAccepted ? "quiet" : "" }, isAccepted ? "accepted" : `✕ ${reason}`);
+function Ca(s, t) {
+  if (t === "empty") return o("span", { class: "quiet" }, "empty");
+  return o("span", { class: s ? "quiet" : "" }, s ? "accepted" : `✕ ${t}`);
 }
 
 // src/steppanel.js
-var COLUMNS2 = "n_tokens,argmax_abs_d,reward,advantage,version_min";
-var MOST3 = 500;
-var LINES2 = 8;
-var COMPLETENESS = { true: "", false: ", incomplete", null: ", completeness unknown" };
-var StepPanel = class {
-  element = h("section", { class: "card panel step", "aria-label": "Step", hidden: true });
-  #asked = 0;
-  constructor(path3, open) {
-    Object.assign(this, { path: path3, open });
+var Pa = "n_tokens,argmax_abs_d,reward,advantage,version_min";
+var ss = 500;
+var Ia = 8;
+var Da = { true: "", false: ", incomplete", null: ", completeness unknown" };
+var _e = class {
+  element = o("section", { class: "card panel step", "aria-label": "Step", hidden: true });
+  #t = 0;
+  constructor(t, e) {
+    Object.assign(this, { path: t, open: e });
   }
   /** Show a step, or close the panel with null. */
-  async show(step2, attempt) {
-    const turn2 = ++this.#asked;
-    this.element.hidden = step2 === null;
-    if (step2 === null) return;
-    if (!this.element.childElementCount) fill(this.element, this.#caption(`Step ${step(step2)}`, ""), lines2(LINES2));
-    const of = `${this.path}/batches/${step2}`;
+  async show(t, e) {
+    const n = ++this.#t;
+    this.element.hidden = t === null;
+    if (t === null) return;
+    if (!this.element.childElementCount) f(this.element, this.#i(`Step ${p(t)}`, ""), he(Ia));
+    const i = `${this.path}/batches/${t}`;
     try {
-      const query = { attempt_id: attempt };
-      const batch = await get(of, query);
-      const [decisions, sequences] = await Promise.all([
-        get(`${of}/decisions`, query),
+      const r = { attempt_id: e };
+      const a = await b(i, r);
+      const [l, c] = await Promise.all([
+        b(`${i}/decisions`, r),
         // If the sequences were pruned or damaged, show what is known about the batch itself.
-        get(`${of}/sequences`, { ...query, names: COLUMNS2, limit: MOST3 }).catch((error) => error)
+        b(`${i}/sequences`, { ...r, names: Pa, limit: ss }).catch((h) => h)
       ]);
-      if (turn2 === this.#asked) this.#draw(batch, decisions, sequences);
-    } catch (error) {
-      if (turn2 === this.#asked)
-        fill(this.element, this.#caption(`Step ${step(step2)}`, ""), h("p", { class: "quiet" }, error.message));
+      if (n === this.#t) this.#e(a, l, c);
+    } catch (r) {
+      if (n === this.#t)
+        f(this.element, this.#i(`Step ${p(t)}`, ""), o("p", { class: "quiet" }, r.message));
     }
   }
-  #draw(batch, decisions, sequences) {
-    const update = batch.update === null ? "rollout" : `update ${batch.update}`;
-    const gaps = COMPLETENESS[String(batch.complete)];
-    const note = `${update}, ${plural(batch.n_sequences, "sequence")}, ${plural(batch.n_tokens, "token")}, ${plural(batch.n_ranks, "rank")}${gaps}`;
-    const policies = decisions.map(
-      (one) => h(
+  #e(t, e, n) {
+    const i = t.update === null ? "rollout" : `update ${t.update}`;
+    const r = Da[String(t.complete)];
+    const a = `${i}, ${y(t.n_sequences, "sequence")}, ${y(t.n_tokens, "token")}, ${y(t.n_ranks, "rank")}${r}`;
+    const l = e.map(
+      (c) => o(
         "span",
         { class: "pill" },
-        `${one.policy}${one.role === "active" ? " decides" : ""} · masks ${percent(one.mask_rate)}`
+        `${c.policy}${c.role === "active" ? " decides" : ""} · masks ${v(c.mask_rate)}`
       )
     );
-    fill(
+    f(
       this.element,
-      this.#caption(`Step ${step(batch.step)}`, note),
-      h("div", { class: "row" }, policies),
-      setAside(batch.quarantined),
-      ...sequences instanceof Error ? [h("p", { class: "quiet" }, sequences.message)] : this.#body(batch, sequences)
+      this.#i(`Step ${p(t.step)}`, a),
+      o("div", { class: "row" }, l),
+      Ba(t.quarantined),
+      ...n instanceof Error ? [o("p", { class: "quiet" }, n.message)] : this.#s(t, n)
     );
   }
   /** Render the sequences as a table and as a plot, and below them the turns that are asked for. */
-  #body(batch, sequences) {
-    const some = sequences.n_sequences > MOST3 && h("p", { class: "quiet" }, `the first ${MOST3} of them`);
-    const table3 = h("div", { class: "scroll sequences" });
-    const criterion2 = criterionOf(sequences);
-    const turns = h("div", { "aria-live": "polite" });
-    const openTurns = (place) => this.#showTurns(turns, batch, place);
-    fill(table3, sequenceTable(sequences, criterion2, openTurns));
-    return [some, h("div", { class: "stepbody" }, table3, scatter(sequences, criterion2)), turns];
+  #s(t, e) {
+    const n = e.n_sequences > ss && o("p", { class: "quiet" }, `the first ${ss} of them`);
+    const i = o("div", { class: "scroll sequences" });
+    const r = za(e);
+    const a = o("div", { "aria-live": "polite" });
+    const l = (c) => this.#n(a, t, c);
+    f(i, Yn(e, r, l));
+    return [n, o("div", { class: "stepbody" }, i, Xn(e, r)), a];
   }
-  async #showTurns(element, batch, place) {
-    const query = { attempt_id: batch.attempt_id, update: batch.update };
-    const selection = { names: "n_tokens", first: place, limit: 1, turns: true };
+  async #n(t, e, n) {
+    const i = { attempt_id: e.attempt_id, update: e.update };
+    const r = { names: "n_tokens", first: n, limit: 1, turns: true };
     try {
-      const { turns } = await get(`${this.path}/batches/${batch.step}/sequences`, { ...query, ...selection });
-      const onClose = () => fill(element);
-      fill(element, turnTable(turns[0], { place, pair: batch.primary_pair, onClose }));
-    } catch (error) {
-      fill(element, h("p", { class: "quiet" }, error.message));
+      const { turns: a } = await b(`${this.path}/batches/${e.step}/sequences`, { ...i, ...r });
+      const l = () => f(t);
+      f(t, Zn(a[0], { place: n, pair: e.primary_pair, onClose: l }));
+    } catch (a) {
+      f(t, o("p", { class: "quiet" }, a.message));
     }
   }
-  #caption(title, note) {
-    const close = h("button", { class: "plain", "aria-label": "Close the step", onclick: () => this.open(null) }, "✕");
-    return h("figcaption", {}, h("h2", {}, title), close, h("span", { class: "note" }, note));
+  #i(t, e) {
+    const n = o("button", { class: "plain", "aria-label": "Close the step", onclick: () => this.open(null) }, "✕");
+    return o("figcaption", {}, o("h2", {}, t), n, o("span", { class: "note" }, e));
   }
 };
-function setAside(parts) {
-  const lines3 = parts.map(({ part: part2, place, reason }) => h("li", {}, `${part2}, ${place}: ${reason}`));
-  return lines3.length > 0 && h("ul", { class: "setaside", "aria-label": "Quarantined" }, lines3);
+function Ba(s) {
+  const t = s.map(({ part: e, place: n, reason: i }) => o("li", {}, `${e}, ${n}: ${i}`));
+  return t.length > 0 && o("ul", { class: "setaside", "aria-label": "Quarantined" }, t);
 }
-function criterionOf({ criteria, decisions }) {
-  const reasons = decisions.find((one) => one.role === "active")?.reasons ?? [];
-  const rejected = (criterion2) => reasons.filter((reason) => reason === criterion2.statistic).length;
-  return [...criteria].sort((a, b) => rejected(b) - rejected(a))[0] ?? null;
+function za({ criteria: s, decisions: t }) {
+  const e = t.find((i) => i.role === "active")?.reasons ?? [];
+  const n = (i) => e.filter((r) => r === i.statistic).length;
+  return [...s].sort((i, r) => n(r) - n(i))[0] ?? null;
 }
 
 // src/draftaddress.js
-var SIDES = ["lower", "upper"];
-function draftInAddress() {
-  const given = new URLSearchParams(location.search);
-  const [statistic, pair2, where = null] = (given.get("try") ?? "").split(",");
-  const bounds2 = Object.fromEntries(SIDES.map((side) => [side, given.has(side) ? Number(given.get(side) || NaN) : null]));
-  const isRead = statistic && pair2 && Object.values(bounds2).every((value) => value === null || Number.isFinite(value));
-  return isRead ? { criterion: { statistic, pair: pair2, where }, bounds: bounds2 } : null;
+var Qn = ["lower", "upper"];
+function ti() {
+  const s = new URLSearchParams(location.search);
+  const [t, e, n = null] = (s.get("try") ?? "").split(",");
+  const i = Object.fromEntries(Qn.map((a) => [a, s.has(a) ? Number(s.get(a) || NaN) : null]));
+  const r = t && e && Object.values(i).every((a) => a === null || Number.isFinite(a));
+  return r ? { criterion: { statistic: t, pair: e, where: n }, bounds: i } : null;
 }
-function keepDraft(draft, path3) {
-  if (!draft) return write2({ try: null, lower: null, upper: null }, path3);
-  const { criterion: criterion2, bounds: bounds2 } = draft;
-  const name2 = [criterion2.statistic, criterion2.pair, criterion2.where].filter(Boolean).join(",");
-  write2({ try: name2, ...Object.fromEntries(SIDES.map((side) => [side, bounds2[side] ?? null])) }, path3);
+function ns(s, t) {
+  if (!s) return W({ try: null, lower: null, upper: null }, t);
+  const { criterion: e, bounds: n } = s;
+  const i = [e.statistic, e.pair, e.where].filter(Boolean).join(",");
+  W({ try: i, ...Object.fromEntries(Qn.map((r) => [r, n[r] ?? null])) }, t);
 }
 
 // src/thresholdeditor.js
-var WAIT_MS4 = 250;
-var STEPS = 400;
-var NEAR_PX2 = 10;
-var MOST_STEPS = 1e3;
-var ThresholdEditor = class {
-  #policy = null;
-  #draft = {};
-  #asked = 0;
-  #timer = null;
-  #given = null;
+var Wa = 250;
+var xe = 400;
+var Ha = 10;
+var Ua = 1e3;
+var Se = class {
+  #t = null;
+  #e = {};
+  #s = 0;
+  #n = null;
+  #i = null;
   /** `again` reads the run's facts anew after a change. */
-  constructor(heat, course2, { path: path3, again }) {
-    Object.assign(this, { heat, course: course2, path: path3, again });
-    this.sliders = Object.fromEntries(["lower", "upper"].map((side) => [side, slider(side, (value) => this.#set(side, value))]));
-    this.effect = h("div", { class: "stack", role: "status" });
-    this.problem = h("p", { class: "strong", role: "alert" });
-    const back = h("button", { type: "button", onclick: () => this.#reset() }, "Back to today's");
-    const buttons = [
-      action("Save as shadow", () => this.#save(), { title: "evaluated beside the policy, masks nothing" }),
-      action("Put in force", () => this.#enforce()),
-      back
+  constructor(t, e, { path: n, again: i }) {
+    Object.assign(this, { heat: t, course: e, path: n, again: i });
+    this.sliders = Object.fromEntries(["lower", "upper"].map((l) => [l, Ja(l, (c) => this.#u(l, c))]));
+    this.effect = o("div", { class: "stack", role: "status" });
+    this.problem = o("p", { class: "strong", role: "alert" });
+    const r = o("button", { type: "button", onclick: () => this.#d() }, "Back to today's");
+    const a = [
+      _("Save as shadow", () => this.#f(), { title: "evaluated beside the policy, masks nothing" }),
+      _("Put in force", () => this.#g()),
+      r
     ];
-    this.body = h("div", { class: "stack" }, this.problem, Object.values(this.sliders).map(({ element }) => element), this.effect, h("div", { class: "row" }, buttons));
-    this.element = h(
+    this.body = o("div", { class: "stack" }, this.problem, Object.values(this.sliders).map(({ element: l }) => l), this.effect, o("div", { class: "row" }, a));
+    this.element = o(
       "details",
-      { class: "editor", ontoggle: () => this.#toggle() },
-      h("summary", {}, "Try other bounds"),
+      { class: "editor", ontoggle: () => this.#o() },
+      o("summary", {}, "Try other bounds"),
       this.body
     );
-    this.#wait();
-    heat.addEventListener("choosing", () => this.#wait());
-    heat.addEventListener("chosen", () => this.element.open && this.#begin());
-    this.#given = draftInAddress();
-    if (this.#given) {
-      heat.choose(this.#given.criterion);
+    this.#r();
+    t.addEventListener("choosing", () => this.#r());
+    t.addEventListener("chosen", () => this.element.open && this.#a());
+    this.#i = ti();
+    if (this.#i) {
+      t.choose(this.#i.criterion);
       this.element.open = true;
     }
-    this.#drag(heat.canvas);
+    this.#y(t.canvas);
   }
   end() {
-    clearTimeout(this.#timer);
+    clearTimeout(this.#n);
   }
-  #toggle() {
-    if (this.element.open) return this.#begin();
+  #o() {
+    if (this.element.open) return this.#a();
     this.heat.try(null);
-    keepDraft(null, this.path);
+    ns(null, this.path);
   }
   /** Take no bounds until those of the chosen criterion are known: they would be bounds of the former one. */
-  #wait() {
-    clearTimeout(this.#timer);
-    for (const one of Object.values(this.sliders)) one.enable(false);
+  #r() {
+    clearTimeout(this.#n);
+    for (const t of Object.values(this.sliders)) t.enable(false);
   }
   /** Take the policy in force and the criterion that the heat map shows; a draft of the same criterion stays. */
-  async #begin() {
-    const { shown: shown2 } = this.heat;
-    if (!shown2 && !this.heat.isRead) return;
-    if (!shown2) return fill(this.effect, h("p", {}, "No stored sequences in these steps."));
-    const isSame = this.criterion && key(this.criterion) === key(shown2);
-    this.criterion = shown2;
-    if (!isSame) {
-      this.#draft = this.#givenFor(shown2) ?? { lower: shown2.lower, upper: shown2.upper };
-      this.#policy = await get(`${this.path}/policy`);
+  async #a() {
+    const { shown: t } = this.heat;
+    if (!t && !this.heat.isRead) return;
+    if (!t) return f(this.effect, o("p", {}, "No stored sequences in these steps."));
+    const e = this.criterion && Z(this.criterion) === Z(t);
+    this.criterion = t;
+    if (!e) {
+      this.#e = this.#c(t) ?? { lower: t.lower, upper: t.upper };
+      this.#t = await b(`${this.path}/policy`);
     }
-    for (const [side, one] of Object.entries(this.sliders)) {
-      one.range(shown2.edges, this.#draft[side]);
-      one.enable(true);
+    for (const [n, i] of Object.entries(this.sliders)) {
+      i.range(t.edges, this.#e[n]);
+      i.enable(true);
     }
-    this.heat.try(this.#draft);
-    this.#keep();
-    this.#later();
+    this.heat.try(this.#e);
+    this.#h();
+    this.#l();
   }
   /** Return the bounds that the address had when the page was opened, once, if they are of this criterion. */
-  #givenFor(shown2) {
-    const given = this.#given;
-    this.#given = null;
-    const isShown = given && key(given.criterion) === key(shown2);
-    const named5 = given && `${given.criterion.statistic} (${given.criterion.pair})`;
-    this.problem.textContent = given && !isShown ? `The address tries ${named5}, which no policy of these steps bounds.` : "";
-    return isShown ? given.bounds : null;
+  #c(t) {
+    const e = this.#i;
+    this.#i = null;
+    const n = e && Z(e.criterion) === Z(t);
+    const i = e && `${e.criterion.statistic} (${e.criterion.pair})`;
+    this.problem.textContent = e && !n ? `The address tries ${i}, which no policy of these steps bounds.` : "";
+    return n ? e.bounds : null;
   }
   /** Keep a draft that differs from the policy's bounds in the address. */
-  #keep() {
-    const isChanged = ["lower", "upper"].some((side) => (this.#draft[side] ?? null) !== (this.criterion[side] ?? null));
-    keepDraft(isChanged ? { criterion: this.criterion, bounds: this.#draft } : null, this.path);
+  #h() {
+    const t = ["lower", "upper"].some((e) => (this.#e[e] ?? null) !== (this.criterion[e] ?? null));
+    ns(t ? { criterion: this.criterion, bounds: this.#e } : null, this.path);
   }
-  #reset() {
+  #d() {
     this.criterion = null;
-    this.#begin();
+    this.#a();
   }
-  #set(side, value) {
-    this.#draft = { ...this.#draft, [side]: value };
-    this.sliders[side].show(value);
-    this.heat.try(this.#draft);
-    this.#keep();
-    this.#later();
+  #u(t, e) {
+    this.#e = { ...this.#e, [t]: e };
+    this.sliders[t].show(e);
+    this.heat.try(this.#e);
+    this.#h();
+    this.#l();
   }
-  #later() {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#read(), WAIT_MS4);
+  #l() {
+    clearTimeout(this.#n);
+    this.#n = setTimeout(() => this.#p(), Wa);
   }
   /** Ask what the draft would have rejected of the displayed steps; the newest answer wins. */
-  async #read() {
-    const turn2 = ++this.#asked;
-    const [from, to] = this.course.view;
-    const question = { policy: this.#drafted(), from_step: from, to_step: to, max_steps: MOST_STEPS };
+  async #p() {
+    const t = ++this.#s;
+    const [e, n] = this.course.view;
+    const i = { policy: this.#m(), from_step: e, to_step: n, max_steps: Ua };
     try {
-      const found = await send("POST", `${this.path}/whatif`, question);
-      if (turn2 === this.#asked) fill(this.effect, effect(found));
-    } catch (error) {
-      if (turn2 === this.#asked) fill(this.effect, h("p", { class: "strong" }, error.message));
+      const r = await M("POST", `${this.path}/whatif`, i);
+      if (t === this.#s) f(this.effect, Ka(r));
+    } catch (r) {
+      if (t === this.#s) f(this.effect, o("p", { class: "strong" }, r.message));
     }
   }
   /** Return the policy in force with the draft's bounds. */
-  #drafted() {
-    const { policy } = this.#policy;
-    const { statistic, pair: pair2, where } = this.criterion;
-    const bounds2 = Object.fromEntries(Object.entries(this.#draft).filter(([, value]) => value !== null && value !== void 0));
-    const changed = { statistic, pair: pair2, ...where ? { where } : {}, ...bounds2 };
-    const has = policy.criteria.some((one) => key(one) === key(changed));
-    const criteria = policy.criteria.map((one) => key(one) === key(changed) ? { ...without(one), ...changed } : one);
-    const { calibrate: _, ...kept2 } = policy;
-    return { ...kept2, name: `${policy.name.replace(/_by_hand$/, "")}_by_hand`, criteria: has ? criteria : [...criteria, changed] };
+  #m() {
+    const { policy: t } = this.#t;
+    const { statistic: e, pair: n, where: i } = this.criterion;
+    const r = Object.fromEntries(Object.entries(this.#e).filter(([, u]) => u !== null && u !== void 0));
+    const a = { statistic: e, pair: n, ...i ? { where: i } : {}, ...r };
+    const l = t.criteria.some((u) => Z(u) === Z(a));
+    const c = t.criteria.map((u) => Z(u) === Z(a) ? { ...Fa(u), ...a } : u);
+    const { calibrate: h, ...d } = t;
+    return { ...d, name: `${t.name.replace(/_by_hand$/, "")}_by_hand`, criteria: l ? c : [...c, a] };
   }
-  async #save() {
-    const current = await get(`${this.path}/policy`);
-    const drafted2 = this.#drafted();
-    const shadows = [...current.shadows.filter(({ name: name2 }) => name2 !== drafted2.name), drafted2];
-    await this.#put({ policy: current.policy, shadows, pinned: current.pinned, reason: "shadow tried on the page" }, current);
+  async #f() {
+    const t = await b(`${this.path}/policy`);
+    const e = this.#m();
+    const n = [...t.shadows.filter(({ name: i }) => i !== e.name), e];
+    await this.#w({ policy: t.policy, shadows: n, pinned: t.pinned, reason: "shadow tried on the page" }, t);
   }
-  async #enforce() {
-    const current = await get(`${this.path}/policy`);
-    if (current.hash !== this.#policy.hash)
-      throw new Error(`The policy is ${current.name} by ${current.author} by now: press Back to today's and try again.`);
-    const { statistic, lower, upper } = this.criterion;
-    const before2 = words2({ lower, upper });
-    const told2 = [
-      h("p", {}, `${statistic}: ${before2} → ${words2(this.#draft)}`),
-      h("div", {}, [...this.effect.childNodes].map((node) => node.cloneNode(true)))
+  async #g() {
+    const t = await b(`${this.path}/policy`);
+    if (t.hash !== this.#t.hash)
+      throw new Error(`The policy is ${t.name} by ${t.author} by now: press Back to today's and try again.`);
+    const { statistic: e, lower: n, upper: i } = this.criterion;
+    const r = is({ lower: n, upper: i });
+    const a = [
+      o("p", {}, `${e}: ${r} → ${is(this.#e)}`),
+      o("div", {}, [...this.effect.childNodes].map((c) => c.cloneNode(true)))
     ];
-    const isDone = await asked(
+    const l = await I(
       "Put these bounds in force",
-      told2,
+      a,
       "Put in force",
-      () => this.#put({ policy: this.#drafted(), pinned: current.pinned, reason: `${statistic} ${words2(this.#draft)}, set on the page` }, current)
+      () => this.#w({ policy: this.#m(), pinned: t.pinned, reason: `${e} ${is(this.#e)}, set on the page` }, t)
     );
-    if (isDone) this.#reset();
+    if (l) this.#d();
   }
-  async #put(change2, current) {
-    await send("PUT", `${this.path}/policy`, { ...change2, replaces: current.hash });
+  async #w(t, e) {
+    await M("PUT", `${this.path}/policy`, { ...t, replaces: e.hash });
     await this.again();
   }
   /** Move a bound by dragging it on the heat map. */
-  #drag(canvas) {
-    let side = null;
-    let isDragged = false;
-    const near = (event) => ["upper", "lower"].find((one) => {
-      const value = this.#draft[one];
-      return value !== null && value !== void 0 && Math.abs(canvas.heightOf?.(value) - event.offsetY) <= NEAR_PX2;
+  #y(t) {
+    let e = null;
+    let n = false;
+    const i = (r) => ["upper", "lower"].find((a) => {
+      const l = this.#e[a];
+      return l !== null && l !== void 0 && Math.abs(t.heightOf?.(l) - r.offsetY) <= Ha;
     });
-    canvas.addEventListener("pointerdown", (event) => {
-      side = this.element.open ? near(event) : null;
-      isDragged = side !== void 0 && side !== null;
-      if (!side) return;
-      canvas.setPointerCapture(event.pointerId);
-      event.preventDefault();
+    t.addEventListener("pointerdown", (r) => {
+      e = this.element.open ? i(r) : null;
+      n = e !== void 0 && e !== null;
+      if (!e) return;
+      t.setPointerCapture(r.pointerId);
+      r.preventDefault();
     });
-    canvas.addEventListener("pointermove", (event) => {
-      canvas.style.cursor = this.element.open && near(event) ? "ns-resize" : "";
-      if (side) this.#set(side, rounded(canvas.valueAt(event.offsetY)));
+    t.addEventListener("pointermove", (r) => {
+      t.style.cursor = this.element.open && i(r) ? "ns-resize" : "";
+      if (e) this.#u(e, os(t.valueAt(r.offsetY)));
     });
-    canvas.addEventListener("pointerup", () => side = null);
-    canvas.parentElement.addEventListener("click", (event) => isDragged && event.stopPropagation(), { capture: true });
+    t.addEventListener("pointerup", () => e = null);
+    t.parentElement.addEventListener("click", (r) => n && r.stopPropagation(), { capture: true });
   }
 };
-var key = ({ statistic, pair: pair2, where }) => [statistic, pair2, where ?? ""].join();
-var without = ({ lower: _lower, upper: _upper, ...kept2 }) => kept2;
-var rounded = (value) => Number(value.toPrecision(3));
-function words2({ lower, upper }) {
-  const parts = [
-    known2(lower) && `at least ${number(lower)}`,
-    known2(upper) && `at most ${number(upper)}`
+var Z = ({ statistic: s, pair: t, where: e }) => [s, t, e ?? ""].join();
+var Fa = ({ lower: s, upper: t, ...e }) => e;
+var os = (s) => Number(s.toPrecision(3));
+function is({ lower: s, upper: t }) {
+  const e = [
+    Ot(s) && `at least ${g(s)}`,
+    Ot(t) && `at most ${g(t)}`
   ];
-  return parts.filter(Boolean).join(", ") || "no bound";
+  return e.filter(Boolean).join(", ") || "no bound";
 }
-var known2 = (value) => value !== null && value !== void 0;
-function effect({ total, then, reasons, by_length: quarters, range: range2, weights }) {
-  const of = plural(total.n_sequences, "sequence");
-  const steps = `of ${of} in ${plural(range2.n_steps, "step")}`;
-  const why = Object.entries(reasons).sort(([, a], [, b]) => b - a).map(([name2, n]) => `${name2} ${step(n)}`);
-  const lengths = quarters.map(({ shortest, longest, mask_rate: rate }) => `${step(shortest)}–${step(longest)}: ${percent(rate)}`);
+var Ot = (s) => s !== null && s !== void 0;
+function Ka({ total: s, then: t, reasons: e, by_length: n, range: i, weights: r }) {
+  const a = y(s.n_sequences, "sequence");
+  const l = `of ${a} in ${y(i.n_steps, "step")}`;
+  const c = Object.entries(e).sort(([, d], [, u]) => u - d).map(([d, u]) => `${d} ${p(u)}`);
+  const h = n.map(({ shortest: d, longest: u, mask_rate: m }) => `${p(d)}–${p(u)}: ${v(m)}`);
   return [
-    h("p", {}, h("span", { class: "strong" }, weights ? softly(weights) : `Would reject ${percent(total.mask_rate)}`), ` ${steps}; was ${percent(then.mask_rate)}.`),
-    weights && h("p", { class: "quiet" }, `A soft policy: ${percent(total.mask_rate)} are beyond the bounds and keep a weight.`),
-    why.length > 0 && h("p", { class: "quiet" }, `Reasons: ${why.join(", ")}.`),
-    lengths.length > 0 && h("p", { class: "quiet" }, `By length in tokens: ${lengths.join("; ")}.`),
-    range2.n_steps_without_reports > 0 && h("p", { class: "quiet" }, `${plural(range2.n_steps_without_reports, "step")} without stored sequences.`)
+    o("p", {}, o("span", { class: "strong" }, r ? Ga(r) : `Would reject ${v(s.mask_rate)}`), ` ${l}; was ${v(t.mask_rate)}.`),
+    r && o("p", { class: "quiet" }, `A soft policy: ${v(s.mask_rate)} are beyond the bounds and keep a weight.`),
+    c.length > 0 && o("p", { class: "quiet" }, `Reasons: ${c.join(", ")}.`),
+    h.length > 0 && o("p", { class: "quiet" }, `By length in tokens: ${h.join("; ")}.`),
+    i.n_steps_without_reports > 0 && o("p", { class: "quiet" }, `${y(i.n_steps_without_reports, "step")} without stored sequences.`)
   ];
 }
-var softly = ({ mean: mean2, effective_share: share2 }) => `Mean weight ${percent(mean2)}, effective share ${percent(share2)}`;
-function slider(side, set2) {
-  const name2 = side === "upper" ? "Upper bound" : "Lower bound";
-  const bar2 = h("input", { type: "range", min: 0, max: STEPS, "aria-label": name2 });
-  const field = h("input", { type: "number", step: "any", "aria-label": `${name2}, number`, placeholder: "none" });
-  let edges = [0, 1];
-  const valueAt2 = (place) => {
-    const at = place / STEPS * (edges.length - 1);
-    const bin = Math.min(Math.floor(at), edges.length - 2);
-    return rounded(Number(edges[bin]) + (at - bin) * (Number(edges[bin + 1]) - Number(edges[bin])));
+var Ga = ({ mean: s, effective_share: t }) => `Mean weight ${v(s)}, effective share ${v(t)}`;
+function Ja(s, t) {
+  const e = s === "upper" ? "Upper bound" : "Lower bound";
+  const n = o("input", { type: "range", min: 0, max: xe, "aria-label": e });
+  const i = o("input", { type: "number", step: "any", "aria-label": `${e}, number`, placeholder: "none" });
+  let r = [0, 1];
+  const a = (h) => {
+    const d = h / xe * (r.length - 1);
+    const u = Math.min(Math.floor(d), r.length - 2);
+    return os(Number(r[u]) + (d - u) * (Number(r[u + 1]) - Number(r[u])));
   };
-  const placeOf = (value) => {
-    const bin = Math.min(Math.max(edges.findLastIndex((edge) => Number(edge) <= value), 0), edges.length - 2);
-    const within = (value - Number(edges[bin])) / (Number(edges[bin + 1]) - Number(edges[bin]) || 1);
-    return Math.round((bin + Math.min(Math.max(within, 0), 1)) / (edges.length - 1) * STEPS);
+  const l = (h) => {
+    const d = Math.min(Math.max(r.findLastIndex((m) => Number(m) <= h), 0), r.length - 2);
+    const u = (h - Number(r[d])) / (Number(r[d + 1]) - Number(r[d]) || 1);
+    return Math.round((d + Math.min(Math.max(u, 0), 1)) / (r.length - 1) * xe);
   };
-  bar2.addEventListener("input", () => set2(valueAt2(Number(bar2.value))));
-  field.addEventListener("input", () => set2(field.value === "" ? null : Number(field.value)));
-  const show2 = (value) => {
-    if (document.activeElement !== field) field.value = known2(value) ? String(rounded(value)) : "";
-    bar2.value = String(known2(value) ? placeOf(value) : side === "upper" ? STEPS : 0);
-    bar2.setAttribute("aria-valuetext", known2(value) ? number(value) : "none");
+  n.addEventListener("input", () => t(a(Number(n.value))));
+  i.addEventListener("input", () => t(i.value === "" ? null : Number(i.value)));
+  const c = (h) => {
+    if (document.activeElement !== i) i.value = Ot(h) ? String(os(h)) : "";
+    n.value = String(Ot(h) ? l(h) : s === "upper" ? xe : 0);
+    n.setAttribute("aria-valuetext", Ot(h) ? g(h) : "none");
   };
   return {
-    element: h("div", { class: "row bound" }, h("span", { class: "quiet" }, name2), bar2, field),
-    range: (given, value) => {
-      edges = given;
-      show2(value);
+    element: o("div", { class: "row bound" }, o("span", { class: "quiet" }, e), n, i),
+    range: (h, d) => {
+      r = h;
+      c(d);
     },
-    show: show2,
-    enable: (isEnabled) => {
-      bar2.disabled = field.disabled = !isEnabled;
+    show: c,
+    enable: (h) => {
+      n.disabled = i.disabled = !h;
     }
   };
 }
 
 // src/run.js
-var REFRESH_MS4 = 1500;
-var POLICY_LINES = 8;
-async function mountRun(stage2, { live: live2, parameters: [project, run2] }) {
-  const view = new RunView(stage2, project, run2);
-  stage2.title(run2);
-  await view.begin();
-  const concerns = ({ data }) => data.project === project && data.run === run2;
-  const stop = follow(live2, { concerns, read: () => view.follow(), fail: stage2.fail, refreshMs: REFRESH_MS4 });
-  document.addEventListener("keydown", view.keys);
+var Va = 1500;
+var Xa = 8;
+async function ei(s, { live: t, parameters: [e, n] }) {
+  const i = new rs(s, e, n);
+  s.title(n);
+  await i.begin();
+  const r = ({ data: l }) => l.project === e && l.run === n;
+  const a = ct(t, { concerns: r, read: () => i.follow(), fail: s.fail, refreshMs: Va });
+  document.addEventListener("keydown", i.keys);
   return () => {
-    stop();
-    document.removeEventListener("keydown", view.keys);
-    view.end();
+    a();
+    document.removeEventListener("keydown", i.keys);
+    i.end();
   };
 }
-function unanswered2(error) {
-  if (!(error instanceof ApiError)) throw error;
+function Ya(s) {
+  if (!(s instanceof L)) throw s;
 }
-var RunView = class {
-  constructor(stage2, project, run2) {
-    Object.assign(this, { stage: stage2, project, run: run2, path: runPath(project, run2), given: read2() });
-    this.course = new Course(this.path, this.given);
-    this.head = h("header", {});
-    this.notes = h("section", { class: "notes", "aria-label": "Notes" });
-    const again = async () => this.#show(await this.#facts());
-    this.why = new DiagnosisCard(this.course, { open: (step2) => this.open(step2), again });
-    this.budget = new BudgetSection(this.path);
-    this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
-    this.charts = new Charts(this.course, (step2) => this.open(step2));
-    this.heat = new Heatmap(this.course, (step2) => this.open(step2));
-    this.editor = new ThresholdEditor(this.heat, this.course, { path: this.path, again });
+var rs = class {
+  constructor(t, e, n) {
+    Object.assign(this, { stage: t, project: e, run: n, path: C(e, n), given: ue() });
+    this.course = new fe(this.path, this.given);
+    this.head = o("header", {});
+    this.notes = o("section", { class: "notes", "aria-label": "Notes" });
+    const i = async () => this.#s(await this.#t());
+    this.why = new ye(this.course, { open: (r) => this.open(r), again: i });
+    this.budget = new ae(this.path);
+    this.policies = o("section", { class: "card panel", "aria-label": "Policies" });
+    this.charts = new de(this.course, (r) => this.open(r));
+    this.heat = new ke(this.course, (r) => this.open(r));
+    this.editor = new Se(this.heat, this.course, { path: this.path, again: i });
     this.heat.element.append(this.editor.element);
-    this.versions = h("div", { class: "history" });
-    this.panel = new StepPanel(this.path, (step2) => this.open(step2));
-    this.events = new EventList(this.course, (step2) => this.open(step2));
-    this.bar = new RangeBar(this.course, (step2) => this.open(step2));
-    this.keys = (event) => this.#key(event);
+    this.versions = o("div", { class: "history" });
+    this.panel = new _e(this.path, (r) => this.open(r));
+    this.events = new be(this.course, (r) => this.open(r));
+    this.bar = new $e(this.course, (r) => this.open(r));
+    this.keys = (r) => this.#n(r);
   }
   async begin() {
-    const [facts] = await Promise.all([this.#facts(), this.course.begin()]);
-    fill(this.policies, lines2(POLICY_LINES));
+    const [t] = await Promise.all([this.#t(), this.course.learn()]);
+    this.charts.takeRoom();
+    f(this.policies, he(Xa));
     this.stage.show(
       this.head,
       this.notes,
@@ -5167,34 +5181,36 @@ var RunView = class {
       this.bar.element,
       this.events.element,
       this.charts.element,
-      h("div", { class: "lower" }, this.heat.element, h("div", { class: "stack" }, this.policies, this.versions)),
+      o("div", { class: "lower" }, this.heat.element, o("div", { class: "stack" }, this.policies, this.versions)),
       this.budget.element,
       this.panel.element
     );
-    this.#show(facts);
+    this.#e(t);
+    await this.course.begin();
+    this.#s(t);
     await this.charts.begin();
-    this.charts.outline(facts);
+    this.charts.outline(t);
     this.bar.draw();
     this.heat.read();
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
   }
   /** Read what is new. */
   async follow() {
-    const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
-    this.#show(facts);
+    const [t] = await Promise.all([this.#t(), this.course.follow()]);
+    this.#s(t);
     this.bar.draw();
     this.heat.follow();
     this.budget.follow();
   }
   /** Open a step's sequences, or close the panel with null. */
-  async open(step2, { scroll = true } = {}) {
-    write2({ step: step2 }, this.path);
-    this.given.step = step2;
-    this.course.chosen = step2;
+  async open(t, { scroll: e = true } = {}) {
+    W({ step: t }, this.path);
+    this.given.step = t;
+    this.course.chosen = t;
     this.charts.redraw();
     this.bar.draw();
-    await this.panel.show(step2, this.given.attempt);
-    if (scroll && step2 !== null) this.panel.element.scrollIntoView({ block: "nearest" });
+    await this.panel.show(t, this.given.attempt);
+    if (e && t !== null) this.panel.element.scrollIntoView({ block: "nearest" });
   }
   end() {
     this.course.end();
@@ -5203,183 +5219,187 @@ var RunView = class {
     this.editor.end();
     this.why.end();
   }
-  async #facts() {
-    const { project, run: run2, path: path3 } = this;
-    const asked2 = {
-      run: get(path3),
-      judged: get(`/fleet/${encodeURIComponent(project)}/${encodeURIComponent(run2)}`),
-      diagnosis: orNothing(get(`${path3}/diagnosis`)),
-      firing: all("/alerts", { project, run: run2, state: "firing" }),
-      resolved: newestLast("/alerts", { project, run: run2, state: "resolved" }),
-      policies: newestLast(`${path3}/policy/history`),
-      attempts: newestLast(`${path3}/attempts`),
-      notes: newestLast(`${path3}/notes`),
-      adaptation: get(`${path3}/adaptation`)
+  async #t() {
+    const { project: t, run: e, path: n } = this;
+    const i = {
+      run: b(n),
+      judged: b(`/fleet/${encodeURIComponent(t)}/${encodeURIComponent(e)}`),
+      diagnosis: ot(b(`${n}/diagnosis`)),
+      firing: kt("/alerts", { project: t, run: e, state: "firing" }),
+      resolved: tt("/alerts", { project: t, run: e, state: "resolved" }),
+      policies: tt(`${n}/policy/history`),
+      attempts: tt(`${n}/attempts`),
+      notes: tt(`${n}/notes`),
+      adaptation: b(`${n}/adaptation`)
     };
-    const names2 = Object.keys(asked2);
-    const answers = await Promise.all(Object.values(asked2));
-    const { firing, resolved, ...facts } = Object.fromEntries(names2.map((name2, i) => [name2, answers[i]]));
-    return { ...facts, alerts: { items: [...firing, ...resolved] } };
+    const r = Object.keys(i);
+    const a = await Promise.all(Object.values(i));
+    const { firing: l, resolved: c, ...h } = Object.fromEntries(r.map((d, u) => [d, a[u]]));
+    return { ...h, alerts: { items: [...l, ...c] } };
   }
-  #show(facts) {
-    this.course.mark(facts);
-    this.stage.over(hasEnded(facts.run));
-    runHead(this.head, facts, this.given.attempt);
-    notesList(this.notes, facts.notes, (step2) => this.open(step2));
-    const again = async () => this.#show(await this.#facts());
-    this.why.show(facts);
-    policyHistory(this.versions, facts, { path: this.path, again });
-    policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered2);
-    this.charts.outline(facts);
+  /** Show what needs no series: who the run is, its verdict, the cause and what to do, and the events. */
+  #e(t) {
+    this.course.mark(t);
+    this.stage.over(Jt(t.run));
+    Vn(this.head, t, this.given.attempt);
+    Hn(this.notes, t.notes, (e) => this.open(e));
+    this.why.show(t);
   }
-  #key(event) {
-    const by = { "[": -1, "]": 1 }[event.key];
-    if (!by || typing(event.target) || !this.course.series.step.length) return;
-    const step2 = this.given.step === null ? this.course.extent[1] : this.course.beside(this.given.step, by);
-    this.open(step2);
+  #s(t) {
+    this.#e(t);
+    const e = async () => this.#s(await this.#t());
+    Kn(this.versions, t, { path: this.path, again: e });
+    Jn(this.policies, t, { course: this.course, path: this.path, again: e }).catch(Ya);
+    this.charts.outline(t);
+  }
+  #n(t) {
+    const e = { "[": -1, "]": 1 }[t.key];
+    if (!e || st(t.target) || !this.course.series.step.length) return;
+    const n = this.given.step === null ? this.course.extent[1] : this.course.beside(this.given.step, e);
+    this.open(n);
   }
 };
 
 // src/signin.js
-function signIn(root2, { why, done }) {
-  const field = h("input", { type: "password", name: "token", required: true, autocomplete: "off", id: "token" });
-  const enter = (event) => {
-    event.preventDefault();
-    token.set(field.value.trim());
-    done();
+function si(s, { why: t, done: e }) {
+  const n = o("input", { type: "password", name: "token", required: true, autocomplete: "off", id: "token" });
+  const i = (r) => {
+    r.preventDefault();
+    yt.set(n.value.trim());
+    e();
   };
-  fill(
-    root2,
-    h(
+  f(
+    s,
+    o(
       "form",
-      { class: "card empty stack", onsubmit: enter },
-      h("h1", {}, "Sign in"),
-      h(
+      { class: "card empty stack", onsubmit: i },
+      o("h1", {}, "Sign in"),
+      o(
         "p",
         { class: "quiet" },
         "This service requires a token. A read token shows everything; to acknowledge or silence, use an admin token."
       ),
-      why && h("p", { role: "alert", class: "strong" }, why),
-      h("label", { for: "token" }, "Token"),
-      field,
-      h("p", {}, h("button", { class: "main", type: "submit" }, "Sign in")),
-      h("p", { class: "quiet" }, "No token yet? Create one with ", h("code", {}, "trmon token create me --scope admin"), ".")
+      t && o("p", { role: "alert", class: "strong" }, t),
+      o("label", { for: "token" }, "Token"),
+      n,
+      o("p", {}, o("button", { class: "main", type: "submit" }, "Sign in")),
+      o("p", { class: "quiet" }, "No token yet? Create one with ", o("code", {}, "trmon token create me --scope admin"), ".")
     )
   );
-  field.focus();
+  n.focus();
 }
 
 // src/app.js
-var VIEWS = [
-  { name: "fleet", path: /^\/$/, mount: mountFleet },
-  { name: "alerts", path: /^\/alerts$/, mount: mountAlerts },
-  { name: "compare", path: /^\/compare$/, mount: mountCompare },
-  { name: "rule", path: /^\/rules\/(?<rule>[^/]+)$/, mount: mountRule },
-  { name: "run", path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: mountRun }
+var ni = [
+  { name: "fleet", path: /^\/$/, mount: mn },
+  { name: "alerts", path: /^\/alerts$/, mount: js },
+  { name: "compare", path: /^\/compare$/, mount: Fs },
+  { name: "rule", path: /^\/rules\/(?<rule>[^/]+)$/, mount: kn },
+  { name: "run", path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: ei }
 ];
-var root = document.getElementById("view");
-var live = new Live();
-var leave = () => {
+var H = document.getElementById("view");
+var gt = new re();
+var jt = () => {
 };
-var shown = 0;
-var waiting2 = null;
-var RETRY_MS = 3e3;
-var SKELETON_MS = 120;
-var PASSING = [0, 502, 503, 504];
-async function show() {
-  const turn2 = ++shown;
-  leave();
-  leave = () => {
+var ft = 0;
+var ii = null;
+var Za = 3e3;
+var Qa = 120;
+var tl = [0, 502, 503, 504];
+async function wt() {
+  const s = ++ft;
+  jt();
+  jt = () => {
   };
-  const view = VIEWS.find(({ path: path3 }) => path3.test(location.pathname));
-  mark();
-  badge(false);
-  render();
-  if (!view) return notFound(root, location.pathname);
-  root.setAttribute("aria-busy", "true");
-  waiting2 = setTimeout(() => fill(root, skeleton(view.name)), SKELETON_MS);
-  if (root.contains(document.activeElement)) root.focus({ preventScroll: true });
+  const t = ni.find(({ path: e }) => e.test(location.pathname));
+  nl();
+  ri(false);
+  as();
+  if (!t) return wn(H, location.pathname);
+  H.setAttribute("aria-busy", "true");
+  ii = setTimeout(() => f(H, Sn(t.name)), Qa);
+  if (H.contains(document.activeElement)) H.focus({ preventScroll: true });
   try {
-    const parameters = Object.values(location.pathname.match(view.path).groups ?? {}).map(decodeURIComponent);
-    const ended = await view.mount(stage(turn2), { live, parameters });
-    if (turn2 !== shown) return ended();
-    leave = ended;
-    reach.shown(true);
-  } catch (error) {
-    if (turn2 === shown) fail(error);
+    const e = Object.values(location.pathname.match(t.path).groups ?? {}).map(decodeURIComponent);
+    const n = await t.mount(el(s), { live: gt, parameters: e });
+    if (s !== ft) return n();
+    jt = n;
+    G.shown(true);
+  } catch (e) {
+    if (s === ft) ls(e);
   }
 }
-function render(...children) {
-  clearTimeout(waiting2);
-  root.removeAttribute("aria-busy");
-  if (children.length) fill(root, ...children);
+function as(...s) {
+  clearTimeout(ii);
+  H.removeAttribute("aria-busy");
+  if (s.length) f(H, ...s);
 }
-function stage(turn2) {
-  const ifShown = (act) => (...given) => turn2 === shown && act(...given);
+function el(s) {
+  const t = (e) => (...n) => s === ft && e(...n);
   return {
-    show: ifShown(render),
-    title: ifShown((text) => document.title = `${text} · trmon`),
-    fail: ifShown(fail),
-    over: ifShown((isOver) => badge(isOver))
+    show: t(as),
+    title: t((e) => document.title = `${e} · trmon`),
+    fail: t(ls),
+    over: t((e) => ri(e))
   };
 }
-function fail(error) {
-  leave();
-  leave = () => {
+function ls(s) {
+  jt();
+  jt = () => {
   };
-  render();
-  if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
-  if (!(error instanceof ApiError)) console.error(error);
-  const turn2 = shown;
-  if (PASSING.includes(error.status)) {
-    reach.shown(false);
-    setTimeout(() => turn2 === shown && show(), RETRY_MS);
+  as();
+  if (s.status === 401) return si(H, { why: yt.get() ? s.message : "", done: sl });
+  if (!(s instanceof L)) console.error(s);
+  const t = ft;
+  if (tl.includes(s.status)) {
+    G.shown(false);
+    setTimeout(() => t === ft && wt(), Za);
   }
-  const again = h("button", { onclick: show }, "Try again");
-  const noun = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
-  const title = error.status === 404 ? `${noun} not found.` : error.message;
-  const detail = error.status === 404 ? error.message : "Is it running? Start it with trmon serve; its log says why it stopped.";
-  fill(
-    root,
-    h(
+  const e = o("button", { onclick: wt }, "Try again");
+  const n = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
+  const i = s.status === 404 ? `${n} not found.` : s.message;
+  const r = s.status === 404 ? s.message : "Is it running? Start it with trmon serve; its log says why it stopped.";
+  f(
+    H,
+    o(
       "section",
       { class: "card empty stack", role: "alert" },
-      h("h1", {}, title),
-      h("p", {}, detail),
-      h("p", {}, again)
+      o("h1", {}, i),
+      o("p", {}, r),
+      o("p", {}, e)
     )
   );
 }
-function signedIn() {
-  live.restart();
-  show();
+function sl() {
+  gt.restart();
+  wt();
 }
-function mark() {
+function nl() {
   document.title = "trmon";
-  for (const link of document.querySelectorAll(".top nav a")) {
-    if (link.getAttribute("href") === location.pathname) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+  for (const s of document.querySelectorAll(".top nav a")) {
+    if (s.getAttribute("href") === location.pathname) s.setAttribute("aria-current", "page");
+    else s.removeAttribute("aria-current");
   }
 }
-function go(href) {
-  history.pushState(null, "", href);
+function oi(s) {
+  history.pushState(null, "", s);
   window.scrollTo(0, 0);
-  show();
+  wt();
 }
-document.addEventListener("click", (event) => {
-  const link = event.target.closest("a");
-  if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
-  const url = new URL(link.href, location.href);
-  if (url.origin !== location.origin || url.hash || !VIEWS.some(({ path: path3 }) => path3.test(url.pathname))) return;
-  event.preventDefault();
-  go(url.pathname + url.search);
+document.addEventListener("click", (s) => {
+  const t = s.target.closest("a");
+  if (!t || s.defaultPrevented || s.button || s.metaKey || s.ctrlKey || s.shiftKey) return;
+  const e = new URL(t.href, location.href);
+  if (e.origin !== location.origin || e.hash || !ni.some(({ path: n }) => n.test(e.pathname))) return;
+  s.preventDefault();
+  oi(e.pathname + e.search);
 });
-window.addEventListener("popstate", show);
-live.addEventListener("state", () => {
-  const isAsked = root.querySelector("#token");
-  if (live.state === "signed out" && !isAsked) fail(new ApiError(401, "The token is no longer valid."));
+window.addEventListener("popstate", wt);
+gt.addEventListener("state", () => {
+  const s = H.querySelector("#token");
+  if (gt.state === "signed out" && !s) ls(new L(401, "The token is no longer valid."));
 });
-shortcuts({ go });
-var badge = watch(document.getElementById("live"), live);
-live.start();
-show();
+Ms({ go: oi });
+var ri = gn(document.getElementById("live"), gt);
+gt.start();
+wt();
