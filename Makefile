@@ -22,7 +22,7 @@ DIST ?= dist
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Only files whose hash is locked, and no sdist: pip checks no hash of what a build downloads.
 LOCKED := --require-hashes --only-binary :all:
-PYTEST := $(BIN)/pytest -n 2 --dist loadfile --durations 25 --durations-min 5
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 25 --durations-min 5
 LOCK := $(BIN)/uv pip compile --quiet --universal --python $(BIN)/python --no-header --no-annotate --generate-hashes $(ARGS)
 ESBUILD := trmon/web/node_modules/.bin/esbuild
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server nginx caddy

@@ -91,14 +91,18 @@ SLOW = (
 QUICK = ("e2e/test_two_trainers.py", "examples/test_readme.py", "web/test_bundle.py")
 """Of these, what `make test` runs as well: among it one path from end to end."""
 
+LONGEST = ("store/lake/test_killed_mover.py", "e2e/test_online_upgrade.py", "e2e/test_demo.py")
+"""What runs first: a file runs in one process, and one that began last would run for minutes beside an idle core."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests, and skip a test marked `server("binary", ...)` whose binary is not installed.
+    """Mark slow tests, let the longest run first, and skip tests whose server is not installed.
 
-    `make test-deps` installs the binaries.
+    A test is marked `server("binary", ...)`; `make test-deps` installs the binaries.
     """
+    items.sort(key=lambda item: _path(item) not in LONGEST)
     for item in items:
-        path = item.path.relative_to(TESTS).as_posix()
+        path = _path(item)
         if path.startswith(SLOW) and path not in QUICK:
             item.add_marker(pytest.mark.slow)
         for marker in item.iter_markers("server"):
@@ -106,6 +110,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if missing:
                 packages = " ".join(sorted({PACKAGES[binary] for binary in missing}))
                 item.add_marker(pytest.mark.skip(f"no {', '.join(missing)} here; as root: apt-get install {packages}"))
+
+
+def _path(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).as_posix()
 
 
 def _is_here(binary: str) -> bool:

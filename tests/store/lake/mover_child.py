@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
 
+# Imported before the process forks, which takes seconds.
+import trmon.store.lake.lake_mover  # noqa: F401
 from trmon.store import Store
 
 
 class KillingPoint:
     """Kills this process when as many points as given have been passed."""
 
-    def __init__(self, kill_at: int) -> None:
+    def __init__(self, kill_at: int, passed: Connection) -> None:
         self._left = kill_at
+        self._passed = passed
 
     def at_point(self, name: str) -> None:
         """Pass a point, and name it."""
         self._left -= 1
-        print(name, flush=True)
+        self._passed.send(name)
         if self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -28,17 +32,15 @@ class KillingPoint:
         return True
 
 
-def main() -> None:
-    """Move everything. Args: the database, the lake, the time in seconds, and the number of the point to die at."""
-    url, lake_url, now, kill_at = sys.argv[1:]
-    point = KillingPoint(int(kill_at))
+def move_all(
+    url: str, lake_url: str, *, now: float, kill_at: int, passed: Connection, environment: Mapping[str, str]
+) -> None:
+    """Move everything. Args: kill_at: the number of the point to die at; passed: is sent the name of each point."""
+    os.environ.update(environment)
+    point = KillingPoint(kill_at, passed)
     store = Store.open(url)
     mover = store.lake(lake_url).mover
-    while mover.move_next(now=float(now), after_seconds=50.0, at_point=point.at_point) is not None:
+    while mover.move_next(now=now, after_seconds=50.0, at_point=point.at_point) is not None:
         store.moved_rows.delete(may_continue=point.may_continue)
-    mover.delete_runs(now=float(now))
+    mover.delete_runs(now=now)
     store.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,13 @@ from tests.fixtures.s3 import s3_lake
 from tests.store.builders import NOW
 from tests.store.lake.lake_checksums import Rows, checksums, lake_rows, merged, stored_rows
 from tests.store.lake.lake_runs import put_ended_run
+from tests.store.lake.mover_child import move_all
 from trmon.store import Store
 from trmon.store.schema import tables
 
-NOW_TEXT = str(NOW + 100)
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([move_all.__module__])
+CHILD_SECONDS = 120
 N_BATCHES = 256
 """A chunk of signals."""
 DELETIONS_AT_ONCE = 5
@@ -46,16 +48,18 @@ def lake_url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
 
 def move_until_killed(url: str, lake_url: str, kill_at: int) -> tuple[int, list[str]]:
     """Run a mover that dies at a point, 0 for never, and return its exit status and the points that it passed."""
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.store.lake.mover_child", url, lake_url, NOW_TEXT, str(kill_at)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        timeout=120,
-        check=False,
-    )
-    assert child.returncode in (0, -signal.SIGKILL), child.stderr
-    return child.returncode, child.stdout.split("\n")[:-1]
+    receiving, passed = FORKS.Pipe(duplex=False)
+    given = {"now": NOW + 100, "kill_at": kill_at, "passed": passed, "environment": dict(os.environ)}
+    child = FORKS.Process(target=move_all, args=(url, lake_url), kwargs=given)
+    child.start()
+    passed.close()
+    points: list[str] = []
+    with receiving, suppress(EOFError):
+        while receiving.poll(CHILD_SECONDS):
+            points.append(receiving.recv())
+    child.join(CHILD_SECONDS)
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return child.exitcode, points
 
 
 @pytest.mark.timeout(1200)
