@@ -54,11 +54,13 @@ def test_the_failing_runs_are_reported_with_their_causes_and_the_healthy_one_is_
     assert ill.last_good_step == ill.since_step - 1
     # The incident may open with another sign of drift, and be led by its cause as soon as that is known.
     assert "demo/ill: staleness since step" in ill.text
-    assert (collapsing.title, collapsing.severity) == ("reward collapse", "page"), ended.stdout
+    # A prediction may open it first: training differs between processors.
+    assert collapsing.title in ("reward collapse", "risk of collapse"), ended.stdout
+    assert "demo/collapsing: reward collapse since step" in collapsing.text
+    assert "(page): " in collapsing.text
     assert collapsing.onset_step < collapsing.since_step <= collapsing.alert_step <= collapsing.collapse_step + 30
     assert collapsing.last_good_step == collapsing.since_step - 1
     assert collapsing.kl < 0.02
-    assert "Updated at step" not in collapsing.text
     assert "The healthy run raised no alert" in ended.stdout
     calibrated = re.search(r"calibrated on (\d+) sequences of (\d+) steps", ended.stdout)
     rejected = re.search(r"; (\S+)% of the last 80 steps were rejected", ended.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 import torch
@@ -145,9 +146,10 @@ def test_updates_without_a_finite_gradient_are_left_out() -> None:
 
 
 def test_an_entropy_bonus_flattens_the_policy() -> None:
-    steady, flattened = (_signals(_run(config)[1], "sampled_entropy") for config in (SHORT, _short(Injection.ENTROPY)))
+    configs = (replace(config, n_steps=16) for config in (SHORT, _short(Injection.ENTROPY)))
+    steady, flattened = (_signals(_run(config)[1], "sampled_entropy") for config in configs)
     assert flattened[:2] == steady[:2]
-    assert flattened[-1] > steady[-1]
+    assert fmean(flattened[8:]) > fmean(steady[8:]) + 0.03
 
 
 def test_a_limit_of_tokens_cuts_responses_and_their_rewards() -> None:
