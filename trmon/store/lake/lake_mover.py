@@ -122,7 +122,8 @@ class LakeMover:
 
         Such a database was restored from a backup that is older than its newest lake batch.
         """
-        newest, in_lake = self._batches.newest_id(), self._newest_in_lake()
+        # In this order, since another mover plans a batch before it appends to the lake.
+        in_lake, newest = self._newest_in_lake(), self._batches.newest_id()
         if in_lake > newest:
             raise NotReady(
                 f"the lake has batch {in_lake} and the database knows {newest}: it was restored from a backup; "
@@ -135,7 +136,7 @@ class LakeMover:
         The attempts that the database has again move again, in batches with later numbers.
         Errors: NotReady if the lake cannot be written.
         """
-        newest, in_lake = self._batches.newest_id(), self._newest_in_lake()
+        in_lake, newest = self._newest_in_lake(), self._batches.newest_id()
         if in_lake <= newest:
             return 0
         database_id = self._batches.database_id()
@@ -162,9 +163,9 @@ class LakeMover:
             folder = table_folder_of(self._delta_tables.location, table)
             in_lake = {} if found is None else counts_in_lake(found, folder, batch)
         with self._reader.connect() as connection:
-            # Without the attempts of runs that were deleted since the plan.
+            # Without the attempts of runs that were deleted since the plan; none if another mover has finished it.
             kept = self._batches.planned()
-            for member in () if kept is None else kept.members:
+            for member in kept.members if kept is not None and kept.id == batch.id else ():
                 expected = counts_in_database(connection, member, table)
                 if in_lake.get(member.attempt_id, 0) != expected:
                     raise NotReady(
