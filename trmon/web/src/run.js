@@ -27,15 +27,22 @@ const POLICY_LINES = 8; // As tall as a policy with three shadows.
 export async function mountRun(stage, { live, parameters: [project, run] }) {
   const view = new RunView(stage, project, run);
   stage.title(run);
-  await view.begin();
+  const after = view.begin();
   const concerns = ({ data }) => data.project === project && data.run === run;
-  const stop = follow(live, { concerns, read: () => view.follow(), fail: stage.fail, refreshMs: REFRESH_MS });
+  const stop = follow(live, { concerns, read: () => view.follow(), fail: stage.fail, refreshMs: REFRESH_MS, after });
   document.addEventListener("keydown", view.keys);
-  return () => {
+  const end = () => {
     stop();
     document.removeEventListener("keydown", view.keys);
     view.end();
   };
+  try {
+    await after;
+  } catch (error) {
+    end();
+    throw error;
+  }
+  return end;
 }
 
 /** Requests that fail are repeated with the next update. */

@@ -6,7 +6,7 @@ function o(s, t = {}, ...e) {
 function $(s, t = {}, ...e) {
   return us(document.createElementNS("http://www.w3.org/2000/svg", s), t, e);
 }
-function f(s, ...t) {
+function m(s, ...t) {
   const e = document.activeElement;
   const n = [...s.querySelectorAll(cs)].indexOf(e);
   s.replaceChildren(...ps(t));
@@ -15,12 +15,12 @@ function f(s, ...t) {
   i?.focus({ preventScroll: true });
   return s;
 }
-function N(s, ...t) {
+function q(s, ...t) {
   const e = document.getSelection();
   if (!e.isCollapsed && e.containsNode(s, true)) return ai(s, t);
   At.delete(s);
   const n = new Map([...s.querySelectorAll("details")].map((i) => [hs(i), i.open]));
-  f(s, ...t);
+  m(s, ...t);
   for (const i of s.querySelectorAll("details")) i.open = n.get(hs(i)) ?? i.open;
   return s;
 }
@@ -34,7 +34,7 @@ function ai(s, t) {
 function ds() {
   if (!document.getSelection().isCollapsed) return;
   document.removeEventListener("selectionchange", ds);
-  for (const [s, t] of [...At]) N(s, ...t);
+  for (const [s, t] of [...At]) q(s, ...t);
 }
 function Nt(s) {
   const t = document.activeElement;
@@ -87,7 +87,7 @@ var Q = () => (Date.now() + ms) / 1e3;
 var Ee = "trmon.token";
 var ci = 200;
 var hi = 1e3;
-var L = class extends Error {
+var O = class extends Error {
   constructor(t, e) {
     super(e);
     this.status = t;
@@ -141,7 +141,7 @@ async function Te(s, t, e = {}) {
   } while (i && n.length < s);
   return { items: n, hasMore: i !== null };
 }
-function M(s, t, e) {
+function T(s, t, e) {
   const n = e === void 0 ? {} : { body: JSON.stringify(e) };
   return Le(`/api/v1${t}`, { method: s, headers: bt({ "Content-Type": "application/json" }), ...n });
 }
@@ -162,14 +162,14 @@ async function Le(s, t, e = (n) => n.json()) {
     if (n.ok) return await e(n);
     throw await di(n);
   } catch (n) {
-    if (n instanceof L || n.name === "AbortError") throw n;
+    if (n instanceof O || n.name === "AbortError") throw n;
     G.answered(false);
-    throw new L(0, "The service does not respond.");
+    throw new O(0, "The service does not respond.");
   }
 }
 async function di(s) {
   const t = await s.json().catch(() => ({}));
-  return new L(s.status, t.detail || t.title || `The service responded with status ${s.status}.`);
+  return new O(s.status, t.detail || t.title || `The service responded with status ${s.status}.`);
 }
 var C = (s, t) => `/runs/${encodeURIComponent(s)}/${encodeURIComponent(t)}`;
 
@@ -207,10 +207,10 @@ function x(s) {
 }
 var Oe = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
 var ui = { year: "numeric", month: "short", day: "numeric" };
-var T = (s) => new Date(s * 1e3).toLocaleString([], { ...ui, ...Oe });
+var L = (s) => new Date(s * 1e3).toLocaleString([], { ...ui, ...Oe });
 function ws(s) {
   const t = new Date(s * 1e3).toDateString() === new Date(Q() * 1e3).toDateString();
-  return t ? new Date(s * 1e3).toLocaleTimeString([], Oe) : T(s);
+  return t ? new Date(s * 1e3).toLocaleTimeString([], Oe) : L(s);
 }
 var ys = (s) => new Intl.DateTimeFormat([], Oe).formatToParts(s * 1e3).find(({ type: t }) => t === "timeZoneName").value;
 var y = (s, t, e = `${t}s`) => `${p(s)} ${s === 1 ? t : e}`;
@@ -232,7 +232,7 @@ function qt(s) {
   const e = `Acknowledge ${s.map(({ title: n }) => n).join(", ")}`;
   return I(e, [at(), o("label", {}, "Note", t)], "Acknowledge", (n) => {
     const i = { author: lt(n), note: t.value };
-    return Promise.all(s.map(({ identity: r }) => M("POST", `/alerts/${encodeURIComponent(r)}/ack`, i)));
+    return Promise.all(s.map(({ identity: r }) => T("POST", `/alerts/${encodeURIComponent(r)}/ack`, i)));
   });
 }
 function rt(s, t) {
@@ -253,7 +253,7 @@ function rt(s, t) {
     "Silence alerts that match every label",
     [...n, ...c],
     "Silence",
-    (h) => M("POST", "/silences", { ...bs(n, a.value * 3600), author: lt(h), note: l.value })
+    (h) => T("POST", "/silences", { ...bs(n, a.value * 3600), author: lt(h), note: l.value })
   );
 }
 function bs(s, t) {
@@ -269,15 +269,15 @@ function gi(s, t) {
     await new Promise((r) => setTimeout(r, pi));
     const i = t();
     if (n !== e) return;
-    if (!i.matchers.length) return f(s, "Fill in at least one field.");
+    if (!i.matchers.length) return m(s, "Fill in at least one field.");
     try {
-      const { total: r, items: a } = await M("POST", "/silences/preview", i);
+      const { total: r, items: a } = await T("POST", "/silences/preview", i);
       if (n !== e) return;
       const l = a.slice(0, mi).map((h) => o("li", {}, `${h.project}/${h.run}: ${h.rule.replaceAll("_", " ")}`));
       const c = r > l.length && o("li", {}, `and ${p(r - l.length)} more`);
-      f(s, r ? `Mutes ${y(r, "firing alert")} now:` : "Mutes no alert that fires now.", o("ul", {}, l, c));
+      m(s, r ? `Mutes ${y(r, "firing alert")} now:` : "Mutes no alert that fires now.", o("ul", {}, l, c));
     } catch (r) {
-      if (n === e) f(s, U(r));
+      if (n === e) m(s, U(r));
     }
   };
 }
@@ -313,8 +313,8 @@ function I(s, t, e, n) {
       try {
         await n(h);
         d.close("done");
-      } catch (m) {
-        r.textContent = U(m);
+      } catch (f) {
+        r.textContent = U(f);
       } finally {
         a = false;
       }
@@ -361,7 +361,7 @@ var Rt = class {
     this.#e = a;
     this.count.textContent = `${y(r, "alert")} selected${n ? `, ${p(n)} not shown` : ""}`;
     const l = () => this.selection.set([.../* @__PURE__ */ new Set([...this.chosen, ...e])]);
-    f(
+    m(
       this.buttons,
       r > 0 && o("button", { onclick: () => this.acknowledge(this.chosen) }, `Acknowledge ${y(r, "alert")}`),
       r > 0 && !i && o("button", { onclick: l }, `Select all ${p(e.length)}`),
@@ -380,7 +380,7 @@ var Rt = class {
     const c = async (h) => a = await bi(t, { author: lt(h), note: e.value });
     if (!await I(l, r, "Acknowledge", c)) return;
     this.#t = a.size ? a : null;
-    f(this.result, this.#t && ki(t, a));
+    m(this.result, this.#t && ki(t, a));
     this.#e = "";
     this.selection.set(t.filter(({ identity: h }) => a.has(h)));
     await this.again();
@@ -388,7 +388,7 @@ var Rt = class {
   #s() {
     this.#t = null;
     this.#e = "";
-    f(this.result);
+    m(this.result);
     this.selection.set([]);
   }
 };
@@ -397,7 +397,7 @@ async function bi(s, t) {
   for (let n = 0; n < s.length; n += je) {
     const i = s.slice(n, n + je).map(({ identity: r }) => r);
     try {
-      const { refused: r } = await M("POST", "/alerts/ack", { ...t, identities: i });
+      const { refused: r } = await T("POST", "/alerts/ack", { ...t, identities: i });
       for (const { identity: a, detail: l } of r) e.set(a, l);
     } catch (r) {
       if (s.length <= je) throw r;
@@ -495,22 +495,22 @@ var Pt = class {
     const { severity: c, title: h, rule: d } = n[0];
     const u = y(new Set(n.map(({ project: D, run: it }) => `${D}/${it}`)).size, "run");
     this.box = this.selection.box(`${h} of ${u}`, () => this.line);
-    const m = { class: "plain fold", "aria-expanded": String(e), onclick: () => this.turn(t.key) };
+    const f = { class: "plain fold", "aria-expanded": String(e), onclick: () => this.turn(t.key) };
     const w = [
       i.length < n.length && `${p(n.length - i.length)} acknowledged`,
       r > 0 && `${p(r)} silenced`
     ];
     const k = o("button", { onclick: () => this.acknowledge(i) }, `Acknowledge ${p(i.length)}`);
-    const q = {
+    const M = {
       select: this.box,
       severity: o("span", { class: `kind kind-${c === "page" ? "act" : c === "warn" ? "watch" : "unknown"}` }, c),
-      alert: [o("button", m, `${h}: ${u}`), o("span", { class: "quiet" }, w.filter(Boolean).join(", "))],
+      alert: [o("button", f, `${h}: ${u}`), o("span", { class: "quiet" }, w.filter(Boolean).join(", "))],
       run: o("span", { class: "quiet" }, u),
       since: o("span", { class: "quiet nowrap" }, `first ${x(a)}`),
       actions: o("span", { class: "row actions" }, i.length > 0 && k)
     };
-    const A = Object.entries(q).map(([D, it]) => o("td", { "data-name": D }, it));
-    f(this.element, o("tr", { "data-severity": c, "data-state": "firing", "data-rule": d }, A));
+    const N = Object.entries(M).map(([D, it]) => o("td", { "data-name": D }, it));
+    m(this.element, o("tr", { "data-severity": c, "data-state": "firing", "data-rule": d }, N));
   }
 };
 
@@ -576,13 +576,13 @@ var It = class {
       { "data-severity": t.severity, "data-state": t.state },
       e.map((r, a) => o("td", { "data-name": n[a] }, r))
     );
-    N(this.element, i, this.#t && o("tr", {}, o("td", { colspan: 6 }, this.#t)));
+    q(this.element, i, this.#t && o("tr", {}, o("td", { colspan: 6 }, this.#t)));
   }
   #n({ project: t, run: e, owner: n, title: i, members: r, labels: a, summary: l, runbook: c, ack: h, silenced: d }) {
     const u = a.last_good_step;
-    const m = r.filter(({ rule: q }) => q !== a.cause);
+    const f = r.filter(({ rule: M }) => M !== a.cause);
     const w = r.map(
-      (q) => o("li", {}, `${q.rule.replaceAll("_", " ")} since step ${p(q.step)}${q.state === "firing" ? "" : ", over"}`)
+      (M) => o("li", {}, `${M.rule.replaceAll("_", " ")} since step ${p(M.step)}${M.state === "firing" ? "" : ", over"}`)
     );
     const k = d && `Silenced until ${ws(d.ends_at)} by ${d.author}${d.note ? `: ${d.note}` : ""}`;
     return [
@@ -593,7 +593,7 @@ var It = class {
       o(
         "details",
         { "data-name": "more" },
-        o("summary", {}, m.length ? y(m.length, "symptom") : "Details"),
+        o("summary", {}, f.length ? y(f.length, "symptom") : "Details"),
         o("p", {}, l.replace(`${t}/${e}: `, "")),
         c && o("p", { class: "quiet" }, c),
         w.length > 0 && o("ul", { class: "quiet", "aria-label": "Alerts in this incident" }, w)
@@ -642,8 +642,8 @@ function Mi({ step: s, since_at: t, state: e, updated_at: n }) {
     o("div", { class: "nowrap" }, `step ${p(s)}`),
     o(
       "div",
-      { class: "quiet nowrap", title: T(t) },
-      e === "resolved" ? `until ${T(n)}` : x(t)
+      { class: "quiet nowrap", title: L(t) },
+      e === "resolved" ? `until ${L(n)}` : x(t)
     )
   ];
 }
@@ -652,7 +652,7 @@ function Ti(s) {
     (e) => o(
       "li",
       {},
-      o("span", { class: "quiet" }, `${T(e.at)} · `),
+      o("span", { class: "quiet" }, `${L(e.at)} · `),
       `${e.state} at step ${p(e.step)}: ${g(e.value)} (limit ${g(e.threshold)})`
     )
   );
@@ -714,32 +714,35 @@ var Dt = class {
 
 // src/following.js
 var Li = 3e4;
-function ct(s, { concerns: t, read: e, fail: n, refreshMs: i }) {
-  let r = false;
+function ct(s, { concerns: t, read: e, fail: n, refreshMs: i, after: r = null }) {
   let a = false;
-  let l = Date.now();
-  const c = ({ detail: m }) => r ||= t(m);
-  const h = () => r ||= s.state === "live";
-  const d = async () => {
-    if (a || document.hidden || !(r || Date.now() - l > Li)) return;
-    a = true;
-    r = false;
-    l = Date.now();
+  let l = false;
+  let c = r === null;
+  const h = () => c = true;
+  r?.then(h, h);
+  let d = Date.now();
+  const u = ({ detail: M }) => a ||= t(M);
+  const f = () => a ||= c && s.state === "live";
+  const w = async () => {
+    if (!c || l || document.hidden || !(a || Date.now() - d > Li)) return;
+    l = true;
+    a = false;
+    d = Date.now();
     try {
       await e();
-    } catch (m) {
-      if ([401, 404].includes(m.status)) n(m);
+    } catch (M) {
+      if ([401, 404].includes(M.status)) n(M);
     } finally {
-      a = false;
+      l = false;
     }
   };
-  const u = setInterval(d, i);
-  s.addEventListener("event", c);
-  s.addEventListener("state", h);
+  const k = setInterval(w, i);
+  s.addEventListener("event", u);
+  s.addEventListener("state", f);
   return () => {
-    clearInterval(u);
-    s.removeEventListener("event", c);
-    s.removeEventListener("state", h);
+    clearInterval(k);
+    s.removeEventListener("event", u);
+    s.removeEventListener("state", f);
   };
 }
 
@@ -888,12 +891,12 @@ var Ne = class {
     this.filter.bar.hidden = !this.empty.toggleAttribute("hidden", !u);
     this.none.hidden = u || !a || h.length + d.length > 0;
     this.past.section.setAttribute("aria-busy", String(!a));
-    const m = xs(_s(h), this.#s);
-    this.lines = m.slice(0, this.most);
+    const f = xs(_s(h), this.#s);
+    this.lines = f.slice(0, this.most);
     this.selection.follow(this.lines, t);
-    this.#h(this.firing, this.lines, m.length - this.lines.length);
+    this.#h(this.firing, this.lines, f.length - this.lines.length);
     this.#h(this.past, d.map((k) => ({ key: R(k), alerts: [k] })), n && a ? ht : 0);
-    const w = new Set([...m, ...e.map((k) => ({ key: R(k) }))].map(({ key: k }) => k));
+    const w = new Set([...f, ...e.map((k) => ({ key: R(k) }))].map(({ key: k }) => k));
     for (const k of this.#e.keys()) if (!w.has(k) && !this.filter.isOn) this.#e.delete(k);
     this.bulk.draw(t, h);
     this.#l(i);
@@ -940,7 +943,7 @@ var Ne = class {
         _("End", () => this.#f(i))
       );
     });
-    N(this.silences, o("h2", {}, "Silences"), o("ul", { class: "card silences" }, n));
+    q(this.silences, o("h2", {}, "Silences"), o("ul", { class: "card silences" }, n));
   }
   #p({ id: t }) {
     const e = document.getElementById(`silence-${t}`);
@@ -952,7 +955,7 @@ var Ne = class {
     if (await rt(t)) await this.read();
   }
   async #f(t) {
-    await M("DELETE", `/silences/${t.id}`);
+    await T("DELETE", `/silences/${t.id}`);
     await this.read();
   }
   #g = "";
@@ -995,7 +998,7 @@ function qi(s, t) {
   });
 }
 function Ri(s) {
-  if (!(s instanceof L)) throw s;
+  if (!(s instanceof O)) throw s;
 }
 function Ls(s, t) {
   if (s.textContent !== t) s.textContent = t;
@@ -1003,7 +1006,7 @@ function Ls(s, t) {
 var Ci = ({ matchers: s, project: t }) => [t && `project=${t}`, ...s.map((e) => `${e.label}${e.operator}${e.value}`)].filter(Boolean).join(", ");
 function Os({ starts_at: s, ends_at: t }) {
   const e = Q();
-  return s > e ? `from ${T(s)} for ${B(t - s)}` : `ends in ${B(t - e)}`;
+  return s > e ? `from ${L(s)} for ${B(t - s)}` : `ends in ${B(t - e)}`;
 }
 
 // src/plotoptions.js
@@ -1018,7 +1021,7 @@ var Di = [
 var Rs = 4;
 var Cs = "11px system-ui, sans-serif";
 function Ps({ n: s, banded: t, log: e, from: n, to: i, healthy: r, limits: a = [], stacked: l, width: c, height: h, course: d, hooks: u }) {
-  const m = $t();
+  const f = $t();
   return {
     width: c,
     height: h,
@@ -1026,23 +1029,23 @@ function Ps({ n: s, banded: t, log: e, from: n, to: i, healthy: r, limits: a = [
     padding: [6, 6, 0, 0],
     scales: { x: { time: d.byTime }, y: { distr: e ? 3 : 1, range: zi(e, n, i) } },
     axes: [
-      Ns(m, { size: 22, space: 70, values: d.byTime ? Di : (w, k) => k.map(p) }),
-      Ns(m, {
+      Ns(f, { size: 22, space: 70, values: d.byTime ? Di : (w, k) => k.map(p) }),
+      Ns(f, {
         size: 50,
         space: 30,
-        values: (w, k, q, A, D) => k.map((it) => Bi(it, e ? it : D)),
+        values: (w, k, M, N, D) => k.map((it) => Bi(it, e ? it : D)),
         ...e ? { splits: qe, filter: (w, k) => k } : {}
       })
     ],
-    series: [{}, ...Array.from({ length: s }, (w, k) => Wi(m, k, { banded: t, stacked: l })).flat()],
-    bands: t ? Array.from({ length: s }, (w, k) => ({ series: [3 * k + 3, 3 * k + 2], fill: m.soft })) : [],
-    cursor: Ui(m),
+    series: [{}, ...Array.from({ length: s }, (w, k) => Wi(f, k, { banded: t, stacked: l })).flat()],
+    bands: t ? Array.from({ length: s }, (w, k) => ({ series: [3 * k + 3, 3 * k + 2], fill: f.soft })) : [],
+    cursor: Ui(f),
     hooks: {
-      drawClear: [(w) => r && Ki(w, r, m)],
+      drawClear: [(w) => r && Ki(w, r, f)],
       draw: [
-        (w) => a.forEach((k) => Gi(w, k, m)),
-        (w) => Ji(w, d, m),
-        (w) => d.byTime && Vi(w, m)
+        (w) => a.forEach((k) => Gi(w, k, f)),
+        (w) => Ji(w, d, f),
+        (w) => d.byTime && Vi(w, f)
       ],
       setSelect: [(w) => Fi(w, u.select)],
       setCursor: [(w) => u.cursor(w.cursor.idx ?? null)]
@@ -1127,7 +1130,7 @@ function Fi(s, t) {
 }
 function Ki(s, [t, e], n) {
   const { left: i, top: r, width: a, height: l } = s.bbox;
-  const c = (u, m) => Number.isFinite(u) && !(s.scales.y.distr === 3 && u <= 0) ? Yi(s.valToPos(u, "y", true), r, r + l) : m;
+  const c = (u, f) => Number.isFinite(u) && !(s.scales.y.distr === 3 && u <= 0) ? Yi(s.valToPos(u, "y", true), r, r + l) : f;
   const [h, d] = [c(e, r), c(t, r + l)];
   s.ctx.save();
   s.ctx.fillStyle = n.good;
@@ -1401,7 +1404,7 @@ var Ds = {
   zero_variance_groups: "groups of equal rewards",
   zero_variance_groups_least: "groups of equal rewards"
 };
-var O = (s) => Ds[s] ?? Ds[V(s)] ?? s.replaceAll("_", " ");
+var j = (s) => Ds[s] ?? Ds[V(s)] ?? s.replaceAll("_", " ");
 
 // src/comparechart.js
 var Bs = 150;
@@ -1419,7 +1422,7 @@ var Wt = class {
     this.where = o("span", { class: "plot tall" });
     this.values = o("span", { class: "note" });
     this.place = o("span", { class: "quiet" });
-    const n = [o("h2", {}, P(O(e))), this.place, this.values, o("span", {})];
+    const n = [o("h2", {}, P(j(e))), this.place, this.values, o("span", {})];
     this.element = o("figure", { class: "card panel" }, o("figcaption", {}, n), this.where);
     this.resized = new ResizeObserver(() => this.#i());
     this.resized.observe(this.where);
@@ -1495,7 +1498,7 @@ var Wt = class {
   #r(t) {
     const e = this.#e.slice(1);
     const n = (r) => t === null ? r.findLast((a) => Hs(a)) : so(r, t);
-    f(
+    m(
       this.values,
       e.map(
         (r, a) => o("span", { class: `legend run-${a + 1}` }, `${eo[a]} ${g(n(r))}`)
@@ -1580,7 +1583,7 @@ var Re = class {
   }
   #i(t) {
     const { runs: e, proposed: n, config: i } = this.#e;
-    f(
+    m(
       this.axes,
       [false, true].map(
         (r) => o(
@@ -1590,14 +1593,14 @@ var Re = class {
         )
       )
     );
-    f(
+    m(
       this.words,
       e.slice(1).map((r, a) => o("p", { class: "headline" }, oo(r, a + 1, e.length))),
       n && o("p", { class: "quiet" }, "B was proposed: the sound run of the project whose configuration differs least."),
       o("ul", { class: "compared" }, e.map(ro))
     );
     this.#o(t, e);
-    f(this.differences, o("h2", {}, "Differences"), ao(this.#e), !i.length && o("p", { class: "quiet" }, "The configurations do not differ."));
+    m(this.differences, o("h2", {}, "Differences"), ao(this.#e), !i.length && o("p", { class: "quiet" }, "The configurations do not differ."));
   }
   #o(t, e) {
     const n = [...new Set(e.flatMap((i) => Object.keys(i.signals)))];
@@ -1605,7 +1608,7 @@ var Re = class {
       this.#s = n.join();
       this.#t.forEach((i) => i.end());
       this.#t = n.map((i) => new Wt(t, i));
-      f(
+      m(
         this.charts,
         this.#t.map((i) => i.element)
       );
@@ -1641,10 +1644,10 @@ function ao({ runs: s, config: t, same_policy: e }) {
     ["newest step", s.map((c) => p(c.fleet.step))],
     ["policy", s.map(({ policy: c }) => c.name + (e ? "" : ` ${c.hash.slice(0, 8)}`))],
     ...n.map((c) => [
-      `${O(c)}, newest`,
+      `${j(c)}, newest`,
       s.map((h) => g(h.signals[c]?.findLast((d) => d !== null)))
     ]),
-    ...t.map(({ name: c, values: h, given: d }) => [c, h.map((u, m) => d[m] ? JSON.stringify(u) : "–")])
+    ...t.map(({ name: c, values: h, given: d }) => [c, h.map((u, f) => d[f] ? JSON.stringify(u) : "–")])
   ];
   const r = s.map((c, h) => o("th", { scope: "col" }, Ce[h]));
   const a = [o("th", { scope: "col" }, o("span", { class: "sr" }, "difference")), r];
@@ -1920,7 +1923,7 @@ var dt = class {
     const d = [o("span", { class: "row tight" }, o("h2", {}, i), h), this.now, c, this.against];
     this.course = e;
     this.element = o("figure", { class: "card panel" }, o("figcaption", {}, d), l);
-    const u = { said: (m) => this.say(m), lines: (m) => this.lines(m) };
+    const u = { said: (f) => this.say(f), lines: (f) => this.lines(f) };
     this.canvas = new Kt(l, { uPlot: t, course: e, open: n, label: a, ...u });
   }
   range() {
@@ -1999,7 +2002,7 @@ var ut = class extends dt {
   /** Show a legend if there is more than one line. */
   #t({ signals: t }) {
     const e = this.panel.lines.map((n, i) => ({ ...n, i })).filter(({ name: n }) => this.#s(t[n].mean));
-    f(this.legend, e.length > 1 && e.map(({ i: n, label: i }) => o("span", { class: `legend line-${n}` }, i)));
+    m(this.legend, e.length > 1 && e.map(({ i: n, label: i }) => o("span", { class: `legend line-${n}` }, i)));
   }
   /** Show the values at the cursor, or the newest value next to its reference. */
   say(t) {
@@ -2033,7 +2036,7 @@ var ut = class extends dt {
       const c = l && this.panel.lines.length > 1 ? l : this.panel.title.toLowerCase();
       return `${c} ${g(e.signals[a].mean[t])}${i}`;
     });
-    return [`step ${p(e.step[t])}, ${T(e.closed_at[t])}`, ...r];
+    return [`step ${p(e.step[t])}, ${L(e.closed_at[t])}`, ...r];
   }
   rows() {
     const { series: t, catalogue: e } = this.course;
@@ -2104,7 +2107,7 @@ var Gt = class extends ut {
     if (JSON.stringify(e) === JSON.stringify(this.#t)) return;
     const n = e?.warn_at !== this.#t?.warn_at || e?.page_at !== this.#t?.page_at;
     this.#t = e;
-    f(this.#e, e && Mo(e));
+    m(this.#e, e && Mo(e));
     if (n) this.make();
   }
   get limits() {
@@ -2138,21 +2141,21 @@ function To({ input: s, log_odds: t }, e) {
   return o(
     "li",
     { title: s },
-    o("span", {}, O(s)),
+    o("span", {}, j(s)),
     o("span", { class: "track" }, n),
     o("span", { class: "number" }, `${t < 0 ? "−" : "+"}${Math.abs(t).toFixed(2)}`)
   );
 }
 function Lo({ missing: s, outside: t }) {
   const e = [
-    s.length && `Not sent: ${s.map(O).join(", ")}.`,
-    t.length && `Beyond what the model was fitted to: ${t.map(O).join(", ")}.`
+    s.length && `Not sent: ${s.map(j).join(", ")}.`,
+    t.length && `Beyond what the model was fitted to: ${t.map(j).join(", ")}.`
   ].filter(Boolean);
   return e.length ? o("p", { class: "quiet uncertain", title: e.join("\n") }, e.join(" ")) : null;
 }
 function Oo(s) {
   const t = s.slice(0, 2).filter(({ log_odds: e }) => e > 0);
-  return t.length ? `, driven by ${t.map(({ input: e }) => O(e)).join(" and ")}` : "";
+  return t.length ? `, driven by ${t.map(({ input: e }) => j(e)).join(" and ")}` : "";
 }
 
 // src/runstate.js
@@ -2223,7 +2226,7 @@ var Yt = class {
     this.box.setAttribute("aria-label", `Select ${e.project}/${e.run}`);
     this.element.dataset.kind = e.verdict.kind;
     this.element.dataset.need = e.verdict.need;
-    f(
+    m(
       this.element,
       o("td", { role: "cell", "data-name": "select" }, this.box),
       qo(e).map((i, r) => o("td", { role: "cell", "data-name": Y[r].name }, i))
@@ -2504,7 +2507,7 @@ var ee = class {
     this.drawn = e;
     const n = `${y(t.length, "run")} selected`;
     this.count.textContent = this.#t ?? (this.#n() ? `${n}, ${p(this.#n())} not shown` : n);
-    f(this.buttons, this.#i(t));
+    m(this.buttons, this.#i(t));
   }
   #s() {
     return this.selection.keys().map((t) => this.found().get(t));
@@ -2570,7 +2573,7 @@ var ee = class {
     const i = await this.#l("Write a note", t, [o("label", {}, "Note", e), at()], "Add note", (a) => {
       n = { text: e.value, author: lt(a) };
     });
-    const r = (a) => M("POST", `${C(a.project, a.run)}/notes`, n);
+    const r = (a) => T("POST", `${C(a.project, a.run)}/notes`, n);
     if (i) await this.#p(t, ["Writing to", "noted"], (a) => r(a).then(() => a));
   }
   async #u(t) {
@@ -2583,7 +2586,7 @@ var ee = class {
     const r = await this.#l("Delete", t, i, `Delete ${y(t.length, "run")}`, () => {
       if (t.length > 1 && n.value.trim() !== e) throw new Error(`Type ${e} to delete the ${e} runs.`);
     });
-    const a = (l) => M("DELETE", C(l.project, l.run));
+    const a = (l) => T("DELETE", C(l.project, l.run));
     if (r) await this.#p(t, ["Deleting", "deleted"], a);
   }
   /** Ask in a dialog that names the runs; resolves to whether it was confirmed. */
@@ -2621,11 +2624,11 @@ var ee = class {
   #m(t) {
     this.#e = t;
     this.drawn = "";
-    f(this.result, t);
+    m(this.result, t);
     this.draw();
   }
 };
-var te = (s, t) => M("PATCH", C(s.project, s.run), t);
+var te = (s, t) => T("PATCH", C(s.project, s.run), t);
 var Ho = (s, t) => [...s.keys(), ...t.map(E)];
 function Uo(s, t, e, n) {
   const i = [...n].map(([r, a]) => o("li", {}, `${a.join(", ")}: ${r}`));
@@ -2702,7 +2705,7 @@ var ne = class {
       " ",
       o("span", { class: "why" }, c)
     );
-    f(this.element, o("td", { role: "cell", "aria-colspan": "10" }, h));
+    m(this.element, o("td", { role: "cell", "aria-colspan": "10" }, h));
   }
 };
 
@@ -2731,10 +2734,10 @@ function hn(s, t, e) {
     i.add(a);
     const l = `stalled ${t} ${a.map(E).sort()[0]}`;
     const c = e.has(l);
-    const h = Math.min(...a.map((m) => m.last_report_at));
+    const h = Math.min(...a.map((f) => f.last_report_at));
     const d = `${y(a.length, "run")} stopped reporting together, ${x(h)}`;
     const u = { key: l, head: "Stalled", text: d, members: a, isOpen: c, kind: "stalled" };
-    return c ? [u, ...a.map((m) => ie(m, l))] : [u];
+    return c ? [u, ...a.map((f) => ie(f, l))] : [u];
   });
 }
 function Xo(s) {
@@ -3175,7 +3178,7 @@ function gn(s, t) {
 // src/notfound.js
 function wn(s, t) {
   document.title = "Not found · trmon";
-  f(
+  m(
     s,
     o(
       "section",
@@ -3232,10 +3235,10 @@ var ae = class {
       const n = JSON.stringify(e);
       if (this.#s === n) return;
       this.#s = n;
-      N(this.#t, e ? t(e) : o("p", { class: "quiet" }, "No batch has closed yet."));
+      q(this.#t, e ? t(e) : o("p", { class: "quiet" }, "No batch has closed yet."));
     } catch (t) {
-      if (!(t instanceof L)) throw t;
-      if (this.#s === null) f(this.#t, o("p", { class: "quiet" }, t.message));
+      if (!(t instanceof O)) throw t;
+      if (this.#s === null) m(this.#t, o("p", { class: "quiet" }, t.message));
     }
   }
 };
@@ -3279,7 +3282,7 @@ var le = class extends dt {
     const t = this.#s();
     const e = t.length ? t.map((n) => this.#t.reasons[n]) : [this.#t.mask_rate];
     this.canvas.data([this.#t.steps, ...e]);
-    f(
+    m(
       this.legend,
       t.map((n, i) => o("span", { class: `legend line-${i}` }, n))
     );
@@ -3307,19 +3310,19 @@ var le = class extends dt {
 // src/skeleton.js
 var vn = 9;
 var hr = 12;
-var j = (s) => o("span", { class: `bone ${s}` });
+var A = (s) => o("span", { class: `bone ${s}` });
 var St = (s, t) => Array.from({ length: s }, t);
-var xt = (...s) => o("header", {}, j("title"), s);
-var $n = () => o("div", { class: "row controls" }, j("field"), j("field narrow"));
-var _n = (s) => o("div", { class: "card panel stack" }, St(s, () => j("line")));
-var xn = (s) => o("div", { class: "card" }, St(hr, () => o("div", { class: `bones ${s}` }, j("line"))));
+var xt = (...s) => o("header", {}, A("title"), s);
+var $n = () => o("div", { class: "row controls" }, A("field"), A("field narrow"));
+var _n = (s) => o("div", { class: "card panel stack" }, St(s, () => A("line")));
+var xn = (s) => o("div", { class: "card" }, St(hr, () => o("div", { class: `bones ${s}` }, A("line"))));
 var dr = {
-  fleet: () => [xt(j("title narrow"), j("line half")), $n(), xn("run-line")],
-  alerts: () => [xt(j("field narrow")), $n(), j("subtitle"), xn("alert-line")],
+  fleet: () => [xt(A("title narrow"), A("line half")), $n(), xn("run-line")],
+  alerts: () => [xt(A("field narrow")), $n(), A("subtitle"), xn("alert-line")],
   run: () => [
-    xt(j("field narrow"), j("line half"), j("line third")),
-    o("div", { class: "card diagnosis" }, o("div", { class: "stack" }, St(5, () => j("line")))),
-    o("div", { class: "rangebar" }, j("field")),
+    xt(A("field narrow"), A("line half"), A("line third")),
+    o("div", { class: "card diagnosis" }, o("div", { class: "stack" }, St(5, () => A("line")))),
+    o("div", { class: "rangebar" }, A("field")),
     o("div", { class: "charts" }, ce(vn))
   ],
   compare: () => [xt(), _n(4), o("div", { class: "charts" }, ce(vn))],
@@ -3330,7 +3333,7 @@ function Sn(s) {
   return [t, o("div", { class: "skeleton", "aria-hidden": "true" }, dr[s]())];
 }
 function ce(s) {
-  return St(s, () => o("figure", { class: "card panel", "aria-hidden": "true" }, j("caption"), j("plot")));
+  return St(s, () => o("figure", { class: "card panel", "aria-hidden": "true" }, A("caption"), A("plot")));
 }
 var he = (s) => St(s, () => o("span", { class: "bone line", "aria-hidden": "true" }));
 
@@ -3355,7 +3358,7 @@ var de = class {
   /** Take the room of the charts that will be drawn. */
   takeRoom() {
     const t = this.course.panels.length;
-    if (t) f(this.element, ce(t + 1));
+    if (t) m(this.element, ce(t + 1));
   }
   /** Draw the charts once the library is loaded. */
   async begin() {
@@ -3389,7 +3392,7 @@ var de = class {
     this.#o((i) => i.end());
     this.#t = e.panels.map((i) => new (i.isRisk ? Gt : ut)({ uPlot: t, course: e, panel: i, open: n }));
     this.#t.splice(5, 0, new le({ uPlot: t, course: e, open: n }));
-    f(
+    m(
       this.element,
       this.#t.map((i) => i.element)
     );
@@ -3568,7 +3571,7 @@ var fe = class extends EventTarget {
   async #c() {
     W(this.#s ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
     await this.#i().catch((t) => {
-      if (!(t instanceof L)) throw t;
+      if (!(t instanceof O)) throw t;
     });
   }
   /** Return the first step that used a version of the policy; null until the series has been read. */
@@ -3619,7 +3622,7 @@ function Mn(s, { catalogue: t, open: e }) {
       o(
         "td",
         { title: t.get(l.signal)?.description ?? "" },
-        O(l.signal),
+        j(l.signal),
         o("br"),
         o("code", { class: "quiet" }, yr(l.signal))
       ),
@@ -3667,10 +3670,10 @@ function kr(s) {
   const r = o("div", { class: "small" });
   const a = n.map((u) => o("button", { role: "tab", onclick: () => c(u) }, Tn[u]));
   const l = (u) => {
-    a.forEach((m, w) => m.setAttribute("aria-selected", String(n[w] === u)));
+    a.forEach((f, w) => f.setAttribute("aria-selected", String(n[w] === u)));
     i.hidden = d.hidden = !t(u).length;
-    f(i, t(u).map(([m, w]) => `${m}=${w}`).join("\n"));
-    f(r, e(u).length > 0 && vr(e(u)));
+    m(i, t(u).map(([f, w]) => `${f}=${w}`).join("\n"));
+    m(r, e(u).length > 0 && vr(e(u)));
   };
   const c = (u) => {
     localStorage.setItem(Ln, u);
@@ -3721,7 +3724,7 @@ async function qn({ path: s, names: [t], attempt: e }, n) {
   return r?.closed_at[0] ?? null;
 }
 var xr = () => o("span", { class: "bone inline", "aria-hidden": "true" }, o("span", {}, Rn(Q())));
-var Rn = (s) => [o("time", { datetime: new Date(1e3 * s).toISOString() }, T(s)), `, ${x(s)}`];
+var Rn = (s) => [o("time", { datetime: new Date(1e3 * s).toISOString() }, L(s)), `, ${x(s)}`];
 function Sr({ began: s, rewardFell: t }) {
   if (t === null) return null;
   const e = t - s;
@@ -3731,7 +3734,7 @@ function Sr({ began: s, rewardFell: t }) {
 function Er(s) {
   const t = (s?.evidence ?? []).filter((i) => !i.rules_out).slice(0, _r);
   if (!t.length) return "";
-  const e = t.map((i) => `${O(i.signal)} ${g(i.value)} (${Mr(i)})`);
+  const e = t.map((i) => `${j(i.signal)} ${g(i.value)} (${Mr(i)})`);
   const n = e.join(", ");
   return `${n.charAt(0).toUpperCase()}${n.slice(1)}.`;
 }
@@ -3797,23 +3800,23 @@ var we = class {
     const r = Cn(i);
     const a = Math.max(n.step[0] - n.count[0] + 1, 0);
     const l = Math.max(n.step.at(-1), a + 1);
-    const c = (m) => (Math.min(Math.max(m, a), l) - a) / (l - a) * (t - 2) + 1;
-    const h = i.map((m, w) => Ar(n, m, { x: c, width: t, top: mt + w * (Je + pt) + Je }));
+    const c = (f) => (Math.min(Math.max(f, a), l) - a) / (l - a) * (t - 2) + 1;
+    const h = i.map((f, w) => Ar(n, f, { x: c, width: t, top: mt + w * (Je + pt) + Je }));
     const d = r - Pn;
     const u = $(
       "svg",
       { width: t, height: r, viewBox: `0 0 ${t} ${r}`, role: "img", "aria-label": qr(e, n, i) },
       $("rect", { class: "ill", x: c(e.began), y: mt, width: t - c(e.began), height: d - mt }),
       h,
-      Lr(e).map((m, w, k) => jr(m, { x: c, width: t, bottom: d, row: Or(k, w, { x: c, width: t }) ? 1 : 0 })),
+      Lr(e).map((f, w, k) => jr(f, { x: c, width: t, bottom: d, row: Or(k, w, { x: c, width: t }) ? 1 : 0 })),
       $("text", { x: 0, y: r - 3 }, `step ${p(a)}`),
       $("text", { x: t, y: r - 3, "text-anchor": "end" }, p(l))
     );
     u.addEventListener(
       "click",
-      (m) => this.open(Math.round(a + m.offsetX / t * (l - a)))
+      (f) => this.open(Math.round(a + f.offsetX / t * (l - a)))
     );
-    f(this.element, u);
+    m(this.element, u);
   }
 };
 var Cn = (s) => mt + s.length * (Je + pt) + Pn;
@@ -3844,18 +3847,18 @@ function jr(s, { x: t, width: e, bottom: n, row: i }) {
   );
 }
 function Ar(s, t, { x: e, width: n, top: i }) {
-  const r = s.signals[t].mean.map((A) => typeof A === "number" ? A : null);
-  const a = r.filter((A) => A !== null);
+  const r = s.signals[t].mean.map((N) => typeof N === "number" ? N : null);
+  const a = r.filter((N) => N !== null);
   const [l, c] = a.length ? [Math.min(...a), Math.max(...a)] : [0, 1];
   const h = l > 0 && c / l > 100;
-  const d = h ? Math.log10 : (A) => A;
-  const [u, m] = [d(l), d(c)];
-  const w = (A) => i + pt - 2 - (m === u ? 0.5 : (d(A) - u) / (m - u)) * (pt - 4);
-  const k = `${P(O(t))} ${g(a.at(-1))}`;
-  const q = m === u ? "" : `${g(l)} to ${g(c)}${h ? ", logarithmic" : ""}`;
+  const d = h ? Math.log10 : (N) => N;
+  const [u, f] = [d(l), d(c)];
+  const w = (N) => i + pt - 2 - (f === u ? 0.5 : (d(N) - u) / (f - u)) * (pt - 4);
+  const k = `${P(j(t))} ${g(a.at(-1))}`;
+  const M = f === u ? "" : `${g(l)} to ${g(c)}${h ? ", logarithmic" : ""}`;
   return [
     $("text", { class: "name", x: 0, y: i - 7 }, k),
-    $("text", { x: n, y: i - 7, "text-anchor": "end" }, q),
+    $("text", { x: n, y: i - 7, "text-anchor": "end" }, M),
     $("line", { class: "base", x1: 0, x2: n, y1: i + pt, y2: i + pt }),
     $("path", { class: "course", d: Nr(s.step, r, { x: e, y: w }) })
   ];
@@ -3875,7 +3878,7 @@ function qr({ began: s, rewardFell: t, lastGood: e }, n, i) {
     `broke at step ${p(s)}`,
     t !== null && `reward fell at step ${p(t)}`
   ];
-  const l = i.map((c) => `${O(c)} now ${r(c)}`);
+  const l = i.map((c) => `${j(c)} now ${r(c)}`);
   return [...a.filter(Boolean), ...l].join(", ");
 }
 
@@ -3936,7 +3939,7 @@ var ye = class {
       Mn(i, { catalogue: n, open: this.open })
     ];
     const l = [e && this.timeline.element, a && o("details", { "data-name": "evidence" }, a)];
-    N(
+    q(
       this.element,
       o(
         "div",
@@ -4042,7 +4045,7 @@ var be = class {
     );
     const i = o("summary", { class: "quiet" }, y(t.length, "event"));
     const r = n.length > 0 && o("details", { "data-name": "events" }, i, o("ol", {}, n));
-    N(this.element, r, Bn(t));
+    q(this.element, r, Bn(t));
   }
 };
 
@@ -4105,11 +4108,11 @@ function Jr({ ctx: s, ink: t, found: e, x: n, width: i }) {
   r.forEach((c, h) => {
     const d = Math.max(n(h ? (r[h - 1] + c) / 2 : c), z);
     const u = Math.min(n(h + 1 < r.length ? (c + r[h + 1]) / 2 : c + 1), i);
-    const m = a[h].reduce((w, k) => w + k, 0);
-    if (u <= d || !m) return;
+    const f = a[h].reduce((w, k) => w + k, 0);
+    if (u <= d || !f) return;
     a[h].forEach((w, k) => {
       if (!w) return;
-      s.globalAlpha = 0.12 + 0.88 * Math.sqrt(w / m);
+      s.globalAlpha = 0.12 + 0.88 * Math.sqrt(w / f);
       s.fillRect(d, F - Et - (k + 1) * l, u - d + 0.4, l - 0.5);
     });
   });
@@ -4257,18 +4260,18 @@ var ke = class extends EventTarget {
   }
   #h() {
     const { criteria: t, chosen: e, steps: n, counts: i } = this.#t;
-    if (!e) return f(this.note, "no stored sequences in these steps");
+    if (!e) return m(this.note, "no stored sequences in these steps");
     const r = ({ statistic: h, pair: d, where: u }) => [h, d, u].join();
-    f(
+    m(
       this.choice,
       t.map((h, d) => o("option", { value: d, selected: r(h) === r(e) }, h.statistic))
     );
     this.choice.hidden = t.length < 2;
-    f(this.note, `${t.length < 2 ? `${e.statistic} ` : ""}${ea(this.#t)}`);
+    m(this.note, `${t.length < 2 ? `${e.statistic} ` : ""}${ea(this.#t)}`);
     const [a, l] = [this.#d(0), this.#d(n.length - 1)];
-    f(this.now, `${v(l)} beyond`);
-    f(this.against, `initially ${v(a)}`);
-    const c = i.reduce((h, d) => h + d.reduce((u, m) => u + m, 0), 0);
+    m(this.now, `${v(l)} beyond`);
+    m(this.against, `initially ${v(a)}`);
+    const c = i.reduce((h, d) => h + d.reduce((u, f) => u + f, 0), 0);
     this.canvas.setAttribute(
       "aria-label",
       `${c} sequences of ${n.length} steps: ${v(a)} of the first step's lie beyond the bound, ${v(l)} of the last step's`
@@ -4306,7 +4309,7 @@ var Wn = 5;
 function Hn(s, t, e) {
   const n = t.toReversed().map((r) => sa(r, e));
   const i = n.slice(Wn);
-  f(
+  m(
     s,
     n.length > 0 && o("ul", {}, n.slice(0, Wn)),
     i.length > 0 && o("details", {}, o("summary", { class: "quiet" }, y(i.length, "older note")), o("ul", {}, i))
@@ -4314,7 +4317,7 @@ function Hn(s, t, e) {
 }
 function sa(s, t) {
   const e = s.step !== null && o("button", { class: "link", onclick: () => t(s.step) }, `step ${p(s.step)}`);
-  const n = o("span", { class: "quiet", title: T(s.at) }, `${s.author}, ${x(s.at)}`);
+  const n = o("span", { class: "quiet", title: L(s.at) }, `${s.author}, ${x(s.at)}`);
   return o("li", {}, e, o("span", { class: "text" }, s.text), n);
 }
 
@@ -4340,7 +4343,7 @@ function ve(s, t, { current: e, path: n }) {
     `Put ${s.policy.name} in force`,
     i,
     "Put in force",
-    () => M("PUT", `${n}/policy`, {
+    () => T("PUT", `${n}/policy`, {
       policy: s.policy,
       pinned: e.pinned,
       reason: `proposed bounds, put in force on the page: ${s.reason}`.slice(0, 1e3),
@@ -4352,15 +4355,15 @@ function ve(s, t, { current: e, path: n }) {
 // src/policyhistory.js
 function Kn(s, { policies: t, adaptation: e }, { path: n, again: i }) {
   const r = Un(e);
-  const a = JSON.stringify([r, t.map(({ hash: m, created_at: w }) => [m, w])]);
+  const a = JSON.stringify([r, t.map(({ hash: f, created_at: w }) => [f, w])]);
   if (s.dataset.said === a) return;
   s.dataset.said = a;
-  const l = t.map((m, w) => oa(m, t[w - 1], { isCurrent: w === t.length - 1, path: n, again: i }));
-  const c = r.map((m) => ia(m, { current: t.at(-1), path: n, again: i }));
+  const l = t.map((f, w) => oa(f, t[w - 1], { isCurrent: w === t.length - 1, path: n, again: i }));
+  const c = r.map((f) => ia(f, { current: t.at(-1), path: n, again: i }));
   const h = [y(t.length, "version"), r.length > 0 && y(r.length, "proposal")];
   const d = o("summary", {}, `History: ${h.filter(Boolean).join(", ")}`);
   const u = o("ol", { class: "versions" }, c, l.reverse());
-  N(s, o("details", { "data-name": "policyhistory" }, d, u));
+  q(s, o("details", { "data-name": "policyhistory" }, d, u));
 }
 function ia(s, { current: t, path: e, again: n }) {
   const i = Ze(s.policy, t);
@@ -4381,14 +4384,14 @@ function oa(s, t, { isCurrent: e, path: n, again: i }) {
     `Roll back to ${r}`,
     [o("p", {}, `It becomes the newest version; ${Ye(s, t).join("; ") || "it was the first"}.`)],
     "Roll back",
-    () => M("POST", `${n}/policy/rollback`, { hash: h })
-  ).then((m) => m && i());
+    () => T("POST", `${n}/policy/rollback`, { hash: h })
+  ).then((f) => f && i());
   return o(
     "li",
     {},
     o("p", {}, o("span", { class: "strong" }, r), ` · ${a}${d ? " · pinned" : ""}`, e && o("span", { class: "pill" }, "in force")),
-    o("p", { class: "quiet small" }, T(c), l && `: ${l}`),
-    t && o("ul", { class: "small" }, Ye(s, t).map((m) => o("li", {}, m))),
+    o("p", { class: "quiet small" }, L(c), l && `: ${l}`),
+    t && o("ul", { class: "small" }, Ye(s, t).map((f) => o("li", {}, f))),
     !e && o("p", {}, _("Roll back to this", u))
   );
 }
@@ -4423,16 +4426,16 @@ var la = "Its bounds are ceilings until the run's own mismatch has been measured
 var ca = ["uncalibrated", "starts_ill"];
 async function Jn(s, { policies: t, adaptation: e }, { course: n, path: i, again: r }) {
   const a = t.at(-1);
-  const l = ["mask_rate", ...a.shadows.map((q) => Gn + q.name)];
+  const l = ["mask_rate", ...a.shadows.map((M) => Gn + M.name)];
   const { rates: c, n: h } = await da(l, { course: n, path: i });
   const d = ca.includes(a.calibration) ? "decides, uncalibrated" : "decides";
   const u = l.map(
-    (q, A) => pa(A ? q.slice(Gn.length) : a.name, A ? "shadow" : d, c[A])
+    (M, N) => pa(N ? M.slice(Gn.length) : a.name, N ? "shadow" : d, c[N])
   );
-  const m = o("span", { class: "note" }, `mean of the last ${y(h, "step")}`);
-  const w = o("figcaption", {}, o("h2", {}, "What each policy masks"), m);
+  const f = o("span", { class: "note" }, `mean of the last ${y(h, "step")}`);
+  const w = o("figcaption", {}, o("h2", {}, "What each policy masks"), f);
   const k = [ha(s, e, { current: a, path: i, again: r }), ua(t, n)];
-  f(s, w, o("div", { class: "bars" }, u), k);
+  m(s, w, o("div", { class: "bars" }, u), k);
 }
 function ha(s, t, e) {
   const n = JSON.stringify([t, e.current.hash]);
@@ -4543,7 +4546,7 @@ function Vn(s, { run: t, judged: e, attempts: n }, i) {
     t.last_report_at && `last report ${x(t.last_report_at)}`,
     t.tags.length > 0 && `tags ${t.tags.join(", ")}`
   ];
-  N(
+  q(
     s,
     o(
       "div",
@@ -4554,7 +4557,7 @@ function Vn(s, { run: t, judged: e, attempts: n }, i) {
       o("a", { class: "button", href: Ut([t]), title: "with a sound run of this project" }, "Compare"),
       _("Share report", () => ka(t), { title: "one HTML file: verdict, course, episodes; no configuration" })
     ),
-    o("p", { class: "quiet", title: `first report ${T(t.created_at)}` }, c.filter(Boolean).join(" · ")),
+    o("p", { class: "quiet", title: `first report ${L(t.created_at)}` }, c.filter(Boolean).join(" · ")),
     ya(t),
     t.warnings.map(({ text: h }) => o("p", { class: "misuse" }, h)),
     ba(t.config)
@@ -4562,7 +4565,7 @@ function Vn(s, { run: t, judged: e, attempts: n }, i) {
 }
 function wa(s, t) {
   const e = s.map(
-    (i) => o("option", { value: i.id, selected: i.id === t.id }, `attempt ${i.ordinal}, ${T(i.started_at)}`)
+    (i) => o("option", { value: i.id, selected: i.id === t.id }, `attempt ${i.ordinal}, ${L(i.started_at)}`)
   );
   const n = (i) => location.assign(`${location.pathname}?attempt=${i.target.value}`);
   return o("select", { "aria-label": "Attempt", onchange: n }, e);
@@ -4612,8 +4615,8 @@ function va(s, t) {
   const h = e.map((w) => _a(r.at(w), c(w)));
   const d = s.filter((w) => !w.accepted).length;
   const u = `${t.statistic} against length of ${s.length} sequences, ${d} of them rejected`;
-  const m = { viewBox: `0 0 ${Tt} ${K}`, role: "img", "aria-label": u, class: "scatter" };
-  return $("svg", m, h, l, Ea(a, r), Ma(t));
+  const f = { viewBox: `0 0 ${Tt} ${K}`, role: "img", "aria-label": u, class: "scatter" };
+  return $("svg", f, h, l, Ea(a, r), Ma(t));
 }
 var $a = ({ length: s, value: t, accepted: e }, { x: n, y: i }) => $("circle", { cx: n.at(s), cy: i.at(t), r: 3, class: e ? "in" : "out" });
 var _a = (s, t) => [
@@ -4686,7 +4689,7 @@ var es = class {
     e.setAttribute("aria-sort", n ? "descending" : "ascending");
     const { value: i } = this.columns[t];
     this.order.sort((r, a) => (n ? -1 : 1) * qa(i(r), i(a)) || r - a);
-    f(
+    m(
       this.body,
       this.order.map((r) => this.#s(r))
     );
@@ -4808,7 +4811,7 @@ var _e = class {
     const n = ++this.#t;
     this.element.hidden = t === null;
     if (t === null) return;
-    if (!this.element.childElementCount) f(this.element, this.#i(`Step ${p(t)}`, ""), he(Ia));
+    if (!this.element.childElementCount) m(this.element, this.#i(`Step ${p(t)}`, ""), he(Ia));
     const i = `${this.path}/batches/${t}`;
     try {
       const r = { attempt_id: e };
@@ -4821,7 +4824,7 @@ var _e = class {
       if (n === this.#t) this.#e(a, l, c);
     } catch (r) {
       if (n === this.#t)
-        f(this.element, this.#i(`Step ${p(t)}`, ""), o("p", { class: "quiet" }, r.message));
+        m(this.element, this.#i(`Step ${p(t)}`, ""), o("p", { class: "quiet" }, r.message));
     }
   }
   #e(t, e, n) {
@@ -4835,7 +4838,7 @@ var _e = class {
         `${c.policy}${c.role === "active" ? " decides" : ""} · masks ${v(c.mask_rate)}`
       )
     );
-    f(
+    m(
       this.element,
       this.#i(`Step ${p(t.step)}`, a),
       o("div", { class: "row" }, l),
@@ -4850,7 +4853,7 @@ var _e = class {
     const r = za(e);
     const a = o("div", { "aria-live": "polite" });
     const l = (c) => this.#n(a, t, c);
-    f(i, Yn(e, r, l));
+    m(i, Yn(e, r, l));
     return [n, o("div", { class: "stepbody" }, i, Xn(e, r)), a];
   }
   async #n(t, e, n) {
@@ -4858,10 +4861,10 @@ var _e = class {
     const r = { names: "n_tokens", first: n, limit: 1, turns: true };
     try {
       const { turns: a } = await b(`${this.path}/batches/${e.step}/sequences`, { ...i, ...r });
-      const l = () => f(t);
-      f(t, Zn(a[0], { place: n, pair: e.primary_pair, onClose: l }));
+      const l = () => m(t);
+      m(t, Zn(a[0], { place: n, pair: e.primary_pair, onClose: l }));
     } catch (a) {
-      f(t, o("p", { class: "quiet" }, a.message));
+      m(t, o("p", { class: "quiet" }, a.message));
     }
   }
   #i(t, e) {
@@ -4952,7 +4955,7 @@ var Se = class {
   async #a() {
     const { shown: t } = this.heat;
     if (!t && !this.heat.isRead) return;
-    if (!t) return f(this.effect, o("p", {}, "No stored sequences in these steps."));
+    if (!t) return m(this.effect, o("p", {}, "No stored sequences in these steps."));
     const e = this.criterion && Z(this.criterion) === Z(t);
     this.criterion = t;
     if (!e) {
@@ -5002,10 +5005,10 @@ var Se = class {
     const [e, n] = this.course.view;
     const i = { policy: this.#m(), from_step: e, to_step: n, max_steps: Ua };
     try {
-      const r = await M("POST", `${this.path}/whatif`, i);
-      if (t === this.#s) f(this.effect, Ka(r));
+      const r = await T("POST", `${this.path}/whatif`, i);
+      if (t === this.#s) m(this.effect, Ka(r));
     } catch (r) {
-      if (t === this.#s) f(this.effect, o("p", { class: "strong" }, r.message));
+      if (t === this.#s) m(this.effect, o("p", { class: "strong" }, r.message));
     }
   }
   /** Return the policy in force with the draft's bounds. */
@@ -5044,7 +5047,7 @@ var Se = class {
     if (l) this.#d();
   }
   async #w(t, e) {
-    await M("PUT", `${this.path}/policy`, { ...t, replaces: e.hash });
+    await T("PUT", `${this.path}/policy`, { ...t, replaces: e.hash });
     await this.again();
   }
   /** Move a bound by dragging it on the heat map. */
@@ -5085,7 +5088,7 @@ function Ka({ total: s, then: t, reasons: e, by_length: n, range: i, weights: r 
   const a = y(s.n_sequences, "sequence");
   const l = `of ${a} in ${y(i.n_steps, "step")}`;
   const c = Object.entries(e).sort(([, d], [, u]) => u - d).map(([d, u]) => `${d} ${p(u)}`);
-  const h = n.map(({ shortest: d, longest: u, mask_rate: m }) => `${p(d)}–${p(u)}: ${v(m)}`);
+  const h = n.map(({ shortest: d, longest: u, mask_rate: f }) => `${p(d)}–${p(u)}: ${v(f)}`);
   return [
     o("p", {}, o("span", { class: "strong" }, r ? Ga(r) : `Would reject ${v(s.mask_rate)}`), ` ${l}; was ${v(t.mask_rate)}.`),
     r && o("p", { class: "quiet" }, `A soft policy: ${v(s.mask_rate)} are beyond the bounds and keep a weight.`),
@@ -5106,7 +5109,7 @@ function Ja(s, t) {
     return os(Number(r[u]) + (d - u) * (Number(r[u + 1]) - Number(r[u])));
   };
   const l = (h) => {
-    const d = Math.min(Math.max(r.findLastIndex((m) => Number(m) <= h), 0), r.length - 2);
+    const d = Math.min(Math.max(r.findLastIndex((f) => Number(f) <= h), 0), r.length - 2);
     const u = (h - Number(r[d])) / (Number(r[d + 1]) - Number(r[d]) || 1);
     return Math.round((d + Math.min(Math.max(u, 0), 1)) / (r.length - 1) * xe);
   };
@@ -5136,18 +5139,25 @@ var Xa = 8;
 async function ei(s, { live: t, parameters: [e, n] }) {
   const i = new rs(s, e, n);
   s.title(n);
-  await i.begin();
-  const r = ({ data: l }) => l.project === e && l.run === n;
-  const a = ct(t, { concerns: r, read: () => i.follow(), fail: s.fail, refreshMs: Va });
+  const r = i.begin();
+  const a = ({ data: h }) => h.project === e && h.run === n;
+  const l = ct(t, { concerns: a, read: () => i.follow(), fail: s.fail, refreshMs: Va, after: r });
   document.addEventListener("keydown", i.keys);
-  return () => {
-    a();
+  const c = () => {
+    l();
     document.removeEventListener("keydown", i.keys);
     i.end();
   };
+  try {
+    await r;
+  } catch (h) {
+    c();
+    throw h;
+  }
+  return c;
 }
 function Ya(s) {
-  if (!(s instanceof L)) throw s;
+  if (!(s instanceof O)) throw s;
 }
 var rs = class {
   constructor(t, e, n) {
@@ -5172,7 +5182,7 @@ var rs = class {
   async begin() {
     const [t] = await Promise.all([this.#t(), this.course.learn()]);
     this.charts.takeRoom();
-    f(this.policies, he(Xa));
+    m(this.policies, he(Xa));
     this.stage.show(
       this.head,
       this.notes,
@@ -5268,7 +5278,7 @@ function si(s, { why: t, done: e }) {
     yt.set(n.value.trim());
     e();
   };
-  f(
+  m(
     s,
     o(
       "form",
@@ -5317,7 +5327,7 @@ async function wt() {
   as();
   if (!t) return wn(H, location.pathname);
   H.setAttribute("aria-busy", "true");
-  ii = setTimeout(() => f(H, Sn(t.name)), Qa);
+  ii = setTimeout(() => m(H, Sn(t.name)), Qa);
   if (H.contains(document.activeElement)) H.focus({ preventScroll: true });
   try {
     const e = Object.values(location.pathname.match(t.path).groups ?? {}).map(decodeURIComponent);
@@ -5332,7 +5342,7 @@ async function wt() {
 function as(...s) {
   clearTimeout(ii);
   H.removeAttribute("aria-busy");
-  if (s.length) f(H, ...s);
+  if (s.length) m(H, ...s);
 }
 function el(s) {
   const t = (e) => (...n) => s === ft && e(...n);
@@ -5349,7 +5359,7 @@ function ls(s) {
   };
   as();
   if (s.status === 401) return si(H, { why: yt.get() ? s.message : "", done: sl });
-  if (!(s instanceof L)) console.error(s);
+  if (!(s instanceof O)) console.error(s);
   const t = ft;
   if (tl.includes(s.status)) {
     G.shown(false);
@@ -5359,7 +5369,7 @@ function ls(s) {
   const n = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
   const i = s.status === 404 ? `${n} not found.` : s.message;
   const r = s.status === 404 ? s.message : "Is it running? Start it with trmon serve; its log says why it stopped.";
-  f(
+  m(
     H,
     o(
       "section",
@@ -5397,7 +5407,7 @@ document.addEventListener("click", (s) => {
 window.addEventListener("popstate", wt);
 gt.addEventListener("state", () => {
   const s = H.querySelector("#token");
-  if (gt.state === "signed out" && !s) ls(new L(401, "The token is no longer valid."));
+  if (gt.state === "signed out" && !s) ls(new O(401, "The token is no longer valid."));
 });
 Ms({ go: oi });
 var ri = gn(document.getElementById("live"), gt);
