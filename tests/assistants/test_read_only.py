@@ -96,6 +96,7 @@ def _columns(database: sqlite3.Connection, table: str) -> str:
 
 def settled(service: ThreadedService) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows once the worker has nothing more to write."""
+    eventually(service.app.state.components.store.summaries.outdated, lambda waiting: not waiting)
     states = [rows(service)]
 
     def unchanged() -> bool:

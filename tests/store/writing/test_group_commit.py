@@ -168,7 +168,10 @@ def test_consecutive_items_for_a_handler_are_passed_in_one_call(writer: GroupCom
     assert calls == [[1, 2, 3]]
 
 
-def test_patient_items_join_the_next_group_in_the_order_of_their_submission(writer: GroupCommit) -> None:
+def test_patient_items_join_the_next_group_in_the_order_of_their_submission(
+    writer: GroupCommit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trmon.store.writing.group_commit.PATIENT_SECONDS", 60.0)
     commits: list[CommittedGroup] = []
     writer.on_commit(commits.append)
     [patient] = writer.submit_each(lambda _, items: [*items], ["patient"], is_patient=True)
