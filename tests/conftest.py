@@ -38,10 +38,9 @@ PACKAGES = {
 """Debian's package of each binary."""
 
 # No test asserts a time, and an example's deadline is one, as is how long the generation of examples may take.
-hypothesis.settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("any machine")
+FUZZING = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("fuzzing", FUZZING)
+hypothesis.settings.register_profile("the same examples in each run", FUZZING, derandomize=True)
 
 # A shell's background job ignores SIGINT, and so would the trainers that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,6 +52,12 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the examples of Hypothesis: `make fuzz` looks for new ones, and a test says the same twice."""
+    profile = "fuzzing" if config.getoption("fuzz_seconds") else "the same examples in each run"
+    hypothesis.settings.load_profile(profile)
 
 
 SLOW = (
