@@ -167,7 +167,7 @@ def _frames(tab: Visit, act: Any) -> list[float]:
 
 def _spread(times: list[float]) -> tuple[str, str, str]:
     """Return the median, the 95th percentile and the largest of times."""
-    return tuple(f"{value:.0f}" for value in (statistics.median(times), np.percentile(times, 95), max(times)))  # type: ignore[return-value]
+    return f"{statistics.median(times):.0f}", f"{np.percentile(times, 95):.0f}", f"{max(times):.0f}"
 
 
 def _write(folder: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.databases import prepare_database
+from tests.fixtures.s3 import s3_lake
 from trmon.store import Store
 
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))]
@@ -30,3 +31,10 @@ def store(url: str) -> Iterator[Store]:
     opened = Store.open(url)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def bucket_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of an empty lake in an object store."""
+    with s3_lake(monkeypatch) as address:
+        yield address

@@ -22,7 +22,10 @@ def test_bytes_have_three_digits_and_a_unit(n_bytes: float, text: str) -> None:
     assert bytes_text(n_bytes) == text
 
 
-def printed(machine: MachineSize = MachineSize(), **load: float) -> str:  # noqa: B008
+USUAL = MachineSize()
+
+
+def printed(machine: MachineSize = USUAL, **load: float) -> str:
     file, console = shipped_demands(), Console(file=StringIO(), width=80)
     plans = plan_capacity(FleetWorkload(**load), machine=machine, file=file)
     print_plan(plans, console, reference=file.machine, cpu_factor=1.0, is_measured=False)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 pytest.importorskip("numba")
 
 from tests.core.agreement import agree, same
-from tests.core.large_batches.test_reduce import LABELS, inputs, inputs_of, widened
+from tests.core.large_batches.drawn_batches import LABELS, assert_general, inputs, inputs_of, widened
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.histogram import FLOAT32_EDGES, histogram_in_place
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
@@ -46,18 +46,7 @@ def compiled_columns(given: CheckedInputs, *, clip: ClipRange = DEFAULT_CLIP) ->
 @settings(max_examples=80, deadline=None)
 @given(inputs)
 def test_columns_equal_those_of_the_general_reduction(drawn: CheckedInputs) -> None:
-    found = compiled_columns(drawn)
-    with np.errstate(all="ignore"):
-        expected = reduce_block(widened(drawn), clip=DEFAULT_CLIP)
-        # float32 cannot tell which of two nearly equal |d| is larger.
-        agree(found, {name: expected[name] for name in expected if name not in {"argmax_abs_d", *LABELS}})
-    for name in LABELS:
-        np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, err_msg=name)
-    assert set(found) == set(expected)
-    assert {name: array.dtype for name, array in found.items()} == {n: a.dtype for n, a in expected.items()}
-    assert (found["argmax_abs_d"] >= 0).tolist() == (expected["argmax_abs_d"] >= 0).tolist()
-    for pair in expected.pairs:
-        np.testing.assert_array_equal(found.histograms[pair], expected.histograms[pair])
+    assert_general(compiled_columns(drawn), drawn)
 
 
 def test_every_float32_beside_an_edge_falls_into_the_bin_that_sorting_gives() -> None:

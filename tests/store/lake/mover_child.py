@@ -7,8 +7,6 @@ import signal
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 
-# Imported before the process forks, which takes seconds.
-import trmon.store.lake.lake_mover  # noqa: F401
 from trmon.store import Store
 
 

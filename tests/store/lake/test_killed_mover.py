@@ -19,10 +19,12 @@ from tests.store.lake.lake_checksums import Rows, checksums, lake_rows, merged, 
 from tests.store.lake.lake_runs import put_ended_run
 from tests.store.lake.mover_child import move_all
 from trmon.store import Store
+from trmon.store.lake.lake_mover import LakeMover
 from trmon.store.schema import tables
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload([move_all.__module__])
+# Imported before a mover is forked, which takes seconds.
+FORKS.set_forkserver_preload([move_all.__module__, LakeMover.__module__])
 CHILD_SECONDS = 120
 N_BATCHES = 256
 """A chunk of signals."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Barrier, Thread
 
@@ -11,7 +10,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from sqlalchemy import delete, update
 
-from tests.fixtures.s3 import s3_lake
 from tests.store.builders import NOW
 from tests.store.lake.lake_checksums import checksums, lake_rows, merged, stored_rows
 from tests.store.lake.lake_runs import put_ended_run
@@ -28,13 +26,6 @@ from trmon.store.writing.transaction import Transaction
 
 LATER = NOW + 100
 DAY = 86_400.0
-
-
-@pytest.fixture
-def lake_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An empty lake in an object store."""
-    with s3_lake(monkeypatch) as url:
-        yield url
 
 
 def test_two_movers_at_once_move_every_row_once(store: Store, tmp_path: Path) -> None:
@@ -63,14 +54,14 @@ def test_two_movers_at_once_move_every_row_once(store: Store, tmp_path: Path) ->
         assert checksums(lake_rows(url)) == checksums(merged(expected))
 
 
-def test_an_object_store_gets_the_rows_and_loses_deleted_runs(store: Store, lake_url: str) -> None:
+def test_an_object_store_gets_the_rows_and_loses_deleted_runs(store: Store, bucket_url: str) -> None:
     kept = stored_rows(store, put_ended_run(store, "one"))
     gone = put_ended_run(store, "two")
-    lake = store.lake(lake_url)
+    lake = store.lake(bucket_url)
     assert [batch.attempts for batch in lake.run_pass(now=LATER, after_seconds=50.0).batches] == [2]
     store.runs.delete(store.runs.by_id(gone).key, access=EVERYTHING, now=LATER)
     assert lake.run_pass(now=LATER, after_seconds=50.0).deleted_runs == 1
-    assert checksums(lake_rows(lake_url)) == checksums(kept)
+    assert checksums(lake_rows(bucket_url)) == checksums(kept)
 
 
 def test_small_files_of_past_months_are_merged_in_order(store: Store, tmp_path: Path) -> None:

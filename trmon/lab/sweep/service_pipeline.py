@@ -21,11 +21,10 @@ from trmon.domain.policies.policy_registry import PolicyRegistry
 from trmon.domain.policies.policy_version import default_version
 from trmon.domain.rules.rule_set import RuleSet
 from trmon.domain.rules.rule_yaml import builtin_rules
-from trmon.domain.runs.run import Run, RunState
+from trmon.domain.runs.run import RunState
 from trmon.domain.state.pipeline_state import PipelineState
+from trmon.lab.sweep.unstored_run import ATTEMPT_ID, RUN_ID, unstored_run
 from trmon_client.core import wire
-
-RUN_ID, ATTEMPT_ID = 1, 1
 
 
 class RaisedAlert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,21 +116,8 @@ def in_memory_report(report: wire.Report, key: BatchKey, *, id_: int) -> StoredR
 
 
 def _context(config: dict[str, object]) -> PassContext:
-    run = Run(
-        id=RUN_ID,
-        key=RunKey("lab", "sweep"),
-        state=RunState.RUNNING,
-        owner=None,
-        tags=(),
-        config=config,
-        mode="observe",
-        created_at=0.0,
-        last_report_at=None,
-        last_step=None,
-        attempt_id=ATTEMPT_ID,
-    )
     return PassContext(
-        run=run,
+        run=unstored_run(RunKey("lab", "sweep"), state=RunState.RUNNING, config=config),
         policies=PolicyRegistry.of(default_version(now=0.0)),
         rules=RuleSet(builtin_rules()),
         receivers=(),

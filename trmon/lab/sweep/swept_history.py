@@ -15,8 +15,9 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.rules.signal_names import is_scalar
-from trmon.domain.runs.run import Run, RunState
+from trmon.domain.runs.run import RunState
 from trmon.lab.sweep.run_labels import RunLabel
+from trmon.lab.sweep.unstored_run import ATTEMPT_ID, RUN_ID, unstored_run
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire.decodable_types import decodable
 
@@ -68,7 +69,7 @@ def _history(path: Path) -> StoredHistory:
     except (pa.ArrowException, OSError, msgspec.MsgspecError) as error:
         raise InvalidInput("SOURCE", f"cannot read {path}: {error}") from error
     return StoredHistory(
-        run=_run(path.stem, found.config),
+        run=unstored_run(RunKey(PROJECT, path.stem), state=RunState.FINISHED, config=found.config),
         rows=partial(_rows, path, found.config),
         apply_policy=_no_sequences,
         held_signals=frozenset(_trained_names(names)),
@@ -97,7 +98,7 @@ def _rows(path: Path, config: dict[str, Any]) -> Iterator[BatchRow]:
                 for update, chosen in ((None, of_rollout), (LAST_UPDATE, of_update)):
                     ordinal += 1
                     numbers = {name: float(values[name]) for name in chosen}
-                    key = BatchKey(1, values["update"], update)
+                    key = BatchKey(ATTEMPT_ID, values["update"], update)
                     yield _row(key, numbers, ordinal=ordinal, n_sequences=n_sequences)
 
 
@@ -109,7 +110,7 @@ def _row(key: BatchKey, numbers: dict[str, float], *, ordinal: int, n_sequences:
     scalars = {name: value for name, value in numbers.items() if is_scalar(name) or name in SCALARS}
     n_tokens = n_sequences * numbers.get("response_length_mean", 0.0)
     return BatchRow(
-        run_id=1,
+        run_id=RUN_ID,
         key=key,
         ordinal=ordinal,
         closed_at=0.0,
@@ -127,22 +128,6 @@ def _row(key: BatchKey, numbers: dict[str, float], *, ordinal: int, n_sequences:
         last_report_id=ordinal,
         signals={name: value for name, value in numbers.items() if name not in scalars},
         scalars=scalars,
-    )
-
-
-def _run(name: str, config: dict[str, Any]) -> Run:
-    return Run(
-        id=1,
-        key=RunKey(PROJECT, name),
-        state=RunState.FINISHED,
-        owner=None,
-        tags=(),
-        config=config,
-        mode="observe",
-        created_at=0.0,
-        last_report_at=None,
-        last_step=None,
-        attempt_id=1,
     )
 
 

@@ -50,7 +50,7 @@ export class Course extends EventTarget {
 
   /** Read which signals there are, in general and of this run. */
   async learn() {
-    const [catalogue] = await Promise.all([get("/signals").then(byName), this.#learn()]);
+    const [catalogue] = await Promise.all([get("/signals").then(byName), this.#readNames()]);
     this.catalogue = catalogue;
   }
 
@@ -62,7 +62,7 @@ export class Course extends EventTarget {
 
   /** Read the newest steps; a view of all steps grows with the run. */
   async follow() {
-    await this.#learn();
+    await this.#readNames();
     return this.#readDrawn();
   }
 
@@ -136,7 +136,7 @@ export class Course extends EventTarget {
   }
 
   /** Record which signals exist; some appear at a later step. */
-  async #learn() {
+  async #readNames() {
     const found = new Set([...this.names, ...(await get(`${this.path}/signals/names`))]);
     if (this.panels && found.size === this.names.size) return;
     this.names = found;

@@ -56,7 +56,8 @@ class RunView {
     this.course = new Course(this.path, this.given);
     this.head = h("header", {});
     this.notes = h("section", { class: "notes", "aria-label": "Notes" });
-    const again = async () => this.#show(await this.#facts());
+    this.again = async () => this.#show(await this.#facts());
+    const { again } = this;
     this.why = new DiagnosisCard(this.course, { open: (step) => this.open(step), again });
     this.budget = new BudgetSection(this.path);
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
@@ -91,8 +92,6 @@ class RunView {
     await this.course.begin();
     this.#show(facts);
     await this.charts.begin();
-    this.charts.outline(facts);
-    this.bar.draw();
     this.heat.read();
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
   }
@@ -155,7 +154,7 @@ class RunView {
 
   #show(facts) {
     this.#judge(facts);
-    const again = async () => this.#show(await this.#facts());
+    const { again } = this;
     policyHistory(this.versions, facts, { path: this.path, again });
     policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
     this.charts.outline(facts);

@@ -5165,7 +5165,8 @@ var rs = class {
     this.course = new fe(this.path, this.given);
     this.head = o("header", {});
     this.notes = o("section", { class: "notes", "aria-label": "Notes" });
-    const i = async () => this.#s(await this.#t());
+    this.again = async () => this.#s(await this.#t());
+    const { again: i } = this;
     this.why = new ye(this.course, { open: (r) => this.open(r), again: i });
     this.budget = new ae(this.path);
     this.policies = o("section", { class: "card panel", "aria-label": "Policies" });
@@ -5199,8 +5200,6 @@ var rs = class {
     await this.course.begin();
     this.#s(t);
     await this.charts.begin();
-    this.charts.outline(t);
-    this.bar.draw();
     this.heat.read();
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
   }
@@ -5257,7 +5256,7 @@ var rs = class {
   }
   #s(t) {
     this.#e(t);
-    const e = async () => this.#s(await this.#t());
+    const { again: e } = this;
     Kn(this.versions, t, { path: this.path, again: e });
     Jn(this.policies, t, { course: this.course, path: this.path, again: e }).catch(Ya);
     this.charts.outline(t);
