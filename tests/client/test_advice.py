@@ -187,11 +187,18 @@ torch.distributed.destroy_process_group()
 """
 
 
+# What optimizers import at their first step keeps every process group that exists by then: the threads of gloo outlive
+# `destroy_process_group`, and one that releases a tensor while the interpreter ends aborts the process.
+IMPORTED_FIRST = "import torch._dynamo"
+
+
 def told_by_ranks(script: str, tmp_path: Path) -> list[list[str]]:
     """Run two processes of one group until they end and return the lines that each of them printed."""
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", script, str(rank), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", IMPORTED_FIRST + script, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for rank in (0, 1)
     ]
