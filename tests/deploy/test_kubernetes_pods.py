@@ -81,6 +81,12 @@ class Pod:
             return False
         return 200 <= answer.status_code < 400
 
+    def metrics(self, token: str) -> str:
+        """Return what Prometheus reads with a token."""
+        headers = {"Authorization": f"Bearer {token}", "Host": NAME}
+        answer = httpx.get(f"http://127.0.0.1:{self.port}/metrics", headers=headers, timeout=60.0)
+        return answer.raise_for_status().text
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Run the main container until the block ends, as the kubelet does: start it, probe it, and send SIGTERM."""
@@ -114,8 +120,7 @@ def test_the_embedded_pod_migrates_serves_and_keeps_its_tokens(tmp_path: Path) -
         pod.migrate()
         with pod.running():
             secrets.append(token.read_text())
-            headers = {"Authorization": f"Bearer {secrets[-1]}", "Host": NAME}
-            assert httpx.get(f"http://127.0.0.1:{pod.port}/metrics", headers=headers).status_code == 200
+            assert pod.metrics(secrets[-1])
     assert len(set(secrets)) == 1
 
 
@@ -140,8 +145,6 @@ def test_a_fleet_starts_as_documented(postgres_server: Postgres, tmp_path: Path)
             )
             assert made.returncode == 0, made.stderr
             with api.running():
-                headers = {"Authorization": f"Bearer {made.stdout.strip()}", "Host": NAME}
-                metrics = httpx.get(f"http://127.0.0.1:{api.port}/metrics", headers=headers)
-                assert "trmon_redis_up 1.0" in metrics.text
+                assert "trmon_redis_up 1.0" in api.metrics(made.stdout.strip())
     assert not any(api.container.within("/var/lib/trmon").iterdir())
     assert not any(api.container.within("/run/trmon/tokens").iterdir())

@@ -35,7 +35,7 @@ def train(url: str, folder: Path, *, policy: Any = POLICY, **turns: Any) -> None
 @pytest.fixture
 def served(serve: Serve) -> Iterator[tuple[str, httpx.Client]]:
     service = serve()
-    with httpx.Client(base_url=service.url) as client:
+    with service.client() as client:
         yield service.url, client
 
 
