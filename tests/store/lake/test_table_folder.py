@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from trmon.domain.model.errors import NotReady
-from trmon.store.lake.lake_location import lake_location_of
+from trmon.store.lake.lake_location import REQUEST_SECONDS, lake_location_of
 from trmon.store.lake.lake_tables import LAKE_REPORTS
-from trmon.store.lake.table_folder import REQUEST_SECONDS, TableFolder, table_folder_of
+from trmon.store.lake.table_folder import TableFolder, table_folder_of
 
 
 def folder_of(url: str) -> TableFolder:

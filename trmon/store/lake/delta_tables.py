@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, Field
@@ -15,9 +16,7 @@ from trmon.domain.model.errors import NotReady
 from trmon.store.lake.lake_access import brief_error
 from trmon.store.lake.lake_location import LakeLocation
 from trmon.store.lake.lake_tables import PARTITIONS, LakeTable
-
-STORAGE_OPTIONS = {"max_retries": "3", "retry_timeout": "20s", "connect_timeout": "5s", "timeout": "60s"}
-"""A request gives up after seconds, since the mover tries again at its next pass; the rest is in the environment."""
+from trmon.store.lake.table_folder import table_folder_of
 
 
 class DeltaTables:
@@ -36,11 +35,22 @@ class DeltaTables:
                 opened.update_incremental()
                 return opened
             try:
-                opened = DeltaTable(self.location.table_uri(table.name), storage_options=self.storage_options)
+                opened = DeltaTable(self.location.table_uri(table.name), storage_options=self.location.storage_options)
             except TableNotFoundError:
                 return None
             self._opened[table.name] = opened
             return opened
+
+    def dataset(self, table: LakeTable) -> Any:
+        """Return a table as a pyarrow dataset, which reads only what is asked of it; None if the table does not exist.
+
+        Errors: NotReady.
+        """
+        found = self.find(table)
+        if found is None:
+            return None
+        with lake_errors(self.location):
+            return found.to_pyarrow_dataset(filesystem=table_folder_of(self.location, table).as_filesystem)
 
     def find_or_create(self, table: LakeTable) -> DeltaTable:
         """Return a table as it is now, with every column of this version; two processes may create it at once.
@@ -61,17 +71,12 @@ class DeltaTables:
                 partition_by=list(PARTITIONS),
                 name=table.name,
                 configuration={"delta.dataSkippingStatsColumns": ",".join(table.pruning_columns)},
-                storage_options=self.storage_options,
+                storage_options=self.location.storage_options,
             )
         created = self.find(table)
         if created is None:
             raise NotReady(f"the table {table.name} was removed from {self.location.url} as it was created")
         return created
-
-    @property
-    def storage_options(self) -> dict[str, str] | None:
-        """The options of the object store that the environment does not have."""
-        return STORAGE_OPTIONS if self.location.is_remote else None
 
 
 def _add_missing_columns(opened: DeltaTable, table: LakeTable) -> None:

@@ -11,6 +11,12 @@ from trmon.domain.model.errors import NotReady
 SCHEMES = ("s3", "gs", "abfss")
 """The object stores; credentials come from the environment and never from the URL."""
 
+CONNECT_SECONDS = 3.0
+REQUEST_SECONDS = 20.0
+MAX_ATTEMPTS = 3
+RETRY_SECONDS = 15.0
+"""How long an object store may take. By default it is tried for minutes, while a reader waits; a mover tries again."""
+
 
 @dataclass(frozen=True, slots=True)
 class LakeLocation:
@@ -26,6 +32,18 @@ class LakeLocation:
     def is_remote(self) -> bool:
         """Whether it is in an object store."""
         return "://" in self.url
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """The options with which deltalake opens tables here; the environment has the others."""
+        if not self.is_remote:
+            return None
+        return {
+            "connect_timeout": f"{CONNECT_SECONDS:g}s",
+            "timeout": f"{REQUEST_SECONDS:g}s",
+            "max_retries": str(MAX_ATTEMPTS - 1),
+            "retry_timeout": f"{RETRY_SECONDS:g}s",
+        }
 
 
 def lake_location_of(url: str) -> LakeLocation:

@@ -17,13 +17,10 @@ from trmon.store.lake.lake_access import LakeAccess, brief_error
 from trmon.store.lake.lake_location import LakeLocation
 from trmon.store.lake.lake_tables import LAKE_ATTEMPTS, LakeTable
 from trmon.store.lake.row_groups import RowGroups
-from trmon.store.lake.table_folder import table_folder_of
 from trmon.store.lake.table_reader import TableReader
 
 INDEX_BYTES = 32 << 20
 """How many bytes of attempts' indexes stay in memory: an attempt of 100,000 steps has 2.4 MB."""
-OPTIONS = {"connect_timeout": "3s", "timeout": "20s", "max_retries": "2", "retry_timeout": "10s"}
-"""How an object store is read: by default it is tried again for three minutes, while the request waits."""
 
 
 class LakeReader:
@@ -59,7 +56,5 @@ class LakeReader:
     def _reader(self, table: LakeTable) -> TableReader:
         with self._lock:
             if table.name not in self._tables:
-                options = OPTIONS if self._location.is_remote else None
-                uri, folder = self._location.table_uri(table.name), table_folder_of(self._location, table)
-                self._tables[table.name] = TableReader(uri, folder, options=options, groups=self._groups)
+                self._tables[table.name] = TableReader(self._location, table, groups=self._groups)
             return self._tables[table.name]

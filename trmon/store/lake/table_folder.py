@@ -14,13 +14,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import pyarrow.fs
 
-from trmon.store.lake.lake_location import LakeLocation
+from trmon.store.lake.lake_location import CONNECT_SECONDS, MAX_ATTEMPTS, REQUEST_SECONDS, LakeLocation
 from trmon.store.lake.lake_tables import LakeTable
-
-CONNECT_SECONDS = 3.0
-REQUEST_SECONDS = 20.0
-MAX_ATTEMPTS = 3
-"""How often a request to an object store is tried; by default it is tried for minutes, while a reader waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +33,11 @@ class TableFolder:
     def file(self, name: str) -> str:
         """Return the path of a file that the log names."""
         return f"{self.path}/{name}"
+
+    @property
+    def as_filesystem(self) -> Any:
+        """The files by the names that the log has."""
+        return pyarrow.fs.SubTreeFileSystem(self.path, self.filesystem)
 
 
 def table_folder_of(location: LakeLocation, table: LakeTable) -> TableFolder:

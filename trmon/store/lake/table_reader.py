@@ -13,8 +13,10 @@ from deltalake import DeltaTable
 from trmon.domain.model.errors import Damaged
 from trmon.store.lake.column_filter import Filters
 from trmon.store.lake.lake_access import brief_error
+from trmon.store.lake.lake_location import LakeLocation
+from trmon.store.lake.lake_tables import LakeTable
 from trmon.store.lake.row_groups import RowGroups
-from trmon.store.lake.table_folder import TableFolder
+from trmon.store.lake.table_folder import table_folder_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +38,10 @@ class _TableFiles:
 class TableReader:
     """Reads one table; may be used from any thread."""
 
-    def __init__(self, uri: str, folder: TableFolder, *, options: dict[str, str] | None, groups: RowGroups) -> None:
-        self._uri = uri
-        self._folder = folder
-        self._options = options
+    def __init__(self, location: LakeLocation, table: LakeTable, *, groups: RowGroups) -> None:
+        self._uri = location.table_uri(table.name)
+        self._options = location.storage_options
+        self._folder = table_folder_of(location, table)
         self._groups = groups
         self._lock = Lock()
         self._table: DeltaTable | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from trmon.store.lake.delta_tables import DeltaTables, lake_errors
+from trmon.store.lake.delta_tables import DeltaTables
 from trmon.store.lake.lake_location import LakeLocation
 from trmon.store.query.database_rows import DatabaseRows, MovedState
 from trmon.store.query.query_session import QuerySession, TableRows, open_session
@@ -50,10 +50,7 @@ class Queries:
 
     def _dataset(self, table: QueryTable) -> Any:
         """Return the rows of the lake as a dataset, which reads only what a query needs; None if it has none."""
-        if self._lake is None or (found := self._lake.find(table.lake)) is None:
-            return None
-        with lake_errors(self._lake.location):
-            return found.to_pyarrow_dataset()
+        return None if self._lake is None else self._lake.dataset(table.lake)
 
 
 def _where(table: QueryTable, moved: MovedState) -> str:

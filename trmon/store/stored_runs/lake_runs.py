@@ -103,13 +103,12 @@ def lake_runs(url: str, *, project: str | None = None, runs: Collection[str] = (
     Errors: NotReady for a lake that cannot be read; InvalidInput for a run that it does not have.
     """
     location = lake_location_of(url)
-    attempts = DeltaTables(location).find(LAKE_ATTEMPTS)
+    attempts = DeltaTables(location).dataset(LAKE_ATTEMPTS)
     if attempts is None:
         raise NotReady(f"{location.url} is not a lake, or no run has moved to it yet")
     with lake_errors(location):
-        table = attempts.to_pyarrow_dataset().to_table(
-            columns=list(_KEYS), filter=None if project is None else pc.field("project") == project
-        )
+        is_wanted = None if project is None else pc.field("project") == project
+        table = attempts.to_table(columns=list(_KEYS), filter=is_wanted)
     moved: dict[tuple[str, str, str, int], list[tuple[int, int]]] = {}
     for row in table.to_pylist():
         run = (row["project"], row["run"], row["database_id"], row["run_id"])
