@@ -21,6 +21,22 @@ def test_slots_are_shared(case: str, held: int, n_workers: int, missing: int, su
     assert (standing.missing, len(standing.surplus)) == (missing, surplus)
 
 
+N_TOGETHER = 20
+
+
+@pytest.mark.parametrize("first_id", [1, 100, 1000])
+@pytest.mark.parametrize(("n_workers", "most"), [(2, 12), (3, 8), (4, 6), (8, 5)])
+def test_runs_that_start_together_are_shared_as_workers_join(n_workers: int, most: int, first_id: int) -> None:
+    """Each worker that joins gets what the others release."""
+    held = [set(range(SLOTS))]
+    for joined in range(2, n_workers + 1):
+        holdings = [SlotHoldings(fences=dict.fromkeys(slots, 1), n_workers=joined) for slots in held]
+        held = [set(one.fences) - one.surplus for one in holdings]
+        held.append(set().union(*(one.surplus for one in holdings)))
+    run_ids = range(first_id, first_id + N_TOGETHER)
+    assert max(len(in_slots(run_ids, slots)) for slots in held) <= most
+
+
 def test_every_run_has_one_slot() -> None:
     assert [slot_of(run_id) for run_id in (None, 0, 1, SLOTS, SLOTS + 3)] == [0, 0, 1, 0, 3]
     assert in_slots([1, 2, SLOTS + 2], {2}) == {2, SLOTS + 2}

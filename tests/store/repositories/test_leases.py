@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select, update
 from tests.store.builders import append, report_intake, start_intake
 from tests.store.gate import Gate
 from trmon.domain.model.errors import Fenced, NotReady
-from trmon.domain.model.slots import SLOTS, slot_of
+from trmon.domain.model.slots import SLOTS, in_slots, slot_of
 from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.database.connect import engines_of
@@ -65,6 +65,15 @@ def test_a_second_worker_gets_its_share_after_the_first_releases_it(one: Leases,
     taken = other.renew()
     assert (set(taken.fences), set(taken.fences.values())) == (standing.surplus, {2})
     assert one.renew().surplus == taken.surplus == frozenset()
+
+
+def test_the_slots_that_a_worker_takes_have_some_of_the_runs_that_start_together(one: Leases, other: Leases) -> None:
+    one.renew()
+    other.renew()
+    one.release(range(SLOTS))
+    taken = other.renew().fences
+    assert len(taken) == SLOTS // 2
+    assert 8 <= len(in_slots(range(1, 21), taken)) <= 12
 
 
 def test_expired_leases_are_taken_over(one: Leases, other: Leases, engines: Engines) -> None:

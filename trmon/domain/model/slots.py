@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 SLOTS = 128
 """Processes lease slots rather than runs, so that the cost does not grow with the number of runs."""
+
+_STRIDE = 79
+"""Odd, and near 128 divided by the golden ratio: a process's part of the turns is spread evenly over the slots."""
 
 Fences: TypeAlias = Mapping[int, int]
 """The slots that a process holds, each with its fencing token, which grows each time the slot is leased."""
@@ -33,13 +36,18 @@ class SlotHoldings:
 
     @property
     def surplus(self) -> frozenset[int]:
-        """The slots beyond its share, which the process should release: those with the largest numbers."""
-        return frozenset(sorted(self.fences)[self.share :])
+        """The slots beyond its share, which the process should release: those that come last in turn."""
+        return frozenset(sorted(self.fences, key=turn_of)[self.share :])
 
     def without(self, slots: Collection[int]) -> SlotHoldings:
         """Return the holdings without some slots."""
         kept = {slot: fence for slot, fence in self.fences.items() if slot not in slots}
         return SlotHoldings(fences=kept, n_workers=self.n_workers)
+
+
+def turn_of(slot: Any) -> Any:
+    """Return when a slot, or a column of them, is taken: runs that start together are in slots side by side."""
+    return slot * _STRIDE % SLOTS
 
 
 def slot_of(run_id: int | None) -> int:
