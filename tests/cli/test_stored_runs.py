@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,12 @@ import pytest
 from tests.fixtures.command import trmon
 from tests.fixtures.moved_runs import MovedRuns, make_moved_runs
 
+LOCKED_AT_EXIT = """
+import atexit, ctypes, sys
+atexit.register(ctypes.PyDLL(None).usleep, 50_000)
+from trmon.store.stored_runs.lake_runs import lake_runs
+assert lake_runs(sys.argv[1])
+"""
 STRICT = "trm_max(delta=0.02)"
 
 
@@ -50,6 +58,12 @@ def test_a_what_if_over_a_lake_is_that_over_an_archive(moved: MovedRuns, chosen:
     assert (covered["first_step"], covered["last_step"]) == ((15, 20) if chosen else (0, 39))
     assert of_lake[0]["total"]["n_sequences"] == 96 * covered["n_steps"]
     assert 0 < of_lake[0]["total"]["mask_rate"] < 1
+
+
+def test_no_thread_that_read_a_lake_aborts_the_process_at_its_end(moved: MovedRuns) -> None:
+    """A thread of pyarrow that releases a Python object must not wait for the interpreter's lock while that ends."""
+    ended = [subprocess.Popen([sys.executable, "-c", LOCKED_AT_EXIT, str(moved.lake)]) for _ in range(8)]
+    assert [process.wait(timeout=100) for process in ended] == [0] * 8
 
 
 def test_all_runs_add_up(moved: MovedRuns) -> None:
