@@ -280,11 +280,12 @@ def test_an_answer_after_close_ends_the_uploader(tmp_path: Path) -> None:
         return wire.Ack("stored")
 
     with Peer(acknowledge=acknowledge) as peer:
+        of_others = set(threading.enumerate())
         monitor = Monitor(settings(tmp_path, url=peer.url, limits={"read_timeout_seconds": PATIENCE_SECONDS}))
         monitor.log_batch(step=0, **batch())
         assert is_asked.wait(PATIENCE_SECONDS)
         monitor.close(timeout=0.2)
-        threads = {thread.name: thread for thread in threading.enumerate()}
+        threads = {thread.name: thread for thread in threading.enumerate() if thread not in of_others}
         uploader = threads["trmon-uploader"]
         if "trmon-encoder" in threads:
             threads["trmon-encoder"].join(PATIENCE_SECONDS)
