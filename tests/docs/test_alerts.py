@@ -17,12 +17,16 @@ from tests.fixtures.receiver import Posted, WebhookServer
 from tests.notifications.receivers.posting import ALERT, notification
 from trmon.domain.alerts.delivery_context import DeliveryContext
 from trmon.domain.alerts.enrichment import enrich_notification
+from trmon.domain.alerts.notification import NotifiedCause
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.webhook import Webhook
 from trmon.notifications.receivers.webhook_message import webhook_message
 
 PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
 SENT_AT = 1_800_000_000.0
+CAUSE = NotifiedCause(
+    rule="stale_rollouts", finding="B", title="staleness", last_good_step=19, remedy="", options={}, runbook_url=None
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,10 @@ def is_from_trmon() -> Callable[..., bool]:
 def test_the_body_has_the_fields_that_the_page_shows() -> None:
     [shown] = re.findall(r"```json\n(.*?)```", PAGE.read_text(), re.DOTALL)
     context = DeliveryContext(run=MemoryLog().stored_run, alerts=(ALERT,), tried={})
-    message = webhook_message([enrich_notification(delivery_of(ALERT), context, now=SENT_AT)])
+    notification = enrich_notification(delivery_of(ALERT), context, now=SENT_AT)
+    alert = msgspec.structs.replace(notification.alert, labels={})
+    incident = msgspec.structs.replace(notification, alert=alert, cause=CAUSE)
+    message = webhook_message([incident])
     assert shape(json.loads(shown)) == shape(json.loads(msgspec.json.encode(message)))
 
 
