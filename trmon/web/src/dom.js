@@ -12,6 +12,12 @@ export function svg(tag, properties = {}, ...children) {
   return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
 }
 
+/** Resolve once the browser has displayed what the document holds now; at once if nobody sees the document. */
+export function displayed() {
+  if (document.hidden) return Promise.resolve();
+  return new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+}
+
 /** Replace the children of an element. The focused element keeps the focus if it is still there; otherwise its
  *  replacement gets it. Live views are re-rendered often. */
 export function fill(element, ...children) {

@@ -5,7 +5,7 @@ import { BudgetSection } from "./budgetsection.js";
 import { Charts } from "./charts.js";
 import { Course } from "./course.js";
 import { DiagnosisCard } from "./diagnosis.js";
-import { fill, h } from "./dom.js";
+import { displayed, fill, h } from "./dom.js";
 import { EventList } from "./eventlist.js";
 import { follow } from "./following.js";
 import { Heatmap } from "./heatmap.js";
@@ -88,8 +88,8 @@ class RunView {
       this.budget.element,
       this.panel.element,
     );
-    this.#judge(facts); // Displayed while the course is read.
-    await this.course.begin();
+    this.#judge(facts);
+    await Promise.all([this.course.begin(), displayed()]);
     this.#show(facts);
     await this.charts.begin();
     this.heat.read();

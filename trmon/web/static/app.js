@@ -1,15 +1,19 @@
 // src/dom.js
 var cs = "a, button, input, select, textarea, summary, [tabindex]";
 function o(s, t = {}, ...e) {
-  return us(document.createElement(s), t, e);
+  return ps(document.createElement(s), t, e);
 }
 function $(s, t = {}, ...e) {
-  return us(document.createElementNS("http://www.w3.org/2000/svg", s), t, e);
+  return ps(document.createElementNS("http://www.w3.org/2000/svg", s), t, e);
+}
+function ds() {
+  if (document.hidden) return Promise.resolve();
+  return new Promise((s) => requestAnimationFrame(() => setTimeout(s)));
 }
 function m(s, ...t) {
   const e = document.activeElement;
   const n = [...s.querySelectorAll(cs)].indexOf(e);
-  s.replaceChildren(...ps(t));
+  s.replaceChildren(...ms(t));
   if (n < 0) return s;
   const i = s.contains(e) ? e : s.querySelectorAll(cs)[n];
   i?.focus({ preventScroll: true });
@@ -17,7 +21,7 @@ function m(s, ...t) {
 }
 function q(s, ...t) {
   const e = document.getSelection();
-  if (!e.isCollapsed && e.containsNode(s, true)) return ai(s, t);
+  if (!e.isCollapsed && e.containsNode(s, true)) return li(s, t);
   At.delete(s);
   const n = new Map([...s.querySelectorAll("details")].map((i) => [hs(i), i.open]));
   m(s, ...t);
@@ -26,14 +30,14 @@ function q(s, ...t) {
 }
 var At = /* @__PURE__ */ new Map();
 var hs = (s) => s.dataset.name ?? s.querySelector("summary").textContent;
-function ai(s, t) {
-  if (!At.size) document.addEventListener("selectionchange", ds);
+function li(s, t) {
+  if (!At.size) document.addEventListener("selectionchange", us);
   At.set(s, t);
   return s;
 }
-function ds() {
+function us() {
   if (!document.getSelection().isCollapsed) return;
-  document.removeEventListener("selectionchange", ds);
+  document.removeEventListener("selectionchange", us);
   for (const [s, t] of [...At]) q(s, ...t);
 }
 function Nt(s) {
@@ -41,16 +45,16 @@ function Nt(s) {
   s();
   if (t !== document.body && t.isConnected) t.focus({ preventScroll: true });
 }
-function us(s, t, e) {
+function ps(s, t, e) {
   for (const [n, i] of Object.entries(t)) {
     if (n.startsWith("on")) s.addEventListener(n.slice(2), i);
     else if (i === true) s.setAttribute(n, "");
     else if (i !== false && i !== null && i !== void 0) s.setAttribute(n, i);
   }
-  s.append(...ps(e));
+  s.append(...ms(e));
   return s;
 }
-function ps(s) {
+function ms(s) {
   return s.flat(3).filter((t) => t !== null && t !== void 0 && t !== false);
 }
 
@@ -75,18 +79,18 @@ function _(s, t, e = {}) {
 var U = (s) => s.status === 403 ? "This token is read-only." : s.message;
 
 // src/clock.js
-var li = 5e3;
-var ms = 0;
-function fs(s) {
+var ci = 5e3;
+var fs = 0;
+function gs(s) {
   const t = Date.parse(s) - Date.now();
-  if (!Number.isNaN(t)) ms = Math.abs(t) > li ? t : 0;
+  if (!Number.isNaN(t)) fs = Math.abs(t) > ci ? t : 0;
 }
-var Q = () => (Date.now() + ms) / 1e3;
+var Q = () => (Date.now() + fs) / 1e3;
 
 // src/api.js
 var Ee = "trmon.token";
-var ci = 200;
-var hi = 1e3;
+var hi = 200;
+var di = 1e3;
 var O = class extends Error {
   constructor(t, e) {
     super(e);
@@ -125,9 +129,9 @@ function b(s, t = {}, { signal: e } = {}) {
   const i = n.length ? `?${new URLSearchParams(n)}` : "";
   return Le(`/api/v1${s}${i}`, { headers: bt(), signal: e });
 }
-var gs = (s) => Le(`/api/v1${s}`, { headers: bt() }, (t) => t.blob());
+var ws = (s) => Le(`/api/v1${s}`, { headers: bt() }, (t) => t.blob());
 async function tt(s, t = {}) {
-  const { items: e } = await b(s, { ...t, limit: ci });
+  const { items: e } = await b(s, { ...t, limit: hi });
   return e.reverse();
 }
 var kt = async (s, t = {}) => (await Te(Infinity, s, t)).items;
@@ -135,7 +139,7 @@ async function Te(s, t, e = {}) {
   const n = [];
   let i = null;
   do {
-    const r = await b(t, { ...e, after: i, limit: Math.min(hi, s - n.length) });
+    const r = await b(t, { ...e, after: i, limit: Math.min(di, s - n.length) });
     n.push(...r.items);
     i = r.next;
   } while (i && n.length < s);
@@ -157,17 +161,17 @@ async function Le(s, t, e = (n) => n.json()) {
   try {
     const n = await fetch(s, t);
     G.answered(true);
-    fs(n.headers.get("date"));
+    gs(n.headers.get("date"));
     if (n.status === 204) return null;
     if (n.ok) return await e(n);
-    throw await di(n);
+    throw await ui(n);
   } catch (n) {
     if (n instanceof O || n.name === "AbortError") throw n;
     G.answered(false);
     throw new O(0, "The service does not respond.");
   }
 }
-async function di(s) {
+async function ui(s) {
   const t = await s.json().catch(() => ({}));
   return new O(s.status, t.detail || t.title || `The service responded with status ${s.status}.`);
 }
@@ -206,22 +210,22 @@ function x(s) {
   return t < 1 ? "now" : `${B(t)} ago`;
 }
 var Oe = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
-var ui = { year: "numeric", month: "short", day: "numeric" };
-var L = (s) => new Date(s * 1e3).toLocaleString([], { ...ui, ...Oe });
-function ws(s) {
+var pi = { year: "numeric", month: "short", day: "numeric" };
+var L = (s) => new Date(s * 1e3).toLocaleString([], { ...pi, ...Oe });
+function ys(s) {
   const t = new Date(s * 1e3).toDateString() === new Date(Q() * 1e3).toDateString();
   return t ? new Date(s * 1e3).toLocaleTimeString([], Oe) : L(s);
 }
-var ys = (s) => new Intl.DateTimeFormat([], Oe).formatToParts(s * 1e3).find(({ type: t }) => t === "timeZoneName").value;
+var bs = (s) => new Intl.DateTimeFormat([], Oe).formatToParts(s * 1e3).find(({ type: t }) => t === "timeZoneName").value;
 var y = (s, t, e = `${t}s`) => `${p(s)} ${s === 1 ? t : e}`;
 var et = (s) => P(s.replaceAll("_", " "));
 var P = (s) => s.charAt(0).toUpperCase() + s.slice(1);
 
 // src/dialogs.js
-var pi = 250;
-var mi = 5;
-var ks = "trmon.author";
-var fi = [
+var mi = 250;
+var fi = 5;
+var vs = "trmon.author";
+var gi = [
   ["2", "2 hours"],
   ["8", "8 hours"],
   ["24", "1 day"],
@@ -237,15 +241,15 @@ function qt(s) {
 }
 function rt(s, t) {
   const e = t ? [{ label: "project", value: t }, ...s] : s;
-  const n = e.map(({ label: h, value: d }) => wi(h, d));
+  const n = e.map(({ label: h, value: d }) => yi(h, d));
   const i = o("div", { role: "status", class: "preview" });
-  const r = gi(i, () => bs(n, 3600));
+  const r = wi(i, () => ks(n, 3600));
   for (const h of n) h.addEventListener("input", r);
   r();
   const a = o(
     "select",
     {},
-    fi.map(([h, d]) => o("option", { value: h }, d))
+    gi.map(([h, d]) => o("option", { value: h }, d))
   );
   const l = o("input", { maxlength: 2e3 });
   const c = [i, o("label", {}, "For", a), at(), o("label", {}, "Note", l)];
@@ -253,27 +257,27 @@ function rt(s, t) {
     "Silence alerts that match every label",
     [...n, ...c],
     "Silence",
-    (h) => T("POST", "/silences", { ...bs(n, a.value * 3600), author: lt(h), note: l.value })
+    (h) => T("POST", "/silences", { ...ks(n, a.value * 3600), author: lt(h), note: l.value })
   );
 }
-function bs(s, t) {
-  const e = s.map(yi).filter(({ value: r }) => r);
+function ks(s, t) {
+  const e = s.map(bi).filter(({ value: r }) => r);
   const { value: n } = e.find(({ label: r, operator: a }) => r === "project" && a === "=") ?? {};
   const i = e.filter(({ label: r }) => r !== "project");
   return n && i.length ? { project: n, matchers: i, seconds: t } : { matchers: e, seconds: t };
 }
-function gi(s, t) {
+function wi(s, t) {
   let e = 0;
   return async () => {
     const n = ++e;
-    await new Promise((r) => setTimeout(r, pi));
+    await new Promise((r) => setTimeout(r, mi));
     const i = t();
     if (n !== e) return;
     if (!i.matchers.length) return m(s, "Fill in at least one field.");
     try {
       const { total: r, items: a } = await T("POST", "/silences/preview", i);
       if (n !== e) return;
-      const l = a.slice(0, mi).map((h) => o("li", {}, `${h.project}/${h.run}: ${h.rule.replaceAll("_", " ")}`));
+      const l = a.slice(0, fi).map((h) => o("li", {}, `${h.project}/${h.run}: ${h.rule.replaceAll("_", " ")}`));
       const c = r > l.length && o("li", {}, `and ${p(r - l.length)} more`);
       m(s, r ? `Mutes ${y(r, "firing alert")} now:` : "Mutes no alert that fires now.", o("ul", {}, l, c));
     } catch (r) {
@@ -281,7 +285,7 @@ function gi(s, t) {
     }
   };
 }
-function wi(s, t) {
+function yi(s, t) {
   return o(
     "label",
     { "data-label": s },
@@ -289,17 +293,17 @@ function wi(s, t) {
     o("input", { value: t, maxlength: 256 })
   );
 }
-function yi(s) {
+function bi(s) {
   const t = s.querySelector("input").value.trim();
   return { label: s.dataset.label, operator: /[*?[]/.test(t) ? "~" : "=", value: t };
 }
 function at() {
-  const s = localStorage.getItem(ks) ?? "";
+  const s = localStorage.getItem(vs) ?? "";
   return o("label", {}, "Who", o("input", { name: "author", value: s, maxlength: 128, placeholder: "your name" }));
 }
 function lt(s) {
   const t = s.elements.author.value.trim();
-  localStorage.setItem(ks, t);
+  localStorage.setItem(vs, t);
   return t || null;
 }
 function I(s, t, e, n) {
@@ -372,15 +376,15 @@ var Rt = class {
   async acknowledge(t) {
     if (!t.length) return;
     const e = o("textarea", { rows: 3, maxlength: 2e3, placeholder: "The node is gone; restarting" });
-    const n = t.slice(0, Ae).map((h) => o("li", {}, vs(h)));
+    const n = t.slice(0, Ae).map((h) => o("li", {}, $s(h)));
     const i = t.length > Ae && o("li", {}, `and ${p(t.length - Ae)} more`);
     const r = [o("ul", { class: "names" }, n, i), at(), o("label", {}, "Note (optional)", e)];
     let a = /* @__PURE__ */ new Map();
     const l = `Acknowledge ${y(t.length, "alert")}`;
-    const c = async (h) => a = await bi(t, { author: lt(h), note: e.value });
+    const c = async (h) => a = await ki(t, { author: lt(h), note: e.value });
     if (!await I(l, r, "Acknowledge", c)) return;
     this.#t = a.size ? a : null;
-    m(this.result, this.#t && ki(t, a));
+    m(this.result, this.#t && vi(t, a));
     this.#e = "";
     this.selection.set(t.filter(({ identity: h }) => a.has(h)));
     await this.again();
@@ -392,7 +396,7 @@ var Rt = class {
     this.selection.set([]);
   }
 };
-async function bi(s, t) {
+async function ki(s, t) {
   const e = /* @__PURE__ */ new Map();
   for (let n = 0; n < s.length; n += je) {
     const i = s.slice(n, n + je).map(({ identity: r }) => r);
@@ -406,17 +410,17 @@ async function bi(s, t) {
   }
   return e;
 }
-function ki(s, t) {
+function vi(s, t) {
   const e = s.filter(({ identity: n }) => t.has(n));
   return [
     o("p", {}, `${p(s.length - e.length)} of ${y(s.length, "alert")} acknowledged. Not acknowledged:`),
-    o("ul", { class: "failures" }, e.map((n) => o("li", {}, `${vs(n)}: ${t.get(n.identity)}`)))
+    o("ul", { class: "failures" }, e.map((n) => o("li", {}, `${$s(n)}: ${t.get(n.identity)}`)))
   ];
 }
-var vs = ({ project: s, run: t, title: e }) => `${s}/${t}: ${e}`;
+var $s = ({ project: s, run: t, title: e }) => `${s}/${t}: ${e}`;
 
 // src/alertfilter.js
-var vi = ["page", "warn", "info"];
+var $i = ["page", "warn", "info"];
 var Ct = class {
   /** `changed` is called when a filter changes. */
   constructor(t) {
@@ -429,7 +433,7 @@ var Ct = class {
       "aria-label": "Filter by project, run, rule, cause or owner",
       "data-filter": true
     });
-    const n = vi.map((r) => o("option", { value: r, selected: r === e.get("severity") }, r));
+    const n = $i.map((r) => o("option", { value: r, selected: r === e.get("severity") }, r));
     this.severity = o("select", { "aria-label": "severity" }, o("option", { value: "" }, "every severity"), n);
     this.open = o("input", { type: "checkbox", checked: e.has("open") });
     this.words.addEventListener("input", () => this.#t());
@@ -449,7 +453,7 @@ var Ct = class {
   chosen(t) {
     const e = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
     return t.filter(
-      (n) => (!this.severity.value || n.severity === this.severity.value) && (!this.open.checked || !n.ack && n.state === "firing") && e.every((i) => $i(n).includes(i))
+      (n) => (!this.severity.value || n.severity === this.severity.value) && (!this.open.checked || !n.ack && n.state === "firing") && e.every((i) => _i(n).includes(i))
     );
   }
   /** Remove every filter. */
@@ -466,7 +470,7 @@ var Ct = class {
     this.changed();
   }
 };
-function $i({ project: s, run: t, owner: e, rule: n, title: i, labels: { cause: r } }) {
+function _i({ project: s, run: t, owner: e, rule: n, title: i, labels: { cause: r } }) {
   const a = [n, i, r].filter(Boolean);
   const l = a.map((c) => c.replaceAll("_", " "));
   return [`${s}/${t}`, e, ...a, ...l].filter(Boolean).join(" ").toLowerCase();
@@ -522,25 +526,25 @@ function vt(s, t = s) {
 }
 
 // src/alertlines.js
-var _i = 3;
-var xi = ["page", "warn", "info"];
-function _s(s) {
+var xi = 3;
+var Si = ["page", "warn", "info"];
+function xs(s) {
   const t = Map.groupBy(
     s.filter(({ members: a }) => !a.length),
     ({ rule: a, state: l }) => `${l} ${a}`
   );
-  const e = [...t].filter(([, a]) => a.length >= _i);
+  const e = [...t].filter(([, a]) => a.length >= xi);
   const n = new Set(e.flatMap(([, a]) => a));
   const i = s.filter((a) => !n.has(a)).map((a) => ({ key: R(a), alerts: [a] }));
-  const r = e.map(([a, l]) => ({ key: a, rule: l[0].rule, alerts: l.sort($s) }));
-  return [...i, ...r].sort((a, l) => $s(a.alerts[0], l.alerts[0]));
+  const r = e.map(([a, l]) => ({ key: a, rule: l[0].rule, alerts: l.sort(_s) }));
+  return [...i, ...r].sort((a, l) => _s(a.alerts[0], l.alerts[0]));
 }
-function xs(s, t) {
+function Ss(s, t) {
   const e = (n) => n.alerts.map((i) => ({ key: R(i), alerts: [i], isBeneath: true }));
   return s.flatMap((n) => n.rule && t.has(n.key) ? [n, ...e(n)] : [n]);
 }
-function $s(s, t) {
-  const e = (n) => xi.indexOf(n.severity);
+function _s(s, t) {
+  const e = (n) => Si.indexOf(n.severity);
   return Boolean(s.ack) - Boolean(t.ack) || e(s) - e(t) || t.since_at - s.since_at;
 }
 
@@ -569,7 +573,7 @@ var It = class {
   #s(t) {
     this.alert = t;
     this.box = this.selection?.box(`${t.title} of ${t.project}/${t.run}`, () => this.line);
-    const e = [this.box ?? "", Si(t), this.#n(t), Ei(t), Mi(t), this.#i(t)];
+    const e = [this.box ?? "", Ei(t), this.#n(t), Mi(t), Ti(t), this.#i(t)];
     const n = ["select", "severity", "alert", "run", "since", "actions"];
     const i = o(
       "tr",
@@ -584,7 +588,7 @@ var It = class {
     const w = r.map(
       (M) => o("li", {}, `${M.rule.replaceAll("_", " ")} since step ${p(M.step)}${M.state === "firing" ? "" : ", over"}`)
     );
-    const k = d && `Silenced until ${ws(d.ends_at)} by ${d.author}${d.note ? `: ${d.note}` : ""}`;
+    const k = d && `Silenced until ${ys(d.ends_at)} by ${d.author}${d.note ? `: ${d.note}` : ""}`;
     return [
       o("span", { class: "strong" }, i),
       r.length > 0 && u && o("span", { class: "quiet" }, ` · last good step ${p(Number(u))}`),
@@ -621,15 +625,15 @@ var It = class {
     );
   }
   async #o() {
-    this.#t = this.#t ? null : Ti(await tt("/alerts/events", { identity: this.alert.identity }));
+    this.#t = this.#t ? null : Li(await tt("/alerts/events", { identity: this.alert.identity }));
     this.#s(this.alert);
   }
 };
-function Si({ severity: s, state: t }) {
+function Ei({ severity: s, state: t }) {
   const e = t !== "firing" ? "unknown" : { page: "act", warn: "watch" }[s] ?? "unknown";
   return o("span", { class: `kind kind-${e}` }, s);
 }
-function Ei({ project: s, run: t, step: e }) {
+function Mi({ project: s, run: t, step: e }) {
   return o(
     "a",
     { href: `${C(s, t)}?step=${e}` },
@@ -637,7 +641,7 @@ function Ei({ project: s, run: t, step: e }) {
     o("span", { class: "strong" }, t)
   );
 }
-function Mi({ step: s, since_at: t, state: e, updated_at: n }) {
+function Ti({ step: s, since_at: t, state: e, updated_at: n }) {
   return [
     o("div", { class: "nowrap" }, `step ${p(s)}`),
     o(
@@ -647,7 +651,7 @@ function Mi({ step: s, since_at: t, state: e, updated_at: n }) {
     )
   ];
 }
-function Ti(s) {
+function Li(s) {
   const t = s.map(
     (e) => o(
       "li",
@@ -713,7 +717,7 @@ var Dt = class {
 };
 
 // src/following.js
-var Li = 3e4;
+var Oi = 3e4;
 function ct(s, { concerns: t, read: e, fail: n, refreshMs: i, after: r = null }) {
   let a = false;
   let l = false;
@@ -724,7 +728,7 @@ function ct(s, { concerns: t, read: e, fail: n, refreshMs: i, after: r = null })
   const u = ({ detail: M }) => a ||= t(M);
   const f = () => a ||= c && s.state === "live";
   const w = async () => {
-    if (!c || l || document.hidden || !(a || Date.now() - d > Li)) return;
+    if (!c || l || document.hidden || !(a || Date.now() - d > Oi)) return;
     l = true;
     a = false;
     d = Date.now();
@@ -747,7 +751,7 @@ function ct(s, { concerns: t, read: e, fail: n, refreshMs: i, after: r = null })
 }
 
 // src/shortcuts.js
-var Oi = [
+var ji = [
   ["g f", "fleet"],
   ["g a", "alerts"],
   ["/", "filter the fleet or the alerts"],
@@ -760,9 +764,9 @@ var Oi = [
   ["t", "light or dark theme"],
   ["?", "keyboard shortcuts"]
 ];
-function Ms({ go: s }) {
+function Ts({ go: s }) {
   let t = "";
-  const e = { gf: () => s("/"), ga: () => s("/alerts"), t: Ss, "?": Es, "/": ji };
+  const e = { gf: () => s("/"), ga: () => s("/alerts"), t: Es, "?": Ms, "/": Ai };
   document.addEventListener("keydown", (n) => {
     if (st(n.target) || document.querySelector("dialog") || n.metaKey || n.ctrlKey || n.altKey) return;
     const i = e[t + n.key];
@@ -771,21 +775,21 @@ function Ms({ go: s }) {
     n.preventDefault();
     i();
   });
-  document.getElementById("theme").addEventListener("click", Ss);
-  document.getElementById("keys").addEventListener("click", Es);
+  document.getElementById("theme").addEventListener("click", Es);
+  document.getElementById("keys").addEventListener("click", Ms);
 }
 var st = (s) => /^(INPUT|TEXTAREA|SELECT)$/.test(s.tagName) && s.type !== "checkbox" && s.type !== "radio";
-function ji() {
+function Ai() {
   document.querySelector("[data-filter]")?.focus();
 }
-function Ss() {
+function Es() {
   const s = getComputedStyle(document.documentElement).colorScheme === "dark";
   document.documentElement.dataset.theme = s ? "light" : "dark";
   localStorage.setItem("trmon.theme", s ? "light" : "dark");
   window.dispatchEvent(new Event("themechange"));
 }
-function Es() {
-  const s = Oi.map(([n, i]) => o("tr", {}, o("td", {}, o("code", {}, n)), o("td", {}, i)));
+function Ms() {
+  const s = ji.map(([n, i]) => o("tr", {}, o("td", {}, o("code", {}, n)), o("td", {}, i)));
   const t = o("button", { onclick: () => e.close() }, "Close");
   const e = o(
     "dialog",
@@ -800,15 +804,15 @@ function Es() {
 }
 
 // src/alerts.js
-var Ai = 2e3;
+var Ni = 2e3;
 var ht = 50;
-var Ni = 250;
-async function js(s, { live: t }) {
+var qi = 250;
+async function As(s, { live: t }) {
   const e = new Ne(s);
   s.title("Alerts");
   await e.read();
   const n = ({ kind: r }) => ["alert", "ack"].includes(r);
-  const i = ct(t, { concerns: n, read: () => e.read(), fail: s.fail, refreshMs: Ai });
+  const i = ct(t, { concerns: n, read: () => e.read(), fail: s.fail, refreshMs: Ni });
   document.addEventListener("keydown", e.keys);
   return () => {
     i();
@@ -833,9 +837,9 @@ var Ne = class {
     this.filter = new Ct(() => this.#a());
     this.selection = new Dt(() => this.draw());
     this.bulk = new Rt(this.selection, () => this.read());
-    this.firing = Ts("Firing", () => (this.most += ht, this.draw()));
+    this.firing = Ls("Firing", () => (this.most += ht, this.draw()));
     this.silences = o("section", { class: "alerts" });
-    this.past = Ts("Resolved", () => (this.limit += ht, this.read()));
+    this.past = Ls("Resolved", () => (this.limit += ht, this.read()));
     const e = "No alert matches these filters.";
     this.none = o("p", { class: "notice row" }, o("span", { class: "quiet" }, e), _("Show all alerts", () => this.filter.clear()));
     this.empty = o(
@@ -866,7 +870,7 @@ var Ne = class {
     this.limit = ht;
     this.draw();
     clearTimeout(this.#r);
-    this.#r = setTimeout(() => this.read().catch(Ri), Ni);
+    this.#r = setTimeout(() => this.read().catch(Ci), qi);
   }
   end() {
     clearTimeout(this.#r);
@@ -883,15 +887,15 @@ var Ne = class {
     const a = JSON.stringify(r) === JSON.stringify(this.filter.query);
     const l = t.filter((k) => !k.ack).length;
     const c = `${y(t.length, "alert")} ${t.length === 1 ? "fires" : "fire"}, ${l} unacknowledged`;
-    Ls(this.title, t.length ? c : "No alert fires");
+    Os(this.title, t.length ? c : "No alert fires");
     const h = this.filter.chosen(t);
     const d = a ? e : this.filter.chosen(e);
     const u = !this.filter.isOn && t.length + e.length === 0;
-    Ls(this.count, this.filter.isOn ? `${p(h.length)} of ${y(t.length, "firing alert")} shown` : "");
+    Os(this.count, this.filter.isOn ? `${p(h.length)} of ${y(t.length, "firing alert")} shown` : "");
     this.filter.bar.hidden = !this.empty.toggleAttribute("hidden", !u);
     this.none.hidden = u || !a || h.length + d.length > 0;
     this.past.section.setAttribute("aria-busy", String(!a));
-    const f = xs(_s(h), this.#s);
+    const f = Ss(xs(h), this.#s);
     this.lines = f.slice(0, this.most);
     this.selection.follow(this.lines, t);
     this.#h(this.firing, this.lines, f.length - this.lines.length);
@@ -909,7 +913,7 @@ var Ne = class {
       c.show(l, this.#s.has(l.key));
       return c.element;
     });
-    Nt(() => qi(e, a));
+    Nt(() => Ri(e, a));
   }
   /** Reuse the row of each line so that what is open stays open. */
   #d(t) {
@@ -930,7 +934,7 @@ var Ne = class {
   }
   #l(t) {
     this.silences.hidden = !t.length;
-    const e = JSON.stringify(t) + t.map(Os);
+    const e = JSON.stringify(t) + t.map(js);
     if (e === this.#o) return;
     this.#o = e;
     const n = t.map((i) => {
@@ -938,8 +942,8 @@ var Ne = class {
       return o(
         "li",
         { class: "row", id: `silence-${r}`, tabindex: "-1" },
-        o("code", {}, Ci(i)),
-        o("span", { class: "quiet" }, `${Os(i)}, by ${a}${l ? `: ${l}` : ""} · mutes ${y(c, "alert")} now`),
+        o("code", {}, Pi(i)),
+        o("span", { class: "quiet" }, `${js(i)}, by ${a}${l ? `: ${l}` : ""} · mutes ${y(c, "alert")} now`),
         _("End", () => this.#f(i))
       );
     });
@@ -981,7 +985,7 @@ var Ne = class {
     t.preventDefault();
   }
 };
-function Ts(s, t) {
+function Ls(s, t) {
   const e = ["select", "severity", "alert", "run", "since", "actions"];
   const n = ["select", "actions"];
   const i = e.map((c) => o("th", { scope: "col" }, o("span", { class: n.includes(c) ? "sr" : "" }, c)));
@@ -990,64 +994,64 @@ function Ts(s, t) {
   const l = o("section", { class: "alerts" }, o("h2", {}, s), o("div", { class: "card scroll" }, r), a);
   return { section: l, list: r, more: a };
 }
-function qi(s, t) {
+function Ri(s, t) {
   const e = new Set(t);
   for (const n of [...s.tBodies]) if (!e.has(n)) n.remove();
   t.forEach((n, i) => {
     if (s.tBodies[i] !== n) s.insertBefore(n, s.tBodies[i] ?? null);
   });
 }
-function Ri(s) {
+function Ci(s) {
   if (!(s instanceof O)) throw s;
 }
-function Ls(s, t) {
+function Os(s, t) {
   if (s.textContent !== t) s.textContent = t;
 }
-var Ci = ({ matchers: s, project: t }) => [t && `project=${t}`, ...s.map((e) => `${e.label}${e.operator}${e.value}`)].filter(Boolean).join(", ");
-function Os({ starts_at: s, ends_at: t }) {
+var Pi = ({ matchers: s, project: t }) => [t && `project=${t}`, ...s.map((e) => `${e.label}${e.operator}${e.value}`)].filter(Boolean).join(", ");
+function js({ starts_at: s, ends_at: t }) {
   const e = Q();
   return s > e ? `from ${L(s)} for ${B(t - s)}` : `ends in ${B(t - e)}`;
 }
 
 // src/plotoptions.js
-var Pi = [[], [5, 3], [2, 2]];
-var Ii = 6;
-var As = 5;
-var Di = [
+var Ii = [[], [5, 3], [2, 2]];
+var Di = 6;
+var Ns = 5;
+var Bi = [
   [86400, "{D} {MMM}", null, null, null, null, null, null, 1],
   [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
   [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]
 ];
-var Rs = 4;
-var Cs = "11px system-ui, sans-serif";
-function Ps({ n: s, banded: t, log: e, from: n, to: i, healthy: r, limits: a = [], stacked: l, width: c, height: h, course: d, hooks: u }) {
+var Cs = 4;
+var Ps = "11px system-ui, sans-serif";
+function Is({ n: s, banded: t, log: e, from: n, to: i, healthy: r, limits: a = [], stacked: l, width: c, height: h, course: d, hooks: u }) {
   const f = $t();
   return {
     width: c,
     height: h,
     legend: { show: false },
     padding: [6, 6, 0, 0],
-    scales: { x: { time: d.byTime }, y: { distr: e ? 3 : 1, range: zi(e, n, i) } },
+    scales: { x: { time: d.byTime }, y: { distr: e ? 3 : 1, range: Wi(e, n, i) } },
     axes: [
-      Ns(f, { size: 22, space: 70, values: d.byTime ? Di : (w, k) => k.map(p) }),
-      Ns(f, {
+      qs(f, { size: 22, space: 70, values: d.byTime ? Bi : (w, k) => k.map(p) }),
+      qs(f, {
         size: 50,
         space: 30,
-        values: (w, k, M, N, D) => k.map((it) => Bi(it, e ? it : D)),
+        values: (w, k, M, N, D) => k.map((it) => zi(it, e ? it : D)),
         ...e ? { splits: qe, filter: (w, k) => k } : {}
       })
     ],
-    series: [{}, ...Array.from({ length: s }, (w, k) => Wi(f, k, { banded: t, stacked: l })).flat()],
+    series: [{}, ...Array.from({ length: s }, (w, k) => Hi(f, k, { banded: t, stacked: l })).flat()],
     bands: t ? Array.from({ length: s }, (w, k) => ({ series: [3 * k + 3, 3 * k + 2], fill: f.soft })) : [],
-    cursor: Ui(f),
+    cursor: Fi(f),
     hooks: {
-      drawClear: [(w) => r && Ki(w, r, f)],
+      drawClear: [(w) => r && Gi(w, r, f)],
       draw: [
-        (w) => a.forEach((k) => Gi(w, k, f)),
-        (w) => Ji(w, d, f),
-        (w) => d.byTime && Vi(w, f)
+        (w) => a.forEach((k) => Ji(w, k, f)),
+        (w) => Vi(w, d, f),
+        (w) => d.byTime && Xi(w, f)
       ],
-      setSelect: [(w) => Fi(w, u.select)],
+      setSelect: [(w) => Ki(w, u.select)],
       setCursor: [(w) => u.cursor(w.cursor.idx ?? null)]
     }
   };
@@ -1070,11 +1074,11 @@ function $t() {
     card: t("card")
   };
 }
-function Bi(s, t) {
+function zi(s, t) {
   if (s === null) return "";
   return g(s, Math.max(3, Math.ceil(Math.log10(Math.abs(s / t))) + 1));
 }
-function zi(s, t, e) {
+function Wi(s, t, e) {
   return (n, i, r) => {
     if (e !== void 0) return [t, e];
     if (i === null) return s ? [1e-3, 1] : [0, 1];
@@ -1090,28 +1094,28 @@ function qe(s, t, e, n) {
   const a = Math.ceil((r - i) / 3);
   return Array.from({ length: Math.floor((r - i) / a) + 1 }, (l, c) => 10 ** (i + c * a));
 }
-function Ns(s, t) {
+function qs(s, t) {
   const e = { stroke: s.line, width: 1 };
-  return { stroke: s.quiet, font: Cs, grid: e, ticks: { show: false }, gap: Rs, ...t };
+  return { stroke: s.quiet, font: Ps, grid: e, ticks: { show: false }, gap: Cs, ...t };
 }
-function Wi(s, t, { banded: e, stacked: n }) {
+function Hi(s, t, { banded: e, stacked: n }) {
   const i = [s.accent, s.second, s.third][t % 3];
   const r = {
     stroke: i,
     width: 1.5,
-    dash: Pi[t % 3],
-    points: { show: true, filter: (l, c) => Hi(l.data[c]), size: 4, fill: i, stroke: i },
+    dash: Ii[t % 3],
+    points: { show: true, filter: (l, c) => Ui(l.data[c]), size: 4, fill: i, stroke: i },
     spanGaps: false,
     fill: n ? s.soft : void 0
   };
   const a = { stroke: "transparent", width: 0, points: { show: false } };
   return e ? [r, a, a] : [r];
 }
-function Hi(s) {
+function Ui(s) {
   const t = (e) => e !== null && e !== void 0;
   return s.flatMap((e, n) => t(e) && !t(s[n - 1]) && !t(s[n + 1]) ? [n] : []);
 }
-function Ui(s) {
+function Fi(s) {
   const t = { pub: (e) => e === "mousemove" || e === "mouseleave" };
   return {
     y: false,
@@ -1121,23 +1125,23 @@ function Ui(s) {
     bind: { dblclick: () => () => null }
   };
 }
-function Fi(s, t) {
+function Ki(s, t) {
   const { left: e, width: n } = s.select;
   if (n < 4) return;
   const [i, r] = [s.posToVal(e, "x"), s.posToVal(e + n, "x")];
   s.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
   t(i, r);
 }
-function Ki(s, [t, e], n) {
+function Gi(s, [t, e], n) {
   const { left: i, top: r, width: a, height: l } = s.bbox;
-  const c = (u, f) => Number.isFinite(u) && !(s.scales.y.distr === 3 && u <= 0) ? Yi(s.valToPos(u, "y", true), r, r + l) : f;
+  const c = (u, f) => Number.isFinite(u) && !(s.scales.y.distr === 3 && u <= 0) ? Zi(s.valToPos(u, "y", true), r, r + l) : f;
   const [h, d] = [c(e, r), c(t, r + l)];
   s.ctx.save();
   s.ctx.fillStyle = n.good;
   s.ctx.fillRect(i, h, a, d - h);
   s.ctx.restore();
 }
-function Gi(s, { at: t, kind: e }, n) {
+function Ji(s, { at: t, kind: e }, n) {
   const { ctx: i, bbox: r } = s;
   const a = Math.round(s.valToPos(t, "y", true)) + 0.5;
   i.save();
@@ -1150,32 +1154,32 @@ function Gi(s, { at: t, kind: e }, n) {
   i.stroke();
   i.restore();
 }
-function Ji(s, t, e) {
+function Vi(s, t, e) {
   const n = t.markers.map((r) => ({ ...r, x: s.valToPos(t.position(r.step), "x", true) }));
-  for (const { x: r, kind: a } of Xi(n)) {
-    if (a === "policy") Bt(s, r, { colour: e.quiet, dash: [], height: As });
-    else if (a === "note") Bt(s, r, { colour: e.accent, dash: [], height: As });
+  for (const { x: r, kind: a } of Yi(n)) {
+    if (a === "policy") Bt(s, r, { colour: e.quiet, dash: [], height: Ns });
+    else if (a === "note") Bt(s, r, { colour: e.accent, dash: [], height: Ns });
     else Bt(s, r, { colour: e[a], dash: [3, 3] });
   }
   const { chosen: i } = t;
   if (i !== null) Bt(s, s.valToPos(t.position(i), "x", true), { colour: e.ink, dash: [] });
 }
-function Vi(s, t) {
+function Xi(s, t) {
   const { ctx: e, bbox: n } = s;
   e.save();
-  e.font = Cs.replace("11px", `${11 * devicePixelRatio}px`);
+  e.font = Ps.replace("11px", `${11 * devicePixelRatio}px`);
   e.fillStyle = t.quiet;
   e.textBaseline = "top";
-  e.fillText(ys(s.scales.x.max), 0, n.top + n.height + Rs * devicePixelRatio);
+  e.fillText(bs(s.scales.x.max), 0, n.top + n.height + Cs * devicePixelRatio);
   e.restore();
 }
-var qs = ["note", "policy", "watch", "act"];
-function Xi(s) {
+var Rs = ["note", "policy", "watch", "act"];
+function Yi(s) {
   const t = [];
   for (const e of s) {
     const n = t.at(-1);
-    if (!n || e.x - n.x > Ii * devicePixelRatio) t.push({ ...e });
-    else if (qs.indexOf(e.kind) > qs.indexOf(n.kind)) n.kind = e.kind;
+    if (!n || e.x - n.x > Di * devicePixelRatio) t.push({ ...e });
+    else if (Rs.indexOf(e.kind) > Rs.indexOf(n.kind)) n.kind = e.kind;
   }
   return t;
 }
@@ -1193,12 +1197,12 @@ function Bt(s, t, { colour: e, dash: n, height: i = Infinity }) {
   r.stroke();
   r.restore();
 }
-var Yi = (s, t, e) => Math.min(Math.max(s, t), e);
+var Zi = (s, t, e) => Math.min(Math.max(s, t), e);
 
 // src/panels.js
 var zt = ["total", "mismatch", "staleness"];
-var Zi = ["mismatch", "total"];
-var Qi = [
+var Qi = ["mismatch", "total"];
+var to = [
   { title: "Reward", note: "mean", lines: [S("reward_mean", "mean")], reference: "peak" },
   {
     title: "KL",
@@ -1227,7 +1231,7 @@ var Qi = [
   {
     title: "Engines agree",
     note: "Pearson, token probabilities",
-    lines: [J("prob_pearson", Zi, "")],
+    lines: [J("prob_pearson", Qi, "")],
     also: ["prob_diff_max", "ppl_ratio"]
   },
   {
@@ -1315,15 +1319,15 @@ function J(s, t, e) {
   return { find: (n) => t.map((i) => `${i}_${s}`).find((i) => n.has(i)) ?? null, label: e };
 }
 var V = (s) => s.replace(/^(mismatch|staleness|total)_/, "");
-function Is(s) {
-  return Qi.map((t) => {
+function Ds(s) {
+  return to.map((t) => {
     const e = t.lines.map((n) => ({ name: n.find(s), label: n.label })).filter((n) => n.name);
     return { ...t, lines: e, names: e.map((n) => n.name) };
   }).filter((t) => t.lines.length);
 }
 
 // src/signalwords.js
-var Ds = {
+var Bs = {
   abs_log_ratio_max: "largest log-ratio of a token",
   chi2_token: "spread of token weights (χ²)",
   chi2_token_p95: "spread of token weights",
@@ -1404,14 +1408,14 @@ var Ds = {
   zero_variance_groups: "groups of equal rewards",
   zero_variance_groups_least: "groups of equal rewards"
 };
-var j = (s) => Ds[s] ?? Ds[V(s)] ?? s.replaceAll("_", " ");
+var j = (s) => Bs[s] ?? Bs[V(s)] ?? s.replaceAll("_", " ");
 
 // src/comparechart.js
-var Bs = 150;
-var to = "11px system-ui, sans-serif";
-var zs = /* @__PURE__ */ new Set(["kl_k3", "grad_norm"]);
-var eo = "ABCDEFGH";
-var Ws = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+var zs = 150;
+var eo = "11px system-ui, sans-serif";
+var Ws = /* @__PURE__ */ new Set(["kl_k3", "grad_norm"]);
+var so = "ABCDEFGH";
+var Hs = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 var Wt = class {
   #t = null;
   #e = [[]];
@@ -1429,7 +1433,7 @@ var Wt = class {
   }
   /** Show runs, over steps or over the time since their starts. */
   show(t, { byTime: e }) {
-    const n = zs.has(this.name);
+    const n = Ws.has(this.name);
     const i = (l) => typeof l === "number" && (!n || l > 0) ? l : null;
     const r = t.map((l) => [
       e ? l.elapsed_seconds : l.step,
@@ -1457,25 +1461,25 @@ var Wt = class {
   }
   #i() {
     const t = this.where.clientWidth;
-    if (this.#t && t && t !== this.#t.width) this.#t.setSize({ width: t, height: Bs });
+    if (this.#t && t && t !== this.#t.width) this.#t.setSize({ width: t, height: zs });
   }
   #o() {
     const t = $t();
     const e = getComputedStyle(document.documentElement);
-    const n = { stroke: t.quiet, font: to, grid: { stroke: t.line, width: 1 }, ticks: { show: false }, gap: 4 };
+    const n = { stroke: t.quiet, font: eo, grid: { stroke: t.line, width: 1 }, ticks: { show: false }, gap: 4 };
     const i = this.#n ? B : p;
-    const r = zs.has(this.name);
+    const r = Ws.has(this.name);
     const a = (l) => ({
       stroke: e.getPropertyValue(`--run-${l + 1}`).trim(),
       width: 1.5,
-      dash: Ws[Math.floor(l / 2) % Ws.length],
+      dash: Hs[Math.floor(l / 2) % Hs.length],
       points: { show: false },
       spanGaps: true
       // Runs have their points at different places.
     });
     return {
       width: this.where.clientWidth || 320,
-      height: Bs,
+      height: zs,
       legend: { show: false },
       padding: [6, 6, 0, 0],
       scales: { x: { time: false }, y: { distr: r ? 3 : 1 } },
@@ -1497,30 +1501,30 @@ var Wt = class {
   /** Show the values at the cursor, or the newest ones. */
   #r(t) {
     const e = this.#e.slice(1);
-    const n = (r) => t === null ? r.findLast((a) => Hs(a)) : so(r, t);
+    const n = (r) => t === null ? r.findLast((a) => Us(a)) : no(r, t);
     m(
       this.values,
       e.map(
-        (r, a) => o("span", { class: `legend run-${a + 1}` }, `${eo[a]} ${g(n(r))}`)
+        (r, a) => o("span", { class: `legend run-${a + 1}` }, `${so[a]} ${g(n(r))}`)
       )
     );
     const i = t === null ? null : this.#e[0][t];
     this.place.textContent = i === null ? "newest" : this.#n ? B(i) : `step ${p(i)}`;
   }
 };
-var Hs = (s) => s !== null && s !== void 0;
-function so(s, t) {
-  for (let e = t; e >= 0; e--) if (Hs(s[e])) return s[e];
+var Us = (s) => s !== null && s !== void 0;
+function no(s, t) {
+  for (let e = t; e >= 0; e--) if (Us(s[e])) return s[e];
   return null;
 }
 
 // src/plot.js
-var Us = null;
+var Fs = null;
 function Ht() {
-  Us ??= no("/static/vendor/uplot-1.6.32.js").then(() => window.uPlot);
-  return Us;
+  Fs ??= io("/static/vendor/uplot-1.6.32.js").then(() => window.uPlot);
+  return Fs;
 }
-function no(s) {
+function io(s) {
   return new Promise((t, e) => {
     const n = Object.assign(document.createElement("script"), { src: s });
     n.onload = t;
@@ -1530,14 +1534,14 @@ function no(s) {
 }
 
 // src/compare.js
-var io = 5e3;
+var oo = 5e3;
 var Ce = "ABCDEFGH";
-async function Fs(s, { live: t }) {
+async function Ks(s, { live: t }) {
   const e = new Re(s, new URLSearchParams(location.search));
   s.title("Compare");
   await e.read();
   const n = ({ data: r }) => e.shows(r);
-  const i = ct(t, { concerns: n, read: () => e.read(), fail: s.fail, refreshMs: io });
+  const i = ct(t, { concerns: n, read: () => e.read(), fail: s.fail, refreshMs: oo });
   return () => {
     i();
     e.end();
@@ -1595,12 +1599,12 @@ var Re = class {
     );
     m(
       this.words,
-      e.slice(1).map((r, a) => o("p", { class: "headline" }, oo(r, a + 1, e.length))),
+      e.slice(1).map((r, a) => o("p", { class: "headline" }, ro(r, a + 1, e.length))),
       n && o("p", { class: "quiet" }, "B was proposed: the sound run of the project whose configuration differs least."),
-      o("ul", { class: "compared" }, e.map(ro))
+      o("ul", { class: "compared" }, e.map(ao))
     );
     this.#o(t, e);
-    m(this.differences, o("h2", {}, "Differences"), ao(this.#e), !i.length && o("p", { class: "quiet" }, "The configurations do not differ."));
+    m(this.differences, o("h2", {}, "Differences"), lo(this.#e), !i.length && o("p", { class: "quiet" }, "The configurations do not differ."));
   }
   #o(t, e) {
     const n = [...new Set(e.flatMap((i) => Object.keys(i.signals)))];
@@ -1625,8 +1629,8 @@ var Re = class {
     await this.read();
   }
 };
-var oo = (s, t, e) => e > 2 ? `A and ${Ce[t]}: ${s.sentence}` : s.sentence;
-function ro({ fleet: s }, t) {
+var ro = (s, t, e) => e > 2 ? `A and ${Ce[t]}: ${s.sentence}` : s.sentence;
+function ao({ fleet: s }, t) {
   const { verdict: e } = s;
   return o(
     "li",
@@ -1638,7 +1642,7 @@ function ro({ fleet: s }, t) {
     o("span", { class: "quiet" }, e.why)
   );
 }
-function ao({ runs: s, config: t, same_policy: e }) {
+function lo({ runs: s, config: t, same_policy: e }) {
   const n = [...new Set(s.flatMap((c) => Object.keys(c.signals)))];
   const i = [
     ["newest step", s.map((c) => p(c.fleet.step))],
@@ -1684,22 +1688,22 @@ function Ft(s) {
   ];
   return r.filter(Boolean).join(", ");
 }
-function Ks(s) {
+function Gs(s) {
   const t = s.filter((e) => e.verdict.need === "now").length;
   return t ? `(${t}) Fleet` : "Fleet";
 }
 var X = (s, t) => s ? `${p(s)} ${t}` : null;
-var lo = (s) => `import trmon_client as trmon
+var co = (s) => `import trmon_client as trmon
 monitor = trmon.init(project="math", run="qwen3-8b-grpo", url="${s}")   # line 1
 ...
 decision = monitor.log_batch(step=step, rollout_logprobs=mu, old_logprobs=old, logprobs=pi, mask=mask)   # line 2`;
-function Gs(s) {
+function Js(s) {
   return o(
     "section",
     { class: "card empty stack" },
     o("h1", {}, "No runs yet"),
     o("p", {}, "Add two lines to the trainer; the run appears after its first step."),
-    o("pre", {}, lo(s)),
+    o("pre", {}, co(s)),
     o(
       "p",
       { class: "quiet" },
@@ -1709,7 +1713,7 @@ function Gs(s) {
     )
   );
 }
-function Js(s) {
+function Vs(s) {
   const [t, e, n, i] = s ? ["No archived run", "No run is archived.", "/", "Show the runs"] : ["Every run is archived", "A new run appears after its first step.", "/?archived=1", "Show archived runs"];
   return o(
     "section",
@@ -1720,12 +1724,12 @@ function Js(s) {
 }
 
 // src/cut.js
-var co = 9;
-var ho = 8;
+var ho = 9;
+var uo = 8;
 function Pe(s) {
   const t = [...s];
-  if (t.length <= ho) return o("span", { class: "start" }, s);
-  const e = Math.min(co, Math.floor(t.length / 2));
+  if (t.length <= uo) return o("span", { class: "start" }, s);
+  const e = Math.min(ho, Math.floor(t.length / 2));
   return [
     o("span", { class: "start" }, t.slice(0, -e).join("")),
     o("span", { class: "end" }, t.slice(-e).join(""))
@@ -1733,9 +1737,9 @@ function Pe(s) {
 }
 
 // src/canvas.js
-var Vs = 132;
-var uo = 3;
-var po = 8;
+var Xs = 132;
+var po = 3;
+var mo = 8;
 var Ie = 3;
 var Kt = class {
   #t = null;
@@ -1766,8 +1770,8 @@ var Kt = class {
       select: (r, a) => e.show(e.stepAt(r), e.stepAt(a)),
       cursor: (r) => this.#i(r)
     };
-    const i = { width: this.where.clientWidth || 320, height: Vs };
-    this.#t = new this.uPlot(Ps({ ...t, ...i, course: e, hooks: n }), this.#n(), this.where);
+    const i = { width: this.where.clientWidth || 320, height: Xs };
+    this.#t = new this.uPlot(Is({ ...t, ...i, course: e, hooks: n }), this.#n(), this.where);
     this.#r(this.#t.over);
     this.#t.over.append(this.#s);
   }
@@ -1798,21 +1802,21 @@ var Kt = class {
     const { left: e, event: n } = this.#t.cursor;
     this.#s.hidden = t === null || n?.type !== "mousemove";
     if (this.#s.hidden) return;
-    const [i, r] = [e, e + po].map((a) => this.course.stepAt(this.#t.posToVal(a, "x")));
-    this.#s.textContent = [...this.lines(t), ...mo(this.course.markersNear(i, r - i))].join("\n");
+    const [i, r] = [e, e + mo].map((a) => this.course.stepAt(this.#t.posToVal(a, "x")));
+    this.#s.textContent = [...this.lines(t), ...fo(this.course.markersNear(i, r - i))].join("\n");
     this.#s.classList.toggle("leftward", e > this.where.clientWidth / 2);
     this.#s.style.left = `${e}px`;
   }
   #o() {
     const t = this.where.clientWidth;
-    if (this.#t && t && t !== this.#t.width) this.#t.setSize({ width: t, height: Vs });
+    if (this.#t && t && t !== this.#t.width) this.#t.setSize({ width: t, height: Xs });
   }
   #r(t) {
     let e = null;
     t.addEventListener("mousedown", (n) => e = n.clientX);
     t.addEventListener("click", (n) => {
       const i = this.#t.cursor.idx;
-      if (i !== null && Math.abs(n.clientX - e) <= uo) this.open(this.#e[0][i]);
+      if (i !== null && Math.abs(n.clientX - e) <= po) this.open(this.#e[0][i]);
     });
     t.addEventListener("dblclick", () => this.course.show());
   }
@@ -1841,7 +1845,7 @@ var Kt = class {
     }
   }
 };
-function mo(s) {
+function fo(s) {
   const t = s.length > Ie ? [`and ${s.length - Ie} more`] : [];
   return [...s.slice(0, Ie).map(({ step: e, what: n }) => `${p(e)}: ${n}`), ...t];
 }
@@ -1855,9 +1859,9 @@ function _t(s, t) {
 }
 
 // src/chartexport.js
-var fo = 26;
-var go = 10;
-function Xs(s, { rows: t, canvas: e }) {
+var go = 26;
+var wo = 10;
+function Ys(s, { rows: t, canvas: e }) {
   const n = () => `${location.pathname.split("/").slice(2).join("-")}-${s}`.replace(/[^\w.-]+/g, "-").toLowerCase();
   const i = o(
     "details",
@@ -1866,8 +1870,8 @@ function Xs(s, { rows: t, canvas: e }) {
     o(
       "div",
       { class: "card menu" },
-      o("button", { onclick: () => r(wo(t(), `${n()}.csv`)) }, "CSV"),
-      o("button", { onclick: () => r(bo(e(), { title: s, name: `${n()}.png` })) }, "PNG")
+      o("button", { onclick: () => r(yo(t(), `${n()}.csv`)) }, "CSV"),
+      o("button", { onclick: () => r(ko(e(), { title: s, name: `${n()}.png` })) }, "PNG")
     )
   );
   const r = () => i.open = false;
@@ -1881,22 +1885,22 @@ function Xs(s, { rows: t, canvas: e }) {
   });
   return i;
 }
-function wo(s, t) {
-  const e = s.map((n) => n.map(yo).join(",")).join("\r\n");
+function yo(s, t) {
+  const e = s.map((n) => n.map(bo).join(",")).join("\r\n");
   _t(new Blob([`${e}\r
 `], { type: "text/csv;charset=utf-8" }), t);
 }
-function yo(s) {
+function bo(s) {
   if (s === null || s === void 0) return "";
   if (typeof s === "number") return String(s);
   const t = /^[=+\-@\t\r]/.test(s) && Number.isNaN(Number(s)) ? `'${s}` : s;
   return /[",\r\n]/.test(t) ? `"${t.replaceAll('"', '""')}"` : t;
 }
-function bo(s, { title: t, name: e }) {
+function ko(s, { title: t, name: e }) {
   const n = getComputedStyle(document.documentElement);
   const i = (d) => n.getPropertyValue(`--${d}`).trim();
   const r = devicePixelRatio;
-  const [a, l] = [go * r, fo * r];
+  const [a, l] = [wo * r, go * r];
   const c = Object.assign(document.createElement("canvas"), {
     width: s.width + 2 * a,
     height: s.height + l + a
@@ -1919,7 +1923,7 @@ var dt = class {
   constructor({ uPlot: t, course: e, open: n, title: i, note: r, label: a = i }) {
     const l = o("span", { class: "plot" });
     const c = o("span", { class: "note" }, r && `${r} `, this.legend);
-    const h = Xs(i, { rows: () => this.rows(), canvas: () => l.querySelector("canvas") });
+    const h = Ys(i, { rows: () => this.rows(), canvas: () => l.querySelector("canvas") });
     const d = [o("span", { class: "row tight" }, o("h2", {}, i), h), this.now, c, this.against];
     this.course = e;
     this.element = o("figure", { class: "card panel" }, o("figcaption", {}, d), l);
@@ -1938,15 +1942,15 @@ var dt = class {
 };
 
 // src/healthy.js
-var ko = [
+var vo = [
   [/^0$/, () => [0, 0]],
   [/^<=? ([\d.e-]+)$/, ([, s]) => [-Infinity, Number(s)]],
   [/^>=? ([\d.e-]+)$/, ([, s]) => [Number(s), Infinity]],
   [/^([\d.e-]+) to ([\d.e-]+)$/, ([, s, t]) => [Number(s), Number(t)]],
   [/^\|x\| < ([\d.e-]+)$/, ([, s]) => [-Number(s), Number(s)]]
 ];
-function Ys(s) {
-  for (const [t, e] of ko) {
+function Zs(s) {
+  for (const [t, e] of vo) {
     const n = t.exec(s ?? "");
     if (n) return e(n);
   }
@@ -1954,12 +1958,12 @@ function Ys(s) {
 }
 
 // src/chart.js
-var vo = 20;
+var $o = 20;
 var ut = class extends dt {
   constructor({ uPlot: t, course: e, panel: n, open: i }) {
     super({ uPlot: t, course: e, open: i, title: n.title, note: n.note });
     this.panel = n;
-    this.healthy = Ys(e.catalogue.get(n.names[0])?.healthy);
+    this.healthy = Zs(e.catalogue.get(n.names[0])?.healthy);
   }
   /** Return whether the chart draws a signal that is evidence. */
   shows(t) {
@@ -2031,7 +2035,7 @@ var ut = class extends dt {
   }
   lines(t) {
     const { series: e, catalogue: n } = this.course;
-    const i = _o(n.get(this.panel.names[0])?.unit);
+    const i = xo(n.get(this.panel.names[0])?.unit);
     const r = this.panel.lines.map(({ name: a, label: l }) => {
       const c = l && this.panel.lines.length > 1 ? l : this.panel.title.toLowerCase();
       return `${c} ${g(e.signals[a].mean[t])}${i}`;
@@ -2060,7 +2064,7 @@ var ut = class extends dt {
     const n = e.filter((r) => typeof r === "number");
     if (!n.length) return "";
     if (this.panel.reference === "peak") return `peak ${g(Math.max(...n))}`;
-    const i = n.slice(0, vo).sort((r, a) => r - a);
+    const i = n.slice(0, $o).sort((r, a) => r - a);
     return `initially ${g(i[Math.floor(i.length / 2)])}`;
   }
   /** Whether there is data to draw: a logarithmic scale cannot show a series of zeros. */
@@ -2073,23 +2077,23 @@ var ut = class extends dt {
     return t.map((i) => e && typeof i === "number" ? Math.max(i, n) : null);
   }
 };
-var $o = /* @__PURE__ */ new Set(["ratio", "fraction", "chi2", "reward", void 0]);
-var _o = (s) => $o.has(s) ? "" : ` ${s}`;
+var _o = /* @__PURE__ */ new Set(["ratio", "fraction", "chi2", "reward", void 0]);
+var xo = (s) => _o.has(s) ? "" : ` ${s}`;
 
 // src/risk.js
-var Zs = ["warn", "page"];
-var xo = 6;
-var So = ["collapse_risk", "collapse_risk_high"];
-var Eo = "The reward has collapsed, or the run has finished: there is nothing left to predict.";
-var Qs = (s) => So.includes(s?.cause);
-function tn({ diagnosis: s }) {
+var Qs = ["warn", "page"];
+var So = 6;
+var Eo = ["collapse_risk", "collapse_risk_high"];
+var Mo = "The reward has collapsed, or the run has finished: there is nothing left to predict.";
+var tn = (s) => Eo.includes(s?.cause);
+function en({ diagnosis: s }) {
   const t = s?.collapse_risk;
-  if (!Zs.includes(t?.level)) return null;
+  if (!Qs.includes(t?.level)) return null;
   const e = `${v(t.probability)} risk of collapse within ${t.horizon_steps} steps`;
-  return o("p", { class: `risk risk-${t.level}` }, e, Oo(t.drivers));
+  return o("p", { class: `risk risk-${t.level}` }, e, jo(t.drivers));
 }
-function en({ collapse_risk: s }) {
-  if (!Zs.includes(s?.level)) return null;
+function sn({ collapse_risk: s }) {
+  if (!Qs.includes(s?.level)) return null;
   const t = s.driven_by.length ? `risk of collapse, driven by ${s.driven_by.join(" and ")}` : "risk of collapse";
   return o("span", { class: `risk risk-${s.level}`, title: t }, `${v(s.probability)} risk`);
 }
@@ -2107,7 +2111,7 @@ var Gt = class extends ut {
     if (JSON.stringify(e) === JSON.stringify(this.#t)) return;
     const n = e?.warn_at !== this.#t?.warn_at || e?.page_at !== this.#t?.page_at;
     this.#t = e;
-    m(this.#e, e && Mo(e));
+    m(this.#e, e && To(e));
     if (n) this.make();
   }
   get limits() {
@@ -2121,21 +2125,21 @@ var Gt = class extends ut {
     return this.#t ? `warns at ${v(this.#t.warn_at)}, pages at ${v(this.#t.page_at)}` : "";
   }
 };
-function Mo(s) {
-  const t = [...s.drivers].sort((n, i) => Math.abs(i.log_odds) - Math.abs(n.log_odds)).slice(0, xo);
+function To(s) {
+  const t = [...s.drivers].sort((n, i) => Math.abs(i.log_odds) - Math.abs(n.log_odds)).slice(0, So);
   const e = Math.max(...t.map(({ log_odds: n }) => Math.abs(n)));
   return [
-    s.level === "past" && o("p", { class: "quiet" }, Eo),
+    s.level === "past" && o("p", { class: "quiet" }, Mo),
     o("p", { class: "quiet" }, "What drives it, in log-odds"),
     o(
       "ol",
       {},
-      t.sort((n, i) => i.log_odds - n.log_odds).map((n) => To(n, e))
+      t.sort((n, i) => i.log_odds - n.log_odds).map((n) => Lo(n, e))
     ),
-    Lo(s)
+    Oo(s)
   ];
 }
-function To({ input: s, log_odds: t }, e) {
+function Lo({ input: s, log_odds: t }, e) {
   const n = o("span", { class: "bar", "aria-hidden": "true", "data-sign": t < 0 ? "against" : "for" });
   n.style.width = `${Math.round(100 * Math.abs(t) / (e || 1))}%`;
   return o(
@@ -2146,14 +2150,14 @@ function To({ input: s, log_odds: t }, e) {
     o("span", { class: "number" }, `${t < 0 ? "−" : "+"}${Math.abs(t).toFixed(2)}`)
   );
 }
-function Lo({ missing: s, outside: t }) {
+function Oo({ missing: s, outside: t }) {
   const e = [
     s.length && `Not sent: ${s.map(j).join(", ")}.`,
     t.length && `Beyond what the model was fitted to: ${t.map(j).join(", ")}.`
   ].filter(Boolean);
   return e.length ? o("p", { class: "quiet uncertain", title: e.join("\n") }, e.join(" ")) : null;
 }
-function Oo(s) {
+function jo(s) {
   const t = s.slice(0, 2).filter(({ log_odds: e }) => e > 0);
   return t.length ? `, driven by ${t.map(({ input: e }) => j(e)).join(" and ")}` : "";
 }
@@ -2164,7 +2168,7 @@ var Jt = ({ state: s }) => s === "finished" || s === "crashed";
 // src/sparkline.js
 var De = 120;
 var Vt = 26;
-function sn(s, t, e = []) {
+function nn(s, t, e = []) {
   const n = [...s.filter((h) => h !== null), ...e];
   const i = Math.min(...n);
   const r = Math.max(...n) - i;
@@ -2183,9 +2187,9 @@ function sn(s, t, e = []) {
 }
 
 // src/fleetrow.js
-var jo = 5e-3;
-var Ao = ["none", "soon", "now"];
-var No = [
+var Ao = 5e-3;
+var No = ["none", "soon", "now"];
+var qo = [
   ...["finished", "healthy", "no_drift_found", "training_healthy", "unknown"],
   ...["ended_ill", "watch", "stalled", "crashed", "act"]
 ];
@@ -2193,7 +2197,7 @@ var Xt = (s) => s?.values.findLast((t) => t !== null) ?? null;
 var Y = [
   {
     name: "verdict",
-    key: (s) => Ao.indexOf(s.verdict.need) * 10 + No.indexOf(s.verdict.kind),
+    key: (s) => No.indexOf(s.verdict.need) * 10 + qo.indexOf(s.verdict.kind),
     isDown: true
   },
   { name: "run", key: (s) => `${s.project}/${s.run}`, isDown: false },
@@ -2229,19 +2233,19 @@ var Yt = class {
     m(
       this.element,
       o("td", { role: "cell", "data-name": "select" }, this.box),
-      qo(e).map((i, r) => o("td", { role: "cell", "data-name": Y[r].name }, i))
+      Ro(e).map((i, r) => o("td", { role: "cell", "data-name": Y[r].name }, i))
     );
   }
 };
-function qo(s) {
+function Ro(s) {
   return [
-    Ro(s),
     Co(s),
-    o("span", { class: "number" }, p(s.step)),
-    on(s.reward, "reward", []),
-    on(s.kl, "KL", [0, jo]),
-    o("span", { class: "number" }, v(s.mask_rate)),
     Po(s),
+    o("span", { class: "number" }, p(s.step)),
+    rn(s.reward, "reward", []),
+    rn(s.kl, "KL", [0, Ao]),
+    o("span", { class: "number" }, v(s.mask_rate)),
+    Io(s),
     s.owner ? o("span", { class: "cut", title: s.owner }, Pe(s.owner)) : o("span", { class: "quiet" }, "–"),
     o("span", { class: "quiet" }, x(s.last_report_at))
   ];
@@ -2249,8 +2253,8 @@ function qo(s) {
 function Be(s) {
   return s.judged_step !== null && s.judged_step < s.step - (Jt(s) ? 0 : 1);
 }
-var nn = (s) => Be(s) && `(to step ${p(s.judged_step)})`;
-function Ro(s) {
+var on = (s) => Be(s) && `(to step ${p(s.judged_step)})`;
+function Co(s) {
   const { verdict: t } = s;
   const e = t.need !== "none" && t.todo;
   const n = s.state === "finished" ? "For the next run" : "Do";
@@ -2258,13 +2262,13 @@ function Ro(s) {
     "div",
     { class: "oneline", title: [t.why, e && `${n}: ${e}`].filter(Boolean).join("\n") },
     o("span", { class: `kind kind-${t.kind}` }, et(t.kind)),
-    nn(s) && [" ", o("span", { class: "quiet" }, nn(s))],
+    on(s) && [" ", o("span", { class: "quiet" }, on(s))],
     " ",
-    en(s),
+    sn(s),
     o("span", { class: "why" }, t.why, e && [" ", o("span", { class: "todo" }, o("b", {}, `${n}: `), e)])
   );
 }
-function Co(s) {
+function Po(s) {
   const t = s.verdict.since_step === null ? "" : `?step=${s.verdict.since_step}`;
   const e = s.tags.map((n) => o("span", { class: "tag" }, n));
   return o(
@@ -2276,13 +2280,13 @@ function Co(s) {
     e.length > 0 && o("span", { class: "tags" }, e)
   );
 }
-function on(s, t, e) {
+function rn(s, t, e) {
   if (Xt(s) === null) return o("span", { class: "quiet" }, "–");
   const n = g(Xt(s));
   const i = `${t} over steps ${s.first_step} to ${s.last_step}, now ${n}`;
-  return o("span", { class: "course" }, sn(s.values, i, e), o("span", { class: "number" }, n));
+  return o("span", { class: "course" }, nn(s.values, i, e), o("span", { class: "number" }, n));
 }
-function Po({ alerts: s, incident: t }) {
+function Io({ alerts: s, incident: t }) {
   if (!s.length && t?.state !== "firing") return o("span", { class: "quiet" }, "0");
   const e = [t?.state === "firing" && t.acked_by, ...s.map((r) => r.acked_by)];
   const n = [...new Set(e.filter(Boolean))];
@@ -2296,7 +2300,7 @@ function Po({ alerts: s, incident: t }) {
 }
 
 // src/fleetcontrols.js
-function an(s) {
+function ln(s) {
   return new We(s);
 }
 var We = class {
@@ -2309,7 +2313,7 @@ var We = class {
     this.text = this.#r(e.get("q") ?? "");
     this.lists = { project: ze("project", e), owner: ze("owner", e), tag: ze("tag", e) };
     for (const n of Object.values(this.lists)) n.addEventListener("change", () => this.#i(n));
-    this.group = Io(e.get("group") ?? "");
+    this.group = Do(e.get("group") ?? "");
     this.group.addEventListener("change", () => this.#o());
     this.bar = o("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists), this.group);
   }
@@ -2337,7 +2341,7 @@ var We = class {
   chosen(t) {
     const { project: e, owner: n, tag: i } = this.lists;
     const r = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const a = (l) => (!e.value || l.project === e.value) && (!n.value || l.owner === n.value) && (!i.value || l.tags.includes(i.value)) && r.every((c) => Do(l).includes(c));
+    const a = (l) => (!e.value || l.project === e.value) && (!n.value || l.owner === n.value) && (!i.value || l.tags.includes(i.value)) && r.every((c) => Bo(l).includes(c));
     return t.filter(a).sort(this.#n());
   }
   /** Whether the most urgent runs come first. */
@@ -2376,7 +2380,7 @@ var We = class {
     const { key: t } = this.column;
     const e = this.isDown ? -1 : 1;
     const n = (i) => -(i.last_report_at ?? 0);
-    return (i, r) => rn(t(i), t(r), e) || rn(n(i), n(r), 1);
+    return (i, r) => an(t(i), t(r), e) || an(n(i), n(r), 1);
   }
   #i(t) {
     t.dataset.wanted = t.value;
@@ -2409,18 +2413,18 @@ var We = class {
     return e;
   }
 };
-function rn(s, t, e) {
+function an(s, t, e) {
   if (s === null || t === null) return (s === null) - (t === null);
   return e * (s < t ? -1 : s > t ? 1 : 0);
 }
-function Io(s) {
+function Do(s) {
   const t = [["", "no groups"], ...["project", "owner", "tag"].map((n) => [n, `by ${n}`])];
   const e = t.map(([n, i]) => o("option", { value: n, selected: n === s }, i));
   return o("select", { "aria-label": "group" }, e);
 }
 var Zt = (s, t) => [...new Set(s.flatMap(t).filter(Boolean))].sort();
 var ze = (s, t) => o("select", { "aria-label": s, "data-wanted": t.get(s) ?? "" });
-var Do = (s) => [s.project, s.run, s.owner, ...s.tags, s.verdict.kind, s.verdict.why].join(" ").toLowerCase();
+var Bo = (s) => [s.project, s.run, s.owner, ...s.tags, s.verdict.kind, s.verdict.why].join(" ").toLowerCase();
 
 // src/fleetselection.js
 var E = (s) => `${s.project}/${s.run}`;
@@ -2477,10 +2481,10 @@ var Qt = class {
 };
 
 // src/fleetbulk.js
-var Bo = 4;
-var zo = 8;
+var zo = 4;
+var Wo = 8;
 var He = 100;
-var Wo = "[A-Za-z0-9][A-Za-z0-9._\\-]*";
+var Ho = "[A-Za-z0-9][A-Za-z0-9._\\-]*";
 var ee = class {
   #t = null;
   #e = null;
@@ -2524,8 +2528,8 @@ var ee = class {
     const i = this.selection.matching ?? [];
     const r = i.every((a) => this.selection.has(a));
     return [
-      t.length > 0 && !r && n(`Select all ${p(i.length)}`, () => this.selection.set(Ho(this.selection, i))),
-      t.length >= 2 && t.length <= zo && o("a", { class: "button", href: Ut(t) }, "Compare"),
+      t.length > 0 && !r && n(`Select all ${p(i.length)}`, () => this.selection.set(Uo(this.selection, i))),
+      t.length >= 2 && t.length <= Wo && o("a", { class: "button", href: Ut(t) }, "Compare"),
       t.some((a) => !a.archived) && n("Archive", (a) => this.#r(a, true)),
       t.some((a) => a.archived) && n("Unarchive", (a) => this.#r(a, false)),
       t.length > 0 && [
@@ -2556,7 +2560,7 @@ var ee = class {
   }
   async #c(t) {
     const e = "Letters, digits, '.', '_' and '-', a letter or digit first";
-    const n = o("input", { required: true, maxlength: 128, pattern: Wo, title: e });
+    const n = o("input", { required: true, maxlength: 128, pattern: Ho, title: e });
     const i = await this.#l("Add a tag", t, [o("label", {}, "Tag", n)], "Add tag");
     if (i) await this.#p(t, ["Tagging", "tagged"], (r) => te(r, { add_tags: [n.value] }));
   }
@@ -2614,10 +2618,10 @@ var ee = class {
         }
       }
     };
-    await Promise.all(Array.from({ length: Bo }, c));
+    await Promise.all(Array.from({ length: zo }, c));
     this.#t = null;
     const h = [...l.values()].flat();
-    this.#m(h.length ? Uo(a.size, t.length, n, l) : null);
+    this.#m(h.length ? Fo(a.size, t.length, n, l) : null);
     if (h.length) this.selection.set(h);
     await this.changed(a);
   }
@@ -2629,8 +2633,8 @@ var ee = class {
   }
 };
 var te = (s, t) => T("PATCH", C(s.project, s.run), t);
-var Ho = (s, t) => [...s.keys(), ...t.map(E)];
-function Uo(s, t, e, n) {
+var Uo = (s, t) => [...s.keys(), ...t.map(E)];
+function Fo(s, t, e, n) {
   const i = [...n].map(([r, a]) => o("li", {}, `${a.join(", ")}: ${r}`));
   return [
     o("p", {}, `${p(s)} of ${y(t, "run")} ${e}. Not ${e}:`),
@@ -2639,8 +2643,8 @@ function Uo(s, t, e, n) {
 }
 
 // src/fleetcourses.js
-var Fo = 80;
-var Ko = 60;
+var Ko = 80;
+var Go = 60;
 var se = class {
   #t = /* @__PURE__ */ new Map();
   #e = [];
@@ -2659,13 +2663,13 @@ var se = class {
   }
   /** Read the sparklines of runs in view that are not known, or of an earlier step. */
   follow(t) {
-    this.#e = t.filter((e) => Ue(e) || Go(e)).slice(0, Ko);
-    if (this.#e.length) this.#s ??= setTimeout(() => this.#i(), Fo);
+    this.#e = t.filter((e) => Ue(e) || Jo(e)).slice(0, Go);
+    if (this.#e.length) this.#s ??= setTimeout(() => this.#i(), Ko);
   }
   #n(t, e) {
     const n = this.#t.get(t);
     if (!n || !Ue(e)) return e;
-    return { ...e, reward: ln(n.reward, e.reward), kl: ln(n.kl, e.kl) };
+    return { ...e, reward: cn(n.reward, e.reward), kl: cn(n.kl, e.kl) };
   }
   async #i() {
     try {
@@ -2679,8 +2683,8 @@ var se = class {
     }
   }
 };
-var Go = ({ judged_step: s, reward: t, kl: e }) => s > ((t ?? e)?.last_step ?? s);
-var ln = (s, t) => s && t && { ...s, values: [...s.values.slice(0, -1), ...t.values] };
+var Jo = ({ judged_step: s, reward: t, kl: e }) => s > ((t ?? e)?.last_step ?? s);
+var cn = (s, t) => s && t && { ...s, values: [...s.values.slice(0, -1), ...t.values] };
 var Ue = ({ reward: s, kl: t }) => [s, t].some((e) => e && e.values.length < 2 && e.first_step < e.last_step);
 
 // src/fleethead.js
@@ -2710,22 +2714,22 @@ var ne = class {
 };
 
 // src/fleetlines.js
-var Jo = 120;
-var Vo = 3;
-var cn = { project: (s) => [s.project], owner: (s) => [s.owner], tag: (s) => s.tags };
-function dn(s, { group: t, isByVerdict: e, turned: n }) {
-  if (!cn[t]) return e ? hn(s, "", n) : s.map((i) => ie(i, ""));
-  return [...Yo(s, cn[t])].flatMap(([i, r]) => {
+var Vo = 120;
+var Xo = 3;
+var hn = { project: (s) => [s.project], owner: (s) => [s.owner], tag: (s) => s.tags };
+function un(s, { group: t, isByVerdict: e, turned: n }) {
+  if (!hn[t]) return e ? dn(s, "", n) : s.map((i) => ie(i, ""));
+  return [...Zo(s, hn[t])].flatMap(([i, r]) => {
     const a = `group ${i ?? ""}`;
     const l = !n.has(a);
     const c = { key: a, head: i ?? `no ${t}`, text: Ft(r), members: r, isOpen: l, kind: "group" };
     if (!l) return [c];
-    return [c, ...e ? hn(r, a, n) : r.map((h) => ie(h, a))];
+    return [c, ...e ? dn(r, a, n) : r.map((h) => ie(h, a))];
   });
 }
 var ie = (s, t) => ({ key: `${t} ${E(s)}`, run: s });
-function hn(s, t, e) {
-  const n = Xo(s);
+function dn(s, t, e) {
+  const n = Yo(s);
   const i = /* @__PURE__ */ new Set();
   return s.flatMap((r) => {
     const a = n.get(r);
@@ -2740,14 +2744,14 @@ function hn(s, t, e) {
     return c ? [u, ...a.map((f) => ie(f, l))] : [u];
   });
 }
-function Xo(s) {
+function Yo(s) {
   const t = s.filter((n) => n.verdict.kind === "stalled" && n.verdict.need === "now" && n.last_report_at);
   t.sort((n, i) => n.last_report_at - i.last_report_at);
   const e = /* @__PURE__ */ new Map();
   for (let n = 0; n < t.length; ) {
-    const i = t.findIndex((a) => a.last_report_at > t[n].last_report_at + Jo);
+    const i = t.findIndex((a) => a.last_report_at > t[n].last_report_at + Vo);
     const r = t.slice(n, i < 0 ? t.length : i);
-    if (r.length >= Vo) {
+    if (r.length >= Xo) {
       const a = new Set(r);
       const l = s.filter((c) => a.has(c));
       for (const c of r) e.set(c, l);
@@ -2756,7 +2760,7 @@ function Xo(s) {
   }
   return e;
 }
-function Yo(s, t) {
+function Zo(s, t) {
   const e = /* @__PURE__ */ new Map();
   for (const n of s) {
     const i = t(n);
@@ -2769,7 +2773,7 @@ function Yo(s, t) {
 }
 
 // src/virtuallist.js
-var un = 8;
+var pn = 8;
 var oe = class {
   #t = /* @__PURE__ */ new Map();
   #e = [];
@@ -2819,8 +2823,8 @@ var oe = class {
     this.#s = 0;
     const t = this.#n();
     const e = this.body.getBoundingClientRect().top;
-    const n = Math.max(0, Math.floor(-e / t) - un);
-    const i = Math.ceil((window.innerHeight - e) / t) + un;
+    const n = Math.max(0, Math.floor(-e / t) - pn);
+    const i = Math.ceil((window.innerHeight - e) / t) + pn;
     const r = this.indexOf(document.activeElement);
     const a = this.body.contains(document.activeElement) ? [...this.#t].find(([, d]) => d.element.contains(document.activeElement))?.[0] : null;
     const l = this.#e.map((d, u) => ({ line: d, index: u })).filter(({ line: d, index: u }) => u >= n && u < i || r >= 0 && d.key === a);
@@ -2851,12 +2855,12 @@ var oe = class {
 };
 
 // src/fleet.js
-var Zo = 25;
-var Qo = 500;
-var pn = 8;
-var tr = 2e3;
-var er = 3e4;
-async function mn(s, { live: t }) {
+var Qo = 25;
+var tr = 500;
+var mn = 8;
+var er = 2e3;
+var sr = 3e4;
+async function fn(s, { live: t }) {
   const e = new Fe(s);
   try {
     await e.read();
@@ -2868,7 +2872,7 @@ async function mn(s, { live: t }) {
   const i = () => t.state === "live" && e.due();
   t.addEventListener("event", n);
   t.addEventListener("state", i);
-  const r = setInterval(() => e.refresh(), tr);
+  const r = setInterval(() => e.refresh(), er);
   document.addEventListener("keydown", e.keys);
   return () => {
     e.end();
@@ -2896,7 +2900,7 @@ var Fe = class {
     this.courses = new se({ arrived: (n) => this.#c(n), failed: (n) => this.#a(n) });
     const e = (n) => n.run ? new Yt(this.selection) : new ne((i) => this.#m(i));
     this.list = new oe(this.body, e, (n) => this.courses.follow(n.flatMap(({ run: i }) => i ?? [])));
-    this.controls = an(() => this.draw());
+    this.controls = ln(() => this.draw());
     this.keys = (n) => this.#f(n);
   }
   end() {
@@ -2925,7 +2929,7 @@ var Fe = class {
     const n = /* @__PURE__ */ new Map();
     let i = null;
     do {
-      const r = e && !i ? { limit: Zo } : { limit: Qo, brief: true };
+      const r = e && !i ? { limit: Qo } : { limit: tr, brief: true };
       const a = await b("/fleet", { after: i, ...r, archived: this.controls.archived() || null });
       if (t !== this.#s) return;
       for (const l of a.items) n.set(E(l), l);
@@ -2945,9 +2949,9 @@ var Fe = class {
     if (this.#n) return;
     const t = [...this.runs].filter(([, n]) => n.step !== null && !n.reward).map(([n]) => n);
     const e = /* @__PURE__ */ new Set([...this.#t, ...t]);
-    for (const n of this.#h()) if (e.size < pn) e.add(n);
+    for (const n of this.#h()) if (e.size < mn) e.add(n);
     try {
-      if (e.size > pn || Date.now() - this.#e > er) return await this.read();
+      if (e.size > mn || Date.now() - this.#e > sr) return await this.read();
       if (e.size) await this.#d(e);
     } catch (n) {
       this.#a(n);
@@ -2971,7 +2975,7 @@ var Fe = class {
   async #d(t) {
     const e = ++this.#s;
     this.#t.clear();
-    const n = await Promise.all([...t].map(async (r) => [r, await ot(b(`/fleet/${sr(r)}`))]));
+    const n = await Promise.all([...t].map(async (r) => [r, await ot(b(`/fleet/${nr(r)}`))]));
     if (e !== this.#s) return;
     const i = new Map(this.runs);
     for (const [r, a] of n) {
@@ -2997,7 +3001,7 @@ var Fe = class {
       this.#i = false;
       const n = this.controls.archived() || (await b("/fleet", { archived: true, limit: 1 })).items.length;
       if (e !== this.#s) return;
-      return this.stage.show(n ? Js(this.controls.archived()) : Gs(location.origin));
+      return this.stage.show(n ? Vs(this.controls.archived()) : Js(location.origin));
     }
     if (!this.#i) this.#p();
     this.draw();
@@ -3025,13 +3029,13 @@ var Fe = class {
   draw() {
     const t = [...this.runs.values()];
     this.title.textContent = Ft(t);
-    this.stage.title(Ks(t));
+    this.stage.title(Gs(t));
     this.controls.offer(t);
     const e = this.controls.chosen(t);
     this.under.textContent = this.controls.said(e.length, t.length);
     this.none.hidden = e.length > 0;
     const n = this.controls.isByVerdict();
-    const i = dn(e, { group: this.controls.group.value, isByVerdict: n, turned: this.#o });
+    const i = un(e, { group: this.controls.group.value, isByVerdict: n, turned: this.#o });
     this.selection.follow(i, e, this.runs);
     this.list.show(i);
     this.bulk.draw();
@@ -3050,11 +3054,11 @@ var Fe = class {
     this.list.focus(Math.min(Math.max(i + e, 0), n));
   }
 };
-var sr = (s) => s.split("/").map(encodeURIComponent).join("/");
+var nr = (s) => s.split("/").map(encodeURIComponent).join("/");
 
 // src/live.js
-var nr = 4e4;
-var fn = [500, 1e3, 2e3, 5e3, 1e4];
+var ir = 4e4;
+var gn = [500, 1e3, 2e3, 5e3, 1e4];
 var re = class extends EventTarget {
   state = "connecting";
   heardAt = null;
@@ -3068,7 +3072,7 @@ var re = class extends EventTarget {
   async start() {
     document.addEventListener("visibilitychange", () => document.hidden ? this.#s?.abort() : this.restart());
     for (; ; ) {
-      await ir();
+      await or();
       await this.#o().catch((t) => this.#h(t));
       await this.#i();
     }
@@ -3081,7 +3085,7 @@ var re = class extends EventTarget {
   }
   /** Back off before the next attempt; without a valid token, wait for a new one. */
   #i() {
-    const t = fn[Math.min(this.#e++, fn.length - 1)];
+    const t = gn[Math.min(this.#e++, gn.length - 1)];
     return new Promise((e) => {
       this.#n = e;
       if (this.state !== "signed out") setTimeout(e, t);
@@ -3095,7 +3099,7 @@ var re = class extends EventTarget {
     this.#a();
     const n = setInterval(() => this.#c() && this.#s.abort(), 5e3);
     try {
-      for await (const i of or(e.body)) this.#r(i);
+      for await (const i of rr(e.body)) this.#r(i);
     } finally {
       clearInterval(n);
     }
@@ -3103,7 +3107,7 @@ var re = class extends EventTarget {
   }
   #r(t) {
     this.#a();
-    const e = Object.fromEntries(t.split("\n").map((i) => rr(i)));
+    const e = Object.fromEntries(t.split("\n").map((i) => ar(i)));
     if (e.id) this.#t = e.id;
     if (!e.data) return;
     const n = { kind: e.event, data: JSON.parse(e.data) };
@@ -3115,7 +3119,7 @@ var re = class extends EventTarget {
     this.#d("live");
   }
   #c() {
-    return Date.now() - this.heardAt > nr;
+    return Date.now() - this.heardAt > ir;
   }
   #h(t) {
     this.#d(t?.status === 401 ? "signed out" : "reconnecting");
@@ -3126,7 +3130,7 @@ var re = class extends EventTarget {
     this.dispatchEvent(new Event("state"));
   }
 };
-function ir() {
+function or() {
   return new Promise((s) => {
     const t = () => {
       if (document.hidden) return;
@@ -3137,7 +3141,7 @@ function ir() {
     t();
   });
 }
-async function* or(s) {
+async function* rr(s) {
   const t = s.pipeThrough(new TextDecoderStream()).getReader();
   let e = "";
   for (; ; ) {
@@ -3148,21 +3152,21 @@ async function* or(s) {
     yield* r;
   }
 }
-function rr(s) {
+function ar(s) {
   const t = s.indexOf(":");
   return [s.slice(0, t), s.slice(t + 1).trimStart()];
 }
 
 // src/livebadge.js
-var ar = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
-var lr = ({ heardAt: s }) => Date.now() - s < 1e3 ? "now" : `${B((Date.now() - s) / 1e3)} ago`;
-function gn(s, t) {
+var lr = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
+var cr = ({ heardAt: s }) => Date.now() - s < 1e3 ? "now" : `${B((Date.now() - s) / 1e3)} ago`;
+function wn(s, t) {
   let e = false;
   const n = () => {
     const i = t.state === "live" && G.isGood;
     s.dataset.state = i || t.state !== "live" ? t.state : "reconnecting";
-    if (i) s.textContent = e ? "up to date" : `live · ${lr(t)}`;
-    else s.textContent = t.state === "live" ? "no answer" : ar[t.state];
+    if (i) s.textContent = e ? "up to date" : `live · ${cr(t)}`;
+    else s.textContent = t.state === "live" ? "no answer" : lr[t.state];
   };
   t.addEventListener("state", n);
   t.addEventListener("event", n);
@@ -3176,7 +3180,7 @@ function gn(s, t) {
 }
 
 // src/notfound.js
-function wn(s, t) {
+function yn(s, t) {
   document.title = "Not found · trmon";
   m(
     s,
@@ -3191,7 +3195,7 @@ function wn(s, t) {
 }
 
 // src/rule.js
-async function kn(s, { parameters: [t] }) {
+async function vn(s, { parameters: [t] }) {
   const e = await b(`/rules/${encodeURIComponent(t)}`);
   s.title(e.name);
   s.show(
@@ -3203,15 +3207,15 @@ async function kn(s, { parameters: [t] }) {
       o("h2", {}, "What to do"),
       o("p", { class: "strong" }, e.runbook || "The rule names nothing to do."),
       o("h2", {}, "When it fires"),
-      yn(e.fires_when.map(({ words: n, depth: i }) => o("li", { class: `deep-${Math.min(i, 3)}` }, bn(n)))),
-      yn(e.terms.map((n) => o("li", {}, bn(n))))
+      bn(e.fires_when.map(({ words: n, depth: i }) => o("li", { class: `deep-${Math.min(i, 3)}` }, kn(n)))),
+      bn(e.terms.map((n) => o("li", {}, kn(n))))
     )
   );
   return () => {
   };
 }
-var yn = (s) => o("ul", {}, s);
-var bn = (s) => s.split("`").map((t, e) => e % 2 ? o("code", {}, t) : t);
+var bn = (s) => o("ul", {}, s);
+var kn = (s) => s.split("`").map((t, e) => e % 2 ? o("code", {}, t) : t);
 
 // src/budgetsection.js
 var ae = class {
@@ -3244,7 +3248,7 @@ var ae = class {
 };
 
 // src/reasons.js
-var cr = 3;
+var hr = 3;
 var le = class extends dt {
   #t = { steps: [], mask_rate: [], reasons: {} };
   #e = 0;
@@ -3276,7 +3280,7 @@ var le = class extends dt {
   }
   #s() {
     const t = (e) => this.#t.reasons[e].reduce((n, i) => n + i, 0);
-    return Object.keys(this.#t.reasons).sort((e, n) => t(n) - t(e)).slice(0, cr);
+    return Object.keys(this.#t.reasons).sort((e, n) => t(n) - t(e)).slice(0, hr);
   }
   #n() {
     const t = this.#s();
@@ -3308,29 +3312,29 @@ var le = class extends dt {
 };
 
 // src/skeleton.js
-var vn = 9;
-var hr = 12;
+var $n = 9;
+var dr = 12;
 var A = (s) => o("span", { class: `bone ${s}` });
 var St = (s, t) => Array.from({ length: s }, t);
 var xt = (...s) => o("header", {}, A("title"), s);
-var $n = () => o("div", { class: "row controls" }, A("field"), A("field narrow"));
-var _n = (s) => o("div", { class: "card panel stack" }, St(s, () => A("line")));
-var xn = (s) => o("div", { class: "card" }, St(hr, () => o("div", { class: `bones ${s}` }, A("line"))));
-var dr = {
-  fleet: () => [xt(A("title narrow"), A("line half")), $n(), xn("run-line")],
-  alerts: () => [xt(A("field narrow")), $n(), A("subtitle"), xn("alert-line")],
+var _n = () => o("div", { class: "row controls" }, A("field"), A("field narrow"));
+var xn = (s) => o("div", { class: "card panel stack" }, St(s, () => A("line")));
+var Sn = (s) => o("div", { class: "card" }, St(dr, () => o("div", { class: `bones ${s}` }, A("line"))));
+var ur = {
+  fleet: () => [xt(A("title narrow"), A("line half")), _n(), Sn("run-line")],
+  alerts: () => [xt(A("field narrow")), _n(), A("subtitle"), Sn("alert-line")],
   run: () => [
     xt(A("field narrow"), A("line half"), A("line third")),
     o("div", { class: "card diagnosis" }, o("div", { class: "stack" }, St(5, () => A("line")))),
     o("div", { class: "rangebar" }, A("field")),
-    o("div", { class: "charts" }, ce(vn))
+    o("div", { class: "charts" }, ce($n))
   ],
-  compare: () => [xt(), _n(4), o("div", { class: "charts" }, ce(vn))],
-  rule: () => [xt(), _n(6)]
+  compare: () => [xt(), xn(4), o("div", { class: "charts" }, ce($n))],
+  rule: () => [xt(), xn(6)]
 };
-function Sn(s) {
+function En(s) {
   const t = o("p", { class: "sr", role: "status" }, "Loading …");
-  return [t, o("div", { class: "skeleton", "aria-hidden": "true" }, dr[s]())];
+  return [t, o("div", { class: "skeleton", "aria-hidden": "true" }, ur[s]())];
 }
 function ce(s) {
   return St(s, () => o("figure", { class: "card panel", "aria-hidden": "true" }, A("caption"), A("plot")));
@@ -3405,10 +3409,10 @@ var de = class {
 };
 
 // src/permalink.js
-var ur = ["step", "from", "to", "attempt"];
+var pr = ["step", "from", "to", "attempt"];
 function ue() {
   const s = new URLSearchParams(location.search);
-  const t = ur.map((e) => [e, /^\d+$/.test(s.get(e) ?? "") ? Number(s.get(e)) : null]);
+  const t = pr.map((e) => [e, /^\d+$/.test(s.get(e) ?? "") ? Number(s.get(e)) : null]);
   return { ...Object.fromEntries(t), tab: s.get("tab"), by: s.get("by") };
 }
 function W(s, t = location.pathname) {
@@ -3424,8 +3428,8 @@ function W(s, t = location.pathname) {
 
 // src/course.js
 var me = 320;
-var pr = 120;
-var mr = 10;
+var mr = 120;
+var fr = 10;
 var pe = { exact: true, step: [], count: [], closed_at: [], signals: {} };
 var fe = class extends EventTarget {
   series = pe;
@@ -3455,15 +3459,15 @@ var fe = class extends EventTarget {
   }
   /** Return where a step lies on the horizontal axis: itself, or when it closed in seconds since the epoch. */
   position(t) {
-    return this.byTime ? En(this.series.step, this.series.closed_at, t) : t;
+    return this.byTime ? Mn(this.series.step, this.series.closed_at, t) : t;
   }
   /** Return the step at a place on the horizontal axis. */
   stepAt(t) {
-    return this.byTime ? En(this.series.closed_at, this.series.step, t) : t;
+    return this.byTime ? Mn(this.series.closed_at, this.series.step, t) : t;
   }
   /** Read which signals there are, in general and of this run. */
   async learn() {
-    const [t] = await Promise.all([b("/signals").then(fr), this.#n()]);
+    const [t] = await Promise.all([b("/signals").then(gr), this.#n()]);
     this.catalogue = t;
   }
   /** Read the series, once the signals are known. */
@@ -3489,13 +3493,13 @@ var fe = class extends EventTarget {
   /** Display other steps: with cached data at once, in full resolution once it is read. No range means all steps. */
   show(t = this.extent[0], e = this.extent[1]) {
     const [n, i] = this.extent;
-    const r = Math.min(Math.max(e - t, mr), Math.max(i - n, 1));
+    const r = Math.min(Math.max(e - t, fr), Math.max(i - n, 1));
     const a = Math.min(Math.max(t, n), i - r);
     this.view = [Math.round(a), Math.round(a + r)];
     this.#s = this.view[0] <= n && this.view[1] >= i;
     this.dispatchEvent(new Event("view"));
     clearTimeout(this.#t);
-    this.#t = setTimeout(() => this.#c(), pr);
+    this.#t = setTimeout(() => this.#c(), mr);
   }
   /** Pan by a fraction of the displayed range. */
   pan(t) {
@@ -3536,7 +3540,7 @@ var fe = class extends EventTarget {
     const t = /* @__PURE__ */ new Set([...this.names, ...await b(`${this.path}/signals/names`)]);
     if (this.panels && t.size === this.names.size) return;
     this.names = t;
-    this.panels = Is(t);
+    this.panels = Ds(t);
   }
   /** Read the displayed range; a newer request replaces one that is in flight. */
   async #i() {
@@ -3583,8 +3587,8 @@ var fe = class extends EventTarget {
     return i ? n[i.findIndex((r) => r >= t.created_at)] : this.extent[1];
   }
 };
-var fr = (s) => new Map(s.map((t) => [t.name, t]));
-function En(s, t, e) {
+var gr = (s) => new Map(s.map((t) => [t.name, t]));
+function Mn(s, t, e) {
   if (s.length < 2) return t[0] ?? e;
   let [n, i] = [0, s.length - 1];
   while (i - n > 1) {
@@ -3597,22 +3601,22 @@ function En(s, t, e) {
 }
 
 // src/copybutton.js
-var gr = 2e3;
+var wr = 2e3;
 function ge(s, t, e = {}) {
-  return o("button", { ...e, onclick: (n) => wr(n.currentTarget, { label: s, text: t() }) }, s);
+  return o("button", { ...e, onclick: (n) => yr(n.currentTarget, { label: s, text: t() }) }, s);
 }
-async function wr(s, { label: t, text: e }) {
+async function yr(s, { label: t, text: e }) {
   try {
     await navigator.clipboard.writeText(e);
     s.textContent = "Copied";
-    setTimeout(() => s.textContent = t, gr);
+    setTimeout(() => s.textContent = t, wr);
   } catch {
     prompt("Copy this", e);
   }
 }
 
 // src/evidence.js
-function Mn(s, { catalogue: t, open: e }) {
+function Tn(s, { catalogue: t, open: e }) {
   const n = /* @__PURE__ */ new Set();
   const i = s.flatMap((l) => l.evidence).filter(({ signal: l }) => !n.has(l) && n.add(l));
   const r = i.map(
@@ -3624,10 +3628,10 @@ function Mn(s, { catalogue: t, open: e }) {
         { title: t.get(l.signal)?.description ?? "" },
         j(l.signal),
         o("br"),
-        o("code", { class: "quiet" }, yr(l.signal))
+        o("code", { class: "quiet" }, br(l.signal))
       ),
       o("td", { class: "number strong" }, g(l.value)),
-      o("td", { class: "number quiet" }, l.rules_out ? "usual" : br(l)),
+      o("td", { class: "number quiet" }, l.rules_out ? "usual" : kr(l)),
       o(
         "td",
         { class: "number" },
@@ -3642,64 +3646,64 @@ function Mn(s, { catalogue: t, open: e }) {
   );
   return o("table", { class: "evidence" }, o("thead", {}, a), o("tbody", {}, r));
 }
-var yr = (s) => s.split(/(?<=_)/).flatMap((t) => [t, o("wbr")]);
-function br({ bound: s, threshold: t, away_from: e }) {
+var br = (s) => s.split(/(?<=_)/).flatMap((t) => [t, o("wbr")]);
+function kr({ bound: s, threshold: t, away_from: e }) {
   if (e !== null) return e === 0 ? `±${g(t)}` : `${g(e)} ± ${g(t)}`;
   return `${s === "above" ? "≤" : "≥"} ${g(t)}`;
 }
 
 // src/remedy.js
-var Tn = { verl: "verl", trl: "TRL" };
-var Ln = "trmon.trainer";
+var Ln = { verl: "verl", trl: "TRL" };
+var On = "trmon.trainer";
 var Ke = ({ has_ended: s }) => s ? "For the next run: " : "Do this: ";
-function On(s) {
+function jn(s) {
   const { remedy: t, quadrant: e } = s;
   const n = o("p", { class: "quiet" }, `Correction: ${e.advice}`);
   return [
     o("p", {}, o("span", { class: "strong" }, Ke(s)), t.fix),
-    kr(t),
+    vr(t),
     o("details", {}, o("summary", { class: "quiet" }, "If it persists"), o("p", {}, t.persists), n)
   ];
 }
-function kr(s) {
+function vr(s) {
   const t = (u) => Object.entries(s[u]);
   const e = (u) => Object.entries(s[`${u}_in_words`]);
-  const n = Object.keys(Tn).filter((u) => t(u).length + e(u).length);
+  const n = Object.keys(Ln).filter((u) => t(u).length + e(u).length);
   if (!n.length) return null;
   const i = o("pre", { class: "config" });
   const r = o("div", { class: "small" });
-  const a = n.map((u) => o("button", { role: "tab", onclick: () => c(u) }, Tn[u]));
+  const a = n.map((u) => o("button", { role: "tab", onclick: () => c(u) }, Ln[u]));
   const l = (u) => {
     a.forEach((f, w) => f.setAttribute("aria-selected", String(n[w] === u)));
     i.hidden = d.hidden = !t(u).length;
     m(i, t(u).map(([f, w]) => `${f}=${w}`).join("\n"));
-    m(r, e(u).length > 0 && vr(e(u)));
+    m(r, e(u).length > 0 && $r(e(u)));
   };
   const c = (u) => {
-    localStorage.setItem(Ln, u);
+    localStorage.setItem(On, u);
     W({ tab: u });
     l(u);
   };
   const h = o("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, a);
   const d = ge("Copy", () => i.textContent, { "aria-label": "Copy the configuration" });
-  l([ue().tab, localStorage.getItem(Ln)].find((u) => n.includes(u)) ?? n[0]);
+  l([ue().tab, localStorage.getItem(On)].find((u) => n.includes(u)) ?? n[0]);
   return o("div", { class: "snippet" }, o("div", { class: "row between" }, h, d), i, r);
 }
-function vr(s) {
+function $r(s) {
   const t = s.map(([e, n]) => o("li", {}, o("code", {}, e), `: ${n}`));
   return [o("p", { class: "quiet" }, "To set by hand; the run's configuration does not tell the value:"), o("ul", {}, t)];
 }
 
 // src/story.js
-var $r = "reward_collapse";
-var jn = "R";
-var _r = 2;
-function An({ diagnosis: s, alerts: t }) {
+var _r = "reward_collapse";
+var An = "R";
+var xr = 2;
+function Nn({ diagnosis: s, alerts: t }) {
   const e = s?.since_step ?? null;
-  if (e === null || Qs(s.incident)) return null;
-  const n = s.observed.find((a) => a.finding === jn)?.since_step;
-  const i = t.items.find((a) => a.rule === $r && a.step >= e);
-  const r = s.primary === jn;
+  if (e === null || tn(s.incident)) return null;
+  const n = s.observed.find((a) => a.finding === An)?.since_step;
+  const i = t.items.find((a) => a.rule === _r && a.step >= e);
+  const r = s.primary === An;
   return {
     began: e,
     lastGood: s.last_good_step ?? null,
@@ -3708,37 +3712,37 @@ function An({ diagnosis: s, alerts: t }) {
     meaning: s.meaning
   };
 }
-function Nn(s, { open: t, closedAt: e }) {
+function qn(s, { open: t, closedAt: e }) {
   const n = (a, l) => o("button", { class: "link strong", onclick: () => t(a) }, `${l} ${p(a)}`);
-  const i = e === null ? null : [", ", e === void 0 ? xr() : Rn(e)];
+  const i = e === null ? null : [", ", e === void 0 ? Sr() : Cn(e)];
   const r = s.lastGood !== null && ["; ", n(s.lastGood, "last good step")];
   return [
-    o("p", {}, n(s.began, "Broke at step"), i, Sr(s), r, "."),
-    s.meaning && o("p", {}, s.meaning, " ", Er(s.cause))
+    o("p", {}, n(s.began, "Broke at step"), i, Er(s), r, "."),
+    s.meaning && o("p", {}, s.meaning, " ", Mr(s.cause))
   ];
 }
-async function qn({ path: s, names: [t], attempt: e }, n) {
+async function Rn({ path: s, names: [t], attempt: e }, n) {
   if (!t) return null;
   const i = { names: t, statistics: "last", from: n, to: n, attempt_id: e };
   const r = await b(`${s}/signals`, i).catch(() => null);
   return r?.closed_at[0] ?? null;
 }
-var xr = () => o("span", { class: "bone inline", "aria-hidden": "true" }, o("span", {}, Rn(Q())));
-var Rn = (s) => [o("time", { datetime: new Date(1e3 * s).toISOString() }, L(s)), `, ${x(s)}`];
-function Sr({ began: s, rewardFell: t }) {
+var Sr = () => o("span", { class: "bone inline", "aria-hidden": "true" }, o("span", {}, Cn(Q())));
+var Cn = (s) => [o("time", { datetime: new Date(1e3 * s).toISOString() }, L(s)), `, ${x(s)}`];
+function Er({ began: s, rewardFell: t }) {
   if (t === null) return null;
   const e = t - s;
   if (e <= 0) return ", as the reward fell";
   return `, ${p(e)} ${e === 1 ? "step" : "steps"} before the reward fell (step ${p(t)})`;
 }
-function Er(s) {
-  const t = (s?.evidence ?? []).filter((i) => !i.rules_out).slice(0, _r);
+function Mr(s) {
+  const t = (s?.evidence ?? []).filter((i) => !i.rules_out).slice(0, xr);
   if (!t.length) return "";
-  const e = t.map((i) => `${j(i.signal)} ${g(i.value)} (${Mr(i)})`);
+  const e = t.map((i) => `${j(i.signal)} ${g(i.value)} (${Tr(i)})`);
   const n = e.join(", ");
   return `${n.charAt(0).toUpperCase()}${n.slice(1)}.`;
 }
-function Mr({ bound: s, threshold: t, away_from: e }) {
+function Tr({ bound: s, threshold: t, away_from: e }) {
   if (e !== null) return `usual: ${g(e)} ± ${g(t)}`;
   return `${s === "above" ? "at most" : "at least"} ${g(t)}`;
 }
@@ -3748,8 +3752,8 @@ var Ge = "reward_mean";
 var mt = 18;
 var pt = 62;
 var Je = 22;
-var Pn = 16;
-var Tr = 6.3;
+var In = 16;
+var Lr = 6.3;
 var we = class {
   element = o("div", { class: "timeline" });
   #t = null;
@@ -3769,7 +3773,7 @@ var we = class {
     const n = this.#n(t);
     const i = JSON.stringify([t.began, t.rewardFell, n, e]);
     if (i === this.#s || !n.length) return;
-    this.element.style.minHeight = `${Cn(n)}px`;
+    this.element.style.minHeight = `${Pn(n)}px`;
     const r = ++this.#e;
     const a = { names: n.join(), statistics: "mean", digits: 4, points: me, attempt_id: this.course.attempt };
     const l = await b(`${this.course.path}/signals`, a).catch(() => null);
@@ -3797,18 +3801,18 @@ var we = class {
     const t = this.element.clientWidth;
     if (!this.#t || !t) return;
     const { story: e, series: n, names: i } = this.#t;
-    const r = Cn(i);
+    const r = Pn(i);
     const a = Math.max(n.step[0] - n.count[0] + 1, 0);
     const l = Math.max(n.step.at(-1), a + 1);
     const c = (f) => (Math.min(Math.max(f, a), l) - a) / (l - a) * (t - 2) + 1;
-    const h = i.map((f, w) => Ar(n, f, { x: c, width: t, top: mt + w * (Je + pt) + Je }));
-    const d = r - Pn;
+    const h = i.map((f, w) => Nr(n, f, { x: c, width: t, top: mt + w * (Je + pt) + Je }));
+    const d = r - In;
     const u = $(
       "svg",
-      { width: t, height: r, viewBox: `0 0 ${t} ${r}`, role: "img", "aria-label": qr(e, n, i) },
+      { width: t, height: r, viewBox: `0 0 ${t} ${r}`, role: "img", "aria-label": Rr(e, n, i) },
       $("rect", { class: "ill", x: c(e.began), y: mt, width: t - c(e.began), height: d - mt }),
       h,
-      Lr(e).map((f, w, k) => jr(f, { x: c, width: t, bottom: d, row: Or(k, w, { x: c, width: t }) ? 1 : 0 })),
+      Or(e).map((f, w, k) => Ar(f, { x: c, width: t, bottom: d, row: jr(k, w, { x: c, width: t }) ? 1 : 0 })),
       $("text", { x: 0, y: r - 3 }, `step ${p(a)}`),
       $("text", { x: t, y: r - 3, "text-anchor": "end" }, p(l))
     );
@@ -3819,23 +3823,23 @@ var we = class {
     m(this.element, u);
   }
 };
-var Cn = (s) => mt + s.length * (Je + pt) + Pn;
-function Lr({ began: s, rewardFell: t }) {
+var Pn = (s) => mt + s.length * (Je + pt) + In;
+function Or({ began: s, rewardFell: t }) {
   const e = t !== null && t > s && { at: t, text: "reward fell", kind: "fell" };
   return [{ at: s, text: "broke", kind: "broke" }, e].filter(Boolean);
 }
-var In = ({ at: s, text: t }) => `${t} ${p(s)}`;
+var Dn = ({ at: s, text: t }) => `${t} ${p(s)}`;
 function Ve(s, { x: t, width: e }) {
-  const [n, i] = [t(s.at), In(s).length * Tr];
+  const [n, i] = [t(s.at), Dn(s).length * Lr];
   return n + 4 + i < e ? [n + 4, n + 4 + i] : [n - 4 - i, n - 4];
 }
-function Or(s, t, e) {
+function jr(s, t, e) {
   if (!t) return false;
   const [[n, i], [r, a]] = [Ve(s[t - 1], e), Ve(s[t], e)];
   return r < i + 4 && a > n - 4;
 }
-function jr(s, { x: t, width: e, bottom: n, row: i }) {
-  const r = In(s);
+function Ar(s, { x: t, width: e, bottom: n, row: i }) {
+  const r = Dn(s);
   const a = t(s.at);
   const [l] = Ve(s, { x: t, width: e });
   const c = l > a ? { x: l } : { x: a - 4, "text-anchor": "end" };
@@ -3846,7 +3850,7 @@ function jr(s, { x: t, width: e, bottom: n, row: i }) {
     $("text", { ...c, y: i ? mt + 11 : 12 }, r)
   );
 }
-function Ar(s, t, { x: e, width: n, top: i }) {
+function Nr(s, t, { x: e, width: n, top: i }) {
   const r = s.signals[t].mean.map((N) => typeof N === "number" ? N : null);
   const a = r.filter((N) => N !== null);
   const [l, c] = a.length ? [Math.min(...a), Math.max(...a)] : [0, 1];
@@ -3860,10 +3864,10 @@ function Ar(s, t, { x: e, width: n, top: i }) {
     $("text", { class: "name", x: 0, y: i - 7 }, k),
     $("text", { x: n, y: i - 7, "text-anchor": "end" }, M),
     $("line", { class: "base", x1: 0, x2: n, y1: i + pt, y2: i + pt }),
-    $("path", { class: "course", d: Nr(s.step, r, { x: e, y: w }) })
+    $("path", { class: "course", d: qr(s.step, r, { x: e, y: w }) })
   ];
 }
-function Nr(s, t, { x: e, y: n }) {
+function qr(s, t, { x: e, y: n }) {
   let i = "M";
   return t.map((r, a) => {
     const l = r === null ? "" : `${i}${e(s[a]).toFixed(1)} ${n(r).toFixed(1)}`;
@@ -3871,7 +3875,7 @@ function Nr(s, t, { x: e, y: n }) {
     return l;
   }).join("");
 }
-function qr({ began: s, rewardFell: t, lastGood: e }, n, i) {
+function Rr({ began: s, rewardFell: t, lastGood: e }, n, i) {
   const r = (c) => g(n.signals[c].mean.findLast((h) => h !== null));
   const a = [
     e !== null && `last good step ${p(e)}`,
@@ -3883,7 +3887,7 @@ function qr({ began: s, rewardFell: t, lastGood: e }, n, i) {
 }
 
 // src/diagnosis.js
-var Rr = "2";
+var Cr = "2";
 var ye = class {
   element = o("section", { "aria-label": "Diagnosis" });
   announcement = o("p", { class: "sr", role: "status" });
@@ -3897,13 +3901,13 @@ var ye = class {
   }
   /** Show the facts, unless they are unchanged; the time at which the run broke is shown once it is read. */
   async show(t) {
-    const e = An(t);
+    const e = Nn(t);
     this.timeline.show(e, t.run.last_step);
     const n = !e || this.#s.step === e.began;
     if (!n) this.#s = { step: e.began, at: void 0 };
     this.#n(t, e);
     if (n) return;
-    this.#s.at = await qn(this.course, e.began);
+    this.#s.at = await Rn(this.course, e.began);
     this.#n(t, e);
   }
   end() {
@@ -3925,18 +3929,18 @@ var ye = class {
     const { catalogue: n } = this.course;
     const i = t.diagnosis?.observed ?? [];
     const r = [
-      Pr(t.judged.verdict),
-      Ir(t),
-      tn(t),
-      e && Nn(e, { open: this.open, closedAt: this.#s.at }),
-      e && !e.cause && o("p", { class: "quiet" }, "The newest steps no longer show it."),
+      Ir(t.judged.verdict),
       Dr(t),
+      en(t),
+      e && qn(e, { open: this.open, closedAt: this.#s.at }),
+      e && !e.cause && o("p", { class: "quiet" }, "The newest steps no longer show it."),
       Br(t),
-      Wr(t, this.again)
+      zr(t),
+      Hr(t, this.again)
     ];
     const a = i.length > 0 && [
-      o("summary", {}, `Evidence: ${y(new Set(i.flatMap(Cr)).size, "signal")}`),
-      Mn(i, { catalogue: n, open: this.open })
+      o("summary", {}, `Evidence: ${y(new Set(i.flatMap(Pr)).size, "signal")}`),
+      Tn(i, { catalogue: n, open: this.open })
     ];
     const l = [e && this.timeline.element, a && o("details", { "data-name": "evidence" }, a)];
     q(
@@ -3950,13 +3954,13 @@ var ye = class {
     );
   }
 };
-var Cr = (s) => s.evidence.map((t) => t.signal);
-var Pr = ({ kind: s, why: t }) => o("p", { class: "headline" }, o("span", { class: `kind kind-${s}` }, `${et(s)}: `), o("span", {}, t));
-function Ir({ diagnosis: s }) {
+var Pr = (s) => s.evidence.map((t) => t.signal);
+var Ir = ({ kind: s, why: t }) => o("p", { class: "headline" }, o("span", { class: `kind kind-${s}` }, `${et(s)}: `), o("span", {}, t));
+function Dr({ diagnosis: s }) {
   const t = s?.circumstances ?? [];
   return t.map((e) => o("p", {}, o("span", { class: "strong" }, `${e.summary}. `), e.fix));
 }
-function Dr({ diagnosis: s, judged: t }) {
+function Br({ diagnosis: s, judged: t }) {
   const e = s?.observed ?? [];
   const n = e.filter((l) => l.finding !== s.primary);
   const i = t.incident?.state === "firing" ? t.alerts : [];
@@ -3968,13 +3972,13 @@ function Dr({ diagnosis: s, judged: t }) {
   const a = r.map((l) => o("li", {}, l));
   return o("details", { "data-name": "also" }, o("summary", { class: "quiet" }, `Also seen (${r.length})`), o("ul", {}, a));
 }
-function Br({ diagnosis: s }) {
+function zr({ diagnosis: s }) {
   if (!s) return null;
-  if (s.remedy) return On(s);
+  if (s.remedy) return jn(s);
   const t = (s.since_step ?? null) !== null && s.incident?.fix;
-  return [t && o("p", {}, o("span", { class: "strong" }, Ke(s)), t), zr(s)];
+  return [t && o("p", {}, o("span", { class: "strong" }, Ke(s)), t), Wr(s)];
 }
-function zr({ unknown: s, shortfall: t }) {
+function Wr({ unknown: s, shortfall: t }) {
   const e = new Map(s.flatMap((i) => i.missing.map((r) => [r.provide, i.title])));
   if (!e.size && !t.length) return null;
   const n = [...e].map(
@@ -3987,7 +3991,7 @@ function zr({ unknown: s, shortfall: t }) {
     o("ul", {}, n)
   );
 }
-function Wr({ alerts: s, run: t }, e) {
+function Hr({ alerts: s, run: t }, e) {
   const n = vt(s.items.filter((h) => h.state === "firing"));
   const i = n.filter((h) => !h.ack);
   const r = [...new Set(n.filter((h) => h.ack).map((h) => h.ack.author))];
@@ -4001,28 +4005,28 @@ function Wr({ alerts: s, run: t }, e) {
   const l = async () => await qt(i) && e();
   const c = [
     i.length > 0 && _(`Acknowledge ${y(i.length, "alert")}`, l),
-    n.length > 0 && _("Silence", a, { title: `for ${Rr} hours or longer` }),
+    n.length > 0 && _("Silence", a, { title: `for ${Cr} hours or longer` }),
     ge("Copy link", () => location.href),
-    n.length > 0 && o("span", { class: "quiet" }, Hr(r, t))
+    n.length > 0 && o("span", { class: "quiet" }, Ur(r, t))
   ];
   return o("div", { class: "row actions" }, c);
 }
-function Hr(s, { owner: t }) {
+function Ur(s, { owner: t }) {
   if (s.length) return `acknowledged by ${s.join(", ")}`;
   return `nobody has acknowledged it${t ? `; owner: ${t}` : ""}`;
 }
 
 // src/marklegend.js
-var Dn = { act: "page alert", watch: "warning", policy: "policy change", note: "note" };
-function Bn(s) {
-  const t = Object.keys(Dn).filter((n) => s.some((i) => i.kind === n));
+var Bn = { act: "page alert", watch: "warning", policy: "policy change", note: "note" };
+function zn(s) {
+  const t = Object.keys(Bn).filter((n) => s.some((i) => i.kind === n));
   if (!t.length) return null;
-  const e = t.map((n) => o("li", { class: `mark-${n}` }, Dn[n]));
+  const e = t.map((n) => o("li", { class: `mark-${n}` }, Bn[n]));
   return o("div", { class: "marks quiet" }, "Marks on the charts:", o("ul", { "aria-label": "Marks on the charts" }, e));
 }
 
 // src/eventlist.js
-var Ur = 100;
+var Fr = 100;
 var be = class {
   element = o("section", { class: "eventlist", "aria-label": "Events" });
   #t = null;
@@ -4035,7 +4039,7 @@ var be = class {
     const e = JSON.stringify(t);
     if (e === this.#t) return;
     this.#t = e;
-    const n = t.slice(-Ur).map(
+    const n = t.slice(-Fr).map(
       ({ step: a, what: l, kind: c }) => o(
         "li",
         {},
@@ -4045,7 +4049,7 @@ var be = class {
     );
     const i = o("summary", { class: "quiet" }, y(t.length, "event"));
     const r = n.length > 0 && o("details", { "data-name": "events" }, i, o("ol", {}, n));
-    q(this.element, r, Bn(t));
+    q(this.element, r, zn(t));
   }
 };
 
@@ -4054,7 +4058,7 @@ var F = 190;
 var z = 58;
 var Et = 20;
 var Xe = 4;
-function zn(s, t, { view: e, width: n }) {
+function Wn(s, t, { view: e, width: n }) {
   const i = $t();
   const r = devicePixelRatio;
   Object.assign(s, { width: n * r, height: F * r });
@@ -4063,22 +4067,22 @@ function zn(s, t, { view: e, width: n }) {
   a.scale(r, r);
   const [l, c] = e;
   const h = (u) => z + (u - l) / Math.max(c - l, 1) * (n - z);
-  const d = { ctx: a, ink: i, found: t, x: h, y: Gr(t.edges), width: n, from: l, to: c };
+  const d = { ctx: a, ink: i, found: t, x: h, y: Jr(t.edges), width: n, from: l, to: c };
   s.stepAt = (u) => l + (u - z) / (n - z) * (c - l);
-  Jr(d);
   Vr(d);
-  Kr(d);
-  Yr(d);
-  s.valueAt = (u) => Fr(t.edges, u);
+  Xr(d);
+  Gr(d);
+  Zr(d);
+  s.valueAt = (u) => Kr(t.edges, u);
   s.heightOf = d.y;
 }
-function Fr(s, t) {
+function Kr(s, t) {
   const e = s.length - 1;
   const n = Math.min(Math.max((1 - t / (F - Et)) * e, 0), e);
   const i = Math.min(Math.floor(n), e - 1);
   return Number(s[i]) + (n - i) * (Number(s[i + 1]) - Number(s[i]));
 }
-function Kr({ ctx: s, ink: t, found: e, y: n, width: i }) {
+function Gr({ ctx: s, ink: t, found: e, y: n, width: i }) {
   for (const r of Object.values(e.draft ?? {})) {
     if (r === null || r === void 0) continue;
     s.save();
@@ -4092,7 +4096,7 @@ function Kr({ ctx: s, ink: t, found: e, y: n, width: i }) {
     s.restore();
   }
 }
-function Gr(s) {
+function Jr(s) {
   const t = s.length - 1;
   return (e) => {
     const n = s.findLastIndex((a) => a <= e);
@@ -4101,7 +4105,7 @@ function Gr(s) {
     return (F - Et) * (1 - (i + Math.min(Math.max(r, 0), 1)) / t);
   };
 }
-function Jr({ ctx: s, ink: t, found: e, x: n, width: i }) {
+function Vr({ ctx: s, ink: t, found: e, x: n, width: i }) {
   const { steps: r, counts: a } = e;
   const l = (F - Et) / (e.edges.length - 1);
   s.fillStyle = t.accent;
@@ -4118,7 +4122,7 @@ function Jr({ ctx: s, ink: t, found: e, x: n, width: i }) {
   });
   s.globalAlpha = 1;
 }
-function Vr({ ctx: s, ink: t, found: e, x: n, y: i }) {
+function Xr({ ctx: s, ink: t, found: e, x: n, y: i }) {
   s.strokeStyle = t.ink;
   s.lineWidth = 1.5;
   for (const r of [e.lower, e.upper]) {
@@ -4132,11 +4136,11 @@ function Vr({ ctx: s, ink: t, found: e, x: n, y: i }) {
     s.stroke();
   }
 }
-function Xr(s) {
+function Yr(s) {
   const t = 10 ** Math.floor(Math.log10(Math.max(s, 1)));
   return t * [5, 2, 1].find((e) => e * t <= Math.max(s, 1));
 }
-function Yr({ ctx: s, ink: t, found: e, x: n, y: i, width: r, from: a, to: l }) {
+function Zr({ ctx: s, ink: t, found: e, x: n, y: i, width: r, from: a, to: l }) {
   const { edges: c } = e;
   s.clearRect(0, 0, z - 1, F);
   s.fillStyle = t.quiet;
@@ -4147,16 +4151,16 @@ function Yr({ ctx: s, ink: t, found: e, x: n, y: i, width: r, from: a, to: l }) 
     s.fillText(g(Number(u)), z - 6, Math.min(Math.max(i(u) + 4, 10), F - Et));
   }
   s.textAlign = "center";
-  const h = Xr((l - a) / Xe);
+  const h = Yr((l - a) / Xe);
   for (let d = Math.ceil(a / h) * h; d <= l; d += h) {
     s.fillText(p(d), Math.min(Math.max(n(d), z + 4), r - 14), F - 5);
   }
 }
 
 // src/heatmap.js
-var Zr = 350;
-var Qr = 1e4;
-var ta = 120;
+var Qr = 350;
+var ta = 1e4;
+var ea = 120;
 var ke = class extends EventTarget {
   #t = null;
   #e = 0;
@@ -4194,14 +4198,14 @@ var ke = class extends EventTarget {
   }
   /** Read the new steps of a growing run, rate-limited. */
   follow() {
-    if (Date.now() - this.#n > Qr) this.read();
+    if (Date.now() - this.#n > ta) this.read();
   }
   /** Read the displayed steps; if responses overtake each other, the newest request wins. */
   async read() {
     const t = ++this.#e;
     this.#n = Date.now();
     const [e, n] = this.course.view;
-    const i = { from: e, to: n, points: ta, attempt_id: this.course.attempt, ...this.#i };
+    const i = { from: e, to: n, points: ea, attempt_id: this.course.attempt, ...this.#i };
     const r = await this.#r(i);
     if (!r || t !== this.#e) return;
     this.#t = { ...r, draft: this.#t?.draft };
@@ -4249,7 +4253,7 @@ var ke = class extends EventTarget {
   #a() {
     this.#u();
     clearTimeout(this.#s);
-    this.#s = setTimeout(() => this.read(), Zr);
+    this.#s = setTimeout(() => this.read(), Qr);
   }
   #c() {
     const { statistic: t, pair: e, where: n } = this.#t.criteria[this.choice.value];
@@ -4267,7 +4271,7 @@ var ke = class extends EventTarget {
       t.map((h, d) => o("option", { value: d, selected: r(h) === r(e) }, h.statistic))
     );
     this.choice.hidden = t.length < 2;
-    m(this.note, `${t.length < 2 ? `${e.statistic} ` : ""}${ea(this.#t)}`);
+    m(this.note, `${t.length < 2 ? `${e.statistic} ` : ""}${sa(this.#t)}`);
     const [a, l] = [this.#d(0), this.#d(n.length - 1)];
     m(this.now, `${v(l)} beyond`);
     m(this.against, `initially ${v(a)}`);
@@ -4289,7 +4293,7 @@ var ke = class extends EventTarget {
   }
   #u() {
     if (this.#t?.chosen && this.where.clientWidth)
-      zn(this.canvas, this.#t, { view: this.course.view, width: this.where.clientWidth });
+      Wn(this.canvas, this.#t, { view: this.course.view, width: this.where.clientWidth });
   }
   #l(t, e) {
     const { steps: n } = this.#t ?? { steps: [] };
@@ -4298,36 +4302,36 @@ var ke = class extends EventTarget {
     e(n.reduce((r, a) => Math.abs(a - i) < Math.abs(r - i) ? a : r));
   }
 };
-function ea({ lower: s, upper: t }) {
+function sa({ lower: s, upper: t }) {
   const [e, n] = [s.at(-1), t.at(-1)];
   if (e === null) return `at most ${g(n)}`;
   return n === null ? `at least ${g(e)}` : `${g(e)} to ${g(n)}`;
 }
 
 // src/notes.js
-var Wn = 5;
-function Hn(s, t, e) {
-  const n = t.toReversed().map((r) => sa(r, e));
-  const i = n.slice(Wn);
+var Hn = 5;
+function Un(s, t, e) {
+  const n = t.toReversed().map((r) => na(r, e));
+  const i = n.slice(Hn);
   m(
     s,
-    n.length > 0 && o("ul", {}, n.slice(0, Wn)),
+    n.length > 0 && o("ul", {}, n.slice(0, Hn)),
     i.length > 0 && o("details", {}, o("summary", { class: "quiet" }, y(i.length, "older note")), o("ul", {}, i))
   );
 }
-function sa(s, t) {
+function na(s, t) {
   const e = s.step !== null && o("button", { class: "link", onclick: () => t(s.step) }, `step ${p(s.step)}`);
   const n = o("span", { class: "quiet", title: L(s.at) }, `${s.author}, ${x(s.at)}`);
   return o("li", {}, e, o("span", { class: "text" }, s.text), n);
 }
 
 // src/proposals.js
-var na = {
+var ia = {
   recommended: "from the target share of rejected sequences",
   bound_budget: "from the error bound and the reward gained so far"
 };
-function Un(s) {
-  return Object.entries(na).map(([t, e]) => ({ ...s[t], source: e, isAutomatic: s.mode === "apply" && t === "recommended" })).filter(({ policy: t }) => t);
+function Fn(s) {
+  return Object.entries(ia).map(([t, e]) => ({ ...s[t], source: e, isAutomatic: s.mode === "apply" && t === "recommended" })).filter(({ policy: t }) => t);
 }
 function Mt({ n_sequences: s, mask_rate_before: t, mask_rate_after: e, moves: n, basis: i }) {
   const r = n.filter(({ limit: l }) => l).map((l) => `${l.statistic} without limits: ${g(l.wanted)}; kept by the ${l.limit}`);
@@ -4353,19 +4357,19 @@ function ve(s, t, { current: e, path: n }) {
 }
 
 // src/policyhistory.js
-function Kn(s, { policies: t, adaptation: e }, { path: n, again: i }) {
-  const r = Un(e);
+function Gn(s, { policies: t, adaptation: e }, { path: n, again: i }) {
+  const r = Fn(e);
   const a = JSON.stringify([r, t.map(({ hash: f, created_at: w }) => [f, w])]);
   if (s.dataset.said === a) return;
   s.dataset.said = a;
-  const l = t.map((f, w) => oa(f, t[w - 1], { isCurrent: w === t.length - 1, path: n, again: i }));
-  const c = r.map((f) => ia(f, { current: t.at(-1), path: n, again: i }));
+  const l = t.map((f, w) => ra(f, t[w - 1], { isCurrent: w === t.length - 1, path: n, again: i }));
+  const c = r.map((f) => oa(f, { current: t.at(-1), path: n, again: i }));
   const h = [y(t.length, "version"), r.length > 0 && y(r.length, "proposal")];
   const d = o("summary", {}, `History: ${h.filter(Boolean).join(", ")}`);
   const u = o("ol", { class: "versions" }, c, l.reverse());
   q(s, o("details", { "data-name": "policyhistory" }, d, u));
 }
-function ia(s, { current: t, path: e, again: n }) {
+function oa(s, { current: t, path: e, again: n }) {
   const i = Ze(s.policy, t);
   const r = async () => await ve(s, i, { current: t, path: e }) && n();
   return o(
@@ -4378,7 +4382,7 @@ function ia(s, { current: t, path: e, again: n }) {
     s.isAutomatic ? o("p", { class: "quiet small" }, "The worker puts it in force by itself.") : o("p", {}, _("Put in force", r))
   );
 }
-function oa(s, t, { isCurrent: e, path: n, again: i }) {
+function ra(s, t, { isCurrent: e, path: n, again: i }) {
   const { name: r, author: a, reason: l, created_at: c, hash: h, pinned: d } = s;
   const u = () => I(
     `Roll back to ${r}`,
@@ -4398,9 +4402,9 @@ function oa(s, t, { isCurrent: e, path: n, again: i }) {
 var Ze = (s, t) => Ye({ ...t, name: s.name, policy: s }, t);
 function Ye(s, t) {
   if (!t) return [];
-  const [e, n] = [t, s].map(({ policy: c }) => new Map(c.criteria.map((h) => [ra(h), h])));
+  const [e, n] = [t, s].map(({ policy: c }) => new Map(c.criteria.map((h) => [aa(h), h])));
   const i = [.../* @__PURE__ */ new Set([...e.keys(), ...n.keys()])];
-  const r = i.flatMap((c) => aa(c, e.get(c), n.get(c)));
+  const r = i.flatMap((c) => la(c, e.get(c), n.get(c)));
   const a = (c) => JSON.stringify(t.policy[c] ?? []) === JSON.stringify(s.policy[c] ?? []);
   const l = [t, s].map(({ shadows: c }) => c.map(({ name: h }) => h).join(", ") || "none");
   return [
@@ -4411,51 +4415,51 @@ function Ye(s, t) {
     ...l[0] === l[1] ? [] : [`shadows: ${l[0]} → ${l[1]}`]
   ];
 }
-var ra = ({ statistic: s, pair: t, where: e }) => `${s}, ${t} pair${e ? `, ${e}` : ""}`;
-function aa(s, t, e) {
+var aa = ({ statistic: s, pair: t, where: e }) => `${s}, ${t} pair${e ? `, ${e}` : ""}`;
+function la(s, t, e) {
   if (!t) return [`${s}: added`];
   if (!e) return [`${s}: removed`];
-  return ["lower", "upper"].filter((n) => (t[n] ?? null) !== (e[n] ?? null)).map((n) => `${n} bound of ${s}: ${Fn(t[n])} → ${Fn(e[n])}`);
+  return ["lower", "upper"].filter((n) => (t[n] ?? null) !== (e[n] ?? null)).map((n) => `${n} bound of ${s}: ${Kn(t[n])} → ${Kn(e[n])}`);
 }
-var Fn = (s) => s === null || s === void 0 ? "none" : g(s);
+var Kn = (s) => s === null || s === void 0 ? "none" : g(s);
 
 // src/policies.js
 var Qe = 20;
-var Gn = "mask_rate:";
-var la = "Its bounds are ceilings until the run's own mismatch has been measured.";
-var ca = ["uncalibrated", "starts_ill"];
-async function Jn(s, { policies: t, adaptation: e }, { course: n, path: i, again: r }) {
+var Jn = "mask_rate:";
+var ca = "Its bounds are ceilings until the run's own mismatch has been measured.";
+var ha = ["uncalibrated", "starts_ill"];
+async function Vn(s, { policies: t, adaptation: e }, { course: n, path: i, again: r }) {
   const a = t.at(-1);
-  const l = ["mask_rate", ...a.shadows.map((M) => Gn + M.name)];
-  const { rates: c, n: h } = await da(l, { course: n, path: i });
-  const d = ca.includes(a.calibration) ? "decides, uncalibrated" : "decides";
+  const l = ["mask_rate", ...a.shadows.map((M) => Jn + M.name)];
+  const { rates: c, n: h } = await ua(l, { course: n, path: i });
+  const d = ha.includes(a.calibration) ? "decides, uncalibrated" : "decides";
   const u = l.map(
-    (M, N) => pa(N ? M.slice(Gn.length) : a.name, N ? "shadow" : d, c[N])
+    (M, N) => ma(N ? M.slice(Jn.length) : a.name, N ? "shadow" : d, c[N])
   );
   const f = o("span", { class: "note" }, `mean of the last ${y(h, "step")}`);
   const w = o("figcaption", {}, o("h2", {}, "What each policy masks"), f);
-  const k = [ha(s, e, { current: a, path: i, again: r }), ua(t, n)];
+  const k = [da(s, e, { current: a, path: i, again: r }), pa(t, n)];
   m(s, w, o("div", { class: "bars" }, u), k);
 }
-function ha(s, t, e) {
+function da(s, t, e) {
   const n = JSON.stringify([t, e.current.hash]);
-  if (s.advised?.said !== n) s.advised = { said: n, element: ma(t, e) };
+  if (s.advised?.said !== n) s.advised = { said: n, element: fa(t, e) };
   return s.advised.element;
 }
-async function da(s, { course: t, path: e }) {
+async function ua(s, { course: t, path: e }) {
   const n = Math.max(0, Math.floor(t.extent[1] - (Qe - 1) * t.stride));
   const i = { names: s.join(","), from: n, statistics: "mean", digits: 5, attempt_id: t.attempt };
   const { signals: r, step: a } = await b(`${e}/signals`, i);
-  const l = s.map((c) => fa(r[c].mean.slice(-Qe)));
+  const l = s.map((c) => ga(r[c].mean.slice(-Qe)));
   return { rates: l, n: Math.min(a.length, Qe) };
 }
-function ua(s, t) {
+function pa(s, t) {
   const { name: e, author: n, reason: i, calibration: r } = s.at(-1);
   const a = s.length > 1 ? `step ${p(t.stepOf(s.at(-1)))}` : "the start";
   const l = o("p", { class: "quiet small" }, `${e} since ${a}, by ${n}${i ? `: ${i}` : ""}`);
-  return r === "uncalibrated" ? [l, o("p", { class: "quiet small" }, la)] : l;
+  return r === "uncalibrated" ? [l, o("p", { class: "quiet small" }, ca)] : l;
 }
-function pa(s, t, e) {
+function ma(s, t, e) {
   const n = o("span", { class: "filled" });
   n.style.width = `${100 * (e ?? 0)}%`;
   return o(
@@ -4466,7 +4470,7 @@ function pa(s, t, e) {
     o("span", { class: "number" }, v(e))
   );
 }
-function ma({ mode: s, recommended: t }, { current: e, path: n, again: i }) {
+function fa({ mode: s, recommended: t }, { current: e, path: n, again: i }) {
   if (s === "off" || !t || s === "apply" && t.policy) return null;
   if (!t.policy) return o("p", { class: "small" }, `Bounds unchanged: ${t.reason}`);
   const r = Ze(t.policy, e);
@@ -4480,20 +4484,20 @@ function ma({ mode: s, recommended: t }, { current: e, path: n, again: i }) {
     o("p", {}, _("Apply these bounds", a))
   );
 }
-function fa(s) {
+function ga(s) {
   const t = s.filter((e) => typeof e === "number");
   return t.length ? t.reduce((e, n) => e + n, 0) / t.length : null;
 }
 
 // src/rangebar.js
-var ga = [1e3, 200];
+var wa = [1e3, 200];
 var $e = class {
   constructor(t, e) {
     Object.assign(this, { course: t, open: e });
     this.words = o("span", { class: "quiet" });
     this.field = o("input", { type: "number", min: 0, "aria-label": "Step", placeholder: "step" });
     this.all = o("button", { onclick: () => t.show() }, "All steps");
-    this.newest = ga.map(
+    this.newest = wa.map(
       (c) => o("button", { onclick: () => this.#t(c), "data-steps": c }, `Last ${p(c)}`)
     );
     const n = o("button", { "aria-label": "Closer", onclick: () => t.zoom(0.5) }, "+");
@@ -4533,7 +4537,7 @@ var $e = class {
 };
 
 // src/runhead.js
-function Vn(s, { run: t, judged: e, attempts: n }, i) {
+function Xn(s, { run: t, judged: e, attempts: n }, i) {
   const r = n.find(({ id: h }) => h === i) ?? n.at(-1);
   const a = [n.length > 1 && `attempt ${r.ordinal}`, t.mode, t.state].filter(Boolean);
   const l = e.expected_step_seconds;
@@ -4553,24 +4557,24 @@ function Vn(s, { run: t, judged: e, attempts: n }, i) {
       { class: "row" },
       o("h1", {}, t.run),
       a.map((h) => o("span", { class: "pill" }, h)),
-      n.length > 1 && wa(n, r),
+      n.length > 1 && ya(n, r),
       o("a", { class: "button", href: Ut([t]), title: "with a sound run of this project" }, "Compare"),
-      _("Share report", () => ka(t), { title: "one HTML file: verdict, course, episodes; no configuration" })
+      _("Share report", () => va(t), { title: "one HTML file: verdict, course, episodes; no configuration" })
     ),
     o("p", { class: "quiet", title: `first report ${L(t.created_at)}` }, c.filter(Boolean).join(" · ")),
-    ya(t),
+    ba(t),
     t.warnings.map(({ text: h }) => o("p", { class: "misuse" }, h)),
-    ba(t.config)
+    ka(t.config)
   );
 }
-function wa(s, t) {
+function ya(s, t) {
   const e = s.map(
     (i) => o("option", { value: i.id, selected: i.id === t.id }, `attempt ${i.ordinal}, ${L(i.started_at)}`)
   );
   const n = (i) => location.assign(`${location.pathname}?attempt=${i.target.value}`);
   return o("select", { "aria-label": "Attempt", onchange: n }, e);
 }
-function ya({ end: s, end_phrase: t }) {
+function ba({ end: s, end_phrase: t }) {
   if (!t) return null;
   const e = s?.traceback;
   return [
@@ -4578,7 +4582,7 @@ function ya({ end: s, end_phrase: t }) {
     e && o("details", {}, o("summary", { class: "quiet" }, "innermost frames"), o("pre", { class: "config" }, e))
   ];
 }
-function ba(s) {
+function ka(s) {
   const t = Object.entries(s);
   if (!t.length) return null;
   const e = t.map(([n, i]) => `${n} = ${JSON.stringify(i)}`).join("\n");
@@ -4589,8 +4593,8 @@ function ba(s) {
     o("pre", { class: "config" }, e)
   );
 }
-async function ka({ project: s, run: t }) {
-  _t(await gs(`${C(s, t)}/report.html`), `${s}-${t}.html`);
+async function va({ project: s, run: t }) {
+  _t(await ws(`${C(s, t)}/report.html`), `${s}-${t}.html`);
 }
 
 // src/scatter.js
@@ -4598,32 +4602,32 @@ var Tt = 420;
 var K = 260;
 var nt = 52;
 var Lt = 36;
-function Xn({ columns: s, decisions: t }, e) {
+function Yn({ columns: s, decisions: t }, e) {
   const n = t.find((r) => r.role === "active")?.accepted;
   if (!e || !n) return null;
   const i = e.values.map((r, a) => ({ value: r, length: s.n_tokens[a], accepted: n[a] })).filter(({ value: r }) => typeof r === "number");
-  return i.length ? o("div", {}, va(i, e), xa()) : null;
+  return i.length ? o("div", {}, $a(i, e), Sa()) : null;
 }
-function va(s, t) {
+function $a(s, t) {
   const e = [t.lower, t.upper].filter((w) => w !== null);
   const n = s.map(({ value: w }) => w);
   const i = s.map(({ length: w }) => w);
-  const r = Sa([...n, ...e]);
+  const r = Ea([...n, ...e]);
   const a = ts(i, [nt + 8, Tt - 10]);
-  const l = s.map((w) => $a(w, { x: a, y: r }));
+  const l = s.map((w) => _a(w, { x: a, y: r }));
   const c = (w) => `${w === t.upper ? "at most" : "at least"} ${g(w)}`;
-  const h = e.map((w) => _a(r.at(w), c(w)));
+  const h = e.map((w) => xa(r.at(w), c(w)));
   const d = s.filter((w) => !w.accepted).length;
   const u = `${t.statistic} against length of ${s.length} sequences, ${d} of them rejected`;
   const f = { viewBox: `0 0 ${Tt} ${K}`, role: "img", "aria-label": u, class: "scatter" };
-  return $("svg", f, h, l, Ea(a, r), Ma(t));
+  return $("svg", f, h, l, Ma(a, r), Ta(t));
 }
-var $a = ({ length: s, value: t, accepted: e }, { x: n, y: i }) => $("circle", { cx: n.at(s), cy: i.at(t), r: 3, class: e ? "in" : "out" });
-var _a = (s, t) => [
+var _a = ({ length: s, value: t, accepted: e }, { x: n, y: i }) => $("circle", { cx: n.at(s), cy: i.at(t), r: 3, class: e ? "in" : "out" });
+var xa = (s, t) => [
   $("line", { x1: nt, x2: Tt, y1: s, y2: s, class: "bound" }),
   $("text", { x: nt + 6, y: s - 5, class: "limit" }, t)
 ];
-function xa() {
+function Sa() {
   const s = ["in", "out"].map((t) => o("span", { class: `dot ${t}` }));
   return o("p", { class: "quiet small" }, s[0], "accepted ", s[1], "rejected");
 }
@@ -4632,7 +4636,7 @@ function ts(s, [t, e]) {
   const r = (a) => i > n ? t + (a - n) / (i - n) * (e - t) : (t + e) / 2;
   return { least: n, most: i, at: r };
 }
-function Sa(s) {
+function Ea(s) {
   const t = s.filter((r) => r > 0);
   const e = Math.min(...t);
   const n = Math.min(...s) >= 0 && t.length > 0 && Math.max(...s) > 30 * e;
@@ -4640,7 +4644,7 @@ function Sa(s) {
   const i = ts(t.map(Math.log), [K - Lt - 4, 10]);
   return { least: e, most: Math.exp(i.most), at: (r) => i.at(Math.log(Math.max(r, e))) };
 }
-function Ea(s, t) {
+function Ma(s, t) {
   const e = (n, i) => $("text", i, n);
   return [
     e(g(t.most), { x: nt - 6, y: t.at(t.most) + 4, "text-anchor": "end" }),
@@ -4650,7 +4654,7 @@ function Ea(s, t) {
     $("path", { d: `M${nt} 6V${K - Lt}H${Tt}`, class: "axis" })
   ].filter(Boolean);
 }
-var Ma = (s) => [
+var Ta = (s) => [
   $("text", { x: (nt + Tt) / 2, y: K - 4, "text-anchor": "middle" }, "tokens"),
   $(
     "text",
@@ -4660,12 +4664,12 @@ var Ma = (s) => [
 ];
 
 // src/sequencetable.js
-function Yn(s, t, e) {
+function Zn(s, t, e) {
   return new es(s, t, e).element;
 }
 var es = class {
   constructor(t, e, n) {
-    this.columns = Ta(t, e, n);
+    this.columns = La(t, e, n);
     this.order = t.columns.n_tokens.map((i, r) => r);
     this.body = o("tbody", {});
     this.heads = this.columns.map((i, r) => this.#t(i, r));
@@ -4688,7 +4692,7 @@ var es = class {
     for (const r of this.heads) r.setAttribute("aria-sort", "none");
     e.setAttribute("aria-sort", n ? "descending" : "ascending");
     const { value: i } = this.columns[t];
-    this.order.sort((r, a) => (n ? -1 : 1) * qa(i(r), i(a)) || r - a);
+    this.order.sort((r, a) => (n ? -1 : 1) * Ra(i(r), i(a)) || r - a);
     m(
       this.body,
       this.order.map((r) => this.#s(r))
@@ -4701,28 +4705,28 @@ var es = class {
     return o("tr", {}, e);
   }
 };
-function Ta({ columns: s, decisions: t, first: e, turn_counts: n }, i, r) {
+function La({ columns: s, decisions: t, first: e, turn_counts: n }, i, r) {
   const a = (h, d) => d && { name: h, isNumber: true, value: (u) => d[u] };
   const l = (h, d) => ({ name: h, isNumber: true, value: d, cell: (u) => p(d(u)) });
   const c = [
     l("place", (h) => e + h),
     l("tokens", (h) => s.n_tokens[h]),
-    n && ja(n, e, r),
+    n && Aa(n, e, r),
     a("reward", s.reward),
     a("advantage", s.advantage),
     i && { ...a(i.statistic, i.values), isFirst: true },
-    s.argmax_abs_d && Aa(s),
-    ...t.map(La)
+    s.argmax_abs_d && Na(s),
+    ...t.map(Oa)
   ];
   return c.filter(Boolean);
 }
-var La = (s) => ({
+var Oa = (s) => ({
   name: s.policy,
   value: (t) => s.reasons[t] ?? "",
-  cell: (t) => o("span", { class: s.accepted[t] ? "quiet" : "" }, Oa(s, t))
+  cell: (t) => o("span", { class: s.accepted[t] ? "quiet" : "" }, ja(s, t))
 });
-var Oa = (s, t) => s.accepted[t] ? "accepted" : `✕ ${s.reasons[t] ?? "rejected"}`;
-var ja = ({ n_turns: s, n_rejected: t }, e, n) => ({
+var ja = (s, t) => s.accepted[t] ? "accepted" : `✕ ${s.reasons[t] ?? "rejected"}`;
+var Aa = ({ n_turns: s, n_rejected: t }, e, n) => ({
   name: "turns",
   isNumber: true,
   value: (i) => s[i],
@@ -4733,12 +4737,12 @@ var ja = ({ n_turns: s, n_rejected: t }, e, n) => ({
     return o("button", { class: "plain", "aria-label": r, onclick: l }, `${p(s[i])}${a}`);
   }
 });
-var Aa = ({ argmax_abs_d: s, n_tokens: t }) => ({
+var Na = ({ argmax_abs_d: s, n_tokens: t }) => ({
   name: "worst token",
   value: (e) => s[e],
-  cell: (e) => Na(s[e], t[e])
+  cell: (e) => qa(s[e], t[e])
 });
-function Na(s, t) {
+function qa(s, t) {
   if (s < 0) return o("span", { class: "quiet" }, "–");
   const e = o("span", { class: "mark" });
   e.style.left = `${t > 1 ? 100 * s / (t - 1) : 0}%`;
@@ -4750,15 +4754,15 @@ function Na(s, t) {
     o("span", { class: "number" }, p(s))
   );
 }
-function qa(s, t) {
+function Ra(s, t) {
   const [e, n] = [s, t].map((i) => i === null ? -Infinity : i === "inf" ? Infinity : i);
   return e < n ? -1 : e > n ? 1 : 0;
 }
 
 // src/turntable.js
-function Zn(s, { place: t, pair: e, onClose: n }) {
+function Qn(s, { place: t, pair: e, onClose: n }) {
   const i = `Turns of sequence ${p(t)}`;
-  const r = Ra(s, e);
+  const r = Ca(s, e);
   const a = s.columns.n_tokens.map(
     (c, h) => o(
       "tr",
@@ -4775,7 +4779,7 @@ function Zn(s, { place: t, pair: e, onClose: n }) {
     o("table", {}, o("thead", {}, o("tr", {}, l)), o("tbody", {}, a))
   );
 }
-function Ra({ columns: s, accepted: t, reasons: e, criteria: n }, i) {
+function Ca({ columns: s, accepted: t, reasons: e, criteria: n }, i) {
   const r = (h, d) => ({ name: h, isNumber: true, cell: (u) => p(d[u]) });
   const a = (h, d) => ({ name: h, isNumber: true, cell: (u) => g(d(u)) });
   const l = (h) => s[`${i}_${h}`];
@@ -4787,19 +4791,19 @@ function Ra({ columns: s, accepted: t, reasons: e, criteria: n }, i) {
     { name: "turn", isNumber: true, cell: (h) => p(h) },
     r("tokens", s.n_tokens),
     ...c,
-    t && { name: "decision", cell: (h) => Ca(t[h], e[h]) }
+    t && { name: "decision", cell: (h) => Pa(t[h], e[h]) }
   ].filter(Boolean);
 }
-function Ca(s, t) {
+function Pa(s, t) {
   if (t === "empty") return o("span", { class: "quiet" }, "empty");
   return o("span", { class: s ? "quiet" : "" }, s ? "accepted" : `✕ ${t}`);
 }
 
 // src/steppanel.js
-var Pa = "n_tokens,argmax_abs_d,reward,advantage,version_min";
+var Ia = "n_tokens,argmax_abs_d,reward,advantage,version_min";
 var ss = 500;
-var Ia = 8;
-var Da = { true: "", false: ", incomplete", null: ", completeness unknown" };
+var Da = 8;
+var Ba = { true: "", false: ", incomplete", null: ", completeness unknown" };
 var _e = class {
   element = o("section", { class: "card panel step", "aria-label": "Step", hidden: true });
   #t = 0;
@@ -4811,7 +4815,7 @@ var _e = class {
     const n = ++this.#t;
     this.element.hidden = t === null;
     if (t === null) return;
-    if (!this.element.childElementCount) m(this.element, this.#i(`Step ${p(t)}`, ""), he(Ia));
+    if (!this.element.childElementCount) m(this.element, this.#i(`Step ${p(t)}`, ""), he(Da));
     const i = `${this.path}/batches/${t}`;
     try {
       const r = { attempt_id: e };
@@ -4819,7 +4823,7 @@ var _e = class {
       const [l, c] = await Promise.all([
         b(`${i}/decisions`, r),
         // If the sequences were pruned or damaged, show what is known about the batch itself.
-        b(`${i}/sequences`, { ...r, names: Pa, limit: ss }).catch((h) => h)
+        b(`${i}/sequences`, { ...r, names: Ia, limit: ss }).catch((h) => h)
       ]);
       if (n === this.#t) this.#e(a, l, c);
     } catch (r) {
@@ -4829,7 +4833,7 @@ var _e = class {
   }
   #e(t, e, n) {
     const i = t.update === null ? "rollout" : `update ${t.update}`;
-    const r = Da[String(t.complete)];
+    const r = Ba[String(t.complete)];
     const a = `${i}, ${y(t.n_sequences, "sequence")}, ${y(t.n_tokens, "token")}, ${y(t.n_ranks, "rank")}${r}`;
     const l = e.map(
       (c) => o(
@@ -4842,7 +4846,7 @@ var _e = class {
       this.element,
       this.#i(`Step ${p(t.step)}`, a),
       o("div", { class: "row" }, l),
-      Ba(t.quarantined),
+      za(t.quarantined),
       ...n instanceof Error ? [o("p", { class: "quiet" }, n.message)] : this.#s(t, n)
     );
   }
@@ -4850,11 +4854,11 @@ var _e = class {
   #s(t, e) {
     const n = e.n_sequences > ss && o("p", { class: "quiet" }, `the first ${ss} of them`);
     const i = o("div", { class: "scroll sequences" });
-    const r = za(e);
+    const r = Wa(e);
     const a = o("div", { "aria-live": "polite" });
     const l = (c) => this.#n(a, t, c);
-    m(i, Yn(e, r, l));
-    return [n, o("div", { class: "stepbody" }, i, Xn(e, r)), a];
+    m(i, Zn(e, r, l));
+    return [n, o("div", { class: "stepbody" }, i, Yn(e, r)), a];
   }
   async #n(t, e, n) {
     const i = { attempt_id: e.attempt_id, update: e.update };
@@ -4862,7 +4866,7 @@ var _e = class {
     try {
       const { turns: a } = await b(`${this.path}/batches/${e.step}/sequences`, { ...i, ...r });
       const l = () => m(t);
-      m(t, Zn(a[0], { place: n, pair: e.primary_pair, onClose: l }));
+      m(t, Qn(a[0], { place: n, pair: e.primary_pair, onClose: l }));
     } catch (a) {
       m(t, o("p", { class: "quiet" }, a.message));
     }
@@ -4872,22 +4876,22 @@ var _e = class {
     return o("figcaption", {}, o("h2", {}, t), n, o("span", { class: "note" }, e));
   }
 };
-function Ba(s) {
+function za(s) {
   const t = s.map(({ part: e, place: n, reason: i }) => o("li", {}, `${e}, ${n}: ${i}`));
   return t.length > 0 && o("ul", { class: "setaside", "aria-label": "Quarantined" }, t);
 }
-function za({ criteria: s, decisions: t }) {
+function Wa({ criteria: s, decisions: t }) {
   const e = t.find((i) => i.role === "active")?.reasons ?? [];
   const n = (i) => e.filter((r) => r === i.statistic).length;
   return [...s].sort((i, r) => n(r) - n(i))[0] ?? null;
 }
 
 // src/draftaddress.js
-var Qn = ["lower", "upper"];
-function ti() {
+var ti = ["lower", "upper"];
+function ei() {
   const s = new URLSearchParams(location.search);
   const [t, e, n = null] = (s.get("try") ?? "").split(",");
-  const i = Object.fromEntries(Qn.map((a) => [a, s.has(a) ? Number(s.get(a) || NaN) : null]));
+  const i = Object.fromEntries(ti.map((a) => [a, s.has(a) ? Number(s.get(a) || NaN) : null]));
   const r = t && e && Object.values(i).every((a) => a === null || Number.isFinite(a));
   return r ? { criterion: { statistic: t, pair: e, where: n }, bounds: i } : null;
 }
@@ -4895,14 +4899,14 @@ function ns(s, t) {
   if (!s) return W({ try: null, lower: null, upper: null }, t);
   const { criterion: e, bounds: n } = s;
   const i = [e.statistic, e.pair, e.where].filter(Boolean).join(",");
-  W({ try: i, ...Object.fromEntries(Qn.map((r) => [r, n[r] ?? null])) }, t);
+  W({ try: i, ...Object.fromEntries(ti.map((r) => [r, n[r] ?? null])) }, t);
 }
 
 // src/thresholdeditor.js
-var Wa = 250;
+var Ha = 250;
 var xe = 400;
-var Ha = 10;
-var Ua = 1e3;
+var Ua = 10;
+var Fa = 1e3;
 var Se = class {
   #t = null;
   #e = {};
@@ -4912,7 +4916,7 @@ var Se = class {
   /** `again` reads the run's facts anew after a change. */
   constructor(t, e, { path: n, again: i }) {
     Object.assign(this, { heat: t, course: e, path: n, again: i });
-    this.sliders = Object.fromEntries(["lower", "upper"].map((l) => [l, Ja(l, (c) => this.#u(l, c))]));
+    this.sliders = Object.fromEntries(["lower", "upper"].map((l) => [l, Va(l, (c) => this.#u(l, c))]));
     this.effect = o("div", { class: "stack", role: "status" });
     this.problem = o("p", { class: "strong", role: "alert" });
     const r = o("button", { type: "button", onclick: () => this.#d() }, "Back to today's");
@@ -4931,7 +4935,7 @@ var Se = class {
     this.#r();
     t.addEventListener("choosing", () => this.#r());
     t.addEventListener("chosen", () => this.element.open && this.#a());
-    this.#i = ti();
+    this.#i = ei();
     if (this.#i) {
       t.choose(this.#i.criterion);
       this.element.open = true;
@@ -4997,16 +5001,16 @@ var Se = class {
   }
   #l() {
     clearTimeout(this.#n);
-    this.#n = setTimeout(() => this.#p(), Wa);
+    this.#n = setTimeout(() => this.#p(), Ha);
   }
   /** Ask what the draft would have rejected of the displayed steps; the newest answer wins. */
   async #p() {
     const t = ++this.#s;
     const [e, n] = this.course.view;
-    const i = { policy: this.#m(), from_step: e, to_step: n, max_steps: Ua };
+    const i = { policy: this.#m(), from_step: e, to_step: n, max_steps: Fa };
     try {
       const r = await T("POST", `${this.path}/whatif`, i);
-      if (t === this.#s) m(this.effect, Ka(r));
+      if (t === this.#s) m(this.effect, Ga(r));
     } catch (r) {
       if (t === this.#s) m(this.effect, o("p", { class: "strong" }, r.message));
     }
@@ -5018,7 +5022,7 @@ var Se = class {
     const r = Object.fromEntries(Object.entries(this.#e).filter(([, u]) => u !== null && u !== void 0));
     const a = { statistic: e, pair: n, ...i ? { where: i } : {}, ...r };
     const l = t.criteria.some((u) => Z(u) === Z(a));
-    const c = t.criteria.map((u) => Z(u) === Z(a) ? { ...Fa(u), ...a } : u);
+    const c = t.criteria.map((u) => Z(u) === Z(a) ? { ...Ka(u), ...a } : u);
     const { calibrate: h, ...d } = t;
     return { ...d, name: `${t.name.replace(/_by_hand$/, "")}_by_hand`, criteria: l ? c : [...c, a] };
   }
@@ -5056,7 +5060,7 @@ var Se = class {
     let n = false;
     const i = (r) => ["upper", "lower"].find((a) => {
       const l = this.#e[a];
-      return l !== null && l !== void 0 && Math.abs(t.heightOf?.(l) - r.offsetY) <= Ha;
+      return l !== null && l !== void 0 && Math.abs(t.heightOf?.(l) - r.offsetY) <= Ua;
     });
     t.addEventListener("pointerdown", (r) => {
       e = this.element.open ? i(r) : null;
@@ -5074,7 +5078,7 @@ var Se = class {
   }
 };
 var Z = ({ statistic: s, pair: t, where: e }) => [s, t, e ?? ""].join();
-var Fa = ({ lower: s, upper: t, ...e }) => e;
+var Ka = ({ lower: s, upper: t, ...e }) => e;
 var os = (s) => Number(s.toPrecision(3));
 function is({ lower: s, upper: t }) {
   const e = [
@@ -5084,21 +5088,21 @@ function is({ lower: s, upper: t }) {
   return e.filter(Boolean).join(", ") || "no bound";
 }
 var Ot = (s) => s !== null && s !== void 0;
-function Ka({ total: s, then: t, reasons: e, by_length: n, range: i, weights: r }) {
+function Ga({ total: s, then: t, reasons: e, by_length: n, range: i, weights: r }) {
   const a = y(s.n_sequences, "sequence");
   const l = `of ${a} in ${y(i.n_steps, "step")}`;
   const c = Object.entries(e).sort(([, d], [, u]) => u - d).map(([d, u]) => `${d} ${p(u)}`);
   const h = n.map(({ shortest: d, longest: u, mask_rate: f }) => `${p(d)}–${p(u)}: ${v(f)}`);
   return [
-    o("p", {}, o("span", { class: "strong" }, r ? Ga(r) : `Would reject ${v(s.mask_rate)}`), ` ${l}; was ${v(t.mask_rate)}.`),
+    o("p", {}, o("span", { class: "strong" }, r ? Ja(r) : `Would reject ${v(s.mask_rate)}`), ` ${l}; was ${v(t.mask_rate)}.`),
     r && o("p", { class: "quiet" }, `A soft policy: ${v(s.mask_rate)} are beyond the bounds and keep a weight.`),
     c.length > 0 && o("p", { class: "quiet" }, `Reasons: ${c.join(", ")}.`),
     h.length > 0 && o("p", { class: "quiet" }, `By length in tokens: ${h.join("; ")}.`),
     i.n_steps_without_reports > 0 && o("p", { class: "quiet" }, `${y(i.n_steps_without_reports, "step")} without stored sequences.`)
   ];
 }
-var Ga = ({ mean: s, effective_share: t }) => `Mean weight ${v(s)}, effective share ${v(t)}`;
-function Ja(s, t) {
+var Ja = ({ mean: s, effective_share: t }) => `Mean weight ${v(s)}, effective share ${v(t)}`;
+function Va(s, t) {
   const e = s === "upper" ? "Upper bound" : "Lower bound";
   const n = o("input", { type: "range", min: 0, max: xe, "aria-label": e });
   const i = o("input", { type: "number", step: "any", "aria-label": `${e}, number`, placeholder: "none" });
@@ -5134,14 +5138,14 @@ function Ja(s, t) {
 }
 
 // src/run.js
-var Va = 1500;
-var Xa = 8;
-async function ei(s, { live: t, parameters: [e, n] }) {
+var Xa = 1500;
+var Ya = 8;
+async function si(s, { live: t, parameters: [e, n] }) {
   const i = new rs(s, e, n);
   s.title(n);
   const r = i.begin();
   const a = ({ data: h }) => h.project === e && h.run === n;
-  const l = ct(t, { concerns: a, read: () => i.follow(), fail: s.fail, refreshMs: Va, after: r });
+  const l = ct(t, { concerns: a, read: () => i.follow(), fail: s.fail, refreshMs: Xa, after: r });
   document.addEventListener("keydown", i.keys);
   const c = () => {
     l();
@@ -5156,7 +5160,7 @@ async function ei(s, { live: t, parameters: [e, n] }) {
   }
   return c;
 }
-function Ya(s) {
+function Za(s) {
   if (!(s instanceof O)) throw s;
 }
 var rs = class {
@@ -5183,7 +5187,7 @@ var rs = class {
   async begin() {
     const [t] = await Promise.all([this.#t(), this.course.learn()]);
     this.charts.takeRoom();
-    m(this.policies, he(Xa));
+    m(this.policies, he(Ya));
     this.stage.show(
       this.head,
       this.notes,
@@ -5197,7 +5201,7 @@ var rs = class {
       this.panel.element
     );
     this.#e(t);
-    await this.course.begin();
+    await Promise.all([this.course.begin(), ds()]);
     this.#s(t);
     await this.charts.begin();
     this.heat.read();
@@ -5250,15 +5254,15 @@ var rs = class {
   #e(t) {
     this.course.mark(t);
     this.stage.over(Jt(t.run));
-    Vn(this.head, t, this.given.attempt);
-    Hn(this.notes, t.notes, (e) => this.open(e));
+    Xn(this.head, t, this.given.attempt);
+    Un(this.notes, t.notes, (e) => this.open(e));
     this.why.show(t);
   }
   #s(t) {
     this.#e(t);
     const { again: e } = this;
-    Kn(this.versions, t, { path: this.path, again: e });
-    Jn(this.policies, t, { course: this.course, path: this.path, again: e }).catch(Ya);
+    Gn(this.versions, t, { path: this.path, again: e });
+    Vn(this.policies, t, { course: this.course, path: this.path, again: e }).catch(Za);
     this.charts.outline(t);
   }
   #n(t) {
@@ -5270,7 +5274,7 @@ var rs = class {
 };
 
 // src/signin.js
-function si(s, { why: t, done: e }) {
+function ni(s, { why: t, done: e }) {
   const n = o("input", { type: "password", name: "token", required: true, autocomplete: "off", id: "token" });
   const i = (r) => {
     r.preventDefault();
@@ -5299,38 +5303,38 @@ function si(s, { why: t, done: e }) {
 }
 
 // src/app.js
-var ni = [
-  { name: "fleet", path: /^\/$/, mount: mn },
-  { name: "alerts", path: /^\/alerts$/, mount: js },
-  { name: "compare", path: /^\/compare$/, mount: Fs },
-  { name: "rule", path: /^\/rules\/(?<rule>[^/]+)$/, mount: kn },
-  { name: "run", path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: ei }
+var ii = [
+  { name: "fleet", path: /^\/$/, mount: fn },
+  { name: "alerts", path: /^\/alerts$/, mount: As },
+  { name: "compare", path: /^\/compare$/, mount: Ks },
+  { name: "rule", path: /^\/rules\/(?<rule>[^/]+)$/, mount: vn },
+  { name: "run", path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: si }
 ];
 var H = document.getElementById("view");
 var gt = new re();
 var jt = () => {
 };
 var ft = 0;
-var ii = null;
-var Za = 3e3;
-var Qa = 120;
-var tl = [0, 502, 503, 504];
+var oi = null;
+var Qa = 3e3;
+var tl = 120;
+var el = [0, 502, 503, 504];
 async function wt() {
   const s = ++ft;
   jt();
   jt = () => {
   };
-  const t = ni.find(({ path: e }) => e.test(location.pathname));
-  nl();
-  ri(false);
+  const t = ii.find(({ path: e }) => e.test(location.pathname));
+  il();
+  ai(false);
   as();
-  if (!t) return wn(H, location.pathname);
+  if (!t) return yn(H, location.pathname);
   H.setAttribute("aria-busy", "true");
-  ii = setTimeout(() => m(H, Sn(t.name)), Qa);
+  oi = setTimeout(() => m(H, En(t.name)), tl);
   if (H.contains(document.activeElement)) H.focus({ preventScroll: true });
   try {
     const e = Object.values(location.pathname.match(t.path).groups ?? {}).map(decodeURIComponent);
-    const n = await t.mount(el(s), { live: gt, parameters: e });
+    const n = await t.mount(sl(s), { live: gt, parameters: e });
     if (s !== ft) return n();
     jt = n;
     G.shown(true);
@@ -5339,17 +5343,17 @@ async function wt() {
   }
 }
 function as(...s) {
-  clearTimeout(ii);
+  clearTimeout(oi);
   H.removeAttribute("aria-busy");
   if (s.length) m(H, ...s);
 }
-function el(s) {
+function sl(s) {
   const t = (e) => (...n) => s === ft && e(...n);
   return {
     show: t(as),
     title: t((e) => document.title = `${e} · trmon`),
     fail: t(ls),
-    over: t((e) => ri(e))
+    over: t((e) => ai(e))
   };
 }
 function ls(s) {
@@ -5357,12 +5361,12 @@ function ls(s) {
   jt = () => {
   };
   as();
-  if (s.status === 401) return si(H, { why: yt.get() ? s.message : "", done: sl });
+  if (s.status === 401) return ni(H, { why: yt.get() ? s.message : "", done: nl });
   if (!(s instanceof O)) console.error(s);
   const t = ft;
-  if (tl.includes(s.status)) {
+  if (el.includes(s.status)) {
     G.shown(false);
-    setTimeout(() => t === ft && wt(), Za);
+    setTimeout(() => t === ft && wt(), Qa);
   }
   const e = o("button", { onclick: wt }, "Try again");
   const n = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
@@ -5379,18 +5383,18 @@ function ls(s) {
     )
   );
 }
-function sl() {
+function nl() {
   gt.restart();
   wt();
 }
-function nl() {
+function il() {
   document.title = "trmon";
   for (const s of document.querySelectorAll(".top nav a")) {
     if (s.getAttribute("href") === location.pathname) s.setAttribute("aria-current", "page");
     else s.removeAttribute("aria-current");
   }
 }
-function oi(s) {
+function ri(s) {
   history.pushState(null, "", s);
   window.scrollTo(0, 0);
   wt();
@@ -5399,16 +5403,16 @@ document.addEventListener("click", (s) => {
   const t = s.target.closest("a");
   if (!t || s.defaultPrevented || s.button || s.metaKey || s.ctrlKey || s.shiftKey) return;
   const e = new URL(t.href, location.href);
-  if (e.origin !== location.origin || e.hash || !ni.some(({ path: n }) => n.test(e.pathname))) return;
+  if (e.origin !== location.origin || e.hash || !ii.some(({ path: n }) => n.test(e.pathname))) return;
   s.preventDefault();
-  oi(e.pathname + e.search);
+  ri(e.pathname + e.search);
 });
 window.addEventListener("popstate", wt);
 gt.addEventListener("state", () => {
   const s = H.querySelector("#token");
   if (gt.state === "signed out" && !s) ls(new O(401, "The token is no longer valid."));
 });
-Ms({ go: oi });
-var ri = gn(document.getElementById("live"), gt);
+Ts({ go: ri });
+var ai = wn(document.getElementById("live"), gt);
 gt.start();
 wt();

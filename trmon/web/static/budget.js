@@ -1,12 +1,12 @@
 // src/dom.js
 function n(t, r = {}, ...o) {
-  return f(document.createElement(t), r, o);
+  return m(document.createElement(t), r, o);
 }
-function f(t, r, o) {
-  for (const [e, a] of Object.entries(r)) {
-    if (e.startsWith("on")) t.addEventListener(e.slice(2), a);
-    else if (a === true) t.setAttribute(e, "");
-    else if (a !== false && a !== null && a !== void 0) t.setAttribute(e, a);
+function m(t, r, o) {
+  for (const [e, i] of Object.entries(r)) {
+    if (e.startsWith("on")) t.addEventListener(e.slice(2), i);
+    else if (i === true) t.setAttribute(e, "");
+    else if (i !== false && i !== null && i !== void 0) t.setAttribute(e, i);
   }
   t.append(...d(o));
   return t;
@@ -33,7 +33,7 @@ function u(t) {
 var p = (t) => t.charAt(0).toUpperCase() + t.slice(1);
 
 // src/budget.js
-var m = { within: "within", exceeded: "exceeded", undecided: "undecided", not_measured: "not measured" };
+var f = { within: "within", exceeded: "exceeded", undecided: "undecided", not_measured: "not measured" };
 var g = { present: "has it", absent: "has it not", unknown: "cannot be told" };
 var b = { present: "Shown by this run", absent: "Not shown", unknown: "Cannot be told" };
 var M = (t) => n("div", { class: "budget" }, w(t), y(t), x(t), _(t), S(t));
@@ -42,9 +42,9 @@ function w({ mismatch: t, step: r }) {
     [e.name, n("br"), n("span", { class: "quiet small" }, e.note)],
     `< ${e.limit}`,
     e.value === null ? "–" : s(e.value),
-    n("span", { class: e.state === "exceeded" ? "strong" : "quiet" }, m[e.state] ?? e.state)
+    n("span", { class: e.state === "exceeded" ? "strong" : "quiet" }, f[e.state] ?? e.state)
   ]);
-  return i(
+  return a(
     "Mismatch budget",
     `At step ${r}. Below these limits a correction is conjectured to gain less than 0.3% ([DRIFT], problem 4).`,
     l(["quantity", "limit", "value", "state"], o)
@@ -60,7 +60,7 @@ function y({ lag: t, lag_words: r }) {
     ["η must stay well below", s(t.lr_scale)],
     ["ceiling of the lag, 50 ess_seq", s(t.ess_ceiling)]
   ];
-  return i(
+  return a(
     "Lag and learning rate",
     "A conjecture for this run: η ≪ min(R_batch/(S G), R_crit/(T G)), whose radii are fitted (arXiv 2607.01083).",
     r.map((e) => n("p", {}, e)),
@@ -73,7 +73,7 @@ function x({ split: t, minorizer: r, minorizer_vacuous: o }) {
     ["mismatch (π_old against μ)", s(t.alpha_1), s(t.mean_mismatch)],
     t.exact_max !== null && ["from logits, of the pair they were sent of", s(t.exact_max), s(t.exact_mean)]
   ].filter(Boolean);
-  return i(
+  return a(
     "Where the drift comes from",
     "Total variation of tokens: the largest seen, a lower bound of the worst case, and the mean.",
     l(["policies", "at least", "mean"], e),
@@ -87,7 +87,7 @@ function _({ kinds: t }) {
     [o.name, n("br"), n("span", { class: "quiet small" }, o.why, c(o.shown_by))],
     n("span", { class: o.presence === "present" ? "strong" : "quiet" }, g[o.presence] ?? o.presence)
   ]);
-  return i(
+  return a(
     "Kinds of off-policyness",
     "Which of them this run has, by its columns and configuration.",
     l(["kind", "this run"], r)
@@ -106,7 +106,7 @@ function S({ pipeline: t }) {
       c(e.shown_by)
     )
   );
-  return i(
+  return a(
     "Advice by pipeline",
     "Operational defaults of the author of [DRIFT], not laws.",
     n("ul", {}, r),
@@ -116,10 +116,10 @@ function S({ pipeline: t }) {
   );
 }
 var c = (t) => t.length > 0 && n("span", { class: "quiet small" }, ` (${t.map((r) => `${r.name} ${r.value}`).join(", ")})`);
-var i = (t, r, ...o) => n("div", {}, n("h2", {}, t), n("p", { class: "quiet small" }, r), o);
+var a = (t, r, ...o) => n("div", {}, n("h2", {}, t), n("p", { class: "quiet small" }, r), o);
 function l(t, r) {
-  const o = n("tr", {}, t.map((a) => n("th", { scope: "col" }, a)));
-  const e = r.map((a) => n("tr", {}, a.map((h) => n("td", {}, h))));
+  const o = n("tr", {}, t.map((i) => n("th", { scope: "col" }, i)));
+  const e = r.map((i) => n("tr", {}, i.map((h) => n("td", {}, h))));
   return n("table", { class: "evidence" }, n("thead", {}, o), n("tbody", {}, e));
 }
 export {
