@@ -35,7 +35,7 @@ help:  ## list the targets
 
 setup: $(VENV)/run  ## make the virtual environment of the demo
 
-demo: $(VENV)/run  ## set up, train a healthy and an ill run, watch trmon find the ill one
+demo: $(VENV)/run  ## set up, train a healthy, a drifting and a collapsing run, and show what trmon reports
 	$(BIN)/trmon demo $(ARGS)
 
 test: test-deps check unit  ## format, lint, types, layers, and the fast tests
@@ -75,7 +75,7 @@ web: trmon/web/package-lock.json  ## bundle the page's sources into trmon/web/st
 	npm ci --prefix trmon/web --no-audit --no-fund --silent
 	npm run --prefix trmon/web --silent build
 
-bench: $(VENV)/test  ## print the tables that docs/benchmarks.md quotes
+bench: $(VENV)/test  ## print the tables of bench_*.py, which docs/benchmarks.md quotes
 	@for bench in benchmarks/bench_*.py; do PYTHONPATH=. $(BIN)/python $$bench || exit 1; done
 
 bench-peers: $(VENV)/run $(PEERS)/done $(TRL)/done  ## the columns beside what verl computes; what trmon costs trainers of verl and TRL

@@ -29,7 +29,7 @@ def mcp_command(
 ) -> None:
     """Answer an assistant's questions about runs by the Model Context Protocol, over stdio; it changes nothing.
 
-    The token is that of TRMON_TOKEN or TRMON_TOKEN_FILE. Needs the extra mcp: pip install 'trmon[mcp]'.
+    The token is that of TRMON_TOKEN or TRMON_TOKEN_FILE. Needs the extra `mcp`.
     """
     with plain_errors(), _needs_sdk(), service_of(url) as service:
         from trmon.assistants.caller import caller_by_token, one_caller

@@ -116,8 +116,9 @@ class Settings(BaseSettings):
 
     lake_url: str | None = Field(
         None,
-        description="Where attempts of ended runs move to, as Delta tables: a folder, s3://bucket/prefix, gs:// or "
-        "az://; credentials come from AWS_*, GOOGLE_* or AZURE_*. Without it, nothing moves.",
+        description="Where attempts of ended runs move to, as Delta tables: a folder, s3://bucket/prefix, "
+        "gs://bucket/prefix or abfss://container@account.dfs.core.windows.net/prefix; credentials come from AWS_*, "
+        "GOOGLE_* or AZURE_*. Without it, nothing moves.",
     )
     lake_after_seconds: float = Field(
         7 * 86_400.0,
@@ -223,8 +224,8 @@ class Settings(BaseSettings):
         description='Receivers of each owner\'s alerts, as JSON, e.g. `{"ana": ["slack"]}`; the others\' go to all.',
     )
 
-    url: str = Field(DEFAULT_SERVICE_URL, description="URL of the service that `trmon ingest` sends to.")
-    token: SecretStr | None = Field(None, description="Token that `trmon ingest` uses.")
+    url: str = Field(DEFAULT_SERVICE_URL, description="URL of the service that commands ask or send to.")
+    token: SecretStr | None = Field(None, description="Token that these commands use.")
 
     grafana_url: str = Field(
         "http://127.0.0.1:3000", description="URL of the Grafana that `trmon grafana push` updates."

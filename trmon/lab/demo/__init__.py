@@ -1,1 +1,1 @@
-"""The demo: an embedded service that monitors a healthy and a failing run while they train."""
+"""The demo: an embedded service that monitors a healthy run and two failing ones while they train."""

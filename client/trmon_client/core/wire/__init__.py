@@ -1,4 +1,4 @@
-"""The wire format, version 1.0: the messages that a trainer sends and the answers that it receives.
+"""The wire format: the messages that a trainer sends and the answers that it receives.
 
 In MessagePack, columns are little-endian bytes with a dtype each or, as trmon's own client sends them, one compressed
 parcel. In JSON they are arrays, with null for NaN and "inf" and "-inf" for infinities. Unknown fields are ignored;
