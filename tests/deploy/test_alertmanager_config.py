@@ -71,7 +71,11 @@ def suppressed(api: httpx.Client, *alerts: dict[str, str]) -> list[tuple[str, st
     api.post(PATH, json=[{"labels": labels} for labels in (*alerts, *known)]).raise_for_status()
     found = eventually(
         lambda: api.get(PATH).json(),
-        lambda found: len(found) == len(alerts) + 2 and known[0] in [one["labels"] for one in inhibited(found)],
+        lambda found: (
+            len(found) == len(alerts) + len(known)
+            and all(one["status"]["state"] != "unprocessed" for one in found)
+            and known[0] in [one["labels"] for one in inhibited(found)]
+        ),
         timeout_seconds=60.0,
     )
     labels = [one["labels"] for one in inhibited(found)]

@@ -8,8 +8,9 @@ from trmon.store import Store
 
 
 def move_to_lake(store: Store, lake_url: str, *, now: float = NOW + 1000, after_seconds: float = 0.0) -> None:
-    """Move what is idle at a time."""
+    """Move what is idle at a time, which must be something."""
     mover = store.lake(lake_url).mover
+    assert mover.move_next(now=now, after_seconds=after_seconds) is not None
     while mover.move_next(now=now, after_seconds=after_seconds) is not None:
         pass
 

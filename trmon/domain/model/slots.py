@@ -11,7 +11,7 @@ SLOTS = 128
 """Processes lease slots rather than runs, so that the cost does not grow with the number of runs."""
 
 _STRIDE = 79
-"""Odd, and near 128 divided by the golden ratio: a process's part of the turns is spread evenly over the slots."""
+"""Odd, and near 128 divided by the golden ratio: a process's share is spread evenly over the slots."""
 
 Fences: TypeAlias = Mapping[int, int]
 """The slots that a process holds, each with its fencing token, which grows each time the slot is leased."""
@@ -36,8 +36,8 @@ class SlotHoldings:
 
     @property
     def surplus(self) -> frozenset[int]:
-        """The slots beyond its share, which the process should release: those that come last in turn."""
-        return frozenset(sorted(self.fences, key=turn_of)[self.share :])
+        """The slots beyond its share, which the process should release: the last ones in spread order."""
+        return frozenset(sorted(self.fences, key=spread_order)[self.share :])
 
     def without(self, slots: Collection[int]) -> SlotHoldings:
         """Return the holdings without some slots."""
@@ -45,8 +45,8 @@ class SlotHoldings:
         return SlotHoldings(fences=kept, n_workers=self.n_workers)
 
 
-def turn_of(slot: Any) -> Any:
-    """Return when a slot, or a column of them, is taken: runs that start together are in slots side by side."""
+def spread_order(slot: Any) -> Any:
+    """Return the key by which slots, or a column of them, are taken: runs that start together have adjacent slots."""
     return slot * _STRIDE % SLOTS
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import RemoveAction
 
@@ -67,7 +66,7 @@ def compact_partitions(delta_table: DeltaTable, table: LakeTable, folder: TableF
 def _delete_rows(
     delta_table: DeltaTable, table: LakeTable, folder: TableFolder, entries: Sequence[LogEntry], is_deleted: Any
 ) -> int:
-    with_some = [entry for entry in entries if _dataset(folder, entry).count_rows(filter=is_deleted)]
+    with_some = [entry for entry in entries if folder.dataset([entry["path"]]).count_rows(filter=is_deleted)]
     if with_some:
         kept = (piece for entry in with_some for piece in _rows(table, folder, entry, ~is_deleted))
         _replace(delta_table, table, with_some, write_files(kept, table, folder), is_change=True)
@@ -78,7 +77,7 @@ def _delete_rows(
 def _merged(table: LakeTable, folder: TableFolder, entries: Sequence[LogEntry]) -> Iterator[Any]:
     places: dict[tuple[int, str, int], list[LogEntry]] = {}
     for entry in entries:
-        for key in _attempts(_dataset(folder, entry)):
+        for key in _attempts(folder.dataset([entry["path"]])):
             places.setdefault(key, []).append(entry)
     for key in sorted(places):
         run_id, database_id, attempt_id = key
@@ -102,7 +101,7 @@ def _attempts(dataset: Any) -> Collection[tuple[int, str, int]]:
 
 def _rows(table: LakeTable, folder: TableFolder, entry: LogEntry, wanted: Any) -> Iterator[Any]:
     """Yield the wanted rows of a file, with its partition as columns; a column that it lacks is null."""
-    scanner = _dataset(folder, entry).scanner(filter=wanted, batch_size=PIECE_ROWS)
+    scanner = folder.dataset([entry["path"]]).scanner(filter=wanted, batch_size=PIECE_ROWS)
     for piece in scanner.to_batches():
         if piece.num_rows:
             known = {name: piece.column(name) for name in piece.schema.names}
@@ -113,10 +112,6 @@ def _rows(table: LakeTable, folder: TableFolder, entry: LogEntry, wanted: Any) -
                 for field in table.schema
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=table.schema)
-
-
-def _dataset(folder: TableFolder, entry: LogEntry) -> Any:
-    return ds.dataset([folder.file(entry["path"])], filesystem=folder.filesystem, format="parquet")
 
 
 def _replace(

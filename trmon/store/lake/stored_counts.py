@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from sqlalchemy import Connection, func, select
 
@@ -54,9 +53,7 @@ def counts_in_lake(delta_table: DeltaTable, folder: TableFolder, batch: LakeBatc
     entries = files_with(delta_table, {"lake_batch_id": batch.id})
     if not entries:
         return Counter()
-    dataset = ds.dataset(
-        [folder.file(entry["path"]) for entry in entries], filesystem=folder.filesystem, format="parquet"
-    )
+    dataset = folder.dataset(entry["path"] for entry in entries)
     is_of_batch = (pc.field("lake_batch_id") == batch.id) & (pc.field("database_id") == batch.database_id)
     counts: Counter[int] = Counter()
     for piece in dataset.scanner(columns=["attempt_id"], filter=is_of_batch).to_batches():

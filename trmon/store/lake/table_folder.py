@@ -7,11 +7,13 @@ store: a slow lake would stop every request of the process.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+import pyarrow.dataset
 import pyarrow.fs
 
 from trmon.store.lake.lake_location import CONNECT_SECONDS, MAX_ATTEMPTS, REQUEST_SECONDS, LakeLocation
@@ -33,6 +35,12 @@ class TableFolder:
     def file(self, name: str) -> str:
         """Return the path of a file that the log names."""
         return f"{self.path}/{name}"
+
+    def dataset(self, names: Iterable[str]) -> Any:
+        """Return the rows of files that the log names, without their partitions."""
+        return pyarrow.dataset.dataset(
+            [self.file(name) for name in names], filesystem=self.filesystem, format="parquet"
+        )
 
     @property
     def as_filesystem(self) -> Any:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from trmon.domain.model.errors import Fenced
-from trmon.domain.model.slots import SLOTS, Fences, SlotHoldings, turn_of
+from trmon.domain.model.slots import SLOTS, Fences, SlotHoldings, spread_order
 from trmon.store.database import advisory_locks
 from trmon.store.database.advisory_locks import LockSpace
 from trmon.store.database.pg_statement import PgStatement
@@ -88,7 +88,7 @@ class Leases:
         _insert_missing_slots(connection)
         ahead = _LEASE.expires_at > _NOW + self.lease_seconds + MAX_AHEAD_SECONDS
         free = or_(_LEASE.holder.is_(None), _LEASE.expires_at < _NOW, ahead)
-        query = select(_LEASE.slot).where(free).order_by(turn_of(_LEASE.slot)).limit(at_most)
+        query = select(_LEASE.slot).where(free).order_by(spread_order(_LEASE.slot)).limit(at_most)
         found = connection.scalars(query.with_for_update(skip_locked=True)).all()
         slots = [slot for slot in found if _try_lock_slot(connection, slot)]
         take = (

@@ -12,7 +12,7 @@ export function svg(tag, properties = {}, ...children) {
   return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), properties, children);
 }
 
-/** Resolve once the browser has displayed what the document holds now; at once if nobody sees the document. */
+/** Resolve after the next paint; immediately if the document is hidden. */
 export function displayed() {
   if (document.hidden) return Promise.resolve();
   return new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
