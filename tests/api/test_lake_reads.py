@@ -17,6 +17,7 @@ from tests.fixtures.replay import ReplayedRun, replaying
 from tests.fixtures.s3 import BUCKET, s3_server
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
+from tests.store.builders import stored_reports
 from tests.store.lake.moving import delete_moved, move_to_lake
 from trmon.store import Store
 
@@ -114,7 +115,7 @@ def _collect(service: ThreadedService, lake_url: str) -> Answers:
             stored = _ask(client)
             move_to_lake(store, lake_url, now=time.time() + 3600)
             delete_moved(store)
-            assert not store.reports.after(1, 0, limit=1)
+            assert not stored_reports(store, 1)
             return Answers(stored, _ask(client))
     finally:
         service.stop()

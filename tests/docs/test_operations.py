@@ -16,7 +16,7 @@ import typer
 from tests.fixtures import postgres
 from tests.fixtures.command import trmon
 from tests.fixtures.postgres import Postgres
-from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake
+from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake, stored_reports
 from trmon.cli import app
 from trmon.config.settings import Settings
 from trmon.metrics.counters import Counters
@@ -116,7 +116,7 @@ def test_the_sqlite_commands_do_what_the_page_says(place: Path) -> None:
     assert "trmon.sqlite.replaced-1" in run(restore, place).stdout
     store = Store.open(f"sqlite:///{place}/trmon-data/trmon.sqlite")
     store.check()
-    assert len(store.reports.after(1, 0, limit=10)) == 3
+    assert len(stored_reports(store, 1)) == 3
     store.close()
 
 
@@ -146,6 +146,6 @@ def test_the_postgresql_commands_do_what_the_page_says(
     store = Store.open(restored)
     store.check()
     append(store, report_intake(step=3))
-    assert [stored.id for stored in store.reports.after(1, 0, limit=10)] == [1, 2, 3, 4]
+    assert [stored.id for stored in stored_reports(store, 1)] == [1, 2, 3, 4]
     store.close()
     postgres_server.drop(restored)

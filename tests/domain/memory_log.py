@@ -138,11 +138,14 @@ class MemoryLog:
         """See RunLog."""
         return RunProgress(frontier=self._frontier, checkpoint=self._checkpoint)
 
-    def after(self, run_id: int, report_id: int, *, limit: int) -> list[StoredReport]:
+    def unread_of(self, run_id: int, read: Frontier, *, limit: int) -> Unread:
         """See RunLog."""
         self._check()
         with self._lock:
-            return self.stored_reports[report_id : report_id + limit]
+            return Unread(
+                notices=[*self.notices[read.notice_id : read.notice_id + limit]],
+                reports=[*self.stored_reports[read.report_id : read.report_id + limit]],
+            )
 
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
         """See RunLog."""
@@ -151,13 +154,7 @@ class MemoryLog:
 
     def unread(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
         """See RunLog."""
-        found = {
-            run_id: Unread(
-                notices=self.notices_after(run_id, frontier.notice_id, limit=limit),
-                reports=self.stored_reports_after(run_id, frontier.report_id, limit=limit),
-            )
-            for run_id, frontier in read.items()
-        }
+        found = {run_id: self.unread_of(run_id, frontier, limit=limit) for run_id, frontier in read.items()}
         is_much = any(len(mail.notices) >= limit or len(mail.reports) >= limit for mail in found.values())
         return None if is_much else found
 

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.load.connection import Connection
 from benchmarks.load.workload import PROJECT, Workload
 from tests.fixtures.service import ThreadedService
+from tests.store.builders import stored_reports
 from trmon.bootstrap.doctor import check_installation
 from trmon.config.settings import Settings
 from trmon.domain.model.health_check import HealthLevel
@@ -55,7 +56,7 @@ def stored(data_dir: Path) -> set[tuple[str, int]]:
     store = Store.open(Settings(data_dir=data_dir).store_url)
     found = set()
     for run in store.run_log.unfinished_runs():
-        for one in store.reports.after(run.id, 0, limit=1000):
+        for one in stored_reports(store, run.id):
             found.add((run.key.run, one.report.step))
     store.close()
     return found

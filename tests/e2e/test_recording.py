@@ -12,6 +12,7 @@ import trmon_client as trmon
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.two_engines import two_engines_batch
 from tests.fixtures.waiting import eventually
+from tests.store.builders import stored_reports
 from trmon.config.settings import Settings
 from trmon.domain.model.messages import StoredReport
 from trmon.domain.recording.replay import replay
@@ -82,7 +83,7 @@ def _recordings(folder: Path) -> list[Recording]:
 def _stored_reports(data_dir: Path) -> dict[int, StoredReport]:
     store = Store.open(Settings(data_dir=data_dir).store_url)
     try:
-        reports = store.reports.after(1, 0, limit=10_000)
+        reports = stored_reports(store, 1)
         return {report.key.batch.step: report for report in reports if isinstance(report, StoredReport)}
     finally:
         store.close()

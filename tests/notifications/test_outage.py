@@ -12,6 +12,7 @@ from tests.fixtures.postgres import Postgres
 from tests.fixtures.sending import Sending
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
+from tests.store.builders import stored_reports
 from trmon.domain.model.identity import RunKey
 from trmon.store import Store
 
@@ -44,7 +45,7 @@ def test_acknowledged_reports_survive_an_outage_and_are_stored_once(server: Post
         assert eventually(lambda: client.get("/readyz").status_code, lambda status: status == 200)
     service.stop()
     store = Store.open(url)
-    stored = [found.report.step for found in store.reports.after(1, 0, limit=1_000_000)]
+    stored = [found.report.step for found in stored_reports(store, 1)]
     store.close()
     assert stored[: len(sending.acknowledged)] == list(range(len(sending.acknowledged)))
     assert len(stored) == len(set(stored))

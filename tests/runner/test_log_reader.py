@@ -45,7 +45,7 @@ def test_a_finish_is_not_read_before_the_reports_that_came_before_it() -> None:
     log.receive(wire.Finish(**ORIGIN, sequence=1), at=float(PAGE + 5))
     first, second = kinds(log)
     assert set(first) == {"report"}
-    assert second == ["report"] * 5 + ["Finish"]
+    assert second == ["report"] * 6 + ["Finish"]
 
 
 def test_reports_after_a_full_page_of_notices_wait_for_the_next() -> None:
@@ -55,4 +55,32 @@ def test_reports_after_a_full_page_of_notices_wait_for_the_next() -> None:
     log.receive(report(0), at=float(PAGE + 1))
     first, second = kinds(log)
     assert set(first) == {"Scalars"}
-    assert second == ["Scalars", "report"]
+    assert second == ["Scalars", "Scalars", "report"]
+
+
+def test_reports_that_follow_unread_scalars_wait_for_them_even_if_both_kinds_fill_a_page() -> None:
+    """Four messages of scalars for each report: a page of them ends before a page of reports does."""
+    log = MemoryLog()
+    for step in range(PAGE):
+        scalars = [wire.Scalars(**ORIGIN, sequence=step, step=step, values={}) for _ in range(4)]
+        log.receive(report(step), *scalars, at=float(step))
+    pages = kinds(log)
+    assert [page.count("report") for page in pages[:-1]] == [PAGE // 4 - 1] * len(pages[:-1])
+    assert all(page.count("Scalars") == 4 * page.count("report") for page in pages)
+    assert sum(page.count("report") for page in pages) == PAGE
+
+
+def test_a_request_of_more_than_a_page_is_read_in_parts() -> None:
+    log = MemoryLog()
+    log.receive(*(report(step) for step in range(PAGE + 3)), wire.Pause(**ORIGIN, sequence=1), at=1.0)
+    assert kinds(log) == [["Pause"] + ["report"] * PAGE, ["report"] * 3]
+
+
+def test_every_message_is_read_if_the_servers_clock_was_set_back() -> None:
+    log = MemoryLog()
+    for step in range(2 * PAGE):
+        at = float(step or 10 * PAGE)
+        log.receive(report(step), wire.Scalars(**ORIGIN, sequence=step, step=step, values={}), at=at)
+    pages = kinds(log)
+    assert [sum(page.count(kind) for page in pages) for kind in ("report", "Scalars")] == [2 * PAGE] * 2
+    assert len(pages) == 3

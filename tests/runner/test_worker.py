@@ -20,6 +20,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.runs.liveness import SilenceLimits
 from trmon.domain.runs.run import RunState
+from trmon.domain.state.run_update import Frontier
 from trmon.runner.scheduler import Scheduler
 from trmon.runner.worker import RESUMED_PER_ROUND, Worker
 from trmon.store import Store
@@ -280,11 +281,11 @@ class FailingReports:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reports, name)
 
-    def after(self, run_id: int, report_id: int, *, limit: int) -> Any:
+    def unread_of(self, run_id: int, read: Frontier, *, limit: int) -> Any:
         """See StoredMessages."""
         if run_id == self._run_id and not self.repaired.is_set():
             raise OSError("a page of the file is unreadable")
-        return self._reports.after(run_id, report_id, limit=limit)
+        return self._reports.unread_of(run_id, read, limit=limit)
 
 
 class FailingLog:

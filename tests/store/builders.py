@@ -14,7 +14,7 @@ from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.model.messages import PreparedMessage, WriteResult
+from trmon.domain.model.messages import AnyReport, PreparedMessage, WriteResult
 from trmon.domain.model.severity import Severity
 from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
@@ -118,6 +118,11 @@ def batch(key: BatchKey, *, run_id: int, ordinal: int, **fields: Any) -> BatchRo
 def append(store: Store, *intakes: PreparedMessage, now: float = NOW) -> list[WriteResult]:
     """Append messages and wait until they are committed."""
     return [future.result(timeout=30) for future in store.reports.append(intakes, now=now)]
+
+
+def stored_reports(store: Store, run_id: int, *, after: int = 0) -> list[AnyReport]:
+    """Return a run's reports with a larger id, oldest first."""
+    return store.reports.unread_of(run_id, Frontier(report_id=after), limit=1_000_000).reports
 
 
 def beat(store: Store, *, at: float, project: str = "math", run: str = "grpo", launch: str = "launch-1") -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 
-from tests.store.builders import append, report_intake
+from tests.store.builders import append, report_intake, stored_reports
 from tests.store.gate import Gate
 from tests.store.writing_child import CHILD, ENOUGH, ROOT
 from trmon.domain.model.messages import WriteOutcome
@@ -25,7 +25,7 @@ def test_a_killed_process_loses_no_acknowledged_report(url: str) -> None:
 
     acknowledged = {int(line.split()[0]) for line in lines if line.strip().endswith(WriteOutcome.STORED.value)}
     store = Store.open(url)
-    stored = Counter(found.report.step for found in store.reports.after(1, 0, limit=1_000_000))
+    stored = Counter(found.report.step for found in stored_reports(store, 1))
     resent = append(store, *(report_intake(step=step) for step in sorted(acknowledged)))
     store.close()
     assert len(acknowledged) >= ENOUGH
@@ -37,8 +37,9 @@ def test_a_killed_process_loses_no_acknowledged_report(url: str) -> None:
 def test_another_process_can_read_during_writes(store: Store, url: str) -> None:
     append(store, report_intake(step=0))
     reading = (
-        "import sys; from trmon.store import Store; store = Store.open(sys.argv[1]); store.check();"
-        "print(len(store.reports.after(1, 0, limit=10))); store.close()"
+        "import sys; from trmon.domain.state.run_update import Frontier; from trmon.store import Store;"
+        "store = Store.open(sys.argv[1]); store.check();"
+        "print(len(store.reports.unread_of(1, Frontier(), limit=10).reports)); store.close()"
     )
     with Gate(store.writer):
         found = subprocess.run(

@@ -31,8 +31,8 @@ class StoredRuns(Protocol):
 class StoredMessages(Protocol):
     """The stored messages of trainers, damaged ones included."""
 
-    def after(self, run_id: int, report_id: int, *, limit: int) -> Sequence[AnyReport]:
-        """Return the run's reports with a larger id, oldest first."""
+    def unread_of(self, run_id: int, read: Frontier, *, limit: int) -> Unread:
+        """Return the run's messages after its frontier, of one instant; at most `limit` reports and `limit` notices."""
 
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> Sequence[AnyNotice]:
         """Return the run's notices with a larger id, oldest first."""

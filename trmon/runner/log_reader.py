@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from trmon.domain.model.messages import AnyNotice, AnyReport, DamagedNotice, DamagedReport, StoredReport, Unread
 from trmon.domain.ports import RunLog
@@ -15,6 +14,7 @@ from trmon.domain.state.run_update import Frontier
 PAGE = 512
 
 StoredMessage: TypeAlias = AnyReport | AnyNotice
+_Message = TypeVar("_Message", AnyReport, AnyNotice)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,19 +40,16 @@ class LogReader:
     def next_page(self) -> MessagePage:
         """Return the next messages of both kinds, never one that follows an unread message of the other kind.
 
-        Notices are read first, so that every report that came before one of them can be read; if a page of one kind is
-        full, messages of the other kind that came after its end are left for the next page.
+        If there are more messages than a page holds, those of its last request are left for the next one, unless there
+        is no other: the rest of them may be unread.
         """
-        notices = self._log.reports.notices_after(self._run_id, self.read.notice_id, limit=PAGE)
-        reports = self._log.reports.after(self._run_id, self.read.report_id, limit=PAGE)
-        caught_up = len(reports) < PAGE and len(notices) < PAGE
-        if len(reports) == PAGE:
-            end = reports[-1].received_at
-            notices = tuple(takewhile(lambda notice: notice.received_at <= end, notices))
-        elif len(notices) == PAGE:
-            end = notices[-1].received_at
-            reports = tuple(takewhile(lambda report: report.received_at <= end, reports))
-        return self._page(notices, reports, caught_up=caught_up)
+        unread = self._log.reports.unread_of(self._run_id, self.read, limit=PAGE)
+        notices, reports = unread.notices, unread.reports
+        full = [kind for kind in (notices, reports) if len(kind) == PAGE]
+        if not full:
+            return self._page(notices, reports, caught_up=True)
+        end = min(_end_of_whole_requests(kind) for kind in full)
+        return self._page(_through(end, notices), _through(end, reports), caught_up=False)
 
     def _page(self, notices: Sequence[AnyNotice], reports: Sequence[AnyReport], *, caught_up: bool) -> MessagePage:
         self.read = Frontier(
@@ -61,6 +58,20 @@ class LogReader:
         )
         messages: list[StoredMessage] = [*notices, *reports]
         return MessagePage(messages=tuple(sorted(messages, key=_order)), caught_up=caught_up)
+
+
+def _end_of_whole_requests(messages: Sequence[StoredMessage]) -> float:
+    """Return when the last request came before the one that the page ends in; that one's time if there is no other."""
+    end = messages[-1].received_at
+    return next((message.received_at for message in reversed(messages) if message.received_at != end), end)
+
+
+def _through(end: float, messages: Sequence[_Message]) -> Sequence[_Message]:
+    """Return the messages through the last one that came by a time: some, even if the clock was set back."""
+    n = len(messages)
+    while n and messages[n - 1].received_at > end:
+        n -= 1
+    return messages[:n]
 
 
 def _order(stored: StoredMessage) -> tuple[float, float]:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.fixtures.sending import Sending
 from tests.fixtures.waiting import eventually
+from tests.store.builders import stored_reports
 from trmon.domain.model.identity import RunKey
 from trmon.store import Store
 
@@ -72,7 +73,7 @@ def steps_of(database_url: str, key: RunKey) -> list[int]:
     """Return the steps of the stored reports."""
     store = Store.open(database_url)
     run = next(run for run in store.run_log.unfinished_runs() if run.key == key)
-    found = [stored.report.step for stored in store.reports.after(run.id, 0, limit=1_000_000)]
+    found = [stored.report.step for stored in stored_reports(store, run.id)]
     store.close()
     return found
 

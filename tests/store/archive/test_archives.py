@@ -25,6 +25,7 @@ from tests.store.builders import (
     commit,
     report_intake,
     start_intake,
+    stored_reports,
 )
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.alerts.alert import AlertState
@@ -83,7 +84,7 @@ def fill(store: Store, *, run: str = "grpo", first_id: int = 0) -> None:
     run_id, attempt_id = receipt.run_id, receipt.attempt_id
     append(store, *(report_intake(run=run, step=step, seed=step % 3) for step in REPORTS))
     append(store, report_intake(run=run, step=5, launch="launch-2", attempt="b"))
-    ids = [stored.id for stored in store.reports.after(run_id, 0, limit=1000)]
+    ids = [stored.id for stored in stored_reports(store, run_id)]
     store.policies.put(run_id, default_version(now=NOW)).result()
     store.adaptations.put(run_id, AdaptationSetting(mode=AdaptationMode.RECOMMEND), access=EVERYTHING, now=NOW).result()
     firing = alert(run_id=run_id, attempt_id=attempt_id, identity=f"{run_id}/corrupt_logprobs")
@@ -129,7 +130,7 @@ def rows(store: Store, table: Table, key: RunKey) -> list[dict[str, Any]]:
     """Return a run's rows without ids; references are replaced by the referenced rows."""
     run = store.runs.get(key, access=EVERYTHING)
     names = {attempt.id: attempt.name for attempt in store.runs.attempts(run.id)}
-    places = {stored.id: place for place, stored in enumerate(store.reports.after(run.id, 0, limit=10_000), 1)}
+    places = {stored.id: place for place, stored in enumerate(stored_reports(store, run.id), 1)}
     with store._reader.connect() as connection:
         of_run = table.c.run_id == run.id if "run_id" in table.c else table.c.attempt_id.in_(names)
         found = select(table).where(table.c.id == run.id if table is tables.run else of_run)
@@ -352,7 +353,7 @@ def test_open_alerts_are_still_open_after_import(store: Store, other: Store, roo
     [run] = other.archives.import_project(root)
     id_ = other.runs.get(run.key, access=EVERYTHING).id
     assert id_ in {unfinished.id for unfinished in other.run_log.unfinished_runs()}
-    [late] = other.reports.after(id_, other.run_log.progress(id_).frontier.report_id, limit=10)
+    [late] = stored_reports(other, id_, after=other.run_log.progress(id_).frontier.report_id)
     assert late.report.attempt == "b"
     assert len(other.run_log.open_alerts(id_)) == 2
     assert other.run_log.progress(id_).checkpoint is None

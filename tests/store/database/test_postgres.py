@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.fixtures.postgres import Postgres
-from tests.store.builders import NOW, append, report_intake
+from tests.store.builders import NOW, append, report_intake, stored_reports
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import InvalidInput, NotReady
 from trmon.domain.model.identity import RunKey
@@ -64,7 +64,7 @@ def test_a_terminated_session_fails_one_group_and_one_read(postgres_server: Post
     with pytest.raises(NotReady, match="terminating connection"):
         store.check()
     append(store, report_intake(step=1))
-    assert [found.report.step for found in store.reports.after(1, 0, limit=10)] == [0, 1]
+    assert [found.report.step for found in stored_reports(store, 1)] == [0, 1]
     store.close()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from tests.store.builders import append, report_intake, start_intake
+from tests.store.builders import append, report_intake, start_intake, stored_reports
 from trmon.domain.model.errors import NotReady
 from trmon.store import Store
 from trmon.store.database import sqlite
@@ -75,7 +75,7 @@ def test_a_full_disk_fails_only_the_reports_of_that_group(store: Store) -> None:
     assert "database or disk is full; free some space" in str(error)
     store.writer.submit(lambda tx: tx.connection.execute(text("PRAGMA max_page_count = 1000000")).close()).result()
     append(store, report_intake(step=1))
-    assert [stored.report.step for stored in store.reports.after(receipt.run_id, 0, limit=10)] == [1]
+    assert [stored.report.step for stored in stored_reports(store, receipt.run_id)] == [1]
 
 
 def test_the_error_names_a_file_that_became_read_only(store: Store) -> None:
@@ -98,7 +98,10 @@ def test_nothing_is_acknowledged_while_the_file_is_moved_away(store: Store, url:
     assert not path.exists(), "an empty database has taken its place"
     aside.rename(path)
     append(store, report_intake(step=1))
-    assert [stored.report.step for stored in store.reports.after(receipt.run_id, 0, limit=10)] == [0, 1]
+    assert [stored.report.step for stored in stored_reports(store, receipt.run_id)] == [
+        0,
+        1,
+    ]
 
 
 def test_an_empty_database_is_not_ready(url: str) -> None:

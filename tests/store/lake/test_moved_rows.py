@@ -68,7 +68,7 @@ def test_a_late_report_is_withheld_from_the_worker_and_follows_to_the_lake(
     mover.move_next(now=LATER, after_seconds=50.0)
     store.moved_rows.delete()
     [late] = append(store, report_intake("math", "one", step=1, chunk=1), now=LATER)
-    [unread] = store.run_log.reports.after(run_id, late.id - 1, limit=9)
+    [unread] = store.reports.unread_of(run_id, Frontier(report_id=late.id - 1), limit=9).reports
     assert isinstance(unread, DamagedReport)
     assert (unread.is_late, unread.reason) == (True, "its attempt was moved to the lake")
     assert mover.move_next(now=LATER, after_seconds=50.0) is None, "its worker has not read it"

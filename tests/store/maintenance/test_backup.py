@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.builders import NOW, append, commit, report_intake
+from tests.store.builders import NOW, append, commit, report_intake, stored_reports
 from tests.store.writing_child import CHILD, ENOUGH, ROOT
 from trmon.domain.model.errors import Conflict, NotReady
 from trmon.domain.state.run_update import Frontier
@@ -28,7 +28,7 @@ def url(tmp_path: Path) -> str:
 
 def steps_in(url: str) -> list[int]:
     store = Store.open(url)
-    found = [stored.report.step for stored in store.reports.after(1, 0, limit=1_000_000)]
+    found = [stored.report.step for stored in stored_reports(store, 1)]
     store.close()
     return found
 
@@ -193,7 +193,7 @@ def test_ids_are_not_reused_after_the_newest_rows_were_pruned(store: Store, url:
     restore_backup(restored, copy.file)
     other = Store.open(restored)
     append(other, report_intake(step=3))
-    assert [stored.id for stored in other.reports.after(1, 0, limit=10)] == [4]
+    assert [stored.id for stored in stored_reports(other, 1)] == [4]
     other.close()
 
 

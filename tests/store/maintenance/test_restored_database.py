@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake
+from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake, stored_reports
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.audit import AuditAction
 from trmon.domain.model.errors import Conflict, Fenced
@@ -36,7 +36,7 @@ def test_ids_that_may_have_been_given_out_since_are_not_given_out_again(url: str
     [old, new] = append(store, report_intake(step=4), report_intake(run="later"))
     assert old.run_id == 1
     assert new.run_id > SKIPPED_IDS
-    assert [stored.id > SKIPPED_IDS for stored in store.reports.after(1, 0, limit=10)] == [False, True]
+    assert [stored.id > SKIPPED_IDS for stored in stored_reports(store, 1)] == [False, True]
     store.close()
 
 

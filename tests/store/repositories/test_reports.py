@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from tests.store.builders import NOW, append, beat, intake, realistic_columns, report, report_intake, start_intake
+from tests.store.builders import (
+    NOW,
+    append,
+    beat,
+    intake,
+    realistic_columns,
+    report,
+    report_intake,
+    start_intake,
+    stored_reports,
+)
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import WriteOutcome
 from trmon.store import Store
@@ -18,7 +28,7 @@ from trmon_client.core import wire
 def test_a_report_round_trips(store: Store) -> None:
     sent = report(step=7, update=2, rank=1, world_size=4, chunk=3, scalars={"grad_norm": 0.5})
     [receipt] = append(store, intake(sent))
-    [stored] = store.reports.after(receipt.run_id, 0, limit=10)
+    [stored] = stored_reports(store, receipt.run_id)
     assert receipt.status is WriteOutcome.STORED
     assert (stored.key.batch, stored.key.rank, stored.key.chunk) == (BatchKey(receipt.attempt_id, 7, 2), 1, 3)
     assert stored.report.scalars == {"grad_norm": 0.5}
@@ -32,7 +42,7 @@ def test_a_repeated_report_is_a_duplicate_with_the_stored_bits(store: Store) -> 
     second = append(store, report_intake(accepted=b"\x0f"))
     assert [first[0].status, second[0].status] == [WriteOutcome.STORED, WriteOutcome.DUPLICATE]
     assert second[0].accepted == b"\x0f"
-    assert len(store.reports.after(first[0].run_id, 0, limit=10)) == 1
+    assert len(stored_reports(store, first[0].run_id)) == 1
 
 
 def test_another_payload_with_the_same_key_is_a_conflict(store: Store) -> None:
@@ -83,7 +93,7 @@ def test_reports_of_a_batch_are_ordered_by_rank_and_chunk(store: Store) -> None:
 
 def test_a_report_without_sequences_is_stored(store: Store) -> None:
     [receipt] = append(store, report_intake(n=0))
-    [stored] = store.reports.after(receipt.run_id, 0, limit=1)
+    [stored] = stored_reports(store, receipt.run_id)
     assert stored.columns().n_sequences == 0
 
 

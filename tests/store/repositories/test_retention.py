@@ -9,7 +9,7 @@ from threading import Timer
 import psycopg
 import pytest
 
-from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
+from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake, stored_reports
 from trmon.domain.state.run_update import Event, Frontier
 from trmon.store import Store
 from trmon.store.repositories.retention import EVENT_SECONDS, Pruned
@@ -32,7 +32,7 @@ def run_ids(store: Store) -> list[int]:
 
 def kept(store: Store, run_id: int) -> list[int]:
     """Return the steps whose reports are stored."""
-    return [stored.report.step for stored in store.reports.after(run_id, 0, limit=100)]
+    return [stored.report.step for stored in stored_reports(store, run_id)]
 
 
 def payload_bytes(store: Store) -> int:
@@ -101,7 +101,7 @@ def test_pruning_uses_small_transactions(store: Store, run_ids: list[int]) -> No
     append(store, *(report_intake(run="a", step=STEPS + i, n=1) for i in range(n_reports)))
     commit(store, run_ids[0], frontier=Frontier(report_id=2 * STEPS + n_reports))
     left: list[int] = []
-    store.writer.on_commit(lambda _: left.append(len(store.reports.after(run_ids[0], 0, limit=10_000))))
+    store.writer.on_commit(lambda _: left.append(len(stored_reports(store, run_ids[0]))))
     prune(store, max_bytes_per_run=0)
     pieces = [before - after for before, after in pairwise([n_reports + STEPS, *left])]
     assert sum(pieces) == n_reports + STEPS
@@ -117,7 +117,7 @@ def test_unread_reports_are_not_pruned(store: Store, run_ids: list[int]) -> None
 def test_report_ids_keep_growing_after_all_reports_are_pruned(store: Store, run_ids: list[int]) -> None:
     prune(store, max_bytes=0)
     append(store, report_intake(run="a", step=STEPS))
-    assert [stored.report.step for stored in store.reports.after(run_ids[0], 2 * STEPS, limit=10)] == [STEPS]
+    assert [stored.report.step for stored in stored_reports(store, run_ids[0], after=2 * STEPS)] == [STEPS]
 
 
 def test_batches_are_not_pruned(store: Store, run_ids: list[int]) -> None:

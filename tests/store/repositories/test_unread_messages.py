@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, event, text, update
 
-from tests.store.builders import append, report_intake, start_intake
+from tests.store.builders import append, intake, report_intake, start_intake
 from trmon.domain.model.identity import BatchKey, ReportKey
 from trmon.domain.model.messages import DamagedReport, PreparedMessage, StoredReport, Unread
 from trmon.domain.state.run_update import Frontier
@@ -16,6 +19,7 @@ from trmon.store import Store
 from trmon.store.database.connect import engines_of
 from trmon.store.database.newer_rows import newer_rows_query
 from trmon.store.schema import tables
+from trmon_client.core import wire
 
 N_RUNS = 12
 
@@ -60,11 +64,45 @@ def test_each_run_gets_the_messages_that_it_would_read_alone(store: Store, seed:
         assert unread is not None
         assert list(unread) == requested
         for run_id, frontier in read.items():
-            alone = Unread(
-                notices=store.reports.notices_after(run_id, frontier.notice_id, limit=100),
-                reports=store.reports.after(run_id, frontier.report_id, limit=100),
-            )
+            alone = store.reports.unread_of(run_id, frontier, limit=100)
             assert contents(unread[run_id]) == contents(alone)
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["one run", "many runs"])
+def test_messages_that_come_while_others_are_read_are_all_left_for_later(store: Store, is_alone: bool) -> None:
+    """A report that was read without the scalars before it would make their step's history final."""
+    [receipt] = append(store, report_intake(step=0))
+    read = Frontier()
+    with after_first_query_of("notice", lambda: append(store, scalars_intake(step=0), report_intake(step=1))):
+        if is_alone:
+            first = store.reports.unread_of(receipt.run_id, read, limit=100)
+        else:
+            first = (store.run_log.unread({receipt.run_id: read}, limit=100) or {})[receipt.run_id]
+    assert ([found.key.batch.step for found in first.reports], first.notices) == ([0], [])
+    later = store.reports.unread_of(receipt.run_id, read, limit=100)
+    assert (len(later.reports), len(later.notices)) == (2, 1)
+
+
+def scalars_intake(*, step: int) -> PreparedMessage:
+    return intake(wire.Scalars(attempt="a", launch="launch-1", sequence=1, step=step, values={"lr": 1.0}))
+
+
+@contextmanager
+def after_first_query_of(table: str, act: Callable[[], object]) -> Iterator[None]:
+    """Call a function between the first query of a table and what its transaction does next."""
+    thread, has_acted = get_ident(), False
+
+    def watch(_c: object, _cursor: object, statement: str, *_: object) -> None:
+        nonlocal has_acted
+        is_query = f"FROM {table}" in statement or f"JOIN {table} " in statement
+        if is_query and get_ident() == thread and not has_acted:
+            has_acted = True
+            act()
+
+    event.listen(Engine, "after_cursor_execute", watch)
+    yield
+    event.remove(Engine, "after_cursor_execute", watch)
+    assert has_acted
 
 
 def test_a_result_that_reaches_the_limit_is_discarded(store: Store) -> None:

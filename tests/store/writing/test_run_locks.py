@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from tests.store.builders import NOW, append, beat, report_intake, start_intake
+from tests.store.builders import NOW, append, beat, report_intake, start_intake, stored_reports
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.messages import WriteOutcome
@@ -45,7 +45,7 @@ def test_a_reader_that_continues_from_the_newest_id_misses_nothing(stores: tuple
         seen: list[int] = []
         while True:
             last = done.is_set()
-            found = one.reports.after(first.run_id, seen[-1] if seen else 0, limit=1000)
+            found = stored_reports(one, first.run_id, after=seen[-1] if seen else 0)
             seen += [report.id for report in found]
             if last and not found:
                 return seen
@@ -107,7 +107,7 @@ def test_after_one_store_renames_a_run_the_other_creates_a_new_one(stores: tuple
     other.runs.update(run.key, access=EVERYTHING, now=NOW, name="renamed").result(30)
     [after] = append(one, report_intake(step=2))
     assert after.run_id != before.run_id
-    assert [found.report.step for found in one.reports.after(before.run_id, 0, limit=10)] == [1]
+    assert [found.report.step for found in stored_reports(one, before.run_id)] == [1]
 
 
 def test_after_one_store_deletes_a_run_the_other_creates_a_new_one(stores: tuple[Store, Store]) -> None:

@@ -13,8 +13,10 @@ from trmon.domain.model.messages import (
     AnyNotice,
     AnyReport,
     PreparedMessage,
+    Unread,
     WriteResult,
 )
+from trmon.domain.state.run_update import Frontier
 from trmon.store.database.newer_rows import is_moved
 from trmon.store.database.postgres import BINARY
 from trmon.store.registry.registry_entries import ArrivedMessage
@@ -65,12 +67,13 @@ class Reports:
         if self._registry.pending or not self._writer.is_empty:
             self._writer.submit(lambda transaction: self._registry.flush(transaction.connection))
 
-    def after(self, run_id: int, report_id: int, *, limit: int) -> list[AnyReport]:
-        """Return the run's reports with a larger id, oldest first."""
-        given = {"of_run": run_id, "after": report_id, "limit": limit}
+    def unread_of(self, run_id: int, read: Frontier, *, limit: int) -> Unread:
+        """Return the run's messages after its frontier, of one instant; at most `limit` reports and `limit` notices."""
+        of_run = {"of_run": run_id, "limit": limit}
         with self._reader.connect() as connection:
-            rows = connection.execute(_NEWER_REPORTS, given).all()
-        return [unread_report(row) for row in rows]
+            notices = connection.execute(_NEWER_NOTICES, {**of_run, "after": read.notice_id}).all()
+            reports = connection.execute(_NEWER_REPORTS, {**of_run, "after": read.report_id}).all()
+        return Unread(notices=[unread_notice(row) for row in notices], reports=[unread_report(row) for row in reports])
 
     def of_batch(self, key: BatchKey) -> list[AnyReport]:
         """Return the stored reports of one batch in the order (rank, chunk)."""

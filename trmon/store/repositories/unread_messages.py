@@ -16,8 +16,10 @@ from trmon.store.schema import tables
 def read_unread_messages(
     connection: Connection, frontiers: Mapping[int, Frontier], *, limit: int
 ) -> dict[int, Unread] | None:
-    """Return the messages of runs after their frontiers; None if there are `limit` or more reports or notices."""
-    # Notices first: every report that arrived before one of these notices is then visible.
+    """Return the messages of runs after their frontiers; None if there are `limit` or more reports or notices.
+
+    Args: connection: one whose statements see the messages of one instant.
+    """
     notices_after = {run_id: frontier.notice_id for run_id, frontier in frontiers.items()}
     notices = newer_rows(connection, tables.notice, notices_after, limit=limit)
     reports_after = {run_id: frontier.report_id for run_id, frontier in frontiers.items()}
