@@ -361,7 +361,7 @@ def watching(store: Store, clock: SettableClock) -> Iterator[int]:
     worker = Worker(
         store.run_log,
         writer=store.run_log,
-        watch_config=replace(WATCH_CONFIG, patience=SilenceLimits(floor_seconds=3.0, factor=0.0, heartbeat_factor=0.0)),
+        watch_config=replace(WATCH_CONFIG, patience=SilenceLimits(floor_seconds=6.0, factor=0.0, heartbeat_factor=0.0)),
         views=RunViewCache(),
         observer=RecordingObserver(),
         clock=clock,
