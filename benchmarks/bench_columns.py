@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from stopwatch import extra_mebibytes, milliseconds, read_bytes_per_second
+from stopwatch import device_milliseconds, extra_mebibytes, milliseconds, read_bytes_per_second
 
 from trmon_client.core.statistics import columns
 
@@ -73,11 +73,14 @@ def main(device: str) -> None:
     torch.set_num_threads(THREADS)
     if find_spec("verl") is None:
         print("verl is not installed: `make peers` creates an environment with it")
-    print(f"one pair, {list(SHAPE)} float32 on {device}, {THREADS} threads, medians of {REPEATS} interleaved runs,")
+    print(
+        f"one pair, {list(SHAPE)} float32 on {_name(device)}, {THREADS} threads, medians of {REPEATS} interleaved runs,"
+    )
     print(f"load of the machine {os.getloadavg()[0]:.1f} before and ", end="")
     rows = [row for is_full in (True, False) for row in _rows(device, is_full=is_full)]
     print(f"{os.getloadavg()[0]:.1f} after\n")
-    print("| responses | what | wall ms | CPU ms | wall, times ours | CPU, times ours | extra memory MiB |")
+    second, times = ("device ms", "kernels") if device == "cuda" else ("CPU ms", "CPU, times ours")
+    print(f"| responses | what | wall ms | {second} | wall, times ours | {times} | extra memory MiB |")
     print("|---|---|---:|---:|---:|---:|---:|")
     print("\n".join(rows))
     if device == "cuda":
@@ -87,27 +90,42 @@ def main(device: str) -> None:
 
 def _rows(device: str, *, is_full: bool) -> list[str]:
     given = batch(SHAPE, noise=1e-2, is_full=is_full, device=device)
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders(device)}
-    if device == "cuda":
+    calls = {name: partial(call, **given) for name, call in contenders(device).items()}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+    for call in calls.values() if device == "cuda" else ():
         # The first call compiles the kernel.
-        fused(**given)
+        call()
     for _ in range(REPEATS):
-        for name, call in contenders(device).items():
-            found[name].append(milliseconds(partial(call, **given), device=device))
+        for name, call in calls.items():
+            found[name].append(milliseconds(call, device=device))
     medians = {
         name: [statistics.median(column) for column in zip(*times, strict=True)] for name, times in found.items()
     }
     responses = "full" if is_full else "1/8 to full"
-    our_wall, our_cpu = medians[OURS]
-    return [
-        f"| {responses} | {name} | {wall:,.0f} | {cpu:,.0f} | {wall / our_wall:.1f} | {cpu / our_cpu:.1f} "
-        f"| {_extra_of_a_process(name, device=device, is_full=is_full):,.0f} |"
-        for name, (wall, cpu) in medians.items()
-    ]
+    our_wall, our_cpu = medians[FUSED if device == "cuda" else OURS]
+    rows = []
+    for name, (wall, cpu) in medians.items():
+        if device == "cuda":
+            busy, n_kernels = device_milliseconds(calls[name])
+            second, times = f"{busy:,.2f}", f"{n_kernels:,}"
+        else:
+            second, times = f"{cpu:,.0f}", f"{cpu / our_cpu:.1f}"
+        extra = _extra(name, device=device, is_full=is_full, given=given)
+        digits = 2 if device == "cuda" else 0
+        rows.append(
+            f"| {responses} | {name} | {wall:,.{digits}f} | {second} | {wall / our_wall:.1f} | {times} | {extra:,.0f} |"
+        )
+    return rows
 
 
-def _extra_of_a_process(name: str, *, device: str, is_full: bool) -> float:
-    """Return the growth of a process's peak memory by one call, after a small warm-up call."""
+def _name(device: str) -> str:
+    return torch.cuda.get_device_name() if device == "cuda" else device
+
+
+def _extra(name: str, *, device: str, is_full: bool, given: dict[str, Any]) -> float:
+    """Return the growth of peak memory by one call; on the host, of a new process after a small warm-up call."""
+    if device == "cuda":
+        return extra_mebibytes(partial(contenders(device)[name], **given), device=device)
     command = [sys.executable, __file__, "--device", device, "--extra-of", name, *(["--full"] if is_full else [])]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
@@ -121,11 +139,25 @@ def _print_extra(name: str, *, device: str, is_full: bool) -> None:
 
 def _print_bandwidth() -> None:
     given = batch(SHAPE, noise=1e-2, is_full=True, device="cuda")
-    read_bytes = sum(tensor.numel() * tensor.itemsize for tensor in given.values())
+    given["mask"] = given["mask"].bool()
+    read_bytes, bandwidth = sum(tensor.nbytes for tensor in given.values()), read_bytes_per_second()
+    print(f"\nwith a bool mask; a copy moves {bandwidth / 1e12:.2f} TB/s")
     for name, call in ((OURS, ours), (FUSED, fused)):
-        wall = statistics.median(milliseconds(partial(call, **given), device="cuda")[0] for _ in range(REPEATS))
-        share = read_bytes / (wall / 1e3) / read_bytes_per_second()
-        print(f"\n{name}: {share:.0%} of the bandwidth")
+        busy, _ = device_milliseconds(partial(call, **given))
+        print(f"\n{name}: {busy:.2f} ms, {read_bytes / (busy / 1e3) / bandwidth:.0%} of the bandwidth")
+    busy = _kernel_milliseconds(given)
+    print(f"\nits kernel alone: {busy:.3f} ms, {read_bytes / (busy / 1e3) / bandwidth:.0%} of the bandwidth")
+
+
+def _kernel_milliseconds(given: dict[str, Any]) -> float:
+    from triton.testing import do_bench
+
+    from trmon_client.core.inputs.checked_inputs import check_inputs
+    from trmon_client.core.reduction.ppo_clipping import DEFAULT_CLIP
+    from trmon_client.core.triton_columns.reduce import reduce_stretches
+
+    inputs = check_inputs(rollout_logprobs=given["rollout"], old_logprobs=given["old"], mask=given["mask"])
+    return float(do_bench(partial(reduce_stretches, inputs, clip=DEFAULT_CLIP), return_mode="median"))
 
 
 def _print_accuracy() -> None:

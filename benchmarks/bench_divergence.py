@@ -22,7 +22,7 @@ from trmon_client.core.divergence import divergence_columns
 
 THREADS, REPEATS = 2, 5
 SHAPES = {"cpu": (512, 32_768), "cuda": (8_192, 151_936)}
-DTYPES = {"cpu": ("float32", "bfloat16"), "cuda": ("bfloat16",)}
+DTYPES = {"cpu": ("float32", "bfloat16"), "cuda": ("float32", "bfloat16")}
 SMALL_KL = 5e-7
 
 
@@ -61,6 +61,8 @@ def main(device: str) -> None:
     print(
         f"{tokens:,} tokens x {vocabulary:,} logits on {device}, {THREADS} threads of torch, medians of {REPEATS} runs,"
     )
+    if speed is not None:
+        print(f"{torch.cuda.get_device_name()}, a copy moves {speed / 1e12:.2f} TB/s,")
     print(f"load of the machine {os.getloadavg()[0]:.1f}\n")
     print("| logits | what | wall ms | CPU ms | time, relative | of the bandwidth | memory beyond the logits, MiB |")
     print("|---|---|---:|---:|---:|---:|---:|")
@@ -69,19 +71,28 @@ def main(device: str) -> None:
         for what in ROWS:
             if device == "cpu" and what in ON_CUDA_ONLY:
                 continue
-            command = [sys.executable, __file__, "--device", device, "--row", what, "--dtype", dtype]
-            found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+            found = _measured(what, dtype=dtype, device=device)
             reference = reference or found
             # Other load on the machine lengthens wall time only; a device has no CPU time.
             clock = "cpu_ms" if device == "cpu" else "wall_ms"
-            times = f"{found['wall_ms']:,.0f} | {found['cpu_ms']:,.0f} | {found[clock] / reference[clock]:.2f}"
+            wall = f"{found['wall_ms']:,.{0 if device == 'cpu' else 2}f}"
+            times = f"{wall} | {found['cpu_ms']:,.0f} | {found[clock] / reference[clock]:.2f}"
             share = "-" if speed is None else f"{found['read_bytes'] / (found['wall_ms'] / 1e3) / speed:.0%}"
             print(f"| {dtype} | {what} | {times} | {share} | {found['extra_mib']:,.0f} |")
     _print_accuracy()
 
 
-def measure(what: str, *, dtype: str, device: str) -> None:
-    """Print the cost of one row as JSON."""
+def _measured(what: str, *, dtype: str, device: str) -> dict[str, float]:
+    """Return the cost of one row; on the host from a new process, whose peak of memory no other row has raised."""
+    if device == "cuda":
+        return measure(what, dtype=dtype, device=device)
+    command = [sys.executable, __file__, "--device", device, "--row", what, "--dtype", dtype]
+    found: dict[str, float] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return found
+
+
+def measure(what: str, *, dtype: str, device: str) -> dict[str, float]:
+    """Return the cost of one row."""
     torch.set_num_threads(THREADS)
     a = torch.empty(SHAPES[device], dtype=getattr(torch, dtype), device=device).normal_(0, 3)
     b = a.clone()
@@ -92,8 +103,7 @@ def measure(what: str, *, dtype: str, device: str) -> None:
     extra = extra_mebibytes(lambda: run(a, b), device=device)
     times = [milliseconds(lambda: run(a, b), device=device) for _ in range(REPEATS)]
     wall, cpu = (statistics.median(column) for column in zip(*times, strict=True))
-    found = {"wall_ms": wall, "cpu_ms": cpu, "extra_mib": extra, "read_bytes": 2 * a.numel() * a.itemsize}
-    print(json.dumps(found))
+    return {"wall_ms": wall, "cpu_ms": cpu, "extra_mib": extra, "read_bytes": 2 * a.numel() * a.itemsize}
 
 
 def _print_accuracy() -> None:
@@ -118,4 +128,4 @@ if __name__ == "__main__":
     if arguments.row is None:
         main(arguments.device)
     else:
-        measure(arguments.row, dtype=arguments.dtype, device=arguments.device)
+        print(json.dumps(measure(arguments.row, dtype=arguments.dtype, device=arguments.device)))

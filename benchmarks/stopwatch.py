@@ -51,6 +51,18 @@ def read_bytes_per_second() -> float:
     return 2 * CALLS * COPIED_BYTES / (milliseconds(copy, device="cuda")[0] / 1e3)
 
 
+def device_milliseconds(call: Callable[[], Any]) -> tuple[float, int]:
+    """Return for how long the kernels of a call keep the CUDA device busy, and how many there are."""
+    torch.cuda.synchronize()
+    # Both activities: without the host's, calls that copy to the host are missing.
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        call()
+        torch.cuda.synchronize()
+    on_device = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    return sum(event.device_time for event in on_device) / 1e3, len(on_device)
+
+
 def _synchronize(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()

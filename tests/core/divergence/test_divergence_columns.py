@@ -347,6 +347,12 @@ def test_the_valid_mask_marks_the_tokens_that_statistics_count() -> None:
     assert not (valid & ~inputs["mask"]).any()
 
 
+class Distributed(np.ndarray[Any, Any]):
+    """Has what torch's distributed tensors have."""
+
+    full_tensor = None
+
+
 A = np.zeros((2, 3, 4), np.float32)
 MASK = np.ones((2, 3), bool)
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -365,6 +371,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "logits has shape (2, 3, 3); expected (2, 3, 4) like rollout_logits",
     ),
     "no vocabulary": ({"rollout_logits": A[..., :0]}, "rollout_logits has shape (2, 3, 0); expected"),
+    "a distributed tensor": ({"logits": A.view(Distributed)}, "logits is distributed; expected .full_tensor()"),
     "integers": ({"logits": A.astype(int)}, "logits has dtype int64; expected a floating dtype"),
     "a mask of other tokens": ({"mask": MASK[:, :2]}, "mask has shape (2, 2); expected (2, 3)"),
     "no mask": ({"mask": None}, "mask is None; expected shape (2, 3)"),

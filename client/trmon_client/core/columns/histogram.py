@@ -74,3 +74,11 @@ def edges_on(device: Device) -> Array:
     import torch
 
     return torch.from_numpy(EDGES) if device.type == "cpu" else to_computable(EDGES, device)
+
+
+@cache
+def float32_edges_on(device: Device) -> Array:
+    """Return the edges for float32 log-ratios as a tensor on a device of torch."""
+    import torch
+
+    return torch.from_numpy(FLOAT32_EDGES) if device.type == "cpu" else to_computable(FLOAT32_EDGES, device)

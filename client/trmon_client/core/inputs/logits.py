@@ -116,6 +116,8 @@ def _array(name: str, value: Any) -> Array:
     axes = "[sequences, tokens, vocabulary]"
     if not is_tensor(value) and not isinstance(value, np.ndarray):
         raise ValueError(f"{name} is {type(value).__name__}; expected a torch or numpy array {axes}")
+    if hasattr(value, "full_tensor"):
+        raise ValueError(f"{name} is distributed; expected .full_tensor(), or exact_streamed of .to_local()")
     if value.ndim != 3 or not value.shape[-1]:
         raise ValueError(f"{name} has shape {tuple(value.shape)}; expected {axes}")
     if dtype_kind(value) != "f":

@@ -1,1 +1,1 @@
-"""Reduction of CUDA tensors in one Triton kernel that reads each token once; on request only."""
+"""Reduction of CUDA tensors in one Triton kernel that reads each token once."""

@@ -1,4 +1,4 @@
-"""Launches the kernel of the columns, and joins its results over the tiles of each sequence."""
+"""Launches the kernel of the columns, and joins its results over the stretches of each sequence."""
 
 # mypy: disable-error-code="import-not-found, import-untyped"
 
@@ -12,32 +12,33 @@ import triton
 
 from trmon_client.core.arrays.backend import Array, torch_arrays
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.histogram import edges_on
-from trmon_client.core.columns.schema import COLUMNS, N_BINS
+from trmon_client.core.columns.histogram import ZERO_BIN, float32_edges_on
+from trmon_client.core.columns.schema import N_BINS
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
 from trmon_client.core.inputs.token_validity import valid_tokens
 from trmon_client.core.reduction.block_reduction import NAMES, SUM_LOGP, SUM_SQ_LOGP
-from trmon_client.core.reduction.kl_estimators import pairs_of
+from trmon_client.core.reduction.kl_estimators import MAX_ABS_EXPONENT, RATIOS, k3, pairs_of
 from trmon_client.core.reduction.ppo_clipping import ClipRange
 from trmon_client.core.reduction.sequence_labels import sequence_labels
-from trmon_client.core.triton_columns import kernel
+from trmon_client.core.triton_columns import kernel, rows
+from trmon_client.core.triton_functions import on_device_of
 
-MAX_TILE, MIN_TILE, N_WARPS = 1024, 256, 8
-"""Positions of a program; a tile has at least one for each thread of its warps."""
+TILE, PER_THREAD, N_WARPS = 128, 4, 1
+"""Tokens of a program at a time, and those of one thread."""
+SHORT, LONG = 4, 16
+"""Tiles of a stretch, which one program reduces. Two choices only: the kernel is compiled for each, because Triton 3.9
+crashes on a loop whose length it does not know."""
 CLIP_ROWS = ("n_clipped", "n_leaked", "n_leaked_high")
-POLICY_ROWS = ("first", "second", "third")
 
 
 @dataclass(frozen=True)
-class TileResults:
+class StretchResults:
     """What the programs of the kernel stored, on the device of the arguments."""
 
-    per_sequence: Array
-    """[rows, B, tiles] float64, in the order of `kernel.SEQUENCE_ROWS`."""
-    per_pair: Array
-    """[pairs, rows, B, tiles] float64, in the order of `kernel.PAIR_ROWS`."""
+    table: Array
+    """[rows, B, stretches] float64: the sums and maxima that `rows` names, and the position of the last maximum."""
     histograms: Array
-    """[pairs, N_BINS] int64."""
+    """[shards, pairs, N_BINS] int32, without the valid tokens of the bin at zero."""
 
 
 def reduce_on_device(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
@@ -50,44 +51,64 @@ def reduce_on_device(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
     on_device = inputs.mapped(torch.as_tensor)
     if not on_device.mask.is_cuda and isinstance(kernel.columns_kernel, triton.JITFunction):
         raise ValueError("the arguments are on the host; backend='triton' takes CUDA tensors, 'blocks' takes both")
-    columns = columns_of_tiles(on_device, _launched(on_device, clip=clip))
+    columns = columns_of_stretches(on_device, reduce_stretches(on_device, clip=clip))
     return columns if on_device.mask.is_cuda else columns.with_arrays([array.numpy() for array in columns.arrays])
 
 
-def columns_of_tiles(inputs: CheckedInputs, tiles: TileResults) -> Columns:
-    """Return the columns of the tiles of each sequence, without a synchronisation."""
-    sequence = _joined_sequence(inputs, tiles.per_sequence)
-    by_name = _joined_pairs(inputs, tiles.per_pair) | sequence
+def columns_of_stretches(inputs: CheckedInputs, found: StretchResults) -> Columns:
+    """Return the columns from what is known of each stretch, without a synchronisation. Overwrites the table."""
+    policies = tuple(inputs.logprobs)
+    pairs, summed, highest = pairs_of(policies), rows.names_of_sums(policies), rows.names_of_maxima(policies)
+    _begin_prefixes_at_the_sequence(found.table, n_sums=len(summed), n_pairs=len(pairs))
+    sums, maxima, position = found.table.split((len(summed), len(highest), 1))
+    largest = maxima[-1]
+    sums, maxima = sums.sum(-1), maxima.amax(-1)
+    by_row = dict(zip(summed, sums.unbind(), strict=True))
+    n_tokens = by_row["n_tokens"]
+    # The first of the stretches with the largest value.
+    place = position[0].masked_fill(largest < maxima[-1][:, None], torch.inf).amin(-1)
+    by_row["argmax_abs_d"] = place.masked_fill(n_tokens == 0, -1.0).long()
+    # All counts and all extremes at a time: a launch costs more than its work.
+    by_row |= {name: row for name, row in zip(summed, sums.long().unbind(), strict=True) if _is_count(name)}
+    extremes = _extremes(maxima[:-1], n_tokens=n_tokens, n_pairs=len(pairs)).unbind()
+    by_row |= zip((f"{pair}_{stem}" for pair in pairs for stem in rows.PAIR_EXTREMES), extremes, strict=True)
     if inputs.advantages is not None and inputs.advantages.ndim == 2:
-        total = tiles.per_sequence[kernel.SEQUENCE_ROWS.index("sum_advantage")].sum(-1)
-        inputs = replace(inputs, advantages=total / sequence["n_tokens"])
+        inputs = replace(inputs, advantages=by_row["sum_advantage"] / n_tokens)
     by_token = inputs.versions is not None and inputs.versions.ndim == 2
-    by_name |= sequence_labels(inputs, valid=valid_tokens(inputs) if by_token else None)
-    return Columns(by_name, dict(zip(pairs_of(inputs.logprobs), tiles.histograms, strict=True)))
+    labels = sequence_labels(inputs, valid=valid_tokens(inputs) if by_token else None)
+    histograms = found.histograms.sum(0)
+    histograms[:, ZERO_BIN] = n_tokens.sum().long() - histograms.sum(-1)
+    by_name = _pair_columns(policies, by_row) | _sequence_columns(inputs, by_row) | labels
+    return Columns(by_name, dict(zip(pairs, histograms, strict=True)))
 
 
-def _launched(inputs: CheckedInputs, *, clip: ClipRange) -> TileResults:
+def reduce_stretches(inputs: CheckedInputs, *, clip: ClipRange) -> StretchResults:
+    """Launch the kernel on tensors, and return what it stores."""
     n_sequences, horizon = inputs.mask.shape
     device, n_pairs = inputs.mask.device, len(pairs_of(inputs.logprobs))
-    tile = min(MAX_TILE, max(MIN_TILE, triton.next_power_of_2(horizon)))
-    grid = (n_sequences, triton.cdiv(horizon, tile))
-    per_sequence = torch.empty((len(kernel.SEQUENCE_ROWS), *grid), dtype=torch.float64, device=device)
-    per_pair = torch.empty((n_pairs, len(kernel.PAIR_ROWS), *grid), dtype=torch.float64, device=device)
-    counts = torch.zeros((n_pairs, N_BINS), dtype=torch.int64, device=device)
+    n_tiles = SHORT if horizon <= SHORT * TILE else LONG
+    grid = (n_sequences, triton.cdiv(horizon, n_tiles * TILE))
+    policies = tuple(inputs.logprobs)
+    n_rows = len(rows.names_of_sums(policies)) + len(rows.names_of_maxima(policies)) + 1
+    table = torch.empty((n_rows, *grid), dtype=torch.float64, device=device)
+    counts = torch.zeros((kernel.N_SHARDS, n_pairs, N_BINS), dtype=torch.int32, device=device)
     if n_sequences:
         arguments = list(_token_arguments(inputs))
-        kernel.columns_kernel[grid](
-            *arguments,
-            *(edges_on(device), per_sequence, per_pair, counts, n_sequences, horizon),
-            *(stride for array in arguments for stride in array.stride()),
-            THREE=len(inputs.logprobs) == len(POLICIES),
-            HAS_ADVANTAGES=inputs.advantages is not None,
-            CLIP_LOW=float(clip.low),
-            CLIP_HIGH=float(clip.high),
-            TILE=tile,
-            num_warps=N_WARPS,
-        )
-    return TileResults(per_sequence, per_pair, counts)
+        with on_device_of(inputs.mask):
+            kernel.columns_kernel[grid](
+                *arguments,
+                *(float32_edges_on(device), table, counts, n_sequences, horizon),
+                *(stride for array in arguments for stride in array.stride()),
+                THREE=len(inputs.logprobs) == len(POLICIES),
+                HAS_ADVANTAGES=inputs.advantages is not None,
+                CLIP_LOW=float(clip.low),
+                CLIP_HIGH=float(clip.high),
+                N_TILES=n_tiles,
+                TILE=TILE,
+                THREADS=TILE // PER_THREAD,
+                num_warps=N_WARPS,
+            )
+    return StretchResults(table, counts)
 
 
 def _token_arguments(inputs: CheckedInputs) -> Iterator[Array]:
@@ -103,40 +124,57 @@ def _token_arguments(inputs: CheckedInputs) -> Iterator[Array]:
         yield advantages.expand(inputs.mask.shape)
 
 
-def _joined_sequence(inputs: CheckedInputs, per_sequence: Array) -> dict[str, Array]:
-    policies = [name for name in POLICIES if name in inputs.logprobs]
-    sums = dict(zip(kernel.SEQUENCE_ROWS, per_sequence.sum(-1), strict=True))
-    found = {name: sums[name] for name in ("n_tokens", "n_invalid", "n_clamped")}
-    for name, row in zip(policies, POLICY_ROWS, strict=False):
-        found[SUM_LOGP[name]], found[SUM_SQ_LOGP[name]] = sums[f"sum_{row}"], sums[f"sum_sq_{row}"]
+def _begin_prefixes_at_the_sequence(table: Array, *, n_sums: int, n_pairs: int) -> None:
+    """Add to the prefixes of a stretch the sum of d of the stretches before it."""
+    if table.shape[-1] == 1:
+        return
+    n_pair_sums, n_pair_maxima = len(rows.PAIR_SUMS), len(rows.PAIR_MAXIMA)
+    sum_d = table[: n_pairs * n_pair_sums].unflatten(0, (n_pairs, n_pair_sums))[:, rows.PAIR_SUMS.index("sum_d")]
+    maxima = table[n_sums : n_sums + n_pairs * n_pair_maxima].unflatten(0, (n_pairs, n_pair_maxima))
+    before = torch_arrays().running_sum(sum_d, -1) - sum_d
+    maxima[:, rows.PAIR_MAXIMA.index("prefix_max_d")] += before
+    maxima[:, rows.PAIR_MAXIMA.index("negated_prefix_min_d")] -= before
+
+
+def _is_count(row: str) -> bool:
+    return row.startswith("n_") or "_n_" in row
+
+
+def _extremes(maxima: Array, *, n_tokens: Array, n_pairs: int) -> Array:
+    """Return `rows.PAIR_EXTREMES` of all pairs from their maxima, float32 [rows, B]."""
+    negated_min_d, negated_prefix, max_d, prefix, max_k3, *rest = maxima.unflatten(0, (n_pairs, -1)).unbind(1)
+    d = torch.stack((-negated_min_d, max_d))
+    # The largest k3 is that of an extreme of d, in float64 to more digits than the kernel has; unless d is clamped.
+    exact = k3(torch_arrays(), d, torch.expm1(d)).amax(0)
+    max_k3 = torch.where(d.abs().amax(0) <= MAX_ABS_EXPONENT, exact, max_k3)
+    # The terms of the last rows are 0 where no token is valid.
+    last = torch.stack((max_k3, *rest), 1).masked_fill(n_tokens == 0, -torch.inf)
+    first = torch.stack((d[0], -negated_prefix, max_d, prefix), 1)
+    return torch.cat((first, last), 1).float().flatten(0, 1)
+
+
+def _sequence_columns(inputs: CheckedInputs, by_row: dict[str, Array]) -> dict[str, Array]:
+    policies = tuple(inputs.logprobs)
+    found = {name: by_row[name] for name in ("n_tokens", "n_invalid", "n_clamped", "argmax_abs_d")}
+    for policy in policies:
+        found[SUM_LOGP[policy]] = by_row[f"{policy}_sum_logp"]
+        found[SUM_SQ_LOGP[policy]] = by_row[f"{policy}_sum_sq_logp"]
     if POLICIES[0] in policies:
-        found |= {name: sums[name] for name in ("n_mu_zero", "n_saturated")}
+        found |= {name: by_row[name] for name in ("n_mu_zero", "n_saturated")}
     if len(policies) == len(POLICIES):
-        found["sum_abs_is_dev"] = sums["sum_abs_is_dev"]
+        found["sum_abs_is_dev"] = by_row["sum_abs_is_dev"]
     if inputs.advantages is not None:
-        found |= {name: sums[name] for name in CLIP_ROWS}
-    largest, position = per_sequence[-2], per_sequence[-1]
-    # The first of the tiles with the largest value.
-    first = position.masked_fill(largest < largest.amax(-1, keepdim=True), torch.inf).amin(-1)
-    found["argmax_abs_d"] = torch.where(sums["n_tokens"] > 0, first, -1.0)
-    return {name: torch_arrays().cast(array, COLUMNS[name].dtype) for name, array in found.items()}
+        found |= {name: by_row[name] for name in CLIP_ROWS}
+    return found
 
 
-def _joined_pairs(inputs: CheckedInputs, per_pair: Array) -> dict[str, Array]:
-    rows = {stem: per_pair[:, row] for row, stem in enumerate(kernel.PAIR_ROWS)}
-    # The prefixes of a tile begin with the sum of the tiles before it.
-    before = torch_arrays().running_sum(rows["sum_d"], -1) - rows["sum_d"]
-    rows["prefix_min_d"] += before
-    rows["prefix_max_d"] += before
-    n_counts, n_sums, n_minima = len(kernel.PAIR_COUNTS), len(kernel.PAIR_SUMS), len(kernel.PAIR_MINIMA)
-    sizes = (n_counts, n_sums, n_minima, len(kernel.PAIR_MAXIMA))
-    counts, sums, minima, maxima = per_pair.split(sizes, dim=1)
-    joined = [
-        *(counts.sum(-1).long().unbind(1)),
-        *(sums.sum(-1).unbind(1)),
-        *(minima.amin(-1).float().unbind(1)),
-        *(maxima.amax(-1).float().unbind(1)),
-    ]
-    by_stem = dict(zip(kernel.PAIR_ROWS, joined, strict=True))
-    pairs = pairs_of(inputs.logprobs)
-    return {name: by_stem[stem][row] for row, pair in enumerate(pairs) for stem, name in NAMES[pair].items()}
+def _pair_columns(policies: tuple[str, ...], by_row: dict[str, Array]) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for pair in pairs_of(policies):
+        above, below = RATIOS[pair]
+        stems = (*rows.PAIR_SUMS, *rows.CROSS_MOMENTS, *rows.PAIR_EXTREMES)
+        by_stem = {stem: by_row[f"{pair}_{stem}"] for stem in stems}
+        by_stem |= {"sum_p": by_row[f"{above}_sum_p"], "sum_pp": by_row[f"{above}_sum_sq_p"]}
+        by_stem |= {"sum_q": by_row[f"{below}_sum_p"], "sum_qq": by_row[f"{below}_sum_sq_p"]}
+        found |= {name: by_stem[stem] for stem, name in NAMES[pair].items()}
+    return found
