@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from trmon_client.config.launcher import launch_id
@@ -18,15 +17,13 @@ from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
-from trmon_client.core.large_batches.compiled.kernel_loading import KERNELS
 from trmon_client.core.policies.decision import Decision
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import TokenDecision, apply_token_rules_to_inputs
-from trmon_client.core.statistics import columns_of_inputs
 from trmon_client.deciding.active_policies import ActivePolicies
 from trmon_client.deciding.advice_cache import AdviceCache
-from trmon_client.deciding.attached_divergences import attach_divergences
 from trmon_client.deciding.batch_decision import BatchDecision
+from trmon_client.deciding.batch_statistics import BatchStatistics
 from trmon_client.deciding.counted_tokens import CountedTokens
 from trmon_client.deciding.given_policies import FiniteValues, GivenPolicies
 from trmon_client.deciding.tensor_spec import TensorSpec
@@ -85,6 +82,7 @@ class Session:
         self.error_guard = ErrorGuard()
         self.policies = ActivePolicies(policy, losses=self.error_guard.losses, warn_once=self.error_guard.warn_once)
         self._settings = settings
+        self._statistics = BatchStatistics(compiled=settings.compiled, warn=self.error_guard.warn_once.warn)
         self._ranks = Ranks()
         self._chunks = ChunkCounter()
         self._given = GivenPolicies(self.error_guard.warn_once)
@@ -198,7 +196,7 @@ class Session:
 
     def _decide(self, arguments: Mapping[str, Any], *, logits: Mapping[str, Any], step: int) -> DecidedBatch:
         inputs, finite = self._given.select(check_inputs(**arguments))
-        columns = attach_divergences(columns_of_inputs(inputs), inputs=inputs, logits=logits)
+        columns = self._statistics.of(inputs, logits=logits)
         verdict, tokens = self.policies.decide(columns, step=step), None
         if verdict.policy.tokens and columns.pairs:
             tokens = apply_token_rules_to_inputs(verdict.policy, inputs)
@@ -226,8 +224,6 @@ class Session:
                 encoder.start()
                 encoder.put(message_builders.start_message(self._settings, self._ranks, sequence=next(_SEQUENCES)))
                 self._encoder, self._exit_hooks = encoder, self._install_exit_hooks()
-                if self._settings.compiles:
-                    KERNELS.start(partial(self.error_guard.warn_once.warn, "compiled"))
             if self._exit_hooks is not None:
                 self._exit_hooks.forget_exit()
             return self._encoder

@@ -53,7 +53,7 @@ class ClientSettings:
     record_steps: int = DEFAULT_RECORD_STEPS
     record_texts: bool = False
     handles_signals: bool = True
-    compiles: bool = False
+    compiled: bool = False
     launcher: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
 
@@ -98,7 +98,7 @@ def resolve_settings(
         record_steps=arguments.parsed("record_steps", _positive, expected="1 or more") or DEFAULT_RECORD_STEPS,
         record_texts=arguments.parsed("record_texts", _switch, expected="0 or 1") is True,
         handles_signals=arguments.parsed("signals", _switch, expected="0 or 1") is not False,
-        compiles=arguments.parsed("compiled", _switch, expected="0 or 1") is True,
+        compiled=arguments.parsed("compiled", _switch, expected="0 or 1") is True,
         launcher={name: environment[name] for name in VARIABLES if environment.get(name)},
         limits=limits or Limits(),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trmon_client.core.columns.columns import Array, Columns
-from trmon_client.core.divergence.divergence_columns import exact, topk_lower_bound, with_divergences
+from trmon_client.core.divergence.divergence_columns import Backend, exact, topk_lower_bound, with_divergences
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
 from trmon_client.core.inputs.token_validity import valid_tokens
 
@@ -14,11 +14,14 @@ REQUESTS = ("tv", "sum_pi_squared")
 """The columns of exact divergences that are computed on request."""
 
 
-def attach_divergences(columns: Columns, *, inputs: CheckedInputs, logits: Mapping[str, Any]) -> Columns:
+def attach_divergences(
+    columns: Columns, *, inputs: CheckedInputs, logits: Mapping[str, Any], backend: Backend = "blocks"
+) -> Columns:
     """Return the columns with the divergences that the given logits allow; unchanged without logits.
 
     Token ids alone are for the recorder.
-    Args: inputs: the arguments that the columns were reduced from; logits: those of `log_batch`, by name.
+    Args: inputs: the arguments that the columns were reduced from; logits: those of `log_batch`, by name; backend: of
+        exact divergences.
     Errors: ValueError naming the argument that is missing or wrong.
     """
     given = {name: value for name, value in logits.items() if value is not None}
@@ -36,7 +39,7 @@ def attach_divergences(columns: Columns, *, inputs: CheckedInputs, logits: Mappi
     sides: dict[str, Any] = {name: given[name] for name in ("logits", "old_logits") if name in given}
     mask = valid_tokens(inputs)
     if "rollout_logits" in given:
-        found = exact(rollout_logits=given["rollout_logits"], **sides, mask=mask, **requests)
+        found = exact(rollout_logits=given["rollout_logits"], **sides, mask=mask, backend=backend, **requests)
         return with_divergences(columns, found)
     return with_divergences(columns, _lower_bounds(given, sides=sides, inputs=inputs, mask=mask))
 

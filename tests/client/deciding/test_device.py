@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.client.trainer import settings
+from tests.core.agreement import agree
 from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 from trmon_client.monitor import Monitor
 
@@ -137,6 +138,21 @@ def test_a_batch_is_logged_and_decided_on_the_device(form: Any, mode: str, devic
         assert decision.columns is not None, "log_batch failed"
         assert {array.device.type for array in (*decision.columns.arrays, decision.mask, decision.accepted)} == {device}
         assert tuple(decision.mask.shape) == (B,)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("form", FORMS)
+def test_compiled_kernels_find_the_same_without_waiting(form: Any, tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="the kernels need Triton")
+    given = form("cuda")
+    with Monitor(settings(tmp_path / "plain")) as plain, Monitor(settings(tmp_path / "fused", compiled=True)) as fused:
+        expected = plain.log_batch(step=0, **given).columns
+        fused.log_batch(step=0, **given)  # compiles
+        with never_waiting("cuda"):
+            found = fused.log_batch(step=1, **given).columns
+    assert expected is not None
+    assert found is not None
+    agree(found.numpy(), dict(expected.numpy()))
 
 
 @pytest.mark.parametrize("device", DEVICES)
