@@ -42,7 +42,8 @@ def exact(
         mask: [B, T], nonzero where a token is valid, see `token_validity.valid_mask`.
         support: bool [V] or [B, T, V], outside which neither policy has mass; tv: also total variation.
         sum_pi_squared: also the trainer's sum over the vocabulary of squared probabilities, for `signals` of gradients.
-        backend: "triton" takes device tensors, not float64; in rare cases it is accurate only to 1e-6 absolute.
+        backend: "triton" takes device tensors, not float64; in rare cases it is accurate only to 1e-6 absolute, a
+        probability below 1e-38 is 0, and a logit of -1e30 or less is -inf.
     Returns: numpy columns, or torch columns on the device of CUDA tensors without a synchronisation, in nats.
         `n_tokens` counts the mask; KL is +inf where mu has mass outside the other's support, NaN where a logit is NaN.
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.

@@ -31,7 +31,7 @@ N_SHARDS = 1024
 """Copies of the histograms: programs that add to the same counters would wait for each other."""
 _N_SHARDS, _N_COUNTERS = tl.constexpr(N_SHARDS), tl.constexpr(N_BINS)
 _N_PAIR_SUMS, _N_PAIR_MAXIMA = tl.constexpr(len(rows.PAIR_SUMS)), tl.constexpr(len(rows.PAIR_MAXIMA))
-_N_POLICY_SUMS, _N_MOMENTS = tl.constexpr(len(rows.POLICY_SUMS)), tl.constexpr(len(rows.MOMENTS))
+_N_POLICY_SUMS = tl.constexpr(len(rows.POLICY_SUMS))
 _N_COUNTS, _N_SUMS = tl.constexpr(len(rows.SEQUENCE_COUNTS)), tl.constexpr(len(rows.SEQUENCE_SUMS))
 _INFINITY = tl.constexpr(float("inf"))
 
