@@ -1,4 +1,4 @@
-"""Where tests run Triton's kernels: on a CUDA device, or in Triton's interpreter where there is none."""
+"""Tests run Triton's kernels on a CUDA device, or in Triton's interpreter if there is none."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class BatchStatistics:
     """Columns and divergences of batches, on the device that holds them.
 
     Compiled kernels are Triton's on a CUDA device, which the first call for a kind of input compiles, and numba's on
-    the host, loaded in the background. Where they fail the plain reductions go on, and the trainer is told once.
+    the host, loaded in the background. If they fail, batches are reduced without them, with one warning.
     """
 
     def __init__(self, *, compiled: bool, warn: Callable[[str, str], object]) -> None:

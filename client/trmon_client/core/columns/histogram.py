@@ -69,16 +69,9 @@ def _tensor_counts(d: Array) -> Array:
 
 
 @cache
-def edges_on(device: Device) -> Array:
-    """Return the edges as a float64 tensor on a device of torch."""
+def edges_on(device: Device, *, is_single: bool = False) -> Array:
+    """Return the edges as a tensor on a device of torch; is_single: those of float32 log-ratios, in float32."""
     import torch
 
-    return torch.from_numpy(EDGES) if device.type == "cpu" else to_computable(EDGES, device)
-
-
-@cache
-def float32_edges_on(device: Device) -> Array:
-    """Return the edges for float32 log-ratios as a tensor on a device of torch."""
-    import torch
-
-    return torch.from_numpy(FLOAT32_EDGES) if device.type == "cpu" else to_computable(FLOAT32_EDGES, device)
+    edges = FLOAT32_EDGES if is_single else EDGES
+    return torch.from_numpy(edges) if device.type == "cpu" else to_computable(edges, device)

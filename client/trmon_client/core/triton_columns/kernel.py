@@ -76,37 +76,25 @@ def columns_kernel(
 
         one, two = policy_of(first, valid), policy_of(second, valid)
         p_one, p_two = wide_probability(one, valid), wide_probability(two, valid)
-        one_sums += added_rows(policy_terms(one), THREADS)
-        two_sums += added_rows(policy_terms(two), THREADS)
-        one_p += added(p_one, THREADS)
-        one_pp += added(p_one * p_one, THREADS)
-        two_p += added(p_two, THREADS)
-        two_pp += added(p_two * p_two, THREADS)
-        first_d, rho, dev, terms, maxima = pair_terms(two, one, valid, first_prefix)
-        first_sums += added_rows(terms, THREADS)
-        first_maxima = tl.maximum(first_maxima, highest_rows(maxima, THREADS))
-        first_prefix += tl.sum(first_d)
-        first_cross += added(p_two * p_one, THREADS)
-        add_to_bins(counter_ptr, edges_ptr, first_d, valid)
+        one_sums, one_p, one_pp = _with_policy(one_sums, one_p, one_pp, one, p_one, THREADS)
+        two_sums, two_p, two_pp = _with_policy(two_sums, two_p, two_pp, two, p_two, THREADS)
+        first_sums, first_maxima, first_prefix, first_cross, first_d, rho, dev = _with_pair(
+            first_sums, first_maxima, first_prefix, first_cross,
+            two, one, p_two * p_one, valid, counter_ptr, edges_ptr, THREADS,
+        )  # fmt: skip
         d, clipped, is_dev = first_d, dev, tl.zeros_like(dev)
         if THREE:
             three = policy_of(third, valid)
             p_three = wide_probability(three, valid)
-            three_sums += added_rows(policy_terms(three), THREADS)
-            three_p += added(p_three, THREADS)
-            three_pp += added(p_three * p_three, THREADS)
-            staleness_d, _, clipped, terms, maxima = pair_terms(three, two, valid, staleness_prefix)
-            staleness_sums += added_rows(terms, THREADS)
-            staleness_maxima = tl.maximum(staleness_maxima, highest_rows(maxima, THREADS))
-            staleness_prefix += tl.sum(staleness_d)
-            staleness_cross += added(p_three * p_two, THREADS)
-            add_to_bins(counter_ptr + _N_COUNTERS, edges_ptr, staleness_d, valid)
-            d, _, total_dev, terms, maxima = pair_terms(three, one, valid, total_prefix)
-            total_sums += added_rows(terms, THREADS)
-            total_maxima = tl.maximum(total_maxima, highest_rows(maxima, THREADS))
-            total_prefix += tl.sum(d)
-            total_cross += added(p_three * p_one, THREADS)
-            add_to_bins(counter_ptr + 2 * _N_COUNTERS, edges_ptr, d, valid)
+            three_sums, three_p, three_pp = _with_policy(three_sums, three_p, three_pp, three, p_three, THREADS)
+            staleness_sums, staleness_maxima, staleness_prefix, staleness_cross, staleness_d, _, clipped = _with_pair(
+                staleness_sums, staleness_maxima, staleness_prefix, staleness_cross,
+                three, two, p_three * p_two, valid, counter_ptr + _N_COUNTERS, edges_ptr, THREADS,
+            )  # fmt: skip
+            total_sums, total_maxima, total_prefix, total_cross, d, _, total_dev = _with_pair(
+                total_sums, total_maxima, total_prefix, total_cross,
+                three, one, p_three * p_one, valid, counter_ptr + 2 * _N_COUNTERS, edges_ptr, THREADS,
+            )  # fmt: skip
             is_dev = is_deviation(rho, first_d, clipped, staleness_d, total_dev, d, dev)
 
         advantage = tl.zeros_like(d)
@@ -163,6 +151,26 @@ def _no_pair_terms(THREADS: tl.constexpr):
         tl.full([THREADS, _N_PAIR_MAXIMA], -_INFINITY, tl.float32),
     )
     return sums, maxima, tl.full([], 0.0, tl.float32), tl.zeros([THREADS], tl.float64)
+
+
+@triton.jit
+def _with_policy(sums, p_sum, pp_sum, policy, p, THREADS: tl.constexpr):
+    """Return the sums of a policy by thread with the terms of a tile."""
+    return sums + added_rows(policy_terms(policy), THREADS), p_sum + added(p, THREADS), pp_sum + added(p * p, THREADS)
+
+
+@triton.jit
+def _with_pair(
+    sums, maxima, prefix, cross, numerator, denominator, pq, valid, counter_ptr, edges_ptr, THREADS: tl.constexpr
+):
+    """Return what `_no_pair_terms` returns with the terms of a tile, and d, rho and rho - 1; add d to the histogram."""
+    d, rho, dev, terms, tile_maxima = pair_terms(numerator, denominator, valid, prefix)
+    sums += added_rows(terms, THREADS)
+    maxima = tl.maximum(maxima, highest_rows(tile_maxima, THREADS))
+    prefix += tl.sum(d)
+    cross += added(pq, THREADS)
+    add_to_bins(counter_ptr, edges_ptr, d, valid)
+    return sums, maxima, prefix, cross, d, rho, dev
 
 
 @triton.jit

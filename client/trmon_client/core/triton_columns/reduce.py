@@ -12,7 +12,7 @@ import triton
 
 from trmon_client.core.arrays.backend import Array, torch_arrays
 from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.histogram import ZERO_BIN, float32_edges_on
+from trmon_client.core.columns.histogram import ZERO_BIN, edges_on
 from trmon_client.core.columns.schema import N_BINS
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
 from trmon_client.core.inputs.token_validity import valid_tokens
@@ -97,7 +97,7 @@ def reduce_stretches(inputs: CheckedInputs, *, clip: ClipRange) -> StretchResult
         with on_device_of(inputs.mask):
             kernel.columns_kernel[grid](
                 *arguments,
-                *(float32_edges_on(device), table, counts, n_sequences, horizon),
+                *(edges_on(device, is_single=True), table, counts, n_sequences, horizon),
                 *(stride for array in arguments for stride in array.stride()),
                 THREE=len(inputs.logprobs) == len(POLICIES),
                 HAS_ADVANTAGES=inputs.advantages is not None,
