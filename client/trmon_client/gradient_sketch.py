@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -34,7 +35,9 @@ class GradientSketch:
     def __init__(self, *, seed: int = 0, group: Any = None) -> None:
         """Args: group: the torch.distributed group whose ranks hold disjoint shards of the gradient, as with FSDP."""
         self._seed = seed
-        self._group = group
+        # Weak: who holds a group keeps gloo's threads after `destroy_process_group`, and one of them that releases a
+        # tensor while the interpreter ends aborts the process.
+        self._group = None if group is None else weakref.ref(group)
         self._signs: dict[Any, Any] = {}
         self._last: np.ndarray[Any, Any] | None = None
 
@@ -47,10 +50,16 @@ class GradientSketch:
         """Return the projection of the parameters' gradients, float64 [257]; those without one count as 0.
 
         The projection of a sum is the sum of the projections, but rounding. Source: Charikar et al. 2002, count sketch.
+        Raises RuntimeError if the group was destroyed.
         """
         import torch
 
-        rank = 0 if self._group is None else torch.distributed.get_rank(self._group)
+        group = None if self._group is None else self._group()
+        if self._group is not None and group is None:
+            raise RuntimeError(
+                "the process group of this GradientSketch was destroyed: make a sketch with another group"
+            )
+        rank = 0 if group is None else torch.distributed.get_rank(group)
         # Numbers are drawn for parameters without a gradient too, so that the others keep their own.
         random = np.random.default_rng((self._seed, rank))
         total = None
@@ -65,8 +74,8 @@ class GradientSketch:
                     added = self._chunk(gradient[start : start + SIZE * ROWS], number)
                     total = added if total is None else total + added.to(total.device)
             total = torch.zeros(SIZE, dtype=torch.float64) if total is None else total
-            if self._group is not None:
-                torch.distributed.all_reduce(total, group=self._group)
+            if group is not None:
+                torch.distributed.all_reduce(total, group=group)
         return total.cpu().numpy()
 
     def _chunk(self, gradient: Any, number: int) -> Any:

@@ -16,8 +16,14 @@ from trmon_client.gradient_sketch import ROWS, SIZE, GradientSketch
 
 WITHIN = 5 / math.sqrt(SIZE)
 RANK = """
-import sys, numpy, torch
+import sys
+from pathlib import Path
+
+import numpy
+import torch
+
 from trmon_client.gradient_sketch import GradientSketch
+
 rank, folder = int(sys.argv[1]), sys.argv[2]
 torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
 sketch = GradientSketch(group=torch.distributed.group.WORLD)
@@ -27,7 +33,22 @@ for seed in (1, 2):
     shard.grad = torch.randn(6000, generator=torch.Generator().manual_seed(seed))[3000 * rank : 3000 * (rank + 1)]
     found.append(sketch.project([shard]))
 numpy.save(f"{folder}/{rank}.npy", numpy.array(found))
+
+
+def threads():
+    return {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
+
+
+# A thread of gloo that lives on aborts the process if it releases a tensor while the interpreter ends.
+assert "pt_gloo_runloop" in threads()
 torch.distributed.destroy_process_group()
+assert "pt_gloo_runloop" not in threads()
+try:
+    sketch.project([shard])
+except RuntimeError as error:
+    assert "destroyed" in str(error)
+else:
+    raise AssertionError("a sketch whose group was destroyed projects")
 """
 
 
