@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import pkgutil
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,6 +36,20 @@ def _generator() -> ModuleType:
 
 GENERATOR = _generator()
 FORMULAS: Any = GENERATOR.FORMULAS
+
+
+CODE = ("client/trmon_client", "trmon")
+CITATION = re.compile(r"formulas,\s+sections?\s+(\d+(?:(?:,|\s+and|\s+to)\s+\d+)*)")
+KEY = re.compile(r"\[([A-Z][A-Z0-9]*|3P)\]")
+
+
+def sections_in(text: str) -> set[int]:
+    """Return the sections of the page that a text cites: 1, 2 and 3 for "formulas, sections 1 to 3"."""
+    found: set[int] = set()
+    for cited in CITATION.findall(text):
+        first, *others = map(int, re.findall(r"\d+", cited))
+        found |= set(range(first, others[-1] + 1)) if "to" in cited else {first, *others}
+    return found
 
 
 def names(section: int) -> set[str]:
@@ -72,6 +87,26 @@ def test_every_statistic_and_every_preset_has_its_row() -> None:
 
 def test_every_bound_has_its_row() -> None:
     assert {field.name for field in dataclasses.fields(ErrorBounds)} <= names(7)
+
+
+def test_every_row_stands_in_a_section_that_its_function_cites() -> None:
+    cited = {row.function: sections_in(GENERATOR.source_of(row.function)) for row in FORMULAS}
+    strays = {
+        row.function
+        for row in FORMULAS
+        if cited[row.function] and int(row.section.partition(".")[0]) not in cited[row.function]
+    }
+    assert not strays
+
+
+def test_every_citation_names_a_section_and_a_source_that_a_reader_finds() -> None:
+    sources = set(re.findall(r"^\| \[([A-Z0-9]+)\] \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE))
+    texts = [path.read_text() for folder in CODE for path in (ROOT / folder).rglob("*.py")]
+    sections = set().union(*map(sections_in, texts))
+    assert sections == {int(row.section.partition(".")[0]) for row in FORMULAS}
+    cited = {key for text in texts for found in re.findall(r"Source: [^\"]*", text) for key in KEY.findall(found)}
+    assert "TRM" in cited
+    assert cited <= sources
 
 
 def test_no_formula_has_two_rows() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from .formula import Formula
 from .of_batches import OF_BATCHES
-from .of_reports import OF_REPORTS
+from .of_runs import OF_RUNS
 from .of_sequences import OF_SEQUENCES
 
-FORMULAS: tuple[Formula, ...] = (*OF_SEQUENCES, *OF_BATCHES, *OF_REPORTS)
-"""Every formula of sections 1 to 9."""
+FORMULAS: tuple[Formula, ...] = (*OF_SEQUENCES, *OF_BATCHES, *OF_RUNS)
+"""Every formula of sections 1 to 11."""

@@ -22,4 +22,5 @@ class Formula(NamedTuple):
 PAIRS, VALIDITY = "1. Policies and pairs", "2. Valid, invalid and suspicious tokens"
 COLUMNS, DIVERGENCES = "3. Columns of a sequence", "4. Divergences from logits"
 SIGNALS_OF_A_BATCH, ACCEPTANCE, BOUNDS = "5. Signals of a batch", "6. Acceptance", "7. Error bounds"
-ROUTING, REPORTS = "8. Routing of experts", "9. Reports"
+ADAPTATION, HEALTH = "8. Adaptation and advice", "9. Health and its causes"
+COLLAPSE, BUDGETS = "10. Collapse", "11. Routing of experts and budgets"

@@ -368,6 +368,13 @@ _BOUNDS = (
         "bounds.alpha_split.alpha_split",
         "core/bounds/test_alpha_split.py::test_the_split_holds_the_largest_differences_of_probability",
     ),
+    Formula(
+        BOUNDS,
+        "minorizer",
+        "L - adaptive of the sequences in the loss, with the weights M of a soft policy",
+        "bounds.minorizer.minorizer",
+        "core/bounds/test_minorizer.py::test_the_weighted_gain_of_every_small_policy_is_at_least_the_minorizer",
+    ),
 )
 
 OF_BATCHES: tuple[Formula, ...] = (*_SIGNALS, *_ACCEPTANCE, *_BOUNDS)

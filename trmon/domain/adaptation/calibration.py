@@ -1,4 +1,4 @@
-"""Calibration: sets the bounds of a policy from a run's own early steps. Source: formulas, section 6."""
+"""Calibration: sets the bounds of a policy from a run's own early steps. Source: formulas, section 8."""
 
 from __future__ import annotations
 
@@ -97,6 +97,7 @@ def calibrate(
     """Return the first calibration of a policy; None if its criteria have no sequence to measure.
 
     Args: samples: one per step, of sequences with a mismatch pair; findings: the letters of those that stand.
+    Source: formulas, section 8.
     """
     bounds = _measure(samples, policy, before=policy)
     if not bounds:

@@ -1,4 +1,4 @@
-"""The steps of a run that a calibration measures. Source: formulas, section 6."""
+"""The steps of a run that a calibration measures. Source: formulas, section 8."""
 
 from __future__ import annotations
 

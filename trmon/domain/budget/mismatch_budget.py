@@ -37,7 +37,7 @@ class BudgetItem:
 def mismatch_budget(signals: Mapping[str, float]) -> tuple[BudgetItem, ...]:
     """Return the three limits beside the signals of a step.
 
-    Source: [DRIFT] problem 4, a conjecture; formulas, section 9.
+    Source: [DRIFT] problem 4, a conjecture; formulas, section 11.
     """
     return (_token_tv(signals), _chi2_seq(signals), _router_flips(signals))
 

@@ -31,7 +31,7 @@ class PolicySplit:
 def policy_split(signals: Mapping[str, float], *, is_replayed: bool) -> PolicySplit:
     """Return the split of a step's signals.
 
-    Source: [3P] theorem 2; formulas, sections 5, 7 and 11.
+    Source: [3P] theorem 2; formulas, sections 7 and 11.
     """
     alphas = AlphaSplit.of_signals(signals)
     names = ("staleness_tv_is", "mismatch_tv", "tv_max", "tv_mean")

@@ -62,7 +62,7 @@ def run_budget(history: History, *, config: Mapping[str, Any], policy: Policy, u
     """Return the report on the newest steps of a run.
 
     Args: config: of the run; policy: its active one; updates_per_step: optimizer steps on each rollout.
-    Source: formulas, sections 9 and 11.
+    Source: formulas, section 11.
     """
     newest = {name: history.newest(name)[1] for name in history.values}
     known = {name: value for name, value in newest.items() if not math.isnan(value)}

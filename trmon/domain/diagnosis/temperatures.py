@@ -19,7 +19,7 @@ ROLLOUT_OPTIONS = ("actor_rollout_ref.rollout.temperature", "temperature")
 
 @dataclass(frozen=True, slots=True)
 class TemperatureRatio:
-    """The bounds of T_rollout/T_trainer. Source: formulas, section 9, T: the ends of the range."""
+    """The bounds of T_rollout/T_trainer. Source: formulas, section 9, T."""
 
     lowest: float
     highest: float

@@ -24,7 +24,7 @@ def gradient_noise(numbers: Mapping[str, float], *, grad_norm: float) -> Gradien
     """Return the noise of a step.
 
     Args: numbers: the bounds of proxy2, and `n_sequences`, N; grad_norm: before clipping.
-    Source: [DRIFT]; verl's variance proxies; formulas, section 11.
+    Source: [DRIFT]; verl's variance proxies; formulas, section 5.
     """
     if math.isnan(grad_norm):
         return GradientNoise()

@@ -39,7 +39,7 @@ def minorizer(
     centred: see `surrogate`; reward_range: > 0.
     Returns: nan where L or the bound is, and if the KL is not of the primary pair.
     Errors: ValueError if a KL is below 0 or reward_range is not above 0.
-    Source: [TRM] section 3; formulas, sections 6, 7 and 11.
+    Source: [TRM] section 3; formulas, sections 6 and 7.
     """
     in_loss = accepted if weights is None else to_computable(weights, None) > 0
     bounds = batch_bounds(columns, accepted=in_loss, reward_range=reward_range)

@@ -20,7 +20,7 @@ def percentile(values: Array, fraction: float) -> Array:
     """Return the quantile along the last axis, interpolated linearly.
 
     Args: values: [..., N], N >= 1; fraction: in [0, 1].
-    Source: formulas, section 5.
+    Source: formulas, sections 3 and 5.
     """
     ordered = np.sort(values, axis=-1)
     position = fraction * (ordered.shape[-1] - 1)

@@ -18,7 +18,7 @@ class TurnColumns:
 
     `n_turns` holds the number of turns of each sequence, numpy int64 [B]; `by_name` holds arrays [R] of one kind, numpy
     or torch, in the dtypes of `schema.TURN_COLUMNS`. A turn without valid tokens holds the reductions' identities.
-    Source: formulas, section 11.
+    Source: formulas, section 3.
     """
 
     n_turns: Array

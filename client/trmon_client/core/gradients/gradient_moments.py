@@ -37,7 +37,7 @@ class GradientMoments:
 def cosine(first: Array, second: Array) -> float:
     """Return the cosine of two gradients [D] or their projections; nan if one is 0 or not finite.
 
-    Source: formulas, section 11.
+    Source: formulas, section 5.
     """
     norms = math.sqrt(float(first @ first)) * math.sqrt(float(second @ second))
     return min(1.0, max(-1.0, float(first @ second) / norms)) if 0 < norms < math.inf else math.nan
@@ -46,7 +46,7 @@ def cosine(first: Array, second: Array) -> float:
 def gradient_moments(parts: Array) -> GradientMoments:
     """Return the moments of gradients [K, D]; nan with fewer than two.
 
-    Source: McCandlish et al., arXiv 1812.06162, appendix A; formulas, section 11.
+    Source: McCandlish et al., arXiv 1812.06162, appendix A; formulas, section 5.
     """
     k = len(parts)
     if k < 2:
@@ -62,7 +62,7 @@ def progress_proxy(reference: Array, parts: Array) -> float:
     That it ranks corrections of off-policy gradients is a conjecture of its source.
     Args: reference: unbiased gradients of J, [R, D], from other samples than the parts, as of fresh rollouts;
         parts: [K, D], as the trainer's loss gives them; at least two of each.
-    Source: [DRIFT], conjecture 1; formulas, section 11.
+    Source: [DRIFT], conjecture 1; formulas, section 5.
     """
     terms = progress_terms(reference, parts)
     denominator = terms.variance + max(0.0, terms.squared_bias)

@@ -31,7 +31,7 @@ def decide(columns: Columns, policy: Policy) -> Decision:
     `token_decision.apply_token_rules` applies them to the tokens. Turn criteria decide on turns alone. If the columns
     have no pair, criteria that read one do not apply: every sequence that is neither empty nor invalid is accepted.
     Errors: PolicyError naming the missing argument (`Policy.needs`).
-    Source: formulas, section 6.
+    Source: formulas, sections 4 and 6.
     """
     return StatisticCache(columns).decide(policy)
 

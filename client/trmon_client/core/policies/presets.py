@@ -205,7 +205,7 @@ PRESETS: dict[str, Preset] = {
     "seq_max_k2": _single_criterion(Criterion("max_k2", _MISMATCH_OR_PRIMARY, upper=2.5), "verl"),
     "seq_max_k3": _single_criterion(Criterion("max_k3", _MISMATCH_OR_PRIMARY, upper=2.5), "verl"),
 }
-"""The sequence presets by name. Source: formulas, sections 6 and 11."""
+"""The sequence presets by name. Source: formulas, section 6."""
 
 TOKEN_POLICIES: dict[str, TokenRule] = {
     rule.rule: rule
@@ -222,4 +222,4 @@ TOKEN_POLICIES: dict[str, TokenRule] = {
         TokenRule("cispo", _PPO_RATIO, upper=CISPO_UPPER),
     )
 }
-"""The token policies by name: each is one rule with its default bounds. Source: formulas, sections 6 and 11."""
+"""The token policies by name: each is one rule with its default bounds. Source: formulas, section 6."""

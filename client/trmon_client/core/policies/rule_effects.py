@@ -77,7 +77,7 @@ class RuleEffect:
 
 
 def effect_of(rule: TokenRule, block: RuleBlock, pair: Pair) -> RuleEffect:
-    """Return the effect of a rule on a block. Source: formulas, sections 6 and 11."""
+    """Return the effect of a rule on a block. Source: formulas, section 6."""
     return _EFFECTS[rule.rule](rule, block, pair)
 
 

@@ -14,7 +14,7 @@ def kept_by_second_moment(xp: Arrays, squares: Array, *, valid: Array, limit: fl
 
     Args: squares: d^2, [B, T]; valid: bool [B, T]; limit: the mean of the kept d^2 is below it, unless one is kept.
     No value is read from a device, because no shape depends on one.
-    Source: [M2PO] (arXiv 2510.01161), as AReaL computes it; formulas, section 11.
+    Source: [M2PO] (arXiv 2510.01161), as AReaL computes it; formulas, section 6.
     """
     if not len(squares):
         return valid
@@ -31,7 +31,7 @@ def fraction_dropped(values: Array, counts: Array, *, limit: float) -> float:
 
     Args: values: d^2, ascending, [N]; counts: the tokens of each value, [N].
     Returns: nan without tokens.
-    Source: formulas, section 11.
+    Source: formulas, section 6.
     """
     total = float(counts.sum())
     if not total:

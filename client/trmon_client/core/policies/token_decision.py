@@ -56,7 +56,7 @@ def apply_token_rules(
     Rules do not apply to fewer than two log-probs.
     Errors: ValueError naming the argument and the expected shape; PolicyError if the pair of a rule or the
     advantages that it needs are not given.
-    Source: formulas, sections 6 and 11.
+    Source: formulas, sections 3 and 6.
     """
     inputs = check_inputs(
         rollout_logprobs=rollout_logprobs,

@@ -92,7 +92,7 @@ TOKEN_RULES: dict[str, TokenRuleKind] = {
     "cispo": TokenRuleKind(True, _UPPER, True, "weight by min(rho, upper), upper = 1 + eps_high", "[CISPO]"),
     "gspo": TokenRuleKind(True, (), True, "weight by exp(S/T)", "[GSPO]"),
 }
-"""The token rules by name. Source: formulas, sections 6 and 11."""
+"""The token rules by name. Source: formulas, section 6."""
 
 
 @dataclass(frozen=True, slots=True)

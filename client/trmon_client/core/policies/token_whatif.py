@@ -60,7 +60,7 @@ def affected_fractions(columns: Columns, policy: Policy) -> dict[str, TokenFract
     beyond a bound. An optional rule without its pair is left out; without any pair no rule applies.
     Errors: PolicyError if the pair of a rule or its histogram is missing, and for rules that read the advantage and
     the probability of each token, which no column holds.
-    Source: formulas, sections 3, 6 and 11.
+    Source: formulas, sections 3 and 6.
     """
     resolved = ((rule, rule.resolve(columns.pairs)) for rule in policy.tokens if columns.pairs)
     return {rule.rule: _affected_fraction(columns, rule, pair) for rule, pair in resolved if pair is not None}

@@ -19,7 +19,7 @@ TURN_STATISTICS: dict[str, Callable[[TurnColumns, Pair], Array]] = {
     "turn_mean_k3": lambda turns, pair: turns.of_pair(pair, "sum_k3") / turns.n_tokens,
     "turn_mean_binary_kl": lambda turns, pair: turns.of_pair(pair, "sum_binary_kl") / turns.n_tokens,
 }
-"""The statistics of a turn by name, read as [R] float64, with + - x / only. Source: formulas, section 11."""
+"""The statistics of a turn by name, read as [R] float64, with + - x / only. Source: formulas, section 6."""
 
 TURN_ARGUMENTS = ("turn_ids", "turn_offsets")
 """The arguments of `log_batch` that give the turns, one of which a turn criterion needs."""
@@ -32,7 +32,7 @@ class TurnCriterion:
     """Bounds on a statistic of a turn: lower <= statistic <= upper, inclusive; either may be absent, and NaN fails.
 
     Errors: PolicyError naming the invalid value and the allowed ones.
-    Source: formulas, section 11.
+    Source: formulas, section 6.
     """
 
     statistic: str

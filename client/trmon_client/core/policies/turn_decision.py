@@ -77,7 +77,7 @@ def decide_turns(columns: Columns, criteria: tuple[TurnCriterion, ...]) -> TurnD
 
     Every operation is on one turn at a time, so that client and service agree to the last bit.
     Errors: PolicyError naming the missing argument.
-    Source: formulas, section 11.
+    Source: formulas, section 6.
     """
     turns = columns.turns
     if not criteria or (turns is None and not columns.pairs):

@@ -44,7 +44,7 @@ def rules_from_verl(options: Mapping[str, Any]) -> Rules:
 
     Errors: PolicyError naming the option, the expected value and the given one, and for options that one call of
     `log_batch` cannot apply, with the reason.
-    Source: formulas, sections 6 and 11; verl 0.9.1.
+    Source: verl 0.9.1; formulas, section 6.
     """
     unknown = [str(key)[:64] for key in options if key not in (*KEYS, CLASS_KEY)]
     if unknown:

@@ -17,7 +17,7 @@ def reference_columns(inputs: CheckedInputs) -> dict[str, Array]:
 
     The policy is pi, else pi_old, else mu. A valid token whose reference log-prob is not sound has no part in these
     columns alone. If mu is given beside the policy, `sum_ref_k3_is` weighs k3 by rho = policy/mu, unbiased under mu.
-    Source: [K]; DeepSeek-V3.2 (arXiv 2512.02556), eq. 7; formulas, section 11.
+    Source: [K]; DeepSeek-V3.2 (arXiv 2512.02556), eq. 7; formulas, section 3.
     """
     with np.errstate(all="ignore"):
         parts = [_reduce_block(block) for block in inputs.blocks(max_tokens=block_tokens(inputs))]

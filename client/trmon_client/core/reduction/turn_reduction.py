@@ -19,7 +19,7 @@ def turn_columns(inputs: CheckedInputs) -> TurnColumns | None:
     """Return the columns of the turns of checked arguments, reduced block by block; None if no turns are given.
 
     The terms are those of the columns of sequences, in float64 whatever the size of the batch.
-    Source: formulas, section 11.
+    Source: formulas, section 3.
     """
     if inputs.turns is None:
         return None

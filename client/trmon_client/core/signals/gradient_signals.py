@@ -22,7 +22,7 @@ _SUM_LOGP: dict[Pair, str] = {"total": "sum_logp", "staleness": "sum_logp", "mis
 def gradient_signals(sequences: SequenceMatrix) -> dict[str, float]:
     """Return the signals that need advantages, and the trainer's policy in a pair; absent without them.
 
-    A sequence whose advantage is NaN has no part in them. Source: formulas, section 11.
+    A sequence whose advantage is NaN has no part in them. Source: formulas, section 5.
     """
     columns = sequences.columns
     if "advantage" not in columns or columns.primary is None:

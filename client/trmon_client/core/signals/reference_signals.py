@@ -10,7 +10,7 @@ from trmon_client.core.columns.sequence_matrix import SequenceMatrix
 def reference_signals(sequences: SequenceMatrix) -> dict[str, float]:
     """Return the signals of the reference policy; absent without its log-probs.
 
-    Source: [K]; DeepSeek-V3.2 (arXiv 2512.02556), eq. 7; formulas, section 11.
+    Source: [K]; DeepSeek-V3.2 (arXiv 2512.02556), eq. 7; formulas, section 5.
     """
     sums = sequences.sums
     if "n_ref_tokens" not in sums:

@@ -38,7 +38,7 @@ def regression_signals(sequences: SequenceMatrix) -> dict[str, float]:
     """Return the slopes, temperatures and e-values of every pair.
 
     The slopes are absent without the sums of squares, which reports of older clients do not have, and the e-value
-    without a histogram. Source: formulas, section 9 (A', T).
+    without a histogram. Source: formulas, sections 5 and 9 (A', T).
     """
     found: dict[str, float] = {}
     for pair in sequences.columns.pairs:
@@ -88,7 +88,7 @@ def ln_e_values(histograms: Sequence[Array]) -> list[float]:
     Under it E[rho] <= 1 at every step, so each product of 1 + lambda (rho - 1) is a supermartingale that starts at 1:
     P(E >= x) <= 1/x, whatever the tails. Each d counts as the lower edge of its bin, which can only lower E.
     Args: histograms: of d, [N_BINS] each. Returns: NaN for an empty one.
-    Source: formulas, section 9 (tests of A').
+    Source: formulas, sections 5 and 9 (tests of A').
     """
     if not histograms:
         return []

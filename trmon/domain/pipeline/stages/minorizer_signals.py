@@ -24,7 +24,7 @@ def minorizer_signals(
     """Return L - adaptive on the sequences in the loss, and whether its bound is vacuous; nothing where not declared.
 
     Args: accepted: [B] bool; soft_weights: [B], M of a soft policy, in its place.
-    Source: [TRM] section 3; formulas, section 11.
+    Source: [TRM] section 3; formulas, section 7.
     """
     if config.get(CENTRED_OPTION) is not True or "max_kl" not in columns or "advantage" not in columns:
         return {}

@@ -41,7 +41,7 @@ def turn_mask_rates(merged: MergedBatch) -> dict[str, float]:
 
     Returns: turn_mask_rate, of turns with valid tokens; turn_mask_rate_tokens, of the valid tokens of turns; NaN
     without such a turn.
-    Source: formulas, section 11.
+    Source: formulas, section 5.
     """
     accepted, turns = accepted_turns(merged.parts), merged.columns.turns
     if accepted is None or turns is None:

@@ -1,0 +1,181 @@
+"""The formulas of sections 8 to 11: what is computed over the steps of a run, and over its routers."""
+
+from __future__ import annotations
+
+from .formula import ADAPTATION, BUDGETS, COLLAPSE, HEALTH, Formula
+
+_ADAPTATION = (
+    Formula(
+        ADAPTATION,
+        "calibrated bound",
+        "2 max(q_pooled, q_steps), at least the published bound, at most its ceiling",
+        "trmon.domain.adaptation.calibration.calibrate",
+        "domain/adaptation/test_calibration.py::test_a_bound_is_twice_the_larger_quantile",
+    ),
+    Formula(
+        ADAPTATION,
+        "target_mask_rate",
+        "(1 - r) quantile of the statistic, at most a factor 2 away; held within 10% of r",
+        "trmon.domain.adaptation.target_mask_rate.propose",
+        "domain/adaptation/test_target_mask_rate.py::test_one_update_of_an_upper_bound",
+    ),
+    Formula(
+        ADAPTATION,
+        "bound_budget",
+        "delta = max_delta(T, 0.1 gain, D_seq)",
+        "trmon.domain.adaptation.bound_budget.recommend",
+        "domain/adaptation/test_bound_budget.py::test_at_4096_tokens_it_asks_for_almost_nothing",
+    ),
+    Formula(
+        ADAPTATION,
+        "lr_scale",
+        "min(1, sqrt(ess_seq/target)); without the root for SGD",
+        "trmon.domain.advice.advise.lr_scales",
+        "domain/advice/test_advise.py::test_the_rate_follows_the_effective_sample_size",
+    ),
+    Formula(
+        ADAPTATION,
+        "lr_decay",
+        "0.5 if response_length_growth > 1.20, at most once in 100 steps",
+        "trmon.domain.advice.advise.lr_decay",
+        "domain/advice/test_advise.py::test_the_rate_is_cut_if_responses_surge",
+    ),
+    Formula(
+        ADAPTATION,
+        "kl_factor",
+        "1 + clip(KL/target - 1, -0.2, 0.2) n/H",
+        "trmon.domain.advice.advise.kl_factor",
+        "domain/advice/test_advise.py::test_the_kl_coefficient_follows_its_target",
+    ),
+)
+
+_HEALTH = (
+    Formula(
+        HEALTH,
+        "k3_excess",
+        "kl_k3/(10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6))",
+        "trmon.domain.signals.drift_features.k3_excess",
+        "domain/signals/test_drift_features.py::test_k3_excess_is_k3_over_ten_times_what_valid_log_probs_can_show",
+    ),
+    Formula(
+        HEALTH,
+        "ratio_shift",
+        "(mean rho - 1)/(sd(rho)/sqrt(n))",
+        "trmon.domain.signals.drift_features.ratio_shift",
+        "domain/signals/test_drift_features.py::test_the_shift_of_the_mean_ratio_is_counted_in_standard_errors",
+    ),
+    Formula(
+        HEALTH,
+        "ppl_shift",
+        "(ppl_ratio - 1)/(sd over sequences/sqrt(N))",
+        "trmon.domain.signals.drift_features.ppl_shifts",
+        "domain/signals/test_drift_features.py::test_the_perplexity_ratio_is_compared_with_its_spread_over_sequences",
+    ),
+    Formula(
+        HEALTH,
+        "engine_lag",
+        "largest number of versions between the trainer's side and mu",
+        "trmon.domain.signals.drift_features.engine_lag",
+        "domain/signals/test_drift_features.py::test_engine_lag_is_the_number_of_versions_between_the_two_sides",
+    ),
+    Formula(
+        HEALTH,
+        "staleness_lag",
+        "version_lag - engine_lag",
+        "trmon.domain.signals.drift_features.staleness_lag",
+        "domain/signals/test_drift_features.py::test_without_a_staleness_pair_there_is_no_staleness_lag",
+    ),
+    Formula(
+        HEALTH,
+        "T_rollout/T_trainer",
+        "between the medians of temperature_near and temperature_far",
+        "trmon.domain.diagnosis.temperatures.TemperatureRatio",
+        "domain/diagnosis/test_temperatures.py::test_the_ratio_is_between_its_ends",
+    ),
+    Formula(
+        HEALTH,
+        "anti-patterns",
+        "by options of the configuration and signals at the limits of the findings",
+        "trmon.domain.advice.anti_patterns.anti_patterns",
+        "domain/advice/test_anti_patterns.py::test_an_anti_pattern_is_told_by_configuration_and_numbers",
+    ),
+    Formula(
+        HEALTH,
+        "collapse, known afterwards",
+        "EMA of the reward <= 0.7 of its peak for 100 steps; or grad_norm > 10 x its median, then 15% less reward",
+        "trmon.domain.analysis.collapse.find_collapse",
+        "domain/analysis/test_collapse.py::test_the_reward_fell",
+    ),
+)
+
+_COLLAPSE = (
+    Formula(
+        COLLAPSE,
+        "reward_fall, reward_decline",
+        "(peak - EMA)/max(c (peak - r_lo), c (peak - mean of 20 steps), 8 se, 1e-9 max(1, |peak|)), c = 0.3 and 0.2",
+        "trmon.domain.signals.reward_history.RewardHistory",
+        "domain/signals/test_reward_history.py::test_a_change_of_scale_or_origin_changes_nothing",
+    ),
+    Formula(
+        COLLAPSE,
+        "broke_at",
+        "first step of the chain of findings that still stands",
+        "trmon.domain.analysis.course.course_of",
+        "domain/analysis/test_course.py::test_the_chain_begins_with_the_finding_that_held_when_the_next_one_began",
+    ),
+)
+
+_BUDGETS = (
+    Formula(
+        BUDGETS,
+        "router_flip_rate",
+        "share of (token, layer) whose sets of top-k experts differ",
+        "routing.router_flips.flips",
+        "core/routing/test_router_flips.py::test_flips_are_sets_that_differ",
+    ),
+    Formula(
+        BUDGETS,
+        "max_vio",
+        "max over layers of (max_i load_i)/(mean load) - 1",
+        "routing.expert_load.max_vio",
+        "core/routing/test_expert_load.py::test_the_violation_is_that_of_the_worst_layer",
+    ),
+    Formula(
+        BUDGETS,
+        "95th percentile of token TV",
+        "within if max <= l or mean <= l/20; exceeded if mean > 0.95 l + 0.05 max",
+        "trmon.domain.budget.mismatch_budget.token_tv_state",
+        "domain/budget/test_mismatch_budget.py::test_what_is_proved_is_true_of_every_small_batch",
+    ),
+    Formula(
+        BUDGETS,
+        "mismatch budget",
+        "token TV at 95% < 1e-4, chi2_seq < 0.1, router_flip_rate < 1e-3 (conjecture)",
+        "trmon.domain.budget.mismatch_budget.mismatch_budget",
+        "domain/budget/test_mismatch_budget.py::test_each_limit_has_its_state",
+    ),
+    Formula(
+        BUDGETS,
+        "lag law",
+        "eta << min(R_batch/(S G), R_crit/(T G)); S <= 50 ess_seq (conjectures)",
+        "trmon.domain.budget.lag_law.lag_law",
+        "domain/budget/test_lag_law.py::test_the_law_has_its_golden_values",
+    ),
+    Formula(
+        BUDGETS,
+        "three-policy split",
+        "alpha_0, alpha_1 >= max |p - q|; mean TVs; TVs from logits",
+        "trmon.domain.budget.policy_split.policy_split",
+        "domain/budget/test_policy_split.py::test_the_split_has_bounds_means_and_exact_values",
+    ),
+    Formula(
+        BUDGETS,
+        "kinds of off-policyness",
+        "present, absent or unknown, by signals and options of the configuration",
+        "trmon.domain.budget.off_policy_kinds.off_policy_kinds",
+        "domain/budget/test_off_policy_kinds.py::test_a_kind_is_told_by_what_was_sent",
+    ),
+)
+
+OF_RUNS: tuple[Formula, ...] = (*_ADAPTATION, *_HEALTH, *_COLLAPSE, *_BUDGETS)
+"""Every formula of sections 8 to 11."""
