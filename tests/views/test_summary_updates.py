@@ -183,6 +183,13 @@ def test_the_first_answer_after_a_restart_shows_stored_summaries(store: Store, c
     assert (found[0].last_step, shown[runs[0]].basis.step) == (1, 0)
 
 
+def test_a_request_that_has_used_its_time_up_makes_one_summary(store: Store) -> None:
+    runs = [store.runs.by_id(a_run(store, f"run-{number}")) for number in range(3)]
+    summaries = RunSummaries(store)
+    n_known = [len(summaries.of(runs, access=EVERYTHING, now=NOW, budget_seconds=-1.0)) for _ in range(4)]
+    assert n_known == [1, 2, 3, 3]
+
+
 def test_a_view_takes_a_newer_stored_summary_and_makes_an_outdated_one_anew(store: Store, clocks: Clocks) -> None:
     run_id, updater, summaries = a_run(store), updater_of(store, clocks), RunSummaries(store)
 

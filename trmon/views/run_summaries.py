@@ -39,7 +39,7 @@ class RunSummaries:
     def of(
         self, runs: Sequence[Run], *, access: Access, now: float, budget_seconds: float = BUDGET_SECONDS
     ) -> Mapping[int, RunSummary]:
-        """Return summaries by run: the stored ones, and old ones made anew within a time budget.
+        """Return summaries by run: the stored ones, and old ones made anew: one at least, more within a time budget.
 
         A run without a step has none. A summary may be older than its run's newest step: it says of which step it is.
         """
@@ -49,10 +49,11 @@ class RunSummaries:
         bases = self._store.summaries.bases([run.id for run in runs])
         self._load(bases)
         for run in sorted(runs, key=self._age):
-            if time.monotonic() > until:
-                break
             if run.id in bases and not self._is_current(run, bases[run.id].now, now=now):
                 self._refresh(run, bases[run.id].now, access=access, now=now)
+                # Not before: over a slow database no run would ever get a summary.
+                if time.monotonic() > until:
+                    break
         return {run.id: self._cached[run.id] for run in runs if run.id in self._cached}
 
     def _load(self, bases: Mapping[int, SummaryBases]) -> None:
