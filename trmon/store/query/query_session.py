@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
@@ -70,22 +70,17 @@ class QuerySession:
             self._connection.execute(statement)
         named = [table for table in QUERY_TABLES if table.name in rows]
         with _query_errors(named):
-            reader = self._interruptible(lambda: self._connection.sql(sql).to_arrow_reader(BATCH_ROWS))
+            reader = self._in_thread(lambda: self._connection.sql(sql).to_arrow_reader(BATCH_ROWS))
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, named))
 
     def _batches(self, reader: Any, named: Sequence[QueryTable]) -> Iterator[Any]:
         with _query_errors(named):
-            while (batch := self._interruptible(lambda: next(reader, None))) is not None:
+            while (batch := self._in_thread(lambda: next(reader, None))) is not None:
                 yield batch
 
-    def _interruptible(self, step: Callable[[], Any]) -> Any:
-        """Return what a function returns; Ctrl-C ends the query, which a thread in DuckDB would not notice."""
-        future = self._thread.submit(step)
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            self._connection.interrupt()
-            raise
+    def _in_thread(self, step: Callable[[], Any]) -> Any:
+        """Return what a function returns; this thread notices Ctrl-C meanwhile, as one in DuckDB would not."""
+        return self._thread.submit(step).result()
 
     def _add(self, table: QueryTable, rows: TableRows | None) -> None:
         """Make the view of a table; one that the query does not name has no rows."""
@@ -112,7 +107,19 @@ def open_session(*, memory: str) -> Iterator[QuerySession]:
         except duckdb.Error as error:
             raise InvalidInput("--memory", f"{memory!r} is not a size such as 2GB") from error
         with closing(connection), ThreadPoolExecutor(1) as thread:
-            yield QuerySession(connection, thread)
+            try:
+                yield QuerySession(connection, thread)
+            except KeyboardInterrupt:
+                _end_query(connection, thread)
+                raise
+
+
+def _end_query(connection: duckdb.DuckDBPyConnection, thread: Executor) -> None:
+    """Interrupt until the thread is idle: a query that has only been submitted takes no notice."""
+    idle = thread.submit(lambda: None)
+    while not idle.done():
+        connection.interrupt()
+        wait([idle], timeout=0.1)
 
 
 @contextmanager
