@@ -134,7 +134,7 @@ def test_a_run_that_the_caller_may_not_see_is_not_found(client: httpx.Client, ad
     train(admin, steps=range(2))
     headers = {"Authorization": f"Bearer {make_token(admin, 'reader', Scope.READ, project='code')}"}
     answers = [
-        client.get(EVENTS, params={"run": run}, headers=headers, timeout=5.0) for run in ("math/grpo", "code/nosuch")
+        client.get(EVENTS, params={"run": run}, headers=headers, timeout=60) for run in ("math/grpo", "code/nosuch")
     ]
     assert [answer.status_code for answer in answers] == [404, 404]
     assert [answer.json()["detail"] for answer in answers] == ["no run 'math/grpo'", "no run 'code/nosuch'"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
@@ -52,3 +53,23 @@ def test_a_service_with_tokens_asks_for_one_and_forgets_it_with_the_tab(
     expect(other.page.locator("#live")).to_have_text("signed out")
     for one in (tab, other):
         one.expect_complaints("401")
+
+
+def test_the_form_is_drawn_once_and_keeps_what_is_typed(service: ThreadedService, visiting: Visiting) -> None:
+    with service.client() as client:
+        train(client, MATH)
+        make_token(client, "ana", Scope.ADMIN)
+    tab = visiting(service.url)
+    page = tab.page
+    held: list[Route] = []
+    page.route(re.compile("/api/v1/(?!events)"), lambda route: held.append(route))
+    page.goto(f"{tab.url}/")
+    expect(page.locator("#live")).to_have_text("signed out")
+    expect(page.get_by_label("Token")).to_have_count(0)
+    for route in held:
+        route.continue_()
+    page.get_by_label("Token").fill("trmon_typed")
+    page.unroute_all()
+    page.evaluate("new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn, 500)))")
+    expect(page.get_by_label("Token")).to_have_value("trmon_typed")
+    tab.expect_complaints("401")

@@ -48,7 +48,10 @@ async def follow_events(
         is_authorized=is_authorized,
         run=key,
     )
-    return StreamingResponse(stream_events(follower, after=last_event_id), media_type=EVENT_STREAM, headers=UNBUFFERED)
+    # Before the headers: who has them may rely on every later event.
+    position = await run_in_threadpool(follower.start, last_event_id)
+    stream = stream_events(follower, position=position)
+    return StreamingResponse(stream, media_type=EVENT_STREAM, headers=UNBUFFERED)
 
 
 def _run_key(run: str) -> RunKey:

@@ -48,12 +48,15 @@ class Follower:
         """Return the next events, and the id to continue after; blocks."""
         return self.events.read_after(after, access=self.access, run=self.run, limit=MAX_EVENTS_PER_READ)
 
+    def start(self, after: int | None) -> int:
+        """Return the id to start after: this one, or the newest event's without one; blocks."""
+        newest = self.events.last_id()
+        # An id beyond the newest event is from another database: waiting for later ones would never end.
+        return newest if after is None else min(after, newest)
 
-async def stream_events(follower: Follower, *, after: int | None) -> AsyncIterator[bytes]:
-    """Yield events after an id or from now on, and comments while there are none."""
-    newest = await asyncio.to_thread(follower.events.last_id)
-    # An id beyond the newest event is from another database: waiting for later ones would never end.
-    position = newest if after is None else min(after, newest)
+
+async def stream_events(follower: Follower, *, position: int) -> AsyncIterator[bytes]:
+    """Yield events after an id, and comments while there are none."""
     yield b"retry: %d\n\n" % RETRY_MILLISECONDS
     while not follower.commit_signal.closed and await follower.is_authorized():
         seen_commits, read_at = follower.commit_signal.count, time.monotonic()

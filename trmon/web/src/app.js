@@ -25,6 +25,7 @@ const root = document.getElementById("view");
 const live = new Live();
 let leave = () => {};
 let shown = 0;
+let asked = 0;
 let waiting = null;
 const RETRY_MS = 3000;
 const SKELETON_MS = 120; // A view that is there sooner needs no skeleton, which would only flicker.
@@ -80,7 +81,7 @@ function fail(error) {
   leave();
   leave = () => {};
   render();
-  if (error.status === 401) return signIn(root, { why: token.get() ? error.message : "", done: signedIn });
+  if (error.status === 401) return askToken(error);
   if (!(error instanceof ApiError)) console.error(error);
   const turn = shown;
   if (PASSING.includes(error.status)) {
@@ -102,6 +103,13 @@ function fail(error) {
       h("p", {}, again),
     ),
   );
+}
+
+/** Show the sign-in form once a turn: the event stream and the view learn of a 401 each, and one may be typing by then. */
+function askToken(error) {
+  if (asked === shown) return;
+  asked = shown;
+  signIn(root, { why: token.get() ? error.message : "", done: signedIn });
 }
 
 function signedIn() {
@@ -135,7 +143,8 @@ document.addEventListener("click", (event) => {
 window.addEventListener("popstate", show);
 live.addEventListener("state", () => {
   const isAsked = root.querySelector("#token");
-  if (live.state === "signed out" && !isAsked) fail(new ApiError(401, "The token is no longer valid."));
+  const isReading = root.hasAttribute("aria-busy"); // The view says why the token is not valid.
+  if (live.state === "signed out" && !isAsked && !isReading) fail(new ApiError(401, "The token is no longer valid."));
 });
 shortcuts({ go });
 const badge = watch(document.getElementById("live"), live);

@@ -3,12 +3,12 @@
 import { action } from "./action.js";
 import { copyButton } from "./copybutton.js";
 import { acknowledge, silence } from "./dialogs.js";
-import { h, refill } from "./dom.js";
+import { fill, h, refill } from "./dom.js";
 import { evidenceTable } from "./evidence.js";
 import { leading } from "./incidents.js";
 import { remedy, whenToDo } from "./remedy.js";
 import { riskLine } from "./risk.js";
-import { closingTime, storyLines, storyOf } from "./story.js";
+import { closingTime, closingWords, storyLines, storyOf } from "./story.js";
 import { Timeline } from "./timeline.js";
 import { capital, kindWords, plural, step } from "./words.js";
 
@@ -20,6 +20,7 @@ export class DiagnosisCard {
   #kind = null;
   #said = null;
   #closed = { step: null, at: null };
+  #when = null;
 
   /** `open` opens a step; `again` reads the facts anew after an action. */
   constructor(course, { open, again }) {
@@ -32,11 +33,13 @@ export class DiagnosisCard {
     const story = storyOf(facts);
     this.timeline.show(story, facts.run.last_step);
     const isKnown = !story || this.#closed.step === story.began;
-    if (!isKnown) this.#closed = { step: story.began, at: undefined };
+    const closed = isKnown ? this.#closed : { step: story.began, at: undefined };
+    this.#closed = closed;
     this.#update(facts, story);
     if (isKnown) return;
-    this.#closed.at = await closingTime(this.course, story.began);
-    this.#update(facts, story);
+    closed.at = await closingTime(this.course, story.began);
+    // In place: one may be using the buttons beside it.
+    if (closed === this.#closed) fill(this.#when, closingWords(closed.at));
   }
 
   end() {
@@ -44,7 +47,7 @@ export class DiagnosisCard {
   }
 
   #update(facts, story) {
-    const said = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts, this.#closed]);
+    const said = JSON.stringify([facts.judged.verdict, facts.diagnosis, facts.alerts]);
     if (this.#said === said) return;
     this.#said = said;
     this.#announce(facts.judged.verdict);
@@ -60,11 +63,12 @@ export class DiagnosisCard {
   #draw(facts, story) {
     const { catalogue } = this.course;
     const seen = facts.diagnosis?.observed ?? [];
+    this.#when = h("span", {}, closingWords(this.#closed.at));
     const words = [
       headline(facts.judged.verdict),
       circumstances(facts),
       riskLine(facts),
-      story && storyLines(story, { open: this.open, closedAt: this.#closed.at }),
+      story && storyLines(story, { open: this.open, when: this.#when }),
       story && !story.cause && h("p", { class: "quiet" }, "The newest steps no longer show it."),
       also(facts),
       toDo(facts),

@@ -27,16 +27,19 @@ export function storyOf({ diagnosis, alerts }) {
   };
 }
 
-/** Render when it began and what it means; `closedAt` is when the first step closed, null where that is not stored, and
- *  undefined until it is read. */
-export function storyLines(story, { open, closedAt }) {
+/** Render when it began and what it means; `when` holds the time at which its first step closed. */
+export function storyLines(story, { open, when }) {
   const link = (at, words) => h("button", { class: "link strong", onclick: () => open(at) }, `${words} ${step(at)}`);
-  const when = closedAt === null ? null : [", ", closedAt === undefined ? unread() : moment(closedAt)];
   const good = story.lastGood !== null && ["; ", link(story.lastGood, "last good step")];
   return [
     h("p", {}, link(story.began, "Broke at step"), when, before(story), good, "."),
     story.meaning && h("p", {}, story.meaning, " ", measured(story.cause)),
   ];
+}
+
+/** Return the words of when a step closed: none where that is not stored, room for them until it is read. */
+export function closingWords(closedAt) {
+  return closedAt === null ? null : [", ", closedAt === undefined ? unread() : moment(closedAt)];
 }
 
 /** Return when a step closed, or null where its batch is not stored. */

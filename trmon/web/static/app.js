@@ -1,43 +1,43 @@
 // src/dom.js
-var cs = "a, button, input, select, textarea, summary, [tabindex]";
+var hs = "a, button, input, select, textarea, summary, [tabindex]";
 function o(s, t = {}, ...e) {
-  return ps(document.createElement(s), t, e);
+  return ms(document.createElement(s), t, e);
 }
 function $(s, t = {}, ...e) {
-  return ps(document.createElementNS("http://www.w3.org/2000/svg", s), t, e);
+  return ms(document.createElementNS("http://www.w3.org/2000/svg", s), t, e);
 }
-function ds() {
+function us() {
   if (document.hidden) return Promise.resolve();
   return new Promise((s) => requestAnimationFrame(() => setTimeout(s)));
 }
 function m(s, ...t) {
   const e = document.activeElement;
-  const n = [...s.querySelectorAll(cs)].indexOf(e);
-  s.replaceChildren(...ms(t));
+  const n = [...s.querySelectorAll(hs)].indexOf(e);
+  s.replaceChildren(...fs(t));
   if (n < 0) return s;
-  const i = s.contains(e) ? e : s.querySelectorAll(cs)[n];
+  const i = s.contains(e) ? e : s.querySelectorAll(hs)[n];
   i?.focus({ preventScroll: true });
   return s;
 }
 function q(s, ...t) {
   const e = document.getSelection();
-  if (!e.isCollapsed && e.containsNode(s, true)) return li(s, t);
+  if (!e.isCollapsed && e.containsNode(s, true)) return hi(s, t);
   At.delete(s);
-  const n = new Map([...s.querySelectorAll("details")].map((i) => [hs(i), i.open]));
+  const n = new Map([...s.querySelectorAll("details")].map((i) => [ds(i), i.open]));
   m(s, ...t);
-  for (const i of s.querySelectorAll("details")) i.open = n.get(hs(i)) ?? i.open;
+  for (const i of s.querySelectorAll("details")) i.open = n.get(ds(i)) ?? i.open;
   return s;
 }
 var At = /* @__PURE__ */ new Map();
-var hs = (s) => s.dataset.name ?? s.querySelector("summary").textContent;
-function li(s, t) {
-  if (!At.size) document.addEventListener("selectionchange", us);
+var ds = (s) => s.dataset.name ?? s.querySelector("summary").textContent;
+function hi(s, t) {
+  if (!At.size) document.addEventListener("selectionchange", ps);
   At.set(s, t);
   return s;
 }
-function us() {
+function ps() {
   if (!document.getSelection().isCollapsed) return;
-  document.removeEventListener("selectionchange", us);
+  document.removeEventListener("selectionchange", ps);
   for (const [s, t] of [...At]) q(s, ...t);
 }
 function Nt(s) {
@@ -45,16 +45,16 @@ function Nt(s) {
   s();
   if (t !== document.body && t.isConnected) t.focus({ preventScroll: true });
 }
-function ps(s, t, e) {
+function ms(s, t, e) {
   for (const [n, i] of Object.entries(t)) {
     if (n.startsWith("on")) s.addEventListener(n.slice(2), i);
     else if (i === true) s.setAttribute(n, "");
     else if (i !== false && i !== null && i !== void 0) s.setAttribute(n, i);
   }
-  s.append(...ms(e));
+  s.append(...fs(e));
   return s;
 }
-function ms(s) {
+function fs(s) {
   return s.flat(3).filter((t) => t !== null && t !== void 0 && t !== false);
 }
 
@@ -79,18 +79,18 @@ function _(s, t, e = {}) {
 var U = (s) => s.status === 403 ? "This token is read-only." : s.message;
 
 // src/clock.js
-var ci = 5e3;
-var fs = 0;
-function gs(s) {
+var di = 5e3;
+var gs = 0;
+function ws(s) {
   const t = Date.parse(s) - Date.now();
-  if (!Number.isNaN(t)) fs = Math.abs(t) > ci ? t : 0;
+  if (!Number.isNaN(t)) gs = Math.abs(t) > di ? t : 0;
 }
-var Q = () => (Date.now() + fs) / 1e3;
+var tt = () => (Date.now() + gs) / 1e3;
 
 // src/api.js
 var Ee = "trmon.token";
-var hi = 200;
-var di = 1e3;
+var ui = 200;
+var pi = 1e3;
 var O = class extends Error {
   constructor(t, e) {
     super(e);
@@ -129,9 +129,9 @@ function b(s, t = {}, { signal: e } = {}) {
   const i = n.length ? `?${new URLSearchParams(n)}` : "";
   return Le(`/api/v1${s}${i}`, { headers: bt(), signal: e });
 }
-var ws = (s) => Le(`/api/v1${s}`, { headers: bt() }, (t) => t.blob());
-async function tt(s, t = {}) {
-  const { items: e } = await b(s, { ...t, limit: hi });
+var ys = (s) => Le(`/api/v1${s}`, { headers: bt() }, (t) => t.blob());
+async function et(s, t = {}) {
+  const { items: e } = await b(s, { ...t, limit: ui });
   return e.reverse();
 }
 var kt = async (s, t = {}) => (await Te(Infinity, s, t)).items;
@@ -139,7 +139,7 @@ async function Te(s, t, e = {}) {
   const n = [];
   let i = null;
   do {
-    const r = await b(t, { ...e, after: i, limit: Math.min(di, s - n.length) });
+    const r = await b(t, { ...e, after: i, limit: Math.min(pi, s - n.length) });
     n.push(...r.items);
     i = r.next;
   } while (i && n.length < s);
@@ -149,7 +149,7 @@ function T(s, t, e) {
   const n = e === void 0 ? {} : { body: JSON.stringify(e) };
   return Le(`/api/v1${t}`, { method: s, headers: bt({ "Content-Type": "application/json" }), ...n });
 }
-async function ot(s) {
+async function rt(s) {
   try {
     return await s;
   } catch (t) {
@@ -161,17 +161,17 @@ async function Le(s, t, e = (n) => n.json()) {
   try {
     const n = await fetch(s, t);
     G.answered(true);
-    gs(n.headers.get("date"));
+    ws(n.headers.get("date"));
     if (n.status === 204) return null;
     if (n.ok) return await e(n);
-    throw await ui(n);
+    throw await mi(n);
   } catch (n) {
     if (n instanceof O || n.name === "AbortError") throw n;
     G.answered(false);
     throw new O(0, "The service does not respond.");
   }
 }
-async function ui(s) {
+async function mi(s) {
   const t = await s.json().catch(() => ({}));
   return new O(s.status, t.detail || t.title || `The service responded with status ${s.status}.`);
 }
@@ -206,26 +206,26 @@ function B(s) {
 }
 function x(s) {
   if (s === null) return "never";
-  const t = Q() - s;
+  const t = tt() - s;
   return t < 1 ? "now" : `${B(t)} ago`;
 }
 var Oe = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
-var pi = { year: "numeric", month: "short", day: "numeric" };
-var L = (s) => new Date(s * 1e3).toLocaleString([], { ...pi, ...Oe });
-function ys(s) {
-  const t = new Date(s * 1e3).toDateString() === new Date(Q() * 1e3).toDateString();
+var fi = { year: "numeric", month: "short", day: "numeric" };
+var L = (s) => new Date(s * 1e3).toLocaleString([], { ...fi, ...Oe });
+function bs(s) {
+  const t = new Date(s * 1e3).toDateString() === new Date(tt() * 1e3).toDateString();
   return t ? new Date(s * 1e3).toLocaleTimeString([], Oe) : L(s);
 }
-var bs = (s) => new Intl.DateTimeFormat([], Oe).formatToParts(s * 1e3).find(({ type: t }) => t === "timeZoneName").value;
+var ks = (s) => new Intl.DateTimeFormat([], Oe).formatToParts(s * 1e3).find(({ type: t }) => t === "timeZoneName").value;
 var y = (s, t, e = `${t}s`) => `${p(s)} ${s === 1 ? t : e}`;
-var et = (s) => P(s.replaceAll("_", " "));
+var st = (s) => P(s.replaceAll("_", " "));
 var P = (s) => s.charAt(0).toUpperCase() + s.slice(1);
 
 // src/dialogs.js
-var mi = 250;
-var fi = 5;
-var vs = "trmon.author";
-var gi = [
+var gi = 250;
+var wi = 5;
+var $s = "trmon.author";
+var yi = [
   ["2", "2 hours"],
   ["8", "8 hours"],
   ["24", "1 day"],
@@ -234,50 +234,50 @@ var gi = [
 function qt(s) {
   const t = o("textarea", { rows: 3, maxlength: 2e3, placeholder: "Looking at the weight sync" });
   const e = `Acknowledge ${s.map(({ title: n }) => n).join(", ")}`;
-  return I(e, [at(), o("label", {}, "Note", t)], "Acknowledge", (n) => {
-    const i = { author: lt(n), note: t.value };
+  return I(e, [lt(), o("label", {}, "Note", t)], "Acknowledge", (n) => {
+    const i = { author: ct(n), note: t.value };
     return Promise.all(s.map(({ identity: r }) => T("POST", `/alerts/${encodeURIComponent(r)}/ack`, i)));
   });
 }
-function rt(s, t) {
+function at(s, t) {
   const e = t ? [{ label: "project", value: t }, ...s] : s;
-  const n = e.map(({ label: h, value: d }) => yi(h, d));
+  const n = e.map(({ label: h, value: d }) => ki(h, d));
   const i = o("div", { role: "status", class: "preview" });
-  const r = wi(i, () => ks(n, 3600));
+  const r = bi(i, () => vs(n, 3600));
   for (const h of n) h.addEventListener("input", r);
   r();
   const a = o(
     "select",
     {},
-    gi.map(([h, d]) => o("option", { value: h }, d))
+    yi.map(([h, d]) => o("option", { value: h }, d))
   );
   const l = o("input", { maxlength: 2e3 });
-  const c = [i, o("label", {}, "For", a), at(), o("label", {}, "Note", l)];
+  const c = [i, o("label", {}, "For", a), lt(), o("label", {}, "Note", l)];
   return I(
     "Silence alerts that match every label",
     [...n, ...c],
     "Silence",
-    (h) => T("POST", "/silences", { ...ks(n, a.value * 3600), author: lt(h), note: l.value })
+    (h) => T("POST", "/silences", { ...vs(n, a.value * 3600), author: ct(h), note: l.value })
   );
 }
-function ks(s, t) {
-  const e = s.map(bi).filter(({ value: r }) => r);
+function vs(s, t) {
+  const e = s.map(vi).filter(({ value: r }) => r);
   const { value: n } = e.find(({ label: r, operator: a }) => r === "project" && a === "=") ?? {};
   const i = e.filter(({ label: r }) => r !== "project");
   return n && i.length ? { project: n, matchers: i, seconds: t } : { matchers: e, seconds: t };
 }
-function wi(s, t) {
+function bi(s, t) {
   let e = 0;
   return async () => {
     const n = ++e;
-    await new Promise((r) => setTimeout(r, mi));
+    await new Promise((r) => setTimeout(r, gi));
     const i = t();
     if (n !== e) return;
     if (!i.matchers.length) return m(s, "Fill in at least one field.");
     try {
       const { total: r, items: a } = await T("POST", "/silences/preview", i);
       if (n !== e) return;
-      const l = a.slice(0, fi).map((h) => o("li", {}, `${h.project}/${h.run}: ${h.rule.replaceAll("_", " ")}`));
+      const l = a.slice(0, wi).map((h) => o("li", {}, `${h.project}/${h.run}: ${h.rule.replaceAll("_", " ")}`));
       const c = r > l.length && o("li", {}, `and ${p(r - l.length)} more`);
       m(s, r ? `Mutes ${y(r, "firing alert")} now:` : "Mutes no alert that fires now.", o("ul", {}, l, c));
     } catch (r) {
@@ -285,7 +285,7 @@ function wi(s, t) {
     }
   };
 }
-function yi(s, t) {
+function ki(s, t) {
   return o(
     "label",
     { "data-label": s },
@@ -293,17 +293,17 @@ function yi(s, t) {
     o("input", { value: t, maxlength: 256 })
   );
 }
-function bi(s) {
+function vi(s) {
   const t = s.querySelector("input").value.trim();
   return { label: s.dataset.label, operator: /[*?[]/.test(t) ? "~" : "=", value: t };
 }
-function at() {
-  const s = localStorage.getItem(vs) ?? "";
+function lt() {
+  const s = localStorage.getItem($s) ?? "";
   return o("label", {}, "Who", o("input", { name: "author", value: s, maxlength: 128, placeholder: "your name" }));
 }
-function lt(s) {
+function ct(s) {
   const t = s.elements.author.value.trim();
-  localStorage.setItem(vs, t);
+  localStorage.setItem($s, t);
   return t || null;
 }
 function I(s, t, e, n) {
@@ -376,15 +376,15 @@ var Rt = class {
   async acknowledge(t) {
     if (!t.length) return;
     const e = o("textarea", { rows: 3, maxlength: 2e3, placeholder: "The node is gone; restarting" });
-    const n = t.slice(0, Ae).map((h) => o("li", {}, $s(h)));
+    const n = t.slice(0, Ae).map((h) => o("li", {}, _s(h)));
     const i = t.length > Ae && o("li", {}, `and ${p(t.length - Ae)} more`);
-    const r = [o("ul", { class: "names" }, n, i), at(), o("label", {}, "Note (optional)", e)];
+    const r = [o("ul", { class: "names" }, n, i), lt(), o("label", {}, "Note (optional)", e)];
     let a = /* @__PURE__ */ new Map();
     const l = `Acknowledge ${y(t.length, "alert")}`;
-    const c = async (h) => a = await ki(t, { author: lt(h), note: e.value });
+    const c = async (h) => a = await $i(t, { author: ct(h), note: e.value });
     if (!await I(l, r, "Acknowledge", c)) return;
     this.#t = a.size ? a : null;
-    m(this.result, this.#t && vi(t, a));
+    m(this.result, this.#t && _i(t, a));
     this.#e = "";
     this.selection.set(t.filter(({ identity: h }) => a.has(h)));
     await this.again();
@@ -396,7 +396,7 @@ var Rt = class {
     this.selection.set([]);
   }
 };
-async function ki(s, t) {
+async function $i(s, t) {
   const e = /* @__PURE__ */ new Map();
   for (let n = 0; n < s.length; n += je) {
     const i = s.slice(n, n + je).map(({ identity: r }) => r);
@@ -410,17 +410,17 @@ async function ki(s, t) {
   }
   return e;
 }
-function vi(s, t) {
+function _i(s, t) {
   const e = s.filter(({ identity: n }) => t.has(n));
   return [
     o("p", {}, `${p(s.length - e.length)} of ${y(s.length, "alert")} acknowledged. Not acknowledged:`),
-    o("ul", { class: "failures" }, e.map((n) => o("li", {}, `${$s(n)}: ${t.get(n.identity)}`)))
+    o("ul", { class: "failures" }, e.map((n) => o("li", {}, `${_s(n)}: ${t.get(n.identity)}`)))
   ];
 }
-var $s = ({ project: s, run: t, title: e }) => `${s}/${t}: ${e}`;
+var _s = ({ project: s, run: t, title: e }) => `${s}/${t}: ${e}`;
 
 // src/alertfilter.js
-var $i = ["page", "warn", "info"];
+var xi = ["page", "warn", "info"];
 var Ct = class {
   /** `changed` is called when a filter changes. */
   constructor(t) {
@@ -433,7 +433,7 @@ var Ct = class {
       "aria-label": "Filter by project, run, rule, cause or owner",
       "data-filter": true
     });
-    const n = $i.map((r) => o("option", { value: r, selected: r === e.get("severity") }, r));
+    const n = xi.map((r) => o("option", { value: r, selected: r === e.get("severity") }, r));
     this.severity = o("select", { "aria-label": "severity" }, o("option", { value: "" }, "every severity"), n);
     this.open = o("input", { type: "checkbox", checked: e.has("open") });
     this.words.addEventListener("input", () => this.#t());
@@ -453,7 +453,7 @@ var Ct = class {
   chosen(t) {
     const e = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
     return t.filter(
-      (n) => (!this.severity.value || n.severity === this.severity.value) && (!this.open.checked || !n.ack && n.state === "firing") && e.every((i) => _i(n).includes(i))
+      (n) => (!this.severity.value || n.severity === this.severity.value) && (!this.open.checked || !n.ack && n.state === "firing") && e.every((i) => Si(n).includes(i))
     );
   }
   /** Remove every filter. */
@@ -470,7 +470,7 @@ var Ct = class {
     this.changed();
   }
 };
-function _i({ project: s, run: t, owner: e, rule: n, title: i, labels: { cause: r } }) {
+function Si({ project: s, run: t, owner: e, rule: n, title: i, labels: { cause: r } }) {
   const a = [n, i, r].filter(Boolean);
   const l = a.map((c) => c.replaceAll("_", " "));
   return [`${s}/${t}`, e, ...a, ...l].filter(Boolean).join(" ").toLowerCase();
@@ -497,7 +497,7 @@ var Pt = class {
     if (l === this.#t) return;
     this.#t = l;
     const { severity: c, title: h, rule: d } = n[0];
-    const u = y(new Set(n.map(({ project: D, run: it }) => `${D}/${it}`)).size, "run");
+    const u = y(new Set(n.map(({ project: D, run: ot }) => `${D}/${ot}`)).size, "run");
     this.box = this.selection.box(`${h} of ${u}`, () => this.line);
     const f = { class: "plain fold", "aria-expanded": String(e), onclick: () => this.turn(t.key) };
     const w = [
@@ -513,7 +513,7 @@ var Pt = class {
       since: o("span", { class: "quiet nowrap" }, `first ${x(a)}`),
       actions: o("span", { class: "row actions" }, i.length > 0 && k)
     };
-    const N = Object.entries(M).map(([D, it]) => o("td", { "data-name": D }, it));
+    const N = Object.entries(M).map(([D, ot]) => o("td", { "data-name": D }, ot));
     m(this.element, o("tr", { "data-severity": c, "data-state": "firing", "data-rule": d }, N));
   }
 };
@@ -526,25 +526,25 @@ function vt(s, t = s) {
 }
 
 // src/alertlines.js
-var xi = 3;
-var Si = ["page", "warn", "info"];
-function xs(s) {
+var Ei = 3;
+var Mi = ["page", "warn", "info"];
+function Ss(s) {
   const t = Map.groupBy(
     s.filter(({ members: a }) => !a.length),
     ({ rule: a, state: l }) => `${l} ${a}`
   );
-  const e = [...t].filter(([, a]) => a.length >= xi);
+  const e = [...t].filter(([, a]) => a.length >= Ei);
   const n = new Set(e.flatMap(([, a]) => a));
   const i = s.filter((a) => !n.has(a)).map((a) => ({ key: R(a), alerts: [a] }));
-  const r = e.map(([a, l]) => ({ key: a, rule: l[0].rule, alerts: l.sort(_s) }));
-  return [...i, ...r].sort((a, l) => _s(a.alerts[0], l.alerts[0]));
+  const r = e.map(([a, l]) => ({ key: a, rule: l[0].rule, alerts: l.sort(xs) }));
+  return [...i, ...r].sort((a, l) => xs(a.alerts[0], l.alerts[0]));
 }
-function Ss(s, t) {
+function Es(s, t) {
   const e = (n) => n.alerts.map((i) => ({ key: R(i), alerts: [i], isBeneath: true }));
   return s.flatMap((n) => n.rule && t.has(n.key) ? [n, ...e(n)] : [n]);
 }
-function _s(s, t) {
-  const e = (n) => Si.indexOf(n.severity);
+function xs(s, t) {
+  const e = (n) => Mi.indexOf(n.severity);
   return Boolean(s.ack) - Boolean(t.ack) || e(s) - e(t) || t.since_at - s.since_at;
 }
 
@@ -573,7 +573,7 @@ var It = class {
   #s(t) {
     this.alert = t;
     this.box = this.selection?.box(`${t.title} of ${t.project}/${t.run}`, () => this.line);
-    const e = [this.box ?? "", Ei(t), this.#n(t), Mi(t), Ti(t), this.#i(t)];
+    const e = [this.box ?? "", Ti(t), this.#n(t), Li(t), Oi(t), this.#i(t)];
     const n = ["select", "severity", "alert", "run", "since", "actions"];
     const i = o(
       "tr",
@@ -588,7 +588,7 @@ var It = class {
     const w = r.map(
       (M) => o("li", {}, `${M.rule.replaceAll("_", " ")} since step ${p(M.step)}${M.state === "firing" ? "" : ", over"}`)
     );
-    const k = d && `Silenced until ${ys(d.ends_at)} by ${d.author}${d.note ? `: ${d.note}` : ""}`;
+    const k = d && `Silenced until ${bs(d.ends_at)} by ${d.author}${d.note ? `: ${d.note}` : ""}`;
     return [
       o("span", { class: "strong" }, i),
       r.length > 0 && u && o("span", { class: "quiet" }, ` · last good step ${p(Number(u))}`),
@@ -608,7 +608,7 @@ var It = class {
   #i(t) {
     const e = t.state === "firing";
     const n = async () => await qt([t]) && this.again();
-    const i = async () => await rt(
+    const i = async () => await at(
       [
         { label: "run", value: t.run },
         { label: "rule", value: t.members.length ? t.labels.cause : t.rule },
@@ -625,15 +625,15 @@ var It = class {
     );
   }
   async #o() {
-    this.#t = this.#t ? null : Li(await tt("/alerts/events", { identity: this.alert.identity }));
+    this.#t = this.#t ? null : ji(await et("/alerts/events", { identity: this.alert.identity }));
     this.#s(this.alert);
   }
 };
-function Ei({ severity: s, state: t }) {
+function Ti({ severity: s, state: t }) {
   const e = t !== "firing" ? "unknown" : { page: "act", warn: "watch" }[s] ?? "unknown";
   return o("span", { class: `kind kind-${e}` }, s);
 }
-function Mi({ project: s, run: t, step: e }) {
+function Li({ project: s, run: t, step: e }) {
   return o(
     "a",
     { href: `${C(s, t)}?step=${e}` },
@@ -641,7 +641,7 @@ function Mi({ project: s, run: t, step: e }) {
     o("span", { class: "strong" }, t)
   );
 }
-function Ti({ step: s, since_at: t, state: e, updated_at: n }) {
+function Oi({ step: s, since_at: t, state: e, updated_at: n }) {
   return [
     o("div", { class: "nowrap" }, `step ${p(s)}`),
     o(
@@ -651,7 +651,7 @@ function Ti({ step: s, since_at: t, state: e, updated_at: n }) {
     )
   ];
 }
-function Li(s) {
+function ji(s) {
   const t = s.map(
     (e) => o(
       "li",
@@ -717,8 +717,8 @@ var Dt = class {
 };
 
 // src/following.js
-var Oi = 3e4;
-function ct(s, { concerns: t, read: e, fail: n, refreshMs: i, after: r = null }) {
+var Ai = 3e4;
+function ht(s, { concerns: t, read: e, fail: n, refreshMs: i, after: r = null }) {
   let a = false;
   let l = false;
   let c = r === null;
@@ -728,7 +728,7 @@ function ct(s, { concerns: t, read: e, fail: n, refreshMs: i, after: r = null })
   const u = ({ detail: M }) => a ||= t(M);
   const f = () => a ||= c && s.state === "live";
   const w = async () => {
-    if (!c || l || document.hidden || !(a || Date.now() - d > Oi)) return;
+    if (!c || l || document.hidden || !(a || Date.now() - d > Ai)) return;
     l = true;
     a = false;
     d = Date.now();
@@ -751,7 +751,7 @@ function ct(s, { concerns: t, read: e, fail: n, refreshMs: i, after: r = null })
 }
 
 // src/shortcuts.js
-var ji = [
+var Ni = [
   ["g f", "fleet"],
   ["g a", "alerts"],
   ["/", "filter the fleet or the alerts"],
@@ -764,32 +764,32 @@ var ji = [
   ["t", "light or dark theme"],
   ["?", "keyboard shortcuts"]
 ];
-function Ts({ go: s }) {
+function Ls({ go: s }) {
   let t = "";
-  const e = { gf: () => s("/"), ga: () => s("/alerts"), t: Es, "?": Ms, "/": Ai };
+  const e = { gf: () => s("/"), ga: () => s("/alerts"), t: Ms, "?": Ts, "/": qi };
   document.addEventListener("keydown", (n) => {
-    if (st(n.target) || document.querySelector("dialog") || n.metaKey || n.ctrlKey || n.altKey) return;
+    if (nt(n.target) || document.querySelector("dialog") || n.metaKey || n.ctrlKey || n.altKey) return;
     const i = e[t + n.key];
     t = n.key === "g" ? "g" : "";
     if (!i) return;
     n.preventDefault();
     i();
   });
-  document.getElementById("theme").addEventListener("click", Es);
-  document.getElementById("keys").addEventListener("click", Ms);
+  document.getElementById("theme").addEventListener("click", Ms);
+  document.getElementById("keys").addEventListener("click", Ts);
 }
-var st = (s) => /^(INPUT|TEXTAREA|SELECT)$/.test(s.tagName) && s.type !== "checkbox" && s.type !== "radio";
-function Ai() {
+var nt = (s) => /^(INPUT|TEXTAREA|SELECT)$/.test(s.tagName) && s.type !== "checkbox" && s.type !== "radio";
+function qi() {
   document.querySelector("[data-filter]")?.focus();
 }
-function Es() {
+function Ms() {
   const s = getComputedStyle(document.documentElement).colorScheme === "dark";
   document.documentElement.dataset.theme = s ? "light" : "dark";
   localStorage.setItem("trmon.theme", s ? "light" : "dark");
   window.dispatchEvent(new Event("themechange"));
 }
-function Ms() {
-  const s = ji.map(([n, i]) => o("tr", {}, o("td", {}, o("code", {}, n)), o("td", {}, i)));
+function Ts() {
+  const s = Ni.map(([n, i]) => o("tr", {}, o("td", {}, o("code", {}, n)), o("td", {}, i)));
   const t = o("button", { onclick: () => e.close() }, "Close");
   const e = o(
     "dialog",
@@ -804,15 +804,15 @@ function Ms() {
 }
 
 // src/alerts.js
-var Ni = 2e3;
-var ht = 50;
-var qi = 250;
-async function As(s, { live: t }) {
+var Ri = 2e3;
+var dt = 50;
+var Ci = 250;
+async function Ns(s, { live: t }) {
   const e = new Ne(s);
   s.title("Alerts");
   await e.read();
   const n = ({ kind: r }) => ["alert", "ack"].includes(r);
-  const i = ct(t, { concerns: n, read: () => e.read(), fail: s.fail, refreshMs: Ni });
+  const i = ht(t, { concerns: n, read: () => e.read(), fail: s.fail, refreshMs: Ri });
   document.addEventListener("keydown", e.keys);
   return () => {
     i();
@@ -830,16 +830,16 @@ var Ne = class {
   #r = null;
   constructor(t) {
     this.stage = t;
-    this.limit = ht;
-    this.most = ht;
+    this.limit = dt;
+    this.most = dt;
     this.title = o("h1", {});
     this.count = o("p", { role: "status", class: "quiet" });
     this.filter = new Ct(() => this.#a());
     this.selection = new Dt(() => this.draw());
     this.bulk = new Rt(this.selection, () => this.read());
-    this.firing = Ls("Firing", () => (this.most += ht, this.draw()));
+    this.firing = Os("Firing", () => (this.most += dt, this.draw()));
     this.silences = o("section", { class: "alerts" });
-    this.past = Ls("Resolved", () => (this.limit += ht, this.read()));
+    this.past = Os("Resolved", () => (this.limit += dt, this.read()));
     const e = "No alert matches these filters.";
     this.none = o("p", { class: "notice row" }, o("span", { class: "quiet" }, e), _("Show all alerts", () => this.filter.clear()));
     this.empty = o(
@@ -867,10 +867,10 @@ var Ne = class {
   }
   /** Filter what is loaded at once, and once typing pauses, all resolved alerts. */
   #a() {
-    this.limit = ht;
+    this.limit = dt;
     this.draw();
     clearTimeout(this.#r);
-    this.#r = setTimeout(() => this.read().catch(Ci), qi);
+    this.#r = setTimeout(() => this.read().catch(Ii), Ci);
   }
   end() {
     clearTimeout(this.#r);
@@ -887,19 +887,19 @@ var Ne = class {
     const a = JSON.stringify(r) === JSON.stringify(this.filter.query);
     const l = t.filter((k) => !k.ack).length;
     const c = `${y(t.length, "alert")} ${t.length === 1 ? "fires" : "fire"}, ${l} unacknowledged`;
-    Os(this.title, t.length ? c : "No alert fires");
+    js(this.title, t.length ? c : "No alert fires");
     const h = this.filter.chosen(t);
     const d = a ? e : this.filter.chosen(e);
     const u = !this.filter.isOn && t.length + e.length === 0;
-    Os(this.count, this.filter.isOn ? `${p(h.length)} of ${y(t.length, "firing alert")} shown` : "");
+    js(this.count, this.filter.isOn ? `${p(h.length)} of ${y(t.length, "firing alert")} shown` : "");
     this.filter.bar.hidden = !this.empty.toggleAttribute("hidden", !u);
     this.none.hidden = u || !a || h.length + d.length > 0;
     this.past.section.setAttribute("aria-busy", String(!a));
-    const f = Ss(xs(h), this.#s);
+    const f = Es(Ss(h), this.#s);
     this.lines = f.slice(0, this.most);
     this.selection.follow(this.lines, t);
     this.#h(this.firing, this.lines, f.length - this.lines.length);
-    this.#h(this.past, d.map((k) => ({ key: R(k), alerts: [k] })), n && a ? ht : 0);
+    this.#h(this.past, d.map((k) => ({ key: R(k), alerts: [k] })), n && a ? dt : 0);
     const w = new Set([...f, ...e.map((k) => ({ key: R(k) }))].map(({ key: k }) => k));
     for (const k of this.#e.keys()) if (!w.has(k) && !this.filter.isOn) this.#e.delete(k);
     this.bulk.draw(t, h);
@@ -913,7 +913,7 @@ var Ne = class {
       c.show(l, this.#s.has(l.key));
       return c.element;
     });
-    Nt(() => Ri(e, a));
+    Nt(() => Pi(e, a));
   }
   /** Reuse the row of each line so that what is open stays open. */
   #d(t) {
@@ -934,7 +934,7 @@ var Ne = class {
   }
   #l(t) {
     this.silences.hidden = !t.length;
-    const e = JSON.stringify(t) + t.map(js);
+    const e = JSON.stringify(t) + t.map(As);
     if (e === this.#o) return;
     this.#o = e;
     const n = t.map((i) => {
@@ -942,8 +942,8 @@ var Ne = class {
       return o(
         "li",
         { class: "row", id: `silence-${r}`, tabindex: "-1" },
-        o("code", {}, Pi(i)),
-        o("span", { class: "quiet" }, `${js(i)}, by ${a}${l ? `: ${l}` : ""} · mutes ${y(c, "alert")} now`),
+        o("code", {}, Di(i)),
+        o("span", { class: "quiet" }, `${As(i)}, by ${a}${l ? `: ${l}` : ""} · mutes ${y(c, "alert")} now`),
         _("End", () => this.#f(i))
       );
     });
@@ -956,7 +956,7 @@ var Ne = class {
   }
   async #m() {
     const t = ["project", "run", "rule", "owner"].map((e) => ({ label: e, value: "" }));
-    if (await rt(t)) await this.read();
+    if (await at(t)) await this.read();
   }
   async #f(t) {
     await T("DELETE", `/silences/${t.id}`);
@@ -965,7 +965,7 @@ var Ne = class {
   #g = "";
   /** Move with j and k, select with x, acknowledge with a; g a is a way to this view. */
   #w(t) {
-    if (st(t.target) || document.querySelector("dialog") || t.metaKey || t.ctrlKey || t.altKey) return;
+    if (nt(t.target) || document.querySelector("dialog") || t.metaKey || t.ctrlKey || t.altKey) return;
     const e = this.#g === "g";
     this.#g = t.key;
     if (e || !["j", "k", "x", "a"].includes(t.key)) return;
@@ -985,7 +985,7 @@ var Ne = class {
     t.preventDefault();
   }
 };
-function Ls(s, t) {
+function Os(s, t) {
   const e = ["select", "severity", "alert", "run", "since", "actions"];
   const n = ["select", "actions"];
   const i = e.map((c) => o("th", { scope: "col" }, o("span", { class: n.includes(c) ? "sr" : "" }, c)));
@@ -994,64 +994,64 @@ function Ls(s, t) {
   const l = o("section", { class: "alerts" }, o("h2", {}, s), o("div", { class: "card scroll" }, r), a);
   return { section: l, list: r, more: a };
 }
-function Ri(s, t) {
+function Pi(s, t) {
   const e = new Set(t);
   for (const n of [...s.tBodies]) if (!e.has(n)) n.remove();
   t.forEach((n, i) => {
     if (s.tBodies[i] !== n) s.insertBefore(n, s.tBodies[i] ?? null);
   });
 }
-function Ci(s) {
+function Ii(s) {
   if (!(s instanceof O)) throw s;
 }
-function Os(s, t) {
+function js(s, t) {
   if (s.textContent !== t) s.textContent = t;
 }
-var Pi = ({ matchers: s, project: t }) => [t && `project=${t}`, ...s.map((e) => `${e.label}${e.operator}${e.value}`)].filter(Boolean).join(", ");
-function js({ starts_at: s, ends_at: t }) {
-  const e = Q();
+var Di = ({ matchers: s, project: t }) => [t && `project=${t}`, ...s.map((e) => `${e.label}${e.operator}${e.value}`)].filter(Boolean).join(", ");
+function As({ starts_at: s, ends_at: t }) {
+  const e = tt();
   return s > e ? `from ${L(s)} for ${B(t - s)}` : `ends in ${B(t - e)}`;
 }
 
 // src/plotoptions.js
-var Ii = [[], [5, 3], [2, 2]];
-var Di = 6;
-var Ns = 5;
-var Bi = [
+var Bi = [[], [5, 3], [2, 2]];
+var zi = 6;
+var qs = 5;
+var Wi = [
   [86400, "{D} {MMM}", null, null, null, null, null, null, 1],
   [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
   [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]
 ];
-var Cs = 4;
-var Ps = "11px system-ui, sans-serif";
-function Is({ n: s, banded: t, log: e, from: n, to: i, healthy: r, limits: a = [], stacked: l, width: c, height: h, course: d, hooks: u }) {
+var Ps = 4;
+var Is = "11px system-ui, sans-serif";
+function Ds({ n: s, banded: t, log: e, from: n, to: i, healthy: r, limits: a = [], stacked: l, width: c, height: h, course: d, hooks: u }) {
   const f = $t();
   return {
     width: c,
     height: h,
     legend: { show: false },
     padding: [6, 6, 0, 0],
-    scales: { x: { time: d.byTime }, y: { distr: e ? 3 : 1, range: Wi(e, n, i) } },
+    scales: { x: { time: d.byTime }, y: { distr: e ? 3 : 1, range: Ui(e, n, i) } },
     axes: [
-      qs(f, { size: 22, space: 70, values: d.byTime ? Bi : (w, k) => k.map(p) }),
-      qs(f, {
+      Rs(f, { size: 22, space: 70, values: d.byTime ? Wi : (w, k) => k.map(p) }),
+      Rs(f, {
         size: 50,
         space: 30,
-        values: (w, k, M, N, D) => k.map((it) => zi(it, e ? it : D)),
+        values: (w, k, M, N, D) => k.map((ot) => Hi(ot, e ? ot : D)),
         ...e ? { splits: qe, filter: (w, k) => k } : {}
       })
     ],
-    series: [{}, ...Array.from({ length: s }, (w, k) => Hi(f, k, { banded: t, stacked: l })).flat()],
+    series: [{}, ...Array.from({ length: s }, (w, k) => Fi(f, k, { banded: t, stacked: l })).flat()],
     bands: t ? Array.from({ length: s }, (w, k) => ({ series: [3 * k + 3, 3 * k + 2], fill: f.soft })) : [],
-    cursor: Fi(f),
+    cursor: Gi(f),
     hooks: {
-      drawClear: [(w) => r && Gi(w, r, f)],
+      drawClear: [(w) => r && Vi(w, r, f)],
       draw: [
-        (w) => a.forEach((k) => Ji(w, k, f)),
-        (w) => Vi(w, d, f),
-        (w) => d.byTime && Xi(w, f)
+        (w) => a.forEach((k) => Xi(w, k, f)),
+        (w) => Yi(w, d, f),
+        (w) => d.byTime && Zi(w, f)
       ],
-      setSelect: [(w) => Ki(w, u.select)],
+      setSelect: [(w) => Ji(w, u.select)],
       setCursor: [(w) => u.cursor(w.cursor.idx ?? null)]
     }
   };
@@ -1074,11 +1074,11 @@ function $t() {
     card: t("card")
   };
 }
-function zi(s, t) {
+function Hi(s, t) {
   if (s === null) return "";
   return g(s, Math.max(3, Math.ceil(Math.log10(Math.abs(s / t))) + 1));
 }
-function Wi(s, t, e) {
+function Ui(s, t, e) {
   return (n, i, r) => {
     if (e !== void 0) return [t, e];
     if (i === null) return s ? [1e-3, 1] : [0, 1];
@@ -1094,28 +1094,28 @@ function qe(s, t, e, n) {
   const a = Math.ceil((r - i) / 3);
   return Array.from({ length: Math.floor((r - i) / a) + 1 }, (l, c) => 10 ** (i + c * a));
 }
-function qs(s, t) {
+function Rs(s, t) {
   const e = { stroke: s.line, width: 1 };
-  return { stroke: s.quiet, font: Ps, grid: e, ticks: { show: false }, gap: Cs, ...t };
+  return { stroke: s.quiet, font: Is, grid: e, ticks: { show: false }, gap: Ps, ...t };
 }
-function Hi(s, t, { banded: e, stacked: n }) {
+function Fi(s, t, { banded: e, stacked: n }) {
   const i = [s.accent, s.second, s.third][t % 3];
   const r = {
     stroke: i,
     width: 1.5,
-    dash: Ii[t % 3],
-    points: { show: true, filter: (l, c) => Ui(l.data[c]), size: 4, fill: i, stroke: i },
+    dash: Bi[t % 3],
+    points: { show: true, filter: (l, c) => Ki(l.data[c]), size: 4, fill: i, stroke: i },
     spanGaps: false,
     fill: n ? s.soft : void 0
   };
   const a = { stroke: "transparent", width: 0, points: { show: false } };
   return e ? [r, a, a] : [r];
 }
-function Ui(s) {
+function Ki(s) {
   const t = (e) => e !== null && e !== void 0;
   return s.flatMap((e, n) => t(e) && !t(s[n - 1]) && !t(s[n + 1]) ? [n] : []);
 }
-function Fi(s) {
+function Gi(s) {
   const t = { pub: (e) => e === "mousemove" || e === "mouseleave" };
   return {
     y: false,
@@ -1125,23 +1125,23 @@ function Fi(s) {
     bind: { dblclick: () => () => null }
   };
 }
-function Ki(s, t) {
+function Ji(s, t) {
   const { left: e, width: n } = s.select;
   if (n < 4) return;
   const [i, r] = [s.posToVal(e, "x"), s.posToVal(e + n, "x")];
   s.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
   t(i, r);
 }
-function Gi(s, [t, e], n) {
+function Vi(s, [t, e], n) {
   const { left: i, top: r, width: a, height: l } = s.bbox;
-  const c = (u, f) => Number.isFinite(u) && !(s.scales.y.distr === 3 && u <= 0) ? Zi(s.valToPos(u, "y", true), r, r + l) : f;
+  const c = (u, f) => Number.isFinite(u) && !(s.scales.y.distr === 3 && u <= 0) ? to(s.valToPos(u, "y", true), r, r + l) : f;
   const [h, d] = [c(e, r), c(t, r + l)];
   s.ctx.save();
   s.ctx.fillStyle = n.good;
   s.ctx.fillRect(i, h, a, d - h);
   s.ctx.restore();
 }
-function Ji(s, { at: t, kind: e }, n) {
+function Xi(s, { at: t, kind: e }, n) {
   const { ctx: i, bbox: r } = s;
   const a = Math.round(s.valToPos(t, "y", true)) + 0.5;
   i.save();
@@ -1154,32 +1154,32 @@ function Ji(s, { at: t, kind: e }, n) {
   i.stroke();
   i.restore();
 }
-function Vi(s, t, e) {
+function Yi(s, t, e) {
   const n = t.markers.map((r) => ({ ...r, x: s.valToPos(t.position(r.step), "x", true) }));
-  for (const { x: r, kind: a } of Yi(n)) {
-    if (a === "policy") Bt(s, r, { colour: e.quiet, dash: [], height: Ns });
-    else if (a === "note") Bt(s, r, { colour: e.accent, dash: [], height: Ns });
+  for (const { x: r, kind: a } of Qi(n)) {
+    if (a === "policy") Bt(s, r, { colour: e.quiet, dash: [], height: qs });
+    else if (a === "note") Bt(s, r, { colour: e.accent, dash: [], height: qs });
     else Bt(s, r, { colour: e[a], dash: [3, 3] });
   }
   const { chosen: i } = t;
   if (i !== null) Bt(s, s.valToPos(t.position(i), "x", true), { colour: e.ink, dash: [] });
 }
-function Xi(s, t) {
+function Zi(s, t) {
   const { ctx: e, bbox: n } = s;
   e.save();
-  e.font = Ps.replace("11px", `${11 * devicePixelRatio}px`);
+  e.font = Is.replace("11px", `${11 * devicePixelRatio}px`);
   e.fillStyle = t.quiet;
   e.textBaseline = "top";
-  e.fillText(bs(s.scales.x.max), 0, n.top + n.height + Cs * devicePixelRatio);
+  e.fillText(ks(s.scales.x.max), 0, n.top + n.height + Ps * devicePixelRatio);
   e.restore();
 }
-var Rs = ["note", "policy", "watch", "act"];
-function Yi(s) {
+var Cs = ["note", "policy", "watch", "act"];
+function Qi(s) {
   const t = [];
   for (const e of s) {
     const n = t.at(-1);
-    if (!n || e.x - n.x > Di * devicePixelRatio) t.push({ ...e });
-    else if (Rs.indexOf(e.kind) > Rs.indexOf(n.kind)) n.kind = e.kind;
+    if (!n || e.x - n.x > zi * devicePixelRatio) t.push({ ...e });
+    else if (Cs.indexOf(e.kind) > Cs.indexOf(n.kind)) n.kind = e.kind;
   }
   return t;
 }
@@ -1197,12 +1197,12 @@ function Bt(s, t, { colour: e, dash: n, height: i = Infinity }) {
   r.stroke();
   r.restore();
 }
-var Zi = (s, t, e) => Math.min(Math.max(s, t), e);
+var to = (s, t, e) => Math.min(Math.max(s, t), e);
 
 // src/panels.js
 var zt = ["total", "mismatch", "staleness"];
-var Qi = ["mismatch", "total"];
-var to = [
+var eo = ["mismatch", "total"];
+var so = [
   { title: "Reward", note: "mean", lines: [S("reward_mean", "mean")], reference: "peak" },
   {
     title: "KL",
@@ -1231,7 +1231,7 @@ var to = [
   {
     title: "Engines agree",
     note: "Pearson, token probabilities",
-    lines: [J("prob_pearson", Qi, "")],
+    lines: [J("prob_pearson", eo, "")],
     also: ["prob_diff_max", "ppl_ratio"]
   },
   {
@@ -1319,15 +1319,15 @@ function J(s, t, e) {
   return { find: (n) => t.map((i) => `${i}_${s}`).find((i) => n.has(i)) ?? null, label: e };
 }
 var V = (s) => s.replace(/^(mismatch|staleness|total)_/, "");
-function Ds(s) {
-  return to.map((t) => {
+function Bs(s) {
+  return so.map((t) => {
     const e = t.lines.map((n) => ({ name: n.find(s), label: n.label })).filter((n) => n.name);
     return { ...t, lines: e, names: e.map((n) => n.name) };
   }).filter((t) => t.lines.length);
 }
 
 // src/signalwords.js
-var Bs = {
+var zs = {
   abs_log_ratio_max: "largest log-ratio of a token",
   chi2_token: "spread of token weights (χ²)",
   chi2_token_p95: "spread of token weights",
@@ -1408,14 +1408,14 @@ var Bs = {
   zero_variance_groups: "groups of equal rewards",
   zero_variance_groups_least: "groups of equal rewards"
 };
-var j = (s) => Bs[s] ?? Bs[V(s)] ?? s.replaceAll("_", " ");
+var j = (s) => zs[s] ?? zs[V(s)] ?? s.replaceAll("_", " ");
 
 // src/comparechart.js
-var zs = 150;
-var eo = "11px system-ui, sans-serif";
-var Ws = /* @__PURE__ */ new Set(["kl_k3", "grad_norm"]);
-var so = "ABCDEFGH";
-var Hs = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+var Ws = 150;
+var no = "11px system-ui, sans-serif";
+var Hs = /* @__PURE__ */ new Set(["kl_k3", "grad_norm"]);
+var io = "ABCDEFGH";
+var Us = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
 var Wt = class {
   #t = null;
   #e = [[]];
@@ -1433,7 +1433,7 @@ var Wt = class {
   }
   /** Show runs, over steps or over the time since their starts. */
   show(t, { byTime: e }) {
-    const n = Ws.has(this.name);
+    const n = Hs.has(this.name);
     const i = (l) => typeof l === "number" && (!n || l > 0) ? l : null;
     const r = t.map((l) => [
       e ? l.elapsed_seconds : l.step,
@@ -1461,25 +1461,25 @@ var Wt = class {
   }
   #i() {
     const t = this.where.clientWidth;
-    if (this.#t && t && t !== this.#t.width) this.#t.setSize({ width: t, height: zs });
+    if (this.#t && t && t !== this.#t.width) this.#t.setSize({ width: t, height: Ws });
   }
   #o() {
     const t = $t();
     const e = getComputedStyle(document.documentElement);
-    const n = { stroke: t.quiet, font: eo, grid: { stroke: t.line, width: 1 }, ticks: { show: false }, gap: 4 };
+    const n = { stroke: t.quiet, font: no, grid: { stroke: t.line, width: 1 }, ticks: { show: false }, gap: 4 };
     const i = this.#n ? B : p;
-    const r = Ws.has(this.name);
+    const r = Hs.has(this.name);
     const a = (l) => ({
       stroke: e.getPropertyValue(`--run-${l + 1}`).trim(),
       width: 1.5,
-      dash: Hs[Math.floor(l / 2) % Hs.length],
+      dash: Us[Math.floor(l / 2) % Us.length],
       points: { show: false },
       spanGaps: true
       // Runs have their points at different places.
     });
     return {
       width: this.where.clientWidth || 320,
-      height: zs,
+      height: Ws,
       legend: { show: false },
       padding: [6, 6, 0, 0],
       scales: { x: { time: false }, y: { distr: r ? 3 : 1 } },
@@ -1501,30 +1501,30 @@ var Wt = class {
   /** Show the values at the cursor, or the newest ones. */
   #r(t) {
     const e = this.#e.slice(1);
-    const n = (r) => t === null ? r.findLast((a) => Us(a)) : no(r, t);
+    const n = (r) => t === null ? r.findLast((a) => Fs(a)) : oo(r, t);
     m(
       this.values,
       e.map(
-        (r, a) => o("span", { class: `legend run-${a + 1}` }, `${so[a]} ${g(n(r))}`)
+        (r, a) => o("span", { class: `legend run-${a + 1}` }, `${io[a]} ${g(n(r))}`)
       )
     );
     const i = t === null ? null : this.#e[0][t];
     this.place.textContent = i === null ? "newest" : this.#n ? B(i) : `step ${p(i)}`;
   }
 };
-var Us = (s) => s !== null && s !== void 0;
-function no(s, t) {
-  for (let e = t; e >= 0; e--) if (Us(s[e])) return s[e];
+var Fs = (s) => s !== null && s !== void 0;
+function oo(s, t) {
+  for (let e = t; e >= 0; e--) if (Fs(s[e])) return s[e];
   return null;
 }
 
 // src/plot.js
-var Fs = null;
+var Ks = null;
 function Ht() {
-  Fs ??= io("/static/vendor/uplot-1.6.32.js").then(() => window.uPlot);
-  return Fs;
+  Ks ??= ro("/static/vendor/uplot-1.6.32.js").then(() => window.uPlot);
+  return Ks;
 }
-function io(s) {
+function ro(s) {
   return new Promise((t, e) => {
     const n = Object.assign(document.createElement("script"), { src: s });
     n.onload = t;
@@ -1534,14 +1534,14 @@ function io(s) {
 }
 
 // src/compare.js
-var oo = 5e3;
+var ao = 5e3;
 var Ce = "ABCDEFGH";
-async function Ks(s, { live: t }) {
+async function Gs(s, { live: t }) {
   const e = new Re(s, new URLSearchParams(location.search));
   s.title("Compare");
   await e.read();
   const n = ({ data: r }) => e.shows(r);
-  const i = ct(t, { concerns: n, read: () => e.read(), fail: s.fail, refreshMs: oo });
+  const i = ht(t, { concerns: n, read: () => e.read(), fail: s.fail, refreshMs: ao });
   return () => {
     i();
     e.end();
@@ -1599,12 +1599,12 @@ var Re = class {
     );
     m(
       this.words,
-      e.slice(1).map((r, a) => o("p", { class: "headline" }, ro(r, a + 1, e.length))),
+      e.slice(1).map((r, a) => o("p", { class: "headline" }, lo(r, a + 1, e.length))),
       n && o("p", { class: "quiet" }, "B was proposed: the sound run of the project whose configuration differs least."),
-      o("ul", { class: "compared" }, e.map(ao))
+      o("ul", { class: "compared" }, e.map(co))
     );
     this.#o(t, e);
-    m(this.differences, o("h2", {}, "Differences"), lo(this.#e), !i.length && o("p", { class: "quiet" }, "The configurations do not differ."));
+    m(this.differences, o("h2", {}, "Differences"), ho(this.#e), !i.length && o("p", { class: "quiet" }, "The configurations do not differ."));
   }
   #o(t, e) {
     const n = [...new Set(e.flatMap((i) => Object.keys(i.signals)))];
@@ -1629,8 +1629,8 @@ var Re = class {
     await this.read();
   }
 };
-var ro = (s, t, e) => e > 2 ? `A and ${Ce[t]}: ${s.sentence}` : s.sentence;
-function ao({ fleet: s }, t) {
+var lo = (s, t, e) => e > 2 ? `A and ${Ce[t]}: ${s.sentence}` : s.sentence;
+function co({ fleet: s }, t) {
   const { verdict: e } = s;
   return o(
     "li",
@@ -1638,11 +1638,11 @@ function ao({ fleet: s }, t) {
     o("span", { class: "swatch", "aria-hidden": "true" }),
     o("span", { class: "strong" }, Ce[t]),
     o("a", { href: `/runs/${encodeURIComponent(s.project)}/${encodeURIComponent(s.run)}` }, `${s.project}/${s.run}`),
-    o("span", { class: `kind kind-${e.kind}` }, et(e.kind)),
+    o("span", { class: `kind kind-${e.kind}` }, st(e.kind)),
     o("span", { class: "quiet" }, e.why)
   );
 }
-function lo({ runs: s, config: t, same_policy: e }) {
+function ho({ runs: s, config: t, same_policy: e }) {
   const n = [...new Set(s.flatMap((c) => Object.keys(c.signals)))];
   const i = [
     ["newest step", s.map((c) => p(c.fleet.step))],
@@ -1688,22 +1688,22 @@ function Ft(s) {
   ];
   return r.filter(Boolean).join(", ");
 }
-function Gs(s) {
+function Js(s) {
   const t = s.filter((e) => e.verdict.need === "now").length;
   return t ? `(${t}) Fleet` : "Fleet";
 }
 var X = (s, t) => s ? `${p(s)} ${t}` : null;
-var co = (s) => `import trmon_client as trmon
+var uo = (s) => `import trmon_client as trmon
 monitor = trmon.init(project="math", run="qwen3-8b-grpo", url="${s}")   # line 1
 ...
 decision = monitor.log_batch(step=step, rollout_logprobs=mu, old_logprobs=old, logprobs=pi, mask=mask)   # line 2`;
-function Js(s) {
+function Vs(s) {
   return o(
     "section",
     { class: "card empty stack" },
     o("h1", {}, "No runs yet"),
     o("p", {}, "Add two lines to the trainer; the run appears after its first step."),
-    o("pre", {}, co(s)),
+    o("pre", {}, uo(s)),
     o(
       "p",
       { class: "quiet" },
@@ -1713,7 +1713,7 @@ function Js(s) {
     )
   );
 }
-function Vs(s) {
+function Xs(s) {
   const [t, e, n, i] = s ? ["No archived run", "No run is archived.", "/", "Show the runs"] : ["Every run is archived", "A new run appears after its first step.", "/?archived=1", "Show archived runs"];
   return o(
     "section",
@@ -1724,12 +1724,12 @@ function Vs(s) {
 }
 
 // src/cut.js
-var ho = 9;
-var uo = 8;
+var po = 9;
+var mo = 8;
 function Pe(s) {
   const t = [...s];
-  if (t.length <= uo) return o("span", { class: "start" }, s);
-  const e = Math.min(ho, Math.floor(t.length / 2));
+  if (t.length <= mo) return o("span", { class: "start" }, s);
+  const e = Math.min(po, Math.floor(t.length / 2));
   return [
     o("span", { class: "start" }, t.slice(0, -e).join("")),
     o("span", { class: "end" }, t.slice(-e).join(""))
@@ -1737,9 +1737,9 @@ function Pe(s) {
 }
 
 // src/canvas.js
-var Xs = 132;
-var po = 3;
-var mo = 8;
+var Ys = 132;
+var fo = 3;
+var go = 8;
 var Ie = 3;
 var Kt = class {
   #t = null;
@@ -1770,8 +1770,8 @@ var Kt = class {
       select: (r, a) => e.show(e.stepAt(r), e.stepAt(a)),
       cursor: (r) => this.#i(r)
     };
-    const i = { width: this.where.clientWidth || 320, height: Xs };
-    this.#t = new this.uPlot(Is({ ...t, ...i, course: e, hooks: n }), this.#n(), this.where);
+    const i = { width: this.where.clientWidth || 320, height: Ys };
+    this.#t = new this.uPlot(Ds({ ...t, ...i, course: e, hooks: n }), this.#n(), this.where);
     this.#r(this.#t.over);
     this.#t.over.append(this.#s);
   }
@@ -1802,21 +1802,21 @@ var Kt = class {
     const { left: e, event: n } = this.#t.cursor;
     this.#s.hidden = t === null || n?.type !== "mousemove";
     if (this.#s.hidden) return;
-    const [i, r] = [e, e + mo].map((a) => this.course.stepAt(this.#t.posToVal(a, "x")));
-    this.#s.textContent = [...this.lines(t), ...fo(this.course.markersNear(i, r - i))].join("\n");
+    const [i, r] = [e, e + go].map((a) => this.course.stepAt(this.#t.posToVal(a, "x")));
+    this.#s.textContent = [...this.lines(t), ...wo(this.course.markersNear(i, r - i))].join("\n");
     this.#s.classList.toggle("leftward", e > this.where.clientWidth / 2);
     this.#s.style.left = `${e}px`;
   }
   #o() {
     const t = this.where.clientWidth;
-    if (this.#t && t && t !== this.#t.width) this.#t.setSize({ width: t, height: Xs });
+    if (this.#t && t && t !== this.#t.width) this.#t.setSize({ width: t, height: Ys });
   }
   #r(t) {
     let e = null;
     t.addEventListener("mousedown", (n) => e = n.clientX);
     t.addEventListener("click", (n) => {
       const i = this.#t.cursor.idx;
-      if (i !== null && Math.abs(n.clientX - e) <= po) this.open(this.#e[0][i]);
+      if (i !== null && Math.abs(n.clientX - e) <= fo) this.open(this.#e[0][i]);
     });
     t.addEventListener("dblclick", () => this.course.show());
   }
@@ -1845,7 +1845,7 @@ var Kt = class {
     }
   }
 };
-function fo(s) {
+function wo(s) {
   const t = s.length > Ie ? [`and ${s.length - Ie} more`] : [];
   return [...s.slice(0, Ie).map(({ step: e, what: n }) => `${p(e)}: ${n}`), ...t];
 }
@@ -1859,9 +1859,9 @@ function _t(s, t) {
 }
 
 // src/chartexport.js
-var go = 26;
-var wo = 10;
-function Ys(s, { rows: t, canvas: e }) {
+var yo = 26;
+var bo = 10;
+function Zs(s, { rows: t, canvas: e }) {
   const n = () => `${location.pathname.split("/").slice(2).join("-")}-${s}`.replace(/[^\w.-]+/g, "-").toLowerCase();
   const i = o(
     "details",
@@ -1870,8 +1870,8 @@ function Ys(s, { rows: t, canvas: e }) {
     o(
       "div",
       { class: "card menu" },
-      o("button", { onclick: () => r(yo(t(), `${n()}.csv`)) }, "CSV"),
-      o("button", { onclick: () => r(ko(e(), { title: s, name: `${n()}.png` })) }, "PNG")
+      o("button", { onclick: () => r(ko(t(), `${n()}.csv`)) }, "CSV"),
+      o("button", { onclick: () => r($o(e(), { title: s, name: `${n()}.png` })) }, "PNG")
     )
   );
   const r = () => i.open = false;
@@ -1885,22 +1885,22 @@ function Ys(s, { rows: t, canvas: e }) {
   });
   return i;
 }
-function yo(s, t) {
-  const e = s.map((n) => n.map(bo).join(",")).join("\r\n");
+function ko(s, t) {
+  const e = s.map((n) => n.map(vo).join(",")).join("\r\n");
   _t(new Blob([`${e}\r
 `], { type: "text/csv;charset=utf-8" }), t);
 }
-function bo(s) {
+function vo(s) {
   if (s === null || s === void 0) return "";
   if (typeof s === "number") return String(s);
   const t = /^[=+\-@\t\r]/.test(s) && Number.isNaN(Number(s)) ? `'${s}` : s;
   return /[",\r\n]/.test(t) ? `"${t.replaceAll('"', '""')}"` : t;
 }
-function ko(s, { title: t, name: e }) {
+function $o(s, { title: t, name: e }) {
   const n = getComputedStyle(document.documentElement);
   const i = (d) => n.getPropertyValue(`--${d}`).trim();
   const r = devicePixelRatio;
-  const [a, l] = [wo * r, go * r];
+  const [a, l] = [bo * r, yo * r];
   const c = Object.assign(document.createElement("canvas"), {
     width: s.width + 2 * a,
     height: s.height + l + a
@@ -1916,14 +1916,14 @@ function ko(s, { title: t, name: e }) {
 }
 
 // src/figure.js
-var dt = class {
+var ut = class {
   now = o("span", { class: "strong" });
   against = o("span", { class: "quiet" });
   legend = o("span", {});
   constructor({ uPlot: t, course: e, open: n, title: i, note: r, label: a = i }) {
     const l = o("span", { class: "plot" });
     const c = o("span", { class: "note" }, r && `${r} `, this.legend);
-    const h = Ys(i, { rows: () => this.rows(), canvas: () => l.querySelector("canvas") });
+    const h = Zs(i, { rows: () => this.rows(), canvas: () => l.querySelector("canvas") });
     const d = [o("span", { class: "row tight" }, o("h2", {}, i), h), this.now, c, this.against];
     this.course = e;
     this.element = o("figure", { class: "card panel" }, o("figcaption", {}, d), l);
@@ -1942,15 +1942,15 @@ var dt = class {
 };
 
 // src/healthy.js
-var vo = [
+var _o = [
   [/^0$/, () => [0, 0]],
   [/^<=? ([\d.e-]+)$/, ([, s]) => [-Infinity, Number(s)]],
   [/^>=? ([\d.e-]+)$/, ([, s]) => [Number(s), Infinity]],
   [/^([\d.e-]+) to ([\d.e-]+)$/, ([, s, t]) => [Number(s), Number(t)]],
   [/^\|x\| < ([\d.e-]+)$/, ([, s]) => [-Number(s), Number(s)]]
 ];
-function Zs(s) {
-  for (const [t, e] of vo) {
+function Qs(s) {
+  for (const [t, e] of _o) {
     const n = t.exec(s ?? "");
     if (n) return e(n);
   }
@@ -1958,12 +1958,12 @@ function Zs(s) {
 }
 
 // src/chart.js
-var $o = 20;
-var ut = class extends dt {
+var xo = 20;
+var pt = class extends ut {
   constructor({ uPlot: t, course: e, panel: n, open: i }) {
     super({ uPlot: t, course: e, open: i, title: n.title, note: n.note });
     this.panel = n;
-    this.healthy = Zs(e.catalogue.get(n.names[0])?.healthy);
+    this.healthy = Qs(e.catalogue.get(n.names[0])?.healthy);
   }
   /** Return whether the chart draws a signal that is evidence. */
   shows(t) {
@@ -2035,7 +2035,7 @@ var ut = class extends dt {
   }
   lines(t) {
     const { series: e, catalogue: n } = this.course;
-    const i = xo(n.get(this.panel.names[0])?.unit);
+    const i = Eo(n.get(this.panel.names[0])?.unit);
     const r = this.panel.lines.map(({ name: a, label: l }) => {
       const c = l && this.panel.lines.length > 1 ? l : this.panel.title.toLowerCase();
       return `${c} ${g(e.signals[a].mean[t])}${i}`;
@@ -2064,7 +2064,7 @@ var ut = class extends dt {
     const n = e.filter((r) => typeof r === "number");
     if (!n.length) return "";
     if (this.panel.reference === "peak") return `peak ${g(Math.max(...n))}`;
-    const i = n.slice(0, $o).sort((r, a) => r - a);
+    const i = n.slice(0, xo).sort((r, a) => r - a);
     return `initially ${g(i[Math.floor(i.length / 2)])}`;
   }
   /** Whether there is data to draw: a logarithmic scale cannot show a series of zeros. */
@@ -2077,27 +2077,27 @@ var ut = class extends dt {
     return t.map((i) => e && typeof i === "number" ? Math.max(i, n) : null);
   }
 };
-var _o = /* @__PURE__ */ new Set(["ratio", "fraction", "chi2", "reward", void 0]);
-var xo = (s) => _o.has(s) ? "" : ` ${s}`;
+var So = /* @__PURE__ */ new Set(["ratio", "fraction", "chi2", "reward", void 0]);
+var Eo = (s) => So.has(s) ? "" : ` ${s}`;
 
 // src/risk.js
-var Qs = ["warn", "page"];
-var So = 6;
-var Eo = ["collapse_risk", "collapse_risk_high"];
-var Mo = "The reward has collapsed, or the run has finished: there is nothing left to predict.";
-var tn = (s) => Eo.includes(s?.cause);
-function en({ diagnosis: s }) {
+var tn = ["warn", "page"];
+var Mo = 6;
+var To = ["collapse_risk", "collapse_risk_high"];
+var Lo = "The reward has collapsed, or the run has finished: there is nothing left to predict.";
+var en = (s) => To.includes(s?.cause);
+function sn({ diagnosis: s }) {
   const t = s?.collapse_risk;
-  if (!Qs.includes(t?.level)) return null;
+  if (!tn.includes(t?.level)) return null;
   const e = `${v(t.probability)} risk of collapse within ${t.horizon_steps} steps`;
-  return o("p", { class: `risk risk-${t.level}` }, e, jo(t.drivers));
+  return o("p", { class: `risk risk-${t.level}` }, e, No(t.drivers));
 }
-function sn({ collapse_risk: s }) {
-  if (!Qs.includes(s?.level)) return null;
+function nn({ collapse_risk: s }) {
+  if (!tn.includes(s?.level)) return null;
   const t = s.driven_by.length ? `risk of collapse, driven by ${s.driven_by.join(" and ")}` : "risk of collapse";
   return o("span", { class: `risk risk-${s.level}`, title: t }, `${v(s.probability)} risk`);
 }
-var Gt = class extends ut {
+var Gt = class extends pt {
   #t = null;
   #e = o("div", { class: "drivers" });
   constructor(t) {
@@ -2111,7 +2111,7 @@ var Gt = class extends ut {
     if (JSON.stringify(e) === JSON.stringify(this.#t)) return;
     const n = e?.warn_at !== this.#t?.warn_at || e?.page_at !== this.#t?.page_at;
     this.#t = e;
-    m(this.#e, e && To(e));
+    m(this.#e, e && Oo(e));
     if (n) this.make();
   }
   get limits() {
@@ -2125,21 +2125,21 @@ var Gt = class extends ut {
     return this.#t ? `warns at ${v(this.#t.warn_at)}, pages at ${v(this.#t.page_at)}` : "";
   }
 };
-function To(s) {
-  const t = [...s.drivers].sort((n, i) => Math.abs(i.log_odds) - Math.abs(n.log_odds)).slice(0, So);
+function Oo(s) {
+  const t = [...s.drivers].sort((n, i) => Math.abs(i.log_odds) - Math.abs(n.log_odds)).slice(0, Mo);
   const e = Math.max(...t.map(({ log_odds: n }) => Math.abs(n)));
   return [
-    s.level === "past" && o("p", { class: "quiet" }, Mo),
+    s.level === "past" && o("p", { class: "quiet" }, Lo),
     o("p", { class: "quiet" }, "What drives it, in log-odds"),
     o(
       "ol",
       {},
-      t.sort((n, i) => i.log_odds - n.log_odds).map((n) => Lo(n, e))
+      t.sort((n, i) => i.log_odds - n.log_odds).map((n) => jo(n, e))
     ),
-    Oo(s)
+    Ao(s)
   ];
 }
-function Lo({ input: s, log_odds: t }, e) {
+function jo({ input: s, log_odds: t }, e) {
   const n = o("span", { class: "bar", "aria-hidden": "true", "data-sign": t < 0 ? "against" : "for" });
   n.style.width = `${Math.round(100 * Math.abs(t) / (e || 1))}%`;
   return o(
@@ -2150,14 +2150,14 @@ function Lo({ input: s, log_odds: t }, e) {
     o("span", { class: "number" }, `${t < 0 ? "−" : "+"}${Math.abs(t).toFixed(2)}`)
   );
 }
-function Oo({ missing: s, outside: t }) {
+function Ao({ missing: s, outside: t }) {
   const e = [
     s.length && `Not sent: ${s.map(j).join(", ")}.`,
     t.length && `Beyond what the model was fitted to: ${t.map(j).join(", ")}.`
   ].filter(Boolean);
   return e.length ? o("p", { class: "quiet uncertain", title: e.join("\n") }, e.join(" ")) : null;
 }
-function jo(s) {
+function No(s) {
   const t = s.slice(0, 2).filter(({ log_odds: e }) => e > 0);
   return t.length ? `, driven by ${t.map(({ input: e }) => j(e)).join(" and ")}` : "";
 }
@@ -2168,7 +2168,7 @@ var Jt = ({ state: s }) => s === "finished" || s === "crashed";
 // src/sparkline.js
 var De = 120;
 var Vt = 26;
-function nn(s, t, e = []) {
+function on(s, t, e = []) {
   const n = [...s.filter((h) => h !== null), ...e];
   const i = Math.min(...n);
   const r = Math.max(...n) - i;
@@ -2187,9 +2187,9 @@ function nn(s, t, e = []) {
 }
 
 // src/fleetrow.js
-var Ao = 5e-3;
-var No = ["none", "soon", "now"];
-var qo = [
+var qo = 5e-3;
+var Ro = ["none", "soon", "now"];
+var Co = [
   ...["finished", "healthy", "no_drift_found", "training_healthy", "unknown"],
   ...["ended_ill", "watch", "stalled", "crashed", "act"]
 ];
@@ -2197,7 +2197,7 @@ var Xt = (s) => s?.values.findLast((t) => t !== null) ?? null;
 var Y = [
   {
     name: "verdict",
-    key: (s) => No.indexOf(s.verdict.need) * 10 + qo.indexOf(s.verdict.kind),
+    key: (s) => Ro.indexOf(s.verdict.need) * 10 + Co.indexOf(s.verdict.kind),
     isDown: true
   },
   { name: "run", key: (s) => `${s.project}/${s.run}`, isDown: false },
@@ -2233,19 +2233,19 @@ var Yt = class {
     m(
       this.element,
       o("td", { role: "cell", "data-name": "select" }, this.box),
-      Ro(e).map((i, r) => o("td", { role: "cell", "data-name": Y[r].name }, i))
+      Po(e).map((i, r) => o("td", { role: "cell", "data-name": Y[r].name }, i))
     );
   }
 };
-function Ro(s) {
+function Po(s) {
   return [
-    Co(s),
-    Po(s),
-    o("span", { class: "number" }, p(s.step)),
-    rn(s.reward, "reward", []),
-    rn(s.kl, "KL", [0, Ao]),
-    o("span", { class: "number" }, v(s.mask_rate)),
     Io(s),
+    Do(s),
+    o("span", { class: "number" }, p(s.step)),
+    an(s.reward, "reward", []),
+    an(s.kl, "KL", [0, qo]),
+    o("span", { class: "number" }, v(s.mask_rate)),
+    Bo(s),
     s.owner ? o("span", { class: "cut", title: s.owner }, Pe(s.owner)) : o("span", { class: "quiet" }, "–"),
     o("span", { class: "quiet" }, x(s.last_report_at))
   ];
@@ -2253,22 +2253,22 @@ function Ro(s) {
 function Be(s) {
   return s.judged_step !== null && s.judged_step < s.step - (Jt(s) ? 0 : 1);
 }
-var on = (s) => Be(s) && `(to step ${p(s.judged_step)})`;
-function Co(s) {
+var rn = (s) => Be(s) && `(to step ${p(s.judged_step)})`;
+function Io(s) {
   const { verdict: t } = s;
   const e = t.need !== "none" && t.todo;
   const n = s.state === "finished" ? "For the next run" : "Do";
   return o(
     "div",
     { class: "oneline", title: [t.why, e && `${n}: ${e}`].filter(Boolean).join("\n") },
-    o("span", { class: `kind kind-${t.kind}` }, et(t.kind)),
-    on(s) && [" ", o("span", { class: "quiet" }, on(s))],
+    o("span", { class: `kind kind-${t.kind}` }, st(t.kind)),
+    rn(s) && [" ", o("span", { class: "quiet" }, rn(s))],
     " ",
-    sn(s),
+    nn(s),
     o("span", { class: "why" }, t.why, e && [" ", o("span", { class: "todo" }, o("b", {}, `${n}: `), e)])
   );
 }
-function Po(s) {
+function Do(s) {
   const t = s.verdict.since_step === null ? "" : `?step=${s.verdict.since_step}`;
   const e = s.tags.map((n) => o("span", { class: "tag" }, n));
   return o(
@@ -2280,13 +2280,13 @@ function Po(s) {
     e.length > 0 && o("span", { class: "tags" }, e)
   );
 }
-function rn(s, t, e) {
+function an(s, t, e) {
   if (Xt(s) === null) return o("span", { class: "quiet" }, "–");
   const n = g(Xt(s));
   const i = `${t} over steps ${s.first_step} to ${s.last_step}, now ${n}`;
-  return o("span", { class: "course" }, nn(s.values, i, e), o("span", { class: "number" }, n));
+  return o("span", { class: "course" }, on(s.values, i, e), o("span", { class: "number" }, n));
 }
-function Io({ alerts: s, incident: t }) {
+function Bo({ alerts: s, incident: t }) {
   if (!s.length && t?.state !== "firing") return o("span", { class: "quiet" }, "0");
   const e = [t?.state === "firing" && t.acked_by, ...s.map((r) => r.acked_by)];
   const n = [...new Set(e.filter(Boolean))];
@@ -2300,7 +2300,7 @@ function Io({ alerts: s, incident: t }) {
 }
 
 // src/fleetcontrols.js
-function ln(s) {
+function cn(s) {
   return new We(s);
 }
 var We = class {
@@ -2313,7 +2313,7 @@ var We = class {
     this.text = this.#r(e.get("q") ?? "");
     this.lists = { project: ze("project", e), owner: ze("owner", e), tag: ze("tag", e) };
     for (const n of Object.values(this.lists)) n.addEventListener("change", () => this.#i(n));
-    this.group = Do(e.get("group") ?? "");
+    this.group = zo(e.get("group") ?? "");
     this.group.addEventListener("change", () => this.#o());
     this.bar = o("div", { class: "row controls", role: "search" }, this.text, Object.values(this.lists), this.group);
   }
@@ -2341,7 +2341,7 @@ var We = class {
   chosen(t) {
     const { project: e, owner: n, tag: i } = this.lists;
     const r = this.text.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const a = (l) => (!e.value || l.project === e.value) && (!n.value || l.owner === n.value) && (!i.value || l.tags.includes(i.value)) && r.every((c) => Bo(l).includes(c));
+    const a = (l) => (!e.value || l.project === e.value) && (!n.value || l.owner === n.value) && (!i.value || l.tags.includes(i.value)) && r.every((c) => Wo(l).includes(c));
     return t.filter(a).sort(this.#n());
   }
   /** Whether the most urgent runs come first. */
@@ -2380,7 +2380,7 @@ var We = class {
     const { key: t } = this.column;
     const e = this.isDown ? -1 : 1;
     const n = (i) => -(i.last_report_at ?? 0);
-    return (i, r) => an(t(i), t(r), e) || an(n(i), n(r), 1);
+    return (i, r) => ln(t(i), t(r), e) || ln(n(i), n(r), 1);
   }
   #i(t) {
     t.dataset.wanted = t.value;
@@ -2413,18 +2413,18 @@ var We = class {
     return e;
   }
 };
-function an(s, t, e) {
+function ln(s, t, e) {
   if (s === null || t === null) return (s === null) - (t === null);
   return e * (s < t ? -1 : s > t ? 1 : 0);
 }
-function Do(s) {
+function zo(s) {
   const t = [["", "no groups"], ...["project", "owner", "tag"].map((n) => [n, `by ${n}`])];
   const e = t.map(([n, i]) => o("option", { value: n, selected: n === s }, i));
   return o("select", { "aria-label": "group" }, e);
 }
 var Zt = (s, t) => [...new Set(s.flatMap(t).filter(Boolean))].sort();
 var ze = (s, t) => o("select", { "aria-label": s, "data-wanted": t.get(s) ?? "" });
-var Bo = (s) => [s.project, s.run, s.owner, ...s.tags, s.verdict.kind, s.verdict.why].join(" ").toLowerCase();
+var Wo = (s) => [s.project, s.run, s.owner, ...s.tags, s.verdict.kind, s.verdict.why].join(" ").toLowerCase();
 
 // src/fleetselection.js
 var E = (s) => `${s.project}/${s.run}`;
@@ -2481,10 +2481,10 @@ var Qt = class {
 };
 
 // src/fleetbulk.js
-var zo = 4;
-var Wo = 8;
+var Ho = 4;
+var Uo = 8;
 var He = 100;
-var Ho = "[A-Za-z0-9][A-Za-z0-9._\\-]*";
+var Fo = "[A-Za-z0-9][A-Za-z0-9._\\-]*";
 var ee = class {
   #t = null;
   #e = null;
@@ -2528,8 +2528,8 @@ var ee = class {
     const i = this.selection.matching ?? [];
     const r = i.every((a) => this.selection.has(a));
     return [
-      t.length > 0 && !r && n(`Select all ${p(i.length)}`, () => this.selection.set(Uo(this.selection, i))),
-      t.length >= 2 && t.length <= Wo && o("a", { class: "button", href: Ut(t) }, "Compare"),
+      t.length > 0 && !r && n(`Select all ${p(i.length)}`, () => this.selection.set(Ko(this.selection, i))),
+      t.length >= 2 && t.length <= Uo && o("a", { class: "button", href: Ut(t) }, "Compare"),
       t.some((a) => !a.archived) && n("Archive", (a) => this.#r(a, true)),
       t.some((a) => a.archived) && n("Unarchive", (a) => this.#r(a, false)),
       t.length > 0 && [
@@ -2560,7 +2560,7 @@ var ee = class {
   }
   async #c(t) {
     const e = "Letters, digits, '.', '_' and '-', a letter or digit first";
-    const n = o("input", { required: true, maxlength: 128, pattern: Ho, title: e });
+    const n = o("input", { required: true, maxlength: 128, pattern: Fo, title: e });
     const i = await this.#l("Add a tag", t, [o("label", {}, "Tag", n)], "Add tag");
     if (i) await this.#p(t, ["Tagging", "tagged"], (r) => te(r, { add_tags: [n.value] }));
   }
@@ -2574,8 +2574,8 @@ var ee = class {
   async #d(t) {
     const e = o("textarea", { rows: 3, required: true, maxlength: 2e3 });
     let n = null;
-    const i = await this.#l("Write a note", t, [o("label", {}, "Note", e), at()], "Add note", (a) => {
-      n = { text: e.value, author: lt(a) };
+    const i = await this.#l("Write a note", t, [o("label", {}, "Note", e), lt()], "Add note", (a) => {
+      n = { text: e.value, author: ct(a) };
     });
     const r = (a) => T("POST", `${C(a.project, a.run)}/notes`, n);
     if (i) await this.#p(t, ["Writing to", "noted"], (a) => r(a).then(() => a));
@@ -2618,10 +2618,10 @@ var ee = class {
         }
       }
     };
-    await Promise.all(Array.from({ length: zo }, c));
+    await Promise.all(Array.from({ length: Ho }, c));
     this.#t = null;
     const h = [...l.values()].flat();
-    this.#m(h.length ? Fo(a.size, t.length, n, l) : null);
+    this.#m(h.length ? Go(a.size, t.length, n, l) : null);
     if (h.length) this.selection.set(h);
     await this.changed(a);
   }
@@ -2633,8 +2633,8 @@ var ee = class {
   }
 };
 var te = (s, t) => T("PATCH", C(s.project, s.run), t);
-var Uo = (s, t) => [...s.keys(), ...t.map(E)];
-function Fo(s, t, e, n) {
+var Ko = (s, t) => [...s.keys(), ...t.map(E)];
+function Go(s, t, e, n) {
   const i = [...n].map(([r, a]) => o("li", {}, `${a.join(", ")}: ${r}`));
   return [
     o("p", {}, `${p(s)} of ${y(t, "run")} ${e}. Not ${e}:`),
@@ -2643,8 +2643,8 @@ function Fo(s, t, e, n) {
 }
 
 // src/fleetcourses.js
-var Ko = 80;
-var Go = 60;
+var Jo = 80;
+var Vo = 60;
 var se = class {
   #t = /* @__PURE__ */ new Map();
   #e = [];
@@ -2663,13 +2663,13 @@ var se = class {
   }
   /** Read the sparklines of runs in view that are not known, or of an earlier step. */
   follow(t) {
-    this.#e = t.filter((e) => Ue(e) || Jo(e)).slice(0, Go);
-    if (this.#e.length) this.#s ??= setTimeout(() => this.#i(), Ko);
+    this.#e = t.filter((e) => Ue(e) || Xo(e)).slice(0, Vo);
+    if (this.#e.length) this.#s ??= setTimeout(() => this.#i(), Jo);
   }
   #n(t, e) {
     const n = this.#t.get(t);
     if (!n || !Ue(e)) return e;
-    return { ...e, reward: cn(n.reward, e.reward), kl: cn(n.kl, e.kl) };
+    return { ...e, reward: hn(n.reward, e.reward), kl: hn(n.kl, e.kl) };
   }
   async #i() {
     try {
@@ -2683,8 +2683,8 @@ var se = class {
     }
   }
 };
-var Jo = ({ judged_step: s, reward: t, kl: e }) => s > ((t ?? e)?.last_step ?? s);
-var cn = (s, t) => s && t && { ...s, values: [...s.values.slice(0, -1), ...t.values] };
+var Xo = ({ judged_step: s, reward: t, kl: e }) => s > ((t ?? e)?.last_step ?? s);
+var hn = (s, t) => s && t && { ...s, values: [...s.values.slice(0, -1), ...t.values] };
 var Ue = ({ reward: s, kl: t }) => [s, t].some((e) => e && e.values.length < 2 && e.first_step < e.last_step);
 
 // src/fleethead.js
@@ -2714,22 +2714,22 @@ var ne = class {
 };
 
 // src/fleetlines.js
-var Vo = 120;
-var Xo = 3;
-var hn = { project: (s) => [s.project], owner: (s) => [s.owner], tag: (s) => s.tags };
-function un(s, { group: t, isByVerdict: e, turned: n }) {
-  if (!hn[t]) return e ? dn(s, "", n) : s.map((i) => ie(i, ""));
-  return [...Zo(s, hn[t])].flatMap(([i, r]) => {
+var Yo = 120;
+var Zo = 3;
+var dn = { project: (s) => [s.project], owner: (s) => [s.owner], tag: (s) => s.tags };
+function pn(s, { group: t, isByVerdict: e, turned: n }) {
+  if (!dn[t]) return e ? un(s, "", n) : s.map((i) => ie(i, ""));
+  return [...tr(s, dn[t])].flatMap(([i, r]) => {
     const a = `group ${i ?? ""}`;
     const l = !n.has(a);
     const c = { key: a, head: i ?? `no ${t}`, text: Ft(r), members: r, isOpen: l, kind: "group" };
     if (!l) return [c];
-    return [c, ...e ? dn(r, a, n) : r.map((h) => ie(h, a))];
+    return [c, ...e ? un(r, a, n) : r.map((h) => ie(h, a))];
   });
 }
 var ie = (s, t) => ({ key: `${t} ${E(s)}`, run: s });
-function dn(s, t, e) {
-  const n = Yo(s);
+function un(s, t, e) {
+  const n = Qo(s);
   const i = /* @__PURE__ */ new Set();
   return s.flatMap((r) => {
     const a = n.get(r);
@@ -2744,14 +2744,14 @@ function dn(s, t, e) {
     return c ? [u, ...a.map((f) => ie(f, l))] : [u];
   });
 }
-function Yo(s) {
+function Qo(s) {
   const t = s.filter((n) => n.verdict.kind === "stalled" && n.verdict.need === "now" && n.last_report_at);
   t.sort((n, i) => n.last_report_at - i.last_report_at);
   const e = /* @__PURE__ */ new Map();
   for (let n = 0; n < t.length; ) {
-    const i = t.findIndex((a) => a.last_report_at > t[n].last_report_at + Vo);
+    const i = t.findIndex((a) => a.last_report_at > t[n].last_report_at + Yo);
     const r = t.slice(n, i < 0 ? t.length : i);
-    if (r.length >= Xo) {
+    if (r.length >= Zo) {
       const a = new Set(r);
       const l = s.filter((c) => a.has(c));
       for (const c of r) e.set(c, l);
@@ -2760,7 +2760,7 @@ function Yo(s) {
   }
   return e;
 }
-function Zo(s, t) {
+function tr(s, t) {
   const e = /* @__PURE__ */ new Map();
   for (const n of s) {
     const i = t(n);
@@ -2773,7 +2773,7 @@ function Zo(s, t) {
 }
 
 // src/virtuallist.js
-var pn = 8;
+var mn = 8;
 var oe = class {
   #t = /* @__PURE__ */ new Map();
   #e = [];
@@ -2823,8 +2823,8 @@ var oe = class {
     this.#s = 0;
     const t = this.#n();
     const e = this.body.getBoundingClientRect().top;
-    const n = Math.max(0, Math.floor(-e / t) - pn);
-    const i = Math.ceil((window.innerHeight - e) / t) + pn;
+    const n = Math.max(0, Math.floor(-e / t) - mn);
+    const i = Math.ceil((window.innerHeight - e) / t) + mn;
     const r = this.indexOf(document.activeElement);
     const a = this.body.contains(document.activeElement) ? [...this.#t].find(([, d]) => d.element.contains(document.activeElement))?.[0] : null;
     const l = this.#e.map((d, u) => ({ line: d, index: u })).filter(({ line: d, index: u }) => u >= n && u < i || r >= 0 && d.key === a);
@@ -2855,12 +2855,12 @@ var oe = class {
 };
 
 // src/fleet.js
-var Qo = 25;
-var tr = 500;
-var mn = 8;
-var er = 2e3;
-var sr = 3e4;
-async function fn(s, { live: t }) {
+var er = 25;
+var sr = 500;
+var fn = 8;
+var nr = 2e3;
+var ir = 3e4;
+async function gn(s, { live: t }) {
   const e = new Fe(s);
   try {
     await e.read();
@@ -2872,7 +2872,7 @@ async function fn(s, { live: t }) {
   const i = () => t.state === "live" && e.due();
   t.addEventListener("event", n);
   t.addEventListener("state", i);
-  const r = setInterval(() => e.refresh(), er);
+  const r = setInterval(() => e.refresh(), nr);
   document.addEventListener("keydown", e.keys);
   return () => {
     e.end();
@@ -2900,7 +2900,7 @@ var Fe = class {
     this.courses = new se({ arrived: (n) => this.#c(n), failed: (n) => this.#a(n) });
     const e = (n) => n.run ? new Yt(this.selection) : new ne((i) => this.#m(i));
     this.list = new oe(this.body, e, (n) => this.courses.follow(n.flatMap(({ run: i }) => i ?? [])));
-    this.controls = ln(() => this.draw());
+    this.controls = cn(() => this.draw());
     this.keys = (n) => this.#f(n);
   }
   end() {
@@ -2929,7 +2929,7 @@ var Fe = class {
     const n = /* @__PURE__ */ new Map();
     let i = null;
     do {
-      const r = e && !i ? { limit: Qo } : { limit: tr, brief: true };
+      const r = e && !i ? { limit: er } : { limit: sr, brief: true };
       const a = await b("/fleet", { after: i, ...r, archived: this.controls.archived() || null });
       if (t !== this.#s) return;
       for (const l of a.items) n.set(E(l), l);
@@ -2949,9 +2949,9 @@ var Fe = class {
     if (this.#n) return;
     const t = [...this.runs].filter(([, n]) => n.step !== null && !n.reward).map(([n]) => n);
     const e = /* @__PURE__ */ new Set([...this.#t, ...t]);
-    for (const n of this.#h()) if (e.size < mn) e.add(n);
+    for (const n of this.#h()) if (e.size < fn) e.add(n);
     try {
-      if (e.size > mn || Date.now() - this.#e > sr) return await this.read();
+      if (e.size > fn || Date.now() - this.#e > ir) return await this.read();
       if (e.size) await this.#d(e);
     } catch (n) {
       this.#a(n);
@@ -2975,7 +2975,7 @@ var Fe = class {
   async #d(t) {
     const e = ++this.#s;
     this.#t.clear();
-    const n = await Promise.all([...t].map(async (r) => [r, await ot(b(`/fleet/${nr(r)}`))]));
+    const n = await Promise.all([...t].map(async (r) => [r, await rt(b(`/fleet/${or(r)}`))]));
     if (e !== this.#s) return;
     const i = new Map(this.runs);
     for (const [r, a] of n) {
@@ -3001,7 +3001,7 @@ var Fe = class {
       this.#i = false;
       const n = this.controls.archived() || (await b("/fleet", { archived: true, limit: 1 })).items.length;
       if (e !== this.#s) return;
-      return this.stage.show(n ? Vs(this.controls.archived()) : Js(location.origin));
+      return this.stage.show(n ? Xs(this.controls.archived()) : Vs(location.origin));
     }
     if (!this.#i) this.#p();
     this.draw();
@@ -3029,13 +3029,13 @@ var Fe = class {
   draw() {
     const t = [...this.runs.values()];
     this.title.textContent = Ft(t);
-    this.stage.title(Gs(t));
+    this.stage.title(Js(t));
     this.controls.offer(t);
     const e = this.controls.chosen(t);
     this.under.textContent = this.controls.said(e.length, t.length);
     this.none.hidden = e.length > 0;
     const n = this.controls.isByVerdict();
-    const i = un(e, { group: this.controls.group.value, isByVerdict: n, turned: this.#o });
+    const i = pn(e, { group: this.controls.group.value, isByVerdict: n, turned: this.#o });
     this.selection.follow(i, e, this.runs);
     this.list.show(i);
     this.bulk.draw();
@@ -3046,7 +3046,7 @@ var Fe = class {
   }
   #f(t) {
     const e = { j: 1, k: -1 }[t.key];
-    if (st(t.target) || document.querySelector("dialog") || t.metaKey || t.ctrlKey || t.altKey) return;
+    if (nt(t.target) || document.querySelector("dialog") || t.metaKey || t.ctrlKey || t.altKey) return;
     if (t.key === "x") document.activeElement.closest("tbody tr")?.querySelector("[type=checkbox]")?.click();
     if (!e) return;
     const n = Number(this.body.parentElement?.getAttribute("aria-rowcount")) - 2;
@@ -3054,11 +3054,11 @@ var Fe = class {
     this.list.focus(Math.min(Math.max(i + e, 0), n));
   }
 };
-var nr = (s) => s.split("/").map(encodeURIComponent).join("/");
+var or = (s) => s.split("/").map(encodeURIComponent).join("/");
 
 // src/live.js
-var ir = 4e4;
-var gn = [500, 1e3, 2e3, 5e3, 1e4];
+var rr = 4e4;
+var wn = [500, 1e3, 2e3, 5e3, 1e4];
 var re = class extends EventTarget {
   state = "connecting";
   heardAt = null;
@@ -3072,7 +3072,7 @@ var re = class extends EventTarget {
   async start() {
     document.addEventListener("visibilitychange", () => document.hidden ? this.#s?.abort() : this.restart());
     for (; ; ) {
-      await or();
+      await ar();
       await this.#o().catch((t) => this.#h(t));
       await this.#i();
     }
@@ -3085,7 +3085,7 @@ var re = class extends EventTarget {
   }
   /** Back off before the next attempt; without a valid token, wait for a new one. */
   #i() {
-    const t = gn[Math.min(this.#e++, gn.length - 1)];
+    const t = wn[Math.min(this.#e++, wn.length - 1)];
     return new Promise((e) => {
       this.#n = e;
       if (this.state !== "signed out") setTimeout(e, t);
@@ -3099,7 +3099,7 @@ var re = class extends EventTarget {
     this.#a();
     const n = setInterval(() => this.#c() && this.#s.abort(), 5e3);
     try {
-      for await (const i of rr(e.body)) this.#r(i);
+      for await (const i of lr(e.body)) this.#r(i);
     } finally {
       clearInterval(n);
     }
@@ -3107,7 +3107,7 @@ var re = class extends EventTarget {
   }
   #r(t) {
     this.#a();
-    const e = Object.fromEntries(t.split("\n").map((i) => ar(i)));
+    const e = Object.fromEntries(t.split("\n").map((i) => cr(i)));
     if (e.id) this.#t = e.id;
     if (!e.data) return;
     const n = { kind: e.event, data: JSON.parse(e.data) };
@@ -3119,7 +3119,7 @@ var re = class extends EventTarget {
     this.#d("live");
   }
   #c() {
-    return Date.now() - this.heardAt > ir;
+    return Date.now() - this.heardAt > rr;
   }
   #h(t) {
     this.#d(t?.status === 401 ? "signed out" : "reconnecting");
@@ -3130,7 +3130,7 @@ var re = class extends EventTarget {
     this.dispatchEvent(new Event("state"));
   }
 };
-function or() {
+function ar() {
   return new Promise((s) => {
     const t = () => {
       if (document.hidden) return;
@@ -3141,7 +3141,7 @@ function or() {
     t();
   });
 }
-async function* rr(s) {
+async function* lr(s) {
   const t = s.pipeThrough(new TextDecoderStream()).getReader();
   let e = "";
   for (; ; ) {
@@ -3152,21 +3152,21 @@ async function* rr(s) {
     yield* r;
   }
 }
-function ar(s) {
+function cr(s) {
   const t = s.indexOf(":");
   return [s.slice(0, t), s.slice(t + 1).trimStart()];
 }
 
 // src/livebadge.js
-var lr = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
-var cr = ({ heardAt: s }) => Date.now() - s < 1e3 ? "now" : `${B((Date.now() - s) / 1e3)} ago`;
-function wn(s, t) {
+var hr = { connecting: "connecting", reconnecting: "reconnecting", "signed out": "signed out" };
+var dr = ({ heardAt: s }) => Date.now() - s < 1e3 ? "now" : `${B((Date.now() - s) / 1e3)} ago`;
+function yn(s, t) {
   let e = false;
   const n = () => {
     const i = t.state === "live" && G.isGood;
     s.dataset.state = i || t.state !== "live" ? t.state : "reconnecting";
-    if (i) s.textContent = e ? "up to date" : `live · ${cr(t)}`;
-    else s.textContent = t.state === "live" ? "no answer" : lr[t.state];
+    if (i) s.textContent = e ? "up to date" : `live · ${dr(t)}`;
+    else s.textContent = t.state === "live" ? "no answer" : hr[t.state];
   };
   t.addEventListener("state", n);
   t.addEventListener("event", n);
@@ -3180,7 +3180,7 @@ function wn(s, t) {
 }
 
 // src/notfound.js
-function yn(s, t) {
+function bn(s, t) {
   document.title = "Not found · trmon";
   m(
     s,
@@ -3195,7 +3195,7 @@ function yn(s, t) {
 }
 
 // src/rule.js
-async function vn(s, { parameters: [t] }) {
+async function $n(s, { parameters: [t] }) {
   const e = await b(`/rules/${encodeURIComponent(t)}`);
   s.title(e.name);
   s.show(
@@ -3207,15 +3207,15 @@ async function vn(s, { parameters: [t] }) {
       o("h2", {}, "What to do"),
       o("p", { class: "strong" }, e.runbook || "The rule names nothing to do."),
       o("h2", {}, "When it fires"),
-      bn(e.fires_when.map(({ words: n, depth: i }) => o("li", { class: `deep-${Math.min(i, 3)}` }, kn(n)))),
-      bn(e.terms.map((n) => o("li", {}, kn(n))))
+      kn(e.fires_when.map(({ words: n, depth: i }) => o("li", { class: `deep-${Math.min(i, 3)}` }, vn(n)))),
+      kn(e.terms.map((n) => o("li", {}, vn(n))))
     )
   );
   return () => {
   };
 }
-var bn = (s) => o("ul", {}, s);
-var kn = (s) => s.split("`").map((t, e) => e % 2 ? o("code", {}, t) : t);
+var kn = (s) => o("ul", {}, s);
+var vn = (s) => s.split("`").map((t, e) => e % 2 ? o("code", {}, t) : t);
 
 // src/budgetsection.js
 var ae = class {
@@ -3235,7 +3235,7 @@ var ae = class {
   async follow() {
     if (!this.#e.open) return;
     try {
-      const [{ budgetOf: t }, e] = await Promise.all([import("/static/budget.js"), ot(b(`${this.path}/budget`))]);
+      const [{ budgetOf: t }, e] = await Promise.all([import("/static/budget.js"), rt(b(`${this.path}/budget`))]);
       const n = JSON.stringify(e);
       if (this.#s === n) return;
       this.#s = n;
@@ -3248,8 +3248,8 @@ var ae = class {
 };
 
 // src/reasons.js
-var hr = 3;
-var le = class extends dt {
+var ur = 3;
+var le = class extends ut {
   #t = { steps: [], mask_rate: [], reasons: {} };
   #e = 0;
   constructor({ uPlot: t, course: e, open: n }) {
@@ -3280,7 +3280,7 @@ var le = class extends dt {
   }
   #s() {
     const t = (e) => this.#t.reasons[e].reduce((n, i) => n + i, 0);
-    return Object.keys(this.#t.reasons).sort((e, n) => t(n) - t(e)).slice(0, hr);
+    return Object.keys(this.#t.reasons).sort((e, n) => t(n) - t(e)).slice(0, ur);
   }
   #n() {
     const t = this.#s();
@@ -3312,29 +3312,29 @@ var le = class extends dt {
 };
 
 // src/skeleton.js
-var $n = 9;
-var dr = 12;
+var _n = 9;
+var pr = 12;
 var A = (s) => o("span", { class: `bone ${s}` });
 var St = (s, t) => Array.from({ length: s }, t);
 var xt = (...s) => o("header", {}, A("title"), s);
-var _n = () => o("div", { class: "row controls" }, A("field"), A("field narrow"));
-var xn = (s) => o("div", { class: "card panel stack" }, St(s, () => A("line")));
-var Sn = (s) => o("div", { class: "card" }, St(dr, () => o("div", { class: `bones ${s}` }, A("line"))));
-var ur = {
-  fleet: () => [xt(A("title narrow"), A("line half")), _n(), Sn("run-line")],
-  alerts: () => [xt(A("field narrow")), _n(), A("subtitle"), Sn("alert-line")],
+var xn = () => o("div", { class: "row controls" }, A("field"), A("field narrow"));
+var Sn = (s) => o("div", { class: "card panel stack" }, St(s, () => A("line")));
+var En = (s) => o("div", { class: "card" }, St(pr, () => o("div", { class: `bones ${s}` }, A("line"))));
+var mr = {
+  fleet: () => [xt(A("title narrow"), A("line half")), xn(), En("run-line")],
+  alerts: () => [xt(A("field narrow")), xn(), A("subtitle"), En("alert-line")],
   run: () => [
     xt(A("field narrow"), A("line half"), A("line third")),
     o("div", { class: "card diagnosis" }, o("div", { class: "stack" }, St(5, () => A("line")))),
     o("div", { class: "rangebar" }, A("field")),
-    o("div", { class: "charts" }, ce($n))
+    o("div", { class: "charts" }, ce(_n))
   ],
-  compare: () => [xt(), xn(4), o("div", { class: "charts" }, ce($n))],
-  rule: () => [xt(), xn(6)]
+  compare: () => [xt(), Sn(4), o("div", { class: "charts" }, ce(_n))],
+  rule: () => [xt(), Sn(6)]
 };
-function En(s) {
+function Mn(s) {
   const t = o("p", { class: "sr", role: "status" }, "Loading …");
-  return [t, o("div", { class: "skeleton", "aria-hidden": "true" }, ur[s]())];
+  return [t, o("div", { class: "skeleton", "aria-hidden": "true" }, mr[s]())];
 }
 function ce(s) {
   return St(s, () => o("figure", { class: "card panel", "aria-hidden": "true" }, A("caption"), A("plot")));
@@ -3394,7 +3394,7 @@ var de = class {
     const { uPlot: t, course: e, open: n } = this;
     this.#e = e.panels;
     this.#o((i) => i.end());
-    this.#t = e.panels.map((i) => new (i.isRisk ? Gt : ut)({ uPlot: t, course: e, panel: i, open: n }));
+    this.#t = e.panels.map((i) => new (i.isRisk ? Gt : pt)({ uPlot: t, course: e, panel: i, open: n }));
     this.#t.splice(5, 0, new le({ uPlot: t, course: e, open: n }));
     m(
       this.element,
@@ -3409,13 +3409,13 @@ var de = class {
 };
 
 // src/permalink.js
-var pr = ["step", "from", "to", "attempt"];
+var fr = ["step", "from", "to", "attempt"];
 function ue() {
   const s = new URLSearchParams(location.search);
-  const t = pr.map((e) => [e, /^\d+$/.test(s.get(e) ?? "") ? Number(s.get(e)) : null]);
+  const t = fr.map((e) => [e, /^\d+$/.test(s.get(e) ?? "") ? Number(s.get(e)) : null]);
   return { ...Object.fromEntries(t), tab: s.get("tab"), by: s.get("by") };
 }
-function W(s, t = location.pathname) {
+function H(s, t = location.pathname) {
   if (t !== location.pathname) return;
   const e = new URLSearchParams(location.search);
   for (const [i, r] of Object.entries(s)) {
@@ -3428,8 +3428,8 @@ function W(s, t = location.pathname) {
 
 // src/course.js
 var me = 320;
-var mr = 120;
-var fr = 10;
+var gr = 120;
+var wr = 10;
 var pe = { exact: true, step: [], count: [], closed_at: [], signals: {} };
 var fe = class extends EventTarget {
   series = pe;
@@ -3454,20 +3454,20 @@ var fe = class extends EventTarget {
   /** Draw charts over the time at which steps closed, or over steps. */
   drawBy(t) {
     this.byTime = t;
-    W({ by: t ? "time" : null }, this.path);
+    H({ by: t ? "time" : null }, this.path);
     this.dispatchEvent(new Event("axis"));
   }
   /** Return where a step lies on the horizontal axis: itself, or when it closed in seconds since the epoch. */
   position(t) {
-    return this.byTime ? Mn(this.series.step, this.series.closed_at, t) : t;
+    return this.byTime ? Tn(this.series.step, this.series.closed_at, t) : t;
   }
   /** Return the step at a place on the horizontal axis. */
   stepAt(t) {
-    return this.byTime ? Mn(this.series.closed_at, this.series.step, t) : t;
+    return this.byTime ? Tn(this.series.closed_at, this.series.step, t) : t;
   }
   /** Read which signals there are, in general and of this run. */
   async learn() {
-    const [t] = await Promise.all([b("/signals").then(gr), this.#n()]);
+    const [t] = await Promise.all([b("/signals").then(yr), this.#n()]);
     this.catalogue = t;
   }
   /** Read the series, once the signals are known. */
@@ -3493,13 +3493,13 @@ var fe = class extends EventTarget {
   /** Display other steps: with cached data at once, in full resolution once it is read. No range means all steps. */
   show(t = this.extent[0], e = this.extent[1]) {
     const [n, i] = this.extent;
-    const r = Math.min(Math.max(e - t, fr), Math.max(i - n, 1));
+    const r = Math.min(Math.max(e - t, wr), Math.max(i - n, 1));
     const a = Math.min(Math.max(t, n), i - r);
     this.view = [Math.round(a), Math.round(a + r)];
     this.#s = this.view[0] <= n && this.view[1] >= i;
     this.dispatchEvent(new Event("view"));
     clearTimeout(this.#t);
-    this.#t = setTimeout(() => this.#c(), mr);
+    this.#t = setTimeout(() => this.#c(), gr);
   }
   /** Pan by a fraction of the displayed range. */
   pan(t) {
@@ -3540,7 +3540,7 @@ var fe = class extends EventTarget {
     const t = /* @__PURE__ */ new Set([...this.names, ...await b(`${this.path}/signals/names`)]);
     if (this.panels && t.size === this.names.size) return;
     this.names = t;
-    this.panels = Ds(t);
+    this.panels = Bs(t);
   }
   /** Read the displayed range; a newer request replaces one that is in flight. */
   async #i() {
@@ -3573,7 +3573,7 @@ var fe = class extends EventTarget {
     return b(`${this.path}/signals`, { names: e, ...n, ...t }, { signal: this.#e.signal });
   }
   async #c() {
-    W(this.#s ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
+    H(this.#s ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
     await this.#i().catch((t) => {
       if (!(t instanceof O)) throw t;
     });
@@ -3587,8 +3587,8 @@ var fe = class extends EventTarget {
     return i ? n[i.findIndex((r) => r >= t.created_at)] : this.extent[1];
   }
 };
-var gr = (s) => new Map(s.map((t) => [t.name, t]));
-function Mn(s, t, e) {
+var yr = (s) => new Map(s.map((t) => [t.name, t]));
+function Tn(s, t, e) {
   if (s.length < 2) return t[0] ?? e;
   let [n, i] = [0, s.length - 1];
   while (i - n > 1) {
@@ -3601,22 +3601,22 @@ function Mn(s, t, e) {
 }
 
 // src/copybutton.js
-var wr = 2e3;
+var br = 2e3;
 function ge(s, t, e = {}) {
-  return o("button", { ...e, onclick: (n) => yr(n.currentTarget, { label: s, text: t() }) }, s);
+  return o("button", { ...e, onclick: (n) => kr(n.currentTarget, { label: s, text: t() }) }, s);
 }
-async function yr(s, { label: t, text: e }) {
+async function kr(s, { label: t, text: e }) {
   try {
     await navigator.clipboard.writeText(e);
     s.textContent = "Copied";
-    setTimeout(() => s.textContent = t, wr);
+    setTimeout(() => s.textContent = t, br);
   } catch {
     prompt("Copy this", e);
   }
 }
 
 // src/evidence.js
-function Tn(s, { catalogue: t, open: e }) {
+function Ln(s, { catalogue: t, open: e }) {
   const n = /* @__PURE__ */ new Set();
   const i = s.flatMap((l) => l.evidence).filter(({ signal: l }) => !n.has(l) && n.add(l));
   const r = i.map(
@@ -3628,10 +3628,10 @@ function Tn(s, { catalogue: t, open: e }) {
         { title: t.get(l.signal)?.description ?? "" },
         j(l.signal),
         o("br"),
-        o("code", { class: "quiet" }, br(l.signal))
+        o("code", { class: "quiet" }, vr(l.signal))
       ),
       o("td", { class: "number strong" }, g(l.value)),
-      o("td", { class: "number quiet" }, l.rules_out ? "usual" : kr(l)),
+      o("td", { class: "number quiet" }, l.rules_out ? "usual" : $r(l)),
       o(
         "td",
         { class: "number" },
@@ -3646,64 +3646,64 @@ function Tn(s, { catalogue: t, open: e }) {
   );
   return o("table", { class: "evidence" }, o("thead", {}, a), o("tbody", {}, r));
 }
-var br = (s) => s.split(/(?<=_)/).flatMap((t) => [t, o("wbr")]);
-function kr({ bound: s, threshold: t, away_from: e }) {
+var vr = (s) => s.split(/(?<=_)/).flatMap((t) => [t, o("wbr")]);
+function $r({ bound: s, threshold: t, away_from: e }) {
   if (e !== null) return e === 0 ? `±${g(t)}` : `${g(e)} ± ${g(t)}`;
   return `${s === "above" ? "≤" : "≥"} ${g(t)}`;
 }
 
 // src/remedy.js
-var Ln = { verl: "verl", trl: "TRL" };
-var On = "trmon.trainer";
+var On = { verl: "verl", trl: "TRL" };
+var jn = "trmon.trainer";
 var Ke = ({ has_ended: s }) => s ? "For the next run: " : "Do this: ";
-function jn(s) {
+function An(s) {
   const { remedy: t, quadrant: e } = s;
   const n = o("p", { class: "quiet" }, `Correction: ${e.advice}`);
   return [
     o("p", {}, o("span", { class: "strong" }, Ke(s)), t.fix),
-    vr(t),
+    _r(t),
     o("details", {}, o("summary", { class: "quiet" }, "If it persists"), o("p", {}, t.persists), n)
   ];
 }
-function vr(s) {
+function _r(s) {
   const t = (u) => Object.entries(s[u]);
   const e = (u) => Object.entries(s[`${u}_in_words`]);
-  const n = Object.keys(Ln).filter((u) => t(u).length + e(u).length);
+  const n = Object.keys(On).filter((u) => t(u).length + e(u).length);
   if (!n.length) return null;
   const i = o("pre", { class: "config" });
   const r = o("div", { class: "small" });
-  const a = n.map((u) => o("button", { role: "tab", onclick: () => c(u) }, Ln[u]));
+  const a = n.map((u) => o("button", { role: "tab", onclick: () => c(u) }, On[u]));
   const l = (u) => {
     a.forEach((f, w) => f.setAttribute("aria-selected", String(n[w] === u)));
     i.hidden = d.hidden = !t(u).length;
     m(i, t(u).map(([f, w]) => `${f}=${w}`).join("\n"));
-    m(r, e(u).length > 0 && $r(e(u)));
+    m(r, e(u).length > 0 && xr(e(u)));
   };
   const c = (u) => {
-    localStorage.setItem(On, u);
-    W({ tab: u });
+    localStorage.setItem(jn, u);
+    H({ tab: u });
     l(u);
   };
   const h = o("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, a);
   const d = ge("Copy", () => i.textContent, { "aria-label": "Copy the configuration" });
-  l([ue().tab, localStorage.getItem(On)].find((u) => n.includes(u)) ?? n[0]);
+  l([ue().tab, localStorage.getItem(jn)].find((u) => n.includes(u)) ?? n[0]);
   return o("div", { class: "snippet" }, o("div", { class: "row between" }, h, d), i, r);
 }
-function $r(s) {
+function xr(s) {
   const t = s.map(([e, n]) => o("li", {}, o("code", {}, e), `: ${n}`));
   return [o("p", { class: "quiet" }, "To set by hand; the run's configuration does not tell the value:"), o("ul", {}, t)];
 }
 
 // src/story.js
-var _r = "reward_collapse";
-var An = "R";
-var xr = 2;
-function Nn({ diagnosis: s, alerts: t }) {
+var Sr = "reward_collapse";
+var Nn = "R";
+var Er = 2;
+function qn({ diagnosis: s, alerts: t }) {
   const e = s?.since_step ?? null;
-  if (e === null || tn(s.incident)) return null;
-  const n = s.observed.find((a) => a.finding === An)?.since_step;
-  const i = t.items.find((a) => a.rule === _r && a.step >= e);
-  const r = s.primary === An;
+  if (e === null || en(s.incident)) return null;
+  const n = s.observed.find((a) => a.finding === Nn)?.since_step;
+  const i = t.items.find((a) => a.rule === Sr && a.step >= e);
+  const r = s.primary === Nn;
   return {
     began: e,
     lastGood: s.last_good_step ?? null,
@@ -3712,48 +3712,50 @@ function Nn({ diagnosis: s, alerts: t }) {
     meaning: s.meaning
   };
 }
-function qn(s, { open: t, closedAt: e }) {
-  const n = (a, l) => o("button", { class: "link strong", onclick: () => t(a) }, `${l} ${p(a)}`);
-  const i = e === null ? null : [", ", e === void 0 ? Sr() : Cn(e)];
-  const r = s.lastGood !== null && ["; ", n(s.lastGood, "last good step")];
+function Rn(s, { open: t, when: e }) {
+  const n = (r, a) => o("button", { class: "link strong", onclick: () => t(r) }, `${a} ${p(r)}`);
+  const i = s.lastGood !== null && ["; ", n(s.lastGood, "last good step")];
   return [
-    o("p", {}, n(s.began, "Broke at step"), i, Er(s), r, "."),
-    s.meaning && o("p", {}, s.meaning, " ", Mr(s.cause))
+    o("p", {}, n(s.began, "Broke at step"), e, Tr(s), i, "."),
+    s.meaning && o("p", {}, s.meaning, " ", Lr(s.cause))
   ];
 }
-async function Rn({ path: s, names: [t], attempt: e }, n) {
+function Ge(s) {
+  return s === null ? null : [", ", s === void 0 ? Mr() : Pn(s)];
+}
+async function Cn({ path: s, names: [t], attempt: e }, n) {
   if (!t) return null;
   const i = { names: t, statistics: "last", from: n, to: n, attempt_id: e };
   const r = await b(`${s}/signals`, i).catch(() => null);
   return r?.closed_at[0] ?? null;
 }
-var Sr = () => o("span", { class: "bone inline", "aria-hidden": "true" }, o("span", {}, Cn(Q())));
-var Cn = (s) => [o("time", { datetime: new Date(1e3 * s).toISOString() }, L(s)), `, ${x(s)}`];
-function Er({ began: s, rewardFell: t }) {
+var Mr = () => o("span", { class: "bone inline", "aria-hidden": "true" }, o("span", {}, Pn(tt())));
+var Pn = (s) => [o("time", { datetime: new Date(1e3 * s).toISOString() }, L(s)), `, ${x(s)}`];
+function Tr({ began: s, rewardFell: t }) {
   if (t === null) return null;
   const e = t - s;
   if (e <= 0) return ", as the reward fell";
   return `, ${p(e)} ${e === 1 ? "step" : "steps"} before the reward fell (step ${p(t)})`;
 }
-function Mr(s) {
-  const t = (s?.evidence ?? []).filter((i) => !i.rules_out).slice(0, xr);
+function Lr(s) {
+  const t = (s?.evidence ?? []).filter((i) => !i.rules_out).slice(0, Er);
   if (!t.length) return "";
-  const e = t.map((i) => `${j(i.signal)} ${g(i.value)} (${Tr(i)})`);
+  const e = t.map((i) => `${j(i.signal)} ${g(i.value)} (${Or(i)})`);
   const n = e.join(", ");
   return `${n.charAt(0).toUpperCase()}${n.slice(1)}.`;
 }
-function Tr({ bound: s, threshold: t, away_from: e }) {
+function Or({ bound: s, threshold: t, away_from: e }) {
   if (e !== null) return `usual: ${g(e)} ± ${g(t)}`;
   return `${s === "above" ? "at most" : "at least"} ${g(t)}`;
 }
 
 // src/timeline.js
-var Ge = "reward_mean";
-var mt = 18;
-var pt = 62;
-var Je = 22;
-var In = 16;
-var Lr = 6.3;
+var Je = "reward_mean";
+var ft = 18;
+var mt = 62;
+var Ve = 22;
+var Dn = 16;
+var jr = 6.3;
 var we = class {
   element = o("div", { class: "timeline" });
   #t = null;
@@ -3773,7 +3775,7 @@ var we = class {
     const n = this.#n(t);
     const i = JSON.stringify([t.began, t.rewardFell, n, e]);
     if (i === this.#s || !n.length) return;
-    this.element.style.minHeight = `${Pn(n)}px`;
+    this.element.style.minHeight = `${In(n)}px`;
     const r = ++this.#e;
     const a = { names: n.join(), statistics: "mean", digits: 4, points: me, attempt_id: this.course.attempt };
     const l = await b(`${this.course.path}/signals`, a).catch(() => null);
@@ -3788,8 +3790,8 @@ var we = class {
   /** Return the reward, and the first evidence of the cause that the run has as a series. */
   #n({ cause: t }) {
     const e = (i) => this.course.names.has(i);
-    const n = (t?.evidence ?? []).filter((i) => !i.rules_out).map(({ signal: i }) => e(i) ? i : this.#i(i)).find((i) => i && i !== Ge);
-    return [e(Ge) && Ge, n].filter(Boolean);
+    const n = (t?.evidence ?? []).filter((i) => !i.rules_out).map(({ signal: i }) => e(i) ? i : this.#i(i)).find((i) => i && i !== Je);
+    return [e(Je) && Je, n].filter(Boolean);
   }
   #i(t) {
     const e = this.course.panels.find(
@@ -3801,18 +3803,18 @@ var we = class {
     const t = this.element.clientWidth;
     if (!this.#t || !t) return;
     const { story: e, series: n, names: i } = this.#t;
-    const r = Pn(i);
+    const r = In(i);
     const a = Math.max(n.step[0] - n.count[0] + 1, 0);
     const l = Math.max(n.step.at(-1), a + 1);
     const c = (f) => (Math.min(Math.max(f, a), l) - a) / (l - a) * (t - 2) + 1;
-    const h = i.map((f, w) => Nr(n, f, { x: c, width: t, top: mt + w * (Je + pt) + Je }));
-    const d = r - In;
+    const h = i.map((f, w) => Rr(n, f, { x: c, width: t, top: ft + w * (Ve + mt) + Ve }));
+    const d = r - Dn;
     const u = $(
       "svg",
-      { width: t, height: r, viewBox: `0 0 ${t} ${r}`, role: "img", "aria-label": Rr(e, n, i) },
-      $("rect", { class: "ill", x: c(e.began), y: mt, width: t - c(e.began), height: d - mt }),
+      { width: t, height: r, viewBox: `0 0 ${t} ${r}`, role: "img", "aria-label": Pr(e, n, i) },
+      $("rect", { class: "ill", x: c(e.began), y: ft, width: t - c(e.began), height: d - ft }),
       h,
-      Or(e).map((f, w, k) => Ar(f, { x: c, width: t, bottom: d, row: jr(k, w, { x: c, width: t }) ? 1 : 0 })),
+      Ar(e).map((f, w, k) => qr(f, { x: c, width: t, bottom: d, row: Nr(k, w, { x: c, width: t }) ? 1 : 0 })),
       $("text", { x: 0, y: r - 3 }, `step ${p(a)}`),
       $("text", { x: t, y: r - 3, "text-anchor": "end" }, p(l))
     );
@@ -3823,51 +3825,51 @@ var we = class {
     m(this.element, u);
   }
 };
-var Pn = (s) => mt + s.length * (Je + pt) + In;
-function Or({ began: s, rewardFell: t }) {
+var In = (s) => ft + s.length * (Ve + mt) + Dn;
+function Ar({ began: s, rewardFell: t }) {
   const e = t !== null && t > s && { at: t, text: "reward fell", kind: "fell" };
   return [{ at: s, text: "broke", kind: "broke" }, e].filter(Boolean);
 }
-var Dn = ({ at: s, text: t }) => `${t} ${p(s)}`;
-function Ve(s, { x: t, width: e }) {
-  const [n, i] = [t(s.at), Dn(s).length * Lr];
+var Bn = ({ at: s, text: t }) => `${t} ${p(s)}`;
+function Xe(s, { x: t, width: e }) {
+  const [n, i] = [t(s.at), Bn(s).length * jr];
   return n + 4 + i < e ? [n + 4, n + 4 + i] : [n - 4 - i, n - 4];
 }
-function jr(s, t, e) {
+function Nr(s, t, e) {
   if (!t) return false;
-  const [[n, i], [r, a]] = [Ve(s[t - 1], e), Ve(s[t], e)];
+  const [[n, i], [r, a]] = [Xe(s[t - 1], e), Xe(s[t], e)];
   return r < i + 4 && a > n - 4;
 }
-function Ar(s, { x: t, width: e, bottom: n, row: i }) {
-  const r = Dn(s);
+function qr(s, { x: t, width: e, bottom: n, row: i }) {
+  const r = Bn(s);
   const a = t(s.at);
-  const [l] = Ve(s, { x: t, width: e });
+  const [l] = Xe(s, { x: t, width: e });
   const c = l > a ? { x: l } : { x: a - 4, "text-anchor": "end" };
   return $(
     "g",
     { class: `mark ${s.kind}` },
-    $("line", { x1: a, x2: a, y1: i ? mt : 2, y2: n }),
-    $("text", { ...c, y: i ? mt + 11 : 12 }, r)
+    $("line", { x1: a, x2: a, y1: i ? ft : 2, y2: n }),
+    $("text", { ...c, y: i ? ft + 11 : 12 }, r)
   );
 }
-function Nr(s, t, { x: e, width: n, top: i }) {
+function Rr(s, t, { x: e, width: n, top: i }) {
   const r = s.signals[t].mean.map((N) => typeof N === "number" ? N : null);
   const a = r.filter((N) => N !== null);
   const [l, c] = a.length ? [Math.min(...a), Math.max(...a)] : [0, 1];
   const h = l > 0 && c / l > 100;
   const d = h ? Math.log10 : (N) => N;
   const [u, f] = [d(l), d(c)];
-  const w = (N) => i + pt - 2 - (f === u ? 0.5 : (d(N) - u) / (f - u)) * (pt - 4);
+  const w = (N) => i + mt - 2 - (f === u ? 0.5 : (d(N) - u) / (f - u)) * (mt - 4);
   const k = `${P(j(t))} ${g(a.at(-1))}`;
   const M = f === u ? "" : `${g(l)} to ${g(c)}${h ? ", logarithmic" : ""}`;
   return [
     $("text", { class: "name", x: 0, y: i - 7 }, k),
     $("text", { x: n, y: i - 7, "text-anchor": "end" }, M),
-    $("line", { class: "base", x1: 0, x2: n, y1: i + pt, y2: i + pt }),
-    $("path", { class: "course", d: qr(s.step, r, { x: e, y: w }) })
+    $("line", { class: "base", x1: 0, x2: n, y1: i + mt, y2: i + mt }),
+    $("path", { class: "course", d: Cr(s.step, r, { x: e, y: w }) })
   ];
 }
-function qr(s, t, { x: e, y: n }) {
+function Cr(s, t, { x: e, y: n }) {
   let i = "M";
   return t.map((r, a) => {
     const l = r === null ? "" : `${i}${e(s[a]).toFixed(1)} ${n(r).toFixed(1)}`;
@@ -3875,7 +3877,7 @@ function qr(s, t, { x: e, y: n }) {
     return l;
   }).join("");
 }
-function Rr({ began: s, rewardFell: t, lastGood: e }, n, i) {
+function Pr({ began: s, rewardFell: t, lastGood: e }, n, i) {
   const r = (c) => g(n.signals[c].mean.findLast((h) => h !== null));
   const a = [
     e !== null && `last good step ${p(e)}`,
@@ -3887,13 +3889,14 @@ function Rr({ began: s, rewardFell: t, lastGood: e }, n, i) {
 }
 
 // src/diagnosis.js
-var Cr = "2";
+var Ir = "2";
 var ye = class {
   element = o("section", { "aria-label": "Diagnosis" });
   announcement = o("p", { class: "sr", role: "status" });
   #t = null;
   #e = null;
   #s = { step: null, at: null };
+  #n = null;
   /** `open` opens a step; `again` reads the facts anew after an action. */
   constructor(t, { open: e, again: n }) {
     Object.assign(this, { course: t, open: e, again: n });
@@ -3901,46 +3904,48 @@ var ye = class {
   }
   /** Show the facts, unless they are unchanged; the time at which the run broke is shown once it is read. */
   async show(t) {
-    const e = Nn(t);
+    const e = qn(t);
     this.timeline.show(e, t.run.last_step);
     const n = !e || this.#s.step === e.began;
-    if (!n) this.#s = { step: e.began, at: void 0 };
-    this.#n(t, e);
+    const i = n ? this.#s : { step: e.began, at: void 0 };
+    this.#s = i;
+    this.#i(t, e);
     if (n) return;
-    this.#s.at = await Rn(this.course, e.began);
-    this.#n(t, e);
+    i.at = await Cn(this.course, e.began);
+    if (i === this.#s) m(this.#n, Ge(i.at));
   }
   end() {
     this.timeline.end();
   }
-  #n(t, e) {
-    const n = JSON.stringify([t.judged.verdict, t.diagnosis, t.alerts, this.#s]);
+  #i(t, e) {
+    const n = JSON.stringify([t.judged.verdict, t.diagnosis, t.alerts]);
     if (this.#e === n) return;
     this.#e = n;
-    this.#i(t.judged.verdict);
-    this.#o(t, e);
+    this.#o(t.judged.verdict);
+    this.#r(t, e);
   }
   /** Tell screen readers that the verdict has changed, not each number in it. */
-  #i({ kind: t, why: e }) {
-    if (this.#t !== null && this.#t !== t) this.announcement.textContent = `${et(t)}: ${e}`;
+  #o({ kind: t, why: e }) {
+    if (this.#t !== null && this.#t !== t) this.announcement.textContent = `${st(t)}: ${e}`;
     this.#t = t;
   }
-  #o(t, e) {
+  #r(t, e) {
     const { catalogue: n } = this.course;
     const i = t.diagnosis?.observed ?? [];
+    this.#n = o("span", {}, Ge(this.#s.at));
     const r = [
-      Ir(t.judged.verdict),
-      Dr(t),
-      en(t),
-      e && qn(e, { open: this.open, closedAt: this.#s.at }),
-      e && !e.cause && o("p", { class: "quiet" }, "The newest steps no longer show it."),
-      Br(t),
+      Br(t.judged.verdict),
       zr(t),
-      Hr(t, this.again)
+      sn(t),
+      e && Rn(e, { open: this.open, when: this.#n }),
+      e && !e.cause && o("p", { class: "quiet" }, "The newest steps no longer show it."),
+      Wr(t),
+      Hr(t),
+      Fr(t, this.again)
     ];
     const a = i.length > 0 && [
-      o("summary", {}, `Evidence: ${y(new Set(i.flatMap(Pr)).size, "signal")}`),
-      Tn(i, { catalogue: n, open: this.open })
+      o("summary", {}, `Evidence: ${y(new Set(i.flatMap(Dr)).size, "signal")}`),
+      Ln(i, { catalogue: n, open: this.open })
     ];
     const l = [e && this.timeline.element, a && o("details", { "data-name": "evidence" }, a)];
     q(
@@ -3954,13 +3959,13 @@ var ye = class {
     );
   }
 };
-var Pr = (s) => s.evidence.map((t) => t.signal);
-var Ir = ({ kind: s, why: t }) => o("p", { class: "headline" }, o("span", { class: `kind kind-${s}` }, `${et(s)}: `), o("span", {}, t));
-function Dr({ diagnosis: s }) {
+var Dr = (s) => s.evidence.map((t) => t.signal);
+var Br = ({ kind: s, why: t }) => o("p", { class: "headline" }, o("span", { class: `kind kind-${s}` }, `${st(s)}: `), o("span", {}, t));
+function zr({ diagnosis: s }) {
   const t = s?.circumstances ?? [];
   return t.map((e) => o("p", {}, o("span", { class: "strong" }, `${e.summary}. `), e.fix));
 }
-function Br({ diagnosis: s, judged: t }) {
+function Wr({ diagnosis: s, judged: t }) {
   const e = s?.observed ?? [];
   const n = e.filter((l) => l.finding !== s.primary);
   const i = t.incident?.state === "firing" ? t.alerts : [];
@@ -3972,13 +3977,13 @@ function Br({ diagnosis: s, judged: t }) {
   const a = r.map((l) => o("li", {}, l));
   return o("details", { "data-name": "also" }, o("summary", { class: "quiet" }, `Also seen (${r.length})`), o("ul", {}, a));
 }
-function zr({ diagnosis: s }) {
+function Hr({ diagnosis: s }) {
   if (!s) return null;
-  if (s.remedy) return jn(s);
+  if (s.remedy) return An(s);
   const t = (s.since_step ?? null) !== null && s.incident?.fix;
-  return [t && o("p", {}, o("span", { class: "strong" }, Ke(s)), t), Wr(s)];
+  return [t && o("p", {}, o("span", { class: "strong" }, Ke(s)), t), Ur(s)];
 }
-function Wr({ unknown: s, shortfall: t }) {
+function Ur({ unknown: s, shortfall: t }) {
   const e = new Map(s.flatMap((i) => i.missing.map((r) => [r.provide, i.title])));
   if (!e.size && !t.length) return null;
   const n = [...e].map(
@@ -3991,11 +3996,11 @@ function Wr({ unknown: s, shortfall: t }) {
     o("ul", {}, n)
   );
 }
-function Hr({ alerts: s, run: t }, e) {
+function Fr({ alerts: s, run: t }, e) {
   const n = vt(s.items.filter((h) => h.state === "firing"));
   const i = n.filter((h) => !h.ack);
   const r = [...new Set(n.filter((h) => h.ack).map((h) => h.ack.author))];
-  const a = async () => await rt(
+  const a = async () => await at(
     [
       { label: "run", value: t.run },
       { label: "rule", value: "" }
@@ -4005,28 +4010,28 @@ function Hr({ alerts: s, run: t }, e) {
   const l = async () => await qt(i) && e();
   const c = [
     i.length > 0 && _(`Acknowledge ${y(i.length, "alert")}`, l),
-    n.length > 0 && _("Silence", a, { title: `for ${Cr} hours or longer` }),
+    n.length > 0 && _("Silence", a, { title: `for ${Ir} hours or longer` }),
     ge("Copy link", () => location.href),
-    n.length > 0 && o("span", { class: "quiet" }, Ur(r, t))
+    n.length > 0 && o("span", { class: "quiet" }, Kr(r, t))
   ];
   return o("div", { class: "row actions" }, c);
 }
-function Ur(s, { owner: t }) {
+function Kr(s, { owner: t }) {
   if (s.length) return `acknowledged by ${s.join(", ")}`;
   return `nobody has acknowledged it${t ? `; owner: ${t}` : ""}`;
 }
 
 // src/marklegend.js
-var Bn = { act: "page alert", watch: "warning", policy: "policy change", note: "note" };
-function zn(s) {
-  const t = Object.keys(Bn).filter((n) => s.some((i) => i.kind === n));
+var zn = { act: "page alert", watch: "warning", policy: "policy change", note: "note" };
+function Wn(s) {
+  const t = Object.keys(zn).filter((n) => s.some((i) => i.kind === n));
   if (!t.length) return null;
-  const e = t.map((n) => o("li", { class: `mark-${n}` }, Bn[n]));
+  const e = t.map((n) => o("li", { class: `mark-${n}` }, zn[n]));
   return o("div", { class: "marks quiet" }, "Marks on the charts:", o("ul", { "aria-label": "Marks on the charts" }, e));
 }
 
 // src/eventlist.js
-var Fr = 100;
+var Gr = 100;
 var be = class {
   element = o("section", { class: "eventlist", "aria-label": "Events" });
   #t = null;
@@ -4039,7 +4044,7 @@ var be = class {
     const e = JSON.stringify(t);
     if (e === this.#t) return;
     this.#t = e;
-    const n = t.slice(-Fr).map(
+    const n = t.slice(-Gr).map(
       ({ step: a, what: l, kind: c }) => o(
         "li",
         {},
@@ -4049,7 +4054,7 @@ var be = class {
     );
     const i = o("summary", { class: "quiet" }, y(t.length, "event"));
     const r = n.length > 0 && o("details", { "data-name": "events" }, i, o("ol", {}, n));
-    q(this.element, r, zn(t));
+    q(this.element, r, Wn(t));
   }
 };
 
@@ -4057,8 +4062,8 @@ var be = class {
 var F = 190;
 var z = 58;
 var Et = 20;
-var Xe = 4;
-function Wn(s, t, { view: e, width: n }) {
+var Ye = 4;
+function Hn(s, t, { view: e, width: n }) {
   const i = $t();
   const r = devicePixelRatio;
   Object.assign(s, { width: n * r, height: F * r });
@@ -4067,22 +4072,22 @@ function Wn(s, t, { view: e, width: n }) {
   a.scale(r, r);
   const [l, c] = e;
   const h = (u) => z + (u - l) / Math.max(c - l, 1) * (n - z);
-  const d = { ctx: a, ink: i, found: t, x: h, y: Jr(t.edges), width: n, from: l, to: c };
+  const d = { ctx: a, ink: i, found: t, x: h, y: Xr(t.edges), width: n, from: l, to: c };
   s.stepAt = (u) => l + (u - z) / (n - z) * (c - l);
-  Vr(d);
-  Xr(d);
-  Gr(d);
+  Yr(d);
   Zr(d);
-  s.valueAt = (u) => Kr(t.edges, u);
+  Vr(d);
+  ta(d);
+  s.valueAt = (u) => Jr(t.edges, u);
   s.heightOf = d.y;
 }
-function Kr(s, t) {
+function Jr(s, t) {
   const e = s.length - 1;
   const n = Math.min(Math.max((1 - t / (F - Et)) * e, 0), e);
   const i = Math.min(Math.floor(n), e - 1);
   return Number(s[i]) + (n - i) * (Number(s[i + 1]) - Number(s[i]));
 }
-function Gr({ ctx: s, ink: t, found: e, y: n, width: i }) {
+function Vr({ ctx: s, ink: t, found: e, y: n, width: i }) {
   for (const r of Object.values(e.draft ?? {})) {
     if (r === null || r === void 0) continue;
     s.save();
@@ -4096,7 +4101,7 @@ function Gr({ ctx: s, ink: t, found: e, y: n, width: i }) {
     s.restore();
   }
 }
-function Jr(s) {
+function Xr(s) {
   const t = s.length - 1;
   return (e) => {
     const n = s.findLastIndex((a) => a <= e);
@@ -4105,7 +4110,7 @@ function Jr(s) {
     return (F - Et) * (1 - (i + Math.min(Math.max(r, 0), 1)) / t);
   };
 }
-function Vr({ ctx: s, ink: t, found: e, x: n, width: i }) {
+function Yr({ ctx: s, ink: t, found: e, x: n, width: i }) {
   const { steps: r, counts: a } = e;
   const l = (F - Et) / (e.edges.length - 1);
   s.fillStyle = t.accent;
@@ -4122,7 +4127,7 @@ function Vr({ ctx: s, ink: t, found: e, x: n, width: i }) {
   });
   s.globalAlpha = 1;
 }
-function Xr({ ctx: s, ink: t, found: e, x: n, y: i }) {
+function Zr({ ctx: s, ink: t, found: e, x: n, y: i }) {
   s.strokeStyle = t.ink;
   s.lineWidth = 1.5;
   for (const r of [e.lower, e.upper]) {
@@ -4136,31 +4141,31 @@ function Xr({ ctx: s, ink: t, found: e, x: n, y: i }) {
     s.stroke();
   }
 }
-function Yr(s) {
+function Qr(s) {
   const t = 10 ** Math.floor(Math.log10(Math.max(s, 1)));
   return t * [5, 2, 1].find((e) => e * t <= Math.max(s, 1));
 }
-function Zr({ ctx: s, ink: t, found: e, x: n, y: i, width: r, from: a, to: l }) {
+function ta({ ctx: s, ink: t, found: e, x: n, y: i, width: r, from: a, to: l }) {
   const { edges: c } = e;
   s.clearRect(0, 0, z - 1, F);
   s.fillStyle = t.quiet;
   s.font = "11px system-ui, sans-serif";
   s.textAlign = "right";
-  for (let d = 0; d <= Xe; d++) {
-    const u = c[Math.round(d / Xe * (c.length - 1))];
+  for (let d = 0; d <= Ye; d++) {
+    const u = c[Math.round(d / Ye * (c.length - 1))];
     s.fillText(g(Number(u)), z - 6, Math.min(Math.max(i(u) + 4, 10), F - Et));
   }
   s.textAlign = "center";
-  const h = Yr((l - a) / Xe);
+  const h = Qr((l - a) / Ye);
   for (let d = Math.ceil(a / h) * h; d <= l; d += h) {
     s.fillText(p(d), Math.min(Math.max(n(d), z + 4), r - 14), F - 5);
   }
 }
 
 // src/heatmap.js
-var Qr = 350;
-var ta = 1e4;
-var ea = 120;
+var ea = 350;
+var sa = 1e4;
+var na = 120;
 var ke = class extends EventTarget {
   #t = null;
   #e = 0;
@@ -4198,14 +4203,14 @@ var ke = class extends EventTarget {
   }
   /** Read the new steps of a growing run, rate-limited. */
   follow() {
-    if (Date.now() - this.#n > ta) this.read();
+    if (Date.now() - this.#n > sa) this.read();
   }
   /** Read the displayed steps; if responses overtake each other, the newest request wins. */
   async read() {
     const t = ++this.#e;
     this.#n = Date.now();
     const [e, n] = this.course.view;
-    const i = { from: e, to: n, points: ea, attempt_id: this.course.attempt, ...this.#i };
+    const i = { from: e, to: n, points: na, attempt_id: this.course.attempt, ...this.#i };
     const r = await this.#r(i);
     if (!r || t !== this.#e) return;
     this.#t = { ...r, draft: this.#t?.draft };
@@ -4253,7 +4258,7 @@ var ke = class extends EventTarget {
   #a() {
     this.#u();
     clearTimeout(this.#s);
-    this.#s = setTimeout(() => this.read(), Qr);
+    this.#s = setTimeout(() => this.read(), ea);
   }
   #c() {
     const { statistic: t, pair: e, where: n } = this.#t.criteria[this.choice.value];
@@ -4271,7 +4276,7 @@ var ke = class extends EventTarget {
       t.map((h, d) => o("option", { value: d, selected: r(h) === r(e) }, h.statistic))
     );
     this.choice.hidden = t.length < 2;
-    m(this.note, `${t.length < 2 ? `${e.statistic} ` : ""}${sa(this.#t)}`);
+    m(this.note, `${t.length < 2 ? `${e.statistic} ` : ""}${ia(this.#t)}`);
     const [a, l] = [this.#d(0), this.#d(n.length - 1)];
     m(this.now, `${v(l)} beyond`);
     m(this.against, `initially ${v(a)}`);
@@ -4293,7 +4298,7 @@ var ke = class extends EventTarget {
   }
   #u() {
     if (this.#t?.chosen && this.where.clientWidth)
-      Wn(this.canvas, this.#t, { view: this.course.view, width: this.where.clientWidth });
+      Hn(this.canvas, this.#t, { view: this.course.view, width: this.where.clientWidth });
   }
   #l(t, e) {
     const { steps: n } = this.#t ?? { steps: [] };
@@ -4302,36 +4307,36 @@ var ke = class extends EventTarget {
     e(n.reduce((r, a) => Math.abs(a - i) < Math.abs(r - i) ? a : r));
   }
 };
-function sa({ lower: s, upper: t }) {
+function ia({ lower: s, upper: t }) {
   const [e, n] = [s.at(-1), t.at(-1)];
   if (e === null) return `at most ${g(n)}`;
   return n === null ? `at least ${g(e)}` : `${g(e)} to ${g(n)}`;
 }
 
 // src/notes.js
-var Hn = 5;
-function Un(s, t, e) {
-  const n = t.toReversed().map((r) => na(r, e));
-  const i = n.slice(Hn);
+var Un = 5;
+function Fn(s, t, e) {
+  const n = t.toReversed().map((r) => oa(r, e));
+  const i = n.slice(Un);
   m(
     s,
-    n.length > 0 && o("ul", {}, n.slice(0, Hn)),
+    n.length > 0 && o("ul", {}, n.slice(0, Un)),
     i.length > 0 && o("details", {}, o("summary", { class: "quiet" }, y(i.length, "older note")), o("ul", {}, i))
   );
 }
-function na(s, t) {
+function oa(s, t) {
   const e = s.step !== null && o("button", { class: "link", onclick: () => t(s.step) }, `step ${p(s.step)}`);
   const n = o("span", { class: "quiet", title: L(s.at) }, `${s.author}, ${x(s.at)}`);
   return o("li", {}, e, o("span", { class: "text" }, s.text), n);
 }
 
 // src/proposals.js
-var ia = {
+var ra = {
   recommended: "from the target share of rejected sequences",
   bound_budget: "from the error bound and the reward gained so far"
 };
-function Fn(s) {
-  return Object.entries(ia).map(([t, e]) => ({ ...s[t], source: e, isAutomatic: s.mode === "apply" && t === "recommended" })).filter(({ policy: t }) => t);
+function Kn(s) {
+  return Object.entries(ra).map(([t, e]) => ({ ...s[t], source: e, isAutomatic: s.mode === "apply" && t === "recommended" })).filter(({ policy: t }) => t);
 }
 function Mt({ n_sequences: s, mask_rate_before: t, mask_rate_after: e, moves: n, basis: i }) {
   const r = n.filter(({ limit: l }) => l).map((l) => `${l.statistic} without limits: ${g(l.wanted)}; kept by the ${l.limit}`);
@@ -4357,20 +4362,20 @@ function ve(s, t, { current: e, path: n }) {
 }
 
 // src/policyhistory.js
-function Gn(s, { policies: t, adaptation: e }, { path: n, again: i }) {
-  const r = Fn(e);
+function Jn(s, { policies: t, adaptation: e }, { path: n, again: i }) {
+  const r = Kn(e);
   const a = JSON.stringify([r, t.map(({ hash: f, created_at: w }) => [f, w])]);
   if (s.dataset.said === a) return;
   s.dataset.said = a;
-  const l = t.map((f, w) => ra(f, t[w - 1], { isCurrent: w === t.length - 1, path: n, again: i }));
-  const c = r.map((f) => oa(f, { current: t.at(-1), path: n, again: i }));
+  const l = t.map((f, w) => la(f, t[w - 1], { isCurrent: w === t.length - 1, path: n, again: i }));
+  const c = r.map((f) => aa(f, { current: t.at(-1), path: n, again: i }));
   const h = [y(t.length, "version"), r.length > 0 && y(r.length, "proposal")];
   const d = o("summary", {}, `History: ${h.filter(Boolean).join(", ")}`);
   const u = o("ol", { class: "versions" }, c, l.reverse());
   q(s, o("details", { "data-name": "policyhistory" }, d, u));
 }
-function oa(s, { current: t, path: e, again: n }) {
-  const i = Ze(s.policy, t);
+function aa(s, { current: t, path: e, again: n }) {
+  const i = Qe(s.policy, t);
   const r = async () => await ve(s, i, { current: t, path: e }) && n();
   return o(
     "li",
@@ -4382,11 +4387,11 @@ function oa(s, { current: t, path: e, again: n }) {
     s.isAutomatic ? o("p", { class: "quiet small" }, "The worker puts it in force by itself.") : o("p", {}, _("Put in force", r))
   );
 }
-function ra(s, t, { isCurrent: e, path: n, again: i }) {
+function la(s, t, { isCurrent: e, path: n, again: i }) {
   const { name: r, author: a, reason: l, created_at: c, hash: h, pinned: d } = s;
   const u = () => I(
     `Roll back to ${r}`,
-    [o("p", {}, `It becomes the newest version; ${Ye(s, t).join("; ") || "it was the first"}.`)],
+    [o("p", {}, `It becomes the newest version; ${Ze(s, t).join("; ") || "it was the first"}.`)],
     "Roll back",
     () => T("POST", `${n}/policy/rollback`, { hash: h })
   ).then((f) => f && i());
@@ -4395,16 +4400,16 @@ function ra(s, t, { isCurrent: e, path: n, again: i }) {
     {},
     o("p", {}, o("span", { class: "strong" }, r), ` · ${a}${d ? " · pinned" : ""}`, e && o("span", { class: "pill" }, "in force")),
     o("p", { class: "quiet small" }, L(c), l && `: ${l}`),
-    t && o("ul", { class: "small" }, Ye(s, t).map((f) => o("li", {}, f))),
+    t && o("ul", { class: "small" }, Ze(s, t).map((f) => o("li", {}, f))),
     !e && o("p", {}, _("Roll back to this", u))
   );
 }
-var Ze = (s, t) => Ye({ ...t, name: s.name, policy: s }, t);
-function Ye(s, t) {
+var Qe = (s, t) => Ze({ ...t, name: s.name, policy: s }, t);
+function Ze(s, t) {
   if (!t) return [];
-  const [e, n] = [t, s].map(({ policy: c }) => new Map(c.criteria.map((h) => [aa(h), h])));
+  const [e, n] = [t, s].map(({ policy: c }) => new Map(c.criteria.map((h) => [ca(h), h])));
   const i = [.../* @__PURE__ */ new Set([...e.keys(), ...n.keys()])];
-  const r = i.flatMap((c) => la(c, e.get(c), n.get(c)));
+  const r = i.flatMap((c) => ha(c, e.get(c), n.get(c)));
   const a = (c) => JSON.stringify(t.policy[c] ?? []) === JSON.stringify(s.policy[c] ?? []);
   const l = [t, s].map(({ shadows: c }) => c.map(({ name: h }) => h).join(", ") || "none");
   return [
@@ -4415,51 +4420,51 @@ function Ye(s, t) {
     ...l[0] === l[1] ? [] : [`shadows: ${l[0]} → ${l[1]}`]
   ];
 }
-var aa = ({ statistic: s, pair: t, where: e }) => `${s}, ${t} pair${e ? `, ${e}` : ""}`;
-function la(s, t, e) {
+var ca = ({ statistic: s, pair: t, where: e }) => `${s}, ${t} pair${e ? `, ${e}` : ""}`;
+function ha(s, t, e) {
   if (!t) return [`${s}: added`];
   if (!e) return [`${s}: removed`];
-  return ["lower", "upper"].filter((n) => (t[n] ?? null) !== (e[n] ?? null)).map((n) => `${n} bound of ${s}: ${Kn(t[n])} → ${Kn(e[n])}`);
+  return ["lower", "upper"].filter((n) => (t[n] ?? null) !== (e[n] ?? null)).map((n) => `${n} bound of ${s}: ${Gn(t[n])} → ${Gn(e[n])}`);
 }
-var Kn = (s) => s === null || s === void 0 ? "none" : g(s);
+var Gn = (s) => s === null || s === void 0 ? "none" : g(s);
 
 // src/policies.js
-var Qe = 20;
-var Jn = "mask_rate:";
-var ca = "Its bounds are ceilings until the run's own mismatch has been measured.";
-var ha = ["uncalibrated", "starts_ill"];
-async function Vn(s, { policies: t, adaptation: e }, { course: n, path: i, again: r }) {
+var ts = 20;
+var Vn = "mask_rate:";
+var da = "Its bounds are ceilings until the run's own mismatch has been measured.";
+var ua = ["uncalibrated", "starts_ill"];
+async function Xn(s, { policies: t, adaptation: e }, { course: n, path: i, again: r }) {
   const a = t.at(-1);
-  const l = ["mask_rate", ...a.shadows.map((M) => Jn + M.name)];
-  const { rates: c, n: h } = await ua(l, { course: n, path: i });
-  const d = ha.includes(a.calibration) ? "decides, uncalibrated" : "decides";
+  const l = ["mask_rate", ...a.shadows.map((M) => Vn + M.name)];
+  const { rates: c, n: h } = await ma(l, { course: n, path: i });
+  const d = ua.includes(a.calibration) ? "decides, uncalibrated" : "decides";
   const u = l.map(
-    (M, N) => ma(N ? M.slice(Jn.length) : a.name, N ? "shadow" : d, c[N])
+    (M, N) => ga(N ? M.slice(Vn.length) : a.name, N ? "shadow" : d, c[N])
   );
   const f = o("span", { class: "note" }, `mean of the last ${y(h, "step")}`);
   const w = o("figcaption", {}, o("h2", {}, "What each policy masks"), f);
-  const k = [da(s, e, { current: a, path: i, again: r }), pa(t, n)];
+  const k = [pa(s, e, { current: a, path: i, again: r }), fa(t, n)];
   m(s, w, o("div", { class: "bars" }, u), k);
 }
-function da(s, t, e) {
+function pa(s, t, e) {
   const n = JSON.stringify([t, e.current.hash]);
-  if (s.advised?.said !== n) s.advised = { said: n, element: fa(t, e) };
+  if (s.advised?.said !== n) s.advised = { said: n, element: wa(t, e) };
   return s.advised.element;
 }
-async function ua(s, { course: t, path: e }) {
-  const n = Math.max(0, Math.floor(t.extent[1] - (Qe - 1) * t.stride));
+async function ma(s, { course: t, path: e }) {
+  const n = Math.max(0, Math.floor(t.extent[1] - (ts - 1) * t.stride));
   const i = { names: s.join(","), from: n, statistics: "mean", digits: 5, attempt_id: t.attempt };
   const { signals: r, step: a } = await b(`${e}/signals`, i);
-  const l = s.map((c) => ga(r[c].mean.slice(-Qe)));
-  return { rates: l, n: Math.min(a.length, Qe) };
+  const l = s.map((c) => ya(r[c].mean.slice(-ts)));
+  return { rates: l, n: Math.min(a.length, ts) };
 }
-function pa(s, t) {
+function fa(s, t) {
   const { name: e, author: n, reason: i, calibration: r } = s.at(-1);
   const a = s.length > 1 ? `step ${p(t.stepOf(s.at(-1)))}` : "the start";
   const l = o("p", { class: "quiet small" }, `${e} since ${a}, by ${n}${i ? `: ${i}` : ""}`);
-  return r === "uncalibrated" ? [l, o("p", { class: "quiet small" }, ca)] : l;
+  return r === "uncalibrated" ? [l, o("p", { class: "quiet small" }, da)] : l;
 }
-function ma(s, t, e) {
+function ga(s, t, e) {
   const n = o("span", { class: "filled" });
   n.style.width = `${100 * (e ?? 0)}%`;
   return o(
@@ -4470,10 +4475,10 @@ function ma(s, t, e) {
     o("span", { class: "number" }, v(e))
   );
 }
-function fa({ mode: s, recommended: t }, { current: e, path: n, again: i }) {
+function wa({ mode: s, recommended: t }, { current: e, path: n, again: i }) {
   if (s === "off" || !t || s === "apply" && t.policy) return null;
   if (!t.policy) return o("p", { class: "small" }, `Bounds unchanged: ${t.reason}`);
-  const r = Ze(t.policy, e);
+  const r = Qe(t.policy, e);
   const a = async () => await ve(t, r, { current: e, path: n }) && i();
   const [l] = Mt(t);
   const c = t.moves.map((h) => `${h.statistic} ${h.side} ${g(h.before)} → ${g(h.after)}`);
@@ -4484,20 +4489,20 @@ function fa({ mode: s, recommended: t }, { current: e, path: n, again: i }) {
     o("p", {}, _("Apply these bounds", a))
   );
 }
-function ga(s) {
+function ya(s) {
   const t = s.filter((e) => typeof e === "number");
   return t.length ? t.reduce((e, n) => e + n, 0) / t.length : null;
 }
 
 // src/rangebar.js
-var wa = [1e3, 200];
+var ba = [1e3, 200];
 var $e = class {
   constructor(t, e) {
     Object.assign(this, { course: t, open: e });
     this.words = o("span", { class: "quiet" });
     this.field = o("input", { type: "number", min: 0, "aria-label": "Step", placeholder: "step" });
     this.all = o("button", { onclick: () => t.show() }, "All steps");
-    this.newest = wa.map(
+    this.newest = ba.map(
       (c) => o("button", { onclick: () => this.#t(c), "data-steps": c }, `Last ${p(c)}`)
     );
     const n = o("button", { "aria-label": "Closer", onclick: () => t.zoom(0.5) }, "+");
@@ -4537,7 +4542,7 @@ var $e = class {
 };
 
 // src/runhead.js
-function Xn(s, { run: t, judged: e, attempts: n }, i) {
+function Yn(s, { run: t, judged: e, attempts: n }, i) {
   const r = n.find(({ id: h }) => h === i) ?? n.at(-1);
   const a = [n.length > 1 && `attempt ${r.ordinal}`, t.mode, t.state].filter(Boolean);
   const l = e.expected_step_seconds;
@@ -4557,24 +4562,24 @@ function Xn(s, { run: t, judged: e, attempts: n }, i) {
       { class: "row" },
       o("h1", {}, t.run),
       a.map((h) => o("span", { class: "pill" }, h)),
-      n.length > 1 && ya(n, r),
+      n.length > 1 && ka(n, r),
       o("a", { class: "button", href: Ut([t]), title: "with a sound run of this project" }, "Compare"),
-      _("Share report", () => va(t), { title: "one HTML file: verdict, course, episodes; no configuration" })
+      _("Share report", () => _a(t), { title: "one HTML file: verdict, course, episodes; no configuration" })
     ),
     o("p", { class: "quiet", title: `first report ${L(t.created_at)}` }, c.filter(Boolean).join(" · ")),
-    ba(t),
+    va(t),
     t.warnings.map(({ text: h }) => o("p", { class: "misuse" }, h)),
-    ka(t.config)
+    $a(t.config)
   );
 }
-function ya(s, t) {
+function ka(s, t) {
   const e = s.map(
     (i) => o("option", { value: i.id, selected: i.id === t.id }, `attempt ${i.ordinal}, ${L(i.started_at)}`)
   );
   const n = (i) => location.assign(`${location.pathname}?attempt=${i.target.value}`);
   return o("select", { "aria-label": "Attempt", onchange: n }, e);
 }
-function ba({ end: s, end_phrase: t }) {
+function va({ end: s, end_phrase: t }) {
   if (!t) return null;
   const e = s?.traceback;
   return [
@@ -4582,7 +4587,7 @@ function ba({ end: s, end_phrase: t }) {
     e && o("details", {}, o("summary", { class: "quiet" }, "innermost frames"), o("pre", { class: "config" }, e))
   ];
 }
-function ka(s) {
+function $a(s) {
   const t = Object.entries(s);
   if (!t.length) return null;
   const e = t.map(([n, i]) => `${n} = ${JSON.stringify(i)}`).join("\n");
@@ -4593,69 +4598,69 @@ function ka(s) {
     o("pre", { class: "config" }, e)
   );
 }
-async function va({ project: s, run: t }) {
-  _t(await ws(`${C(s, t)}/report.html`), `${s}-${t}.html`);
+async function _a({ project: s, run: t }) {
+  _t(await ys(`${C(s, t)}/report.html`), `${s}-${t}.html`);
 }
 
 // src/scatter.js
 var Tt = 420;
 var K = 260;
-var nt = 52;
+var it = 52;
 var Lt = 36;
-function Yn({ columns: s, decisions: t }, e) {
+function Zn({ columns: s, decisions: t }, e) {
   const n = t.find((r) => r.role === "active")?.accepted;
   if (!e || !n) return null;
   const i = e.values.map((r, a) => ({ value: r, length: s.n_tokens[a], accepted: n[a] })).filter(({ value: r }) => typeof r === "number");
-  return i.length ? o("div", {}, $a(i, e), Sa()) : null;
+  return i.length ? o("div", {}, xa(i, e), Ma()) : null;
 }
-function $a(s, t) {
+function xa(s, t) {
   const e = [t.lower, t.upper].filter((w) => w !== null);
   const n = s.map(({ value: w }) => w);
   const i = s.map(({ length: w }) => w);
-  const r = Ea([...n, ...e]);
-  const a = ts(i, [nt + 8, Tt - 10]);
-  const l = s.map((w) => _a(w, { x: a, y: r }));
+  const r = Ta([...n, ...e]);
+  const a = es(i, [it + 8, Tt - 10]);
+  const l = s.map((w) => Sa(w, { x: a, y: r }));
   const c = (w) => `${w === t.upper ? "at most" : "at least"} ${g(w)}`;
-  const h = e.map((w) => xa(r.at(w), c(w)));
+  const h = e.map((w) => Ea(r.at(w), c(w)));
   const d = s.filter((w) => !w.accepted).length;
   const u = `${t.statistic} against length of ${s.length} sequences, ${d} of them rejected`;
   const f = { viewBox: `0 0 ${Tt} ${K}`, role: "img", "aria-label": u, class: "scatter" };
-  return $("svg", f, h, l, Ma(a, r), Ta(t));
+  return $("svg", f, h, l, La(a, r), Oa(t));
 }
-var _a = ({ length: s, value: t, accepted: e }, { x: n, y: i }) => $("circle", { cx: n.at(s), cy: i.at(t), r: 3, class: e ? "in" : "out" });
-var xa = (s, t) => [
-  $("line", { x1: nt, x2: Tt, y1: s, y2: s, class: "bound" }),
-  $("text", { x: nt + 6, y: s - 5, class: "limit" }, t)
+var Sa = ({ length: s, value: t, accepted: e }, { x: n, y: i }) => $("circle", { cx: n.at(s), cy: i.at(t), r: 3, class: e ? "in" : "out" });
+var Ea = (s, t) => [
+  $("line", { x1: it, x2: Tt, y1: s, y2: s, class: "bound" }),
+  $("text", { x: it + 6, y: s - 5, class: "limit" }, t)
 ];
-function Sa() {
+function Ma() {
   const s = ["in", "out"].map((t) => o("span", { class: `dot ${t}` }));
   return o("p", { class: "quiet small" }, s[0], "accepted ", s[1], "rejected");
 }
-function ts(s, [t, e]) {
+function es(s, [t, e]) {
   const [n, i] = [Math.min(...s), Math.max(...s)];
   const r = (a) => i > n ? t + (a - n) / (i - n) * (e - t) : (t + e) / 2;
   return { least: n, most: i, at: r };
 }
-function Ea(s) {
+function Ta(s) {
   const t = s.filter((r) => r > 0);
   const e = Math.min(...t);
   const n = Math.min(...s) >= 0 && t.length > 0 && Math.max(...s) > 30 * e;
-  if (!n) return ts(s, [K - Lt - 4, 10]);
-  const i = ts(t.map(Math.log), [K - Lt - 4, 10]);
+  if (!n) return es(s, [K - Lt - 4, 10]);
+  const i = es(t.map(Math.log), [K - Lt - 4, 10]);
   return { least: e, most: Math.exp(i.most), at: (r) => i.at(Math.log(Math.max(r, e))) };
 }
-function Ma(s, t) {
+function La(s, t) {
   const e = (n, i) => $("text", i, n);
   return [
-    e(g(t.most), { x: nt - 6, y: t.at(t.most) + 4, "text-anchor": "end" }),
-    e(g(t.least), { x: nt - 6, y: t.at(t.least) + 4, "text-anchor": "end" }),
+    e(g(t.most), { x: it - 6, y: t.at(t.most) + 4, "text-anchor": "end" }),
+    e(g(t.least), { x: it - 6, y: t.at(t.least) + 4, "text-anchor": "end" }),
     e(p(s.least), { x: s.at(s.least), y: K - 20, "text-anchor": "middle" }),
     s.most > s.least ? e(p(s.most), { x: s.at(s.most), y: K - 20, "text-anchor": "end" }) : null,
-    $("path", { d: `M${nt} 6V${K - Lt}H${Tt}`, class: "axis" })
+    $("path", { d: `M${it} 6V${K - Lt}H${Tt}`, class: "axis" })
   ].filter(Boolean);
 }
-var Ta = (s) => [
-  $("text", { x: (nt + Tt) / 2, y: K - 4, "text-anchor": "middle" }, "tokens"),
+var Oa = (s) => [
+  $("text", { x: (it + Tt) / 2, y: K - 4, "text-anchor": "middle" }, "tokens"),
   $(
     "text",
     { x: 12, y: (K - Lt) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(K - Lt) / 2})` },
@@ -4664,12 +4669,12 @@ var Ta = (s) => [
 ];
 
 // src/sequencetable.js
-function Zn(s, t, e) {
-  return new es(s, t, e).element;
+function Qn(s, t, e) {
+  return new ss(s, t, e).element;
 }
-var es = class {
+var ss = class {
   constructor(t, e, n) {
-    this.columns = La(t, e, n);
+    this.columns = ja(t, e, n);
     this.order = t.columns.n_tokens.map((i, r) => r);
     this.body = o("tbody", {});
     this.heads = this.columns.map((i, r) => this.#t(i, r));
@@ -4692,7 +4697,7 @@ var es = class {
     for (const r of this.heads) r.setAttribute("aria-sort", "none");
     e.setAttribute("aria-sort", n ? "descending" : "ascending");
     const { value: i } = this.columns[t];
-    this.order.sort((r, a) => (n ? -1 : 1) * Ra(i(r), i(a)) || r - a);
+    this.order.sort((r, a) => (n ? -1 : 1) * Pa(i(r), i(a)) || r - a);
     m(
       this.body,
       this.order.map((r) => this.#s(r))
@@ -4705,28 +4710,28 @@ var es = class {
     return o("tr", {}, e);
   }
 };
-function La({ columns: s, decisions: t, first: e, turn_counts: n }, i, r) {
+function ja({ columns: s, decisions: t, first: e, turn_counts: n }, i, r) {
   const a = (h, d) => d && { name: h, isNumber: true, value: (u) => d[u] };
   const l = (h, d) => ({ name: h, isNumber: true, value: d, cell: (u) => p(d(u)) });
   const c = [
     l("place", (h) => e + h),
     l("tokens", (h) => s.n_tokens[h]),
-    n && Aa(n, e, r),
+    n && qa(n, e, r),
     a("reward", s.reward),
     a("advantage", s.advantage),
     i && { ...a(i.statistic, i.values), isFirst: true },
-    s.argmax_abs_d && Na(s),
-    ...t.map(Oa)
+    s.argmax_abs_d && Ra(s),
+    ...t.map(Aa)
   ];
   return c.filter(Boolean);
 }
-var Oa = (s) => ({
+var Aa = (s) => ({
   name: s.policy,
   value: (t) => s.reasons[t] ?? "",
-  cell: (t) => o("span", { class: s.accepted[t] ? "quiet" : "" }, ja(s, t))
+  cell: (t) => o("span", { class: s.accepted[t] ? "quiet" : "" }, Na(s, t))
 });
-var ja = (s, t) => s.accepted[t] ? "accepted" : `✕ ${s.reasons[t] ?? "rejected"}`;
-var Aa = ({ n_turns: s, n_rejected: t }, e, n) => ({
+var Na = (s, t) => s.accepted[t] ? "accepted" : `✕ ${s.reasons[t] ?? "rejected"}`;
+var qa = ({ n_turns: s, n_rejected: t }, e, n) => ({
   name: "turns",
   isNumber: true,
   value: (i) => s[i],
@@ -4737,12 +4742,12 @@ var Aa = ({ n_turns: s, n_rejected: t }, e, n) => ({
     return o("button", { class: "plain", "aria-label": r, onclick: l }, `${p(s[i])}${a}`);
   }
 });
-var Na = ({ argmax_abs_d: s, n_tokens: t }) => ({
+var Ra = ({ argmax_abs_d: s, n_tokens: t }) => ({
   name: "worst token",
   value: (e) => s[e],
-  cell: (e) => qa(s[e], t[e])
+  cell: (e) => Ca(s[e], t[e])
 });
-function qa(s, t) {
+function Ca(s, t) {
   if (s < 0) return o("span", { class: "quiet" }, "–");
   const e = o("span", { class: "mark" });
   e.style.left = `${t > 1 ? 100 * s / (t - 1) : 0}%`;
@@ -4754,15 +4759,15 @@ function qa(s, t) {
     o("span", { class: "number" }, p(s))
   );
 }
-function Ra(s, t) {
+function Pa(s, t) {
   const [e, n] = [s, t].map((i) => i === null ? -Infinity : i === "inf" ? Infinity : i);
   return e < n ? -1 : e > n ? 1 : 0;
 }
 
 // src/turntable.js
-function Qn(s, { place: t, pair: e, onClose: n }) {
+function ti(s, { place: t, pair: e, onClose: n }) {
   const i = `Turns of sequence ${p(t)}`;
-  const r = Ca(s, e);
+  const r = Ia(s, e);
   const a = s.columns.n_tokens.map(
     (c, h) => o(
       "tr",
@@ -4779,7 +4784,7 @@ function Qn(s, { place: t, pair: e, onClose: n }) {
     o("table", {}, o("thead", {}, o("tr", {}, l)), o("tbody", {}, a))
   );
 }
-function Ca({ columns: s, accepted: t, reasons: e, criteria: n }, i) {
+function Ia({ columns: s, accepted: t, reasons: e, criteria: n }, i) {
   const r = (h, d) => ({ name: h, isNumber: true, cell: (u) => p(d[u]) });
   const a = (h, d) => ({ name: h, isNumber: true, cell: (u) => g(d(u)) });
   const l = (h) => s[`${i}_${h}`];
@@ -4791,19 +4796,19 @@ function Ca({ columns: s, accepted: t, reasons: e, criteria: n }, i) {
     { name: "turn", isNumber: true, cell: (h) => p(h) },
     r("tokens", s.n_tokens),
     ...c,
-    t && { name: "decision", cell: (h) => Pa(t[h], e[h]) }
+    t && { name: "decision", cell: (h) => Da(t[h], e[h]) }
   ].filter(Boolean);
 }
-function Pa(s, t) {
+function Da(s, t) {
   if (t === "empty") return o("span", { class: "quiet" }, "empty");
   return o("span", { class: s ? "quiet" : "" }, s ? "accepted" : `✕ ${t}`);
 }
 
 // src/steppanel.js
-var Ia = "n_tokens,argmax_abs_d,reward,advantage,version_min";
-var ss = 500;
-var Da = 8;
-var Ba = { true: "", false: ", incomplete", null: ", completeness unknown" };
+var Ba = "n_tokens,argmax_abs_d,reward,advantage,version_min";
+var ns = 500;
+var za = 8;
+var Wa = { true: "", false: ", incomplete", null: ", completeness unknown" };
 var _e = class {
   element = o("section", { class: "card panel step", "aria-label": "Step", hidden: true });
   #t = 0;
@@ -4815,7 +4820,7 @@ var _e = class {
     const n = ++this.#t;
     this.element.hidden = t === null;
     if (t === null) return;
-    if (!this.element.childElementCount) m(this.element, this.#i(`Step ${p(t)}`, ""), he(Da));
+    if (!this.element.childElementCount) m(this.element, this.#i(`Step ${p(t)}`, ""), he(za));
     const i = `${this.path}/batches/${t}`;
     try {
       const r = { attempt_id: e };
@@ -4823,7 +4828,7 @@ var _e = class {
       const [l, c] = await Promise.all([
         b(`${i}/decisions`, r),
         // If the sequences were pruned or damaged, show what is known about the batch itself.
-        b(`${i}/sequences`, { ...r, names: Ia, limit: ss }).catch((h) => h)
+        b(`${i}/sequences`, { ...r, names: Ba, limit: ns }).catch((h) => h)
       ]);
       if (n === this.#t) this.#e(a, l, c);
     } catch (r) {
@@ -4833,7 +4838,7 @@ var _e = class {
   }
   #e(t, e, n) {
     const i = t.update === null ? "rollout" : `update ${t.update}`;
-    const r = Ba[String(t.complete)];
+    const r = Wa[String(t.complete)];
     const a = `${i}, ${y(t.n_sequences, "sequence")}, ${y(t.n_tokens, "token")}, ${y(t.n_ranks, "rank")}${r}`;
     const l = e.map(
       (c) => o(
@@ -4846,19 +4851,19 @@ var _e = class {
       this.element,
       this.#i(`Step ${p(t.step)}`, a),
       o("div", { class: "row" }, l),
-      za(t.quarantined),
+      Ha(t.quarantined),
       ...n instanceof Error ? [o("p", { class: "quiet" }, n.message)] : this.#s(t, n)
     );
   }
   /** Render the sequences as a table and as a plot, and below them the turns that are asked for. */
   #s(t, e) {
-    const n = e.n_sequences > ss && o("p", { class: "quiet" }, `the first ${ss} of them`);
+    const n = e.n_sequences > ns && o("p", { class: "quiet" }, `the first ${ns} of them`);
     const i = o("div", { class: "scroll sequences" });
-    const r = Wa(e);
+    const r = Ua(e);
     const a = o("div", { "aria-live": "polite" });
     const l = (c) => this.#n(a, t, c);
-    m(i, Zn(e, r, l));
-    return [n, o("div", { class: "stepbody" }, i, Yn(e, r)), a];
+    m(i, Qn(e, r, l));
+    return [n, o("div", { class: "stepbody" }, i, Zn(e, r)), a];
   }
   async #n(t, e, n) {
     const i = { attempt_id: e.attempt_id, update: e.update };
@@ -4866,7 +4871,7 @@ var _e = class {
     try {
       const { turns: a } = await b(`${this.path}/batches/${e.step}/sequences`, { ...i, ...r });
       const l = () => m(t);
-      m(t, Qn(a[0], { place: n, pair: e.primary_pair, onClose: l }));
+      m(t, ti(a[0], { place: n, pair: e.primary_pair, onClose: l }));
     } catch (a) {
       m(t, o("p", { class: "quiet" }, a.message));
     }
@@ -4876,37 +4881,37 @@ var _e = class {
     return o("figcaption", {}, o("h2", {}, t), n, o("span", { class: "note" }, e));
   }
 };
-function za(s) {
+function Ha(s) {
   const t = s.map(({ part: e, place: n, reason: i }) => o("li", {}, `${e}, ${n}: ${i}`));
   return t.length > 0 && o("ul", { class: "setaside", "aria-label": "Quarantined" }, t);
 }
-function Wa({ criteria: s, decisions: t }) {
+function Ua({ criteria: s, decisions: t }) {
   const e = t.find((i) => i.role === "active")?.reasons ?? [];
   const n = (i) => e.filter((r) => r === i.statistic).length;
   return [...s].sort((i, r) => n(r) - n(i))[0] ?? null;
 }
 
 // src/draftaddress.js
-var ti = ["lower", "upper"];
-function ei() {
+var ei = ["lower", "upper"];
+function si() {
   const s = new URLSearchParams(location.search);
   const [t, e, n = null] = (s.get("try") ?? "").split(",");
-  const i = Object.fromEntries(ti.map((a) => [a, s.has(a) ? Number(s.get(a) || NaN) : null]));
+  const i = Object.fromEntries(ei.map((a) => [a, s.has(a) ? Number(s.get(a) || NaN) : null]));
   const r = t && e && Object.values(i).every((a) => a === null || Number.isFinite(a));
   return r ? { criterion: { statistic: t, pair: e, where: n }, bounds: i } : null;
 }
-function ns(s, t) {
-  if (!s) return W({ try: null, lower: null, upper: null }, t);
+function is(s, t) {
+  if (!s) return H({ try: null, lower: null, upper: null }, t);
   const { criterion: e, bounds: n } = s;
   const i = [e.statistic, e.pair, e.where].filter(Boolean).join(",");
-  W({ try: i, ...Object.fromEntries(ti.map((r) => [r, n[r] ?? null])) }, t);
+  H({ try: i, ...Object.fromEntries(ei.map((r) => [r, n[r] ?? null])) }, t);
 }
 
 // src/thresholdeditor.js
-var Ha = 250;
+var Fa = 250;
 var xe = 400;
-var Ua = 10;
-var Fa = 1e3;
+var Ka = 10;
+var Ga = 1e3;
 var Se = class {
   #t = null;
   #e = {};
@@ -4916,7 +4921,7 @@ var Se = class {
   /** `again` reads the run's facts anew after a change. */
   constructor(t, e, { path: n, again: i }) {
     Object.assign(this, { heat: t, course: e, path: n, again: i });
-    this.sliders = Object.fromEntries(["lower", "upper"].map((l) => [l, Va(l, (c) => this.#u(l, c))]));
+    this.sliders = Object.fromEntries(["lower", "upper"].map((l) => [l, Ya(l, (c) => this.#u(l, c))]));
     this.effect = o("div", { class: "stack", role: "status" });
     this.problem = o("p", { class: "strong", role: "alert" });
     const r = o("button", { type: "button", onclick: () => this.#d() }, "Back to today's");
@@ -4935,7 +4940,7 @@ var Se = class {
     this.#r();
     t.addEventListener("choosing", () => this.#r());
     t.addEventListener("chosen", () => this.element.open && this.#a());
-    this.#i = ei();
+    this.#i = si();
     if (this.#i) {
       t.choose(this.#i.criterion);
       this.element.open = true;
@@ -4948,7 +4953,7 @@ var Se = class {
   #o() {
     if (this.element.open) return this.#a();
     this.heat.try(null);
-    ns(null, this.path);
+    is(null, this.path);
   }
   /** Take no bounds until those of the chosen criterion are known: they would be bounds of the former one. */
   #r() {
@@ -4986,7 +4991,7 @@ var Se = class {
   /** Keep a draft that differs from the policy's bounds in the address. */
   #h() {
     const t = ["lower", "upper"].some((e) => (this.#e[e] ?? null) !== (this.criterion[e] ?? null));
-    ns(t ? { criterion: this.criterion, bounds: this.#e } : null, this.path);
+    is(t ? { criterion: this.criterion, bounds: this.#e } : null, this.path);
   }
   #d() {
     this.criterion = null;
@@ -5001,16 +5006,16 @@ var Se = class {
   }
   #l() {
     clearTimeout(this.#n);
-    this.#n = setTimeout(() => this.#p(), Ha);
+    this.#n = setTimeout(() => this.#p(), Fa);
   }
   /** Ask what the draft would have rejected of the displayed steps; the newest answer wins. */
   async #p() {
     const t = ++this.#s;
     const [e, n] = this.course.view;
-    const i = { policy: this.#m(), from_step: e, to_step: n, max_steps: Fa };
+    const i = { policy: this.#m(), from_step: e, to_step: n, max_steps: Ga };
     try {
       const r = await T("POST", `${this.path}/whatif`, i);
-      if (t === this.#s) m(this.effect, Ga(r));
+      if (t === this.#s) m(this.effect, Va(r));
     } catch (r) {
       if (t === this.#s) m(this.effect, o("p", { class: "strong" }, r.message));
     }
@@ -5022,7 +5027,7 @@ var Se = class {
     const r = Object.fromEntries(Object.entries(this.#e).filter(([, u]) => u !== null && u !== void 0));
     const a = { statistic: e, pair: n, ...i ? { where: i } : {}, ...r };
     const l = t.criteria.some((u) => Z(u) === Z(a));
-    const c = t.criteria.map((u) => Z(u) === Z(a) ? { ...Ka(u), ...a } : u);
+    const c = t.criteria.map((u) => Z(u) === Z(a) ? { ...Ja(u), ...a } : u);
     const { calibrate: h, ...d } = t;
     return { ...d, name: `${t.name.replace(/_by_hand$/, "")}_by_hand`, criteria: l ? c : [...c, a] };
   }
@@ -5037,16 +5042,16 @@ var Se = class {
     if (t.hash !== this.#t.hash)
       throw new Error(`The policy is ${t.name} by ${t.author} by now: press Back to today's and try again.`);
     const { statistic: e, lower: n, upper: i } = this.criterion;
-    const r = is({ lower: n, upper: i });
+    const r = os({ lower: n, upper: i });
     const a = [
-      o("p", {}, `${e}: ${r} → ${is(this.#e)}`),
+      o("p", {}, `${e}: ${r} → ${os(this.#e)}`),
       o("div", {}, [...this.effect.childNodes].map((c) => c.cloneNode(true)))
     ];
     const l = await I(
       "Put these bounds in force",
       a,
       "Put in force",
-      () => this.#w({ policy: this.#m(), pinned: t.pinned, reason: `${e} ${is(this.#e)}, set on the page` }, t)
+      () => this.#w({ policy: this.#m(), pinned: t.pinned, reason: `${e} ${os(this.#e)}, set on the page` }, t)
     );
     if (l) this.#d();
   }
@@ -5060,7 +5065,7 @@ var Se = class {
     let n = false;
     const i = (r) => ["upper", "lower"].find((a) => {
       const l = this.#e[a];
-      return l !== null && l !== void 0 && Math.abs(t.heightOf?.(l) - r.offsetY) <= Ua;
+      return l !== null && l !== void 0 && Math.abs(t.heightOf?.(l) - r.offsetY) <= Ka;
     });
     t.addEventListener("pointerdown", (r) => {
       e = this.element.open ? i(r) : null;
@@ -5071,16 +5076,16 @@ var Se = class {
     });
     t.addEventListener("pointermove", (r) => {
       t.style.cursor = this.element.open && i(r) ? "ns-resize" : "";
-      if (e) this.#u(e, os(t.valueAt(r.offsetY)));
+      if (e) this.#u(e, rs(t.valueAt(r.offsetY)));
     });
     t.addEventListener("pointerup", () => e = null);
     t.parentElement.addEventListener("click", (r) => n && r.stopPropagation(), { capture: true });
   }
 };
 var Z = ({ statistic: s, pair: t, where: e }) => [s, t, e ?? ""].join();
-var Ka = ({ lower: s, upper: t, ...e }) => e;
-var os = (s) => Number(s.toPrecision(3));
-function is({ lower: s, upper: t }) {
+var Ja = ({ lower: s, upper: t, ...e }) => e;
+var rs = (s) => Number(s.toPrecision(3));
+function os({ lower: s, upper: t }) {
   const e = [
     Ot(s) && `at least ${g(s)}`,
     Ot(t) && `at most ${g(t)}`
@@ -5088,21 +5093,21 @@ function is({ lower: s, upper: t }) {
   return e.filter(Boolean).join(", ") || "no bound";
 }
 var Ot = (s) => s !== null && s !== void 0;
-function Ga({ total: s, then: t, reasons: e, by_length: n, range: i, weights: r }) {
+function Va({ total: s, then: t, reasons: e, by_length: n, range: i, weights: r }) {
   const a = y(s.n_sequences, "sequence");
   const l = `of ${a} in ${y(i.n_steps, "step")}`;
   const c = Object.entries(e).sort(([, d], [, u]) => u - d).map(([d, u]) => `${d} ${p(u)}`);
   const h = n.map(({ shortest: d, longest: u, mask_rate: f }) => `${p(d)}–${p(u)}: ${v(f)}`);
   return [
-    o("p", {}, o("span", { class: "strong" }, r ? Ja(r) : `Would reject ${v(s.mask_rate)}`), ` ${l}; was ${v(t.mask_rate)}.`),
+    o("p", {}, o("span", { class: "strong" }, r ? Xa(r) : `Would reject ${v(s.mask_rate)}`), ` ${l}; was ${v(t.mask_rate)}.`),
     r && o("p", { class: "quiet" }, `A soft policy: ${v(s.mask_rate)} are beyond the bounds and keep a weight.`),
     c.length > 0 && o("p", { class: "quiet" }, `Reasons: ${c.join(", ")}.`),
     h.length > 0 && o("p", { class: "quiet" }, `By length in tokens: ${h.join("; ")}.`),
     i.n_steps_without_reports > 0 && o("p", { class: "quiet" }, `${y(i.n_steps_without_reports, "step")} without stored sequences.`)
   ];
 }
-var Ja = ({ mean: s, effective_share: t }) => `Mean weight ${v(s)}, effective share ${v(t)}`;
-function Va(s, t) {
+var Xa = ({ mean: s, effective_share: t }) => `Mean weight ${v(s)}, effective share ${v(t)}`;
+function Ya(s, t) {
   const e = s === "upper" ? "Upper bound" : "Lower bound";
   const n = o("input", { type: "range", min: 0, max: xe, "aria-label": e });
   const i = o("input", { type: "number", step: "any", "aria-label": `${e}, number`, placeholder: "none" });
@@ -5110,7 +5115,7 @@ function Va(s, t) {
   const a = (h) => {
     const d = h / xe * (r.length - 1);
     const u = Math.min(Math.floor(d), r.length - 2);
-    return os(Number(r[u]) + (d - u) * (Number(r[u + 1]) - Number(r[u])));
+    return rs(Number(r[u]) + (d - u) * (Number(r[u + 1]) - Number(r[u])));
   };
   const l = (h) => {
     const d = Math.min(Math.max(r.findLastIndex((f) => Number(f) <= h), 0), r.length - 2);
@@ -5120,7 +5125,7 @@ function Va(s, t) {
   n.addEventListener("input", () => t(a(Number(n.value))));
   i.addEventListener("input", () => t(i.value === "" ? null : Number(i.value)));
   const c = (h) => {
-    if (document.activeElement !== i) i.value = Ot(h) ? String(os(h)) : "";
+    if (document.activeElement !== i) i.value = Ot(h) ? String(rs(h)) : "";
     n.value = String(Ot(h) ? l(h) : s === "upper" ? xe : 0);
     n.setAttribute("aria-valuetext", Ot(h) ? g(h) : "none");
   };
@@ -5138,14 +5143,14 @@ function Va(s, t) {
 }
 
 // src/run.js
-var Xa = 1500;
-var Ya = 8;
-async function si(s, { live: t, parameters: [e, n] }) {
-  const i = new rs(s, e, n);
+var Za = 1500;
+var Qa = 8;
+async function ni(s, { live: t, parameters: [e, n] }) {
+  const i = new as(s, e, n);
   s.title(n);
   const r = i.begin();
   const a = ({ data: h }) => h.project === e && h.run === n;
-  const l = ct(t, { concerns: a, read: () => i.follow(), fail: s.fail, refreshMs: Xa, after: r });
+  const l = ht(t, { concerns: a, read: () => i.follow(), fail: s.fail, refreshMs: Za, after: r });
   document.addEventListener("keydown", i.keys);
   const c = () => {
     l();
@@ -5160,10 +5165,10 @@ async function si(s, { live: t, parameters: [e, n] }) {
   }
   return c;
 }
-function Za(s) {
+function tl(s) {
   if (!(s instanceof O)) throw s;
 }
-var rs = class {
+var as = class {
   constructor(t, e, n) {
     Object.assign(this, { stage: t, project: e, run: n, path: C(e, n), given: ue() });
     this.course = new fe(this.path, this.given);
@@ -5187,7 +5192,7 @@ var rs = class {
   async begin() {
     const [t] = await Promise.all([this.#t(), this.course.learn()]);
     this.charts.takeRoom();
-    m(this.policies, he(Ya));
+    m(this.policies, he(Qa));
     this.stage.show(
       this.head,
       this.notes,
@@ -5201,7 +5206,7 @@ var rs = class {
       this.panel.element
     );
     this.#e(t);
-    await Promise.all([this.course.begin(), ds()]);
+    await Promise.all([this.course.begin(), us()]);
     this.#s(t);
     await this.charts.begin();
     this.heat.read();
@@ -5217,7 +5222,7 @@ var rs = class {
   }
   /** Open a step's sequences, or close the panel with null. */
   async open(t, { scroll: e = true } = {}) {
-    W({ step: t }, this.path);
+    H({ step: t }, this.path);
     this.given.step = t;
     this.course.chosen = t;
     this.charts.redraw();
@@ -5237,12 +5242,12 @@ var rs = class {
     const i = {
       run: b(n),
       judged: b(`/fleet/${encodeURIComponent(t)}/${encodeURIComponent(e)}`),
-      diagnosis: ot(b(`${n}/diagnosis`)),
+      diagnosis: rt(b(`${n}/diagnosis`)),
       firing: kt("/alerts", { project: t, run: e, state: "firing" }),
-      resolved: tt("/alerts", { project: t, run: e, state: "resolved" }),
-      policies: tt(`${n}/policy/history`),
-      attempts: tt(`${n}/attempts`),
-      notes: tt(`${n}/notes`),
+      resolved: et("/alerts", { project: t, run: e, state: "resolved" }),
+      policies: et(`${n}/policy/history`),
+      attempts: et(`${n}/attempts`),
+      notes: et(`${n}/notes`),
       adaptation: b(`${n}/adaptation`)
     };
     const r = Object.keys(i);
@@ -5254,27 +5259,27 @@ var rs = class {
   #e(t) {
     this.course.mark(t);
     this.stage.over(Jt(t.run));
-    Xn(this.head, t, this.given.attempt);
-    Un(this.notes, t.notes, (e) => this.open(e));
+    Yn(this.head, t, this.given.attempt);
+    Fn(this.notes, t.notes, (e) => this.open(e));
     this.why.show(t);
   }
   #s(t) {
     this.#e(t);
     const { again: e } = this;
-    Gn(this.versions, t, { path: this.path, again: e });
-    Vn(this.policies, t, { course: this.course, path: this.path, again: e }).catch(Za);
+    Jn(this.versions, t, { path: this.path, again: e });
+    Xn(this.policies, t, { course: this.course, path: this.path, again: e }).catch(tl);
     this.charts.outline(t);
   }
   #n(t) {
     const e = { "[": -1, "]": 1 }[t.key];
-    if (!e || st(t.target) || !this.course.series.step.length) return;
+    if (!e || nt(t.target) || !this.course.series.step.length) return;
     const n = this.given.step === null ? this.course.extent[1] : this.course.beside(this.given.step, e);
     this.open(n);
   }
 };
 
 // src/signin.js
-function ni(s, { why: t, done: e }) {
+function ii(s, { why: t, done: e }) {
   const n = o("input", { type: "password", name: "token", required: true, autocomplete: "off", id: "token" });
   const i = (r) => {
     r.preventDefault();
@@ -5303,77 +5308,78 @@ function ni(s, { why: t, done: e }) {
 }
 
 // src/app.js
-var ii = [
-  { name: "fleet", path: /^\/$/, mount: fn },
-  { name: "alerts", path: /^\/alerts$/, mount: As },
-  { name: "compare", path: /^\/compare$/, mount: Ks },
-  { name: "rule", path: /^\/rules\/(?<rule>[^/]+)$/, mount: vn },
-  { name: "run", path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: si }
+var ri = [
+  { name: "fleet", path: /^\/$/, mount: gn },
+  { name: "alerts", path: /^\/alerts$/, mount: Ns },
+  { name: "compare", path: /^\/compare$/, mount: Gs },
+  { name: "rule", path: /^\/rules\/(?<rule>[^/]+)$/, mount: $n },
+  { name: "run", path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: ni }
 ];
-var H = document.getElementById("view");
+var W = document.getElementById("view");
 var gt = new re();
 var jt = () => {
 };
-var ft = 0;
-var oi = null;
-var Qa = 3e3;
-var tl = 120;
-var el = [0, 502, 503, 504];
+var Q = 0;
+var oi = 0;
+var ai = null;
+var el = 3e3;
+var sl = 120;
+var nl = [0, 502, 503, 504];
 async function wt() {
-  const s = ++ft;
+  const s = ++Q;
   jt();
   jt = () => {
   };
-  const t = ii.find(({ path: e }) => e.test(location.pathname));
-  il();
-  ai(false);
-  as();
-  if (!t) return yn(H, location.pathname);
-  H.setAttribute("aria-busy", "true");
-  oi = setTimeout(() => m(H, En(t.name)), tl);
-  if (H.contains(document.activeElement)) H.focus({ preventScroll: true });
+  const t = ri.find(({ path: e }) => e.test(location.pathname));
+  al();
+  ci(false);
+  ls();
+  if (!t) return bn(W, location.pathname);
+  W.setAttribute("aria-busy", "true");
+  ai = setTimeout(() => m(W, Mn(t.name)), sl);
+  if (W.contains(document.activeElement)) W.focus({ preventScroll: true });
   try {
     const e = Object.values(location.pathname.match(t.path).groups ?? {}).map(decodeURIComponent);
-    const n = await t.mount(sl(s), { live: gt, parameters: e });
-    if (s !== ft) return n();
+    const n = await t.mount(il(s), { live: gt, parameters: e });
+    if (s !== Q) return n();
     jt = n;
     G.shown(true);
   } catch (e) {
-    if (s === ft) ls(e);
+    if (s === Q) cs(e);
   }
 }
-function as(...s) {
-  clearTimeout(oi);
-  H.removeAttribute("aria-busy");
-  if (s.length) m(H, ...s);
+function ls(...s) {
+  clearTimeout(ai);
+  W.removeAttribute("aria-busy");
+  if (s.length) m(W, ...s);
 }
-function sl(s) {
-  const t = (e) => (...n) => s === ft && e(...n);
+function il(s) {
+  const t = (e) => (...n) => s === Q && e(...n);
   return {
-    show: t(as),
+    show: t(ls),
     title: t((e) => document.title = `${e} · trmon`),
-    fail: t(ls),
-    over: t((e) => ai(e))
+    fail: t(cs),
+    over: t((e) => ci(e))
   };
 }
-function ls(s) {
+function cs(s) {
   jt();
   jt = () => {
   };
-  as();
-  if (s.status === 401) return ni(H, { why: yt.get() ? s.message : "", done: nl });
+  ls();
+  if (s.status === 401) return ol(s);
   if (!(s instanceof O)) console.error(s);
-  const t = ft;
-  if (el.includes(s.status)) {
+  const t = Q;
+  if (nl.includes(s.status)) {
     G.shown(false);
-    setTimeout(() => t === ft && wt(), Qa);
+    setTimeout(() => t === Q && wt(), el);
   }
   const e = o("button", { onclick: wt }, "Try again");
   const n = location.pathname.startsWith("/rules/") ? "Rule" : "Run";
   const i = s.status === 404 ? `${n} not found.` : s.message;
   const r = s.status === 404 ? s.message : "Is it running? Start it with trmon serve; its log says why it stopped.";
   m(
-    H,
+    W,
     o(
       "section",
       { class: "card empty stack", role: "alert" },
@@ -5383,18 +5389,23 @@ function ls(s) {
     )
   );
 }
-function nl() {
+function ol(s) {
+  if (oi === Q) return;
+  oi = Q;
+  ii(W, { why: yt.get() ? s.message : "", done: rl });
+}
+function rl() {
   gt.restart();
   wt();
 }
-function il() {
+function al() {
   document.title = "trmon";
   for (const s of document.querySelectorAll(".top nav a")) {
     if (s.getAttribute("href") === location.pathname) s.setAttribute("aria-current", "page");
     else s.removeAttribute("aria-current");
   }
 }
-function ri(s) {
+function li(s) {
   history.pushState(null, "", s);
   window.scrollTo(0, 0);
   wt();
@@ -5403,16 +5414,17 @@ document.addEventListener("click", (s) => {
   const t = s.target.closest("a");
   if (!t || s.defaultPrevented || s.button || s.metaKey || s.ctrlKey || s.shiftKey) return;
   const e = new URL(t.href, location.href);
-  if (e.origin !== location.origin || e.hash || !ii.some(({ path: n }) => n.test(e.pathname))) return;
+  if (e.origin !== location.origin || e.hash || !ri.some(({ path: n }) => n.test(e.pathname))) return;
   s.preventDefault();
-  ri(e.pathname + e.search);
+  li(e.pathname + e.search);
 });
 window.addEventListener("popstate", wt);
 gt.addEventListener("state", () => {
-  const s = H.querySelector("#token");
-  if (gt.state === "signed out" && !s) ls(new O(401, "The token is no longer valid."));
+  const s = W.querySelector("#token");
+  const t = W.hasAttribute("aria-busy");
+  if (gt.state === "signed out" && !s && !t) cs(new O(401, "The token is no longer valid."));
 });
-Ts({ go: ri });
-var ai = wn(document.getElementById("live"), gt);
+Ls({ go: li });
+var ci = yn(document.getElementById("live"), gt);
 gt.start();
 wt();
