@@ -6,6 +6,7 @@ TRMON_URL=http://127.0.0.1:8642 torchrun --nproc-per-node 4 examples/ddp_grpo.py
 import sys
 
 import torch
+import torch._dynamo  # at an optimizer's first step it would keep the process group, and gloo's threads, to the exit
 from counting import N_PROMPTS, reported, score, where_to_look
 from tiny_policy import Policy, RolloutEngine, clipped_loss
 from torch import distributed
