@@ -111,7 +111,7 @@ def caller(url: str, token: str | None) -> Iterator[Assistant]:
 @asynccontextmanager
 async def _transport(url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
     async with (
-        httpx2.AsyncClient(headers=headers) as client,
+        httpx2.AsyncClient(headers=headers, timeout=60) as client,
         streamable_http_client(url, http_client=client) as streams,
     ):
         yield streams
@@ -136,7 +136,7 @@ def test_over_http_pages_of_other_sites_are_refused(service: ThreadedService, he
         headers = {header: "http://evil.example" if header == "Origin" else "evil.example"}
         asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         accepted = {"Accept": "application/json, text/event-stream"}
-        assert httpx2.post(url, json=asked, headers=headers | accepted).status_code == status
+        assert httpx2.post(url, json=asked, headers=headers | accepted, timeout=60).status_code == status
 
 
 def test_without_the_sdk_the_command_says_what_to_install(tmp_path: Path) -> None:

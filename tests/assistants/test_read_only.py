@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.fixtures.assistant import over_stdio
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import corrupt, train
+from tests.fixtures.trainer import corrupt, finish, train
 from tests.fixtures.waiting import eventually
 from trmon.assistants.tools.registry import TOOLS
 from trmon.bootstrap.app import create_app
@@ -74,6 +74,8 @@ def service(tmp_path: Path, seen: list[tuple[str, str]]) -> Iterator[ThreadedSer
     service = ThreadedService(tmp_path / "data", app_of=app_of)
     with service.client() as client:
         corrupt(client, RunKey("math", "ill"))
+        # A step left open would close by itself, a minute later.
+        finish(client, RunKey("math", "ill"), steps=range(6))
         train(client, steps=range(30))
     yield service
     service.stop()

@@ -51,8 +51,8 @@ def test_init_reads_the_environment_and_touches_nothing(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRMON_PROJECT", "math")
     monkeypatch.setenv("TRMON_URL", "http://192.0.2.1:8642/")
-    before = threading.active_count()
+    before = set(threading.enumerate())
     monitor = trmon.init(run="grpo", config={"lr": 1e-6})
     assert (monitor.settings.project, monitor.settings.url) == ("math", "http://192.0.2.1:8642")
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,9 @@ SHORT = {
     "retry_first_seconds": 0.01,
     "retry_cap_seconds": 0.02,
     "connect_timeout_seconds": 0.5,
-    "read_timeout_seconds": 0.3,
+    # Long: a service that answers late has what it was sent, and would be sent it again.
+    "read_timeout_seconds": 30.0,
+    "exit_timeout_seconds": 30.0,
     "store_timeout_seconds": 0.2,
 }
 

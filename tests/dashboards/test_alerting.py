@@ -14,6 +14,7 @@ from dashboards.source.files import FOLDER
 from tests.dashboards.conftest import Watched
 from tests.dashboards.lint import nodes
 from tests.fixtures.prometheus import query
+from tests.fixtures.waiting import eventually
 
 Json = dict[str, Any]
 
@@ -46,7 +47,7 @@ def test_the_series_of_a_rule_exist(watched: Watched, alert: Json) -> None:
     expression = alert["data"][0]["model"]["expr"]
     # A series of an alert exists while the alert fires: those that fire here are all of kind health.
     series = measured(expression).replace('kind!="health"', 'kind!=""')
-    assert query(watched.api, re.sub(r"\[\d+[mh]\]", "[30s]", series))
+    assert eventually(lambda: query(watched.api, re.sub(r"\[\d+[mh]\]", "[30s]", series)))
     query(watched.api, expression)
 
 
@@ -55,16 +56,18 @@ def test_the_series_of_a_rule_exist(watched: Watched, alert: Json) -> None:
 def test_an_ill_run_has_one_alert_and_the_healthy_one_has_none(watched: Watched) -> None:
     titles = ("TrmonRunIncidentPage", "TrmonRunIncidentWarning", "TrmonRunActNow", "TrmonRunWatch")
     asked = {alert["title"]: alert["data"][0]["model"]["expr"] for alert in ALERTS if alert["title"] in titles}
-    firing = {
-        title: [series["metric"]["run"] for series in query(watched.api, expression)]
-        for title, expression in asked.items()
-    }
-    assert firing == {
+    expected = {
         "TrmonRunIncidentPage": ["ill"],
         "TrmonRunIncidentWarning": ["warned"],
         "TrmonRunActNow": [],
         "TrmonRunWatch": [],
     }
+
+    def firing() -> dict[str, list[str]]:
+        found = {title: query(watched.api, expression) for title, expression in asked.items()}
+        return {title: [series["metric"]["run"] for series in all_of_it] for title, all_of_it in found.items()}
+
+    eventually(firing, expected.__eq__)
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["title"])

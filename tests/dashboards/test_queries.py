@@ -44,15 +44,22 @@ OF_LATER_STEPS = {"Risk of collapse"}
 """Numbers that a run of 20 steps, such as the healthy one, has not yet."""
 
 
-@pytest.mark.parametrize("run", ["healthy", "ill"])
-def test_the_top_row_has_values_for_the_healthy_and_the_ill_run(watched: Watched, run: str) -> None:
-    values = {
+def top_row(watched: Watched, run: str) -> dict[str, list[Json]]:
+    """Return the series of each panel of the first row by its title."""
+    return {
         panel["title"]: query(watched.api, substituted(panel["targets"][0]["expr"], CHOSEN | {"run": run}))
         for panel in DASHBOARDS["run-health"]["panels"]
         if panel["type"] == "stat"
     }
-    missing = {title for title, series in values.items() if len(series) != 1}
-    assert missing == (set() if run == "ill" else OF_PROBLEMS | OF_LATER_STEPS)
+
+
+@pytest.mark.parametrize("run", ["healthy", "ill"])
+def test_the_top_row_has_values_for_the_healthy_and_the_ill_run(watched: Watched, run: str) -> None:
+    missing = set() if run == "ill" else OF_PROBLEMS | OF_LATER_STEPS
+    values = eventually(
+        lambda: top_row(watched, run),
+        lambda found: {title for title, series in found.items() if len(series) != 1} == missing,
+    )
     [verdict] = values["Verdict"]
     assert float(verdict["value"][1]) == (2 if run == "ill" else 0)
     assert bool(verdict["metric"].get("cause")) is (run == "ill")
@@ -63,7 +70,7 @@ def test_the_top_row_has_values_for_the_healthy_and_the_ill_run(watched: Watched
 
 def test_the_fleet_shows_which_runs_need_attention(watched: Watched) -> None:
     [need] = [panel for panel in DASHBOARDS["fleet"]["panels"] if panel["type"] == "state-timeline"]
-    found = query(watched.api, substituted(need["targets"][0]["expr"], CHOSEN | {"run": ".+"}))
+    found = eventually(lambda: query(watched.api, substituted(need["targets"][0]["expr"], CHOSEN | {"run": ".+"})))
     needs = {series["metric"]["run"]: float(series["value"][1]) for series in found}
     assert needs["healthy"] == 0
     assert needs["ill"] > 0

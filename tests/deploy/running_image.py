@@ -7,7 +7,7 @@ import signal
 import httpx
 
 from tests.deploy.image import Container
-from tests.fixtures.prometheus import free_port
+from tests.fixtures.ports import free_port
 
 
 def served(container: Container) -> str:
@@ -19,9 +19,9 @@ def served(container: Container) -> str:
         assert process.stdout is not None
         assert process.stdout.readline() == f"trmon_url={url}\n"
         assert container.is_healthy(port)
-        assert httpx.get(f"{url}/api/v1/runs").status_code == 401
-        assert httpx.get(f"{url}/api/v1/runs", headers=shown(container, "admin")).status_code == 200
-        metrics = httpx.get(f"{url}/metrics", headers=shown(container, "metrics")).text
+        assert httpx.get(f"{url}/api/v1/runs", timeout=60).status_code == 401
+        assert httpx.get(f"{url}/api/v1/runs", headers=shown(container, "admin"), timeout=60).status_code == 200
+        metrics = httpx.get(f"{url}/metrics", headers=shown(container, "metrics"), timeout=60).text
     finally:
         process.terminate()
         out, err = process.communicate(timeout=60)

@@ -106,7 +106,7 @@ def test_a_former_database_opens_with_everything_in_it(serving: Serving, data_di
 
 def test_a_live_run_of_a_former_database_goes_on(serving: Serving, data_dir: Path, tmp_path: Path) -> None:
     service = serving(data_dir)
-    given = settings(tmp_path, url=service.url, run="live", attempt="first", limits={"read_timeout_seconds": 10.0})
+    given = settings(tmp_path, url=service.url, run="live", attempt="first")
     with Monitor(given) as monitor:
         for step in range(5, 30):
             monitor.log_batch(step=step, **batch(seed=step), rewards=np.linspace(0.0, 1.0, 4))
@@ -139,7 +139,7 @@ def test_a_former_spool_is_uploaded(service: ThreadedService, spool_dir: Path) -
 def test_the_next_process_of_a_run_sends_its_former_spool(
     service: ThreadedService, spool_dir: Path, tmp_path: Path
 ) -> None:
-    given = settings(tmp_path, url=service.url, run="spooled", attempt="second", limits={"read_timeout_seconds": 10.0})
+    given = settings(tmp_path, url=service.url, run="spooled", attempt="second")
     with Monitor(given) as monitor:
         monitor.log_batch(step=4, **batch())
     with service.client() as client:

@@ -44,7 +44,7 @@ def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Threaded
 
 def train(service: ThreadedService, folder: Path) -> None:
     """Log the scalars of a run as a trainer without log-probs does."""
-    with Monitor(settings(folder, url=service.url, limits={"read_timeout_seconds": 10.0})) as monitor:
+    with Monitor(settings(folder, url=service.url)) as monitor:
         for step in range(STEPS):
             values = {"reward": 0.5, "entropy": 0.7, "length": 100.0, "loss": 0.1}
             monitor.log_scalars(step, {**values, "grad_norm": 90.0 if step == GRADIENT_SPIKE_AT else 1.0})
@@ -95,7 +95,7 @@ def test_a_run_by_its_scalars_has_rows_alerts_charts_a_verdict_and_metrics(
 
 def test_a_run_by_its_scalars_goes_on_over_a_restart_of_the_service(tmp_path: Path) -> None:
     service = ThreadedService(tmp_path / "data")
-    monitor = Monitor(settings(tmp_path / "trainer", url=service.url, limits={"read_timeout_seconds": 10.0}))
+    monitor = Monitor(settings(tmp_path / "trainer", url=service.url))
     for step in range(5):
         monitor.log_scalars(step, {"reward": 0.5})
     with service.client() as client:

@@ -56,8 +56,7 @@ def service(tmp_path: Path, pager: WebhookServer) -> Iterator[ThreadedService]:
 
 def trainer(service: ThreadedService, folder: Path) -> Monitor:
     """Return a monitor of the run, as a job of its own makes it, whose heart beats fast."""
-    limits = {"heartbeat_seconds": BEAT_SECONDS, "read_timeout_seconds": 10.0}
-    return Monitor(settings(folder, url=service.url, limits=limits))
+    return Monitor(settings(folder, url=service.url, limits={"heartbeat_seconds": BEAT_SECONDS}))
 
 
 def train(*trainers: Monitor, step: int) -> None:

@@ -43,8 +43,7 @@ def of_two_policies_beside_nan(step: int) -> dict[str, Any]:
 
 def train(url: str, folder: Path, given: Callable[[int], dict[str, Any]]) -> None:
     """Log a run of STEPS steps, two chunks each, whose rewards are all 1."""
-    limits = {"read_timeout_seconds": 10.0}
-    with Monitor(settings(folder, url=url, limits=limits)) as monitor:
+    with Monitor(settings(folder, url=url)) as monitor:
         for step in range(STEPS):
             for _ in range(2):
                 labels = {"rewards": np.ones(N), "group_ids": np.arange(N) // 4, "advantages": np.zeros(N)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,15 @@ SECONDS = 500
 def run_example(client: httpx.Client, name: str, *arguments: object, launcher: tuple[str, ...] = ()) -> str:
     """Run an example to its end against the service of a client, and return what it printed."""
     script = EXAMPLES / f"{name}.py"
-    done = subprocess.run(
-        [sys.executable, *launcher, str(script), *map(str, arguments)],
-        env={**os.environ, "TRMON_URL": str(client.base_url).rstrip("/")},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as spool:
+        done = subprocess.run(
+            [sys.executable, *launcher, str(script), *map(str, arguments)],
+            env={**os.environ, "TRMON_URL": str(client.base_url).rstrip("/"), "TRMON_SPOOL_DIR": spool},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     assert f"look at it: trmon show examples/{name.replace('_', '-')}" in done.stdout
     return done.stdout

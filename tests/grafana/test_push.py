@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.prometheus import free_port
+from tests.fixtures.ports import free_port
 from tests.grafana.peer import Grafana
 from trmon.domain.model.errors import Conflict, Forbidden, InvalidInput, NotReady, TrmonError, Unauthenticated
 from trmon.grafana.api import grafana as opened

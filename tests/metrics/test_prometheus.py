@@ -40,15 +40,18 @@ def test_a_run_can_be_queried(prometheus: httpx.Client, admin: httpx.Client) -> 
         "instance": str(admin.base_url).removeprefix("http://").rstrip("/"),
     }
     expected = admin.get("/api/v1/runs/math/grpo/batches/2").json()["signals"]["total_kl_k3"]
-    [kl] = query(prometheus, "trmon_kl_k3")
+    # A scrape that was too slow leaves nothing until the next one.
+    [kl] = eventually(lambda: query(prometheus, "trmon_kl_k3"))
     assert float(kl["value"][1]) == expected
-    assert query(prometheus, "up == 0") == []
-    assert len(query(prometheus, "trmon_mask_rate")) == 4
-    [finished] = query(prometheus, "trmon_run_state == 1")
+    eventually(lambda: query(prometheus, "up"), lambda found: [series["value"][1] for series in found] == ["1"])
+    eventually(lambda: len(query(prometheus, "trmon_mask_rate")), (4).__eq__)
+    [finished] = eventually(lambda: query(prometheus, "trmon_run_state == 1"))
     assert finished["metric"]["state"] == "finished"
-    assert query(prometheus, "sum(trmon_reports_total) > 4")
-    targets = prometheus.get("/api/v1/targets").json()["data"]["activeTargets"]
-    assert [target["lastError"] for target in targets] == [""]
+    assert eventually(lambda: query(prometheus, "sum(trmon_reports_total) > 4"))
+    eventually(
+        lambda: [target["lastError"] for target in prometheus.get("/api/v1/targets").json()["data"]["activeTargets"]],
+        [""].__eq__,
+    )
 
 
 def test_promtool_finds_no_problem(client: httpx.Client) -> None:

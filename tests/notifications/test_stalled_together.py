@@ -18,7 +18,7 @@ from tests.fixtures.waiting import eventually
 from trmon.domain.model.identity import RunKey
 
 RUNS = [RunKey("math", f"run-{i:02}") for i in range(12)]
-FLOOR_SECONDS = 5.0
+FLOOR_SECONDS = 10.0
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from trmon_client.monitor import Monitor
 
 
 def test_a_crashed_run_shows_its_error_its_frames_and_its_warnings(
-    visiting: Visiting, serve: Serve, tmp_path: Path
+    serve: Serve, visiting: Visiting, tmp_path: Path
 ) -> None:
     service = serve()
-    given = settings(tmp_path, url=service.url, limits={"read_timeout_seconds": 10.0})
+    given = settings(tmp_path, url=service.url)
     try:
         with Monitor(given) as monitor:
             for step in (0, 1, 2, 1):
@@ -45,7 +45,7 @@ def finish(client: httpx.Client, *, steps: int) -> None:
 
 
 def test_beside_a_run_that_has_ended_nothing_is_live_and_the_fix_is_for_the_next(
-    visiting: Visiting, serve: Serve
+    serve: Serve, visiting: Visiting
 ) -> None:
     service = serve()
     with service.client() as client:

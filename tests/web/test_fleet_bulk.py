@@ -199,8 +199,8 @@ def test_a_run_that_cannot_be_changed_is_named_and_the_others_are_changed(
 ) -> None:
     tab = visiting(many.url)
     page = tab.go("/?sort=run")
-    client.delete("/api/v1/runs/math/run-01")
     select(page, "code/run-00", "math/run-01", "code/run-02")
+    client.delete("/api/v1/runs/math/run-01")
     press(page, "Archive")
     alert = page.get_by_role("region", name="Selected runs").get_by_role("alert")
     expect(alert).to_contain_text("2 of 3 runs archived. Not archived:")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
 from tests.store.builders import NOW, start_intake
@@ -141,8 +142,8 @@ def test_runs_that_stalled_together_are_one_line(visiting: Visiting) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 768, 1100, 1440])
-def test_a_long_name_keeps_its_end_and_moves_nothing_out(tmp_path: Path, visiting: Visiting, width: int) -> None:
-    service = ThreadedService(tmp_path / "data")
+def test_a_long_name_keeps_its_end_and_moves_nothing_out(serve: Serve, visiting: Visiting, width: int) -> None:
+    service = serve()
     with service.client() as client:
         train(client, RunKey("a-project-with-a-long-name-of-its-own", LONG))
     tab = visiting(service.url, size=(width, 800))
@@ -152,22 +153,20 @@ def test_a_long_name_keeps_its_end_and_moves_nothing_out(tmp_path: Path, visitin
     for part in ("a.run .end", 'td[data-name="alerts"]'):
         expect(page.locator(part)).to_be_in_viewport(ratio=1)
     assert tab.overflow_pixels <= 0
-    service.stop()
 
 
-def test_a_short_name_keeps_its_end_too(tmp_path: Path, visiting: Visiting) -> None:
-    service = ThreadedService(tmp_path / "data")
+def test_a_short_name_keeps_its_end_too(serve: Serve, visiting: Visiting) -> None:
+    service = serve()
     with service.client() as client:
         train(client, RunKey("math", "qwen3-8b-grpo-5"))
     page = visiting(service.url, size=(768, 800)).go("/")
     expect(page.locator("a.run")).to_have_text("qwen3-8b-grpo-5")
     expect(page.locator("a.run .end")).to_have_text("-grpo-5")
     expect(page.locator("a.run .end")).to_be_in_viewport(ratio=1)
-    service.stop()
 
 
-def test_a_fleet_of_archived_runs_says_so(tmp_path: Path, visiting: Visiting) -> None:
-    service = ThreadedService(tmp_path / "data")
+def test_a_fleet_of_archived_runs_says_so(serve: Serve, visiting: Visiting) -> None:
+    service = serve()
     with service.client() as client:
         train(client, MATH)
         client.patch(f"/api/v1/runs/{MATH}", json={"archived": True})
@@ -175,4 +174,3 @@ def test_a_fleet_of_archived_runs_says_so(tmp_path: Path, visiting: Visiting) ->
     expect(page.locator("h1")).to_have_text("Every run is archived")
     page.get_by_role("link", name="Show archived runs").click()
     expect(page.locator("tbody a.run")).to_have_text(["grpo"])
-    service.stop()

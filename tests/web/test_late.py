@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from tests.fixtures.messages import columns
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import MATH, corrupt, send_step, train
+from tests.fixtures.trainer import MATH, await_batches, corrupt, send_step, train
 from tests.web.conftest import Visiting
 from trmon.domain.model.access import Scope
 
@@ -62,14 +62,14 @@ def test_a_deleted_run_shows_run_not_found(service: ThreadedService, visiting: V
 def test_a_run_with_a_silent_trainer_does_not_stay_healthy(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH, end=False)
+        await_batches(client, n=2)
     tab = visiting(service.url)
     tab.page.clock.install()
     page = tab.go(f"/runs/{MATH}")
     expect(page.locator("header:not(.top)")).to_contain_text("last report")
-    asked = len(tab.asked)
-    page.clock.fast_forward(40_000)
-    page.wait_for_timeout(1000)
-    assert any(f"/fleet/{MATH}" in url for url in tab.asked[asked:])
+    expect(page.locator(".charts h2").first).to_be_visible()
+    with page.expect_request(lambda request: f"/fleet/{MATH}" in request.url):
+        page.clock.fast_forward(40_000)
 
 
 def test_a_signal_that_appears_at_a_later_step_gets_its_chart(service: ThreadedService, visiting: Visiting) -> None:
@@ -79,6 +79,7 @@ def test_a_signal_that_appears_at_a_later_step_gets_its_chart(service: ThreadedS
             content = columns(seed=step)
             unrewarded = {name: values for name, values in content.items() if name != "reward"}
             send_step(client, MATH, step=step, content=replace(content, by_name=unrewarded))
+        await_batches(client, n=1)
         page = visiting(service.url).go(f"/runs/{MATH}")
         charts = page.locator(".charts h2")
         expect(charts.first).to_have_text("KL")

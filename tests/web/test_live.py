@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import MATH, corrupt, send_step, train
+from tests.fixtures.trainer import MATH, await_batches, corrupt, send_step, train
 from tests.web.conftest import Visiting
 from trmon.domain.model.identity import RunKey
 
@@ -75,6 +75,7 @@ def test_rerendering_keeps_the_keyboard_focus(service: ThreadedService, visiting
 def test_an_open_run_updates_live(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH, steps=range(3), end=False)
+        await_batches(client, n=2)
         page = visiting(service.url).go(f"/runs/{MATH}")
         for step in range(3, 8):
             send_step(client, MATH, step=step)

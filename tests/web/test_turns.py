@@ -23,8 +23,7 @@ RUN = "/api/v1/runs/math/grpo"
 
 def train(url: str, folder: Path, *, policy: Any = POLICY, **turns: Any) -> None:
     """Report three steps of two traces: one turn of each is off-policy."""
-    limits = {"read_timeout_seconds": 10.0}
-    with Monitor(settings(folder, url=url, mode="enforce", policy=policy, limits=limits)) as monitor:
+    with Monitor(settings(folder, url=url, mode="enforce", policy=policy)) as monitor:
         for step in range(STEPS):
             decision = monitor.log_batch(step=step, chunks=1, **traces(), **turns)
             if policy is POLICY:

@@ -13,9 +13,9 @@ from tests.web.conftest import Visiting
 from trmon_client.monitor import Monitor
 
 
-def test_a_run_without_log_probs_is_shown_with_its_rewards(visiting: Visiting, serve: Serve, tmp_path: Path) -> None:
+def test_a_run_without_log_probs_is_shown_with_its_rewards(serve: Serve, visiting: Visiting, tmp_path: Path) -> None:
     service = serve()
-    with Monitor(settings(tmp_path, url=service.url, limits={"read_timeout_seconds": 10.0})) as monitor:
+    with Monitor(settings(tmp_path, url=service.url)) as monitor:
         for step in range(30):
             rewards = np.arange(8) % 2 * 1.0
             monitor.log_batch(step=step, mask=np.ones((8, 6)), rewards=rewards, scalars={"entropy": 0.5}, chunks=1)

@@ -219,8 +219,8 @@ def test_a_bind_beyond_loopback_starts_with_a_token(serve: Serve, tmp_path: Path
         secret = make_token(client, "root", Scope.ADMIN)
     service.restart(host="0.0.0.0")
     url = f"http://127.0.0.1:{httpx.URL(service.url).port}/api/v1/runs"
-    assert httpx.get(url, headers=bearer(secret), trust_env=False).status_code == 200
-    assert httpx.get(url, trust_env=False).status_code == 401
+    assert httpx.get(url, headers=bearer(secret), trust_env=False, timeout=60).status_code == 200
+    assert httpx.get(url, trust_env=False, timeout=60).status_code == 401
 
 
 def test_a_service_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:

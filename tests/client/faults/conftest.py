@@ -20,6 +20,7 @@ PROCESS_SECONDS = 110.0
 PRELUDE = """
 import os, signal, sys, threading, time
 import torch
+import tests.client.patient_exit
 import trmon_client as trmon
 from tests.client.faults.tiny_trainer import tell, train
 

@@ -19,6 +19,7 @@ from trmon_client.process.sigterm import BLOCKED_SECONDS
 TRAINER = """
     import os, signal, sys, threading
     import numpy as np
+    import tests.client.patient_exit
     import trmon_client as trmon
 
     mu = np.full((2, 3), -1.0)

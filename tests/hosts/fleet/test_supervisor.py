@@ -85,7 +85,7 @@ def test_a_rolling_restart_loses_no_report_and_refuses_no_request(supervised: Su
     with Sending(supervised.url, key) as sending:
         eventually(lambda: len(sending.acknowledged) > 20)
         supervised.process.send_signal(signal.SIGHUP)
-        eventually(lambda: len(now := supervised.replicas()) == 2 and not now & before, timeout_seconds=60.0)
+        eventually(lambda: len(now := supervised.replicas()) == 2 and not now & before)
         n = len(sending.acknowledged)
         eventually(lambda: len(sending.acknowledged) > n + 20)
     assert set(sending.answers) <= {200, 0}
@@ -100,7 +100,7 @@ def test_a_replica_that_is_killed_is_restarted_and_no_report_is_lost(supervised:
         eventually(lambda: len(sending.acknowledged) > 20)
         for victim in sorted(before):
             os.kill(victim, signal.SIGKILL)
-        eventually(lambda: len(now := supervised.replicas()) == 2 and not now & before, timeout_seconds=60.0)
+        eventually(lambda: len(now := supervised.replicas()) == 2 and not now & before)
         n = len(sending.acknowledged)
         eventually(lambda: len(sending.acknowledged) > n + 20)
     steps = steps_of(postgres_url, key)

@@ -42,7 +42,8 @@ def estimates(tmp_path_factory: pytest.TempPathFactory) -> list[CollapseRisk]:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[ThreadedService]:
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadedService]:
+    monkeypatch.setenv("TRMON_SPOOL_DIR", str(tmp_path / "spool"))
     service = ThreadedService(tmp_path / "data")
     yield service
     service.stop()

@@ -30,7 +30,10 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     service.stop()
 
 
-def test_a_file_holds_what_a_service_stores(client: httpx.Client, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_file_holds_what_a_service_stores(
+    client: httpx.Client, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRMON_SPOOL_DIR", str(tmp_path_factory.mktemp("spool")))
     url = str(client.base_url).rstrip("/")
     for _ in train_experiment_watched(CONFIG, url=url, project="lab", name="streamed"):
         pass
