@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from deltalake.exceptions import CommitFailedError
+
 from tests.fixtures.waiting import eventually
 from tests.store.builders import NOW
 from trmon.domain.model.errors import NotReady
@@ -21,7 +23,7 @@ def move_to_lake(store: Store, lake_url: str, *, now: float = NOW + 1000, after_
         except NotReady as error:
             # The mover of a running service completes the same batch: one of the two commits first.
             n_conflicts += 1
-            if "Concurrent transaction" not in str(error) or n_conflicts == N_TRIES:
+            if not isinstance(error.__cause__, CommitFailedError) or n_conflicts == N_TRIES:
                 raise
             time.sleep(0.1)
         else:

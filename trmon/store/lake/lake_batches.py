@@ -95,7 +95,7 @@ class LakeBatches:
     def planned(self) -> LakeBatch | None:
         """Return the batch that is planned and has not moved yet; runs that were deleted since then are left out."""
         with self._reader.connect() as connection:
-            return _planned_batch(connection)
+            return planned_batch(connection)
 
     def plan(self, *, now: float, after_seconds: float, max_bytes: int = BATCH_BYTES) -> LakeBatch | None:
         """Return the planned batch or plan the next one in one transaction; None if no attempt can move.
@@ -105,7 +105,7 @@ class LakeBatches:
         """
         idle_since = now - after_seconds
         with self._reader.connect() as connection:
-            if (planned := _planned_batch(connection)) is not None:
+            if (planned := planned_batch(connection)) is not None:
                 return planned
             candidates = _candidates(connection, idle_since=idle_since)
         if not candidates:
@@ -199,7 +199,8 @@ def _insert_batch(connection: Connection, plan: _Plan, *, now: float) -> None:
     connection.execute(insert(tables.lake_batch_attempt), [{"lake_batch_id": id_, **row} for row in plan.rows])
 
 
-def _planned_batch(connection: Connection) -> LakeBatch | None:
+def planned_batch(connection: Connection) -> LakeBatch | None:
+    """Return the batch that is planned and has not moved yet; runs that were deleted since then are left out."""
     row = connection.execute(select(tables.lake_batch).where(_batch.moved_at.is_(None))).one_or_none()
     if row is None:
         return None

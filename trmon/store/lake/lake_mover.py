@@ -13,7 +13,7 @@ from trmon.domain.model.errors import NotReady
 from trmon.store.lake.attempt_rows import AttemptRows
 from trmon.store.lake.delta_tables import DeltaTables, lake_errors
 from trmon.store.lake.file_rewrite import compact_partitions, delete_batches_after, delete_runs_from
-from trmon.store.lake.lake_batches import LakeBatches
+from trmon.store.lake.lake_batches import LakeBatches, planned_batch
 from trmon.store.lake.lake_deletions import LakeDeletions
 from trmon.store.lake.lake_files import sync_file
 from trmon.store.lake.lake_member import LakeBatch, app_id_of, month_of
@@ -163,8 +163,9 @@ class LakeMover:
             folder = table_folder_of(self._delta_tables.location, table)
             in_lake = {} if found is None else counts_in_lake(found, folder, batch)
         with self._reader.connect() as connection:
-            # Without the attempts of runs that were deleted since the plan; none if another mover has finished it.
-            kept = self._batches.planned()
+            # Without the attempts of runs that were deleted since the plan; none if another mover has finished it. Of
+            # the same snapshot as the counts: rows of a finished batch may be deleted at any time.
+            kept = planned_batch(connection)
             for member in kept.members if kept is not None and kept.id == batch.id else ():
                 expected = counts_in_database(connection, member, table)
                 if in_lake.get(member.attempt_id, 0) != expected:
