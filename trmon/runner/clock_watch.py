@@ -11,15 +11,17 @@ JUMP_SECONDS = 5.0
 class ClockWatch:
     """Compares the clock with the monotonic one from call to call."""
 
-    def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:
-        """Args: clock, monotonic: seconds."""
-        self._clock = clock
+    def __init__(self, now: float, monotonic: Callable[[], float]) -> None:
+        """Args: now, monotonic: seconds."""
         self._monotonic = monotonic
-        self._difference = clock() - monotonic()
+        self._difference = now - monotonic()
 
-    def jump_seconds(self) -> float:
-        """Return by how much the clock was set since the last call that returned it, 0 for less than 5 s."""
-        difference = self._clock() - self._monotonic()
+    def jump_seconds(self, now: float) -> float:
+        """Return by how much the clock was set since the last call that returned it, 0 for less than 5 s.
+
+        Args: now: what the clock just said; a jump that it does not show yet is told by the next call.
+        """
+        difference = now - self._monotonic()
         jump = difference - self._difference
         if abs(jump) < JUMP_SECONDS:
             return 0.0

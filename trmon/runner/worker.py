@@ -58,7 +58,7 @@ class Worker:
         self._ownership = ownership or SoleOwner()
         self._after_round = after_round
         self._clock = clock
-        self._clock_watch = ClockWatch(clock, monotonic or clock)
+        self._clock_watch = ClockWatch(clock(), monotonic or clock)
         self._tick_seconds = tick_seconds
         self._finish_seconds = finish_seconds
         self._finish_by = math.inf
@@ -119,17 +119,18 @@ class Worker:
             self._condition.wait_for(lambda: self._is_closing, timeout=seconds)
 
     def _run_round(self) -> None:
-        self._reload_after_jump()
+        # Read once: a jump between two readings would count as silence of every run.
+        now = self._clock()
+        self._reload_after_jump(now)
         self._update_ownership()
         self._resume_unfinished()
         with self._condition:
             woken, self._woken = self._woken, set()
-        now = self._clock()
         self.wake(self._scheduler.run_passes(sorted(woken | self._scheduler.pop_due(now)), now=now))
 
-    def _reload_after_jump(self) -> None:
+    def _reload_after_jump(self, now: float) -> None:
         """Treat a jump of the clock as a downtime: load every unfinished run again, and count silence from now on."""
-        if jump := self._clock_watch.jump_seconds():
+        if jump := self._clock_watch.jump_seconds(now):
             log.warning("clock_jumped", seconds=round(jump, 3))
             self._scheduler.unload_all()
             self._unfinished = None
