@@ -15,6 +15,7 @@ from tests.store.writing_child import CHILD, ENOUGH, ROOT
 from trmon.domain.model.errors import Conflict, NotReady
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
+from trmon.store.database.sqlite import sqlite_file_of
 from trmon.store.maintenance.backup import back_up
 from trmon.store.maintenance.exclusive_lock import exclusive_use
 from trmon.store.maintenance.restore import restore_backup
@@ -195,6 +196,28 @@ def test_ids_are_not_reused_after_the_newest_rows_were_pruned(store: Store, url:
     append(other, report_intake(step=3))
     assert [stored.id for stored in stored_reports(other, 1)] == [4]
     other.close()
+
+
+@pytest.mark.parametrize("damage", [b"no database", b"CREATE TABLE", b"CREATE INDEX"], ids=["header", "table", "index"])
+def test_a_database_that_sqlite_cannot_open_is_replaced_and_its_file_kept(
+    store: Store, url: str, tmp_path: Path, damage: bytes
+) -> None:
+    append(store, report_intake())
+    copy = back_up(url, tmp_path / "backup.sqlite")
+    store.close()
+    file = sqlite_file_of(url)
+    content = file.read_bytes()
+    at = 0 if damage == b"no database" else content.index(damage)
+    file.write_bytes(content[:at] + b"\xff" * 64 + content[at + 64 :])
+    log = file.with_name(f"{file.name}-wal")
+    log.write_bytes(b"of no use to the restored database")
+    restored = restore_backup(url, copy.file)
+    assert restored.replaced is not None
+    assert restored.replaced.read_bytes()[at : at + 64] == b"\xff" * 64
+    assert not log.exists()
+    again = Store.open(url)
+    assert len(stored_reports(again, 1)) == 1
+    again.close()
 
 
 def test_a_file_that_is_not_a_backup_is_not_restored(store: Store, url: str, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -34,7 +34,8 @@ class RestoredDatabase:
 def restore_backup(url: str, backup: Path) -> RestoredDatabase:
     """Replace a database with a copy of a backup; the previous database stays in the same folder.
 
-    If the process is killed, either the previous database or the restored one is in place, complete.
+    If the process is killed, either the previous database or the restored one is in place, complete; one that SQLite
+    cannot open may be there without its log, which lies beside its copy.
     Errors: Conflict or NotReady while a process uses the database; NotReady naming the damaged file, for a backup of a
     newer trmon, and for PostgreSQL with the command to use.
     """
@@ -64,12 +65,30 @@ def _has_tokens(copy: Path) -> bool:
         return connection.execute("SELECT 1 FROM token LIMIT 1").fetchone() is not None
 
 
+class _Damaged(Exception):
+    """SQLite cannot open a database at all."""
+
+
 def _replace(copy: Path, file: Path) -> Path:
-    with _exclusive(file):
-        asides = (file.with_name(f"{file.name}.replaced-{n}") for n in count(1))
-        aside = next(aside for aside in asides if _is_linked(file, aside))
-        sync_folder(file.parent)
+    """Put a copy in place of a database, and return the new path of the latter."""
+    try:
+        with _exclusive(file):
+            aside = _link_aside(file)
+            copy.replace(file)
+    except _Damaged:
+        # A log that SQLite could not merge goes with it; it would apply it to the restored database.
+        aside = _link_aside(file)
+        for ending in LOGS:
+            with suppress(FileNotFoundError):
+                file.with_name(f"{file.name}{ending}").replace(aside.with_name(f"{aside.name}{ending}"))
         copy.replace(file)
+    return aside
+
+
+def _link_aside(file: Path) -> Path:
+    asides = (file.with_name(f"{file.name}.replaced-{n}") for n in count(1))
+    aside = next(aside for aside in asides if _is_linked(file, aside))
+    sync_folder(file.parent)
     return aside
 
 
@@ -91,7 +110,10 @@ def _link(copy: Path, file: Path) -> None:
 
 @contextmanager
 def _exclusive(file: Path) -> Iterator[None]:
-    """Hold a database exclusively, with its log merged. Errors: Conflict while another process has it open."""
+    """Hold a database exclusively, with its log merged.
+
+    Errors: Conflict while another process has it open; _Damaged.
+    """
     try:
         with closing(open_sqlite_file(file, mode="rw")) as connection:
             connection.execute("PRAGMA busy_timeout = 0")
@@ -102,6 +124,11 @@ def _exclusive(file: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
             raise Conflict(f"a service uses {file}; stop it, then restore") from error
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise _Damaged from error
         raise NotReady(
             f"database {file}: {error}; if no process uses it, move {file.name}* away and restore again"
         ) from error
+    except UnicodeDecodeError as error:
+        # What SQLite says of a damaged schema quotes its bytes.
+        raise _Damaged from error
