@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import sqlite3
 import tempfile
@@ -161,8 +162,9 @@ def fleet(
     """
     with ExitStack() as stack:
         is_own = is_in_memory and may_mount()
-        disk = Path(tempfile.gettempdir()) / f"trmon-disk-{os.getpid()}" if is_own else None
+        disk = Path(tempfile.gettempdir()) / f"trmon-disk-{secrets.token_hex(8)}" if is_own else None
         if disk is not None:
+            stack.callback(disk.rmdir)
             stack.enter_context(own_disk(disk))
         postgres = stack.enter_context(Postgres(durable=True, folder=disk))
         redis = stack.enter_context(Redis())

@@ -44,6 +44,7 @@ with trmon.init(project="math", run="compiled", **given) as run:
     was_loaded = KERNELS.loaded is not None
     is_loaded = KERNELS.wait(timeout_seconds=240)
     second = run.log_batch(step=1, **batch)
+    run.close(timeout=None)
 found = {"was_loaded": was_loaded, "is_loaded": is_loaded}
 print(json.dumps({**found, "reasons": [first.reasons, second.reasons]}))
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -23,6 +22,7 @@ RUN = RunKey("math", "grpo")
 TRAINER = """
     import os, signal, sys, time
     import numpy as np
+    import tests.client.patient_exit
     import trmon_client as trmon
 
     mu = np.full((2, 3), -1.0)
@@ -46,13 +46,23 @@ ENDS: dict[str, tuple[str, int, str, str]] = {
 }
 
 
-def run_trainer(service: ThreadedService, folder: Path, end: str) -> subprocess.CompletedProcess[str]:
-    """Run a trainer that logs three steps and ends so."""
+def start_trainer(service: ThreadedService, folder: Path, end: str) -> subprocess.Popen[str]:
+    """Start a trainer that logs three steps and ends so."""
     environment = {**os.environ, "TRMON_URL": service.url, "TRMON_SPOOL_DIR": str(folder / "spool")}
     script = textwrap.dedent(TRAINER) + textwrap.dedent(end)
-    return subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
+    return subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+
+
+def run_trainer(service: ThreadedService, folder: Path, end: str) -> subprocess.CompletedProcess[str]:
+    """Run a trainer that logs three steps and ends so."""
+    with start_trainer(service, folder, end) as trainer:
+        try:
+            stdout, stderr = trainer.communicate(timeout=90)
+        finally:
+            trainer.kill()
+    return subprocess.CompletedProcess(trainer.args, trainer.returncode, stdout, stderr)
 
 
 def read_run(client: httpx.Client) -> dict[str, Any]:
@@ -76,10 +86,11 @@ def test_a_run_says_how_its_trainer_ended(
 
 
 def test_a_kill_is_silence(service: ThreadedService, tmp_path: Path) -> None:
-    end = "time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)"
-    assert run_trainer(service, tmp_path, end).returncode == -signal.SIGKILL
-    with service.client() as client:
-        run = eventually(lambda: read_run(client), lambda run: run["last_step"] == 2)
+    with start_trainer(service, tmp_path, "time.sleep(600)") as trainer, service.client() as client:
+        eventually(lambda: read_run(client), lambda run: run["last_step"] == 2)
+        trainer.kill()
+        trainer.communicate()
+        run = read_run(client)
     assert (run["state"], run["end"], run["end_phrase"]) == ("running", None, None)
 
 

@@ -190,7 +190,7 @@ def test_a_fleet_is_upgraded_and_rolled_back_while_trainers_send(tmp_path: Path)
     with rehearsal(tmp_path, THIS_VERSION, later) as (fleet, senders):
         fleet.migrate(later)
         let_pass(senders)
-        assert fleet.readiness() == 200
+        eventually(fleet.readiness, (200).__eq__)
         fleet.replace_worker(later)
         let_pass(senders)
         fleet.replace_api(later)
@@ -199,7 +199,7 @@ def test_a_fleet_is_upgraded_and_rolled_back_while_trainers_send(tmp_path: Path)
         let_pass(senders)
         fleet.replace_worker(THIS_VERSION)
         fleet.migrate(THIS_VERSION)
-        assert fleet.readiness() == 200
+        eventually(fleet.readiness, (200).__eq__)
 
 
 def test_a_version_before_the_contract_goes_on_but_cannot_start_again(tmp_path: Path) -> None:
@@ -209,9 +209,9 @@ def test_a_version_before_the_contract_goes_on_but_cannot_start_again(tmp_path: 
     with rehearsal(tmp_path, former, THIS_VERSION) as (fleet, senders):
         fleet.migrate(THIS_VERSION)
         let_pass(senders)
-        assert fleet.readiness() == 503
+        eventually(fleet.readiness, (503).__eq__)
         assert "which a newer trmon wrote; use that version" in fleet.refusal(former)
         fleet.replace_worker(THIS_VERSION)
         let_pass(senders)
         fleet.replace_api(THIS_VERSION)
-        assert fleet.readiness() == 200
+        eventually(fleet.readiness, (200).__eq__)

@@ -42,7 +42,7 @@ for step in range(int(checkpoint.read_text()) if checkpoint.exists() else 0, 10)
             time.sleep(0.02)
         checkpoint.write_text(str(step + 1))
     distributed.barrier()
-monitor.close()
+monitor.close(timeout=None)
 distributed.destroy_process_group()
 """
 

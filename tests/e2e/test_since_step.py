@@ -72,7 +72,10 @@ def _since_steps(service: ServiceProcess) -> dict[str, int]:
     with service.client() as client:
         alerts = client.get("/api/v1/alerts?project=math").json()["items"]
         [alert] = [one for one in alerts if one["rule"] == "incident"]
-        [sample] = [line for line in client.get("/metrics").text.splitlines() if line.startswith(METRIC)]
+        # The view of a run follows its rows.
+        [sample] = eventually(
+            lambda: [line for line in client.get("/metrics").text.splitlines() if line.startswith(METRIC)]
+        )
         shown = command("show", "math/r", "--url", service.url).stdout
         return {
             "diagnosis": client.get(f"{RUN}/diagnosis").json()["since_step"],

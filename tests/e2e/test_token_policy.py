@@ -26,6 +26,7 @@ def test_icepop_put_in_force_weighs_tokens_and_its_rates_are_signals(tmp_path: P
             eventually(lambda: client.get(RUN).status_code == 200)
             assert client.put(f"{RUN}/policy", json={"policy": "icepop"}).status_code == 200
             decision, step = _until_taken_up(run)
+            run.close(timeout=None)
         with service.client() as client:
             row = eventually(lambda: _row(client, step=step), lambda row: bool(row))
     finally:

@@ -38,9 +38,12 @@ def locked(service: ThreadedService) -> Iterator[None]:
 
 def post(service: ThreadedService, step: int) -> Answer:
     """Send one report over a connection of its own."""
+    return post_body(service, WORKLOAD.report(0, step=step, rank=0))
+
+
+def post_body(service: ThreadedService, body: bytes) -> Answer:
     connection = Connection(service.url)
-    path = f"/api/v1/runs/{PROJECT}/{WORKLOAD.run(0)}/reports"
-    answer = connection.post(path, WORKLOAD.report(0, step=step, rank=0), content_type=wire.MSGPACK)
+    answer = connection.post(f"/api/v1/runs/{PROJECT}/{WORKLOAD.run(0)}/reports", body, content_type=wire.MSGPACK)
     connection.close()
     return answer
 
@@ -56,9 +59,11 @@ def test_requests_above_the_memory_limit_get_429_while_the_database_hangs_and_th
 ) -> None:
     service = serve(max_held_bytes=BUDGET_BYTES)
     assert post(service, 0).status == 200
+    # Made before: the service gives a locked database five seconds.
+    bodies = [WORKLOAD.report(0, step=step, rank=0) for step in range(1, N_REPORTS)]
     with ThreadPoolExecutor(N_REPORTS) as pool:
         with locked(service):
-            futures = [pool.submit(post, service, step) for step in range(1, N_REPORTS)]
+            futures = [pool.submit(post_body, service, body) for body in bodies]
             eventually(lambda: sum(future.done() for future in futures) >= N_REPORTS - 9)
             alive = read(service, "/healthz")
         answers = [future.result() for future in futures]

@@ -108,7 +108,7 @@ def test_an_outage_is_logged_once_and_its_end_too(
 def test_a_redis_that_hangs_is_detected_and_delays_no_caller(server: Redis, two: tuple[Process, Process]) -> None:
     one, other = two
     server.hold()
-    for run in range(20_000):
+    for run in range(1_000):  # each would wait for half a second if it asked Redis
         one.pubsub.publish(notice(run))
     assert one.pubsub.is_connected, "publishing took longer than the detection"
     eventually(lambda: not one.pubsub.is_connected and not other.pubsub.is_connected)
@@ -126,7 +126,7 @@ def test_a_redis_that_starts_later_is_connected_then(server: Redis, join: Join) 
     assert (process.pubsub.is_connected, process.received) == (False, [])
     server.start()
     eventually(lambda: process.pubsub.is_connected)
-    assert process.received == [EVERYTHING]
+    eventually(lambda: process.received == [EVERYTHING])
 
 
 def test_an_unreadable_message_is_counted(server: Redis, two: tuple[Process, Process]) -> None:

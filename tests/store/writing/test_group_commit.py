@@ -18,6 +18,7 @@ from trmon.store.database.engines import Engines
 from trmon.store.database.upsert import insert_rows
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.schema import tables
+from trmon.store.writing import transaction
 from trmon.store.writing.group_commit import PATIENT_SECONDS, CommittedGroup, GroupCommit
 from trmon.store.writing.run_locks import RunLocks
 from trmon.store.writing.transaction import Operation, Transaction
@@ -39,8 +40,9 @@ def engine(engines: Engines) -> Engine:
 
 
 @pytest.fixture
-def writer(engines: Engines) -> Iterator[GroupCommit]:
-    """A writer with a queue of at most ten operations."""
+def writer(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[GroupCommit]:
+    """A writer with a queue of at most ten operations, whose groups no stall of the machine ends."""
+    monkeypatch.setattr(transaction, "MAX_SECONDS", 60.0)
     locks = RunLocks(RunRegistry(live_seconds=90.0, is_shared=True)) if engines.is_shared else None
     started = GroupCommit(engines.writing, max_waiting=10, locks=locks)
     started.start()

@@ -25,3 +25,5 @@ def train_watched(config: LabConfig, *, url: str | None, project: str, name: str
         raise InvalidInput("lab", str(error)) from error
     with monitor:
         yield from run_training(config, monitor)
+        # At its normal end nothing may be left in the spool, however slow the machine is.
+        monitor.close(timeout=None)
