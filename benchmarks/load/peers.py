@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import tempfile
@@ -26,6 +25,7 @@ from benchmarks.load.deployments import UNLIMITED
 from benchmarks.load.posting import Posted, Request, post
 from benchmarks.load.shutdown import unwind_on_sigterm
 from benchmarks.load.workload import PROJECT, Workload
+from tests.fixtures.ports import free_port
 from tests.fixtures.service import ServiceProcess
 from trmon_client.core import wire
 
@@ -155,7 +155,7 @@ def _server(stack: ExitStack, command: list[str], *, log: Path, ready: str) -> t
 @contextmanager
 def _running(command: list[str], *, log: Path, ready: str) -> Iterator[tuple[str, int]]:
     """Start a server on a free port, its last argument, and stop it and its children at the end."""
-    port = _free_port()
+    port = free_port()
     address = f"127.0.0.1:{port}" if command[-1].endswith("address") else str(port)
     with (
         log.open("w") as out,
@@ -173,12 +173,6 @@ def _running(command: list[str], *, log: Path, ready: str) -> Iterator[tuple[str
             yield url, process.pid
         finally:
             process.terminate()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _measure(peer: Peer, *, seconds: float, first: int) -> Posted:

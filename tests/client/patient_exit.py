@@ -6,8 +6,8 @@ Of the default, a hanging upload leaves half a second for the spool.
 from __future__ import annotations
 
 from functools import partial
+from unittest.mock import patch
 
-from trmon_client.config import settings
 from trmon_client.config.limits import Limits
 
-settings.Limits = partial(Limits, exit_timeout_seconds=4.0)  # type: ignore[misc, assignment]
+patch("trmon_client.config.settings.Limits", partial(Limits, exit_timeout_seconds=4.0)).start()

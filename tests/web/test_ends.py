@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
 from playwright.sync_api import expect
 
 from tests.client.trainer import batch, settings
 from tests.fixtures.running_service import Serve
-from tests.fixtures.trainer import MATH, ORIGIN, corrupt, send
+from tests.fixtures.trainer import MATH, corrupt, finish
 from tests.fixtures.waiting import eventually
 from tests.web.conftest import Visiting
-from trmon_client.core import wire
 from trmon_client.monitor import Monitor
 
 
@@ -38,19 +36,13 @@ def test_a_crashed_run_shows_its_error_its_frames_and_its_warnings(
     expect(page.get_by_text("in test_a_crashed_run_shows")).to_be_visible()
 
 
-def finish(client: httpx.Client, *, steps: int) -> None:
-    counts = [wire.ChunkCount(step, None, 1) for step in range(steps)]
-    send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=counts))
-    eventually(lambda: client.get(f"/api/v1/runs/{MATH}").json(), lambda run: run["state"] == "finished")
-
-
 def test_beside_a_run_that_has_ended_nothing_is_live_and_the_fix_is_for_the_next(
     serve: Serve, visiting: Visiting
 ) -> None:
     service = serve()
     with service.client() as client:
         corrupt(client, MATH)
-        finish(client, steps=6)
+        finish(client, steps=range(6))
     page = visiting(service.url).go(f"/runs/{MATH}")
     expect(page.get_by_label("Diagnosis")).to_contain_text("For the next run: Check the log-prob stream first")
     expect(page.get_by_label("Diagnosis")).not_to_contain_text("Do this")
