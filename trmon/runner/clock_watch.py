@@ -19,7 +19,7 @@ class ClockWatch:
     def jump_seconds(self, now: float) -> float:
         """Return by how much the clock was set since the last call that returned it, 0 for less than 5 s.
 
-        Args: now: what the clock just said; a jump that it does not show yet is told by the next call.
+        Args: now: the time of the clock; the next call returns a jump that comes after it was read.
         """
         difference = now - self._monotonic()
         jump = difference - self._difference

@@ -142,9 +142,8 @@ document.addEventListener("click", (event) => {
 });
 window.addEventListener("popstate", show);
 live.addEventListener("state", () => {
-  const isAsked = root.querySelector("#token");
   const isReading = root.hasAttribute("aria-busy"); // The view says why the token is not valid.
-  if (live.state === "signed out" && !isAsked && !isReading) fail(new ApiError(401, "The token is no longer valid."));
+  if (live.state === "signed out" && !isReading) fail(new ApiError(401, "The token is no longer valid."));
 });
 shortcuts({ go });
 const badge = watch(document.getElementById("live"), live);

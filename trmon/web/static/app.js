@@ -3415,7 +3415,7 @@ function ue() {
   const t = fr.map((e) => [e, /^\d+$/.test(s.get(e) ?? "") ? Number(s.get(e)) : null]);
   return { ...Object.fromEntries(t), tab: s.get("tab"), by: s.get("by") };
 }
-function H(s, t = location.pathname) {
+function W(s, t = location.pathname) {
   if (t !== location.pathname) return;
   const e = new URLSearchParams(location.search);
   for (const [i, r] of Object.entries(s)) {
@@ -3454,7 +3454,7 @@ var fe = class extends EventTarget {
   /** Draw charts over the time at which steps closed, or over steps. */
   drawBy(t) {
     this.byTime = t;
-    H({ by: t ? "time" : null }, this.path);
+    W({ by: t ? "time" : null }, this.path);
     this.dispatchEvent(new Event("axis"));
   }
   /** Return where a step lies on the horizontal axis: itself, or when it closed in seconds since the epoch. */
@@ -3573,7 +3573,7 @@ var fe = class extends EventTarget {
     return b(`${this.path}/signals`, { names: e, ...n, ...t }, { signal: this.#e.signal });
   }
   async #c() {
-    H(this.#s ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
+    W(this.#s ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
     await this.#i().catch((t) => {
       if (!(t instanceof O)) throw t;
     });
@@ -3681,7 +3681,7 @@ function _r(s) {
   };
   const c = (u) => {
     localStorage.setItem(jn, u);
-    H({ tab: u });
+    W({ tab: u });
     l(u);
   };
   const h = o("div", { class: "row", role: "tablist", "aria-label": "Trainer" }, a);
@@ -4901,10 +4901,10 @@ function si() {
   return r ? { criterion: { statistic: t, pair: e, where: n }, bounds: i } : null;
 }
 function is(s, t) {
-  if (!s) return H({ try: null, lower: null, upper: null }, t);
+  if (!s) return W({ try: null, lower: null, upper: null }, t);
   const { criterion: e, bounds: n } = s;
   const i = [e.statistic, e.pair, e.where].filter(Boolean).join(",");
-  H({ try: i, ...Object.fromEntries(ei.map((r) => [r, n[r] ?? null])) }, t);
+  W({ try: i, ...Object.fromEntries(ei.map((r) => [r, n[r] ?? null])) }, t);
 }
 
 // src/thresholdeditor.js
@@ -5222,7 +5222,7 @@ var as = class {
   }
   /** Open a step's sequences, or close the panel with null. */
   async open(t, { scroll: e = true } = {}) {
-    H({ step: t }, this.path);
+    W({ step: t }, this.path);
     this.given.step = t;
     this.course.chosen = t;
     this.charts.redraw();
@@ -5315,7 +5315,7 @@ var ri = [
   { name: "rule", path: /^\/rules\/(?<rule>[^/]+)$/, mount: $n },
   { name: "run", path: /^\/runs\/(?<project>[^/]+)\/(?<run>[^/]+)$/, mount: ni }
 ];
-var W = document.getElementById("view");
+var H = document.getElementById("view");
 var gt = new re();
 var jt = () => {
 };
@@ -5334,10 +5334,10 @@ async function wt() {
   al();
   ci(false);
   ls();
-  if (!t) return bn(W, location.pathname);
-  W.setAttribute("aria-busy", "true");
-  ai = setTimeout(() => m(W, Mn(t.name)), sl);
-  if (W.contains(document.activeElement)) W.focus({ preventScroll: true });
+  if (!t) return bn(H, location.pathname);
+  H.setAttribute("aria-busy", "true");
+  ai = setTimeout(() => m(H, Mn(t.name)), sl);
+  if (H.contains(document.activeElement)) H.focus({ preventScroll: true });
   try {
     const e = Object.values(location.pathname.match(t.path).groups ?? {}).map(decodeURIComponent);
     const n = await t.mount(il(s), { live: gt, parameters: e });
@@ -5350,8 +5350,8 @@ async function wt() {
 }
 function ls(...s) {
   clearTimeout(ai);
-  W.removeAttribute("aria-busy");
-  if (s.length) m(W, ...s);
+  H.removeAttribute("aria-busy");
+  if (s.length) m(H, ...s);
 }
 function il(s) {
   const t = (e) => (...n) => s === Q && e(...n);
@@ -5379,7 +5379,7 @@ function cs(s) {
   const i = s.status === 404 ? `${n} not found.` : s.message;
   const r = s.status === 404 ? s.message : "Is it running? Start it with trmon serve; its log says why it stopped.";
   m(
-    W,
+    H,
     o(
       "section",
       { class: "card empty stack", role: "alert" },
@@ -5392,7 +5392,7 @@ function cs(s) {
 function ol(s) {
   if (oi === Q) return;
   oi = Q;
-  ii(W, { why: yt.get() ? s.message : "", done: rl });
+  ii(H, { why: yt.get() ? s.message : "", done: rl });
 }
 function rl() {
   gt.restart();
@@ -5420,9 +5420,8 @@ document.addEventListener("click", (s) => {
 });
 window.addEventListener("popstate", wt);
 gt.addEventListener("state", () => {
-  const s = W.querySelector("#token");
-  const t = W.hasAttribute("aria-busy");
-  if (gt.state === "signed out" && !s && !t) cs(new O(401, "The token is no longer valid."));
+  const s = H.hasAttribute("aria-busy");
+  if (gt.state === "signed out" && !s) cs(new O(401, "The token is no longer valid."));
 });
 Ls({ go: li });
 var ci = yn(document.getElementById("live"), gt);
