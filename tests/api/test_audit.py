@@ -7,7 +7,7 @@ from fastapi.routing import APIRoute
 
 from tests.fixtures.alerting import crash
 from tests.fixtures.running_service import make_token
-from trmon.api.http.dependencies import require_admin
+from trmon.api.http.auth import require_admin
 from trmon.bootstrap.app import ROUTERS
 from trmon.domain.model.access import Scope
 from trmon.domain.model.audit import AuditAction

@@ -16,7 +16,7 @@ from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
-from trmon.api.diagnosis.schemas import DiagnosisOut
+from trmon.api.diagnosis_schemas import DiagnosisOut
 from trmon.domain.diagnosis import Finding, History, diagnose
 from trmon.domain.model.errors import InvalidInput
 from trmon.terminal.diagnosis_query import diagnose_metrics, fetch_diagnosis

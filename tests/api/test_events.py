@@ -14,7 +14,7 @@ import pytest
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send_step, train
-from trmon.api.events.sse_stream import pause_seconds
+from trmon.api.events import pause_seconds
 from trmon.domain.model.access import Scope
 from trmon.domain.model.identity import RunKey
 

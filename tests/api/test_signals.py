@@ -16,7 +16,7 @@ import pytest
 from tests.fixtures.messages import ORIGIN, report
 from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
-from trmon.api.signals.formats import FORMATS
+from trmon.api.signals import FORMATS
 from trmon_client.core import wire
 from trmon_client.core.signals.batch_signals import SIGNALS
 
@@ -157,8 +157,8 @@ def test_a_scalar_named_like_a_position_column_gets_another_name(client: httpx.C
 def test_without_pyarrow_the_other_formats_are_named(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     # A service in this process may have used it in a former test.
-    monkeypatch.delitem(sys.modules, "trmon.api.signals.arrow", raising=False)
-    monkeypatch.delattr("trmon.api.signals.arrow", raising=False)
+    monkeypatch.delitem(sys.modules, "trmon.api.signals", raising=False)
+    monkeypatch.delattr("trmon.api.signals", raising=False)
     train(client)
     refused = client.get(PATH, params={"names": "lr", "format": "parquet"})
     fine = client.get(PATH, params={"names": "lr", "format": "csv"})

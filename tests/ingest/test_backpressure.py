@@ -16,7 +16,7 @@ from benchmarks.load.workload import PROJECT, Workload
 from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
-from trmon.api.http.memory_budget import MemoryBudget
+from trmon.api.http.body import MemoryBudget
 from trmon.domain.model.access import Scope
 from trmon.domain.model.errors import Overloaded
 from trmon_client.core import wire

@@ -1,1 +1,1 @@
-"""The HTTP API: one package a noun, its routes and the schemas of its answers; no formulas, no SQL."""
+"""The HTTP API: one file a noun, its routes and what only they need; no formulas, no SQL."""

@@ -11,40 +11,38 @@ import structlog
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
-from trmon.api.adaptation.routes import router as adaptation
-from trmon.api.advice.routes import router as advice
-from trmon.api.alerts.routes import router as alerts
-from trmon.api.audit.routes import router as audit
-from trmon.api.batches.routes import router as batches
-from trmon.api.bounds.routes import router as bounds
-from trmon.api.budget.routes import router as budget
-from trmon.api.comparison.routes import router as comparison
-from trmon.api.decisions.routes import router as decisions
-from trmon.api.deliveries.routes import router as deliveries
-from trmon.api.diagnosis.routes import router as diagnosis
-from trmon.api.distribution.routes import router as distribution
-from trmon.api.events.routes import router as events
-from trmon.api.fleet.routes import router as fleet
-from trmon.api.health.routes import router as health
+from trmon.api.adaptation import router as adaptation
+from trmon.api.advice import router as advice
+from trmon.api.alerts import deliveries_router as deliveries
+from trmon.api.alerts import router as alerts
+from trmon.api.audit import router as audit
+from trmon.api.batches import reasons_router as decisions
+from trmon.api.batches import router as batches
+from trmon.api.bounds import router as bounds
+from trmon.api.budget import router as budget
+from trmon.api.comparison import router as comparison
+from trmon.api.diagnosis import router as diagnosis
+from trmon.api.distribution import router as distribution
+from trmon.api.events import router as events
+from trmon.api.fleet import router as fleet
+from trmon.api.health import router as health
 from trmon.api.http import problems
 from trmon.api.http.body import BodyMiddleware
-from trmon.api.http.compression import GetCompression
-from trmon.api.http.gateway import Gateway
+from trmon.api.http.gateway import Gateway, GetCompression
 from trmon.api.http.rate_limit import RateLimit
-from trmon.api.metrics.routes import router as metrics
-from trmon.api.notes.routes import router as notes
-from trmon.api.policies.routes import router as policies
-from trmon.api.quotas.routes import router as quotas
-from trmon.api.reports.fast_path import FastPath
-from trmon.api.reports.openapi import wire_schemas
-from trmon.api.reports.routes import router as reports
-from trmon.api.rules.routes import router as rules
-from trmon.api.runs.routes import router as runs
+from trmon.api.metrics import router as metrics
+from trmon.api.notes import router as notes
+from trmon.api.policies import router as policies
+from trmon.api.quotas import router as quotas
+from trmon.api.reports import FastPath, wire_schemas
+from trmon.api.reports import router as reports
+from trmon.api.rules import router as rules
+from trmon.api.runs import router as runs
 from trmon.api.shared_report.routes import router as shared_report
-from trmon.api.signals.routes import router as signals
-from trmon.api.silences.routes import router as silences
-from trmon.api.tokens.routes import router as tokens
-from trmon.api.whatif.routes import router as whatif
+from trmon.api.signals import router as signals
+from trmon.api.silences import router as silences
+from trmon.api.tokens import router as tokens
+from trmon.api.whatif import router as whatif
 from trmon.bootstrap.lifespan import running_service
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from trmon.api.http.auth import Authenticator, check_bind
-from trmon.api.http.components import Components
-from trmon.api.http.rate_limit import RateLimit
-from trmon.api.http.rate_limit_sync import RateLimitSync
-from trmon.api.http.readiness import Readiness
+from trmon.api.http.components import Components, Readiness
+from trmon.api.http.rate_limit import RateLimit, RateLimitSync
 from trmon.background.poller import Poller
 from trmon.bootstrap.background_services import BackgroundServices, build_background_services, reevaluate_runs
 from trmon.config.active_rules import ActiveRules, active_rules_of

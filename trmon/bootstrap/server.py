@@ -7,7 +7,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from trmon.api.http.connection_limits import LimitedProtocol
+from trmon.api.http.connections import LimitedProtocol
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
 

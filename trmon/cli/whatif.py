@@ -100,6 +100,6 @@ class _StoredWhatIf:
 
 
 def _info(effect: WhatIfEffect, covered: CoveredRange) -> WhatIfInfo:
-    from trmon.api.whatif.schemas import WhatIfOut
+    from trmon.api.whatif import WhatIfOut
 
     return decode_answer(WhatIfOut.of(effect, covered=covered).model_dump_json().encode(), WhatIfInfo)

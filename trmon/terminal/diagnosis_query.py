@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trmon.api.diagnosis.schemas import DiagnosisOut
+from trmon.api.diagnosis_schemas import DiagnosisOut
 from trmon.terminal.run_argument import parse_run_name
 from trmon.terminal.run_report import report_on_log
 from trmon_client.api import DiagnosisInfo, Service

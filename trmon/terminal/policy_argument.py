@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from trmon.api.policies.schemas import Spec
 from trmon.domain.model.errors import InvalidInput
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.sequence_statistics import PolicyError
@@ -29,7 +28,7 @@ def parse_policy_argument(text: str) -> Policy:
         raise InvalidInput("--policy", str(error)) from error
 
 
-def _spec(text: str) -> Spec:
+def _spec(text: str) -> str | dict[str, Any]:
     if not text.lstrip().startswith("{"):
         return text.strip()
     try:

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from pydantic import BaseModel, Field
 
-from trmon.api.diagnosis.schemas import DiagnosisOut, IgnoredOut
+from trmon.api.diagnosis_schemas import DiagnosisOut, IgnoredOut
 from trmon.api.http.json_numbers import Number
 from trmon.domain.analysis.course import Course, FindingSpan, course_of
 from trmon.domain.analysis.logged_run import LoggedRun, read_logged_run

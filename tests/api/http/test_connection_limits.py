@@ -12,7 +12,7 @@ import pytest
 
 from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
-from trmon.api.http.connection_limits import MAX_HEAD_BYTES, LimitedProtocol
+from trmon.api.http.connections import MAX_HEAD_BYTES, LimitedProtocol
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
 POST = b"POST /api/v1/tokens HTTP/1.1\r\nhost: localhost\r\n"

@@ -11,8 +11,7 @@ import pytest
 from tests.fixtures.redis import Redis
 from tests.fixtures.running_service import Serve
 from tests.fixtures.waiting import eventually
-from trmon.api.http.rate_limit import RateLimit
-from trmon.api.http.rate_limit_sync import SYNC_SECONDS, RateLimitSync
+from trmon.api.http.rate_limit import SYNC_SECONDS, RateLimit, RateLimitSync
 from trmon.store.redis.shared_rate_limits import SharedBuckets
 
 pytestmark = pytest.mark.server("redis-server")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fixtures.loops import run
 from tests.fixtures.service import ThreadedService
-from trmon.api.http.write_coalescing import CoalescingTransport
+from trmon.api.http.connections import CoalescingTransport
 
 
 class Wire(asyncio.Transport):

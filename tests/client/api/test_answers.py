@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from msgspec import inspect
 
-from trmon.api.alerts.schemas import AlertOut
-from trmon.api.diagnosis.schemas import DiagnosisOut
-from trmon.api.fleet.schemas import FleetRunOut
-from trmon.api.notes.schemas import NoteOut
-from trmon.api.policies.schemas import PolicyVersionOut
-from trmon.api.runs.schemas import RunOut
-from trmon.api.whatif.schemas import WhatIfOut
+from trmon.api.alerts import AlertOut
+from trmon.api.diagnosis_schemas import DiagnosisOut
+from trmon.api.fleet import FleetRunOut
+from trmon.api.notes import NoteOut
+from trmon.api.policies import PolicyVersionOut
+from trmon.api.runs import RunOut
+from trmon.api.whatif import WhatIfOut
 from trmon_client.api import AlertInfo, ApiNumber, DiagnosisInfo, NoteInfo, PolicyInfo, RunInfo, RunStatus, WhatIfInfo
 from trmon_client.api.answers import decode_answer, encode_info
 from trmon_client.api.policies import ShareInfo

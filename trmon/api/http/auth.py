@@ -1,4 +1,4 @@
-"""Authenticates callers by bearer tokens, which are stored as SHA-256 digests."""
+"""Who calls and what they may do: bearer tokens, stored as SHA-256 digests, and the scopes that routes require."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Annotated, Protocol
 
-from starlette.types import Scope
+from fastapi import Depends, Request
+from starlette.types import Scope as Connection
 
 from trmon.config.settings import Settings
-from trmon.domain.model.access import EVERYTHING, Access, Token
+from trmon.domain.model.access import EVERYTHING, Access, Scope, Token
 from trmon.domain.model.errors import NotReady, Unauthenticated
 
 GUARDED_PATHS = ("/api/", "/metrics")
@@ -96,7 +97,9 @@ class Authenticator:
         return token
 
 
-async def authenticate(scope: Scope, headers: Mapping[str, str], *, before_lookup: Callable[[], None]) -> Access | None:
+async def authenticate(
+    scope: Connection, headers: Mapping[str, str], *, before_lookup: Callable[[], None]
+) -> Access | None:
     """Return what the caller of a guarded path may do, None on an open path; store it in the connection's state too.
 
     Args: before_lookup: see `Authenticator.access`.
@@ -127,3 +130,51 @@ def check_bind(settings: Settings, tokens: TokenLookup) -> None:
             "a service that is reachable beyond this machine (by TRMON_HOST, TRMON_ALLOW_HOSTS or TRMON_PUBLIC_URL) "
             "needs a token, and none exists: create one with `trmon token create NAME --scope admin`"
         )
+
+
+def access_of(connection: Connection) -> Access | None:
+    """Return what the caller of a guarded path may do; None on an open path."""
+    access: Access | None = connection.get("state", {}).get("access")
+    return access
+
+
+def client_address(connection: Connection) -> str:
+    """Return the address of a request's client, empty if it is unknown."""
+    client: tuple[str, int] | None = connection.get("client")
+    return client[0] if client else ""
+
+
+def caller_name(access: Access, *, address: str) -> str:
+    """Return whom limits count a request for: its token, or its address if it has none."""
+    return access.caller if access != EVERYTHING else address
+
+
+def _require(request: Request, scope: Scope) -> Access:
+    access = access_of(request.scope)
+    if access is None:
+        raise Unauthenticated("this path does not authenticate its callers")
+    access.require(scope)
+    return access
+
+
+async def require_reader(request: Request) -> Access:
+    """Require the read scope. Errors: Unauthenticated, Forbidden."""
+    return _require(request, Scope.READ)
+
+
+async def require_sender(request: Request) -> Access:
+    """Require the ingest scope. Errors: Unauthenticated, Forbidden."""
+    return _require(request, Scope.INGEST)
+
+
+async def require_admin(request: Request) -> Access:
+    """Require the admin scope. Errors: Unauthenticated, Forbidden."""
+    return _require(request, Scope.ADMIN)
+
+
+Reader = Annotated[Access, Depends(require_reader)]
+"""A caller who may read."""
+Sender = Annotated[Access, Depends(require_sender)]
+"""A caller who may send reports."""
+Admin = Annotated[Access, Depends(require_admin)]
+"""A caller who may change things."""

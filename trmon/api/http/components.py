@@ -1,17 +1,20 @@
-"""The components of a running service, which routes receive as a dependency."""
+"""The components of a running service, which routes receive as a dependency, and its check of readiness."""
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import Semaphore
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from trmon.api.http.auth import Authenticator
-from trmon.api.http.readiness import Readiness
 from trmon.config.active_rules import ActiveRules
 from trmon.config.settings import Settings
+from trmon.domain.model.errors import NotReady
 from trmon.ingest.ingest_service import IngestService
 from trmon.ingest.quota_gate import QuotaGate
 from trmon.metrics.counters import Counters
@@ -22,6 +25,32 @@ from trmon.views.current_policies import CurrentPolicies
 from trmon.views.run_summaries import RunSummaries
 from trmon.views.run_verdicts import RunVerdicts
 from trmon.views.run_view_cache import RunViewCache
+
+TIMEOUT_SECONDS = 2.0
+
+
+class Readiness:
+    """Runs a check on its own thread, one at a time; concurrent callers share its result."""
+
+    def __init__(self, check: Callable[[], None], *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._check = check
+        self._timeout_seconds = timeout_seconds
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="trmon-readiness")
+        self._running: Future[None] | None = None
+
+    async def check(self) -> None:
+        """Raise NotReady if the check fails or does not finish within the timeout."""
+        if self._running is None or self._running.done():
+            self._running = self._thread.submit(self._check)
+        answer = asyncio.shield(asyncio.wrap_future(self._running))
+        try:
+            await asyncio.wait_for(answer, self._timeout_seconds)
+        except TimeoutError as error:
+            raise NotReady(f"the database does not answer within {self._timeout_seconds:g} s") from error
+
+    def close(self) -> None:
+        """Stop the thread without waiting for a check in progress."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

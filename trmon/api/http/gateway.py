@@ -1,20 +1,35 @@
-"""Checks every request, and turns expected errors into problem responses."""
+"""Checks every request, answers expected errors as problems, HEAD without a body, and compresses responses to GET."""
 
 from __future__ import annotations
 
 import time
 
 import structlog
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trmon.api.http import problems
-from trmon.api.http.auth import authenticate
+from trmon.api.http.auth import authenticate, caller_name, client_address
 from trmon.api.http.body import BodyMiddleware
 from trmon.api.http.browser_security import HEADERS, SAFE_METHODS, check_host, check_site
-from trmon.api.http.dependencies import caller_name, client_address
-from trmon.api.http.head import answer_head
 from trmon.api.http.rate_limit import RateLimit
 from trmon.domain.model.errors import Unauthenticated
+
+
+def answer_head(scope: Scope, send: Send) -> tuple[Scope, Send]:
+    """Return the scope and the send of a GET whose response ends after its headers, even if its body never would."""
+    has_ended = False
+
+    async def send_headers(message: Message) -> None:
+        nonlocal has_ended
+        if message["type"] == "http.response.start":
+            await send(message)
+        elif not has_ended:
+            has_ended = True
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return {**scope, "method": "GET"}, send_headers
+
 
 log = structlog.get_logger(__name__)
 
@@ -81,3 +96,20 @@ class Gateway:
 def _first_values(scope: Scope) -> dict[str, str]:
     """Return the headers of a request; of a repeated one, the first."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
+
+
+MIN_BYTES = 2048
+LEVEL = 4
+"""Higher levels take twice the time and save a few percent."""
+
+
+class GetCompression:
+    """Compresses responses to GET for clients that accept gzip, except event streams."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._compressed = GZipMiddleware(app, minimum_size=MIN_BYTES, compresslevel=LEVEL)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_get = scope["type"] == "http" and scope["method"] == "GET"
+        await (self._compressed if is_get else self._app)(scope, receive, send)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from trmon.api.shared_report.chart_svg import ChartData, chart, number
-from trmon.api.shared_report.html_elements import Child, document, element, table, time_element
+from trmon.api.shared_report.html import ChartData, Child, chart, document, element, number, table, time_element
 from trmon.domain.alerts.listed_alert import ListedAlert
 from trmon.domain.collapse_risk.risk_reading import RiskReading, risk_sentence
 from trmon.domain.diagnosis import Diagnosis

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Response
 
+from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.dependencies import Reader
-from trmon.api.runs.routes import Named
-from trmon.api.shared_report.chart_svg import ChartData
+from trmon.api.http.parameters import Named
+from trmon.api.shared_report.html import ChartData
 from trmon.api.shared_report.report_page import SharedRun, report_page
 from trmon.domain.collapse_risk.risk_signals import RISK
 from trmon.domain.diagnosis import Diagnosis, diagnose

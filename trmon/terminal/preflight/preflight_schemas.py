@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field
 
-from trmon.api.diagnosis.schemas import EvidenceOut, MissingOut, RemedyOut
+from trmon.api.diagnosis_schemas import EvidenceOut, MissingOut, RemedyOut
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.finding import Finding

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.api.diagnosis.schemas import EvidenceOut
+from trmon.api.diagnosis_schemas import EvidenceOut
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.terminal.preflight.preflight_schemas import CauseOut, PreflightOut, WorstTokenOut
 

@@ -1,1 +1,0 @@
-"""The advice to a run's trainer."""

@@ -1,1 +1,0 @@
-"""Alerts: list them, acknowledge them, read their transitions."""

@@ -1,1 +1,0 @@
-"""The closed batches of a run, down to their sequences."""

@@ -1,1 +1,0 @@
-"""Error bounds of a horizon and its divergences."""

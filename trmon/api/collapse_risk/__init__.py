@@ -1,1 +1,0 @@
-"""The risk of a collapse, as diagnoses and the fleet state it."""

@@ -1,0 +1,200 @@
+"""The comparison of runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal, TypeAlias
+
+from fastapi import APIRouter, Query
+from fastapi.concurrency import run_in_threadpool
+from pydantic import Field
+
+from trmon.api.fleet import FleetRunOut, fleet_responses
+from trmon.api.http.auth import Reader
+from trmon.api.http.components import Components, Service
+from trmon.api.http.json_numbers import Number
+from trmon.api.http.parameters import split_run_keys
+from trmon.api.http.response_model import ResponseModel
+from trmon.api.policies import PolicyVersionOut
+from trmon.domain.comparison.config_differences import config_differences
+from trmon.domain.comparison.parting import ComparedCourse, are_comparable, partings
+from trmon.domain.comparison.parting_words import parting_sentence
+from trmon.domain.comparison.sibling import SiblingCandidate, healthy_sibling
+from trmon.domain.health.run_verdict import VerdictInputs, judge_run
+from trmon.domain.incidents.incident import Incident
+from trmon.domain.model.access import Access
+from trmon.domain.model.errors import InvalidInput, NotFound
+from trmon.domain.model.identity import RunKey
+from trmon.domain.runs.run import Run
+from trmon_client.core.columns.schema import PRIMARY_ORDER
+
+
+class ConfigDifferenceOut(ResponseModel):
+    """An entry of the configuration that is not the same in all runs, with its value in each."""
+
+    name: str = Field(description="The entry; nested ones have dotted names.")
+    values: list[Any]
+    given: list[bool] = Field(description="Which runs have the entry at all.")
+
+
+class PartingOut(ResponseModel):
+    """A signal in which a run leaves the first one, and where."""
+
+    signal: str
+    place: float = Field(description="The step, or the seconds since the run's start, from which it stays away.")
+    from_start: bool = Field(description="Whether they differ from their first common step on.")
+
+
+class ComparedRunOut(ResponseModel):
+    """One of the compared runs: its verdict, its policy, its signals, and where it parts from the first run."""
+
+    fleet: FleetRunOut
+    policy: PolicyVersionOut
+    created_at: float
+    step: list[int]
+    elapsed_seconds: list[float] = Field(description="From the run's creation until the step closed.")
+    signals: dict[str, list[Number]] = Field(description="The mean of each point.")
+    partings: list[PartingOut] = Field(description="The earliest first; those that differ from the start last.")
+    sentence: str = Field(description="Where it parts from the first run, in words; empty for the first run.")
+
+
+class ComparisonOut(ResponseModel):
+    """Two to eight runs side by side."""
+
+    by: str = Field(description="What places are: step or time.")
+    proposed: bool = Field(description="Whether the second run is the healthy sibling that the service chose.")
+    same_policy: bool
+    config: list[ConfigDifferenceOut]
+    runs: list[ComparedRunOut]
+
+
+router = APIRouter(prefix="/api/v1", tags=["runs"])
+
+Array: TypeAlias = Any
+
+MAX_RUNS = 8
+MAX_CANDIDATES = 100
+"""The newest runs of the project among which a sibling is sought."""
+CANDIDATE_SECONDS = 2.0
+OWN_SIGNALS = (
+    *("reward_mean", "sampled_entropy", "entropy", "response_length_mean", "grad_norm", "loss"),
+    *("mask_rate", "version_lag_mean"),
+)
+PAIR_SIGNALS = ("kl_k3", "ess_token", "prob_pearson")
+"""Read of the first pair that a run has, and named without it."""
+LOGS = ("kl_k3", "grad_norm")
+
+
+@router.get("/compare")
+async def compare_runs(
+    access: Reader,
+    service: Service,
+    runs: Annotated[
+        str,
+        Query(
+            max_length=4096,
+            description="Two to eight runs as PROJECT/RUN, separated by commas; a single one is compared with its "
+            "healthy sibling: the sound run of its project whose configuration differs least.",
+        ),
+    ],
+    by: Annotated[
+        Literal["step", "time"], Query(description="Align by step, or by the time since the start.")
+    ] = "step",
+    points: Annotated[int, Query(ge=1, le=2000, description="Maximum number of points of each run.")] = 400,
+) -> ComparisonOut:
+    """Compare runs: verdicts, differences of configuration and policy, signals, and where each leaves the first."""
+    keys = _keys(runs)
+    # Reading many long histories takes seconds: comparisons must not occupy all threads that serve other requests.
+    async with service.what_ifs:
+        return await run_in_threadpool(_compare, service, keys, access=access, by_time=by == "time", points=points)
+
+
+def _keys(given: str) -> list[RunKey]:
+    keys = split_run_keys(given)
+    if not keys:
+        raise InvalidInput(
+            "runs", "is empty; name two to eight runs as PROJECT/RUN, or one to compare with its sibling"
+        )
+    if len(keys) > MAX_RUNS:
+        raise InvalidInput("runs", f"has {len(keys)} runs; at most {MAX_RUNS} are compared")
+    if twice := {str(key) for key in keys if keys.count(key) > 1}:
+        raise InvalidInput("runs", f"has {min(twice)!r} twice; a run is compared with others")
+    return keys
+
+
+def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time: bool, points: int) -> ComparisonOut:
+    runs = [service.store.runs.get(key, access=access) for key in keys]
+    proposed = len(runs) == 1
+    if proposed:
+        runs.append(_sibling(service, runs[0], access=access))
+    policies = [service.store.policies.current(run.id, access=access) for run in runs]
+    fleet = fleet_responses(service, runs, access=access)
+    read = [_series(service, run, access=access, points=points) for run in runs]
+    courses = [ComparedCourse(places=elapsed, signals=steps.signals) if by_time else steps for steps, elapsed in read]
+    compared = []
+    for i, (steps, elapsed) in enumerate(read):
+        parted, sentence = _parted(courses[0], courses[i], by_time=by_time) if i else ([], "")
+        compared.append(
+            ComparedRunOut(
+                fleet=fleet[i],
+                policy=PolicyVersionOut.of(policies[i]),
+                created_at=runs[i].created_at,
+                step=steps.places.tolist(),
+                elapsed_seconds=elapsed.tolist(),
+                signals={name: values.tolist() for name, values in steps.signals.items()},
+                partings=parted,
+                sentence=sentence,
+            )
+        )
+    return ComparisonOut(
+        by="time" if by_time else "step",
+        proposed=proposed,
+        same_policy=len({version.policy.hash for version in policies}) == 1,
+        config=[ConfigDifferenceOut.from_fields(one) for one in config_differences([run.config for run in runs])],
+        runs=compared,
+    )
+
+
+def _sibling(service: Components, run: Run, *, access: Access) -> Run:
+    """Return the healthy sibling. Errors: NotFound without one."""
+    now = time.time()
+    others = service.store.runs.list(access=access, project=run.key.project, limit=MAX_CANDIDATES).items
+    ids = [other.id for other in others]
+    firing = service.store.alerts.firing(ids, access=access)
+    incidents = service.store.alerts.newest_incidents(ids, access=access)
+    summaries = service.summaries.of(others, access=access, now=now, budget_seconds=CANDIDATE_SECONDS)
+    candidates = []
+    for other in others:
+        incident, summary = incidents.get(other.id), summaries.get(other.id)
+        inputs = VerdictInputs(
+            run=other,
+            alerts=[listed.alert for listed in firing[other.id]],
+            incident=None if incident is None else Incident(alert=incident.alert),
+            diagnosis=None if summary is None else summary.diagnosis,
+        )
+        verdict = judge_run(inputs, now=now)
+        candidates.append(SiblingCandidate(run=other, verdict=verdict, diagnosis=inputs.diagnosis))
+    found = healthy_sibling(run, candidates)
+    if found is None:
+        raise NotFound("sound run to compare with", f"of {run.key.project} beside {run.key.run}; name one: runs=A,B")
+    return found
+
+
+def _series(service: Components, run: Run, *, access: Access, points: int) -> tuple[ComparedCourse, Array]:
+    """Return the signals of a run over its steps, and the seconds from its creation until each step closed."""
+    known = set(service.store.signals.names(run.id, access=access))
+    names = {name: name for name in OWN_SIGNALS if name in known}
+    for stem in PAIR_SIGNALS:
+        found = next((f"{pair}_{stem}" for pair in PRIMARY_ORDER if f"{pair}_{stem}" in known), None)
+        if found is not None:
+            names[stem] = found
+    series = service.store.signals.series(run.id, names=[*names.values()], access=access, points=points)
+    signals = {label: series.bands[name].mean for label, name in names.items()}
+    return ComparedCourse(places=series.step, signals=signals), series.closed_at - run.created_at
+
+
+def _parted(first: ComparedCourse, other: ComparedCourse, *, by_time: bool) -> tuple[list[PartingOut], str]:
+    """Return where a run parts from the first one, and that in words."""
+    found = partings(first, other, logs=LOGS)
+    sentence = parting_sentence(found, by_time=by_time, is_long_enough=are_comparable(first, other))
+    return [PartingOut.from_fields(one) for one in found], sentence

@@ -1,1 +1,0 @@
-"""What a run's policies decided, step by step."""

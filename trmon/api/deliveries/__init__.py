@@ -1,1 +1,0 @@
-"""The deliveries of notifications: sent, pending, muted or dead."""

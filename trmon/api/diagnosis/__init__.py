@@ -1,1 +1,0 @@
-"""The diagnosis of a run."""

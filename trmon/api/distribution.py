@@ -1,0 +1,111 @@
+"""The distribution of a run's sequences against its thresholds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from trmon.api.http.components import Components, Service
+from trmon.api.http.json_numbers import Number
+from trmon.api.http.parameters import SelectedSteps
+from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, Distribution, distribution
+from trmon.domain.batches.merged_columns import merge_columns
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.messages import decode_reports
+from trmon.domain.policies.policy_registry import PolicyRegistry
+
+
+class CriterionOut(BaseModel):
+    """A criterion that applied in these steps, and how many sequences it rejected first."""
+
+    statistic: str
+    pair: str
+    where: str | None
+    n_rejected: int
+
+    @classmethod
+    def of(cls, read: CriterionKey, *, n_rejected: int) -> Self:
+        """Return the response for a criterion."""
+        statistic, pair, where = read
+        return cls(statistic=statistic, pair=pair, where=where, n_rejected=n_rejected)
+
+
+class DistributionOut(BaseModel):
+    """Histograms of a criterion's statistic over the sequences of each step, and the bounds active then."""
+
+    criteria: list[CriterionOut] = Field(description="The criteria that can be requested.")
+    chosen: CriterionOut | None = Field(
+        description="The requested criterion, or the one that rejected most; null if none applied."
+    )
+    steps: list[int]
+    edges: list[Number] = Field(description="Ascending; the outer bins include values beyond them.")
+    counts: list[list[int]] = Field(description="For each step, one count per bin.")
+    n_unknown: list[int] = Field(description="The number of sequences of each step whose statistic is NaN.")
+    lower: list[Number | None]
+    upper: list[Number | None]
+    n_steps_without_reports: int = Field(
+        description="The number of selected steps whose sequences are no longer stored."
+    )
+
+    @classmethod
+    def of(
+        cls, samples: CriterionSamples, *, chosen: CriterionKey | None, found: Distribution | None, missing: int
+    ) -> Self:
+        """Return the response for a distribution; None if no criterion applied."""
+        criteria = {read: CriterionOut.of(read, n_rejected=samples.n_rejected(read)) for read in samples.by_criterion}
+        return cls(
+            criteria=list(criteria.values()),
+            chosen=None if chosen is None else criteria[chosen],
+            steps=list(found.steps) if found else [],
+            edges=found.edges.tolist() if found else [],
+            counts=found.counts.tolist() if found else [],
+            n_unknown=list(found.n_unknown) if found else [],
+            lower=list(found.lower) if found else [],
+            upper=list(found.upper) if found else [],
+            n_steps_without_reports=missing,
+        )
+
+
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
+
+
+@router.get("/distribution")
+def get_distribution(
+    service: Service,
+    selected: SelectedSteps,
+    statistic: Annotated[
+        str | None,
+        Query(max_length=64, description="Statistic of the criterion; defaults to the one that rejected most."),
+    ] = None,
+    pair: Annotated[str | None, Query(max_length=64)] = None,
+    where: Annotated[str | None, Query(max_length=64)] = None,
+) -> DistributionOut:
+    """Return the distribution of a bounded statistic over each step's sequences, and the bound active then."""
+    policies, samples = service.store.policies, CriterionSamples()
+    registry = PolicyRegistry.of(policies.current(selected.run_id), versions=policies.history(selected.run_id))
+    n_found = sum(_add_batch(service, samples, batch, registry=registry) for batch in selected.batches)
+    read = samples.most_rejecting if statistic is None else _find_criterion(samples, statistic, pair=pair, where=where)
+    found = None if read is None else distribution(samples.by_criterion[read])
+    return DistributionOut.of(samples, chosen=read, found=found, missing=len(selected.batches) - n_found)
+
+
+def _add_batch(service: Components, samples: CriterionSamples, key: BatchKey, *, registry: PolicyRegistry) -> bool:
+    """Add a batch under the policy of its first report; return whether any report could be read."""
+    reports, _ = decode_reports(service.store.reports.of_batch(key))
+    policy = registry.find(reports[0].report.policy) if reports else None
+    if policy is not None:
+        samples.add(merge_columns([report.columns() for report in reports]), step=key.step, policy=policy)
+    return bool(reports)
+
+
+def _find_criterion(samples: CriterionSamples, statistic: str, *, pair: str | None, where: str | None) -> CriterionKey:
+    for read in samples.by_criterion:
+        if read[0] == statistic and pair in (None, read[1]) and where in (None, read[2]):
+            return read
+    known = ", ".join(sorted({read[0] for read in samples.by_criterion})) or "none"
+    raise InvalidInput(
+        "statistic", f"{statistic!r:.64} is not the statistic of a criterion in these steps; these are: {known}"
+    )

@@ -1,1 +1,0 @@
-"""The distribution of a run's sequences against its thresholds."""

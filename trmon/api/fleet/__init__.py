@@ -1,1 +1,0 @@
-"""The fleet: many runs in one response, each with its verdict."""

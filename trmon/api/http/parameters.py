@@ -1,0 +1,106 @@
+"""What requests name: runs, signals, steps, and pages of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Depends, Query
+from pydantic import BaseModel, Field
+
+from trmon.api.http.auth import Reader
+from trmon.api.http.components import Service
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.model.similar_names import did_you_mean
+
+
+def split_run_keys(names: str) -> list[RunKey]:
+    """Return the runs that PROJECT/RUN names, separated by commas, in order. Errors: InvalidInput."""
+    return [_key(name.strip()) for name in names.split(",") if name.strip()]
+
+
+def _key(name: str) -> RunKey:
+    project, slash, run = name.partition("/")
+    if not slash:
+        raise InvalidInput("runs", f"must be PROJECT/RUN, separated by commas, not {name!r:.260}")
+    return RunKey.checked(project, run)
+
+
+async def _run_key(project: str, run: str) -> RunKey:
+    return RunKey.checked(project, run)
+
+
+Named = Annotated[RunKey, Depends(_run_key)]
+"""The run named by the path."""
+
+
+MAX_NAMES = 128
+
+Names = Annotated[str | None, Query(max_length=8192, description="Names, separated by commas.")]
+
+
+def split_names(names: str | None) -> list[str]:
+    """Return the names in order without duplicates. Errors: InvalidInput for too many."""
+    found = list(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
+    if len(found) > MAX_NAMES:
+        raise InvalidInput("names", f"has {len(found)} names; at most {MAX_NAMES} are allowed")
+    return found
+
+
+def check_known(names: Iterable[str], known: Collection[str], *, kind: str, listed_by: str) -> None:
+    """Raise InvalidInput for the first name that is not known. Args: listed_by: where a caller finds them."""
+    for name in names:
+        if name not in known:
+            message = f"{name!r:.130} is not a known {kind}{did_you_mean(name, known)}; {listed_by} lists them"
+            raise InvalidInput("names", message)
+
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items per page.")]
+After = Annotated[str | None, Query(max_length=256, description="The `next` of the previous page.")]
+
+
+T = TypeVar("T")
+
+
+class PageOut(BaseModel, Generic[T]):
+    """One page of a list."""
+
+    items: list[T]
+    next: str | None = Field(description="Pass it as `after` to get the next page; null on the last page.")
+
+
+MAX_POINTS = 200
+
+FromStep = Annotated[int | None, Query(alias="from", ge=0, lt=1 << 62)]
+ToStep = Annotated[int | None, Query(alias="to", ge=0, lt=1 << 62)]
+OfAttempt = Annotated[int | None, Query(ge=0, lt=1 << 62, description="Only this attempt, by its id.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSelection:
+    """A run, and the gauge rows of the selected steps, oldest first."""
+
+    run_id: int
+    batches: list[BatchKey]
+
+
+def _select_steps(
+    key: Named,
+    access: Reader,
+    service: Service,
+    from_step: FromStep = None,
+    to_step: ToStep = None,
+    attempt_id: OfAttempt = None,
+    points: Annotated[int, Query(ge=1, le=MAX_POINTS, description="Maximum number of steps, evenly spaced.")] = 100,
+) -> StepSelection:
+    run = service.store.runs.get(key, access=access)
+    steps = service.store.signals.series(
+        run.id, names=(), access=access, attempt_id=attempt_id, from_step=from_step, to_step=to_step, points=points
+    )
+    return StepSelection(run_id=run.id, batches=steps.batches())
+
+
+SelectedSteps = Annotated[StepSelection, Depends(_select_steps)]
+"""The steps that a request selects. Errors: NotFound for a run that the caller may not see."""

@@ -1,1 +1,0 @@
-"""Incidents, as responses about runs carry them."""

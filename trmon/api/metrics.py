@@ -1,0 +1,44 @@
+"""/metrics, for Prometheus."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import structlog
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse
+from prometheus_client import generate_latest
+
+from trmon.api.http.auth import Reader
+from trmon.api.http.components import Components, Service
+from trmon.domain.model.access import Access
+from trmon.views.run_verdicts import JudgedRun
+from trmon.views.run_view_cache import RunView
+
+log = structlog.get_logger(__name__)
+
+router = APIRouter(tags=["metrics"])
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(access: Reader, service: Service) -> PlainTextResponse:
+    """Return the active runs that the caller may see and, without a project's token, the service's counters."""
+    now = time.time()
+    views = service.view_cache.active(now)
+    runs = service.exposition.text(views, project=access.project, verdicts=_verdicts(views, access, service, now=now))
+    counters = "" if access.project is not None else generate_latest(service.counters.registry).decode()
+    return PlainTextResponse(counters + runs, media_type=MEDIA_TYPE)
+
+
+def _verdicts(views: Sequence[RunView], access: Access, service: Components, *, now: float) -> Mapping[int, JudgedRun]:
+    """Return the verdicts by run id; none while the database cannot be read, when the other metrics matter most."""
+    shown, _ = service.exposition.shown(views, project=access.project)
+    try:
+        return service.verdicts.of(shown, access=access, now=now)
+    except Exception as error:  # noqa: BLE001 - the edge of a scrape: counted, and the next one tries again
+        log.error("verdicts_not_read", error=str(error))
+        service.counters.verdict_failures.inc()
+        return {}

@@ -1,1 +1,0 @@
-"""Notes on runs and steps: list, write and delete them."""

@@ -1,1 +1,0 @@
-"""The policy of a run: read, change, roll back."""

@@ -1,0 +1,58 @@
+"""Quotas: list and set them."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from trmon.api.http.auth import Admin
+from trmon.api.http.components import Service
+from trmon.api.http.response_model import ResponseModel
+from trmon.domain.model.errors import Forbidden
+from trmon.domain.model.identity import checked_name
+from trmon.domain.model.quota import Quota
+
+MAX_LIMIT = 1 << 62
+
+
+class QuotaIn(BaseModel):
+    """The limits of a project; a limit that is absent or null is none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_runs: int | None = Field(None, ge=0, le=MAX_LIMIT, description="Runs, archived ones included.")
+    max_bytes: int | None = Field(None, ge=0, le=MAX_LIMIT, description="Stored report bytes.")
+    reports_per_second: float | None = Field(
+        None, gt=0, le=1e9, allow_inf_nan=False, description="Reports a second, for each API process."
+    )
+
+
+class QuotaOut(ResponseModel):
+    """The limits of a project; null is no limit."""
+
+    project: str
+    max_runs: int | None
+    max_bytes: int | None
+    reports_per_second: float | None
+
+
+router = APIRouter(prefix="/api/v1/quotas", tags=["quotas"])
+
+
+@router.get("")
+def list_quotas(access: Admin, service: Service) -> list[QuotaOut]:
+    """List the quotas by project; a project's token sees its project's."""
+    return [QuotaOut.from_fields(quota) for quota in service.store.quotas.list(access=access)]
+
+
+@router.put("/{project}")
+def put_quota(project: str, given: QuotaIn, access: Admin, service: Service) -> QuotaOut:
+    """Set the limits of a project; without any, the project is unlimited."""
+    if access.project is not None:
+        raise Forbidden(f"token {access.name!r} is limited to a project, and quotas are set for projects")
+    quota = Quota(project=checked_name(project, field="project"), **given.model_dump())
+    service.store.quotas.put(quota, access=access, now=time.time()).result()
+    service.quota_gate.poll()
+    return QuotaOut.from_fields(quota)

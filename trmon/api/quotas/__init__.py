@@ -1,1 +1,0 @@
-"""Quotas: list and set them."""

@@ -1,1 +1,0 @@
-"""Ingest routes for trainers: one message, or a bundle."""

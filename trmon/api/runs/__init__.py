@@ -1,1 +1,0 @@
-"""Runs: list, read, change, delete; and the step selection that other routes share."""

@@ -1,0 +1,259 @@
+"""Signals: the catalogue, and a run's series as JSON, CSV, parquet or Arrow."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any, Literal, Self
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+from pydantic import BaseModel, Field
+
+from trmon.api.http.auth import Reader, require_reader
+from trmon.api.http.components import Components, Service
+from trmon.api.http.json_numbers import Number
+from trmon.api.http.parameters import FromStep, Named, Names, OfAttempt, ToStep, check_known, split_names
+from trmon.api.http.response_model import ResponseModel
+from trmon.domain.model.access import Access
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.json_number import json_number
+from trmon.domain.rules.signal_names import series_names
+from trmon.domain.signals.derived_signals import SHADOW_PREFIX
+from trmon.store.repositories.signal_series import SeriesBand, SignalSeries
+from trmon_client.core.signals.batch_signals import SIGNALS, SignalSpec
+
+
+class SignalOut(ResponseModel):
+    """A signal of the catalogue."""
+
+    name: str
+    pair: str | None
+    unit: str
+    description: str
+    formula: str
+    healthy: str
+    prometheus: bool = Field(description="Whether /metrics exposes it by default.")
+
+    @classmethod
+    def of(cls, spec: SignalSpec) -> Self:
+        """Return the response for a signal."""
+        return cls.from_fields(spec, prometheus=spec.core)
+
+
+class BandOut(BaseModel):
+    """The requested statistics of a signal at each point; all are equal if the series is `exact`."""
+
+    min: list[Number] | None = None
+    max: list[Number] | None = None
+    mean: list[Number] | None = None
+    last: list[Number] | None = None
+
+
+class SeriesOut(BaseModel):
+    """Signals over shared points, oldest first; a point has the step of its last batch."""
+
+    exact: bool = Field(description="Whether every point is one batch.")
+    attempt_id: list[int]
+    step: list[int]
+    update: list[int | None]
+    closed_at: list[float]
+    count: list[int] = Field(description="The number of batches of each point.")
+    signals: dict[str, BandOut]
+
+
+STATISTICS = ("min", "max", "mean", "last")
+MEDIA_TYPES = {
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.stream",
+}
+"""The media type of each format besides JSON."""
+POSITIONS = ("attempt_id", "step", "update", "closed_at", "count")
+INTEGERS = frozenset(POSITIONS) - {"closed_at"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesDetail:
+    """The statistics of each point to return, and their significant digits; None for all."""
+
+    statistics: tuple[str, ...] = STATISTICS
+    digits: int | None = None
+
+    def json_values(self, values: Any) -> list[Any]:
+        """Return values for JSON: NaN is None, infinities are strings."""
+        return [json_number(value) for value in self.rounded(values)]
+
+    def rounded(self, values: Any) -> list[float]:
+        """Return values rounded to the requested digits."""
+        if self.digits is None:
+            return list(values.tolist())
+        return [float(f"{value:.{self.digits}g}") for value in values.tolist()]
+
+
+def as_json(series: SignalSeries, detail: SeriesDetail) -> Response:
+    """Return the series as a JSON document; see SeriesOut."""
+    document = {
+        "exact": series.exact,
+        **{name: getattr(series, name).tolist() for name in POSITIONS},
+        "update": _updates(series),
+        "signals": {name: _band(band, detail) for name, band in series.bands.items()},
+    }
+    return Response(msgspec.json.encode(document), media_type="application/json")
+
+
+def as_csv(series: SignalSeries, detail: SeriesDetail) -> Response:
+    """Return the series as CSV; NaN is an empty cell."""
+    columns = _position_columns(series) | {
+        label: detail.json_values(values) for label, values in _numbers(series, detail).items()
+    }
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return Response(text.getvalue(), media_type=MEDIA_TYPES["csv"])
+
+
+def as_parquet(series: SignalSeries, detail: SeriesDetail) -> Response:
+    """Return the series as a Parquet file; NaN stays NaN. Errors: InvalidInput without pyarrow."""
+    table, file = _table(_columns(series, detail), form="parquet")
+    import_module("pyarrow.parquet").write_table(table, file, compression="zstd")
+    return Response(bytes(file.getvalue()), media_type=MEDIA_TYPES["parquet"])
+
+
+def as_arrow(series: SignalSeries, detail: SeriesDetail) -> Response:
+    """Return the series as an Arrow stream; NaN stays NaN. Errors: InvalidInput without pyarrow."""
+    table, file = _table(_columns(series, detail), form="arrow")
+    with import_module("pyarrow").ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+    return Response(bytes(file.getvalue()), media_type=MEDIA_TYPES["arrow"])
+
+
+FORMATS: dict[str, Callable[[SignalSeries, SeriesDetail], Response]] = {
+    "json": as_json,
+    "csv": as_csv,
+    "parquet": as_parquet,
+    "arrow": as_arrow,
+}
+
+
+def _columns(series: SignalSeries, detail: SeriesDetail) -> dict[str, list[Any]]:
+    return _position_columns(series) | {
+        label: detail.rounded(values) for label, values in _numbers(series, detail).items()
+    }
+
+
+def _position_columns(series: SignalSeries) -> dict[str, list[Any]]:
+    return {name: getattr(series, name).tolist() for name in POSITIONS} | {"update": _updates(series)}
+
+
+def _numbers(series: SignalSeries, detail: SeriesDetail) -> dict[str, Any]:
+    """Return one column per signal if exact, else one per statistic."""
+    if series.exact:
+        # A trainer may name a scalar "step".
+        return {f"{name}.last" if name in POSITIONS else name: band.last for name, band in series.bands.items()}
+    return {
+        f"{name}.{statistic}": getattr(band, statistic)
+        for name, band in series.bands.items()
+        for statistic in detail.statistics
+    }
+
+
+def _table(columns: Mapping[str, list[Any]], *, form: str) -> tuple[Any, Any]:
+    """Return columns as Arrow's table, and an empty file of its memory."""
+    try:
+        pa = import_module("pyarrow")
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            "format", f"{form} needs {error.name} in the service: pip install 'trmon[export]'; json and csv do not"
+        ) from error
+    kinds = {name: pa.int64() if name in INTEGERS else pa.float64() for name in columns}
+    table = pa.table({name: pa.array(values, kinds[name]) for name, values in columns.items()})
+    return table, pa.BufferOutputStream()
+
+
+def _band(band: SeriesBand, detail: SeriesDetail) -> dict[str, Any]:
+    return {name: detail.json_values(getattr(band, name)) for name in detail.statistics}
+
+
+def _updates(series: SignalSeries) -> list[int | None]:
+    return [None if update < 0 else update for update in series.update.tolist()]
+
+
+router = APIRouter(prefix="/api/v1", tags=["signals"])
+
+MAX_POINTS = 10_000
+
+
+@router.get("/signals", dependencies=[Depends(require_reader)])
+async def list_signals() -> list[SignalOut]:
+    """List all signals with their unit, meaning, formula and healthy range."""
+    return [SignalOut.of(spec) for spec in SIGNALS.values()]
+
+
+@router.get("/runs/{project}/{run}/signals/names")
+def list_names(key: Named, access: Reader, service: Service) -> list[str]:
+    """List the signals and scalars of a run."""
+    return service.store.signals.names(service.store.runs.get(key, access=access).id, access=access)
+
+
+@router.get(
+    "/runs/{project}/{run}/signals",
+    response_model=SeriesOut,
+    responses={200: {"content": {media_type: {} for media_type in MEDIA_TYPES.values()}}},
+)
+def get_series(
+    key: Named,
+    access: Reader,
+    service: Service,
+    names: Names = None,
+    from_step: FromStep = None,
+    to_step: ToStep = None,
+    attempt_id: OfAttempt = None,
+    points: Annotated[
+        int, Query(ge=1, le=MAX_POINTS, description="Maximum number of points; each may aggregate many steps.")
+    ] = 1000,
+    updates: Annotated[Literal["gauge", "all"], Query(description="One row per step, or every update.")] = "gauge",
+    statistics: Annotated[
+        str | None,
+        Query(max_length=64, description="Any of min, max, mean and last, separated by commas; all by default."),
+    ] = None,
+    digits: Annotated[int | None, Query(ge=1, le=17, description="Significant digits; all by default.")] = None,
+    form: Annotated[Literal["json", "csv", "parquet", "arrow"], Query(alias="format")] = "json",
+) -> Response:
+    """Return signals of a run by step; points that aggregate steps have their minimum, maximum, mean and last value."""
+    wanted = split_names(names)
+    if not wanted:
+        raise InvalidInput("names", "is required: comma-separated signals of /signals/names")
+    run = service.store.runs.get(key, access=access)
+    _check_signals(wanted, service=service, run_id=run.id, access=access)
+    series = service.store.signals.series(
+        run.id,
+        names=wanted,
+        access=access,
+        attempt_id=attempt_id,
+        from_step=from_step,
+        to_step=to_step,
+        points=points,
+        updates=updates,
+    )
+    return FORMATS[form](series, SeriesDetail(statistics=_statistics(statistics), digits=digits))
+
+
+def _check_signals(names: Sequence[str], *, service: Components, run_id: int, access: Access) -> None:
+    """Raise InvalidInput for a name that is neither in the catalogue nor anywhere in the run's history."""
+    if unusual := set(names) - series_names():
+        shadows = {f"{SHADOW_PREFIX}{shadow.name}" for shadow in service.store.policies.current(run_id).shadows}
+        known = series_names() | shadows | set(service.store.signals.names(run_id, access=access))
+        known |= service.store.signals.recorded_names(run_id, unusual - known, access=access)
+        check_known(names, known, kind="signal", listed_by="GET /api/v1/signals and /signals/names of the run")
+
+
+def _statistics(wanted: str | None) -> tuple[str, ...]:
+    chosen = tuple(split_names(wanted)) or STATISTICS
+    if not set(chosen) <= set(STATISTICS):
+        raise InvalidInput("statistics", f"must be any of {', '.join(STATISTICS)}, not {wanted!r:.64}")
+    return chosen

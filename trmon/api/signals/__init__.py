@@ -1,1 +1,0 @@
-"""Signals: the catalogue, and a run's series as JSON, CSV, parquet or Arrow."""

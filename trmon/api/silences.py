@@ -1,0 +1,160 @@
+"""Silences: create, list and end them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Self
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from trmon.api.http.auth import Admin, Reader
+from trmon.api.http.components import Components, Service
+from trmon.api.http.parameters import After, Limit, PageOut
+from trmon.api.http.response_model import ResponseModel
+from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, MatchOperator, Silence, check_matchers
+from trmon.domain.model.access import Access, Scope
+from trmon.domain.model.identity import checked_name
+from trmon.domain.model.severity import Severity
+
+MAX_PREVIEWED = 100
+MAX_SECONDS = 366 * 86_400.0
+
+
+class MatcherIO(BaseModel):
+    """A condition on a label: project, run, owner, rule, severity, or a label of the rule."""
+
+    model_config = ConfigDict(extra="forbid", from_attributes=True)
+
+    label: str = Field(max_length=MAX_PATTERN_LENGTH)
+    operator: MatchOperator = Field(MatchOperator.EQUAL, description="`~` and `!~` take shell patterns, e.g. `qwen*`.")
+    value: str = Field(max_length=MAX_PATTERN_LENGTH)
+
+
+class SilenceIn(BaseModel):
+    """A new silence; it applies to alerts that all of its matchers match."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    project: str | None = Field(None, description="Mute only this project; by default all that the caller may see.")
+    matchers: list[MatcherIO] = Field(min_length=1)
+    seconds: float = Field(gt=0, le=MAX_SECONDS, description="The duration.")
+    starts_at: float | None = Field(None, ge=0, allow_inf_nan=False, description="The start time; defaults to now.")
+    author: str | None = Field(None, min_length=1, max_length=128, description="Defaults to the token's name.")
+    note: str = Field("", max_length=2000)
+
+    def silence(self, *, access: Access, now: float) -> Silence:
+        """Return the silence. Errors: InvalidInput; Forbidden for another project."""
+        access.require(Scope.ADMIN, project=self.project)
+        project = access.project if self.project is None else checked_name(self.project, field="project")
+        starts_at = now if self.starts_at is None else self.starts_at
+        return Silence(
+            id=0,
+            project=project,
+            matchers=check_matchers(tuple(Matcher(**matcher.model_dump()) for matcher in self.matchers)),
+            author=self.author or access.name,
+            note=self.note,
+            starts_at=starts_at,
+            ends_at=starts_at + self.seconds,
+        )
+
+
+class SilenceOut(ResponseModel):
+    """A silence, active, future or ended."""
+
+    id: int
+    project: str | None
+    matchers: list[MatcherIO]
+    author: str
+    note: str
+    starts_at: float
+    ends_at: float
+    alerts: int = Field(description="How many firing incidents, and alerts without one, it mutes now.")
+
+    @classmethod
+    def of(cls, silence: Silence, firing: Sequence[ListedAlert], *, now: float) -> Self:
+        """Return the response for a silence. Args: firing: the alerts that may notify."""
+        return cls.from_fields(silence, alerts=len(covered(silence, firing, now=now)))
+
+
+class CoveredAlertOut(ResponseModel):
+    """A firing alert that a silence would mute."""
+
+    identity: str
+    project: str
+    run: str
+    rule: str
+    severity: Severity
+
+
+class SilencePreviewOut(ResponseModel):
+    """The firing incidents, and alerts without one, that a silence would mute."""
+
+    total: int
+    items: list[CoveredAlertOut] = Field(description=f"The newest of them, at most {MAX_PREVIEWED}.")
+
+    @classmethod
+    def of(cls, silence: Silence, firing: Sequence[ListedAlert]) -> Self:
+        """Return the response for a silence that has begun."""
+        alerts = covered(silence, firing, now=silence.starts_at)
+        items = [
+            CoveredAlertOut.from_fields(one.alert, project=one.run.project, run=one.run.run)
+            for one in alerts[:MAX_PREVIEWED]
+        ]
+        return cls(total=len(alerts), items=items)
+
+
+def covered(silence: Silence, firing: Sequence[ListedAlert], *, now: float) -> list[ListedAlert]:
+    """Return the alerts that a silence mutes."""
+    return [one for one in firing if silence.covers(one.alert, run=one.run, owner=one.owner, now=now)]
+
+
+router = APIRouter(prefix="/api/v1/silences", tags=["alerts"])
+
+
+@router.post("", status_code=201)
+def create_silence(given: SilenceIn, access: Admin, service: Service) -> SilenceOut:
+    """Mute the notifications of matching alerts for a time; the alerts are still recorded and shown."""
+    now = time.time()
+    silence = given.silence(access=access, now=now)
+    created = service.store.silences.create(silence, access=access, now=now).result()
+    return SilenceOut.of(created, _firing(service, access), now=now)
+
+
+@router.post("/preview")
+def preview_silence(given: SilenceIn, access: Admin, service: Service) -> SilencePreviewOut:
+    """List the firing alerts that a silence would mute, and create nothing."""
+    return SilencePreviewOut.of(given.silence(access=access, now=time.time()), _firing(service, access))
+
+
+@router.get("")
+def list_silences(
+    access: Reader,
+    service: Service,
+    ended: Annotated[bool, Query(description="Include silences that have ended.")] = False,
+    after: After = None,
+    limit: Limit = 50,
+) -> PageOut[SilenceOut]:
+    """List the silences that have not ended, newest first."""
+    now = time.time()
+    ending_after = None if ended else now
+    page = service.store.silences.list(access=access, ending_after=ending_after, after=after, limit=limit)
+    firing = _firing(service, access) if page.items else []
+    return PageOut(items=[SilenceOut.of(silence, firing, now=now) for silence in page.items], next=page.next)
+
+
+@router.delete("/{silence_id}", status_code=204)
+def end_silence(silence_id: Annotated[int, Path(ge=0, lt=1 << 62)], access: Admin, service: Service) -> None:
+    """End a silence now; notifications of alerts that still fire follow within seconds."""
+    service.store.silences.expire(silence_id, access=access, now=time.time()).result()
+
+
+def _firing(service: Components, access: Access) -> list[ListedAlert]:
+    """Return the firing incidents, and the alerts that joined none."""
+    firing = service.store.alerts.every_firing(access=access)
+    incidents = [one for one in firing if one.alert.is_incident]
+    joined = service.store.alerts.members(incidents, health_rules=service.rules.health_rules())
+    identities = {member.identity for members in joined.values() for member in members}
+    return [one for one in firing if one.alert.identity not in identities]

@@ -1,1 +1,0 @@
-"""Silences: create, list and end them."""

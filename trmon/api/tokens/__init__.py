@@ -1,1 +1,0 @@
-"""Tokens: create, list and revoke them."""

@@ -1,1 +1,0 @@
-"""What another policy would have masked in a run's stored sequences."""
