@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from tests.fixtures.command import trmon
+from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.mail_server import MailServer
 from tests.fixtures.messages import report
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
-from trmon.store import migrations
-from trmon.store.database import sqlite
+from tests.fixtures.versions import CodeVersion, next_version
 from trmon.store.maintenance.exclusive_lock import exclusive_use
 from trmon_client.core import wire
 from trmon_client.core.wire.segments import HEADER, SUFFIX, encode_record
@@ -148,31 +148,30 @@ def test_what_only_reads_makes_no_database(tmp_path: Path, command: tuple[str, .
     assert not list(tmp_path.iterdir())
 
 
-def older(data_dir: Path) -> str:
-    """Make a database of an older version and return its URL."""
-    url = f"sqlite:///{data_dir}/trmon.sqlite"
-    engines = sqlite.sqlite_engines(url)
-    migrations.upgrade_schema(engines.writing, revision="0007")
-    engines.dispose()
-    return url
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> CodeVersion:
+    """The next version of trmon, for which a database of this one is older."""
+    return next_version(tmp_path_factory.mktemp("next"))
 
 
-def test_what_only_reads_leaves_an_older_schema_as_it_is(tmp_path: Path) -> None:
-    older(tmp_path)
-    for command in (("token", "list"), ("token", "revoke", "ci"), ("export", "math", tmp_path / "out")):
-        refused = trmon(*command, "--data-dir", tmp_path)
-        assert (refused.returncode, "has schema 0007" in refused.stderr, "run `trmon migrate`" in refused.stderr) == (
+def test_what_only_reads_leaves_an_older_schema_as_it_is(tmp_path: Path, later: CodeVersion) -> None:
+    open_migrated_store(tmp_path / "trmon.sqlite").close()
+    for command in (("token", "list"), ("token", "revoke", "ci"), ("export", "math", str(tmp_path / "out"))):
+        refused = later.command(*command, data_dir=str(tmp_path))
+        assert (refused.returncode, "has schema 0001" in refused.stderr, "run `trmon migrate`" in refused.stderr) == (
             *(1, True, True),
         ), refused.stderr
-    assert trmon("migrate", "--data-dir", tmp_path).returncode == 0
-    assert trmon("token", "list", "--data-dir", tmp_path).returncode == 0
+    assert later.command("migrate", data_dir=str(tmp_path)).returncode == 0
+    assert later.command("token", "list", data_dir=str(tmp_path)).returncode == 0
 
 
-def test_an_older_schema_is_not_changed_under_a_service(tmp_path: Path) -> None:
-    with exclusive_use(older(tmp_path)):
-        refused = trmon("token", "create", "ci", "--scope", "read", "--data-dir", tmp_path)
+def test_an_older_schema_is_not_changed_under_a_service(tmp_path: Path, later: CodeVersion) -> None:
+    file = tmp_path / "trmon.sqlite"
+    open_migrated_store(file).close()
+    with exclusive_use(f"sqlite:///{file}"):
+        refused = later.command("token", "create", "ci", "--scope", "read", data_dir=str(tmp_path))
     assert (refused.returncode, "a service uses" in refused.stderr, refused.stdout) == (1, True, "")
-    assert "has schema 0007" in trmon("token", "list", "--data-dir", tmp_path).stderr
+    assert "has schema 0001" in later.command("token", "list", data_dir=str(tmp_path)).stderr
 
 
 def test_a_port_for_metrics_that_is_taken_is_said_so() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +10,7 @@ from tests.store.builders import NOW, append, commit, report_intake
 from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.policies.policy_version import PolicyVersion, default_version
-from trmon.store import Store, migrations
-from trmon.store.database import sqlite
+from trmon.store import Store
 from trmon_client.core.policies.policy import preset
 
 SETTING = AdaptationSetting(mode=AdaptationMode.APPLY, target_mask_rate=0.1, every_steps=4)
@@ -70,25 +67,3 @@ def test_deleting_a_run_deletes_its_setting(store: Store, run_id: int) -> None:
     run = store.runs.by_id(run_id)
     store.runs.delete(run.key, access=Access(name="x", scopes=frozenset(Scope)), now=NOW)
     assert store.adaptations.get(run_id) == AdaptationSetting()
-
-
-def test_versions_of_an_older_schema_have_no_evidence(tmp_path: Path) -> None:
-    engine = sqlite.writer_engine(tmp_path / "trmon.db")
-    migrations.upgrade_schema(engine, revision="0002")
-    spec = json.dumps(MINE.policy.spec())
-    with engine.begin() as connection:
-        connection.exec_driver_sql("INSERT INTO project VALUES ('math', 1)")
-        connection.exec_driver_sql(
-            "INSERT INTO run (id, project, name, state, config, mode, created_at, archived) "
-            "VALUES (7, 'math', 'grpo', 'running', '{}', 'observe', 1, 0)"
-        )
-        connection.exec_driver_sql(
-            "INSERT INTO policy_version (run_id, hash, policy, shadows, author, reason, created_at, from_step, pinned) "
-            "VALUES (7, ?, ?, '[]', 'ann', '', ?, 0, 0)",
-            (MINE.policy.hash, spec, NOW),
-        )
-    migrations.upgrade_schema(engine)
-    engine.dispose()
-    store = Store.open(f"sqlite:///{tmp_path}/trmon.db")
-    assert store.policies.history(7) == [MINE]
-    store.close()

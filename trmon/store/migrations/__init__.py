@@ -29,8 +29,6 @@ LOCK_TIMEOUT_MS = 500
 PostgreSQL's deadlock_timeout of 1 s, so that a deadlock ends the migration and no writer."""
 MAX_TRIES = 60
 RETRY_SECONDS = 1.0
-CONTRACT_REVISION = "0016"
-"""From this revision on every migration says which versions of trmon work over its schema, as `oldest_reader`."""
 
 
 def upgrade_schema(engine: Engine, *, revision: str = "head") -> None:
@@ -70,14 +68,6 @@ def _upgrade(connection: Connection, revision: str) -> None:
     _write_oldest_reader(connection)
 
 
-def downgrade_schema(engine: Engine, *, revision: str) -> None:
-    """Downgrade the schema to a revision, in one transaction; "base" is an empty database. Errors: NotReady."""
-    with engine.begin() as connection:
-        advisory_locks.lock_exclusively(connection, AdvisoryLock.MIGRATION)
-        command.downgrade(_config(connection), revision)
-        _write_oldest_reader(connection)
-
-
 def check_revision(connection: Connection) -> None:
     """Raise NotReady unless this version works over the schema: its own, or a newer one that allows it."""
     revision = schema_revision(connection)
@@ -112,12 +102,9 @@ def knows_revision(revision: str) -> bool:
     return any(script.revision == revision for script in _scripts())
 
 
-def oldest_reader_of(revision: str) -> str | None:
-    """Return the revision that a trmon must know to work over a schema; None before CONTRACT_REVISION."""
-    declared = [
-        script.module.oldest_reader for script in _scripts() if CONTRACT_REVISION <= script.revision <= revision
-    ]
-    return max(declared, default=None)
+def oldest_reader_of(revision: str) -> str:
+    """Return the revision that a trmon must know to work over a schema."""
+    return max(script.module.oldest_reader for script in _scripts() if script.revision <= revision)
 
 
 def _check_known(connection: Connection) -> None:
@@ -141,9 +128,8 @@ def _stored_oldest_reader(connection: Connection) -> str | None:
 
 def _write_oldest_reader(connection: Connection) -> None:
     oldest = oldest_reader_of(schema_revision(connection) or "")
-    if oldest is not None:
-        connection.execute(delete(tables.schema_compatibility))
-        connection.execute(insert(tables.schema_compatibility).values(oldest_reader=oldest))
+    connection.execute(delete(tables.schema_compatibility))
+    connection.execute(insert(tables.schema_compatibility).values(oldest_reader=oldest))
 
 
 def _scripts() -> Iterator[Script]:

@@ -1,4 +1,4 @@
-"""Data that the commit before wrote, opened by this version: a database, an archive, a spool."""
+"""Data that 0.2.0 wrote, opened by this version: a database, an archive, a spool, a body on the wire."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from tests.client.trainer import batch, settings
 from tests.fixtures.command import trmon
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
+from trmon_client.core import wire
 from trmon_client.monitor import Monitor
 
-FORMER = Path(__file__).parents[1] / "fixtures" / "former_version"
+RECORDED = Path(__file__).parents[1] / "fixtures" / "data_of_0_2_0"
 """See its README."""
 Serving = Callable[..., ThreadedService]
 
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """A data directory with the former database."""
+    """A data directory with the database."""
     folder = tmp_path / "data"
     folder.mkdir()
-    compressed = (FORMER / "trmon.sqlite.zst").read_bytes()
+    compressed = (RECORDED / "trmon.sqlite.zst").read_bytes()
     (folder / "trmon.sqlite").write_bytes(zstandard.ZstdDecompressor().decompress(compressed))
     (folder / "trmon.sqlite").chmod(0o600)
     return folder
@@ -40,10 +41,10 @@ def data_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def spool_dir(tmp_path: Path) -> Path:
-    """A spool directory with the former segment."""
+    """A spool directory with the segment."""
     folder = tmp_path / "spool" / "math" / "spooled" / "former"
     folder.mkdir(parents=True)
-    shutil.copy(FORMER / "spool.seg", folder / "00000000.seg")
+    shutil.copy(RECORDED / "spool.seg", folder / "00000000.seg")
     return tmp_path / "spool"
 
 
@@ -80,7 +81,7 @@ def serving() -> Iterator[Serving]:
         yield start
 
 
-def test_a_former_database_opens_with_everything_in_it(serving: Serving, data_dir: Path) -> None:
+def test_a_database_opens_with_everything_in_it(serving: Serving, data_dir: Path) -> None:
     service = serving(data_dir)
     with service.client() as client:
         runs = {f"{run['project']}/{run['run']}": run for run in client.get("/api/v1/runs").json()["items"]}
@@ -90,7 +91,7 @@ def test_a_former_database_opens_with_everything_in_it(serving: Serving, data_di
             "math/spooled": "finished",
             "code/archived": "finished",
         }
-        assert all((run["end"], run["warnings"]) == (None, []) for run in runs.values())
+        assert runs["math/crashed"]["end"]["reason"] == "exception"
         assert closed(client, "math/finished") == list(range(24))
         row = read(client, "math/finished/batches/3")
         assert (row["complete"], row["scalars"]) == (True, {"grad_norm": 1.0, "entropy": 0.5})
@@ -104,7 +105,7 @@ def test_a_former_database_opens_with_everything_in_it(serving: Serving, data_di
         assert client.get("/metrics").status_code == 200
 
 
-def test_a_live_run_of_a_former_database_goes_on(serving: Serving, data_dir: Path, tmp_path: Path) -> None:
+def test_a_live_run_of_a_database_goes_on(serving: Serving, data_dir: Path, tmp_path: Path) -> None:
     service = serving(data_dir)
     given = settings(tmp_path, url=service.url, run="live", attempt="first")
     with Monitor(given) as monitor:
@@ -116,7 +117,7 @@ def test_a_live_run_of_a_former_database_goes_on(serving: Serving, data_dir: Pat
         assert read(client, "math/live")["end"]["reason"] == "closed"
 
 
-def test_what_a_former_client_sends_again_after_the_upgrade_is_known(
+def test_what_a_client_of_0_2_0_sends_again_after_the_upgrade_is_known(
     serving: Serving, data_dir: Path, spool_dir: Path
 ) -> None:
     service = serving(data_dir)
@@ -127,7 +128,7 @@ def test_what_a_former_client_sends_again_after_the_upgrade_is_known(
         assert closed(client, "math/spooled") == [0, 1, 2, 3]
 
 
-def test_a_former_spool_is_uploaded(service: ThreadedService, spool_dir: Path) -> None:
+def test_a_spool_is_uploaded(service: ThreadedService, spool_dir: Path) -> None:
     uploaded = trmon("ingest", spool_dir, "--url", service.url)
     assert (uploaded.returncode, uploaded.stdout) == (0, "6 stored\n"), uploaded.stderr
     with service.client() as client:
@@ -136,7 +137,17 @@ def test_a_former_spool_is_uploaded(service: ThreadedService, spool_dir: Path) -
         assert all(row["complete"] for row in read(client, "math/spooled/batches")["items"])
 
 
-def test_the_next_process_of_a_run_sends_its_former_spool(
+def test_a_body_on_the_wire_is_accepted_once(service: ThreadedService) -> None:
+    body = (RECORDED / "bundle.msgpack").read_bytes()
+    with service.client() as client:
+        for outcome in ("stored", "duplicate"):
+            answer = client.post("/api/v1/reports", content=body, headers={"Content-Type": wire.MSGPACK})
+            acks = wire.decode_acks(answer.content).acks
+            assert [ack.status for ack in acks] == [outcome] * 6
+        eventually(lambda: closed(client, "math/spooled"), lambda steps: steps == [0, 1, 2, 3])
+
+
+def test_the_next_process_of_a_run_sends_its_spool_of_0_2_0(
     service: ThreadedService, spool_dir: Path, tmp_path: Path
 ) -> None:
     given = settings(tmp_path, url=service.url, run="spooled", attempt="second")
@@ -147,10 +158,8 @@ def test_the_next_process_of_a_run_sends_its_former_spool(
 
 
 @pytest.mark.parametrize("backend", ["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))])
-def test_a_former_archive_is_imported(
-    backend: str, request: pytest.FixtureRequest, serving: Serving, tmp_path: Path
-) -> None:
-    with tarfile.open(FORMER / "archive.tar.gz") as archive:
+def test_an_archive_is_imported(backend: str, request: pytest.FixtureRequest, serving: Serving, tmp_path: Path) -> None:
+    with tarfile.open(RECORDED / "archive.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     if backend == "postgresql":
         database = {"database_url": str(request.getfixturevalue("postgres_url"))}
@@ -171,6 +180,7 @@ def test_a_former_archive_is_imported(
 def test_a_database_of_a_later_version_is_refused_in_one_line(data_dir: Path) -> None:
     with sqlite3.connect(data_dir / "trmon.sqlite") as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
+        database.execute("UPDATE schema_compatibility SET oldest_reader = '9999'")
     refused = trmon("serve", "--data-dir", data_dir, "--port", "0")
     assert refused.returncode != 0
     (line,) = refused.stderr.strip().splitlines()
