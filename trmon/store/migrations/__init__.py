@@ -104,7 +104,8 @@ def knows_revision(revision: str) -> bool:
 
 def oldest_reader_of(revision: str) -> str:
     """Return the revision that a trmon must know to work over a schema."""
-    return max(script.module.oldest_reader for script in _scripts() if script.revision <= revision)
+    declared: list[str] = [script.module.oldest_reader for script in _scripts() if script.revision <= revision]
+    return max(declared)
 
 
 def _check_known(connection: Connection) -> None:
