@@ -28,7 +28,7 @@ ESBUILD := trmon/web/node_modules/.bin/esbuild
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server nginx caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint types layers unit peers image-check test-deps bench bench-peers bench-rivals soft-masking collapse load load-peers capacity soak fuzz docs site web dashboards screenshots lock wheels sbom clean
+.PHONY: help setup demo test test-all check lint types layers unit research-test peers image-check test-deps bench bench-peers bench-rivals soft-masking collapse load load-peers soak fuzz docs site web dashboards screenshots lock wheels sbom clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,8 +58,13 @@ layers: $(VENV)/test  ## imports point down only
 unit: $(VENV)/test  ## the fast tests
 	$(PYTEST) -m "not slow"
 
-peers: $(VENV)/run $(PEER_VENVS:=/done) $(LAB)/done $(RIVALS)/done  ## trmon beside and within RL frameworks, sweeps over Ray, other monitors (each brings a hundred packages)
-	@for venv in $(PEER_VENVS) $(LAB) $(RIVALS); do \
+research-test: $(VENV)/test $(LAB)/done $(RIVALS)/done  ## the studies in research/: sweeps over Ray, interventions, benchmarks, other monitors
+	$(BIN)/pytest research/tests
+	@for venv in $(LAB) $(RIVALS); do \
+	  PYTHONPATH=.:research $$venv/bin/pytest research/tests/peers --confcutdir research/tests/peers -W default || exit 1; done
+
+peers: $(VENV)/run $(PEER_VENVS:=/done) $(LAB)/done  ## trmon beside and within RL frameworks, and over Ray (each brings a hundred packages)
+	@for venv in $(PEER_VENVS) $(LAB); do \
 	  PYTHONPATH=. TRMON_SERVICE=$(BIN)/trmon $$venv/bin/pytest tests/peers --confcutdir tests/peers -W default || exit 1; done
 
 image-check: $(VENV)/test  ## build the image and run it, without an engine (root: in a container; else in a virtual environment)
@@ -84,20 +89,16 @@ bench-peers: $(VENV)/run $(PEERS)/done $(TRL)/done  ## the columns beside what v
 	PYTHONPATH=. TRMON_SERVICE=$(BIN)/trmon $(TRL)/bin/python benchmarks/trl_overhead.py
 
 collapse: $(LAB)/done  ## write docs/collapse-benchmark.md anew from the stored runs
-	PYTHONPATH=. $(LAB)/bin/python -m benchmarks.collapse report
+	PYTHONPATH=research $(LAB)/bin/python -m trmon_research.collapse report
 
-soft-masking: $(LAB)/done  ## run the pairs of benchmarks/soft_masking that its file lacks, and print the table of docs/lab.md
-	PYTHONPATH=. $(LAB)/bin/python -m benchmarks.soft_masking
+soft-masking: $(LAB)/done  ## run the pairs that research/data/soft_masking.json lacks, and print the table of research/README.md
+	PYTHONPATH=research $(LAB)/bin/python -m trmon_research.soft_masking
 
-bench-rivals: $(RIVALS)/done  ## replay the stored runs of the lab through other monitors, into benchmarks/collapse/rivals.json
-	PYTHONPATH=. $(RIVALS)/bin/python -m benchmarks.collapse.rivals benchmarks/collapse/runs $(ARGS)
+bench-rivals: $(RIVALS)/done  ## replay the stored runs of the lab through other monitors, into research/data/rivals.json
+	PYTHONPATH=research $(RIVALS)/bin/python -m trmon_research.collapse.rivals research/data/runs $(ARGS)
 
 load: $(VENV)/test  ## load a service of its own and print what it took (ARGS="--seconds 30 --fleet")
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load $(ARGS)
-
-capacity: $(VENV)/test  ## measure what each part of a deployment needs, fit the model of capacity, and write docs/capacity.md
-	PYTHONPATH=. $(BIN)/python -m benchmarks.capacity measure $(ARGS)
-	PYTHONPATH=. $(BIN)/python -m benchmarks.capacity report
 
 soak: $(VENV)/test  ## cause each fault under load at random moments: nothing is lost, doubled, missing or repeated
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load.soak $(ARGS)

@@ -1,8 +1,7 @@
-"""`trmon backtest` over a service, an archive of it and a sweep's folder."""
+"""`trmon backtest` over a service and an archive of it."""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 from tests.fixtures.command import trmon
 from tests.fixtures.replay import ReplayedRun, replaying
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.sweep_files import write_sweep_file
 from tests.fixtures.waiting import eventually
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.backtest.rule_gaps import RUN_STATES
@@ -120,44 +118,6 @@ def test_a_policy_masks_the_same_share_of_a_service_and_of_its_archive(service: 
     assert of_service == of_archive
     assert of_service["n_sequences"] > 0
     assert 0 < of_service["mask_rate"] < 1
-
-
-@pytest.fixture
-def sweep(tmp_path: Path) -> Path:
-    """A folder of a sweep with a run that collapses and one that does not."""
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    write_sweep_file(folder, "ill", rewards=[0.9] * 100 + [0.1] * 100, onset=100)
-    write_sweep_file(folder, "well", rewards=[0.9] * 200, onset=None)
-    return folder
-
-
-def test_a_sweep_has_labels_and_says_what_it_lacks(sweep: Path, tmp_path: Path) -> None:
-    alerts = tmp_path / "alerts.csv"
-    ill, well, totals = found(sweep, "--policy", "geo_mask")
-    assert well["onset"] == {"step": None, "source": "label", "reason": ""}
-    assert (ill["onset"]["step"], ill["days"]) == (100, None)
-    assert ill["policies"][0]["skipped"] == "files of `trmon lab sweep` hold no sequences"
-    assert ill["policies"][0]["mask_rate"] is None
-    assert totals["totals"]["rule_sets"][0]["false_pages_per_day"] is None
-    needs = {gap["rule"]: gap for gap in ill["outcomes"][0]["gaps"]}
-    assert "engine_lag" in needs["engine_mismatch"]["needs"]
-    assert not needs["engine_mismatch"]["in_part"]
-    assert needs["reward_collapse"]["in_part"]
-    assert "reward_collapse" in ill["outcomes"][0]["first_steps"]
-    assert trmon("backtest", sweep, "--csv", "-o", alerts).returncode == 0
-    rows = list(csv.DictReader(alerts.read_text().splitlines()))
-    listed = [(row["rule"], int(row["step"]), int(row["lead_steps"])) for row in rows if row["run"] == "sweep/ill"]
-    assert listed == [(each["rule"], each["step"], 100 - each["step"]) for each in ill["outcomes"][0]["alerts"]]
-
-
-def test_false_pages_fail_on_request(sweep: Path, tmp_path: Path) -> None:
-    pages = tmp_path / "pages.yml"
-    pages.write_text("[{name: pager, severity: page, summary: s, when: {signal: reward_mean, above: -1}}]")
-    asked = ("backtest", sweep, "--run", "sweep/well", "--rules", pages, "--json")
-    allowed, refused = (trmon(*asked, "--max-false-pages", most) for most in (1, 0))
-    assert (allowed.returncode, refused.returncode) == (0, 1)
-    assert json.loads(allowed.stdout.splitlines()[-1])["totals"]["rule_sets"][0]["n_false_pages"] == 1
 
 
 WRONG = [

@@ -25,7 +25,6 @@ PEERS = {
     "lightning": "lightning",
     "examples": "lightning",
     "lab": "ray",
-    "rivals": "rlwatch",
 }
 """The package that each folder of tests needs."""
 ENVIRONMENTS = {
@@ -38,7 +37,6 @@ ENVIRONMENTS = {
     ".venv-areal": {"areal"},
     ".venv-ms-swift": {"ms_swift"},
     ".venv-lab": {"lab"},
-    ".venv-rivals": {"rivals"},
 }
 """The folders whose tests `make peers` runs in each environment: some hold parts of other frameworks too."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.cli.stored_runs import Address, Workers, find_stored_runs, map_runs, needs_package
+from trmon.cli.stored_runs import Address, Workers, find_stored_runs, map_runs
 from trmon.domain.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -25,6 +26,25 @@ if TYPE_CHECKING:
     from trmon_client.core.policies.policy import Policy
 
 BUILTIN = "builtin"
+Rules = Annotated[str, typer.Option(help="A rules file, or builtin.")]
+Against = Annotated[str | None, typer.Option(help="Another rules file, or builtin, to compare with.")]
+Policies = Annotated[
+    list[str] | None,
+    typer.Option(help="A preset, one with bounds such as trm_max(delta=0.02), or JSON; may be repeated."),
+]
+ModelFile = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True, dir_okay=False, help="A model of collapse in place of the shipped one, whose thresholds stay."
+    ),
+]
+Runs = Annotated[list[str] | None, typer.Option(metavar="PROJECT/RUN", help="Only this run; may be repeated.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="The file for --json or --csv.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write a JSON object per run, then the totals.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Write a CSV row per alert.")]
+MaxFalsePages = Annotated[
+    int | None, typer.Option(min=0, help="Exit with 1 if --rules page runs that do not collapse more often.")
+]
 
 
 def backtest_command(
@@ -32,71 +52,62 @@ def backtest_command(
         list[str] | None,
         typer.Argument(
             metavar="[SOURCE]...",
-            help="A service's URL, a lake, or a folder of `trmon export` or `trmon lab sweep`; default: TRMON_URL.",
+            help="A service's URL, a lake, or a folder of `trmon export`; default: TRMON_URL.",
         ),
     ] = None,
-    rules: Annotated[str, typer.Option(help="A rules file, or builtin.")] = BUILTIN,
-    against: Annotated[str | None, typer.Option(help="Another rules file, or builtin, to compare with.")] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(help="A preset, one with bounds such as trm_max(delta=0.02), or JSON; may be repeated."),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="A model of collapse in place of the shipped one, whose thresholds stay."
-        ),
-    ] = None,
+    rules: Rules = BUILTIN,
+    against: Against = None,
+    policy: Policies = None,
+    model: ModelFile = None,
     project: Annotated[str | None, typer.Option(help="Only the runs of this project of a service or a lake.")] = None,
-    run: Annotated[
-        list[str] | None, typer.Option(metavar="PROJECT/RUN", help="Only this run; may be repeated.")
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The file for --json or --csv.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write a JSON object per run, then the totals.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Write a CSV row per alert.")] = False,
+    run: Runs = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
     workers: Workers = None,
     address: Address = None,
-    max_false_pages: Annotated[
-        int | None, typer.Option(min=0, help="Exit with 1 if --rules page runs that do not collapse more often.")
-    ] = None,
+    max_false_pages: MaxFalsePages = None,
 ) -> None:
     """Print what rules would have raised over stored runs, how long before a collapse, and how often in vain.
 
     Exits with 1 if there are more false pages than --max-false-pages allows.
     """
     with plain_errors(), ExitStack() as stack:
-        from trmon.domain.backtest.backtest_totals import BacktestSum
-        from trmon.domain.collapse_risk.risk_model import decode_model
-        from trmon.terminal.policy_argument import parse_policy_argument
+        backtest = Backtest.of(rules, against, policies=policy, model=model)
+        writer = backtest_writer(stack, backtest, output=output, as_json=as_json, as_csv=as_csv)
 
-        rule_sets = _rule_sets(rules, against)
-        backtest = _Backtest(
-            rule_sets,
-            policies=[parse_policy_argument(text) for text in policy or ()],
-            model=None if model is None else decode_model(model.read_bytes()),
-        )
-        writer = _writer(stack, list(rule_sets), output=output, as_json=as_json, as_csv=as_csv)
-        summed = BacktestSum()
-        progress = stack.enter_context(_progress())
-        for source in sources or [""]:
-            stored = _stored_runs(source, project=project, runs=run or [])
-            results: Iterator[RunBacktest]
-            if stored is not None:
-                results = map_runs(stored, backtest.of_stored, workers=workers, address=address)
-            elif workers is None and address is None:
-                results = map(backtest.of_history, _histories(source, stack, project=project, runs=run or []))
-            else:
-                raise InvalidInput("SOURCE", "Ray reads lakes and folders of `trmon export` only")
-            for found in results:
-                progress(found.run)
-                summed.add(found)
-                writer.add(found)
-        totals = summed.totals()
-        if not totals.n_runs:
-            raise InvalidInput("SOURCE", "has no runs")
-        writer.finish(totals)
-        if max_false_pages is not None and totals.rule_sets[0].n_false_pages > max_false_pages:
-            raise typer.Exit(1)
+        def results() -> Iterator[RunBacktest]:
+            for source in sources or [""]:
+                stored = None if _is_url(source) else find_stored_runs(source, project=project, runs=run or [])
+                if stored is not None:
+                    yield from map_runs(stored, backtest.of_stored, workers=workers, address=address)
+                elif not _is_url(source):
+                    raise InvalidInput("SOURCE", f"{source} is neither a URL nor a lake nor a folder of `trmon export`")
+                elif workers is not None or address is not None:
+                    raise InvalidInput("SOURCE", "Ray reads lakes and folders of `trmon export` only")
+                else:
+                    histories = _histories_of_service(source, stack, project=project, runs=run or [])
+                    yield from map(backtest.of_history, histories)
+
+        write_backtest(results(), writer, max_false_pages=max_false_pages)
+
+
+def write_backtest(results: Iterable[RunBacktest], writer: BacktestWriter, *, max_false_pages: int | None) -> None:
+    """Write the result of each run and the totals. Errors: InvalidInput without runs; Exit for too many false pages."""
+    from trmon.domain.backtest.backtest_totals import BacktestSum
+
+    summed = BacktestSum()
+    with _progress() as progress:
+        for found in results:
+            progress(found.run)
+            summed.add(found)
+            writer.add(found)
+    totals = summed.totals()
+    if not totals.n_runs:
+        raise InvalidInput("SOURCE", "has no runs")
+    writer.finish(totals)
+    if max_false_pages is not None and totals.rule_sets[0].n_false_pages > max_false_pages:
+        raise typer.Exit(1)
 
 
 def _rule_sets(rules: str, against: str | None) -> dict[str, RuleSet]:
@@ -111,9 +122,10 @@ def _rule_sets(rules: str, against: str | None) -> dict[str, RuleSet]:
     return {name: RuleSet(builtin_rules() if name == BUILTIN else read_rules_file(Path(name))) for name in given}
 
 
-def _writer(
-    stack: ExitStack, rule_sets: Sequence[str], *, output: Path | None, as_json: bool, as_csv: bool
+def backtest_writer(
+    stack: ExitStack, backtest: Backtest, *, output: Path | None, as_json: bool, as_csv: bool
 ) -> BacktestWriter:
+    """Return what writes the results: tables, or lines of JSON or CSV. Errors: InvalidInput."""
     from trmon.terminal.backtest.backtest_lines import CsvWriter, JsonLinesWriter
     from trmon.terminal.backtest.backtest_tables import BacktestTables
 
@@ -122,26 +134,34 @@ def _writer(
     if not (as_json or as_csv):
         if output is not None:
             raise InvalidInput("--output", "needs --json or --csv")
-        return BacktestTables(console(), rule_sets=rule_sets)
+        return BacktestTables(console(), rule_sets=list(backtest.rule_sets))
     out = typer.get_text_stream("stdout") if output is None else stack.enter_context(output.open("w", newline=""))
     return JsonLinesWriter(out) if as_json else CsvWriter(out)
 
 
-class _Backtest:
+@dataclass(frozen=True, slots=True)
+class Backtest:
     """The backtest of any run, which may be sent to other processes."""
 
-    def __init__(
-        self, rule_sets: Mapping[str, RuleSet], *, policies: Sequence[Policy], model: RiskModel | None
-    ) -> None:
-        self._rule_sets = rule_sets
-        self._policies = policies
-        self._model = model
+    rule_sets: Mapping[str, RuleSet]
+    policies: Sequence[Policy]
+    model: RiskModel | None
+
+    @classmethod
+    def of(cls, rules: str, against: str | None, *, policies: Sequence[str] | None, model: Path | None) -> Backtest:
+        """Return the backtest of rule sets, policies and a model as they are written. Errors: InvalidInput."""
+        from trmon.domain.collapse_risk.risk_model import decode_model
+        from trmon.terminal.policy_argument import parse_policy_argument
+
+        rule_sets = _rule_sets(rules, against)
+        parsed = [parse_policy_argument(text) for text in policies or ()]
+        return cls(rule_sets, parsed, None if model is None else decode_model(model.read_bytes()))
 
     def of_history(self, history: StoredHistory) -> RunBacktest:
         """Return the result for a history."""
         from trmon.domain.backtest.backtest_run import backtest_run
 
-        return backtest_run(history, self._rule_sets, policies=self._policies, model=self._model)
+        return backtest_run(history, self.rule_sets, policies=self.policies, model=self.model)
 
     def of_stored(self, run: RunSource) -> RunBacktest:
         """Return the result for a run of a lake or an archive."""
@@ -154,27 +174,13 @@ def _is_url(source: str) -> bool:
     return not source or source.startswith(("http://", "https://"))
 
 
-def _stored_runs(source: str, *, project: str | None, runs: Sequence[str]) -> Sequence[RunSource] | None:
-    return None if _is_url(source) else find_stored_runs(source, project=project, runs=runs)
+def _histories_of_service(
+    source: str, stack: ExitStack, *, project: str | None, runs: Sequence[str]
+) -> Iterator[StoredHistory]:
+    from trmon.terminal.backtest.service_history import service_histories
 
-
-def _histories(source: str, stack: ExitStack, *, project: str | None, runs: Sequence[str]) -> Iterator[StoredHistory]:
-    """Yield the runs of a service or a sweep. Errors: InvalidInput for any other source; NotReady without pyarrow."""
-    if _is_url(source):
-        from trmon.terminal.backtest.service_history import service_histories
-
-        service = stack.enter_context(service_of(source or None))
-        yield from service_histories(service, project=project, runs=runs)
-    elif any(Path(source).glob("*.parquet")):
-        with needs_package("export"):
-            import pyarrow  # noqa: F401
-        from trmon.lab.sweep.swept_history import swept_histories
-
-        yield from swept_histories(Path(source), runs=runs)
-    else:
-        raise InvalidInput(
-            "SOURCE", f"{source} is neither a URL nor a lake nor a folder of `trmon export` or `trmon lab sweep`"
-        )
+    service = stack.enter_context(service_of(source or None))
+    yield from service_histories(service, project=project, runs=runs)
 
 
 @contextmanager

@@ -126,8 +126,7 @@ COMMANDS = {
     ),
     "lab": CommandEntry(
         "trmon.cli.lab:lab",
-        "Train small policies by reinforcement learning: one that reports to a running service, a sweep of many, or "
-        "runs with and without an intervention.",
+        "Train a small policy by reinforcement learning, which reports to a running service.",
     ),
     "lake": CommandEntry("trmon.cli.lake:lake", "Move attempts of ended runs to the lake, and see what has moved."),
     "token": CommandEntry("trmon.cli.token:token", "Create, list, rotate and revoke API tokens."),

@@ -18,7 +18,7 @@ from ray.cluster_utils import Cluster
 from tests.fixtures.databases import open_migrated_store
 from tests.store.lake.lake_runs import put_ended_run
 from tests.store.lake.moving import move_to_lake
-from trmon.lab.sweep.ray_execution import ray_cluster
+from trmon.cli.stored_runs import ray_cluster
 
 pytestmark = pytest.mark.timeout(600)
 

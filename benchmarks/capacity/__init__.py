@@ -1,1 +1,0 @@
-"""Measures what each kind of work costs each station, fits the model of capacity, and compares it with measurements."""

@@ -1,5 +1,0 @@
-"""`python -m benchmarks.capacity`."""
-
-from benchmarks.capacity.command import app
-
-app()

@@ -1,1 +1,0 @@
-"""Runs of the lab, some of which collapse: files of `trmon lab sweep benchmarks/collapse/runs`, and their manifest."""

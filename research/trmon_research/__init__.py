@@ -1,0 +1,1 @@
+"""Studies of trmon: sweeps of labelled runs, interventions, the collapse and detection benchmarks, soft masking."""

@@ -1,0 +1,1 @@
+"""Runs of the lab, some of which collapse: the files of a sweep in research/data/runs, and their manifest."""

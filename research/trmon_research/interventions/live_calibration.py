@@ -1,0 +1,79 @@
+"""The service's calibration of a run's bounds, over rows and reports in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.context.pass_context import PassContext
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.messages import AnyReport
+from trmon.domain.policies.policy_version import PolicyVersion
+from trmon.domain.state.pipeline_state import PipelineState
+from trmon.runner.calibrator import Calibrator
+from trmon_client.core import wire
+from trmon_client.core.policies.policy import Policy
+from trmon_research.sweep.service_pipeline import in_memory_report
+
+
+@dataclass(slots=True)
+class _ReportMemory:
+    """The reports of one run by batch."""
+
+    by_key: dict[BatchKey, wire.Report] = field(default_factory=dict)
+
+    def of_batch(self, key: BatchKey) -> Sequence[AnyReport]:
+        """See BatchReports."""
+        return (in_memory_report(self.by_key[key], key, id_=0),)
+
+
+@dataclass(slots=True)
+class _VersionMemory:
+    """The policy versions of one run."""
+
+    made: list[PolicyVersion] = field(default_factory=list)
+
+    def history(self, run_id: int) -> list[PolicyVersion]:
+        """See PolicyHistory."""
+        return list(self.made)
+
+
+@dataclass(slots=True)
+class _RunMemory:
+    """See CalibrationLog."""
+
+    reports: _ReportMemory = field(default_factory=_ReportMemory)
+    policies: _VersionMemory = field(default_factory=_VersionMemory)
+    rows: list[BatchRow] = field(default_factory=list)
+
+    def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
+        """See CalibrationLog."""
+        return self.rows[ordinal : ordinal + limit]
+
+
+class LiveCalibration:
+    """Calibrates the default policy of one run as the service does; the rows' own decisions keep their bounds."""
+
+    def __init__(self, context: PassContext) -> None:
+        self._context = context
+        self._memory = _RunMemory()
+        self._calibrator = Calibrator(self._memory)
+        self._current = context.policies.current
+        self._calibrator.configure(context.run, self._current, ordinal=0)
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force: its bounds are their ceilings until they are calibrated."""
+        return self._current.policy
+
+    def add_step(self, rows: Sequence[BatchRow], reports: Sequence[wire.Report], *, state: PipelineState) -> None:
+        """Add the rows of a step and the reports that they are of; calibrate if it is due."""
+        self._memory.rows += rows
+        self._memory.reports.by_key |= {row.key: report for row, report in zip(rows, reports, strict=True)}
+        self._calibrator.add_rows(rows)
+        version = self._calibrator.next_version(self._context, state=state, rows=rows)
+        if version is not None:
+            self._memory.policies.made.append(version)
+            self._current = version
+            self._calibrator.configure(self._context.run, version, ordinal=state.ordinal)
