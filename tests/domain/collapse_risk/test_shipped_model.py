@@ -16,6 +16,4 @@ ANSWERS = {-2.0: 0.1608571766844092, 0.0: 0.10486123669812268, 0.5: 0.5852356003
 @pytest.mark.parametrize("value", ANSWERS)
 def test_the_shipped_model_gives_the_stored_answers(value: float) -> None:
     estimate = shipped_model().estimate(np.full((N_KINDS, N_INPUTS), value))
-    assert estimate.probability == pytest.approx(
-        ANSWERS[value], abs=1e-12
-    )
+    assert estimate.probability == pytest.approx(ANSWERS[value], abs=1e-12)
