@@ -61,26 +61,3 @@ def test_each_illness_is_named(tmp_path: Path, variable: str, value: str, expect
     CliRunner().invoke(app, ["migrate", "--data-dir", str(tmp_path)])
     status, said = examined(tmp_path, **{variable: value})
     assert (status, expected in said, "secret" in said) == (1, True, False), said
-
-
-def planned(*options: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["doctor", "--plan", *options])
-    return done.exit_code, done.output
-
-
-def test_a_plan_needs_no_installation_and_measures_this_machine() -> None:
-    status, said = planned("--runs", "20", "--ranks", "8")
-    assert (status, "measured just now on this machine" in said, "Deploy: embedded" in said) == (0, True, True), said
-
-
-def test_a_plan_is_of_the_given_load_machine_and_speed() -> None:
-    status, said = planned("--runs", "3000", "--ranks", "64", "--cpu-factor", "2", "--cores", "64", "--disk-mb", "9000")
-    assert status == 0
-    assert "CPU time: 2.00 times that of the reference" in said
-    assert "6,400.0 reports, 100.0 batches" in said
-
-
-@pytest.mark.parametrize("option", ["runs", "ranks", "step-seconds", "sequences", "chunks", "retention-days"])
-def test_a_load_without_a_positive_number_is_refused_by_name(option: str) -> None:
-    status, said = planned(f"--{option}", "0")
-    assert (status, f"{option.replace('-', '_')}: must be a positive number" in said) == (2, True), said
