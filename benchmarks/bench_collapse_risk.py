@@ -12,11 +12,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from trmon.domain.collapse_risk.input_history import InputHistory
-from trmon.domain.collapse_risk.risk_features import risk_features
-from trmon.domain.collapse_risk.risk_inputs import INPUTS, read_inputs, scaled
+from trmon.domain.collapse_risk.risk_inputs import INPUTS, InputHistory, read_inputs, risk_features, scaled
 from trmon.domain.collapse_risk.risk_model import shipped_model
-from trmon.domain.collapse_risk.risk_signals import risk_signals
+from trmon.domain.collapse_risk.risk_reading import risk_signals
 
 STEPS = 60
 CALLS, REPEATS = 200, 50

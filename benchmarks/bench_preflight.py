@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.fixtures.tiny_transformer import TinyEngine, prompts, response_mask, tiny_engine
-from trmon.domain.preflight.engine_scores import EngineScores
 from trmon.domain.preflight.preflight import PreflightResult, preflight
+from trmon.domain.preflight.token_pairs import EngineScores
 
 HEAD_SCALES = (3.0, 6.0, 12.0)
 """Scales of the head: a larger one makes the distributions more peaked."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trmon.domain.adaptation.calibration import calibrate
-from trmon.domain.adaptation.sample import PolicySample
+from trmon.domain.adaptation.proposal import PolicySample
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.decide import decide
 from trmon_client.core.policies.policy import Policy, preset

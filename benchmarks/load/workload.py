@@ -10,7 +10,7 @@ from functools import cache
 import msgspec
 import numpy as np
 
-from trmon.domain.policies.policy_version import DEFAULT_POLICY
+from trmon.domain.policies import DEFAULT_POLICY
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.decide import decide

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from grafana_foundation_sdk.builders.dashboard import ThresholdsConfig
 from grafana_foundation_sdk.models.dashboard import Threshold, ThresholdsMode
 
-from trmon.domain.model.severity import Severity
-from trmon.domain.rules.condition import AllOf, AnyOf, Comparison, ThresholdSide
-from trmon.domain.rules.measures import NewestValue
+from trmon.domain.model.finding import Severity
+from trmon.domain.rules.condition import AllOf, AnyOf, Comparison, NewestValue, ThresholdSide
 from trmon.domain.rules.rule_yaml import builtin_rules
 
 HEALTHY, WATCH, ACT = "green", "orange", "red"

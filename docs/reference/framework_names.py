@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trmon.domain.framework_names import FRAMEWORKS, MetricTable
+from trmon.domain.framework_names.tables import MetricTable
+from trmon.domain.framework_names.translation import FRAMEWORKS
 from trmon.log_formats import LOG_FORMATS
 
 INTRODUCTION = """# Metric names of other frameworks

@@ -26,7 +26,6 @@ from trmon.cli.commands import COMMANDS
 from trmon.cli.lazy_group import load_command
 from trmon.config.secret_files import SUFFIX, is_secret
 from trmon.config.settings import Settings
-from trmon.domain.diagnosis import FORM_REMEDIES, REMEDIES, Thresholds
 from trmon.domain.diagnosis.conditions import (
     HOLDING,
     LASTING,
@@ -39,7 +38,8 @@ from trmon.domain.diagnosis.conditions import (
     HistoryNot,
     HistoryUnless,
 )
-from trmon.domain.diagnosis.criteria import finding_conditions
+from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions
+from trmon.domain.diagnosis.remedies import FORM_REMEDIES, REMEDIES
 from trmon.domain.model.finding import CAUSES
 from trmon.domain.rules import json_schema as ruleschema
 from trmon.domain.rules.condition import ThresholdSide

@@ -17,7 +17,7 @@ from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
 from tests.runner.watched_run import ORIGIN as WATCHED_ORIGIN
 from tests.runner.watched_run import WATCH_CONFIG, WatchedRun
-from trmon.domain.collapse_risk.input_history import BASELINE_STEPS
+from trmon.domain.collapse_risk.risk_inputs import BASELINE_STEPS
 from trmon.domain.rules.condition_yaml import parse_condition
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon_client.core import wire

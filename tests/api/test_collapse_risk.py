@@ -12,11 +12,9 @@ from rich.console import Console
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.trainer import MATH, finish, send, train
 from tests.fixtures.waiting import eventually
-from trmon.domain.collapse_risk.input_history import BASELINE_STEPS
-from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
+from trmon.domain.collapse_risk.risk_inputs import BASELINE_STEPS, INPUT_NAMES
 from trmon.domain.collapse_risk.risk_model import shipped_model
-from trmon.domain.collapse_risk.risk_reading import risk_sentence
-from trmon.domain.collapse_risk.risk_words import INPUT_WORDS
+from trmon.domain.collapse_risk.risk_reading import INPUT_WORDS, risk_sentence
 from trmon.terminal.diagnosis_text import print_diagnosis
 from trmon_client.api import Service
 from trmon_client.core import wire

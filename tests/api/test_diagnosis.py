@@ -17,8 +17,10 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
 from trmon.api.diagnosis_schemas import DiagnosisOut
-from trmon.domain.diagnosis import Finding, History, diagnose
+from trmon.domain.diagnosis.diagnosis import diagnose
+from trmon.domain.diagnosis.history import History
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.finding import Finding
 from trmon.terminal.diagnosis_query import diagnose_metrics, fetch_diagnosis
 from trmon.terminal.diagnosis_text import print_diagnosis
 from trmon.views.recent_history import STEPS

@@ -20,7 +20,7 @@ from tests.fixtures.waiting import eventually
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.identity import RunKey
-from trmon.domain.model.slots import SLOTS
+from trmon.domain.ports import SLOTS
 from trmon.notifications.receivers.webhook import KEY_HEADER
 from trmon.store import Store
 from trmon.store.database.connect import engines_of

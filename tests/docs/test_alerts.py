@@ -15,8 +15,8 @@ from tests.domain.alerts.alert_builders import delivery_of
 from tests.domain.memory_log import MemoryLog
 from tests.fixtures.receiver import Posted, WebhookServer
 from tests.notifications.receivers.posting import ALERT, notification
-from trmon.domain.alerts.delivery_context import DeliveryContext
-from trmon.domain.alerts.enrichment import enrich_notification
+from trmon.domain.alerts.delivery import DeliveryContext
+from trmon.domain.alerts.muting import enrich_notification
 from trmon.domain.alerts.notification import NotifiedCause
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.webhook import Webhook

@@ -15,7 +15,7 @@ from tests.fixtures.waiting import eventually
 from tests.store.builders import stored_reports
 from trmon.config.settings import Settings
 from trmon.domain.model.messages import StoredReport
-from trmon.domain.recording.replay import replay
+from trmon.domain.recording import replay_recording
 from trmon.store import Store
 from trmon.terminal.recording.recording_files import read_recordings
 from trmon_client.core.recording_format import INDEX_FILE, Recording
@@ -51,7 +51,7 @@ def test_what_an_incident_makes_the_trainer_record_replays_to_what_the_service_s
     assert (incident.reason, incident.incident_since) == ("incident", advice["incident_since"])
     assert ILL_FROM <= advice["incident_since"] <= incident.calls[-1].step
     assert {recording.reason for recording in later} <= {"closed"}
-    found = replay(read_recordings(folder), n_worst=5)
+    found = replay_recording(read_recordings(folder), n_worst=5)
     assert found.n_differing == 0
     assert all(token.step >= ILL_FROM for token in found.worst)
     stored = _stored_reports(tmp_path / "data")

@@ -23,11 +23,11 @@ from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
 from tests.runner.watched_run import WATCH_CONFIG, RecordingObserver, finish
 from tests.store.builders import NOW, append, intake, start_intake
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import TrmonError
 from trmon.domain.model.identity import RunKey
-from trmon.domain.policies.policy_version import default_version
+from trmon.domain.policies import default_version
 from trmon.runner.scheduler import Scheduler
 from trmon.store import Store
 from trmon.views.run_view_cache import RunViewCache

@@ -24,7 +24,7 @@ from tests.log_formats.console import test_console as console_logs
 from tests.log_formats.tensorboard import test_format as tensorboard_logs
 from tests.log_formats.test_formats import STATE
 from tests.log_formats.wandb import test_format as wandb_logs
-from trmon.domain.framework_names import FRAMEWORKS
+from trmon.domain.framework_names.translation import FRAMEWORKS
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.terminal.log_import import LogSource, messages_of

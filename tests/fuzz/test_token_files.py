@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.preflight.preflight import preflight
-from trmon.domain.recording.replay import replay
+from trmon.domain.recording import replay_recording
 from trmon.terminal.preflight.score_files import ScoreFile
 from trmon.terminal.recording.recording_files import read_recordings
 from trmon_client.core import acceptance
@@ -75,4 +75,4 @@ def test_a_recording_is_refused_or_replayed(index: Any, content: bytes) -> None:
         Path(folder, INDEX_FILE).write_text(json.dumps(index))
         Path(folder, "a.npz").write_bytes(content)
         with suppress(InvalidInput):
-            replay(read_recordings(Path(folder)), n_worst=3)
+            replay_recording(read_recordings(Path(folder)), n_worst=3)

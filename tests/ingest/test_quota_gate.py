@@ -9,11 +9,10 @@ import pytest
 from tests.fixtures.loops import run
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.trainer import step_report
-from trmon.domain.model.access import Access
+from trmon.domain.model.access import Access, Quota, QuotaUsage
 from trmon.domain.model.errors import InvalidInput, Overloaded, QuotaExceeded
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import PreparedMessage
-from trmon.domain.model.quota import Quota, QuotaUsage
 from trmon.ingest.quota_gate import QuotaGate
 from trmon.metrics.counters import Counters
 from trmon_client.core import wire

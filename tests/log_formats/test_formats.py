@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.analysis.log_row import LogDefect
-from trmon.domain.analysis.logged_steps import LoggedStep, logged_steps
+from trmon.domain.analysis.logged_steps import LogDefect, LoggedStep, logged_steps
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats import LOG_FORMATS, format_of, read_log
 from trmon.terminal.log_import import LogSource

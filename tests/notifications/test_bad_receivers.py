@@ -14,7 +14,7 @@ from tests.fixtures.running_service import Serve
 from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
 from trmon.config.settings import Settings
-from trmon.domain.alerts.retry import RetryPolicy
+from trmon.domain.alerts.delivery import RetryPolicy
 from trmon.domain.model.identity import RunKey
 
 

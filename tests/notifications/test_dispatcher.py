@@ -18,17 +18,14 @@ from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.waiting import eventually
 from tests.store.builders import alert, append, commit, start_intake
 from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.delivery_update import DeliveryUpdate
-from trmon.domain.alerts.muting import LATE_SECONDS, MuteReason
+from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy, Routes
+from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate, MuteReason
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.alerts.retry import RetryPolicy
-from trmon.domain.alerts.routing import Routes
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import NotReady
-from trmon.domain.model.severity import Severity
-from trmon.domain.model.slots import Fences
+from trmon.domain.model.finding import Severity
+from trmon.domain.ports import Fences
 from trmon.notifications.delivery_attempt import DeliveryPolicy
 from trmon.notifications.dispatcher import MAX_DUE, Dispatcher
 from trmon.notifications.fenced_outbox import FencedOutbox

@@ -10,13 +10,11 @@ import pytest
 
 from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.waiting import eventually
-from trmon.domain.alerts.delivery import Delivery
-from trmon.domain.alerts.delivery_update import update_after_success
+from trmon.domain.alerts.delivery import Delivery, RetryPolicy, Routes
+from trmon.domain.alerts.muting import update_after_success
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.alerts.retry import RetryPolicy
-from trmon.domain.alerts.routing import Routes
 from trmon.domain.model.errors import Fenced
-from trmon.domain.model.slots import Fences
+from trmon.domain.ports import Fences
 from trmon.notifications.delivery_attempt import DeliveryPolicy
 from trmon.notifications.dispatcher import THREADS_PER_RECEIVER, Dispatcher
 from trmon.notifications.fenced_outbox import FencedOutbox

@@ -18,11 +18,10 @@ from sqlalchemy import select, text
 from tests.fixtures.waiting import eventually
 from tests.protocol.model import Batch, Change, ClosedRow
 from tests.runner.watched_run import WATCH_CONFIG, RecordingObserver
+from trmon.domain.alerts.delivery import RetryPolicy, Routes
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.alerts.retry import RetryPolicy
-from trmon.domain.alerts.routing import Routes
 from trmon.domain.model.messages import PreparedMessage, WriteResult
-from trmon.domain.model.slots import Fences
+from trmon.domain.ports import Fences
 from trmon.domain.rules import rule_yaml
 from trmon.domain.state.run_update import RunUpdate
 from trmon.notifications.delivery_attempt import DeliveryPolicy

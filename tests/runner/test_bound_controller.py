@@ -10,8 +10,8 @@ import pytest
 from tests.domain.adaptation import stream
 from tests.domain.trainer import finished, report
 from tests.runner.watched_run import WatchedRun
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
-from trmon.domain.policies.policy_version import PolicyVersion
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
+from trmon.domain.policies import PolicyVersion
 from trmon.views.run_view_cache import thresholds_of
 from trmon_client.core.policies.policy import Policy
 

@@ -11,7 +11,7 @@ import pytest
 from tests.domain.trainer import finished, report
 from tests.fixtures.messages import columns
 from tests.runner.watched_run import ORIGIN, WatchedRun
-from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.policies import PolicyVersion, default_version
 from trmon_client.core import wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import PAIRS, Pair

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.domain.trainer import report
 from tests.runner.watched_run import ORIGIN, WatchedRun, finish
 from trmon.domain.batches.batch import PolicyRole
-from trmon.domain.policies.policy_version import PolicyVersion
+from trmon.domain.policies import PolicyVersion
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import preset
 

@@ -17,8 +17,7 @@ from sqlalchemy import Table, select, update
 from tests.domain.trainer import finished, made, report
 from tests.runner.watched_run import WATCH_CONFIG, RecordingObserver, finish
 from tests.store.builders import intake
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.runs.run import RunState
 from trmon.runner.scheduler import Scheduler
 from trmon.store import Store

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.domain.memory_log import RUN_ID, MemoryLog
 from tests.domain.trainer import finished, report
-from trmon.domain.alerts.routing import Routes
+from trmon.domain.alerts.delivery import Routes
 from trmon.domain.rules import rule_yaml
 from trmon.runner.pass_changes import PassTally
 from trmon.runner.run_context import WatchConfig

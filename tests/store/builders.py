@@ -13,9 +13,9 @@ from tests.fixtures.messages import one_by_one
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.model.messages import AnyReport, PreparedMessage, WriteResult
-from trmon.domain.model.severity import Severity
 from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.registry.registry_entries import ArrivedMessage

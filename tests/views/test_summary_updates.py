@@ -12,7 +12,7 @@ from tests.fixtures.databases import prepare_database
 from tests.store.builders import NOW, append, batch, batch_key, commit, start_intake
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis
 from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.slots import Fences, slot_of
+from trmon.domain.ports import Fences, slot_of
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.run_update import Frontier
 from trmon.runner.ownership import SoleOwner

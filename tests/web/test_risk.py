@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.fixtures.browser import PHONE, WIDE
 from tests.fixtures.service import ThreadedService
 from tests.web.conftest import Visiting
-from trmon.domain.collapse_risk.risk_words import INPUT_WORDS
+from trmon.domain.collapse_risk.risk_reading import INPUT_WORDS
 
 pytestmark = pytest.mark.server("chromium")
 

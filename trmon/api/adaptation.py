@@ -14,15 +14,19 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import Named
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
-from trmon.domain.adaptation.bound_budget import recommend
-from trmon.domain.adaptation.calibration_plan import calibrated_limits
-from trmon.domain.adaptation.control import anchor_of, run_controller
-from trmon.domain.adaptation.proposal import ControllerResult, NoChange, NoChangeReason
-from trmon.domain.adaptation.window import SampleWindow
+from trmon.domain.adaptation.calibration import calibrated_limits
+from trmon.domain.adaptation.proposal import (
+    AdaptationMode,
+    AdaptationSetting,
+    ControllerResult,
+    NoChange,
+    NoChangeReason,
+    SampleWindow,
+)
+from trmon.domain.adaptation.target_mask_rate import anchor_of, recommend, run_controller
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.policies.policy_version import default_version
+from trmon.domain.policies import default_version
 from trmon.domain.runs.run import Run, RunState
 from trmon.runner.bound_controller import stored_samples
 

@@ -14,13 +14,12 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import After, Limit, PageOut
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
+from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState, ListedAlert
 from trmon.domain.alerts.delivery import DeliveryState
-from trmon.domain.alerts.listed_alert import ListedAlert
 from trmon.domain.alerts.silences import Silence
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.model.access import Access
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 from trmon.store.repositories.deliveries import ListedDelivery
 
 MAX_ACKS = 500

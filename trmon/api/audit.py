@@ -10,7 +10,7 @@ from trmon.api.http.auth import Admin
 from trmon.api.http.components import Service
 from trmon.api.http.parameters import After, Limit, PageOut
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.model.audit import AuditAction
+from trmon.domain.model.access import AuditAction
 
 
 class AuditEntryOut(ResponseModel):

@@ -26,14 +26,13 @@ from trmon.api.http.parameters import (
 )
 from trmon.api.http.response_model import ResponseModel
 from trmon.domain.analysis.distribution import in_bound_units
-from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
-from trmon.domain.batches.merged_columns import merge_columns
-from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.batches.assembly import merge_columns
+from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole, QuarantinePart
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import decode_reports
-from trmon.domain.policies.policy_registry import PolicyRegistry
+from trmon.domain.policies import PolicyRegistry
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import COLUMNS
 from trmon_client.core.columns.turn_columns import TurnColumns

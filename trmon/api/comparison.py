@@ -16,11 +16,16 @@ from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import split_run_keys
 from trmon.api.http.response_model import ResponseModel
 from trmon.api.policies import PolicyVersionOut
-from trmon.domain.comparison.config_differences import config_differences
-from trmon.domain.comparison.parting import ComparedCourse, are_comparable, partings
-from trmon.domain.comparison.parting_words import parting_sentence
-from trmon.domain.comparison.sibling import SiblingCandidate, healthy_sibling
-from trmon.domain.health.run_verdict import VerdictInputs, judge_run
+from trmon.domain.comparison import (
+    ComparedCourse,
+    SiblingCandidate,
+    are_comparable,
+    compare_configs,
+    healthy_sibling,
+    parting_sentence,
+    partings,
+)
+from trmon.domain.health.verdict import VerdictInputs, judge_run
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import InvalidInput, NotFound
@@ -150,7 +155,7 @@ def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time
         by="time" if by_time else "step",
         proposed=proposed,
         same_policy=len({version.policy.hash for version in policies}) == 1,
-        config=[ConfigDifferenceOut.from_fields(one) for one in config_differences([run.config for run in runs])],
+        config=[ConfigDifferenceOut.from_fields(one) for one in compare_configs([run.config for run in runs])],
         runs=compared,
     )
 

@@ -8,11 +8,10 @@ from trmon.api.diagnosis_schemas import DiagnosisOut, IncidentOut
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
 from trmon.api.http.parameters import Named
-from trmon.domain.diagnosis import diagnose
-from trmon.domain.diagnosis.sent_options import with_sent_options
-from trmon.domain.health.run_verdict import standing_incident
-from trmon.domain.incidents.incident import Incident
-from trmon.domain.incidents.led_diagnosis import led_diagnosis
+from trmon.domain.diagnosis.diagnosis import diagnose
+from trmon.domain.diagnosis.framework_options import with_sent_options
+from trmon.domain.health.verdict import standing_incident
+from trmon.domain.incidents.incident import Incident, led_diagnosis
 from trmon.domain.rules.rule import Rule
 from trmon.domain.runs.run import RunState
 from trmon.views.recent_history import recent_rows

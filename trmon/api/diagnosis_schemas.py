@@ -9,15 +9,15 @@ from pydantic import Field
 
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.alerts.alert import Alert, AlertState, ListedAlert
 from trmon.domain.collapse_risk.risk_model import HORIZON, shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskLevel, RiskReading
-from trmon.domain.diagnosis import Assurance, Diagnosis, Escalation, Finding, Observation, Quadrant, Stage, remedy_of
+from trmon.domain.diagnosis.conditions import Observation
+from trmon.domain.diagnosis.diagnosis import Assurance, Diagnosis, Escalation, Quadrant, Stage
+from trmon.domain.diagnosis.remedies import remedy_of
 from trmon.domain.health.problems import first_action
 from trmon.domain.incidents.incident import Incident
-from trmon.domain.model.finding_form import FindingForm, meaning_of, title_of
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Finding, FindingForm, Severity, meaning_of, title_of
 from trmon.domain.rules.condition import ThresholdSide
 
 

@@ -11,11 +11,11 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import SelectedSteps
 from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, Distribution, distribution
-from trmon.domain.batches.merged_columns import merge_columns
+from trmon.domain.batches.assembly import merge_columns
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import decode_reports
-from trmon.domain.policies.policy_registry import PolicyRegistry
+from trmon.domain.policies import PolicyRegistry
 
 
 class CriterionOut(BaseModel):

@@ -15,16 +15,13 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import After, Limit, Named, PageOut, split_run_keys
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.alerts.listed_alert import ListedAlert
-from trmon.domain.health.run_summary import RunSummary
-from trmon.domain.health.run_verdict import VerdictInputs, judge_run, urgency_of
-from trmon.domain.health.sparkline import DIGITS
-from trmon.domain.health.verdict import Urgency, VerdictKind
+from trmon.domain.alerts.alert import ListedAlert
+from trmon.domain.health.run_summary import DIGITS, RunSummary
+from trmon.domain.health.verdict import Urgency, VerdictInputs, VerdictKind, judge_run, urgency_of
 from trmon.domain.incidents.incident import Incident, notifying_alerts
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Finding
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Finding, Severity
 from trmon.domain.runs.run import Run, RunState
 
 

@@ -12,7 +12,7 @@ from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Service
 from trmon.api.http.parameters import After, Limit, Named, PageOut
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.runs.run_note import MAX_AUTHOR_LENGTH, MAX_NOTE_LENGTH, checked_author, checked_note_text
+from trmon.domain.runs.run import MAX_AUTHOR_LENGTH, MAX_NOTE_LENGTH, checked_author, checked_note_text
 
 
 class NoteIn(BaseModel):

@@ -13,10 +13,9 @@ from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit, Named, PageOut
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.model.access import Access
-from trmon.domain.model.audit import AuditAction
+from trmon.domain.model.access import Access, AuditAction
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
-from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import Run
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError

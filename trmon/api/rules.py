@@ -11,11 +11,9 @@ from trmon.api.http.auth import require_reader
 from trmon.api.http.components import Service
 from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.errors import NotFound
-from trmon.domain.model.finding import Finding
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Finding, Severity
 from trmon.domain.rules.condition_yaml import condition_to_yaml
-from trmon.domain.rules.rule import Rule
-from trmon.domain.rules.rule_words import condition_in_words, terms_in_words
+from trmon.domain.rules.rule import Rule, condition_in_words, terms_in_words
 
 
 class ConditionLineOut(ResponseModel):

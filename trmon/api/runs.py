@@ -15,8 +15,7 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import After, Limit, Named, PageOut
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.alerts.alert import AlertState, ListedAlert
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import checked_name

@@ -20,8 +20,8 @@ from trmon.api.http.parameters import FromStep, Named, Names, OfAttempt, ToStep,
 from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.json_number import json_number
-from trmon.domain.rules.signal_names import series_names
+from trmon.domain.model.finding import json_number
+from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.store.repositories.signal_series import SeriesBand, SignalSeries
 from trmon_client.core.signals.batch_signals import SIGNALS, SignalSpec

@@ -13,11 +13,11 @@ from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit, PageOut
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, MatchOperator, Silence, check_matchers
 from trmon.domain.model.access import Access, Scope
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import checked_name
-from trmon.domain.model.severity import Severity
 
 MAX_PREVIEWED = 100
 MAX_SECONDS = 366 * 86_400.0

@@ -14,8 +14,14 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import Named
 from trmon.api.policies import Spec, parse_policy
-from trmon.domain.analysis.weight_total import WeightTotal
-from trmon.domain.analysis.whatif import CoveredRange, LengthQuartile, MaskedTokenShare, RejectedShare, WhatIfEffect
+from trmon.domain.analysis.whatif import (
+    CoveredRange,
+    LengthQuartile,
+    MaskedTokenShare,
+    RejectedShare,
+    WeightTotal,
+    WhatIfEffect,
+)
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.model.messages import decode_reports

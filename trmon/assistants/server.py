@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from trmon.assistants.tool_binding import AnyContext, ServiceOf, bound_tool
 from trmon.assistants.tools.explanation import explain_tool
 from trmon.assistants.tools.registry import TOOLS
-from trmon.domain.diagnosis import REMEDIES
+from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.model.errors import TrmonError
 from trmon.domain.model.finding import CAUSES
 from trmon_client.api import ServiceError

@@ -14,10 +14,9 @@ from trmon.background.poller import Poller
 from trmon.background.pruner import Pruner, RetentionLimits
 from trmon.config.active_rules import ActiveRules
 from trmon.config.settings import Settings
-from trmon.domain.alerts.retry import RetryPolicy
+from trmon.domain.alerts.delivery import RetryPolicy
 from trmon.domain.model.errors import NotReady
-from trmon.domain.model.slots import slot_of
-from trmon.domain.ports import Ownership
+from trmon.domain.ports import Ownership, slot_of
 from trmon.domain.runs.liveness import SilenceLimits
 from trmon.hosts.fleet.lease_manager import LeaseManager
 from trmon.hosts.subprocess.worker_process import WorkerProcess

@@ -87,7 +87,7 @@ def _summary(key: RunKey, source: LogSource, done: LogImport) -> str:
 
 def _import_archive(directory: Path, *, project: str | None, data_dir: Path | None) -> None:
     from trmon.cli.database import open_store, operator
-    from trmon.domain.model.audit import AuditAction
+    from trmon.domain.model.access import AuditAction
     from trmon.store.repositories.archives import ImportOutcome
 
     with open_store(data_dir, making=True) as store:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from trmon.cli.command import console, plain_errors, unusable_input
-from trmon.domain.recording.replay import replay
+from trmon.domain.recording import replay_recording
 from trmon.terminal.recording.recording_files import read_recordings
 from trmon.terminal.recording.replay_schemas import ReplayOut
 from trmon.terminal.recording.replay_text import print_replay
@@ -28,7 +28,7 @@ def replay_command(
     Exits with 1 if a sequence was decided otherwise than recorded, 2 if the recording cannot be read.
     """
     with plain_errors(), unusable_input():
-        found = ReplayOut.of(replay(read_recordings(directory, step=step), n_worst=worst))
+        found = ReplayOut.of(replay_recording(read_recordings(directory, step=step), n_worst=worst))
         if as_json:
             typer.echo(found.model_dump_json(indent=2))
         else:

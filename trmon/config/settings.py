@@ -16,7 +16,7 @@ from trmon.config.email_address import check_email_address
 from trmon.config.secret_files import EnvironmentWithSecretFiles
 from trmon.config.service_url import DEFAULT_SERVICE_URL
 from trmon.config.webhook_url import parse_webhook_url
-from trmon.domain.model.similar_names import did_you_mean
+from trmon.domain.model.errors import did_you_mean
 from trmon_client.core.signals.batch_signals import SIGNALS
 
 DEFAULT_PORT = 8642

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from trmon.domain.model.messages import PreparedMessage, WriteOutcome, WriteResult
-from trmon.domain.policies.policy_version import version_from_trainer
+from trmon.domain.policies import version_from_trainer
 from trmon.store import Store
 from trmon.views.current_policies import CurrentPolicies, policy_update_of
 from trmon.views.run_view_cache import RunViewCache

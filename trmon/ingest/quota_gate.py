@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from trmon.domain.model.access import EVERYTHING, Access
+from trmon.domain.model.access import EVERYTHING, Access, Quota, QuotaResource, QuotaUsage
 from trmon.domain.model.errors import Overloaded, QuotaExceeded
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import PreparedMessage
-from trmon.domain.model.quota import Quota, QuotaResource, QuotaUsage
 from trmon.metrics.counters import Counters
 from trmon_client.core import wire
 

@@ -8,7 +8,7 @@ import msgspec
 
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import PreparedMessage
-from trmon.domain.policies.policy_version import DEFAULT_POLICY
+from trmon.domain.policies import DEFAULT_POLICY
 from trmon.ingest.canonical_form import canonical_message
 from trmon.store.rows import report_codec
 from trmon_client.core import wire

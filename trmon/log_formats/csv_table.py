@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from trmon.domain.analysis.log_row import LogDefect, LogRow
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats.log_format import LogFormat, LogItem, LogSample
 from trmon.log_formats.number_text import bare_number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from trmon.domain.analysis.log_row import LogDefect, LogRow
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.log_formats.json_document import flat_row, parse_json
 from trmon.log_formats.log_format import LogFormat, LogItem, LogSample
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from trmon.domain.analysis.log_row import LogDefect, LogRow
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 
 LogItem: TypeAlias = LogRow | LogDefect
 

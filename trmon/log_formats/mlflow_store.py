@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from trmon.domain.analysis.log_row import LogDefect
+from trmon.domain.analysis.logged_steps import LogDefect
 from trmon.domain.model.errors import InvalidInput, NotReady
 from trmon.log_formats.log_format import LogFormat, LogItem, LogSample
 from trmon.log_formats.step_rows import LoggedValue, rows_of_values

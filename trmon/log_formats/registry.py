@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trmon.domain.analysis.log_row import LogDefect
+from trmon.domain.analysis.logged_steps import LogDefect
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats.console.reader import CONSOLE
 from trmon.log_formats.csv_table import CSV

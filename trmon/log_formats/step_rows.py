@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from trmon.domain.analysis.log_row import LogDefect, LogRow
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.log_formats.log_format import LogItem
 
 STEP, TIME = "step", "_timestamp"

@@ -13,7 +13,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
-from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.model.messages import WriteOutcome
 
 INGEST_BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

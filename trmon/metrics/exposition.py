@@ -12,12 +12,11 @@ from functools import cache, cached_property
 from threading import Lock
 from types import MappingProxyType
 
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode
+from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.collapse_risk.risk_signals import RISK
+from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of
-from trmon.domain.model.finding import Finding
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Finding, Severity
 from trmon.domain.rules.rule import Rule
 from trmon.metrics.optional_signals import OPTIONAL_SIGNALS, optional_signal_help
 from trmon.metrics.sample_lines import (

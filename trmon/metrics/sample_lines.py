@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 from trmon.domain.rules.rule import Rule
 from trmon.views.run_verdicts import JudgedRun
 from trmon.views.run_view_cache import thresholds_of

@@ -9,8 +9,8 @@ from pydantic import SecretStr
 
 from trmon.config.settings import RECEIVERS, Settings
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.routing import Routes
-from trmon.domain.alerts.test_notification import sample_notification
+from trmon.domain.alerts.delivery import Routes
+from trmon.domain.alerts.notification import sample_notification
 from trmon.domain.model.errors import NotReady
 from trmon.notifications.receivers.alertmanager import PATH, Alertmanager
 from trmon.notifications.receivers.apprise import Apprise

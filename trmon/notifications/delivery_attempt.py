@@ -9,21 +9,17 @@ from dataclasses import dataclass
 import structlog
 from msgspec import structs
 
-from trmon.domain.alerts.delivery import Delivery
-from trmon.domain.alerts.delivery_context import DeliveryContext
-from trmon.domain.alerts.delivery_update import (
+from trmon.domain.alerts.delivery import Delivery, DeliveryContext, Group, RetryPolicy, Routes, repeat_interval_seconds
+from trmon.domain.alerts.muting import (
     DeliveryUpdate,
+    MuteReason,
+    enrich_notification,
+    mute_reason,
     update_after_failure,
     update_after_mute,
     update_after_success,
 )
-from trmon.domain.alerts.enrichment import enrich_notification
-from trmon.domain.alerts.grouping import Group
-from trmon.domain.alerts.muting import MuteReason, mute_reason
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.alerts.repeat_interval import repeat_interval_seconds
-from trmon.domain.alerts.retry import RetryPolicy
-from trmon.domain.alerts.routing import Routes
 from trmon.domain.model.errors import Fenced, NotFound
 from trmon.notifications.delivery_queue import DeliveryQueue
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult, Receiver

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from trmon.domain.alerts.delivery import Delivery
-from trmon.domain.alerts.delivery_context import DeliveryContext
-from trmon.domain.alerts.delivery_update import DeliveryUpdate
+from trmon.domain.alerts.delivery import Delivery, DeliveryContext
+from trmon.domain.alerts.muting import DeliveryUpdate
 
 
 class DeliveryQueue(Protocol):

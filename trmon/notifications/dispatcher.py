@@ -11,10 +11,8 @@ from threading import Lock
 import structlog
 
 from trmon.background.poller import Poller
-from trmon.domain.alerts.delivery import Subject
-from trmon.domain.alerts.delivery_update import DeliveryUpdate, DispatchOutcome
-from trmon.domain.alerts.grouping import Group, group_deliveries
-from trmon.domain.alerts.stall_merging import StallMerging, merge_stalls
+from trmon.domain.alerts.delivery import Group, StallMerging, Subject, group_deliveries, merge_stalls
+from trmon.domain.alerts.muting import DeliveryUpdate, DispatchOutcome
 from trmon.domain.model.errors import Fenced
 from trmon.notifications.delivery_attempt import DeliveryAttempt, DeliveryPolicy
 from trmon.notifications.delivery_queue import DeliveryQueue

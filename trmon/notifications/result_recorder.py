@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trmon.domain.alerts.delivery import Delivery
-from trmon.domain.alerts.delivery_update import DeliveryUpdate
-from trmon.domain.alerts.grouping import Group
+from trmon.domain.alerts.delivery import Delivery, Group
+from trmon.domain.alerts.muting import DeliveryUpdate
 from trmon.domain.model.errors import Fenced
 from trmon.notifications.delivery_queue import DeliveryQueue
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import Quarantined
+from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.batches.scalar_steps import ScalarRuns, ScalarSteps, ScalarTimes
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.stages.detect import reconsider

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.pipeline.stages.merge import ClosingBatch
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import RunState

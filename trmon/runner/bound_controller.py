@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
-from trmon.domain.adaptation.calibration_plan import calibrated_limits
-from trmon.domain.adaptation.control import anchor_of, run_controller, version_of_proposal
-from trmon.domain.adaptation.proposal import BoundProposal
-from trmon.domain.adaptation.sample import PolicySample, policy_reads
-from trmon.domain.adaptation.window import SampleWindow, StepKey, sample_of_reports
+from trmon.domain.adaptation.calibration import calibrated_limits
+from trmon.domain.adaptation.proposal import (
+    AdaptationMode,
+    AdaptationSetting,
+    BoundProposal,
+    PolicySample,
+    SampleWindow,
+    StepKey,
+    policy_reads,
+    sample_of_reports,
+)
+from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller, version_of_proposal
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import StoredReport, decode_reports
-from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import Run
 from trmon_client.core.policies.policy import Policy

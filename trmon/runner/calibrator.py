@@ -5,25 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from trmon.domain.adaptation.calibration import NOT_SILENT, CalibrationResult, calibrate, raise_bounds
-from trmon.domain.adaptation.calibration_plan import (
+from trmon.domain.adaptation.calibration import (
+    NOT_SILENT,
+    SECOND_STEP,
     CalibrationPhase,
     CalibrationPlan,
+    CalibrationResult,
+    CalibrationStep,
+    calibrate,
     calibration_plan,
+    first_sample,
+    raise_bounds,
+    second_sample,
     standing_findings,
     version_of_calibration,
 )
-from trmon.domain.adaptation.calibration_steps import SECOND_STEP, CalibrationStep, first_sample, second_sample
-from trmon.domain.adaptation.sample import PolicySample
-from trmon.domain.adaptation.window import StepKey, sample_of_reports
+from trmon.domain.adaptation.proposal import PolicySample, StepKey, sample_of_reports
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.context.pass_context import PassContext
-from trmon.domain.diagnosis.batch_history import history_of_batches
 from trmon.domain.diagnosis.diagnosis import diagnose
+from trmon.domain.diagnosis.features import history_of_batches
 from trmon.domain.model.finding import Finding
 from trmon.domain.model.messages import decode_reports
-from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.ports import CalibrationLog
 from trmon.domain.runs.run import Run
 from trmon.domain.state.pipeline_state import PipelineState

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-from trmon.domain.model.slots import Fences
-from trmon.domain.ports import RunUpdateWriter
+from trmon.domain.ports import Fences, RunUpdateWriter
 from trmon.domain.state.run_snapshot import RunSnapshot
 from trmon.domain.state.run_update import RunUpdate
 from trmon.runner.run_processor import PassResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from trmon.domain.ports import RunLog
-from trmon.domain.runs.duplicate_trainers import DuplicateTrainers, find_duplicate_trainers
+from trmon.domain.runs.attempts import DuplicateTrainers, find_duplicate_trainers
 from trmon.domain.runs.liveness import HEARTBEAT_FRESH_SECONDS
 from trmon_client.core import wire
 

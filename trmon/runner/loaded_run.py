@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trmon.domain.alerts.transitions import Transition
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import Quarantined
+from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.stages.publish import BatchChanges, publish_transitions

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import QuarantinePart, quarantined
+from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import AnyReport, DamagedReport, StoredNotice, StoredReport
 from trmon.domain.ports import RunLog

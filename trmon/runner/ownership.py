@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from trmon.domain.model.slots import Fences
+from trmon.domain.ports import Fences
 
 
 class SoleOwner:

@@ -8,8 +8,7 @@ from typing import Any
 
 from trmon.domain.alerts.alert import Alert, AlertEvent
 from trmon.domain.alerts.delivery import Delivery
-from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.batches.batch import BatchRow, DecisionRow, QuarantinePart
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.stages.publish import BatchChanges
 from trmon.domain.state.run_update import Checkpoint, Event, Frontier, RunUpdate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from trmon.domain.batches.assembly import Assembly
-from trmon.domain.batches.trainer_scalars import PendingScalars
+from trmon.domain.batches.scalar_steps import PendingScalars
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import StoredNotice
 from trmon.domain.state.run_update import Frontier

@@ -8,8 +8,7 @@ from typing import TypeVar
 
 import structlog
 
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import Quarantined, QuarantinePart
+from trmon.domain.batches.batch import BatchRow, Quarantined, QuarantinePart
 from trmon.domain.batches.scalar_steps import ScalarStep
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.pipeline.close_batch import close_batch, close_scalar_step, withhold_batch, withhold_scalar_step

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 from msgspec import structs
 
-from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import StoredNotice, decode_reports
 from trmon.domain.pipeline.close_batch import replay_row

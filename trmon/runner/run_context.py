@@ -7,18 +7,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from trmon.domain.alerts.delivery import Routes
 from trmon.domain.alerts.owner_change import OwnerChange
-from trmon.domain.alerts.routing import Routes
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import StoredNotice
-from trmon.domain.policies.policy_registry import PolicyRegistry
-from trmon.domain.policies.policy_version import PolicyVersion, version_from_trainer
+from trmon.domain.policies import PolicyRegistry, PolicyVersion, version_from_trainer
 from trmon.domain.ports import RunLog
-from trmon.domain.rules.rule import Rule
-from trmon.domain.rules.rule_set import RuleSet
+from trmon.domain.rules.rule import Rule, RuleSet
 from trmon.domain.runs.liveness import SilenceLimits, StateChange
-from trmon.domain.runs.run_ending import with_new_warnings
+from trmon.domain.runs.run import with_new_warnings
 from trmon.domain.state.run_update import Event
 from trmon.runner.pass_changes import PassChanges
 from trmon_client.core import wire

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from trmon.domain.advice.advise import Advice
 from trmon.domain.advice.stopping import STOPPING_FINDINGS
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.batches.batch import QuarantinePart
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.messages import Unread
-from trmon.domain.model.severity import Severity
 from trmon.domain.pipeline.state_rules import apply_run_end, retire_removed_rules
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import time_by_now

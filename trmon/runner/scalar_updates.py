@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.framework_names import signals_of_scalars
+from trmon.domain.framework_names.translation import signals_of_scalars
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import StoredNotice
 from trmon.domain.pipeline.stages.detect import reconsider

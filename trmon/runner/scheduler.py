@@ -10,8 +10,7 @@ import structlog
 
 from trmon.domain.model.errors import Fenced, NotFound
 from trmon.domain.model.messages import Unread
-from trmon.domain.model.slots import Fences, in_slots, slot_of
-from trmon.domain.ports import RunLog, RunUpdateWriter
+from trmon.domain.ports import Fences, RunLog, RunUpdateWriter, in_slots, slot_of
 from trmon.domain.state.run_update import RunUpdate
 from trmon.runner.commit_batcher import CommitBatcher, PendingCommit, commit_updates
 from trmon.runner.log_reader import PAGE

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.domain.collapse_risk.risk_reading import RiskLevel, risk_sentence
-from trmon.domain.collapse_risk.risk_words import INPUT_WORDS
-from trmon.domain.diagnosis import Assurance, Finding
-from trmon.domain.framework_names import FRAMEWORKS
-from trmon.domain.health.assurance_words import MAX_MEASUREMENTS
+from trmon.domain.collapse_risk.risk_reading import INPUT_WORDS, RiskLevel, risk_sentence
+from trmon.domain.diagnosis.diagnosis import Assurance
+from trmon.domain.framework_names.translation import FRAMEWORKS
+from trmon.domain.health.verdict import MAX_MEASUREMENTS
+from trmon.domain.model.finding import Finding
 from trmon.domain.rules.condition import ThresholdSide
 from trmon_client.api import CollapseRiskInfo, DiagnosisInfo, EvidenceInfo, FindingInfo
 

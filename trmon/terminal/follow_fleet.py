@@ -10,7 +10,7 @@ from threading import Event, Thread
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from trmon.domain.health.duration_words import duration
+from trmon.domain.health.verdict import duration
 from trmon.terminal.fleet_table import fetch_fleet, fleet_frame, rows_within
 from trmon.terminal.fleet_view import FleetView
 from trmon.terminal.keys import terminal_keys

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trmon.domain.analysis.log_row import LogDefect
-from trmon.domain.analysis.logged_steps import LogSurvey, logged_steps, survey_log
+from trmon.domain.analysis.logged_steps import LogDefect, LogSurvey, logged_steps, survey_log
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.log_formats import LogFormat, format_of

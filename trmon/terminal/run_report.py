@@ -12,13 +12,20 @@ from pydantic import BaseModel, Field
 
 from trmon.api.diagnosis_schemas import DiagnosisOut, IgnoredOut
 from trmon.api.http.json_numbers import Number
-from trmon.domain.analysis.course import Course, FindingSpan, course_of
-from trmon.domain.analysis.logged_run import LoggedRun, read_logged_run
-from trmon.domain.analysis.run_cost import RunCost, run_cost
-from trmon.domain.diagnosis import Finding, History, Thresholds
-from trmon.domain.diagnosis.history import ENGINE_PAIRS
-from trmon.domain.diagnosis.sent_options import with_sent_options
+from trmon.domain.analysis.logged_run import (
+    Course,
+    FindingSpan,
+    LoggedRun,
+    RunCost,
+    course_of,
+    read_logged_run,
+    run_cost,
+)
+from trmon.domain.diagnosis.criteria import Thresholds
+from trmon.domain.diagnosis.framework_options import with_sent_options
+from trmon.domain.diagnosis.history import ENGINE_PAIRS, History
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.finding import Finding
 from trmon.log_formats import format_of, sound_rows
 
 ANY = "any"

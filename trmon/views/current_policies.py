@@ -7,7 +7,7 @@ import time
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
-from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.policies import PolicyVersion, default_version
 from trmon.store.repositories.policies import Policies
 from trmon.store.repositories.runs import Runs
 from trmon_client.core import wire

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from statistics import median
 
-from trmon.domain.diagnosis import REQUIRED_SIGNALS, History
+from trmon.domain.diagnosis.features import REQUIRED_SIGNALS
+from trmon.domain.diagnosis.history import History
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.runs.run import Run

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trmon.domain.diagnosis import diagnose
-from trmon.domain.health.run_summary import RunSummary, SummaryBasis
-from trmon.domain.health.sparkline import sparkline_of
+from trmon.domain.diagnosis.diagnosis import diagnose
+from trmon.domain.health.run_summary import RunSummary, SummaryBasis, sparkline_of
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import LakeUnavailable, NotFound, Overloaded
 from trmon.domain.runs.run import Run, RunState

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.health.run_summary import RunSummary
-from trmon.domain.health.run_verdict import VerdictInputs, judge_run, urgency_of
-from trmon.domain.health.verdict import RunVerdict, Urgency
+from trmon.domain.health.verdict import RunVerdict, Urgency, VerdictInputs, judge_run, urgency_of
 from trmon.domain.incidents.incident import Incident, notifying_alerts
 from trmon.domain.model.access import Access
 from trmon.domain.runs.run import Run

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
 
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode
+from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.advice.advise import Advice
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.policies.policy_version import PolicyVersion
+from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon_client.core.policies.policy import Policy

@@ -98,7 +98,7 @@ _SIGNALS = (
         SIGNALS_OF_A_BATCH,
         "proxy1_signal_strength, proxy3_pure_noise",
         "grad_norm^2; (proxy2 - proxy1)/(N - 1), at least 0",
-        "trmon.domain.signals.gradient_noise.gradient_noise",
+        "trmon.domain.signals.run_features.gradient_noise",
         "domain/signals/test_gradient_noise.py::test_the_band_contains_the_variance_of_the_mean_gradient",
     ),
     Formula(
@@ -307,7 +307,7 @@ _ACCEPTANCE = (
         ACCEPTANCE,
         "effective share",
         "(sum w)^2/(N sum w^2)",
-        "trmon.domain.analysis.weight_total.WeightTotal.effective_share",
+        "trmon.domain.analysis.whatif.WeightTotal.effective_share",
         "domain/analysis/test_whatif.py::test_a_soft_policy_adds_up_the_weights_of_its_sequences",
     ),
     Formula(

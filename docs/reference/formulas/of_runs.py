@@ -23,7 +23,7 @@ _ADAPTATION = (
         ADAPTATION,
         "bound_budget",
         "delta = max_delta(T, 0.1 gain, D_seq)",
-        "trmon.domain.adaptation.bound_budget.recommend",
+        "trmon.domain.adaptation.target_mask_rate.recommend",
         "domain/adaptation/test_bound_budget.py::test_at_4096_tokens_it_asks_for_almost_nothing",
     ),
     Formula(
@@ -89,7 +89,7 @@ _HEALTH = (
         HEALTH,
         "T_rollout/T_trainer",
         "between the medians of temperature_near and temperature_far",
-        "trmon.domain.diagnosis.temperatures.TemperatureRatio",
+        "trmon.domain.diagnosis.diagnosis.TemperatureRatio",
         "domain/diagnosis/test_temperatures.py::test_the_ratio_is_between_its_ends",
     ),
     Formula(
@@ -120,7 +120,7 @@ _COLLAPSE = (
         COLLAPSE,
         "broke_at",
         "first step of the chain of findings that still stands",
-        "trmon.domain.analysis.course.course_of",
+        "trmon.domain.analysis.logged_run.course_of",
         "domain/analysis/test_course.py::test_the_chain_begins_with_the_finding_that_held_when_the_next_one_began",
     ),
 )

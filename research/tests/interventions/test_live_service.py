@@ -12,9 +12,8 @@ import pytest
 from msgspec import structs
 
 from tests.lab.grpo.experiments import small
-from trmon.domain.collapse_risk.model_file import RiskCalibration
-from trmon.domain.collapse_risk.risk_model import RiskModel, shipped_model
-from trmon.domain.collapse_risk.risk_signals import RISK
+from trmon.domain.collapse_risk.risk_model import RiskCalibration, RiskModel, shipped_model
+from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.lab.grpo.experiment_config import EngineMismatch, ExperimentConfig, constant
 from trmon.lab.grpo.grpo_trainer import train_experiment
 from trmon_client.config.settings import Mode

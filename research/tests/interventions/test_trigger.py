@@ -7,7 +7,7 @@ import math
 import pytest
 
 from research.tests.interventions.steps import steps_of
-from trmon.domain.collapse_risk.risk_signals import RISK
+from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.model.errors import InvalidInput
 from trmon_research.interventions.trigger import DeclineTrigger, SignalTrigger
 

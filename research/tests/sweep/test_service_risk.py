@@ -14,10 +14,9 @@ import pytest
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from tests.lab.grpo.experiments import small
-from trmon.domain.collapse_risk.input_history import BASELINE_STEPS
-from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
+from trmon.domain.collapse_risk.risk_inputs import BASELINE_STEPS, INPUT_NAMES
 from trmon.domain.collapse_risk.risk_model import CollapseRisk, shipped_model
-from trmon.domain.collapse_risk.risk_signals import DRIVER_PREFIX, RISK
+from trmon.domain.collapse_risk.risk_reading import DRIVER_PREFIX, RISK
 from trmon.lab.grpo.experiment_config import EngineMismatch, constant
 from trmon.lab.grpo.train_experiment_watched import train_experiment_watched
 from trmon_research.collapse.stored_runs import StoredRun

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier
 
-from trmon.domain.collapse_risk.risk_features import FEATURE_NAMES
+from trmon.domain.collapse_risk.risk_inputs import FEATURE_NAMES
 from trmon.lab.grpo.experiment_config import Ramp
 from trmon_research.collapse.moments import Moments
 from trmon_research.collapse.stored_runs import Floats, StoredRun

@@ -10,9 +10,8 @@ from scipy.special import logit
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.linear_model import LogisticRegression
 
-from trmon.domain.collapse_risk.model_file import FORMAT, FittedFeature, ModelFile, RiskCalibration, Tree
-from trmon.domain.collapse_risk.risk_features import FEATURE_NAMES
-from trmon.domain.collapse_risk.risk_model import RiskModel
+from trmon.domain.collapse_risk.risk_inputs import FEATURE_NAMES
+from trmon.domain.collapse_risk.risk_model import FORMAT, FittedFeature, ModelFile, RiskCalibration, RiskModel, Tree
 from trmon_research.collapse.stored_runs import Floats
 
 MODEL_INPUTS = (

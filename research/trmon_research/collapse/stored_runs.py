@@ -11,9 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trmon.domain.collapse_risk.input_history import SHAPE, advanced
-from trmon.domain.collapse_risk.risk_features import FEATURE_NAMES, risk_features
-from trmon.domain.collapse_risk.risk_inputs import INPUTS, OF_UPDATES, scaled
+from trmon.domain.collapse_risk.risk_inputs import (
+    FEATURE_NAMES,
+    INPUTS,
+    OF_UPDATES,
+    SHAPE,
+    advanced,
+    risk_features,
+    scaled,
+)
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon_research.sweep.run_file import RunRecord, read_columns, read_record
 from trmon_research.sweep.run_labels import RunLabel

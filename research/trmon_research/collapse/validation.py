@@ -10,8 +10,7 @@ from msgspec import structs
 from scipy.special import expit, logit
 from sklearn.model_selection import GroupKFold
 
-from trmon.domain.collapse_risk.model_file import RiskCalibration
-from trmon.domain.collapse_risk.risk_model import RiskModel
+from trmon.domain.collapse_risk.risk_model import RiskCalibration, RiskModel
 from trmon_research.collapse.fitting import MODEL_FEATURES, fit_calibration, fit_model, run_weights
 from trmon_research.collapse.moments import Moments
 from trmon_research.collapse.stored_runs import Floats, StoredRun

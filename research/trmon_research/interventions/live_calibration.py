@@ -9,7 +9,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import AnyReport
-from trmon.domain.policies.policy_version import PolicyVersion
+from trmon.domain.policies import PolicyVersion
 from trmon.domain.state.pipeline_state import PipelineState
 from trmon.runner.calibrator import Calibrator
 from trmon_client.core import wire

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.trainer_scalars import scalar_numbers
+from trmon.domain.batches.scalar_steps import scalar_numbers
 from trmon.domain.collapse_risk.risk_model import RiskModel
-from trmon.domain.collapse_risk.risk_signals import risk_signals
+from trmon.domain.collapse_risk.risk_reading import risk_signals
 from trmon.domain.signals.run_features import FeatureState
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.diagnosis.batch_history import history_of_batches
 from trmon.domain.diagnosis.diagnosis import diagnose
+from trmon.domain.diagnosis.features import history_of_batches
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.model.finding import Finding
 

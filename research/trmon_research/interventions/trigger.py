@@ -12,7 +12,7 @@ import msgspec
 
 from trmon.domain.analysis.collapse import NORMS_BEFORE, SPAN, smoothed
 from trmon.domain.collapse_risk.risk_model import RiskModel, decode_model
-from trmon.domain.collapse_risk.risk_signals import RISK
+from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.model.errors import InvalidInput
 from trmon_research.sweep.spooled_signals import StepRows
 

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trmon.domain.collapse_risk.stored_precision import COARSE, FINE
+from trmon.domain.collapse_risk.risk_inputs import COARSE, FINE
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon_client.core.wire.decodable_types import decodable
 from trmon_research.sweep.run_labels import RunLabel

@@ -12,14 +12,13 @@ from trmon.domain.batches.assembly import ClosedBatch, Completeness
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.incidents.incident import CAUSE_LABEL
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import BatchKey, ReportKey, RunKey
 from trmon.domain.model.messages import StoredReport
-from trmon.domain.model.severity import Severity
 from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.pipeline.stages.merge import ClosingBatch
-from trmon.domain.policies.policy_registry import PolicyRegistry
-from trmon.domain.policies.policy_version import default_version
-from trmon.domain.rules.rule_set import RuleSet
+from trmon.domain.policies import PolicyRegistry, default_version
+from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.pipeline_state import PipelineState

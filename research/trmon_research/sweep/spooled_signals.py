@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.trainer_scalars import scalar_numbers
+from trmon.domain.batches.scalar_steps import scalar_numbers
 from trmon.domain.model.errors import Damaged
 from trmon_client.core import wire
 from trmon_client.core.wire.segments import SUFFIX, scan_segment

@@ -9,12 +9,11 @@ from typing import Any
 
 import msgspec
 
-from trmon.domain.backtest.policy_mask_rate import PolicyMaskRate
-from trmon.domain.backtest.stored_history import CollapseLabel, StoredHistory
+from trmon.domain.backtest.stored_history import CollapseLabel, PolicyMaskRate, StoredHistory
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.rules.signal_names import is_scalar
+from trmon.domain.rules.signal_reader import is_scalar
 from trmon.domain.runs.run import RunState
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire.decodable_types import decodable

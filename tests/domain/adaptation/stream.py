@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tests.fixtures.messages import columns
-from trmon.domain.adaptation.sample import PolicySample
+from trmon.domain.adaptation.proposal import PolicySample
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.policy import Policy

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 
 
 def test_adaptation_is_off_unless_asked_for() -> None:

@@ -17,7 +17,7 @@ from trmon.domain.adaptation.calibration import (
     calibrate,
     raise_bounds,
 )
-from trmon.domain.adaptation.sample import PolicySample
+from trmon.domain.adaptation.proposal import PolicySample
 from trmon_client.core.policies.policy import Policy, preset
 
 AUTO = preset("trm_auto")

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.adaptation.test_calibration import AUTO, calibrated, samples
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
-from trmon.domain.adaptation.calibration_plan import (
+from trmon.domain.adaptation.calibration import (
     CalibrationPhase,
     CalibrationPlan,
     calibrated_limits,
@@ -16,11 +15,10 @@ from trmon.domain.adaptation.calibration_plan import (
     standing_findings,
     version_of_calibration,
 )
-from trmon.domain.adaptation.control import anchor_of, run_controller
-from trmon.domain.adaptation.proposal import BoundProposal
-from trmon.domain.adaptation.sample import PolicySample
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting, BoundProposal, PolicySample
+from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller
 from trmon.domain.model.finding import Finding
-from trmon.domain.policies.policy_version import PolicyVersion, default_version, version_from_trainer
+from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon_client.core.policies.policy import Policy, preset
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.domain.adaptation import stream
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
-from trmon.domain.adaptation.control import anchor_of, run_controller, version_of_proposal
-from trmon.domain.adaptation.proposal import BoundProposal, NoChange, NoChangeReason
-from trmon.domain.policies.policy_version import PolicyVersion, default_version, version_from_trainer
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting, BoundProposal, NoChange, NoChangeReason
+from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller, version_of_proposal
+from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 
 APPLY = AdaptationSetting(mode=AdaptationMode.APPLY)
 BY_A_PERSON = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=1.0)

@@ -12,9 +12,15 @@ import numpy as np
 import pytest
 
 from tests.domain.adaptation import stream
-from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
-from trmon.domain.adaptation.proposal import BoundProposal, ControllerResult, MoveLimit, NoChange, NoChangeReason
-from trmon.domain.adaptation.sample import PolicySample
+from trmon.domain.adaptation.proposal import (
+    AdaptationSetting,
+    BoundProposal,
+    ControllerResult,
+    MoveLimit,
+    NoChange,
+    NoChangeReason,
+    PolicySample,
+)
 from trmon.domain.adaptation.target_mask_rate import propose
 from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.decide import decide

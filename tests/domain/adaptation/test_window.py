@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.domain.adaptation import stream
-from trmon.domain.adaptation.sample import PolicySample
-from trmon.domain.adaptation.window import SampleWindow, StepKey, sample_of_reports
+from trmon.domain.adaptation.proposal import PolicySample, SampleWindow, StepKey, sample_of_reports
 from trmon_client.core import statistics
 from trmon_client.core.policies.policy import preset
 

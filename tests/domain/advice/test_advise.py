@@ -14,8 +14,8 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskLevel
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.severity import Severity
 
 CUT = LrDecay(factor=0.5, step=200)
 

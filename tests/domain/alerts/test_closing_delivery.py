@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.closing_delivery import closing_delivery
+from trmon.domain.alerts.owner_change import closing_delivery
 from trmon.domain.alerts.transitions import TransitionReason
 
 

@@ -7,16 +7,15 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.alerts.alert_builders import delivery_of
-from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.delivery_update import (
+from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy
+from trmon.domain.alerts.muting import (
     DeliveryUpdate,
     DispatchOutcome,
+    MuteReason,
     update_after_failure,
     update_after_mute,
     update_after_success,
 )
-from trmon.domain.alerts.muting import MuteReason
-from trmon.domain.alerts.retry import RetryPolicy
 
 NOW = 1000.0
 RETRY = RetryPolicy(max_attempts=3, backoff_seconds=2.0)

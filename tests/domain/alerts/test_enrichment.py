@@ -9,13 +9,12 @@ from msgspec import structs
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
-from trmon.domain.alerts.delivery_context import DeliveryContext
-from trmon.domain.alerts.enrichment import enrich_notification
-from trmon.domain.alerts.flapping import MAX_TRANSITIONS
-from trmon.domain.alerts.muting import MuteReason, mute_reason
+from trmon.domain.alerts.delivery import DeliveryContext
+from trmon.domain.alerts.muting import MuteReason, enrich_notification, mute_reason
 from trmon.domain.alerts.notification import FiringAlert, Flapping
+from trmon.domain.alerts.silences import MAX_TRANSITIONS
 from trmon.domain.alerts.transitions import transition_event
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 
 DELIVERY = delivery_of()
 

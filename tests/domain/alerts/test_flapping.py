@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.domain.alerts.flapping import FlapState, flap_state
+from trmon.domain.alerts.silences import FlapState, flap_state
 
 SIX = (10, 20, 30, 40, 50, 60)
 

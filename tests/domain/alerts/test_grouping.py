@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tests.domain.alerts.alert_builders import delivery_of
-from trmon.domain.alerts.delivery import Delivery, Subject
-from trmon.domain.alerts.grouping import group_deliveries
+from trmon.domain.alerts.delivery import Delivery, Subject, group_deliveries
 
 
 def due(key: str, *, receiver: str = "hook", run_id: int | None = 1) -> Delivery:

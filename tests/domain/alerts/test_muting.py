@@ -10,8 +10,7 @@ import pytest
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.delivery_context import DeliveryContext
+from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState
 from trmon.domain.alerts.muting import LATE_SECONDS, MuteReason, mute_reason
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.runs.run import Run, RunState

@@ -9,9 +9,9 @@ import pytest
 from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.pipeline.stages.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.delivery import Routes
 from trmon.domain.alerts.owner_change import OwnerChange
-from trmon.domain.alerts.routing import Routes
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 
 ROUTES = Routes(receivers=("hook", "slack", "pager"), by_owner={"ana": ("slack",), "bo": ("slack", "pager"), "cy": ()})
 OWNER_CHANGE = OwnerChange(routes=ROUTES, public_url=None, now=500.0)

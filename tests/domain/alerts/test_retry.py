@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.domain.alerts.retry import RetryPolicy
+from trmon.domain.alerts.delivery import RetryPolicy
 
 
 @pytest.mark.parametrize(("attempts", "seconds"), [(1, 2.0), (2, 4.0), (5, 32.0), (12, 600.0), (10_000, 600.0)])

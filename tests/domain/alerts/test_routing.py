@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.domain.alerts.routing import Routes
+from trmon.domain.alerts.delivery import Routes
 
 ROUTES = Routes(receivers=("webhook", "slack"), by_owner={"ana": ("slack",), "bo": ()})
 

@@ -9,8 +9,14 @@ import pytest
 
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.stall_merging import MAX_WAIT_SECONDS, MergedStalls, StallMerging, merge_stalls
+from trmon.domain.alerts.delivery import (
+    MAX_WAIT_SECONDS,
+    Delivery,
+    DeliveryState,
+    MergedStalls,
+    StallMerging,
+    merge_stalls,
+)
 
 QUIET_SECONDS = 30.0
 NOW = 1000.0

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from trmon.domain.analysis.course import BRIDGED_STEPS, course_of
-from trmon.domain.diagnosis import Finding, History
+from trmon.domain.analysis.logged_run import BRIDGED_STEPS, course_of
+from trmon.domain.diagnosis.history import History
+from trmon.domain.model.finding import Finding
 
 HEALTHY = {
     "mismatch_kl_k1": 1e-4,

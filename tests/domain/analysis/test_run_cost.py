@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.analysis.logged_run import LoggedRun, read_logged_run
-from trmon.domain.analysis.run_cost import run_cost
+from trmon.domain.analysis.logged_run import LoggedRun, read_logged_run, run_cost
 
 
 def run(**columns: list[Any]) -> LoggedRun:

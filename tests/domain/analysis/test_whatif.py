@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.messages import columns
-from trmon.domain.analysis.weight_total import WeightTotal
-from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
+from trmon.domain.analysis.whatif import CoveredRange, WeightTotal, WhatIfEffect
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.policy import Policy, preset

@@ -7,8 +7,7 @@ from typing import Any
 
 from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch
-from trmon.domain.backtest.policy_mask_rate import PolicyMaskRate
-from trmon.domain.backtest.stored_history import CollapseLabel, StoredHistory
+from trmon.domain.backtest.stored_history import CollapseLabel, PolicyMaskRate, StoredHistory
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.identity import BatchKey
 

@@ -11,16 +11,14 @@ from msgspec import structs
 
 from tests.domain.backtest.histories import RISE, history, rewards
 from tests.store.builders import batch
-from trmon.domain.backtest.backtest_run import RunBacktest, backtest_run
+from trmon.domain.backtest.backtest_run import CollapseOnset, OnsetSource, RunBacktest, backtest_run
 from trmon.domain.backtest.backtest_totals import BacktestSum
-from trmon.domain.backtest.collapse_onset import CollapseOnset, OnsetSource
-from trmon.domain.backtest.raised_alerts import MAX_ALERTS
+from trmon.domain.backtest.rule_replay import MAX_ALERTS
 from trmon.domain.backtest.stored_history import StoredHistory
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.collapse_risk.model_file import RiskCalibration
-from trmon.domain.collapse_risk.risk_model import RiskModel, shipped_model
+from trmon.domain.collapse_risk.risk_model import RiskCalibration, RiskModel, shipped_model
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.rules.rule_set import RuleSet
+from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.rule_yaml import parse_rules
 from trmon.domain.runs.run import RunState
 from trmon_client.core.policies.policy import preset

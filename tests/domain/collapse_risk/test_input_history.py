@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from trmon.domain.collapse_risk.input_history import InputHistory, Statistic
-from trmon.domain.collapse_risk.risk_inputs import N_INPUTS
+from trmon.domain.collapse_risk.risk_inputs import N_INPUTS, InputHistory, Statistic
 
 
 def _plain(values: list[float]) -> dict[Statistic, float]:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from trmon.domain.collapse_risk.input_history import BASELINE_STEPS, InputHistory
-from trmon.domain.collapse_risk.risk_features import FeatureKind, risk_features
-from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES, INPUTS, Values, read_inputs, scaled
+from trmon.domain.collapse_risk.risk_inputs import (
+    BASELINE_STEPS,
+    INPUT_NAMES,
+    INPUTS,
+    FeatureKind,
+    InputHistory,
+    Values,
+    read_inputs,
+    risk_features,
+    scaled,
+)
 
 
 def _course(n: int = 70, *, reward: float = 1.0, offset: float = 0.0, gradient: float = 1.0) -> Values:

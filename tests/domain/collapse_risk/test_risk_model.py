@@ -10,12 +10,27 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from trmon.domain.collapse_risk.input_history import InputHistory
-from trmon.domain.collapse_risk.model_file import FORMAT, FittedFeature, ModelFile, RiskCalibration, Tree
-from trmon.domain.collapse_risk.risk_features import N_KINDS, FeatureKind
-from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES, N_INPUTS, Values, read_inputs, scaled
-from trmon.domain.collapse_risk.risk_model import RiskModel, decode_model, shipped_model
-from trmon.domain.collapse_risk.risk_signals import (
+from trmon.domain.collapse_risk.risk_inputs import (
+    INPUT_NAMES,
+    N_INPUTS,
+    N_KINDS,
+    FeatureKind,
+    InputHistory,
+    Values,
+    read_inputs,
+    scaled,
+)
+from trmon.domain.collapse_risk.risk_model import (
+    FORMAT,
+    FittedFeature,
+    ModelFile,
+    RiskCalibration,
+    RiskModel,
+    Tree,
+    decode_model,
+    shipped_model,
+)
+from trmon.domain.collapse_risk.risk_reading import (
     OUTSIDE,
     RISK,
     RISK_SIGNALS,

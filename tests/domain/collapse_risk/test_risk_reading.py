@@ -6,10 +6,16 @@ import math
 
 import pytest
 
-from trmon.domain.collapse_risk.model_file import FORMAT, FittedFeature, ModelFile, RiskCalibration, Tree
-from trmon.domain.collapse_risk.risk_model import HORIZON, RiskModel
-from trmon.domain.collapse_risk.risk_reading import RiskLevel, describe_drivers, read_risk, risk_sentence
-from trmon.domain.collapse_risk.risk_words import INPUT_WORDS
+from trmon.domain.collapse_risk.risk_model import (
+    FORMAT,
+    HORIZON,
+    FittedFeature,
+    ModelFile,
+    RiskCalibration,
+    RiskModel,
+    Tree,
+)
+from trmon.domain.collapse_risk.risk_reading import INPUT_WORDS, RiskLevel, describe_drivers, read_risk, risk_sentence
 
 FILE = ModelFile(
     format=FORMAT,

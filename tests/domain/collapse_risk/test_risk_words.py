@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
-from trmon.domain.collapse_risk.risk_words import INPUT_WORDS
+from trmon.domain.collapse_risk.risk_reading import INPUT_WORDS
 
 PAGE = Path(__file__).parents[3] / "trmon" / "web" / "src" / "signalwords.js"
 

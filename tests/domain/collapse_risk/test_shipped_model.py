@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trmon.domain.collapse_risk.risk_features import N_KINDS
-from trmon.domain.collapse_risk.risk_inputs import N_INPUTS
+from trmon.domain.collapse_risk.risk_inputs import N_INPUTS, N_KINDS
 from trmon.domain.collapse_risk.risk_model import shipped_model
 
 ANSWERS = {-2.0: 0.1608571766844092, 0.0: 0.10486123669812268, 0.5: 0.5852356003236024, 3.0: 0.8620161664955317}

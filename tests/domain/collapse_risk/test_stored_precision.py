@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trmon.domain.collapse_risk.stored_precision import COARSE, StoredPrecision
+from trmon.domain.collapse_risk.risk_inputs import COARSE, StoredPrecision
 
 
 def _reference(value: float, bits: int) -> float:

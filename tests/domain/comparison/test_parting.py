@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trmon.domain.comparison.parting import LASTING_POINTS, ComparedCourse, Parting, partings
-from trmon.domain.comparison.parting_words import parting_sentence
+from trmon.domain.comparison import LASTING_POINTS, ComparedCourse, Parting, parting_sentence, partings
 
 STEPS = np.arange(200)
 

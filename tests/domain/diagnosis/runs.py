@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from trmon.domain.diagnosis import Diagnosis, Finding, History, diagnose
+from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
+from trmon.domain.diagnosis.history import History
+from trmon.domain.model.finding import Finding
 from trmon.domain.rules.condition import Truth
 
 STEPS = 120

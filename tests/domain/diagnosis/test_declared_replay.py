@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.diagnosis.declared_replay import declares_replay
+from trmon.domain.diagnosis.history import declares_replay
 
 MODE = "actor_rollout_ref.actor.megatron.router_replay.mode"
 

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from tests.domain.diagnosis.runs import HEALTHY, of_dict, run, truth
-from trmon.domain.diagnosis import Finding, History, Quadrant, Stage, Thresholds, diagnose
+from trmon.domain.diagnosis.criteria import Thresholds
+from trmon.domain.diagnosis.diagnosis import Quadrant, Stage, diagnose
+from trmon.domain.diagnosis.history import History
+from trmon.domain.model.finding import Finding
 from trmon.domain.rules.condition import ThresholdSide, Truth
 
 

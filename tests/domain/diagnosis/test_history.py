@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trmon.domain.diagnosis import History
+from trmon.domain.diagnosis.history import History
 
 NAN = float("nan")
 

@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.diagnosis import REMEDIES, Finding
-from trmon.domain.diagnosis.framework_options import TRL_RESUME, VERL_RESUME
-from trmon.domain.diagnosis.option_values import Multiple, Present, RunFacts, rendered_options
-from trmon.domain.diagnosis.run_config import config_number, config_value
+from trmon.domain.diagnosis.framework_options import (
+    TRL_RESUME,
+    VERL_RESUME,
+    Multiple,
+    Present,
+    RunFacts,
+    rendered_options,
+)
+from trmon.domain.diagnosis.history import config_number, config_value
+from trmon.domain.diagnosis.remedies import REMEDIES
+from trmon.domain.model.finding import Finding
 
 LR = "actor_rollout_ref.actor.optim.lr"
 

@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from trmon.domain.diagnosis import FORM_REMEDIES, REMEDIES, Finding, Remedy, for_next_run, remedy_of
-from trmon.domain.model.finding_form import FindingForm, form_of_rule
+from trmon.domain.diagnosis.remedies import FORM_REMEDIES, REMEDIES, Remedy, for_next_run, remedy_of
+from trmon.domain.model.finding import Finding, FindingForm, form_of_rule
 from trmon.domain.rules.rule_yaml import builtin_rules
 
 ALL = {finding.value: remedy for finding, remedy in REMEDIES.items()} | {

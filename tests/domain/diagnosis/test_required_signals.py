@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.domain.diagnosis.runs import run
-from trmon.domain.diagnosis import REQUIRED_SIGNALS, Thresholds
 from trmon.domain.diagnosis.conditions import HistoryAllOf, HistoryAnyOf, HistoryCondition, HistoryLimit, HistoryNot
-from trmon.domain.diagnosis.criteria import finding_conditions, nucleus_sampling, unhealthy
-from trmon.domain.diagnosis.features import with_features
+from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions, nucleus_sampling, unhealthy
+from trmon.domain.diagnosis.features import REQUIRED_SIGNALS, with_features
 
 
 def limits_in(condition: HistoryCondition) -> Iterator[HistoryLimit]:

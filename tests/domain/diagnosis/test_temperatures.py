@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from trmon.domain.diagnosis import Finding, History, diagnose
-from trmon.domain.diagnosis.temperatures import TemperatureRatio, temperature_ratio
+from trmon.domain.diagnosis.diagnosis import TemperatureRatio, diagnose, temperature_ratio
+from trmon.domain.diagnosis.history import History
+from trmon.domain.model.finding import Finding
 
 
 def history(n: int = 30, **changed: float) -> History:

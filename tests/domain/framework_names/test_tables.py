@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.domain.framework_names import FRAMEWORKS, MetricTable, translate
-from trmon.domain.framework_names.translation import SCALARS
+from trmon.domain.framework_names.tables import MetricTable
+from trmon.domain.framework_names.translation import FRAMEWORKS, SCALARS, translate
 from trmon.domain.signals.derived_signals import DERIVED
 from trmon_client.core.signals.catalogue import SIGNALS
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.diagnosis import Diagnosis, Finding, History, Quadrant, Stage, diagnose
-from trmon.domain.framework_names import signals_of_scalars, translate
+from trmon.domain.diagnosis.diagnosis import Diagnosis, Quadrant, Stage, diagnose
+from trmon.domain.diagnosis.history import History
+from trmon.domain.framework_names.translation import signals_of_scalars, translate
+from trmon.domain.model.finding import Finding
 
 
 def of(metrics: Mapping[str, Any]) -> Diagnosis:

@@ -9,10 +9,19 @@ import pytest
 from tests.domain.diagnosis.runs import run as history
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.diagnosis import REMEDIES, Diagnosis, Finding, History, diagnose
-from trmon.domain.health.duration_words import duration
-from trmon.domain.health.run_verdict import REVIEW_SECONDS, VerdictInputs, judge_run, urgency_of
-from trmon.domain.health.verdict import RunVerdict, Urgency, VerdictKind
+from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
+from trmon.domain.diagnosis.history import History
+from trmon.domain.diagnosis.remedies import REMEDIES
+from trmon.domain.health.verdict import (
+    REVIEW_SECONDS,
+    RunVerdict,
+    Urgency,
+    VerdictInputs,
+    VerdictKind,
+    duration,
+    judge_run,
+    urgency_of,
+)
 from trmon.domain.incidents.incident import (
     ENDED_LABEL,
     WITH_THE_RUN,
@@ -21,9 +30,8 @@ from trmon.domain.incidents.incident import (
     incident_labels,
     notifying_alerts,
 )
-from trmon.domain.model.severity import Severity
-from trmon.domain.runs.run import Run, RunState
-from trmon.domain.runs.run_ending import RunEnding
+from trmon.domain.model.finding import Finding, Severity
+from trmon.domain.runs.run import Run, RunEnding, RunState
 
 NOW = 10_000.0
 RUN = replace(MemoryLog().stored_run, last_step=40, last_report_at=NOW - 30.0)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from trmon.domain.health.sparkline import POINTS, sparkline_of
+from trmon.domain.health.run_summary import POINTS, sparkline_of
 
 
 def test_few_steps_are_drawn_as_they_are() -> None:

@@ -11,7 +11,7 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.incidents.incident import QUIET_STEPS
 from trmon.domain.incidents.incident_course import LATEST_CAUSE_STEPS, MAX_UPDATES, OPENING_STEPS
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 
 STALE = {"engine_lag": 2.0, "mismatch_kl_k3": 0.1}
 SYMPTOMS = {"mask_rate": 0.6}

@@ -8,11 +8,11 @@ import pytest
 from tests.domain.diagnosis.runs import run
 from tests.domain.ruleruns import run as run_rules
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.diagnosis import REMEDIES, Assurance, Finding, History, diagnose, remedy_of
-from trmon.domain.incidents.incident import Incident, incident_labels, is_member
-from trmon.domain.incidents.led_diagnosis import led_diagnosis
-from trmon.domain.model.finding_form import FindingForm
-from trmon.domain.model.severity import Severity
+from trmon.domain.diagnosis.diagnosis import Assurance, diagnose
+from trmon.domain.diagnosis.history import History
+from trmon.domain.diagnosis.remedies import REMEDIES, remedy_of
+from trmon.domain.incidents.incident import Incident, incident_labels, is_member, led_diagnosis
+from trmon.domain.model.finding import Finding, FindingForm, Severity
 from trmon.domain.pipeline.stages.incident_step import end_open_incident
 from trmon.domain.rules.rule_yaml import builtin_rules
 

@@ -10,8 +10,8 @@ from tests.domain.pipeline.stages.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.context.pass_context import PassContext
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.severity import Severity
 from trmon.domain.pipeline.state_rules import apply_run_end, apply_state_change, retire_removed_rules
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.liveness import StateChange, StateChangeReason

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from trmon.domain.policies.policy_registry import PolicyRegistry
-from trmon.domain.policies.policy_version import default_version
+from trmon.domain.policies import PolicyRegistry, default_version
 from trmon_client.core.policies.policy import preset
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.preflight.engine_scores import EngineScores
+from trmon.domain.preflight.token_pairs import EngineScores
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,10 @@ import pytest
 from torch import Tensor
 
 from tests.fixtures.tiny_transformer import PROMPT, TinyEngine, prompts, response_mask, tiny_engine
-from trmon.domain.diagnosis import Finding
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.preflight.causes import PreflightCause
-from trmon.domain.preflight.engine_scores import EngineScores
-from trmon.domain.preflight.preflight import PreflightResult, preflight
-from trmon.domain.preflight.preflight_limits import PreflightLimits
+from trmon.domain.model.finding import Finding
+from trmon.domain.preflight.preflight import PreflightCause, PreflightLimits, PreflightResult, preflight
+from trmon.domain.preflight.token_pairs import EngineScores
 
 LIMITS = PreflightLimits()
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trmon.domain.rules.measures import NEWEST, Growth, Measure, RatioOfSignals, RelativeToMedian, Slope, ZScore
+from trmon.domain.rules.condition import NEWEST, Growth, Measure, RatioOfSignals, RelativeToMedian, Slope, ZScore
 from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
 
 

@@ -13,12 +13,11 @@ from tests.domain.pipeline.stages.closings import pass_context
 from tests.store.builders import batch, batch_key
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.collapse_risk.risk_model import shipped_model
-from trmon.domain.collapse_risk.risk_signals import DRIVER_PREFIX, RISK
-from trmon.domain.incidents.incident import PREDICTION_RULES, Incident
-from trmon.domain.incidents.incident_course import OPENING_STEPS, QUIET_STEPS
+from trmon.domain.collapse_risk.risk_reading import DRIVER_PREFIX, RISK
+from trmon.domain.incidents.incident import PREDICTION_RULES, QUIET_STEPS, Incident
+from trmon.domain.incidents.incident_course import OPENING_STEPS
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Finding
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Finding, Severity
 from trmon.domain.pipeline.stages.detect import detect_findings
 from trmon.domain.pipeline.stages.draft import DraftRow
 from trmon.domain.pipeline.stages.fold import fold_row

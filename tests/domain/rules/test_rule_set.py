@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from trmon.domain.rules import rule_yaml
-from trmon.domain.rules.rule import RowSelection
-from trmon.domain.rules.rule_set import RememberedSignals, RuleSet
+from trmon.domain.rules.rule import RememberedSignals, RowSelection, RuleSet
 
 RULES = RuleSet(
     rule_yaml.parse_rules(

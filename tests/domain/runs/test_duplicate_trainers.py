@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.runs.duplicate_trainers import ActiveLaunch, find_duplicate_trainers
+from trmon.domain.runs.attempts import ActiveLaunch, find_duplicate_trainers
 
 
 def active_launch(launch: str, began_at: float, beat_at: float | None, **fields: Any) -> ActiveLaunch:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trmon.domain.signals.dominant_pair import describe_drift
+from trmon.domain.signals.drift_features import describe_drift
 
 MISMATCH = {"mismatch_kl_k3": 0.03, "engine_lag": 0.0}
 STALENESS = {"staleness_kl_k3": 0.2, "staleness_lag": 3.0}

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from trmon.domain.signals.gradient_noise import gradient_noise
-from trmon.domain.signals.run_features import RunFeatures
+from trmon.domain.signals.run_features import RunFeatures, gradient_noise
 from trmon_client.core import statistics
 from trmon_client.core.signals import batch_signals
 

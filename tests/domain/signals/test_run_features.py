@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trmon.domain.collapse_risk.input_history import Statistic
-from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
-from trmon.domain.signals.drift_growth import DriftGrowth
-from trmon.domain.signals.nonfinite_steps import NonFiniteSteps
-from trmon.domain.signals.quantile_sketch import MAX_ATOMS, QuantileSketch
-from trmon.domain.signals.reward_history import LOWER_ATOMS
-from trmon.domain.signals.run_features import FEATURE_SIGNALS, FeatureState, RunFeatures
-from trmon.domain.signals.smoothed_signal import SmoothedSignal
-from trmon.domain.signals.temperature_slope import TemperatureSlope
+from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES, Statistic
+from trmon.domain.signals.reward_history import LOWER_ATOMS, MAX_ATOMS, QuantileSketch, SmoothedSignal
+from trmon.domain.signals.run_features import (
+    FEATURE_SIGNALS,
+    DriftGrowth,
+    FeatureState,
+    NonFiniteSteps,
+    RunFeatures,
+    TemperatureSlope,
+)
 
 READ_NUMBERS = (
     "reward_mean",

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trmon.domain.signals.scalar_names import ALIASES, canonical_value
+from trmon.domain.signals.derived_signals import ALIASES, canonical_value
 
 
 @pytest.mark.parametrize(("name", "alias"), [(name, alias) for name, known in ALIASES.items() for alias in known])

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.errors import NotReady
-from trmon.domain.model.slots import SLOTS, SlotHoldings
+from trmon.domain.ports import SLOTS, SlotHoldings
 from trmon.hosts.fleet.lease_manager import LeaseManager
 from trmon.runner.ownership import SoleOwner
 from trmon.store.database.connect import engines_of

@@ -13,7 +13,7 @@ from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch, batch_key
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.errors import NotReady
-from trmon.domain.policies.policy_version import default_version
+from trmon.domain.policies import default_version
 from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.hosts.subprocess.channel import Channel, CommitRequest, CommitResult, RoundResult
 from trmon.hosts.subprocess.service_proxy import MAX_UNANSWERED, ServiceProxy

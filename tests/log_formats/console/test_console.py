@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.analysis.log_row import LogDefect, LogRow
-from trmon.domain.framework_names import translate
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow
+from trmon.domain.framework_names.translation import translate
 from trmon.log_formats.console.reader import read_console
 
 VERL = (

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.tracker_logs import TRACKER_LOGS
-from trmon.domain.analysis.log_row import LogDefect, LogRow
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.domain.model.errors import InvalidInput
 from trmon.log_formats import format_of
 from trmon.log_formats.wandb.records import BLOCK_BYTES, ChunkKind, read_chunked_records

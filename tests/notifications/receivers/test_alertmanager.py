@@ -17,7 +17,7 @@ from tests.fixtures.waiting import eventually
 from tests.notifications.receivers.posting import notification, posted
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 from trmon.notifications.receivers.alertmanager import PATH, Alertmanager
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult

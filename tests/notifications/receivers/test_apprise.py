@@ -14,7 +14,7 @@ from tests.fixtures.receiver import WebhookServer
 from tests.notifications.receivers.posting import ended_ill, notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.errors import NotReady
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 from trmon.notifications.receivers.apprise import Apprise
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.notifications.receivers.posting import notification, posted
 from trmon.domain.alerts.alert import AlertState
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import RunKey
-from trmon.domain.model.severity import Severity
 from trmon.notifications.receivers.pagerduty import MAX_KEY_LENGTH, PagerDuty
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 

@@ -7,7 +7,7 @@ from msgspec import structs
 from tests.notifications.receivers.posting import ended_ill, firing_alert, notification, posted
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Flapping
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
 from trmon.notifications.receivers.slack import Slack
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from verl.trainer.ppo.metric_utils import compute_variance_proxy_metrics
 
-from trmon.domain.signals.gradient_noise import gradient_noise
+from trmon.domain.signals.run_features import gradient_noise
 from trmon_client.core import divergence, statistics
 from trmon_client.core.divergence.divergence_columns import with_divergences
 from trmon_client.core.policies.policy import preset

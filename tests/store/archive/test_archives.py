@@ -27,14 +27,13 @@ from tests.store.builders import (
     start_intake,
     stored_reports,
 )
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
-from trmon.domain.batches.quarantine import QuarantinePart, quarantined
+from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole, QuarantinePart, quarantined
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.policies.policy_version import default_version
+from trmon.domain.policies import default_version
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store

@@ -12,8 +12,7 @@ from sqlalchemy import update
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
 from tests.store.lake.moving import delete_moved, move_to_lake
-from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
-from trmon.domain.batches.quarantine import QuarantinePart, quarantined
+from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole, QuarantinePart, quarantined
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.model.identity import BatchKey

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake, stored_reports
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.audit import AuditAction
+from trmon.domain.model.access import EVERYTHING, AuditAction
 from trmon.domain.model.errors import Conflict, Fenced
 from trmon.domain.model.identity import RunKey
 from trmon.store import Store

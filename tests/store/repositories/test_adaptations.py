@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, append, commit, report_intake
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.model.access import EVERYTHING, Access, Scope
-from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.policies import PolicyVersion, default_version
 from trmon.store import Store
 from trmon_client.core.policies.policy import preset
 

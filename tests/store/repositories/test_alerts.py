@@ -11,9 +11,8 @@ from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, Ale
 from trmon.domain.incidents.incident import incident_labels
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import Conflict, NotFound
-from trmon.domain.model.finding import Finding
+from trmon.domain.model.finding import Finding, Severity
 from trmon.domain.model.identity import RunKey
-from trmon.domain.model.severity import Severity
 from trmon.store import Store
 
 CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")

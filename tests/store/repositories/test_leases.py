@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select, update
 from tests.store.builders import append, report_intake, start_intake
 from tests.store.gate import Gate
 from trmon.domain.model.errors import Fenced, NotReady
-from trmon.domain.model.slots import SLOTS, in_slots, slot_of
+from trmon.domain.ports import SLOTS, in_slots, slot_of
 from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.database.connect import engines_of

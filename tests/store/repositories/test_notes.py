@@ -6,11 +6,10 @@ import pytest
 from sqlalchemy import func, insert, select
 
 from tests.store.builders import NOW, append, start_intake
-from trmon.domain.model.access import EVERYTHING, Access, Scope
-from trmon.domain.model.audit import AuditAction
+from trmon.domain.model.access import EVERYTHING, Access, AuditAction, Scope
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.model.identity import RunKey
-from trmon.domain.runs.run_note import MAX_NOTES, RunNote
+from trmon.domain.runs.run import MAX_NOTES, RunNote
 from trmon.store import Store
 from trmon.store.schema import tables
 

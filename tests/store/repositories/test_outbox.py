@@ -8,15 +8,14 @@ import pytest
 
 from tests.store.builders import NOW, alert, append, commit, delivery, start_intake
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.delivery_update import (
+from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy
+from trmon.domain.alerts.muting import (
     DeliveryUpdate,
+    MuteReason,
     update_after_failure,
     update_after_mute,
     update_after_success,
 )
-from trmon.domain.alerts.muting import MuteReason
-from trmon.domain.alerts.retry import RetryPolicy
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey

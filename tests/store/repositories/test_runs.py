@@ -19,14 +19,12 @@ from tests.store.builders import (
 )
 from tests.store.gate import Gate
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.alerts.delivery import Delivery
+from trmon.domain.alerts.delivery import Delivery, Routes
 from trmon.domain.alerts.owner_change import OwnerChange
-from trmon.domain.alerts.routing import Routes
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.model.identity import RunKey
-from trmon.domain.runs.run import Run, RunState
-from trmon.domain.runs.run_ending import RunEnding, RunWarning
+from trmon.domain.runs.run import Run, RunEnding, RunState, RunWarning
 from trmon.domain.state.run_update import Event, Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.schema import tables

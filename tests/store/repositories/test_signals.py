@@ -11,8 +11,7 @@ from msgspec import structs
 from sqlalchemy import update
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.store import Store
 from trmon.store.repositories.signal_series import SignalSeries

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from trmon.domain.model.json_number import json_number
+from trmon.domain.model.finding import json_number
 
 
 def _read(value: object) -> object:

@@ -11,9 +11,8 @@ from pydantic import BaseModel, Field
 
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.errors import InvalidInput, did_you_mean
 from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.model.similar_names import did_you_mean
 
 
 def split_run_keys(names: str) -> list[RunKey]:

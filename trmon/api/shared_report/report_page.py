@@ -8,15 +8,14 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from trmon.api.shared_report.html import ChartData, Child, chart, document, element, number, table, time_element
-from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.collapse_risk.risk_reading import RiskReading, risk_sentence
-from trmon.domain.diagnosis import Diagnosis
+from trmon.domain.diagnosis.diagnosis import Diagnosis
 from trmon.domain.health.verdict import RunVerdict
 from trmon.domain.incidents.incident import Incident
-from trmon.domain.model.finding_form import meaning_of, title_of
-from trmon.domain.policies.policy_version import PolicyVersion
-from trmon.domain.runs.run import Run, RunState
-from trmon.domain.runs.run_note import RunNote
+from trmon.domain.model.finding import meaning_of, title_of
+from trmon.domain.policies import PolicyVersion
+from trmon.domain.runs.run import Run, RunNote, RunState
 
 STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from trmon.domain.adaptation.proposal import CALIBRATED_SUFFIX
-from trmon.domain.adaptation.sample import PolicySample
-from trmon.domain.adaptation.tail import INFINITE, SIGNS, Side, bound_of, reaches_of
+from trmon.domain.adaptation.proposal import (
+    CALIBRATED_SUFFIX,
+    INFINITE,
+    SIGNS,
+    PolicySample,
+    Side,
+    bound_of,
+    reaches_of,
+)
+from trmon.domain.model.finding import Finding
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.policies import CALIBRATION_AUTHOR, PolicyVersion
+from trmon.domain.rules.rule import Rule
 from trmon_client.core.columns.columns import Array
 from trmon_client.core.policies.calibration import Calibration
 from trmon_client.core.policies.policy import Policy
@@ -210,3 +221,167 @@ def _name(bound: CalibratedBound) -> str:
 
 def _names(bounds: Any) -> list[str]:
     return list(dict.fromkeys(map(_name, bounds)))
+
+
+class CalibrationPhase(Enum):
+    """The first calibration of a policy, or the one at step 100, which only raises its bounds."""
+
+    FIRST = "first"
+    SECOND = "second"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationPlan:
+    """A calibration that is due: of `asked`, the version that asks for it, in place of the `current` one."""
+
+    phase: CalibrationPhase
+    asked: PolicyVersion
+    current: PolicyVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibratedLimits:
+    """What calibration sets for later changes: the calibrated bounds as floors, the ceilings, and the mask rate."""
+
+    floors: Policy
+    ceilings: Policy
+    rate: float
+
+
+def calibration_plan(versions: Sequence[PolicyVersion]) -> CalibrationPlan | None:
+    """Return the calibration that is due; None if the policy asks for none, is pinned, or has been calibrated.
+
+    Args: versions: all versions of a run, oldest first.
+    """
+    asked, made = _calibrations(versions)
+    current = versions[-1]
+    if asked.policy.calibrate is None or current.pinned:
+        return None
+    if not made:
+        return CalibrationPlan(phase=CalibrationPhase.FIRST, asked=asked, current=current)
+    is_open = current is made[-1] and len(made) == 1 and _is_calibrated(current)
+    return CalibrationPlan(phase=CalibrationPhase.SECOND, asked=asked, current=current) if is_open else None
+
+
+def calibrated_limits(versions: Sequence[PolicyVersion]) -> CalibratedLimits | None:
+    """Return the limits that the newest calibration sets; None without one.
+
+    Args: versions: all versions of a run, oldest first.
+    """
+    asked, made = _calibrations(versions)
+    calibrated = [version for version in made if _is_calibrated(version)]
+    if asked.policy.calibrate is None or not calibrated:
+        return None
+    return CalibratedLimits(floors=calibrated[-1].policy, ceilings=asked.policy, rate=asked.policy.calibrate.rate)
+
+
+def version_of_calibration(
+    result: CalibrationResult, plan: CalibrationPlan, *, steps: tuple[int, int], now: float
+) -> PolicyVersion:
+    """Return the version that records a calibration, with its evidence.
+
+    Args: steps: the first and the last step of the sample.
+    """
+    evidence: dict[str, Any] = {
+        "controller": "calibration",
+        "phase": plan.phase.value,
+        "replaces": plan.current.policy.hash,
+        "policy": plan.asked.policy.spec(),
+        "set_by": plan.asked.author,
+        "first_step": steps[0],
+        "last_step": steps[1],
+        **result.evidence(),
+    }
+    return PolicyVersion(
+        policy=result.policy,
+        shadows=plan.current.shadows,
+        author=CALIBRATION_AUTHOR,
+        reason=result.reason,
+        created_at=now,
+        evidence=evidence,
+    )
+
+
+def standing_findings(observed: Iterable[Finding], firing: Iterable[Rule | None]) -> frozenset[str]:
+    """Return the letters of the findings of a diagnosis and of firing alerts; routing (M) is a mismatch of engines (A).
+
+    Args: firing: the rules of firing alerts, None for a rule that was removed.
+    """
+    of_rules = (rule.finding for rule in firing if rule is not None and rule.finding is not None)
+    letters = {finding.value for finding in (*observed, *of_rules)}
+    return frozenset(letters | {Finding.ENGINE_MISMATCH.value} if Finding.MOE_ROUTING.value in letters else letters)
+
+
+def _calibrations(versions: Sequence[PolicyVersion]) -> tuple[PolicyVersion, list[PolicyVersion]]:
+    """Return the newest version that no controller made, and the calibrations since."""
+    place = max(index for index, version in enumerate(versions) if not version.is_adapted)
+    made = [version for version in versions[place + 1 :] if version.author == CALIBRATION_AUTHOR]
+    return versions[place], made
+
+
+def _is_calibrated(version: PolicyVersion) -> bool:
+    return version.evidence.get("outcome") != CalibrationOutcome.STARTS_ILL.value
+
+
+SAMPLE_STEPS = 20
+SETTLED_STEPS = 5
+"""How many steps the learning rate must not have risen for: warm-up is over."""
+FIRST_STEP = 20
+"""The first step of the sample where the trainer does not send `lr`, as an index."""
+SECOND_STEP = 100
+"""After how many steps bounds are measured once more."""
+LR_NOISE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationStep:
+    """One step: the row with its sequences, how many of them have a mismatch pair, and the learning rate or NaN."""
+
+    key: BatchKey
+    n_sequences: int
+    lr: float
+
+
+def first_sample(steps: Sequence[CalibrationStep], *, sequences: int) -> Sequence[CalibrationStep] | None:
+    """Return the steps of the first calibration: from the end of the warm-up until there are enough; None: not yet.
+
+    Args: steps: the steps of the run whose rows are final, oldest first.
+    """
+    start = _start(steps)
+    if start is None:
+        return None
+    found = 0
+    for end in range(start, len(steps)):
+        found += steps[end].n_sequences
+        if end + 1 - start >= SAMPLE_STEPS and found >= sequences:
+            return steps[start : end + 1]
+    return None
+
+
+def second_sample(steps: Sequence[CalibrationStep], *, sequences: int) -> Sequence[CalibrationStep] | None:
+    """Return the newest steps up to the 100th that are enough; None before it, or if they are too few.
+
+    Args: steps: the steps of the run whose rows are final, oldest first.
+    """
+    if len(steps) < SECOND_STEP:
+        return None
+    found = 0
+    for start in reversed(range(SECOND_STEP)):
+        found += steps[start].n_sequences
+        if SECOND_STEP - start >= SAMPLE_STEPS and found >= sequences:
+            return steps[start:SECOND_STEP]
+    return None
+
+
+def _start(steps: Sequence[CalibrationStep]) -> int | None:
+    """Return the index of the first step of the sample; None while the warm-up lasts."""
+    if all(math.isnan(step.lr) for step in steps[:FIRST_STEP]):
+        return FIRST_STEP if len(steps) > FIRST_STEP else None
+    first = next(index for index, step in enumerate(steps) if not math.isnan(step.lr))
+    highest, risen = steps[first].lr, first
+    for index in range(first, len(steps)):
+        if steps[index].lr > highest + LR_NOISE * abs(highest):
+            highest, risen = steps[index].lr, index
+        elif index - risen >= SETTLED_STEPS:
+            return index
+    return None

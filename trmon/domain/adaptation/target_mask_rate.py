@@ -6,23 +6,37 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trmon.domain.adaptation.adaptation_setting import DEFAULT_RATE, MIN_SEQUENCES, AdaptationSetting
-from trmon.domain.adaptation.calibration_plan import CalibratedLimits
+import numpy as np
+
+from trmon.domain.adaptation.calibration import CalibratedLimits
 from trmon.domain.adaptation.proposal import (
+    DEFAULT_RATE,
+    MIN_SEQUENCES,
+    AdaptationSetting,
     BoundMove,
     BoundProposal,
+    BoundTail,
     ControllerResult,
     MoveLimit,
     NoChange,
     NoChangeReason,
+    PolicySample,
+    Side,
     adapted_name,
+    bound_of,
+    policy_reads,
+    reaches_of,
+    rejected_share,
+    tails_of,
+    with_reaches,
 )
-from trmon.domain.adaptation.sample import PolicySample, policy_reads
-from trmon.domain.adaptation.tail import BoundTail, bound_of, reaches_of, rejected_share, tails_of, with_reaches
+from trmon.domain.policies import CONTROLLER_PREFIX, PolicyVersion
+from trmon_client.core.bounds.surrogate_error import max_delta
+from trmon_client.core.policies.criterion import Criterion
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.presets import CERTIFICATE_MARGIN
 
-NAME = "target_mask_rate"
+TARGET_MASK_RATE = "target_mask_rate"
 MAX_FACTOR = 2.0
 DEAD_BAND = 0.1
 SHARE_HALVINGS = 17
@@ -122,7 +136,7 @@ def _propose(tails: Sequence[BoundTail], *, policy: Policy, limits: _Limits, tar
     if not reaches:
         return NoChange(NoChangeReason.AT_LIMIT, "every bound is at its floor or ceiling, or its statistic has no tail")
     return BoundProposal(
-        controller=NAME,
+        controller=TARGET_MASK_RATE,
         policy=with_reaches(policy, reaches, name=adapted_name(limits.floors)),
         moves=tuple(_move(policy, step) for step in steps if step.moves),
         n_sequences=len(tails[0].values),
@@ -181,4 +195,120 @@ def _same_bounds(anchor: Policy, policy: Policy) -> bool:
     return (
         policy_reads(anchor) == policy_reads(policy)
         and [set(reaches_of(criterion)) for criterion in anchor.criteria] == sides
+    )
+
+
+def run_controller(
+    setting: AdaptationSetting,
+    sample: PolicySample | None,
+    *,
+    current: PolicyVersion,
+    anchor: Policy,
+    is_stalled: bool,
+    calibrated: CalibratedLimits | None = None,
+) -> ControllerResult:
+    """Return the result of the controller for a run; a pinned version stays.
+
+    Args: sample: the newest sequences, None if none could be read; anchor: see `anchor_of`; calibrated: see
+    `calibrated_limits`.
+    """
+    if current.pinned:
+        return NoChange(NoChangeReason.PINNED, "the policy is pinned; set it again without `pinned` to allow changes")
+    if sample is None:
+        return NoChange(NoChangeReason.TOO_FEW, "no stored sequence has the data that the policy needs")
+    return propose(
+        sample, policy=current.policy, anchor=anchor, setting=setting, is_stalled=is_stalled, calibrated=calibrated
+    )
+
+
+def anchor_of(versions: Sequence[PolicyVersion]) -> Policy:
+    """Return the policy to which floors and ceilings refer: the newest one that no controller made.
+
+    Args: versions: all versions of a run, oldest first.
+    """
+    return next(version.policy for version in reversed(versions) if not version.is_adapted)
+
+
+def version_of_proposal(proposal: BoundProposal, *, current: PolicyVersion, now: float) -> PolicyVersion:
+    """Return the version that applies a proposal, and names the version that it replaces."""
+    return PolicyVersion(
+        policy=proposal.policy,
+        shadows=current.shadows,
+        author=f"{CONTROLLER_PREFIX}{proposal.controller}",
+        reason=proposal.reason,
+        created_at=now,
+        evidence={**proposal.evidence(), "replaces": current.policy.hash},
+    )
+
+
+BOUND_BUDGET = "bound_budget"
+BUDGET_FRACTION = 0.1
+"""The fraction of the measured gain that the error bound may reach."""
+
+
+def recommend(
+    sample: PolicySample, *, policy: Policy, gain: float, fraction: float = BUDGET_FRACTION
+) -> ControllerResult:
+    """Return the policy whose bound on token KL keeps the error bound within a fraction of the measured gain.
+
+    Args: sample: the statistics of `policy` over the newest sequences; gain: reward gained so far, of a range of 1.
+    Source: formulas, sections 7 and 8.
+    """
+    if sample.has_nan:
+        return NoChange(
+            NoChangeReason.NOT_A_NUMBER, "some log-probs of the window are invalid, or a statistic of them is NaN"
+        )
+    if len(sample) < MIN_SEQUENCES:
+        return NoChange(NoChangeReason.TOO_FEW, f"{len(sample)} sequences; at least {MIN_SEQUENCES} are needed")
+    if not gain > 0:
+        return NoChange(
+            NoChangeReason.NO_GAIN, f"the reward gained {gain:.4g}; the budget is a fraction of a positive gain"
+        )
+    horizon = int(sample.n_tokens.max())
+    kl_seq = None if np.isnan(sample.kl_nats).any() else float(sample.kl_nats.mean())
+    delta = max_delta(horizon=horizon, budget=fraction * gain, kl_seq=kl_seq)
+    reaches: dict[tuple[int, Side], float] = {
+        (i, "upper"): _kl_upper(c, delta) for i, c in enumerate(policy.criteria) if _bounds_token_kl(c)
+    }
+    if not reaches or math.isinf(delta):
+        return NoChange(
+            NoChangeReason.NOTHING_TO_MOVE, "no criterion bounds the KL of tokens, or the sequences have no KL to bound"
+        )
+    return _budget_proposal(sample, policy, reaches=reaches, basis={"gain": gain, "horizon": horizon, "delta": delta})
+
+
+def _budget_proposal(
+    sample: PolicySample, policy: Policy, *, reaches: dict[tuple[int, Side], float], basis: dict[str, float]
+) -> BoundProposal:
+    proposed = with_reaches(policy, reaches, name=adapted_name(policy))
+    return BoundProposal(
+        controller=BOUND_BUDGET,
+        policy=proposed,
+        moves=tuple(_kl_move(policy.criteria[index], after=reach) for (index, _), reach in reaches.items()),
+        n_sequences=len(sample),
+        mask_rate_before=rejected_share(tails_of(sample, policy)),
+        mask_rate_after=rejected_share(tails_of(sample, proposed)),
+        basis=basis,
+    )
+
+
+def _bounds_token_kl(criterion: Criterion) -> bool:
+    return criterion.statistic in ("max_kl", "max_binary_kl") and criterion.upper is not None
+
+
+def _kl_upper(criterion: Criterion, delta: float) -> float:
+    """Return the upper bound; on a lower bound of KL, the margin makes the certificate valid."""
+    is_lower_bound = criterion.statistic == "max_binary_kl" or criterion.where == "kl_lower_bound"
+    return delta + CERTIFICATE_MARGIN if is_lower_bound else delta
+
+
+def _kl_move(criterion: Criterion, *, after: float) -> BoundMove:
+    assert criterion.upper is not None
+    return BoundMove(
+        statistic=criterion.statistic,
+        pair=criterion.pair,
+        side="upper",
+        before=criterion.upper,
+        after=after,
+        wanted=after,
     )

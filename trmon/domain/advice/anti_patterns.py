@@ -9,11 +9,10 @@ from enum import Enum
 import numpy as np
 
 from trmon.domain.advice.pipeline_kinds import PipelineInput, ShownBy
+from trmon.domain.diagnosis.criteria import Thresholds
 from trmon.domain.diagnosis.features import with_features
-from trmon.domain.diagnosis.history import ENGINE_PAIRS
-from trmon.domain.diagnosis.run_config import config_number
-from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.signals.scalar_names import ALIASES
+from trmon.domain.diagnosis.history import ENGINE_PAIRS, config_number
+from trmon.domain.signals.derived_signals import ALIASES
 
 LIMITS = Thresholds()
 CHECKED_STEPS = 20

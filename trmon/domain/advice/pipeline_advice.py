@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trmon.domain.advice.anti_patterns import AntiPattern, anti_patterns
 from trmon.domain.advice.pipeline_kinds import PipelineInput, PipelineKind, ShownBy, pipeline_kinds
-from trmon.domain.diagnosis.thresholds import Thresholds
+from trmon.domain.diagnosis.criteria import Thresholds
 
 METHODS = {
     PipelineKind.SYNC_DENSE: "PPO-clip with decoupled geometric rejection: policy geo_mask; verl's preset "

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon.domain.diagnosis.declared_replay import declares_replay
-from trmon.domain.diagnosis.history import History
-from trmon.domain.diagnosis.run_config import config_value
+from trmon.domain.diagnosis.history import History, config_value, declares_replay
 from trmon_client.core.policies.policy import Policy
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
+from trmon.domain.model.identity import RunKey
 
 INCIDENT_RULE = "incident"
 """The rule name of the alert that carries a run's incident; no rule may have it."""
@@ -87,3 +88,14 @@ class AlertEvent:
     value: float
     threshold: float
     summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedAlert:
+    """An alert with its id, its run, the owner of the run and its acknowledgement."""
+
+    id: int
+    run: RunKey
+    alert: Alert
+    owner: str | None = None
+    ack: Acknowledgement | None = None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
-from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.notification import Notification
+from trmon.domain.alerts.silences import FlapState, Silence, flap_state
+from trmon.domain.model.finding import Severity
+from trmon.domain.runs.run import Run, RunState
 
 
 class DeliveryState(Enum):
@@ -58,3 +63,195 @@ class Delivery:
     def key(self) -> str:
         """The idempotency key of the next attempt: a retry repeats it, a reminder gets a new one."""
         return f"{self.dedup_key}:{self.rounds}" if self.rounds else self.dedup_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryContext:
+    """The run of a delivery, its alerts, and what its receivers already know.
+
+    `alerts`: those that fire and those that ended within the last minute; `acked`: the acknowledged episodes; `tried`:
+    when the firing notification of each (receiver, episode) was attempted, which may have arrived; `waiting`: those
+    whose firing notification is still due; `events`: the newest transitions of the run.
+    """
+
+    run: Run
+    alerts: tuple[Alert, ...]
+    tried: Mapping[tuple[str, str], float]
+    waiting: frozenset[tuple[str, str]] = frozenset()
+    acked: frozenset[str] = frozenset()
+    silences: tuple[Silence, ...] = ()
+    events: tuple[AlertEvent, ...] = ()
+
+    @property
+    def firing(self) -> tuple[Alert, ...]:
+        """The alerts that fire."""
+        return tuple(alert for alert in self.alerts if alert.state is AlertState.FIRING)
+
+    def alert_of(self, delivery: Delivery) -> Alert | None:
+        """Return the alert of a delivery; None if its episode ended, also if a new one started at the same step."""
+        since_at = delivery.notification.alert.since_at
+        return next((a for a in self.alerts if a.episode == delivery.episode and a.since_at == since_at), None)
+
+    def is_superseded(self, delivery: Delivery) -> bool:
+        """Return whether the incident of a delivery has been told of anew since."""
+        alert = delivery.notification.alert
+        return alert.is_incident and any(
+            event.identity == alert.identity and event.state is AlertState.FIRING and event.at > alert.at
+            for event in self.events
+        )
+
+    def ends_ill(self, delivery: Delivery) -> bool:
+        """Return whether the run of an incident has finished before its receiver was told of it."""
+        subject = (delivery.receiver, delivery.episode or "")
+        return self._has_finished_with(delivery) and subject not in self.tried
+
+    def was_told_after_end(self, delivery: Delivery) -> bool:
+        """Return whether the receiver of an incident's end was told of it only once the run had finished."""
+        told_at = self.tried.get((delivery.receiver, delivery.episode or ""), math.inf)
+        return self._has_finished_with(delivery) and told_at > delivery.made_at
+
+    def _has_finished_with(self, delivery: Delivery) -> bool:
+        return delivery.notification.alert.is_incident and self.run.state is RunState.FINISHED
+
+    def flap_state_of(self, delivery: Delivery) -> FlapState:
+        """Return whether the alert flaps at the transition of a delivery; an incident is damped and never does."""
+        notification = delivery.notification
+        if notification.alert.is_incident:
+            return FlapState.STABLE
+        place = (notification.alert.identity, notification.run.attempt_id)
+        step = notification.step
+        steps = (event.step for event in self.events if (event.identity, event.attempt_id) == place)
+        return flap_state(steps, at_step=step, now_step=max(self.run.last_step or 0, step))
+
+
+MAX_BACKOFF_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """The number of attempts, and the wait between them: it doubles from `backoff_seconds` up to ten minutes."""
+
+    max_attempts: int
+    backoff_seconds: float
+
+    def wait_seconds(self, attempts: int) -> float:
+        """Return the wait after a number of failed attempts, from 1."""
+        return float(min(self.backoff_seconds * 2.0 ** min(attempts - 1, 32), MAX_BACKOFF_SECONDS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Routes:
+    """Receivers by owner; an owner without a route, and a run without an owner, get all receivers."""
+
+    receivers: tuple[str, ...] = ()
+    by_owner: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def of(self, owner: str | None) -> tuple[str, ...]:
+        """Return the receivers for an owner's runs."""
+        return self.by_owner.get(owner, self.receivers) if owner is not None else self.receivers
+
+
+Group = tuple[Delivery, ...]
+"""Deliveries of one run to one receiver, of different alerts."""
+
+
+def group_deliveries(
+    deliveries: Iterable[Delivery], *, in_flight: Collection[Subject], grouping_receivers: Collection[str]
+) -> list[Group]:
+    """Return the groups to send now, in the order of their first deliveries.
+
+    Each alert has at most one delivery in flight; the next one waits for a later call.
+    Args: in_flight: the subjects that are being sent; grouping_receivers: those that take several alerts per message.
+    """
+    groups: dict[object, list[Delivery]] = {}
+    taken = set(in_flight)
+    for delivery in deliveries:
+        if delivery.subject in taken:
+            continue
+        taken.add(delivery.subject)
+        is_grouped = delivery.receiver in grouping_receivers and delivery.run_id is not None
+        group_key = (delivery.receiver, delivery.run_id) if is_grouped else delivery.subject
+        groups.setdefault((is_grouped, group_key), []).append(delivery)
+    return [tuple(group) for group in groups.values()]
+
+
+MERGED_RULE = "stalled"
+MIN_RUNS = 3
+MAX_WAIT_SECONDS = 55.0
+"""Longest wait of a stall for others, so that with the polls in between it is told within a minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallMerging:
+    """The receivers whose stalls are merged, and for how long after the newest one they wait for more."""
+
+    receivers: Collection[str]
+    quiet_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MergedStalls:
+    """The groups to send now, each of several runs, and the deliveries that wait for other runs."""
+
+    groups: tuple[Group, ...] = ()
+    waiting: tuple[Delivery, ...] = ()
+
+    @property
+    def subjects(self) -> frozenset[Subject]:
+        """The subjects of all of them."""
+        return frozenset(delivery.subject for group in (*self.groups, self.waiting) for delivery in group)
+
+
+def merge_stalls(
+    deliveries: Iterable[Delivery], *, in_flight: Collection[Subject], merging: StallMerging, now: float
+) -> MergedStalls:
+    """Return the stalls of at least three runs as one group per receiver and state, and those that still wait.
+
+    Retries, reminders and deliveries that were held do not wait, but are merged with what is due at the same time.
+    """
+    groups: dict[object, list[Delivery]] = {}
+    taken = set(in_flight)
+    for delivery in deliveries:
+        if delivery.subject not in taken:
+            taken.add(delivery.subject)
+            if _is_stall(delivery) and delivery.receiver in merging.receivers:
+                groups.setdefault((delivery.receiver, delivery.told_state), []).append(delivery)
+    merged: list[Group] = []
+    waiting: list[Delivery] = []
+    for group in groups.values():
+        new = [delivery for delivery in group if _is_new(delivery)]
+        if _must_wait(new, quiet_seconds=merging.quiet_seconds, now=now):
+            waiting += new
+            group = [delivery for delivery in group if not _is_new(delivery)]
+        if len({delivery.run_id for delivery in group}) >= MIN_RUNS:
+            merged.append(tuple(group))
+    return MergedStalls(tuple(merged), tuple(waiting))
+
+
+def _is_stall(delivery: Delivery) -> bool:
+    has_run = delivery.run_id is not None and delivery.episode is not None
+    return has_run and delivery.notification.alert.rule == MERGED_RULE
+
+
+def _is_new(delivery: Delivery) -> bool:
+    return delivery.state is DeliveryState.DUE and not delivery.attempts and not delivery.rounds
+
+
+def _must_wait(new: Sequence[Delivery], *, quiet_seconds: float, now: float) -> bool:
+    if not new:
+        return False
+    made = [delivery.made_at for delivery in new]
+    return now < min(max(made) + quiet_seconds, min(made) + MAX_WAIT_SECONDS)
+
+
+def repeat_interval_seconds(
+    delivery: Delivery, alert: Alert | None, *, remind_seconds: float, receiver_repeat_seconds: float | None
+) -> float | None:
+    """Return the wait until a delivery is sent again while its alert fires, or None if it is not.
+
+    Args: alert: the alert of the delivery, None if it ended; remind_seconds: the interval for pages;
+    receiver_repeat_seconds: the interval for all alerts of a receiver that drops those not sent again.
+    """
+    if delivery.told_state is not AlertState.FIRING or alert is None or alert.state is not AlertState.FIRING:
+        return None
+    return receiver_repeat_seconds or (remind_seconds if alert.severity is Severity.PAGE else None)

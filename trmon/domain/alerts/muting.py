@@ -5,13 +5,16 @@ A muted alert is recorded and shown like any other.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
+from msgspec import structs
+
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.delivery_context import DeliveryContext
-from trmon.domain.alerts.flapping import FlapState
-from trmon.domain.alerts.inhibition import inhibiting_alert
+from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState, RetryPolicy
+from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification
+from trmon.domain.alerts.silences import MAX_TRANSITIONS, WITHIN_STEPS, FlapState, inhibiting_alert
+from trmon.domain.model.finding import Severity
 from trmon.domain.runs.run import RunState
 
 LATE_SECONDS = 60.0
@@ -105,3 +108,115 @@ def alert_mute_reason(alert: Alert, context: DeliveryContext, *, now: float) -> 
     if _is_silenced(alert, context, now=now):
         return MuteReason.SILENCED
     return MuteReason.INHIBITED if inhibiting_alert(alert, context.firing) is not None else None
+
+
+class DispatchOutcome(Enum):
+    """What happened to a due delivery: delivered; failed, to retry or given up (dead); muted for good, or held."""
+
+    DELIVERED = "delivered"
+    RETRIED = "retried"
+    DEAD = "dead"
+    MUTED = "muted"
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryUpdate:
+    """The new state of a delivery; `tried_at` is None if nothing was sent, `error` is set only after a failure."""
+
+    delivery_id: int
+    outcome: DispatchOutcome
+    state: DeliveryState
+    due_at: float
+    attempts: int
+    rounds: int
+    tried_at: float | None = None
+    error: str | None = None
+    mute: MuteReason | None = None
+
+
+def update_after_success(delivery: Delivery, *, now: float, repeat_seconds: float | None) -> DeliveryUpdate:
+    """Return the update after the receiver took it: done, or due again after `repeat_seconds` while its alert fires."""
+    repeats = repeat_seconds is not None
+    return DeliveryUpdate(
+        delivery_id=delivery.id,
+        outcome=DispatchOutcome.DELIVERED,
+        state=DeliveryState.STANDING if repeats else DeliveryState.DELIVERED,
+        due_at=now + (repeat_seconds or 0.0),
+        attempts=0 if repeats else delivery.attempts + 1,
+        rounds=delivery.rounds + 1,
+        tried_at=now,
+    )
+
+
+def update_after_failure(
+    delivery: Delivery, *, now: float, error: str, retry: RetryPolicy, may_succeed: bool
+) -> DeliveryUpdate:
+    """Return the update after a failed attempt: due again after a wait, or dead.
+
+    A reminder is retried while its alert fires, without a limit on attempts.
+    """
+    attempts = delivery.attempts + 1
+    retries = may_succeed and (attempts < retry.max_attempts or delivery.rounds > 0)
+    return DeliveryUpdate(
+        delivery_id=delivery.id,
+        outcome=DispatchOutcome.RETRIED if retries else DispatchOutcome.DEAD,
+        state=_waiting_state(delivery) if retries else DeliveryState.DEAD,
+        due_at=now + (retry.wait_seconds(attempts) if retries else 0.0),
+        attempts=attempts,
+        rounds=delivery.rounds,
+        tried_at=now,
+        error=error,
+    )
+
+
+def _waiting_state(delivery: Delivery) -> DeliveryState:
+    return DeliveryState.STANDING if delivery.rounds else DeliveryState.DUE
+
+
+def update_after_mute(delivery: Delivery, *, now: float, reason: MuteReason) -> DeliveryUpdate:
+    """Return the update after a mute: held if the reason may pass, otherwise muted for good."""
+    if reason.recheck_seconds is not None:
+        state = DeliveryState.HELD
+    else:
+        state = DeliveryState.DELIVERED if delivery.rounds else DeliveryState.MUTED
+    return DeliveryUpdate(
+        delivery_id=delivery.id,
+        outcome=DispatchOutcome.HELD if state is DeliveryState.HELD else DispatchOutcome.MUTED,
+        state=state,
+        due_at=now + (reason.recheck_seconds or 0.0),
+        attempts=delivery.attempts,
+        rounds=delivery.rounds,
+        mute=None if state is DeliveryState.DELIVERED else reason,
+    )
+
+
+def enrich_notification(delivery: Delivery, context: DeliveryContext, *, now: float) -> Notification:
+    """Return the notification of a delivery with all firing alerts of the run, its current owner, and flapping."""
+    notification = delivery.notification
+    is_first_told = notification.is_firing and context.ends_ill(delivery)
+    flaps = context.flap_state_of(delivery) is FlapState.STARTED
+    return structs.replace(
+        notification,
+        key=delivery.key,
+        run=structs.replace(notification.run, owner=context.run.owner),
+        firing=_firing_alerts(context, now=now),
+        flapping=Flapping(transitions=MAX_TRANSITIONS, within_steps=WITHIN_STEPS) if flaps else None,
+        told_before=delivery.rounds,
+        ended_ill=is_first_told or notification.is_end_with_run,
+        alert=structs.replace(notification.alert, severity=Severity.WARN) if is_first_told else notification.alert,
+    )
+
+
+def _firing_alerts(context: DeliveryContext, *, now: float) -> tuple[FiringAlert, ...]:
+    return tuple(
+        FiringAlert(
+            rule=alert.rule,
+            severity=alert.severity,
+            since_step=alert.since_step,
+            summary=alert.summary,
+            acknowledged=alert.episode in context.acked,
+            muted=reason.value if (reason := alert_mute_reason(alert, context, now=now)) else None,
+        )
+        for alert in context.firing
+    )

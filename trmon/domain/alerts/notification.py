@@ -5,12 +5,13 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import msgspec
+from msgspec import structs
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertEvent, AlertState
-from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.model.json_number import JsonNumber, json_number
-from trmon.domain.model.severity import Severity
-from trmon.domain.runs.run import Run
+from trmon.domain.alerts.transitions import TransitionReason, transition_event
+from trmon.domain.model.finding import JsonNumber, Severity, json_number
+from trmon.domain.model.identity import RunKey
+from trmon.domain.runs.run import Run, RunState
 from trmon_client.core.wire.decodable_types import decodable
 
 
@@ -158,3 +159,53 @@ def step_url(run: Run, step: int, *, public_url: str | None) -> str | None:
     if public_url is None:
         return None
     return f"{public_url.rstrip('/')}/runs/{quote(run.key.project, safe='')}/{quote(run.key.run, safe='')}?step={step}"
+
+
+RULE = "notify_test"
+RUN = RunKey("trmon", "notify-test")
+REASONS = {AlertState.FIRING: TransitionReason.FIRED, AlertState.RESOLVED: TransitionReason.RESOLVED}
+
+
+def sample_notification(state: AlertState, *, receiver: str, public_url: str | None, now: float) -> Notification:
+    """Return a notification that a test alert fires, or has resolved."""
+    alert = _sample_alert(state, now=now)
+    notification = build_notification(
+        alert, transition_event(alert), reason=REASONS[state], run=_sample_run(now=now), public_url=public_url
+    )
+    return structs.replace(notification, key=f"{receiver}:{RULE}:{now:.3f}:{state.value}")
+
+
+def _sample_alert(state: AlertState, *, now: float) -> Alert:
+    return Alert(
+        identity=RULE,
+        run_id=0,
+        rule=RULE,
+        severity=Severity.WARN,
+        state=state,
+        attempt_id=0,
+        step=0,
+        update=None,
+        since_at=now,
+        updated_at=now,
+        value=1.0,
+        threshold=0.0,
+        summary="This is a test of trmon's notifications; nothing is wrong",
+        labels={},
+        runbook="Nothing to do.",
+    )
+
+
+def _sample_run(*, now: float) -> Run:
+    return Run(
+        id=0,
+        key=RUN,
+        state=RunState.RUNNING,
+        owner=None,
+        tags=(),
+        config={},
+        mode="observe",
+        created_at=now,
+        last_report_at=now,
+        last_step=0,
+        attempt_id=0,
+    )

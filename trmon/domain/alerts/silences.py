@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
+from graphlib import CycleError, TopologicalSorter
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import RunKey
 from trmon_client.core.wire.decodable_types import decodable
 
@@ -83,3 +85,77 @@ def check_matchers(matchers: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
     if all(matcher.matches({}) for matcher in matchers):
         raise InvalidInput("matchers", "at least one must select alerts, for example rule = mask_rate")
     return matchers
+
+
+InhibitRules = Mapping[str, frozenset[str]]
+"""The target rules of each source rule, by name."""
+
+SEVERITY_RANK = {Severity.INFO: 0, Severity.WARN: 1, Severity.PAGE: 2}
+
+
+def check_inhibit_rules(targets_by_source: Mapping[str, Iterable[str]]) -> InhibitRules:
+    """Return inhibit rules without cycles. Errors: ValueError naming a cycle, whose alerts would all be muted."""
+    checked = {source: frozenset(targets) for source, targets in targets_by_source.items()}
+    try:
+        TopologicalSorter(checked).prepare()
+    except CycleError as error:
+        raise ValueError(f"inhibit rules form a cycle: {' <- '.join(error.args[1])}") from error
+    return checked
+
+
+SYMPTOMS = ("mask_rate", "moderate_drift", "sequence_ess_drop")
+"""Alerts that any cause of drift raises sooner or later."""
+
+INHIBIT_RULES = check_inhibit_rules(
+    {
+        "corrupt_logprobs": ("engine_mismatch", "variance_blowup", *SYMPTOMS),
+        "moe_routing": ("engine_mismatch", *SYMPTOMS),
+        "engine_mismatch": SYMPTOMS,
+        "stale_rollouts": SYMPTOMS,
+        "variance_blowup": ("moderate_drift", "sequence_ess_drop"),
+    }
+)
+
+
+def inhibiting_alert(target: Alert, firing: Iterable[Alert], *, rules: InhibitRules = INHIBIT_RULES) -> Alert | None:
+    """Return the firing alert that inhibits another one, or None.
+
+    A source never inhibits a target that is more severe: a warning cannot mute a page.
+    """
+    return next(
+        (
+            source
+            for source in firing
+            if target.rule in rules.get(source.rule, ())
+            and SEVERITY_RANK[source.severity] >= SEVERITY_RANK[target.severity]
+        ),
+        None,
+    )
+
+
+MAX_TRANSITIONS = 6
+WITHIN_STEPS = 100
+
+
+class FlapState(Enum):
+    """Whether an alert flaps at one of its transitions: not at all, from this one on, or since an earlier one."""
+
+    STABLE = "stable"
+    STARTED = "started"
+    ONGOING = "ongoing"
+
+
+def flap_state(steps: Iterable[int], *, at_step: int, now_step: int) -> FlapState:
+    """Return whether an alert flaps at a transition, given the newest step of the run.
+
+    Args: steps: those of all transitions of the alert in the attempt; at_step: that of the transition.
+    """
+    known = tuple(steps)
+    until_then = _count_recent(known, until=at_step)
+    if until_then < MAX_TRANSITIONS or _count_recent(known, until=now_step) < MAX_TRANSITIONS:
+        return FlapState.STABLE
+    return FlapState.STARTED if until_then == MAX_TRANSITIONS else FlapState.ONGOING
+
+
+def _count_recent(steps: tuple[int, ...], *, until: int) -> int:
+    return sum(until - WITHIN_STEPS < step <= until for step in steps)

@@ -9,7 +9,7 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import build_notification
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.context.pass_context import PassContext
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 from trmon.domain.runs.run import RunState
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from operator import itemgetter
@@ -11,13 +11,55 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from trmon.domain.analysis.nonfinite_names import NonFiniteNames
+from trmon.domain.diagnosis.conditions import TRUE
+from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions
+from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
+from trmon.domain.diagnosis.features import with_features
 from trmon.domain.diagnosis.history import History
-from trmon.domain.framework_names import FRAMEWORKS, IgnoredName, MetricTable, Translation, recognise, translate
-from trmon.domain.framework_names.translation import SCALARS
+from trmon.domain.framework_names.tables import MetricTable
+from trmon.domain.framework_names.translation import FRAMEWORKS, SCALARS, IgnoredName, Translation, recognise, translate
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.finding import CAUSES, Finding
 from trmon.domain.signals.run_features import RunFeatures
-from trmon.domain.signals.windows import Baseline, SignalWindow
+from trmon.domain.signals.windows import Baseline, SignalWindow, is_number
+
+EVALUATION = ("val", "eval", "test")
+"""What names of evaluations begin with; they may be NaN where nothing was evaluated."""
+ALWAYS_A_FINDING = "loss"
+"""The scalar under which a known name of a framework counts, as it is a number in every working step."""
+
+
+@dataclass(slots=True)
+class NonFiniteNames:
+    """`known` has the first step of each known name; other names count once they have been finite."""
+
+    known: dict[str, int] = field(default_factory=dict)
+    _steps: set[int] = field(default_factory=set)
+    _others: dict[int, list[str]] = field(default_factory=dict)
+    _first_finite: dict[str, int] = field(default_factory=dict)
+
+    def add(self, line: Translation, *, step: int) -> None:
+        """Add the names of a line."""
+        for name in line.nonfinite:
+            self.known.setdefault(name, step)
+        if line.nonfinite:
+            self._steps.add(step)
+        for name, value in line.others.items():
+            if is_number(value):
+                self._first_finite.setdefault(name, step)
+            elif name not in line.nonfinite and not name.startswith(EVALUATION):
+                self._others.setdefault(step, []).append(name)
+
+    def scalars_by_step(self) -> Mapping[int, dict[str, float]]:
+        """Return scalars of the steps with such values: NaN where one is, 0 where a name was first finite."""
+        found: dict[int, dict[str, float]] = {step: {ALWAYS_A_FINDING: math.nan} for step in self._steps}
+        for name in {name for names in self._others.values() for name in names}:
+            if name in self._first_finite:
+                found.setdefault(self._first_finite[name], {})[name] = 0.0
+        for step, names in self._others.items():
+            found.setdefault(step, {}).update(dict.fromkeys(names, math.nan))
+        return found
+
 
 Array: TypeAlias = Any
 RECOGNITION_ROWS = 200
@@ -179,3 +221,143 @@ def known_names() -> str:
 
 def _examples(table: MetricTable) -> Iterator[str]:
     return islice(table.signals, 2)
+
+
+SECONDS_PER_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCost:
+    """The cost of a run, NaN where it is not known.
+
+    `wasted_rollouts` is the share of groups whose answers all had the same reward, which have no advantage; hours are
+    GPU-hours: `gpu_hours` of all steps whose duration is known, `wasted_gpu_hours` their part in wasted rollouts,
+    `ill_gpu_hours` those since the run broke. `timed_steps` is the share of steps whose duration is known.
+    """
+
+    wasted_rollouts: float
+    timed_steps: float
+    gpu_hours: float
+    wasted_gpu_hours: float
+    ill_gpu_hours: float
+
+
+def run_cost(run: LoggedRun, *, broke_at: int | None, gpus: int | None) -> RunCost:
+    """Return the cost of a run.
+
+    Args: broke_at: the step at which it broke; gpus: how many it uses, None if not known, which leaves hours unknown.
+    """
+    wasted = run.history.values.get("zero_variance_groups", np.full(len(run.history), math.nan))
+    hours = run.seconds * (math.nan if gpus is None else gpus / SECONDS_PER_HOUR)
+    both = ~np.isnan(wasted) & ~np.isnan(hours)
+    ill = np.zeros(len(hours), bool) if broke_at is None else np.asarray(run.history.steps) >= broke_at
+    return RunCost(
+        wasted_rollouts=float(np.nanmean(wasted)) if not np.isnan(wasted).all() else math.nan,
+        timed_steps=float(np.mean(~np.isnan(run.seconds))),
+        gpu_hours=_sum(hours),
+        wasted_gpu_hours=float((wasted * hours)[both].sum()) if both.any() else math.nan,
+        ill_gpu_hours=_sum(hours[ill]) if broke_at is not None else math.nan,
+    )
+
+
+def _sum(values: np.ndarray) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.sum()) if len(known) else math.nan
+
+
+WINDOW_STEPS = 256
+"""The steps that a diagnosis reads, as in the service."""
+STRIDE_STEPS = 128
+BRIDGED_STEPS = 20
+"""A finding that is absent for fewer steps than this is one episode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingSpan:
+    """Consecutive steps in which a finding held; `stands` if it still held at the last step of the log."""
+
+    finding: Finding
+    first_step: int
+    last_step: int
+    stands: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """The findings over the steps of a run, oldest first, and the diagnosis at its end.
+
+    `broke_at` is the earliest step at which the chain of findings began that still stands at the end, None without one;
+    `last_good_step` is the step before it, None if the run was ill from its first step.
+    """
+
+    diagnosis: Diagnosis
+    spans: tuple[FindingSpan, ...]
+    broke_at: int | None
+    last_good_step: int | None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings that held at some step, in the order in which they began."""
+        return tuple(dict.fromkeys(span.finding for span in self.spans))
+
+
+def course_of(history: History, *, limits: Thresholds | None = None) -> Course:
+    """Return the course of a run from its whole history. Source: formulas, section 10 (where it broke)."""
+    limits = limits or Thresholds()
+    steps = [int(step) for step in history.steps]
+    spans = sorted(_all_spans(history, limits), key=lambda span: (span.first_step, CAUSES.index(span.finding)))
+    broke_at = _chain_start(spans)
+    before = [step for step in steps if broke_at is not None and step < broke_at]
+    return Course(
+        diagnosis=diagnose(_rows(history, slice(-WINDOW_STEPS, None)), limits=limits),
+        spans=tuple(spans),
+        broke_at=broke_at,
+        last_good_step=before[-1] if before else None,
+    )
+
+
+def _all_spans(history: History, limits: Thresholds) -> Iterator[FindingSpan]:
+    for finding, holds in _truths(history, limits).items():
+        yield from _spans(finding, holds, history.steps)
+
+
+def _truths(history: History, limits: Thresholds) -> Mapping[Finding, Array]:
+    """Return whether each finding holds at each step, [n], read in overlapping windows as long as the service's."""
+    conditions = finding_conditions(limits)
+    holds = {finding: np.zeros(len(history), bool) for finding in conditions}
+    for begin in range(0, len(history), STRIDE_STEPS):
+        lead_in = max(0, begin + STRIDE_STEPS - WINDOW_STEPS)
+        window = with_features(_rows(history, slice(lead_in, begin + STRIDE_STEPS)))
+        for finding, condition in conditions.items():
+            truths = condition.read(window).truths[begin - lead_in :]
+            holds[finding][begin : begin + len(truths)] = truths == TRUE
+    return holds
+
+
+def _rows(history: History, rows: slice) -> History:
+    return History(history.steps[rows], {name: column[rows] for name, column in history.values.items()})
+
+
+def _spans(finding: Finding, holds: Array, steps: Array) -> Iterator[FindingSpan]:
+    at = np.flatnonzero(holds)
+    if not len(at):
+        return
+    for run in np.split(at, np.flatnonzero(np.diff(at) > BRIDGED_STEPS) + 1):
+        yield FindingSpan(
+            finding=finding,
+            first_step=int(steps[run[0]]),
+            last_step=int(steps[run[-1]]),
+            stands=bool(run[-1] == len(steps) - 1),
+        )
+
+
+def _chain_start(spans: Sequence[FindingSpan]) -> int | None:
+    """Return the first step of the chain that stands: a finding joins it if it held when the chain began."""
+    standing = [span.first_step for span in spans if span.stands]
+    if not standing:
+        return None
+    start = min(standing)
+    for span in sorted(spans, key=lambda span: span.last_step, reverse=True):
+        if span.last_step >= start - 1:
+            start = min(start, span.first_step)
+    return start

@@ -9,12 +9,37 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
-from trmon.domain.analysis.log_row import LogDefect, LogRow
 from trmon.domain.analysis.logged_run import RECOGNITION_ROWS, is_summary, updates_per_step
-from trmon.domain.framework_names import MetricTable, Translation, recognise, translate
-from trmon.domain.framework_names.translation import number_of
+from trmon.domain.framework_names.tables import MetricTable
+from trmon.domain.framework_names.translation import Translation, number_of, recognise, translate
 from trmon.domain.model.errors import InvalidInput
 from trmon_client.core.wire import MAX_NAME_LENGTH
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """The metrics of a row under the framework's names, with its step and its time if the log states them.
+
+    `line` is where the row begins, from 1; 0 in a format without lines. `writer` names what wrote the row, such as a
+    file that one process writes; empty if the log does not tell.
+    """
+
+    values: Mapping[str, Any]
+    line: int = 0
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDefect:
+    """A place of a log that cannot be read, or not as it is written; `is_end` if the log was cut off there."""
+
+    line: int
+    reason: str
+    is_end: bool = False
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason}" if self.line else self.reason
+
 
 LogItems: TypeAlias = Iterable[LogRow | LogDefect]
 TIME_NAMES = ("_timestamp", "timestamp", "wall_time", "time")

@@ -3,22 +3,160 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from statistics import median
 
 import msgspec
 
-from trmon.domain.backtest.collapse_onset import CollapseOnset, OnsetSearch
-from trmon.domain.backtest.policy_mask_rate import PolicyMaskRate
-from trmon.domain.backtest.raised_alerts import RaisedAlerts
-from trmon.domain.backtest.rule_differences import RuleDifference, rule_differences
-from trmon.domain.backtest.rule_gaps import RuleGapSearch, split_rules
-from trmon.domain.backtest.rule_replay import RaisedTransition, ReplayedRow, RuleReplay
-from trmon.domain.backtest.rule_set_outcome import RuleSetOutcome
-from trmon.domain.backtest.stored_history import StoredHistory
+from trmon.domain.analysis.collapse import SPAN, WITHIN, CollapseSearch
+from trmon.domain.backtest.rule_replay import BacktestAlert, RaisedAlerts, RaisedTransition, ReplayedRow, RuleReplay
+from trmon.domain.backtest.stored_history import (
+    CollapseLabel,
+    PolicyMaskRate,
+    RuleGap,
+    RuleGapSearch,
+    StoredHistory,
+    split_rules,
+)
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
-from trmon.domain.rules.rule_set import RuleSet
+from trmon.domain.pipeline.stages.fold import FoldedRow
+from trmon.domain.rules.rule import RuleSet
+from trmon.domain.signals.derived_signals import canonical_value
 from trmon_client.core.policies.policy import Policy
+
+
+class RuleDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that two sets raise at different steps of a run, first; None if a set does not raise it."""
+
+    rule: str
+    step: int | None
+    against_step: int | None
+
+
+class RuleDifferenceTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """In how many runs one set, the other or both raise a rule, and how much earlier the first one does.
+
+    `median_steps_earlier` is over the runs in which both raise it, below 0 if the first set is later; None without any.
+    """
+
+    rule: str
+    n_only: int
+    n_only_against: int
+    n_both: int
+    median_steps_earlier: float | None
+
+
+def rule_differences(outcome: RuleSetOutcome, against: RuleSetOutcome) -> tuple[RuleDifference, ...]:
+    """Return the rules that two sets do not first raise at the same step of a run, by name."""
+    pairs = ((rule, outcome.first_steps.get(rule), against.first_steps.get(rule)) for rule in _names(outcome, against))
+    return tuple(
+        RuleDifference(rule=rule, step=step, against_step=other) for rule, step, other in pairs if step != other
+    )
+
+
+@dataclass(slots=True)
+class _RuleCounts:
+    n_only: int = 0
+    n_only_against: int = 0
+    earlier: list[int] = field(default_factory=list)
+
+
+class RuleDifferenceSum:
+    """Adds up the differences of two rule sets; it keeps a number for each rule that both raise in a run."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, _RuleCounts] = {}
+
+    def add(self, outcome: RuleSetOutcome, against: RuleSetOutcome) -> None:
+        """Add a run."""
+        for rule in _names(outcome, against):
+            counts = self._counts.setdefault(rule, _RuleCounts())
+            step, other = outcome.first_steps.get(rule), against.first_steps.get(rule)
+            if step is None:
+                counts.n_only_against += 1
+            elif other is None:
+                counts.n_only += 1
+            else:
+                counts.earlier.append(other - step)
+
+    def totals(self) -> Iterator[RuleDifferenceTotals]:
+        """Yield the sums, by rule, of the rules that any of the two raises."""
+        for rule, counts in sorted(self._counts.items()):
+            yield RuleDifferenceTotals(
+                rule=rule,
+                n_only=counts.n_only,
+                n_only_against=counts.n_only_against,
+                n_both=len(counts.earlier),
+                median_steps_earlier=median(counts.earlier) if counts.earlier else None,
+            )
+
+
+def _names(outcome: RuleSetOutcome, against: RuleSetOutcome) -> list[str]:
+    return sorted({*outcome.first_steps, *against.first_steps})
+
+
+class OnsetSource(Enum):
+    """Where an onset comes from; where neither a label nor the reward tells, it is unknown whether a run collapses."""
+
+    LABEL = "label"
+    REWARD = "reward"
+    UNKNOWN = "unknown"
+
+
+class CollapseOnset(msgspec.Struct, frozen=True, kw_only=True):
+    """The step at which a run's collapse begins, None without one, and where that comes from."""
+
+    step: int | None
+    source: OnsetSource
+    reason: str = ""
+
+
+class OnsetSearch:
+    """Follows the reward of a run's steps, a step in memory for each of the 151 newest."""
+
+    def __init__(self) -> None:
+        self._search = CollapseSearch()
+        self._newest: tuple[int, float, float] | None = None
+        self._n_rewards = 0
+        self._has_negative = False
+
+    def add(self, folded: FoldedRow) -> None:
+        """Add a row; of a step its last gauge row counts."""
+        if not folded.folded or not folded.is_gauge:
+            return
+        if folded.began_step:
+            self._pass_on()
+        row = folded.row
+        reward = canonical_value("reward_mean", signals=row.signals, scalars=row.scalars)
+        grad_norm = canonical_value("grad_norm", signals=row.signals, scalars=row.scalars)
+        self._newest = (row.key.step, reward, grad_norm)
+
+    def onset(self, label: CollapseLabel | None) -> CollapseOnset:
+        """Return the onset after the last row. Args: label: takes precedence over the reward."""
+        self._pass_on()
+        if label is not None:
+            return CollapseOnset(step=label.onset, source=OnsetSource.LABEL)
+        if self._has_negative:
+            return CollapseOnset(step=None, source=OnsetSource.UNKNOWN, reason="some rewards are below 0")
+        if self._search.found is not None:
+            return CollapseOnset(step=self._search.found.step, source=OnsetSource.REWARD)
+        if self._n_rewards < SPAN + WITHIN:
+            reason = f"{self._n_rewards} of the {SPAN + WITHIN} rewards that a collapse takes to show"
+            return CollapseOnset(step=None, source=OnsetSource.UNKNOWN, reason=reason)
+        return CollapseOnset(step=None, source=OnsetSource.REWARD)
+
+    def _pass_on(self) -> None:
+        if self._newest is None:
+            return
+        step, reward, grad_norm = self._newest
+        self._newest = None
+        self._n_rewards += not math.isnan(reward)
+        self._has_negative |= reward < 0
+        self._search.add(step, reward if math.isfinite(reward) else math.nan, grad_norm=grad_norm)
+
 
 DAY_SECONDS = 86_400.0
 
@@ -109,3 +247,21 @@ class _Evaluation:
 
     def _add_raised(self, transitions: Sequence[RaisedTransition], row: BatchRow) -> None:
         self._raised.add(transitions, step=row.key.step, at=row.closed_at if self._has_times else None)
+
+
+class RuleSetOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rule set raises over a run.
+
+    `n_raised` alerts fire and incidents open or change, of which `n_sent` notify and `n_pages` notify as a page.
+    `first_alarm` and `first_page` are steps; `first_steps` the first step of each rule. `alerts` are the first 200.
+    """
+
+    rules: str
+    n_raised: int
+    n_sent: int
+    n_pages: int
+    first_alarm: int | None
+    first_page: int | None
+    first_steps: dict[str, int]
+    alerts: tuple[BacktestAlert, ...]
+    gaps: tuple[RuleGap, ...]

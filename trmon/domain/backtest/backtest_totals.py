@@ -9,11 +9,14 @@ from statistics import median
 
 import msgspec
 
-from trmon.domain.backtest.backtest_run import RunBacktest
-from trmon.domain.backtest.collapse_onset import OnsetSource
-from trmon.domain.backtest.rule_differences import RuleDifferenceSum, RuleDifferenceTotals
-from trmon.domain.backtest.rule_gaps import RuleGap
-from trmon.domain.backtest.rule_set_outcome import RuleSetOutcome
+from trmon.domain.backtest.backtest_run import (
+    OnsetSource,
+    RuleDifferenceSum,
+    RuleDifferenceTotals,
+    RuleSetOutcome,
+    RunBacktest,
+)
+from trmon.domain.backtest.stored_history import RuleGap
 
 
 class DetectionTotals(msgspec.Struct, frozen=True, kw_only=True):

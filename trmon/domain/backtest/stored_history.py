@@ -1,13 +1,25 @@
-"""The stored history of a run, as any source gives it to a backtest."""
+"""A stored run as a backtest reads it, and the rules that its rows cannot evaluate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from trmon.domain.backtest.policy_mask_rate import PolicyMaskRate
-from trmon.domain.batches.batch import BatchRow
+import msgspec
+
+from trmon.domain.analysis.whatif import WhatIfEffect
+from trmon.domain.backtest.rule_replay import (
+    FEATURE_INPUTS,
+    REPLAYED_FROM,
+    ReplayedRow,
+)
+from trmon.domain.batches.batch import BatchRow, QuarantinePart
+from trmon.domain.rules.condition import AllOf, AnyOf, SignalAbsent, Truth, signals_of
+from trmon.domain.rules.rule import RowSelection, Rule, RuleSet
+from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.runs.run import Run
+from trmon_client.core.columns.schema import PAIRS
 from trmon_client.core.policies.policy import Policy
 
 
@@ -38,3 +50,148 @@ class StoredHistory:
     def name(self) -> str:
         """The run as PROJECT/RUN."""
         return str(self.run.key)
+
+
+RUN_STATES = "the run's heartbeats and silences, which rows do not record"
+TIMES = "the time of each step"
+HISTORY = "more steps"
+
+
+class RuleGap(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that could not be evaluated over a run, or, if `in_part`, not all of its conditions, and what it needs."""
+
+    rule: str
+    needs: tuple[str, ...]
+    in_part: bool = False
+
+    def __str__(self) -> str:
+        said = "was evaluated in part: lacks" if self.in_part else "could not be evaluated: needs"
+        return f"{self.rule} {said} {', '.join(self.needs)}"
+
+
+def split_rules(rules: RuleSet, history: StoredHistory) -> tuple[RuleSet, tuple[RuleGap, ...]]:
+    """Return the rules that rows of a source may decide, and a gap for each of the others."""
+    gaps = {rule.name: RuleGap(rule=rule.name, needs=needs) for rule in rules.rules if (needs := _needs(rule, history))}
+    return RuleSet(tuple(rule for rule in rules.rules if rule.name not in gaps)), tuple(gaps.values())
+
+
+class RuleGapSearch:
+    """Finds the rules whose signals no row of a run has, or whose history is too short."""
+
+    def __init__(self, rules: RuleSet, *, held_signals: frozenset[str] | None) -> None:
+        self._rules = rules.over_signals
+        self._held = held_signals
+        self._missing = {
+            reads: {name for rule in self._rules if rule.reads is reads for name in signals_of(rule.when)}
+            for reads in RowSelection
+        }
+        self._decided: set[str] = set()
+        self._failed: dict[str, str] = {}
+
+    def add(self, replayed: ReplayedRow) -> None:
+        """Add a row."""
+        folded = replayed.folded
+        if not folded.folded:
+            return
+        reader = SignalReader(folded.row.numbers, folded.row.primary_pair)
+        for reads in RowSelection if folded.is_gauge else (RowSelection.EVERY_UPDATE,):
+            missing = self._missing[reads]
+            missing -= {name for name in missing if reader[name] == reader[name]}
+        self._decided |= {rule.name for rule, found in replayed.findings if found.raised.truth is not Truth.UNKNOWN}
+        before = folded.draft.row.quarantined
+        failed = [part for part in folded.row.quarantined if part.part is QuarantinePart.RULE and part not in before]
+        self._failed |= {part.place: part.reason for part in failed}
+
+    def gaps(self) -> Iterator[RuleGap]:
+        """Yield the gaps, in the order of the rules."""
+        for rule in self._rules:
+            missing = frozenset(signals_of(rule.when)) & self._missing[rule.reads]
+            blocking = _blocking(rule.when, missing)
+            if rule.name in self._failed:
+                yield RuleGap(rule=rule.name, needs=(f"a correction: {self._failed[rule.name]}",))
+            elif blocking:
+                yield RuleGap(rule=rule.name, needs=tuple(sorted(blocking)))
+            elif rule.name not in self._decided:
+                yield RuleGap(rule=rule.name, needs=tuple(sorted(missing)) or (HISTORY,))
+            elif lacking := (missing - set(_absences(rule.when))) | self._not_held_inputs(rule):
+                yield RuleGap(rule=rule.name, needs=tuple(sorted(lacking)), in_part=True)
+
+    def _not_held_inputs(self, rule: Rule) -> frozenset[str]:
+        """Return the signals that a source lacks, and that historical signals of a rule are computed from."""
+        if self._held is None:
+            return frozenset()
+        return _union(FEATURE_INPUTS.get(name, frozenset()) for name in signals_of(rule.when)) - self._held
+
+
+def _needs(rule: Rule, history: StoredHistory) -> tuple[str, ...]:
+    """Return what a rule needs that no row of a source can have."""
+    if not rule.reads_batches:
+        return (RUN_STATES,)
+    if rule.for_seconds > 0 and not history.has_times:
+        return (TIMES,)
+    held = history.held_signals
+    if held is None:
+        return ()
+    return tuple(f"to know whether {name} is sent" for name in _absences(rule.when) if not _is_held(name, held))
+
+
+def _absences(when: object) -> Iterator[str]:
+    """Yield the signals whose absence a condition names."""
+    match when:
+        case AnyOf(parts) | AllOf(parts):
+            for part in parts:
+                yield from _absences(part)
+        case SignalAbsent(signal):
+            yield signal
+
+
+def _is_held(name: str, held: frozenset[str]) -> bool:
+    name = REPLAYED_FROM.get(name, name)
+    return not held.isdisjoint((name, *(f"{pair}_{name}" for pair in PAIRS)))
+
+
+def _blocking(when: object, missing: frozenset[str]) -> frozenset[str]:
+    """Return the missing signals without which a condition can never be true; none if it can."""
+    match when:
+        case AllOf(parts):
+            return _union(_blocking(part, missing) for part in parts)
+        case AnyOf(parts):
+            blocked = [_blocking(part, missing) for part in parts]
+            return _union(blocked) if all(blocked) else frozenset()
+        case SignalAbsent():
+            return frozenset()
+    return frozenset(signals_of(when)) & missing
+
+
+def _union(names: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*names)
+
+
+class PolicyMaskRate(msgspec.Struct, frozen=True, kw_only=True):
+    """The fraction of the stored sequences that a policy rejects, beside the fraction that was rejected at the time.
+
+    Both are NaN if it was skipped, and `skipped` says why.
+    """
+
+    policy: str
+    n_sequences: int = 0
+    mask_rate: float = math.nan
+    original_mask_rate: float = math.nan
+    skipped: str = ""
+
+
+def mask_rate_of(effect: WhatIfEffect) -> PolicyMaskRate:
+    """Return the mask rates of a what-if over all stored sequences of a run."""
+    if not effect.total.n:
+        return PolicyMaskRate(policy=effect.policy.name, skipped=why_skipped(effect.undecided))
+    return PolicyMaskRate(
+        policy=effect.policy.name,
+        n_sequences=effect.total.n,
+        mask_rate=effect.total.mask_rate,
+        original_mask_rate=effect.original.mask_rate,
+    )
+
+
+def why_skipped(undecided: dict[str, int]) -> str:
+    """Return why no sequence was decided. Args: undecided: reports by what they lack."""
+    return "; ".join(undecided) or "no sequences are stored"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trmon.domain.diagnosis.run_config import config_number
+from trmon.domain.diagnosis.history import config_number
 
 ESS_LAG = 50.0
 """[DRIFT] conjecture 5: the largest lag that pays is at most 50 ess_seq."""

@@ -9,10 +9,9 @@ import numpy as np
 
 from trmon.domain.advice.anti_patterns import CHECKED_STEPS, Presence
 from trmon.domain.advice.pipeline_kinds import PipelineInput, PipelineKind, ShownBy, pipeline_kinds
-from trmon.domain.diagnosis.declared_replay import declares_replay
+from trmon.domain.diagnosis.criteria import Thresholds
 from trmon.domain.diagnosis.features import with_features
-from trmon.domain.diagnosis.run_config import config_number
-from trmon.domain.diagnosis.thresholds import Thresholds
+from trmon.domain.diagnosis.history import config_number, declares_replay
 
 LIMITS = Thresholds()
 AGREEMENT = ("mismatch_prob_pearson", "mismatch_kl_k1")

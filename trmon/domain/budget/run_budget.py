@@ -16,10 +16,8 @@ from trmon.domain.budget.lag_words import lag_sentences
 from trmon.domain.budget.mismatch_budget import BudgetItem, mismatch_budget
 from trmon.domain.budget.off_policy_kinds import KIND_SIGNALS, OffPolicyKind, off_policy_kinds
 from trmon.domain.budget.policy_split import PolicySplit, policy_split
-from trmon.domain.diagnosis.declared_replay import declares_replay
-from trmon.domain.diagnosis.history import History
-from trmon.domain.diagnosis.run_config import config_number
-from trmon.domain.signals.scalar_names import ALIASES
+from trmon.domain.diagnosis.history import History, config_number, declares_replay
+from trmon.domain.signals.derived_signals import ALIASES
 from trmon_client.core.policies.policy import Policy
 
 ESS_ROWS = 20

@@ -5,12 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
+from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trmon.domain.collapse_risk.stored_precision import COARSE_BITS, FINE_BITS, StoredPrecision
+FLOAT32_MANTISSA_BITS = 23
+ONE = np.uint32(1)
+
+
+class StoredPrecision:
+    """Rounds to a number of significant bits; what a rounding needs of it is computed once."""
+
+    def __init__(self, significant_bits: Any) -> None:
+        """Args: significant_bits: 2 to 23, a number or one for each value."""
+        self._dropped = np.uint32(FLOAT32_MANTISSA_BITS + 1) - np.asarray(significant_bits, np.uint32)
+        self._just_below_half = (ONE << (self._dropped - ONE)) - ONE
+
+    def rounded(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+        """Return values as float32, rounded half to even; NaN and infinity stay."""
+        with np.errstate(over="ignore"):
+            single = values.astype(np.float32)
+        pattern = single.view(np.uint32)
+        rounded = pattern + self._just_below_half + ((pattern >> self._dropped) & ONE)
+        return np.where(np.isfinite(single), (rounded >> self._dropped << self._dropped).view(np.float32), single)
+
+
+COARSE_BITS, FINE_BITS = 8, 16
+COARSE, FINE = StoredPrecision(COARSE_BITS), StoredPrecision(FINE_BITS)
+"""The precision of a signal, and of one whose distance to 1 matters."""
+
 
 Numbers = Mapping[str, float]
 """The signals and scalars of a step by name."""
@@ -131,3 +157,129 @@ def scaled(values: Values) -> Values:
     finite = np.where(np.isfinite(stored), stored, np.nan)
     size = np.where(_IS_ONE_MINUS, 1.0 - finite, np.where(_IS_DISTANCE, np.abs(finite - 1.0), finite))
     return np.where(_IS_PLAIN, finite, np.log(np.maximum(size, 0.0) + _SMALLEST))
+
+
+BASELINE_STEPS = 30
+"""The first values of an input, which its later ones are compared with."""
+SETTLING_STEPS = 10
+"""Values after which extremes and the spread are taken, since the averages begin with a single value."""
+FAST_STEPS, MIDDLE_STEPS, SLOW_STEPS = 10, 20, 50
+"""Steps of the moving averages."""
+AVERAGE_WEIGHTS = np.array([[2 / (steps + 1)] for steps in (FAST_STEPS, MIDDLE_STEPS, SLOW_STEPS)])
+SPREAD_WEIGHT = 2 / (MIDDLE_STEPS + 1)
+JUMP_MEMORY = 0.95
+"""The share of the largest jump that is left a step later."""
+
+
+class Statistic(IntEnum):
+    """What is kept of each input; rows of the history's matrix."""
+
+    COUNT = 0
+    BASE_SUM = 1
+    BASE_SUM_SQ = 2
+    BASE_SPREAD_SUM = 3
+    FAST = 4
+    MIDDLE = 5
+    SLOW = 6
+    SPREAD = 7
+    LARGEST = 8
+    SMALLEST = 9
+    JUMP = 10
+
+
+SHAPE = (len(Statistic), N_INPUTS)
+
+
+class InputHistory(msgspec.Struct, frozen=True):
+    """The statistics of the inputs after a number of steps, as the bytes of a float64 matrix [Statistic, INPUTS]."""
+
+    matrix: bytes = b""
+
+    @property
+    def statistics(self) -> Values:
+        """The matrix [Statistic, INPUTS]; read-only."""
+        return np.frombuffer(self.matrix).reshape(SHAPE) if self.matrix else np.zeros(SHAPE)
+
+    def with_step(self, values: Values) -> InputHistory:
+        """Return the history after one more step's scaled values [INPUTS]; an input that is NaN stays as it was."""
+        return InputHistory(advanced(self.statistics, values).tobytes())
+
+
+def advanced(before: Values, values: Values) -> Values:
+    """Return the statistics [Statistic, INPUTS] after one more step's scaled values [INPUTS]."""
+    known = np.isfinite(values)
+    value = np.where(known, values, 0.0)
+    count = before[Statistic.COUNT]
+    is_first, has_settled = count == 0, count >= SETTLING_STEPS
+    rise = np.where(is_first, 0.0, value - before[Statistic.SLOW])
+    deviation = np.abs(rise)
+    after = before.copy()
+    after[Statistic.COUNT] += 1
+    if (in_baseline := count < BASELINE_STEPS).any():
+        after[Statistic.BASE_SUM] += in_baseline * value
+        after[Statistic.BASE_SUM_SQ] += in_baseline * value * value
+        after[Statistic.BASE_SPREAD_SUM] += (in_baseline & has_settled) * deviation
+    averages = after[Statistic.FAST : Statistic.SLOW + 1]
+    averages += np.where(is_first, 1.0, AVERAGE_WEIGHTS) * (value - averages)
+    spread, middle = after[Statistic.SPREAD], after[Statistic.MIDDLE]
+    spread += np.where(has_settled, SPREAD_WEIGHT, 1.0) * (deviation - spread)
+    after[Statistic.LARGEST] = np.maximum(middle, np.where(has_settled, before[Statistic.LARGEST], -np.inf))
+    after[Statistic.SMALLEST] = np.minimum(middle, np.where(has_settled, before[Statistic.SMALLEST], np.inf))
+    np.maximum(JUMP_MEMORY * before[Statistic.JUMP], rise, out=after[Statistic.JUMP])
+    return after if known.all() else np.where(known, after, before)
+
+
+SMALLEST_SPREAD, SMALLEST_UNIT = 1e-3, 1e-9
+
+
+class FeatureKind(IntEnum):
+    """What a feature says of its input."""
+
+    LEVEL = 0
+    CHANGE = 1
+    """The fast average less the mean of the baseline."""
+    TREND = 2
+    """The fast average less the slow one."""
+    SCORE = 3
+    """The change over the baseline's standard deviation."""
+    DRAWDOWN = 4
+    DRAWUP = 5
+    """How far the average is below its largest, above its smallest value."""
+    SPREAD = 6
+    """The logarithm of the mean deviation over that of the baseline."""
+    JUMP = 7
+    """The largest rise above the slow average in the last steps."""
+
+
+N_KINDS = len(FeatureKind)
+FEATURE_NAMES = tuple(f"{name}.{kind.name.lower()}" for kind in FeatureKind for name in INPUT_NAMES)
+"""The features in the order of the flattened matrix [FeatureKind, INPUTS]."""
+_LEVEL_IF_ANY = np.array([0.0 if given.has_level else np.nan for given in INPUTS])
+_REWARD_STD = INPUT_NAMES.index(REWARD_STD)
+_REWARDS = [INPUT_NAMES.index(REWARD), _REWARD_STD]
+
+
+def risk_features(statistics: Values) -> Values:
+    """Return the features [FeatureKind, INPUTS] of a history; NaN of inputs with fewer values than a baseline.
+
+    Rewards have no scale of their own: they are measured in mean standard deviations of the rewards of a batch at the
+    start of the run.
+    """
+    in_units = np.ones(N_INPUTS)
+    in_units[_REWARDS] = BASELINE_STEPS / max(statistics[Statistic.BASE_SUM, _REWARD_STD], SMALLEST_UNIT)
+    given = statistics * in_units
+    base = given[Statistic.BASE_SUM] / BASELINE_STEPS
+    variance = given[Statistic.BASE_SUM_SQ] * in_units / BASELINE_STEPS - base * base
+    fast, middle = given[Statistic.FAST], given[Statistic.MIDDLE]
+    features = np.empty((N_KINDS, N_INPUTS))
+    features[FeatureKind.LEVEL] = fast + _LEVEL_IF_ANY
+    features[FeatureKind.CHANGE] = change = fast - base
+    features[FeatureKind.TREND] = fast - given[Statistic.SLOW]
+    features[FeatureKind.SCORE] = change / (np.sqrt(np.maximum(variance, 0.0)) + SMALLEST_SPREAD)
+    features[FeatureKind.DRAWDOWN] = given[Statistic.LARGEST] - middle
+    features[FeatureKind.DRAWUP] = middle - given[Statistic.SMALLEST]
+    base_spread = given[Statistic.BASE_SPREAD_SUM] / (BASELINE_STEPS - SETTLING_STEPS)
+    features[FeatureKind.SPREAD] = np.log((given[Statistic.SPREAD] + SMALLEST_SPREAD) / (base_spread + SMALLEST_SPREAD))
+    features[FeatureKind.JUMP] = given[Statistic.JUMP]
+    features[:, statistics[Statistic.COUNT] < BASELINE_STEPS] = np.nan
+    return features

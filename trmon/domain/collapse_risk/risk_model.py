@@ -3,17 +3,179 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources import files
+from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trmon.domain.collapse_risk.model_file import ModelFile, decode_model_file
-from trmon.domain.collapse_risk.risk_features import FEATURE_NAMES
-from trmon.domain.collapse_risk.risk_inputs import N_INPUTS, Values
-from trmon.domain.collapse_risk.tree_nodes import ForestNodes, forest_nodes
+from trmon.domain.collapse_risk.risk_inputs import FEATURE_NAMES, N_INPUTS, Values
+from trmon.domain.model.errors import InvalidInput
+from trmon_client.core.wire.decodable_types import decodable
+
+FORMAT = 1
+
+
+class FittedFeature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A feature that the trees read, and its median and range in the runs that the model was fitted to."""
+
+    name: str
+    median: float
+    lowest: float
+    highest: float
+
+
+class Tree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A decision tree; each list has an entry a node, the root first and every node before its children.
+
+    Node i goes to `left[i]` where feature `feature[i]` is at most `threshold[i]`, else to `right[i]`; a leaf has
+    `left[i] == 0`. `log_odds[i]` is that of the moments of the runs that reached the node, against the root.
+    """
+
+    feature: tuple[int, ...]
+    threshold: tuple[float, ...]
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    log_odds: tuple[float, ...]
+
+
+class RiskCalibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Log-odds of the risk = intercept + slope x mean over the trees of the leaf's log-odds."""
+
+    intercept: float
+    slope: float
+
+
+@decodable
+class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the file of a model holds; `fitted_on` says on what and by what command it was fitted.
+
+    `warn_at` and `page_at` are probabilities that a tenth and a twentieth of the runs without a collapse reach.
+    """
+
+    format: int
+    name: str
+    fitted_on: dict[str, Any]
+    warn_at: float
+    page_at: float
+    calibration: RiskCalibration
+    features: tuple[FittedFeature, ...]
+    trees: tuple[Tree, ...]
+
+
+def decode_model_file(encoded: bytes) -> ModelFile:
+    """Return a file that can be evaluated. Errors: InvalidInput naming what is wrong with it."""
+    try:
+        file = msgspec.json.decode(encoded, type=ModelFile)
+    except msgspec.MsgspecError as error:
+        raise InvalidInput("model", f"is not a model of collapse: {error}") from error
+    for problem in _problems(file):
+        raise InvalidInput("model", problem)
+    return file
+
+
+def _problems(file: ModelFile) -> Iterator[str]:
+    if file.format != FORMAT:
+        yield f"has format {file.format}; this version reads {FORMAT}"
+    if not file.features or not file.trees:
+        yield "has no features or no trees"
+    for feature in file.features:
+        if feature.name not in FEATURE_NAMES:
+            yield f"reads {feature.name!r}, which is not computed; fit it with this version"
+    for place, tree in enumerate(file.trees):
+        if not _is_tree(tree, n_features=len(file.features)):
+            yield f"has a tree {place} whose nodes do not fit together"
+
+
+def _is_tree(tree: Tree, *, n_features: int) -> bool:
+    n = len(tree.feature)
+    if not n or any(len(column) != n for column in (tree.threshold, tree.left, tree.right, tree.log_odds)):
+        return False
+    nodes = zip(range(n), tree.feature, tree.left, tree.right, strict=True)
+    return all(
+        0 <= feature < n_features and ((left == right == 0) or (node < left < n and node < right < n))
+        for node, feature, left, right in nodes
+    )
+
+
+Places = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class ForestNodes:
+    """The nodes of all trees, numbered through, splits before leaves, so that only splits are evaluated.
+
+    `roots` [trees]; `feature`, `threshold`, `if_at_most`, `if_above` [splits]; `leaf_nodes` [leaves], their numbers.
+    `added` [nodes, INPUTS] is what the path from the root to a node adds to the log-odds, by the input of each split.
+    """
+
+    roots: Places
+    feature: Places
+    threshold: Values
+    if_at_most: Places
+    if_above: Places
+    leaf_nodes: Places
+    added: Values
+    depth: int
+
+    def leaves(self, values: Values) -> Places:
+        """Return the leaf of each tree, [..., trees], for known features [..., features]."""
+        n_splits = len(self.feature)
+        onwards = np.empty((*values.shape[:-1], len(self.added)), np.intp)  # a leaf leads to itself
+        onwards[..., :n_splits] = np.where(values[..., self.feature] <= self.threshold, self.if_at_most, self.if_above)
+        onwards[..., n_splits:] = self.leaf_nodes
+        if values.ndim == 1:
+            node = self.roots
+            for _ in range(self.depth):
+                node = onwards[node]
+            return node
+        node = np.broadcast_to(self.roots, (*values.shape[:-1], len(self.roots)))
+        for _ in range(self.depth):
+            node = np.take_along_axis(onwards, node, axis=-1)
+        return node
+
+
+def forest_nodes(trees: Sequence[Tree], *, input_of: Places) -> ForestNodes:
+    """Return the nodes of trees. Args: input_of [features]: the input of each feature."""
+    roots, children, added, depth = list[int](), list[tuple[int, int]](), list[Values](), 0
+    is_split = np.array([left != 0 for tree in trees for left in tree.left])
+    for tree in trees:
+        first = len(children)
+        roots.append(first)
+        of_tree, deepest = _paths(tree, input_of=input_of)
+        added.append(of_tree)
+        depth = max(depth, deepest)
+        for node, (left, right) in enumerate(zip(tree.left, tree.right, strict=True)):
+            children.append((first + (left or node), first + (right or node)))
+    order = np.argsort(~is_split, kind="stable")
+    number_of = np.argsort(order)
+    if_at_most, if_above = number_of[np.array(children, np.intp)[is_split].T]
+    return ForestNodes(
+        roots=number_of[roots],
+        feature=np.array([feature for tree in trees for feature in tree.feature], np.intp)[is_split],
+        threshold=np.array([threshold for tree in trees for threshold in tree.threshold])[is_split],
+        if_at_most=if_at_most,
+        if_above=if_above,
+        leaf_nodes=np.arange(int(is_split.sum()), len(order)),
+        added=np.concatenate(added)[order],
+        depth=depth,
+    )
+
+
+def _paths(tree: Tree, *, input_of: Places) -> tuple[Values, int]:
+    """Return what the path to each node adds by input, [nodes, INPUTS], and the number of splits to the deepest."""
+    added, depths = np.zeros((len(tree.feature), N_INPUTS)), [0] * len(tree.feature)
+    for node, (left, right) in enumerate(zip(tree.left, tree.right, strict=True)):
+        for child in (left, right) if left else ():
+            added[child] = added[node]
+            added[child, input_of[tree.feature[node]]] += tree.log_odds[child] - tree.log_odds[node]
+            depths[child] = depths[node] + 1
+    return added, max(depths)
+
 
 NONE = np.zeros(N_INPUTS, bool)
 HORIZON = 200

@@ -3,14 +3,87 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from trmon.domain.collapse_risk.model_file import ModelFile
-from trmon.domain.collapse_risk.risk_model import HORIZON, RiskModel, shipped_model
-from trmon.domain.collapse_risk.risk_signals import RISK, missing_inputs, outside_inputs, risk_drivers
-from trmon.domain.collapse_risk.risk_words import INPUT_WORDS
+import numpy as np
+
+from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES, N_INPUTS, InputHistory, risk_features
+from trmon.domain.collapse_risk.risk_model import HORIZON, ModelFile, RiskModel, shipped_model
+
+RISK = "collapse_risk"
+OUTSIDE = "collapse_risk_outside"
+DRIVER_PREFIX = "collapse_risk:"
+"""The prefix of what an input adds to the log-odds of the risk, before the input's name."""
+
+DRIVERS = tuple(f"{DRIVER_PREFIX}{name}" for name in INPUT_NAMES)
+RISK_SIGNALS = (RISK, OUTSIDE, *DRIVERS)
+"""The names of all signals of the risk."""
+_BITS = 2.0 ** np.arange(N_INPUTS)
+
+
+def risk_signals(history: InputHistory, model: RiskModel) -> dict[str, float]:
+    """Return the signals of the risk after a step; none before an input has as many values as a baseline.
+
+    An input that the model reads and the run lacks has no driver.
+    """
+    estimate = model.estimate(risk_features(history.statistics))
+    if math.isnan(estimate.probability):
+        return {}
+    drivers = zip(DRIVERS, estimate.drivers.tolist(), strict=True)
+    known = {name: added for name, added in drivers if not math.isnan(added)}
+    return {RISK: estimate.probability, OUTSIDE: float(_BITS @ estimate.outside), **known}
+
+
+def outside_inputs(signals: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the names of the inputs that were beyond what the model was fitted to; its signal has a bit for each."""
+    bits = int(signals.get(OUTSIDE, 0.0))
+    return tuple(name for place, name in enumerate(INPUT_NAMES) if bits >> place & 1)
+
+
+def risk_drivers(signals: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Yield the inputs of a row's risk and what each adds to its log-odds, the largest first."""
+    drivers = ((name, signals[driver]) for name, driver in zip(INPUT_NAMES, DRIVERS, strict=True) if driver in signals)
+    yield from sorted(drivers, key=lambda driver: -driver[1])
+
+
+def missing_inputs(signals: Mapping[str, float], model: RiskModel) -> tuple[str, ...]:
+    """Return the inputs that the model reads and a row has no driver of; none where the row has no risk."""
+    if RISK not in signals:
+        return ()
+    inputs = zip(INPUT_NAMES, DRIVERS, model.is_read, strict=True)
+    return tuple(name for name, driver, is_read in inputs if is_read and driver not in signals)
+
+
+INPUT_WORDS: Mapping[str, str] = {
+    "reward_mean": "reward",
+    "reward_std": "spread of rewards",
+    "zero_variance_groups": "groups of equal rewards",
+    "effective_signal": "learning signal",
+    "sampled_entropy": "entropy",
+    "response_length_mean": "response length",
+    "length_limit_share": "responses cut at the limit",
+    "reward_length_corr": "correlation of reward and length",
+    "grad_norm": "gradient norm",
+    "lr": "learning rate",
+    "kl_k3": "KL per token",
+    "chi2_token_p95": "spread of token weights",
+    "ess_token": "effective share of tokens",
+    "ess_seq": "effective share of sequences",
+    "prob_pearson": "agreement of token probabilities",
+    "prob_diff_mean": "mean gap of token probabilities",
+    "ratio_mean": "mean importance ratio",
+    "saturated_fraction": "tokens with padded log-probs",
+    "router_flip_rate": "tokens with other experts",
+    "version_lag_mean": "age of the sampling weights",
+    "staleness_kl_k3": "KL of the updates",
+    "staleness_abs_log_ratio_max": "largest log-ratio of the updates",
+    "staleness_ess_seq": "effective share of sequences in the updates",
+    "clip_fraction": "clipped tokens",
+}
+"""The words of each input; a few of them stand in a sentence."""
+
 
 MAX_NAMED = 2
 """As many drivers as a sentence can hold."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trmon.domain.policies.policy_registry import PolicyRegistry
-from trmon.domain.rules.rule import Rule
-from trmon.domain.rules.rule_set import RuleSet
+from trmon.domain.policies import PolicyRegistry
+from trmon.domain.rules.rule import Rule, RuleSet
 from trmon.domain.runs.run import Run
 
 

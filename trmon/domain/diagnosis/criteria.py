@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
-from trmon.domain.diagnosis.collapse_criteria import collapse_conditions
 from trmon.domain.diagnosis.conditions import (
+    HOLDING,
+    LASTING,
     ONCE,
     RECURRING,
     HistoryAllOf,
@@ -17,9 +19,141 @@ from trmon.domain.diagnosis.conditions import (
     HistoryUnless,
 )
 from trmon.domain.diagnosis.history import ENGINE_PAIRS
-from trmon.domain.diagnosis.thresholds import Thresholds
 from trmon.domain.model.finding import Finding
 from trmon.domain.rules.condition import ThresholdSide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """The thresholds of formulas, sections 9 and 10; the last two are specific to this implementation.
+
+    `rising` is the growth of a median over 50 rows above which a signal is rising; `nucleus_outside_band` is how many
+    tokens, per saturated token, may have a ratio outside [0.5, 5] if nucleus sampling saturated them.
+    """
+
+    pearson_healthy: float = 0.99
+    pearson_ill: float = 0.95
+    pearson_unrelated: float = 0.5
+    ppl_ratio: float = 0.01
+    ppl_shift_errors: float = 4.0
+    kl_healthy: float = 0.02
+    kl_ill: float = 0.05
+    prob_diff_max: float = 0.5
+    k3_excess: float = 1.0
+    ln_e_value: float = 13.8155
+    saturated_fraction: float = 0.001
+    mu_zero_saturated_share: float = 0.5
+    invalid_fraction: float = 0.01
+    temperature_slope: float = 0.015
+    temperature_corr: float = 0.25
+    ratio_shift_errors: float = 4.0
+    ratio_shift: float = 0.02
+    kl_k3: float = 0.05
+    chi2_moderate: float = 0.3
+    chi2_severe: float = 1.0
+    ess: float = 0.5
+    ess_seq_relative: float = 0.3
+    kl_k3_relative: float = 20.0
+    kl_k3_growing: float = 0.5
+    clip_fraction: float = 0.2
+    length_growth: float = 1.20
+    grad_norm_relative: float = 10.0
+    zero_variance_groups: float = 0.9
+    router_flip_rate: float = 1e-3
+    router_flip_relative: float = 3.0
+    reward_fall: float = 1.0
+    reward_falling: float = 0.5
+    entropy_collapse: float = 0.2
+    entropy_explosion: float = 3.0
+    entropy_rising: float = 1.2
+    length_collapse: float = 0.5
+    reward_length_corr: float = 0.5
+    length_limit: float = 0.2
+    effective_signal: float = 0.5
+    version_span: float = 1.0
+    nonfinite_steps: float = 1.0
+    tv: float = 0.01
+
+    rising: float = 1.1
+    nucleus_outside_band: float = 0.02
+
+
+def collapse_conditions(
+    limits: Thresholds, *, drift: tuple[HistoryCondition, ...]
+) -> Mapping[Finding, HistoryCondition]:
+    """Return the conditions of N, S, L, H, V and R.
+
+    Args: drift: the conditions that explain an unusual entropy, so that it is no finding of its own.
+    """
+    return {
+        Finding.NOT_A_NUMBER: _not_a_number(limits),
+        Finding.ENTROPY: HistoryAllOf((_entropy(limits), *map(HistoryUnless, drift))),
+        Finding.LENGTH: _length(limits),
+        Finding.NO_LEARNING_SIGNAL: _no_learning_signal(limits),
+        Finding.VERSION_SPAN: HistoryAllOf(
+            (
+                above(signal="version_span_max", threshold=limits.version_span, optional=True),
+                above(signal="version_span_rise", threshold=0.0, optional=True),
+            )
+        ),
+        Finding.REWARD_COLLAPSE: HistoryAnyOf(
+            (
+                above(signal="reward_collapse", threshold=limits.reward_fall, quorum=HOLDING),
+                above(signal="reward_decline", threshold=limits.reward_fall, quorum=LASTING),
+            )
+        ),
+    }
+
+
+def _not_a_number(limits: Thresholds) -> HistoryCondition:
+    both = HistoryAllOf(
+        (
+            above(signal="nonfinite_steps", threshold=0.0, quorum=ONCE),
+            above(signal="invalid_fraction", threshold=0.0, quorum=ONCE, optional=True),
+        )
+    )
+    return HistoryAnyOf((above(signal="nonfinite_steps", threshold=limits.nonfinite_steps, quorum=ONCE), both))
+
+
+def _entropy(limits: Thresholds) -> HistoryCondition:
+    fallen = HistoryAllOf(
+        (
+            below(signal="entropy_relative", threshold=limits.entropy_collapse),
+            below(signal="entropy_rise", threshold=0.0),
+        )
+    )
+    falling = above(signal="reward_decline", threshold=limits.reward_falling, optional=True)
+    with_reward = HistoryAllOf((above(signal="entropy_relative", threshold=limits.entropy_rising), falling))
+    risen = HistoryAllOf(
+        (
+            HistoryAnyOf((above(signal="entropy_relative", threshold=limits.entropy_explosion), with_reward)),
+            above(signal="entropy_rise", threshold=0.0),
+        )
+    )
+    return HistoryAnyOf((fallen, risen))
+
+
+def _length(limits: Thresholds) -> HistoryCondition:
+    hacked = HistoryAllOf(
+        (
+            above(signal="reward_length_corr_ema", threshold=limits.reward_length_corr, optional=True),
+            above(signal="response_length_growth", threshold=limits.length_growth),
+        )
+    )
+    capped = HistoryAllOf(
+        (
+            above(signal="length_limit_ema", threshold=limits.length_limit, optional=True),
+            above(signal="length_limit_rise", threshold=0.0, optional=True),
+        )
+    )
+    return HistoryAnyOf((below(signal="response_length_relative", threshold=limits.length_collapse), hacked, capped))
+
+
+def _no_learning_signal(limits: Thresholds) -> HistoryCondition:
+    equal = above(signal="zero_variance_groups_least", threshold=limits.zero_variance_groups)
+    weak = below(signal="effective_signal_relative", threshold=limits.effective_signal, quorum=LASTING)
+    return HistoryAnyOf((equal, weak))
+
 
 above = partial(HistoryLimit, bound=ThresholdSide.ABOVE)
 below = partial(HistoryLimit, bound=ThresholdSide.BELOW)

@@ -2,35 +2,217 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from trmon.domain.collapse_risk.risk_model import shipped_model
-from trmon.domain.collapse_risk.risk_reading import RiskReading, read_risk
-from trmon.domain.collapse_risk.risk_signals import RISK_SIGNALS
-from trmon.domain.diagnosis.assurance import (
-    AGREEMENT_SIGNALS,
-    TRAINING_SIGNALS,
-    Assurance,
-    Measurement,
-    measured,
+from trmon.domain.collapse_risk.risk_reading import RISK_SIGNALS, RiskReading, read_risk
+from trmon.domain.diagnosis.conditions import (
+    Evidence,
+    HistoryAnyOf,
+    HistoryCondition,
+    HistoryLimit,
+    HistoryVerdict,
+    Missing,
+    Observation,
 )
-from trmon.domain.diagnosis.conditions import HistoryCondition, HistoryVerdict
-from trmon.domain.diagnosis.criteria import finding_conditions, unhealthy
-from trmon.domain.diagnosis.escalation import Escalation, escalation
+from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions, unhealthy
 from trmon.domain.diagnosis.features import with_features
-from trmon.domain.diagnosis.history import History
-from trmon.domain.diagnosis.observation import Evidence, Missing, Observation
-from trmon.domain.diagnosis.quadrant import Quadrant, quadrant
-from trmon.domain.diagnosis.remedies import remedy_of
-from trmon.domain.diagnosis.remedy import Remedy, RenderedRemedy
-from trmon.domain.diagnosis.temperatures import TemperatureRatio, temperature_ratio
-from trmon.domain.diagnosis.thresholds import Thresholds
-from trmon.domain.model.finding import CAUSES, Finding
-from trmon.domain.model.finding_form import FindingForm
-from trmon.domain.rules.condition import Truth
-from trmon.domain.signals.smoothed_signal import EMA_STEPS
+from trmon.domain.diagnosis.history import ENGINE_PAIRS, History, config_number
+from trmon.domain.diagnosis.remedies import Remedy, RenderedRemedy, remedy_of
+from trmon.domain.model.finding import CAUSES, Finding, FindingForm
+from trmon.domain.rules.condition import ThresholdSide, Truth
+from trmon.domain.signals.derived_signals import REFERENCE_POLICY, SHADOW_PREFIX
+from trmon.domain.signals.reward_history import EMA_STEPS
+
+CHI2_WEIGHTS, CHI2_SYSTEM = 2.0, 4.0
+MASK_RATE_WEIGHTS, MASK_RATE_SYSTEM = 0.10, 0.25
+BAND_FRACTION_SYSTEM = 0.10
+MASK_RATE = f"{SHADOW_PREFIX}{REFERENCE_POLICY}"
+"""The mask rate of geo_mask: that of the active policy depends on bounds of our own, which say little of the drift."""
+
+
+class Stage(Enum):
+    """The mildest correction that suffices for the measured drift."""
+
+    REJECTION = "rejection"
+    REJECTION_AND_WEIGHTS = "rejection_and_weights"
+    SYSTEM_FIX = "system_fix"
+    UNKNOWN = "unknown"
+
+    @property
+    def advice(self) -> str:
+        """The advice for the stage."""
+        return _STAGE_ADVICE[self]
+
+
+_STAGE_ADVICE = {
+    Stage.REJECTION: "rejection sampling alone is enough",
+    Stage.REJECTION_AND_WEIGHTS: "rejection sampling with token-level truncated weights",
+    Stage.SYSTEM_FIX: "fix the system: correction would discard or distort too much",
+    Stage.UNKNOWN: "unknown: signals are missing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """The stage with its evidence, or with the missing signals.
+
+    The effective sample size after rejection, which formulas lists too, is not recorded and not used.
+    """
+
+    stage: Stage
+    evidence: tuple[Evidence, ...] = ()
+    missing: tuple[Missing, ...] = ()
+
+
+def escalation(history: History, limits: Thresholds) -> Escalation:
+    """Return the stage of the newest rows of a history."""
+    system = HistoryAnyOf(
+        (
+            _above("chi2_token", CHI2_SYSTEM),
+            _above(MASK_RATE, MASK_RATE_SYSTEM),
+            _above("band_fraction", BAND_FRACTION_SYSTEM),
+            HistoryLimit(signal="prob_pearson", bound=ThresholdSide.BELOW, threshold=limits.pearson_ill),
+        )
+    ).read(history)
+    if system.truth is Truth.TRUE:
+        return Escalation(Stage.SYSTEM_FIX, system.evidence)
+    # formulas requires weights from exactly 2, or 0.10, on: the limit is just below.
+    weights = HistoryAnyOf((_at_least("chi2_token", CHI2_WEIGHTS), _at_least(MASK_RATE, MASK_RATE_WEIGHTS))).read(
+        history
+    )
+    if system.truth is Truth.UNKNOWN or weights.truth is Truth.UNKNOWN:
+        return Escalation(Stage.UNKNOWN, missing=tuple(dict.fromkeys((*system.missing, *weights.missing))))
+    if weights.truth is Truth.TRUE:
+        return Escalation(Stage.REJECTION_AND_WEIGHTS, weights.evidence)
+    return Escalation(Stage.REJECTION)
+
+
+def _above(signal: str, threshold: float) -> HistoryLimit:
+    return HistoryLimit(signal=signal, bound=ThresholdSide.ABOVE, threshold=threshold)
+
+
+def _at_least(signal: str, threshold: float) -> HistoryLimit:
+    return HistoryLimit(signal=signal, bound=ThresholdSide.ABOVE, threshold=math.nextafter(threshold, 0.0))
+
+
+AGREEMENT_SIGNALS = ("kl_k3", "prob_pearson", "ppl_ratio", "chi2_token", "ess_token", "kl_k1")
+"""Signals of how far the policies of a pair agree, the most telling ones first."""
+TRAINING_SIGNALS = ("reward_ema", "entropy_relative", "response_length_relative", "grad_norm")
+"""Signals by which a run without log-probs is judged."""
+NEWEST_ROWS = 5
+"""A signal is measured if it has a value in so many of the newest rows."""
+
+
+class Assurance(Enum):
+    """How much is known of a run without a finding. Source: formulas, section 9, verdicts."""
+
+    HEALTHY = "healthy"
+    NO_DRIFT_FOUND = "no drift found"
+    TRAINING_HEALTHY = "training healthy"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """The newest value of a signal that was measured."""
+
+    signal: str
+    value: float
+
+
+def measured(history: History, signals: tuple[str, ...]) -> tuple[Measurement, ...]:
+    """Return the newest values of those of the signals that the newest rows have."""
+    found = []
+    for signal in signals:
+        name, values = history.find(signal)
+        known = values[-NEWEST_ROWS:]
+        known = known[np.isfinite(known)]
+        if len(known):
+            found.append(Measurement(signal=name, value=float(known[-1])))
+    return tuple(found)
+
+
+class Quadrant(Enum):
+    """Whether the average token drifts (tv), and whether a few tokens drift far (chi2)."""
+
+    ON_POLICY = "on_policy"
+    EVEN_DRIFT = "even_drift"
+    HEAVY_TAIL = "heavy_tail"
+    BOTH = "both"
+    UNKNOWN = "unknown"
+
+    @property
+    def advice(self) -> str:
+        """The correction that suffices."""
+        return _QUADRANT_ADVICE[self]
+
+
+_QUADRANT_ADVICE = {
+    Quadrant.ON_POLICY: "nothing to correct",
+    Quadrant.EVEN_DRIFT: "token-level correction suffices",
+    Quadrant.HEAVY_TAIL: "mask sequences; token weights would explode",
+    Quadrant.BOTH: "fix the system; no correction suffices",
+    Quadrant.UNKNOWN: "tv and chi2_token are needed: pass rollout_logprobs with old_logprobs or logprobs",
+}
+_BY_TRUTHS = {
+    (Truth.FALSE, Truth.FALSE): Quadrant.ON_POLICY,
+    (Truth.TRUE, Truth.FALSE): Quadrant.EVEN_DRIFT,
+    (Truth.FALSE, Truth.TRUE): Quadrant.HEAVY_TAIL,
+    (Truth.TRUE, Truth.TRUE): Quadrant.BOTH,
+}
+
+
+def quadrant(history: History, limits: Thresholds) -> Quadrant:
+    """Return the quadrant of a history's newest rows."""
+    tv = HistoryLimit(signal="tv", bound=ThresholdSide.ABOVE, threshold=limits.tv).read(history)
+    chi2 = HistoryLimit(signal="chi2_token", bound=ThresholdSide.ABOVE, threshold=limits.chi2_moderate).read(history)
+    return _BY_TRUTHS.get((tv.truth, chi2.truth), Quadrant.UNKNOWN)
+
+
+SUMMARY_ROWS = 20
+ROLLOUT_OPTIONS = ("actor_rollout_ref.rollout.temperature", "temperature")
+"""The sampling temperature in the configurations of verl and of TRL."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemperatureRatio:
+    """The bounds of T_rollout/T_trainer. Source: formulas, section 9, T."""
+
+    lowest: float
+    highest: float
+
+    def sentence(self, config: Mapping[str, Any]) -> str:
+        """Return what is known of the two temperatures, as numbers if the configuration has the sampling one."""
+        given = next((known for name in ROLLOUT_OPTIONS if (known := config_number(config, name))), None)
+        shown = f"{self.lowest:.2f} to {self.highest:.2f}"
+        if given is None:
+            return f"The rollout's temperature is {shown} times that of the trainer's log-probs."
+        trainer = f"{given / self.highest:.2f} to {given / self.lowest:.2f}"
+        return (
+            f"The rollout samples at {given:g} as configured; the trainer's log-probs are of {trainer}, "
+            f"as the ratio is {shown}."
+        )
+
+
+def temperature_ratio(history: History) -> TemperatureRatio | None:
+    """Return the ratio from the newest rows; None if it is not known or not positive."""
+    ends = [_median(history, name) for name in ("temperature_near", "temperature_far")]
+    if any(math.isnan(end) or end <= 0 for end in ends):
+        return None
+    return TemperatureRatio(min(ends), max(ends))
+
+
+def _median(history: History, signal: str) -> float:
+    values = history.find(signal, pairs=ENGINE_PAIRS)[1][-SUMMARY_ROWS:]
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

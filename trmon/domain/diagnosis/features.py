@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from trmon.domain.batches.batch import BatchRow
 from trmon.domain.diagnosis.history import ENGINE_PAIRS, Array, History
 from trmon.domain.signals.drift_features import HEAVY_TAIL_VARIANCE, K3_FACTOR, K3_FLOOR, STANDARD_ERRORS
+from trmon.domain.signals.run_features import FEATURE_SIGNALS
+from trmon_client.core.columns.schema import PAIRS
 
 BASELINE_ROWS = 100
 MIN_BASELINE_ROWS = 20
@@ -190,3 +193,35 @@ def _engine_values(history: History, signal: str) -> Array:
 
 def _values(history: History, signal: str) -> Array:
     return history.find(signal)[1]
+
+
+PAIR_SIGNALS = (
+    *("prob_pearson", "prob_diff_max", "ppl_ratio", "ppl_shift", "kl_k1", "kl_k2", "kl_k3", "k3_excess"),
+    *("ratio_mean", "ratio_shift", "is_weight_std", "chi2_token", "ess_token", "tv", "band_fraction"),
+    *("ln_e_value", "temperature_near", "temperature_far"),
+)
+"""Signals of a pair, by stem."""
+BATCH_SIGNALS = (
+    *("saturated_fraction", "invalid_fraction", "engine_lag", "version_lag_max", "n_tokens"),
+    *("staleness_kl_k3", "staleness_chi2_token", "clip_fraction", "zero_variance_groups"),
+    *("ess_seq_relative", "response_length_growth", "mask_rate:geo_mask", "mu_zero_saturated_share", "router_replay"),
+    *("version_span_max", "all_solved_groups", "none_solved_groups", *FEATURE_SIGNALS),
+)
+TRAINER_SIGNALS = ("grad_norm", "grad_variance", "router_flip_rate")
+"""Trainer scalars."""
+
+REQUIRED_SIGNALS: tuple[str, ...] = tuple(
+    dict.fromkeys((*(f"{pair}_{stem}" for pair in PAIRS for stem in PAIR_SIGNALS), *BATCH_SIGNALS, *TRAINER_SIGNALS))
+)
+"""All names that a diagnosis reads; features of the history, such as clip_fraction_rise, are computed from them."""
+
+
+def history_of_batches(rows: Sequence[BatchRow]) -> History:
+    """Return the history of one or more rows, in the run's order."""
+    numbers = [{**row.scalars, **row.signals} for row in rows]
+    names = [name for name in REQUIRED_SIGNALS if any(name in row for row in numbers)]
+    return History.of_rows(
+        step=[row.key.step for row in rows],
+        update=[-1 if row.key.update is None else row.key.update for row in rows],
+        values={name: [row.get(name, math.nan) for row in numbers] for name in names},
+    )

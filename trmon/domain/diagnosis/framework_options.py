@@ -6,7 +6,155 @@ set the same options.
 
 from __future__ import annotations
 
-from trmon.domain.diagnosis.option_values import Beside, Multiple, Options, SavedCheckpoint
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from trmon.domain.diagnosis.history import History, config_number, config_value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What a remedy can know of its run: the configuration, and the last good step if there is one."""
+
+    config: Mapping[str, Any]
+    last_good_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Multiple:
+    """The present value times a factor; `least` bounds it from below and makes it a whole number."""
+
+    factor: float
+    words: str
+    least: int | None = None
+
+    def value(self, present: float | None) -> str | None:
+        """Return the value; None if the present one is not known."""
+        if present is None:
+            return None
+        if self.least is not None:
+            return str(max(self.least, int(present * self.factor)))
+        return short_number(present * self.factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The present value of another option."""
+
+    option: str
+    otherwise: str
+
+    def value(self, facts: RunFacts) -> str:
+        """Return the present value of the other option, or the value to take if it is not known."""
+        present = config_value(facts.config, self.option)
+        return self.otherwise if present is None else str(present)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCheckpoint:
+    """The path of the last checkpoint at or before the last good step.
+
+    `folder` and `every` are the options with the folder of checkpoints and with the steps between two; `quote` is put
+    around the path.
+    """
+
+    folder: str
+    every: str
+    name: str
+    quote: str = ""
+
+    def value(self, facts: RunFacts) -> str | None:
+        """Return the path; None if it is not known as a whole."""
+        saved, folder = self._saved_step(facts), config_value(facts.config, self.folder)
+        return f"{self.quote}{folder}/{self.name}{saved}{self.quote}" if saved and folder else None
+
+    def words(self, facts: RunFacts) -> str:
+        """Return what is known of the checkpoint, in words."""
+        step, saved = facts.last_good_step, self._saved_step(facts)
+        if step is None:
+            return "the last good checkpoint"
+        if saved is None:
+            return f"the last checkpoint at or before step {step}"
+        return (
+            f"{self.name}{saved}, the last at or before step {step}"
+            if saved
+            else f"none: no checkpoint was saved by step {step}"
+        )
+
+    def _saved_step(self, facts: RunFacts) -> int | None:
+        """Return the step of the checkpoint, 0 if none was saved by then; None if it is not known."""
+        step, every = facts.last_good_step, config_number(facts.config, self.every)
+        if step is None or every is None or every < 1:
+            return None
+        return step - step % int(every)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A fixed value that makes sense only beside another option's value, which must be known as well."""
+
+    text: str
+    other: SavedCheckpoint
+
+    def value(self, facts: RunFacts) -> str | None:
+        """Return the value; None while that of the other option is not known."""
+        return None if self.other.value(facts) is None else self.text
+
+
+OptionValue: TypeAlias = str | Multiple | Present | SavedCheckpoint | Beside
+Options: TypeAlias = Mapping[str, OptionValue]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedOptions:
+    """Options with their values to paste, and in words those whose value does not follow from what is known."""
+
+    values: dict[str, str]
+    in_words: dict[str, str]
+
+
+def rendered_options(options: Options, facts: RunFacts) -> RenderedOptions:
+    """Return the values of options as text."""
+    rendered = RenderedOptions({}, {})
+    for option, given in options.items():
+        value = _value(option, given, facts)
+        if value is not None:
+            rendered.values[option] = value
+        else:
+            rendered.in_words[option] = _words(given, facts)
+    return rendered
+
+
+def _value(option: str, given: OptionValue, facts: RunFacts) -> str | None:
+    match given:
+        case str():
+            return given
+        case Multiple():
+            return given.value(config_number(facts.config, option))
+        case Present() | SavedCheckpoint() | Beside():
+            return given.value(facts)
+
+
+def _words(given: OptionValue, facts: RunFacts) -> str:
+    match given:
+        case Multiple():
+            return given.words
+        case SavedCheckpoint():
+            return given.words(facts)
+        case Beside():
+            return given.text
+        case str() | Present():
+            raise TypeError(f"{given} is always known")
+
+
+def short_number(value: float) -> str:
+    """Return a number in three digits, such as 5e-7."""
+    mantissa, mark, exponent = f"{value:.3g}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if mark else mantissa
+
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 CORRECTION = "algorithm.rollout_correction"
@@ -86,3 +234,16 @@ TRL_GSPO: Options = {
 TRL_RESUME: Options = {
     "resume_from_checkpoint": SavedCheckpoint("output_dir", "save_steps", "checkpoint-", quote='"'),
 }
+
+
+def with_sent_options(config: Mapping[str, Any], history: History) -> dict[str, Any]:
+    """Return a configuration with the learning rate that was sent: the largest, as schedules only lower it.
+
+    Options that the configuration has stay as they are.
+    """
+    rates = history.values.get("lr")
+    if rates is None or np.isnan(rates).all():
+        return dict(config)
+    rate = float(np.nanmax(rates))
+    sent = {option: rate for option in (*VERL_LR, *TRL_LR) if config_value(config, option) is None}
+    return {**config, **sent}

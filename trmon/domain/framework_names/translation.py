@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from trmon.domain.framework_names.metric_table import MetricTable
-from trmon.domain.framework_names.recognition import FRAMEWORKS, recognise
-from trmon.domain.signals.derived_signals import DERIVED
-from trmon.domain.signals.magnitude import is_number
-from trmon.domain.signals.scalar_names import ALIASES
+from trmon.domain.framework_names.tables import (
+    AREAL,
+    MS_SWIFT,
+    NEMO_RL,
+    OPENRLHF,
+    PRIME_RL,
+    SKYRL,
+    SLIME,
+    TRL,
+    VERL,
+    MetricTable,
+)
+from trmon.domain.signals.derived_signals import ALIASES, DERIVED
+from trmon.domain.signals.windows import is_number
 from trmon_client.core.columns.schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS
+
+FRAMEWORKS: tuple[MetricTable, ...] = (VERL, TRL, SLIME, PRIME_RL, NEMO_RL, OPENRLHF, SKYRL, AREAL, MS_SWIFT)
+"""All tables; of two that know equally many names of a log, the earlier one is taken."""
+
+
+def recognise(names: Collection[str]) -> MetricTable | None:
+    """Return the table that knows most of the names; None if none knows any."""
+    return _recognised(tuple(names))
+
+
+@lru_cache(maxsize=512)
+def _recognised(names: tuple[str, ...]) -> MetricTable | None:
+    counts = [sum(table.name_in_table(name) is not None for name in names) for table in FRAMEWORKS]
+    best = max(counts)
+    return FRAMEWORKS[counts.index(best)] if best else None
+
 
 SCALARS = (
     "loss",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, SINCE_LABEL, Alert, AlertState
-from trmon.domain.model.finding import Finding
-from trmon.domain.model.finding_form import FindingForm, form_of_rule, title_of
-from trmon.domain.model.severity import Severity
+from trmon.domain.diagnosis.conditions import Observation
+from trmon.domain.diagnosis.diagnosis import Diagnosis
+from trmon.domain.diagnosis.remedies import remedy_of
+from trmon.domain.model.finding import Finding, FindingForm, Severity, form_of_rule, title_of
+from trmon.domain.rules.rule import Rule
 
 QUIET_STEPS = 50
 """Steps without a firing alert after which an incident is over."""
@@ -138,3 +141,48 @@ def incident_title(cause: str, finding: Finding | None) -> str:
     if cause in PREDICTION_RULES:
         return "risk of collapse"
     return cause.replace("_", " ") if finding is None else title_of(finding, form_of_rule(finding, cause))
+
+
+def led_diagnosis(
+    diagnosis: Diagnosis, incident: Incident, *, firing: Iterable[Alert] = (), rules: Mapping[str, Rule] | None = None
+) -> Diagnosis:
+    """Return a diagnosis whose cause is that of a standing incident, even if the newest steps no longer show it.
+
+    First steps are those at which the incident and the firing alerts began, which do not move with the steps read.
+    """
+    since = _first_steps(incident, firing, rules or {})
+    observed = tuple(_fixed(one, since.get(one.finding)) for one in diagnosis.observed)
+    finding = incident.finding or (observed[0].finding if observed else Finding.UNKNOWN)
+    led = tuple(sorted(observed, key=lambda one: one.finding is not finding))
+    form = incident.form or next((one.form for one in led if one.finding is finding), None)
+    return replace(
+        diagnosis,
+        primary=finding,
+        form=form,
+        observed=led,
+        shortfall=(),
+        agreement=(),
+        training=(),
+        remedy=remedy_of(finding, form),
+        temperatures=diagnosis.temperatures if finding is Finding.TEMPERATURE else None,
+    )
+
+
+def _first_steps(incident: Incident, firing: Iterable[Alert], rules: Mapping[str, Rule]) -> dict[Finding, int]:
+    found: dict[Finding, int] = {}
+    for alert in firing:
+        rule = rules.get(alert.rule)
+        if rule is not None and rule.finding is not None:
+            found[rule.finding] = min(alert.step, found.get(rule.finding, alert.step))
+    return found if incident.finding is None else {**found, incident.finding: incident.since_step}
+
+
+def _fixed(observation: Observation, since_step: int | None) -> Observation:
+    """Return an observation that began at a known step, with its oldest evidence."""
+    began = observation.since_step
+    if since_step is None or began is None:
+        return observation
+    evidence = tuple(
+        replace(item, since_step=since_step) if item.since_step <= began else item for item in observation.evidence
+    )
+    return replace(observation, since_step=since_step, evidence=evidence)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
-from trmon.domain.alerts.inhibition import SEVERITY_RANK
+from trmon.domain.alerts.silences import SEVERITY_RANK
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
 from trmon.domain.incidents.incident import (
     ENDED_LABEL,
@@ -20,9 +20,8 @@ from trmon.domain.incidents.incident import (
     incident_title,
     last_good_step_of,
 )
-from trmon.domain.model.finding import CAUSES, Finding
+from trmon.domain.model.finding import CAUSES, Finding, Severity
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.severity import Severity
 from trmon.domain.rules.rule import Rule
 
 DAMPING_STEPS = 1_000

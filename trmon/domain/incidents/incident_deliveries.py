@@ -16,8 +16,7 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.diagnosis.remedies import remedy_of
 from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of, incident_title, last_good_step_of
-from trmon.domain.model.finding_form import form_of_rule
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity, form_of_rule
 
 
 def incident_deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:

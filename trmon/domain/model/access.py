@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from trmon.domain.model.errors import Forbidden
 
@@ -63,3 +64,86 @@ class Token:
     def is_valid(self, *, now: float) -> bool:
         """Whether it has not expired."""
         return self.expires_at is None or now < self.expires_at
+
+
+AuditDocument = dict[str, Any]
+"""The state of what was changed, without secrets."""
+
+
+class AuditAction(Enum):
+    """The administrative actions that the audit log records."""
+
+    TOKEN_CREATE = "token.create"  # noqa: S105 - an action, not a secret
+    TOKEN_ROTATE = "token.rotate"  # noqa: S105
+    TOKEN_REVOKE = "token.revoke"  # noqa: S105
+    POLICY_CHANGE = "policy.change"
+    POLICY_ROLLBACK = "policy.rollback"
+    ADAPTATION_CHANGE = "adaptation.change"
+    RUN_CHANGE = "run.change"
+    RUN_DELETE = "run.delete"
+    RUN_IMPORT = "run.import"
+    NOTE_CREATE = "note.create"
+    NOTE_DELETE = "note.delete"
+    ALERT_ACKNOWLEDGE = "alert.acknowledge"
+    SILENCE_CREATE = "silence.create"
+    SILENCE_END = "silence.end"
+    QUOTA_CHANGE = "quota.change"
+    DATABASE_RESTORE = "database.restore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One administrative action.
+
+    `actor` is the name of a token with its id, `local` for a caller without a token, or `cli:USER` on the command line;
+    `project` None means all projects. `before` is None for what was created, `after` for what was deleted.
+    """
+
+    id: int
+    at: float
+    actor: str
+    token_id: int | None
+    action: AuditAction
+    project: str | None
+    target: str
+    before: AuditDocument | None
+    after: AuditDocument | None
+
+
+class QuotaResource(Enum):
+    """What a quota limits."""
+
+    RUNS = "runs"
+    BYTES = "bytes"
+    RATE = "rate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """The limits of a project; None is no limit.
+
+    Args: max_runs: runs, archived ones included; max_bytes: stored report bytes; reports_per_second: for each API
+    process.
+    """
+
+    project: str
+    max_runs: int | None = None
+    max_bytes: int | None = None
+    reports_per_second: float | None = None
+
+    def limits(self) -> dict[QuotaResource, float]:
+        """Return the limits that are set, by resource."""
+        limits = {
+            QuotaResource.RUNS: self.max_runs,
+            QuotaResource.BYTES: self.max_bytes,
+            QuotaResource.RATE: self.reports_per_second,
+        }
+        return {resource: limit for resource, limit in limits.items() if limit is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUsage:
+    """What a project has stored: the names of its runs, and the bytes of its reports."""
+
+    runs: frozenset[str]
+    report_bytes: int

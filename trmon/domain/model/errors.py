@@ -18,6 +18,9 @@ TrmonError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class TrmonError(Exception):
     """The base class of all errors."""
@@ -87,3 +90,9 @@ class NotReady(TrmonError):
 
 class LakeUnavailable(NotReady):
     """The rows of a run are in the lake, which cannot be read now; runs in the database are not affected."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a suggestion of similar known names, to follow an error text; empty if no name is similar."""
+    near = get_close_matches(name[:128], list(known), n=2)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

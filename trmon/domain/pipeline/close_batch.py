@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import QuarantinePart, quarantined
+from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.batches.scalar_steps import ScalarStep
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.pipeline.stages.detect import detect_findings

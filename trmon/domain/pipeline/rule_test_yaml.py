@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.similar_names import did_you_mean
-from trmon.domain.rules import yaml_values as values
-from trmon.domain.rules.signal_names import is_known_signal, signal_names
+from trmon.domain.model.errors import InvalidInput, did_you_mean
+from trmon.domain.rules import condition_yaml as values
+from trmon.domain.rules.signal_reader import is_known_signal, signal_names
 from trmon_client.core.columns.schema import PAIRS, Pair
 
 MAX_STEPS = 100_000

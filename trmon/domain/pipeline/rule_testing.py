@@ -19,12 +19,9 @@ from trmon.domain.pipeline.stages.draft import DraftRow
 from trmon.domain.pipeline.stages.fold import fold_row
 from trmon.domain.pipeline.stages.transition import apply_transitions
 from trmon.domain.pipeline.state_rules import apply_run_end
-from trmon.domain.policies.policy_registry import PolicyRegistry
-from trmon.domain.policies.policy_version import default_version
-from trmon.domain.rules.rule import Rule
-from trmon.domain.rules.rule_set import RuleSet
-from trmon.domain.rules.signal_names import is_scalar
-from trmon.domain.rules.signal_reader import SCALAR_PREFIX
+from trmon.domain.policies import PolicyRegistry, default_version
+from trmon.domain.rules.rule import Rule, RuleSet
+from trmon.domain.rules.signal_reader import SCALAR_PREFIX, is_scalar
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.state.pipeline_state import PipelineState
 

@@ -12,13 +12,13 @@ from trmon.domain.alerts.transitions import (
     resolve_alert,
 )
 from trmon.domain.context.pass_context import PassContext
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.severity import Severity
 from trmon.domain.pipeline.stages.incident_step import apply_incident_step, end_open_incident
 from trmon.domain.pipeline.stages.transition import apply_findings
 from trmon.domain.rules.condition import Evaluation, InState, Truth, TwoTrainersLive
 from trmon.domain.rules.rule import Rule
-from trmon.domain.runs.duplicate_trainers import DuplicateTrainers
+from trmon.domain.runs.attempts import DuplicateTrainers
 from trmon.domain.runs.liveness import StateChange
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.pipeline_state import PipelineState

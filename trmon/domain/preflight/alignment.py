@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon.domain.diagnosis import Thresholds
-from trmon.domain.preflight.engine_scores import EngineScores, Rows
-from trmon.domain.preflight.token_pairs import TokenPairs
+from trmon.domain.diagnosis.criteria import Thresholds
+from trmon.domain.preflight.token_pairs import EngineScores, Rows, TokenPairs
 
 SHIFTS = (1, -1)
 PEARSON = "mismatch_prob_pearson"

@@ -8,22 +8,102 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from trmon.domain.analysis.worst_tokens import WorstToken, worst_tokens
-from trmon.domain.diagnosis import Diagnosis, Evidence, Finding, History, Observation, Thresholds, diagnose
+from trmon.domain.analysis.distribution import WorstToken, worst_tokens
+from trmon.domain.diagnosis.conditions import Evidence, Observation
+from trmon.domain.diagnosis.criteria import Thresholds
+from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
+from trmon.domain.diagnosis.history import History
+from trmon.domain.diagnosis.remedies import REMEDIES, RenderedRemedy
 from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.finding import Finding
 from trmon.domain.preflight.alignment import Alignment, align
-from trmon.domain.preflight.causes import FoundCause, PreflightCause
-from trmon.domain.preflight.engine_scores import EngineScores
-from trmon.domain.preflight.preflight_limits import PreflightLimits
-from trmon.domain.preflight.token_pairs import TokenPairs, has_no_probability, is_impossible
-from trmon.domain.preflight.token_variation import TvIs, token_variation, trainer_mass_outside
+from trmon.domain.preflight.token_pairs import (
+    EngineScores,
+    TokenPairs,
+    TvIs,
+    has_no_probability,
+    is_impossible,
+    token_variation,
+    trainer_mass_outside,
+)
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.domain.signals.run_features import RunFeatures
 from trmon_client.core.reduction.block_reduction import SATURATED_BELOW
+
+
+class PreflightCause(Enum):
+    """Why two engines with equal weights do not give the same tokens the same log-probs."""
+
+    RETOKENISED = "retokenised"
+    PADDING = "padding"
+    SHIFTED = "shifted"
+    MISSING = "missing"
+    ZEROS = "zeros"
+    CORRUPT = "corrupt"
+    SUPPORT = "support"
+    TEMPERATURE = "temperature"
+    ENGINES = "engines"
+
+    @property
+    def finding(self) -> Finding:
+        """The finding that this cause becomes in a run."""
+        return _FINDINGS.get(self, Finding.CORRUPT_LOGPROBS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCause:
+    """A cause that was found: in words, with its evidence, what to do first, and the remedy of its finding."""
+
+    cause: PreflightCause
+    detail: str
+    evidence: tuple[Evidence, ...] = ()
+    remedy: RenderedRemedy
+
+    @classmethod
+    def of(cls, cause: PreflightCause, detail: str, evidence: tuple[Evidence, ...] = ()) -> FoundCause:
+        """Return a cause with the remedy of its finding."""
+        return cls(cause=cause, detail=detail, evidence=evidence, remedy=REMEDIES[cause.finding].render())
+
+    @property
+    def fix(self) -> str:
+        """What to change first: that of the cause itself where it is more specific than its finding."""
+        return _FIXES.get(self.cause, self.remedy.fix)
+
+
+_FINDINGS = {
+    PreflightCause.SUPPORT: Finding.SUPPORT_SHIFT,
+    PreflightCause.TEMPERATURE: Finding.TEMPERATURE,
+    PreflightCause.ENGINES: Finding.ENGINE_MISMATCH,
+}
+_FIXES = {
+    PreflightCause.RETOKENISED: "Pass the rollout's token ids to the trainer instead of its text, and add special "
+    "tokens once.",
+    PreflightCause.PADDING: "Use one mask on both sides: the same padding side, and the end-of-sequence token counted "
+    "by both or by neither.",
+    PreflightCause.SHIFTED: "Align the log-probs: the logits at position t - 1 give the log-prob of the token at t.",
+    PreflightCause.MISSING: "Have the engine return a log-prob for every sampled token, as a natural logarithm.",
+    PreflightCause.ZEROS: "Fill no gaps with 0.0, which says that a token was certain: mask these positions, or have "
+    "the engine return their log-probs.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightLimits:
+    """The limits that a pair must keep beside having no finding; docs/preflight.md says what was measured for them.
+
+    `max_abs_d`, nats: the largest |d|. `tv_p95`: the 95th percentile of the total variation of tokens. `equal_share`:
+    the least share of log-probs that are equal; 1 asks for engines that are equal to the bit.
+    """
+
+    max_abs_d: float = 0.5
+    tv_p95: float = 0.02
+    equal_share: float = 0.0
+
 
 SIGNALS = ("kl_k1", "kl_k3", "prob_pearson", "ppl_ratio", "ratio_mean", "temperature_near", "temperature_far")
 N_WORST = 10

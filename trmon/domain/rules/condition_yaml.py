@@ -3,27 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.similar_names import did_you_mean
-from trmon.domain.rules import yaml_values as values
+import yaml
+
+from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.model.errors import InvalidInput, did_you_mean
 from trmon.domain.rules.condition import (
     AllOf,
     AnyOf,
     Comparison,
     Condition,
+    Growth,
     InState,
+    Measure,
+    NewestValue,
+    RatioOfSignals,
+    RelativeToMedian,
     SignalAbsent,
+    Slope,
     ThresholdSide,
     TwoTrainersLive,
     When,
+    ZScore,
 )
-from trmon.domain.rules.measures import Growth, Measure, NewestValue, RatioOfSignals, RelativeToMedian, Slope, ZScore
-from trmon.domain.rules.model_threshold import yaml_threshold
-from trmon.domain.rules.signal_names import is_known_signal, signal_names
+from trmon.domain.rules.signal_reader import is_known_signal, signal_names
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
+
+MODEL_THRESHOLDS = ("warn_at", "page_at")
+"""The probabilities in the file of the model that a rule may name."""
+KEYS = ("model", "times")
+
+
+def yaml_threshold(value: object, place: str) -> float:
+    """Return a number, or a threshold of the model: `{model: warn_at}`, or a multiple, `{model: warn_at, times: 0.8}`.
+
+    Errors: InvalidInput with the place, the expected and the given value.
+    """
+    if isinstance(value, dict):
+        return _of_model(yaml_mapping(value, place), place)
+    return yaml_number(value, place)
+
+
+def _of_model(given: Mapping[str, Any], place: str) -> float:
+    reject_unknown_keys(given, place, *KEYS)
+    name = given.get("model")
+    if name not in MODEL_THRESHOLDS:
+        raise InvalidInput(
+            f"{place}.model", f"must be one of {', '.join(MODEL_THRESHOLDS)}, and is {yaml_type_name(name)}"
+        )
+    threshold: float = getattr(shipped_model().file, name)
+    return threshold * yaml_number(given.get("times", 1.0), f"{place}.times")
+
 
 SPAN_MEASURES: dict[str, type[Growth | RelativeToMedian | Slope]] = {
     "growth": Growth,
@@ -37,7 +70,7 @@ MEASURES = ("signal", *SPAN_MEASURES, "zscore", "ratio")
 
 def parse_condition(value: object, place: str) -> When:
     """Return a condition. Errors: InvalidInput with the place, the expected and the given value."""
-    given = values.yaml_mapping(value, place)
+    given = yaml_mapping(value, place)
     for name, read in _KINDS.items():
         if name in given:
             return read(given, place)
@@ -82,32 +115,32 @@ def _written_measure(measure: Measure, signal: str) -> dict[str, Any]:
 
 
 def _state(given: Mapping[str, Any], place: str) -> When:
-    values.reject_unknown_keys(given, place, "state")
-    return InState(values.yaml_enum(RunState)(given["state"], f"{place}.state"))
+    reject_unknown_keys(given, place, "state")
+    return InState(yaml_enum(RunState)(given["state"], f"{place}.state"))
 
 
 def _two_trainers(given: Mapping[str, Any], place: str) -> When:
-    values.reject_unknown_keys(given, place, "side_by_side")
-    return TwoTrainersLive(values.yaml_seconds(given["side_by_side"], f"{place}.side_by_side"))
+    reject_unknown_keys(given, place, "side_by_side")
+    return TwoTrainersLive(yaml_seconds(given["side_by_side"], f"{place}.side_by_side"))
 
 
 def _absent(given: Mapping[str, Any], place: str) -> When:
-    values.reject_unknown_keys(given, place, "absent")
+    reject_unknown_keys(given, place, "absent")
     return SignalAbsent(_signal(given["absent"], f"{place}.absent"))
 
 
 def _any(given: Mapping[str, Any], place: str) -> When:
-    values.reject_unknown_keys(given, place, "any")
+    reject_unknown_keys(given, place, "any")
     return AnyOf(_parts(given["any"], f"{place}.any"))
 
 
 def _all(given: Mapping[str, Any], place: str) -> When:
-    values.reject_unknown_keys(given, place, "all")
+    reject_unknown_keys(given, place, "all")
     return AllOf(_parts(given["all"], f"{place}.all"))
 
 
 def _parts(value: object, place: str) -> tuple[Condition, ...]:
-    parts = (parse_condition(part, f"{place}[{i}]") for i, part in enumerate(values.yaml_list(value, place)))
+    parts = (parse_condition(part, f"{place}[{i}]") for i, part in enumerate(yaml_list(value, place)))
     return tuple(_require_signals(part, f"{place}[{i}]") for i, part in enumerate(parts))
 
 
@@ -120,7 +153,7 @@ def _require_signals(part: When, place: str) -> Condition:
 def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
     name = next(name for name in MEASURES if name in given)
     spans = ("over",) if name in SPAN_MEASURES else ()
-    values.reject_unknown_keys(given, place, name, *spans, "above", "below", "clear", "away_from")
+    reject_unknown_keys(given, place, name, *spans, "above", "below", "clear", "away_from")
     if ("above" in given) == ("below" in given):
         raise InvalidInput(place, "must have either 'above' or 'below'")
     signal, measure = _measured(name, given, place)
@@ -131,7 +164,7 @@ def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
         bound=bound,
         threshold=threshold,
         clear=_clear(given, place, bound=bound, threshold=threshold),
-        away_from=values.yaml_number(given["away_from"], f"{place}.away_from") if "away_from" in given else None,
+        away_from=yaml_number(given["away_from"], f"{place}.away_from") if "away_from" in given else None,
         measure=measure,
     )
 
@@ -146,7 +179,7 @@ def _clear(given: Mapping[str, Any], place: str, *, bound: ThresholdSide, thresh
 def _measured(name: str, given: Mapping[str, Any], place: str) -> tuple[str, Measure]:
     here = f"{place}.{name}"
     if name == "ratio":
-        two = values.yaml_list(given[name], here)
+        two = yaml_list(given[name], here)
         if len(two) != 2:
             raise InvalidInput(here, f"must be two signals, numerator and denominator, and has {len(two)}")
         return _signal(two[0], f"{here}[0]"), RatioOfSignals(_signal(two[1], f"{here}[1]"))
@@ -159,14 +192,14 @@ def _measured(name: str, given: Mapping[str, Any], place: str) -> tuple[str, Mea
 def _over(given: Mapping[str, Any], place: str) -> int:
     if "over" not in given:
         raise InvalidInput(f"{place}.over", "is required: the number of steps")
-    over = values.yaml_steps(given["over"], f"{place}.over")
+    over = yaml_steps(given["over"], f"{place}.over")
     if not 1 <= over <= MAX_SPAN_STEPS:
         raise InvalidInput(f"{place}.over", f"must be 1 to {MAX_SPAN_STEPS} steps, and is {over}")
     return over
 
 
 def _signal(value: object, place: str) -> str:
-    name = values.yaml_text(value, place)
+    name = yaml_text(value, place)
     if not is_known_signal(name):
         raise InvalidInput(
             place,
@@ -184,3 +217,109 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], str], When]] = {
     "state": _state,
     "side_by_side": _two_trainers,
 }
+
+
+_E = TypeVar("_E", bound=Enum)
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader, less aliases."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "aliases are not supported", self.get_mark())
+        return super().compose_node(parent, index)
+
+
+def yaml_document(text: str, place: str) -> object:
+    """Return the parsed YAML document. Errors: InvalidInput, also for an alias: nested ones expand without a bound."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 - a safe loader
+    except (yaml.YAMLError, ValueError, LookupError, RecursionError) as error:
+        # The YAML constructors raise the latter, e.g. for an invalid date.
+        raise InvalidInput(place, f"is not YAML: {error}") from error
+
+
+def yaml_mapping(value: object, place: str) -> Mapping[str, Any]:
+    """Return a mapping whose keys are text."""
+    if not isinstance(value, dict):
+        raise InvalidInput(place, f"must be a mapping, and is {yaml_type_name(value)}")
+    for name in value:
+        yaml_text(name, f"{place}.{name}")
+    return value
+
+
+def reject_unknown_keys(given: Mapping[str, Any], place: str, *allowed: str) -> None:
+    """Raise InvalidInput if a key is not allowed."""
+    for name in given:
+        if name not in allowed:
+            raise InvalidInput(f"{place}.{name}", f"is not allowed here; allowed: {', '.join(allowed)}")
+
+
+def yaml_list(value: object, place: str) -> list[object]:
+    """Return a list with at least one element."""
+    if not isinstance(value, list) or not value:
+        raise InvalidInput(place, f"must be a list with at least one element, and is {yaml_type_name(value)}")
+    return value
+
+
+def yaml_text(value: object, place: str) -> str:
+    """Return a string with at least one character."""
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(place, f"must be text, and is {yaml_type_name(value)}")
+    return value
+
+
+def yaml_flag(value: object, place: str) -> bool:
+    """Return true or false. Errors: InvalidInput."""
+    if not isinstance(value, bool):
+        raise InvalidInput(place, f"must be true or false, and is {yaml_type_name(value)}")
+    return value
+
+
+def yaml_number(value: object, place: str) -> float:
+    """Return a number; infinity is allowed, NaN is not."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
+        raise InvalidInput(place, f"must be a number, and is {yaml_type_name(value)}")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise InvalidInput(place, f"must be a number of at most 1.8e308, and is {yaml_type_name(value)}") from error
+
+
+def yaml_seconds(value: object, place: str) -> float:
+    """Return a number of seconds, zero or more."""
+    given = yaml_number(value, place)
+    if given < 0:
+        raise InvalidInput(place, f"must be zero or more seconds, and is {given:g}")
+    return given
+
+
+def yaml_steps(value: object, place: str) -> int:
+    """Return a number of steps, zero or more."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidInput(place, f"must be a whole number of steps, zero or more, and is {yaml_type_name(value)}")
+    return value
+
+
+def yaml_labels(value: object, place: str) -> dict[str, str]:
+    """Return labels: text by name."""
+    return {name: yaml_text(label, f"{place}.{name}") for name, label in yaml_mapping(value, place).items()}
+
+
+def yaml_enum(members: type[_E]) -> Callable[[object, str], _E]:
+    """Return a parser for the values of an enum."""
+
+    def read(value: object, place: str) -> _E:
+        for member in members:
+            if member.value == value:
+                return member
+        allowed = ", ".join(str(member.value) for member in members)
+        raise InvalidInput(place, f"must be one of {allowed}, and is {yaml_type_name(value)}")
+
+    return read
+
+
+def yaml_type_name(value: object) -> str:
+    """Return the type and the start of a value for an error text."""
+    return "nothing" if value is None else f"{type(value).__name__} {str(value)[:64]!r}"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from trmon.domain.model.finding import CAUSES
-from trmon.domain.model.severity import Severity
-from trmon.domain.rules.condition_yaml import MEASURES, SPAN_MEASURES
-from trmon.domain.rules.model_threshold import MODEL_THRESHOLDS
+from trmon.domain.model.finding import CAUSES, Severity
+from trmon.domain.rules.condition_yaml import MEASURES, MODEL_THRESHOLDS, SPAN_MEASURES
 from trmon.domain.rules.rule import RowSelection
 from trmon.domain.rules.rule_yaml import NAME, REQUIRED, SUMMARY_FIELDS
-from trmon.domain.rules.signal_names import signal_name_pattern
+from trmon.domain.rules.signal_reader import signal_name_pattern
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
 

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
 import msgspec
 
-from trmon.domain.collapse_risk.risk_signals import RISK
-from trmon.domain.model.finding import Finding
+from trmon.domain.collapse_risk.risk_reading import RISK
+from trmon.domain.model.finding import Finding, Severity
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.severity import Severity
 from trmon.domain.rules.condition import (
+    AllOf,
+    AnyOf,
+    Comparison,
     Condition,
     Evaluation,
     InState,
+    RememberedHistory,
+    SignalAbsent,
     Truth,
     TwoTrainersLive,
     When,
     comparisons_of,
     signals_of,
 )
-from trmon.domain.rules.measures import RememberedHistory
-from trmon.domain.rules.signal_names import is_scalar
+from trmon.domain.rules.signal_reader import is_scalar
 from trmon.domain.signals.run_features import SCALAR_FEATURES
 
 
@@ -153,3 +156,97 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
     def worse_of(self, other: RuleFinding) -> RuleFinding:
         """Return the finding of a later update of the step, unless only this one is raised."""
         return self if self.raised.truth is Truth.TRUE and other.raised.truth is not Truth.TRUE else other
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedSignals:
+    """The signals whose history a run must keep, in the order of their names."""
+
+    windows: tuple[str, ...]
+    baselines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """The active rules, in their order."""
+
+    rules: tuple[Rule, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Rule]:
+        """All rules by name."""
+        return {rule.name: rule for rule in self.rules}
+
+    @cached_property
+    def of_health(self) -> frozenset[str]:
+        """The names of the rules whose alerts join the run's incident."""
+        return frozenset(rule.name for rule in self.rules if rule.is_of_health)
+
+    @cached_property
+    def over_signals(self) -> tuple[Rule, ...]:
+        """The rules over signals of batches."""
+        return tuple(rule for rule in self.rules if rule.reads_batches)
+
+    @cached_property
+    def over_every_update(self) -> tuple[Rule, ...]:
+        """The rules over signals of every row; the others read gauge rows only."""
+        return tuple(rule for rule in self.over_signals if rule.reads is RowSelection.EVERY_UPDATE)
+
+    @cached_property
+    def over_states(self) -> tuple[Rule, ...]:
+        """The rules over the state of the run or its live launches."""
+        return tuple(rule for rule in self.rules if not rule.reads_batches)
+
+    @cached_property
+    def remembered(self) -> Mapping[RowSelection, RememberedSignals]:
+        """The signals whose history must be kept, by the rows that rules read."""
+        return {
+            reads: RememberedSignals(
+                self._names(reads, RememberedHistory.WINDOW), self._names(reads, RememberedHistory.BASELINE)
+            )
+            for reads in RowSelection
+        }
+
+    def _names(self, reads: RowSelection, history: RememberedHistory) -> tuple[str, ...]:
+        rules = (rule for rule in self.over_signals if rule.reads is reads)
+        return tuple(sorted({signal for rule in rules for signal in rule.remembered[history]}))
+
+
+def condition_in_words(when: object, depth: int = 0) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a condition, each with its depth: parts of `any of` and `all of` are one deeper."""
+    match when:
+        case AnyOf(parts) | AllOf(parts):
+            yield depth, f"{'any' if isinstance(when, AnyOf) else 'all'} of"
+            for part in parts:
+                yield from condition_in_words(part, depth + 1)
+        case Comparison():
+            label = when.measure.label(when.signal)
+            subject = (
+                f"`{label}`" if when.away_from is None else f"the distance between `{label}` and {when.away_from:g}"
+            )
+            clear = "" if when.clear == when.threshold else f"; once it fires, {when.bound.value} {when.clear:g}"
+            yield depth, f"{subject} is {when.bound.value} {when.threshold:g}{clear}"
+        case SignalAbsent(signal):
+            yield depth, f"`{signal}` is not known"
+        case InState(state):
+            yield depth, f"the run is {state.value}"
+        case TwoTrainersLive(seconds):
+            yield depth, f"two launches of one rank have both sent heartbeats for over {seconds:g} s"
+        case _:
+            raise TypeError(f"no words for {when}")
+
+
+def terms_in_words(rule: Rule) -> Iterator[str]:
+    """Yield the severity of a rule, which rows it reads, and for how many steps its condition must hold."""
+    enforcing = rule.severity_when_enforcing
+    yield f"severity: {rule.severity.value}" + (f", {enforcing.value} in `enforce`" if enforcing else "")
+    if not rule.reads_batches:
+        return
+    yield f"reads {'every update' if rule.reads is RowSelection.EVERY_UPDATE else 'the gauge row'} of a step"
+    yield f"fires after {_steps(rule.for_steps)}, resolves after {_steps(rule.clear_for_steps)}"
+    if rule.immune_steps:
+        yield f"does not fire in the first {rule.immune_steps} steps of a run"
+
+
+def _steps(n: int) -> str:
+    return "one step" if n == 1 else f"{n} steps in a row"

@@ -10,10 +10,20 @@ from string import Formatter
 from typing import Any
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import CAUSES, Finding
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import CAUSES, Finding, Severity
 from trmon.domain.rules import condition_yaml
-from trmon.domain.rules import yaml_values as values
+from trmon.domain.rules.condition_yaml import (
+    reject_unknown_keys,
+    yaml_document,
+    yaml_enum,
+    yaml_flag,
+    yaml_labels,
+    yaml_mapping,
+    yaml_seconds,
+    yaml_steps,
+    yaml_text,
+    yaml_type_name,
+)
 from trmon.domain.rules.rule import RowSelection, Rule
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -41,9 +51,9 @@ def overlay_rules(base: tuple[Rule, ...], text: str) -> tuple[Rule, ...]:
     A rule with the name of a base rule replaces it, `{name: ..., disabled: true}` removes it; new rules are appended.
     Errors: InvalidInput with the place, the expected and the given value.
     """
-    entries = values.yaml_document(text, "rules")
+    entries = yaml_document(text, "rules")
     if not isinstance(entries, list):
-        raise InvalidInput("rules", f"must be a list of rules, and is {values.yaml_type_name(entries)}")
+        raise InvalidInput("rules", f"must be a list of rules, and is {yaml_type_name(entries)}")
     by_name: dict[str, Rule | None] = {rule.name: rule for rule in base}
     names: set[str] = set()
     for i, entry in enumerate(entries):
@@ -57,13 +67,13 @@ def overlay_rules(base: tuple[Rule, ...], text: str) -> tuple[Rule, ...]:
 
 def _entry(entry: object, place: str, *, base: Collection[str]) -> tuple[str, Rule | None]:
     """Return the name of a rule and the rule, None if it is disabled."""
-    given = values.yaml_mapping(entry, place)
+    given = yaml_mapping(entry, place)
     if "disabled" not in given:
         rule = _rule(given, place)
         return rule.name, rule
-    values.reject_unknown_keys(given, place, "name", "disabled")
+    reject_unknown_keys(given, place, "name", "disabled")
     if given["disabled"] is not True:
-        raise InvalidInput(f"{place}.disabled", f"can only be true, and is {values.yaml_type_name(given['disabled'])}")
+        raise InvalidInput(f"{place}.disabled", f"can only be true, and is {yaml_type_name(given['disabled'])}")
     name = _name(given.get("name"), f"{place}.name")
     if name not in base:
         raise InvalidInput(f"{place}.name", f"{name!r} is not a built-in rule, so it cannot be disabled")
@@ -88,14 +98,14 @@ def _rule(given: Mapping[str, Any], place: str) -> Rule:
 
 
 def _name(value: object, place: str) -> str:
-    name = values.yaml_text(value, place)
+    name = yaml_text(value, place)
     if not NAME.fullmatch(name):
         raise InvalidInput(place, f"must be 1 to 64 of a-z, 0-9 and _, beginning with a letter, and is {name[:80]!r}")
     return name
 
 
 def _finding(value: object, place: str) -> Finding:
-    letter = values.yaml_text(value, place)
+    letter = yaml_text(value, place)
     found = next((finding for finding in CAUSES if finding.value == letter), None)
     if found is None:
         raise InvalidInput(place, f"must be one of {', '.join(finding.value for finding in CAUSES)}, and is {letter!r}")
@@ -104,7 +114,7 @@ def _finding(value: object, place: str) -> Finding:
 
 def _summary(value: object, place: str) -> str:
     """Return a summary template; format specifications are rejected, since a huge width would be applied."""
-    text = values.yaml_text(value, place)
+    text = yaml_text(value, place)
     try:
         named = [(name, spec or conversion) for _, name, spec, conversion in Formatter().parse(text)]
     except ValueError as error:
@@ -119,18 +129,18 @@ REQUIRED = ("name", "when", "severity", "summary")
 FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "name": _name,
     "when": condition_yaml.parse_condition,
-    "severity": values.yaml_enum(Severity),
-    "severity_when_enforcing": values.yaml_enum(Severity),
+    "severity": yaml_enum(Severity),
+    "severity_when_enforcing": yaml_enum(Severity),
     "summary": _summary,
-    "reads": values.yaml_enum(RowSelection),
-    "for_steps": values.yaml_steps,
-    "for_seconds": values.yaml_seconds,
-    "clear_for_steps": values.yaml_steps,
-    "immune_steps": values.yaml_steps,
-    "labels": values.yaml_labels,
-    "runbook": values.yaml_text,
-    "meaning": values.yaml_text,
+    "reads": yaml_enum(RowSelection),
+    "for_steps": yaml_steps,
+    "for_seconds": yaml_seconds,
+    "clear_for_steps": yaml_steps,
+    "immune_steps": yaml_steps,
+    "labels": yaml_labels,
+    "runbook": yaml_text,
+    "meaning": yaml_text,
     "finding": _finding,
-    "is_symptom": values.yaml_flag,
+    "is_symptom": yaml_flag,
 }
 """The fields of a rule and their parsers."""

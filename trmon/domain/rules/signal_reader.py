@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import msgspec
 
+from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.domain.signals.windows import Baseline, SignalWindow
-from trmon_client.core.columns.schema import Pair
+from trmon_client.core.columns.schema import PAIRS, Pair
+from trmon_client.core.signals.batch_signals import SIGNALS
 
 SCALAR_PREFIX = "scalar:"
 """The prefix of a trainer scalar in rules."""
@@ -55,3 +57,46 @@ def _full_names(name: str, primary: Pair | None) -> tuple[str, ...]:
     name = name.removeprefix(SCALAR_PREFIX)
     of_pair = (f"mismatch_{name}",) if primary is None else (f"mismatch_{name}", f"{primary}_{name}")
     return name, *of_pair
+
+
+TRAINER_SCALARS = (
+    "entropy",
+    "grad_cosine",
+    "grad_norm",
+    "grad_variance",
+    "lr",
+    "max_vio",
+    "router_flip_rate",
+    "vf_explained_var",
+)
+"""Trainer scalars with a common name; others are written scalar:NAME. Source: formulas, section 5."""
+
+
+def is_known_signal(name: str) -> bool:
+    """Whether rules may read a name: a signal with or without its pair, or a trainer scalar."""
+    return name in signal_names() or is_scalar(name) or (name.startswith(SHADOW_PREFIX) and name != SHADOW_PREFIX)
+
+
+def is_scalar(name: str) -> bool:
+    """Whether a name is a trainer scalar."""
+    return name in TRAINER_SCALARS or (name.startswith(SCALAR_PREFIX) and name != SCALAR_PREFIX)
+
+
+def signal_name_pattern() -> str:
+    """Return a regular expression that matches all names that rules may read."""
+    names = "|".join(sorted(signal_names()))
+    return f"^({names}|({SCALAR_PREFIX}|{SHADOW_PREFIX}).+)$"
+
+
+@cache
+def series_names() -> frozenset[str]:
+    """Return the full names of all signals, and the scalars with a common name: any run may come to hold them."""
+    return frozenset((*SIGNALS, *DERIVED, *TRAINER_SCALARS))
+
+
+@cache
+def signal_names() -> frozenset[str]:
+    """Return the names that rules may read: signals with and without their pair, and scalars with a common name."""
+    stems = {spec.stem for spec in SIGNALS.values()}
+    derived = {name.removeprefix(f"{pair}_") for name in DERIVED for pair in PAIRS}
+    return frozenset(series_names() | stems | derived)

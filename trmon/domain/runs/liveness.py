@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from trmon.domain.model.messages import AnyReport, StoredNotice, StoredReport
-from trmon.domain.runs.run import RunState
-from trmon.domain.runs.run_ending import RunEnding
+from trmon.domain.runs.run import RunEnding, RunState
 from trmon_client.core import wire
 
 HEARTBEAT_FRESH_SECONDS = 90.0

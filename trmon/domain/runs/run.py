@@ -2,13 +2,90 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import msgspec
+
+from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.attempts import Resolution
-from trmon.domain.runs.run_ending import NO_EXIT, RunEnding, RunWarning
+from trmon_client.core import wire
+from trmon_client.core.wire.decodable_types import decodable
+
+MAX_WARNINGS = 16
+MAX_WARNING_LENGTH = 500
+MAX_SUMMARY_LENGTH = 300
+NO_EXIT = "no exit was seen: it was killed, it hangs, or its machine is gone"
+"""What is known of the end of a run that fell silent."""
+
+
+@decodable
+class RunEnding(msgspec.Struct, frozen=True, kw_only=True):
+    """The end that a process of the trainer reported, at a time on the server's clock.
+
+    `reason` is a value of EndReason, empty for a client that does not send it; `error` is one line.
+    """
+
+    at: float
+    rank: int = 0
+    reason: str = ""
+    error: str = ""
+    traceback: str = ""
+    exit_code: int | None = None
+    signal: str = ""
+
+    @classmethod
+    def of(cls, message: wire.Finish, *, at: float) -> RunEnding:
+        """Return the end in a finish message."""
+        return cls(
+            at=at,
+            rank=message.rank,
+            reason=message.reason,
+            error=message.error,
+            traceback=message.traceback,
+            exit_code=message.exit_code,
+            signal=message.signal,
+        )
+
+    @property
+    def phrase(self) -> str:
+        """The end in a few words, such as `ended by SIGTERM`; empty if the client did not say."""
+        where = f" on rank {self.rank}" if self.rank else ""
+        match self.reason:
+            case wire.EndReason.EXITED.value:
+                return "ended, close() not called"
+            case wire.EndReason.SIGNAL.value:
+                return f"ended by {self.signal or 'a signal'}{where}"
+            case _ if self.error:
+                return f"{' '.join(self.error.split())[:MAX_SUMMARY_LENGTH]}{where}"
+            case reason:
+                return reason
+
+
+@decodable
+class RunWarning(msgspec.Struct, frozen=True, kw_only=True):
+    """A mistake in the trainer's calls, by its kind, first reported at a time on the server's clock."""
+
+    kind: str
+    text: str
+    at: float
+
+
+def with_new_warnings(
+    known: tuple[RunWarning, ...], reported: Mapping[str, str], *, at: float
+) -> tuple[RunWarning, ...]:
+    """Return the known warnings and the reported ones of other kinds, MAX_WARNINGS at most."""
+    kinds = {warning.kind for warning in known}
+    new = [
+        RunWarning(kind=kind[:MAX_WARNING_LENGTH], text=text[:MAX_WARNING_LENGTH], at=at)
+        for kind, text in sorted(reported.items())
+        if kind[:MAX_WARNING_LENGTH] not in kinds
+    ]
+    return (*known, *new)[:MAX_WARNINGS]
 
 
 class RunState(Enum):
@@ -69,3 +146,47 @@ class Attempt:
     fork_of: int | None = None
     fork_reason: Resolution | None = None
     ranks_unverified: bool = False
+
+
+MAX_NOTE_LENGTH = 2000
+MAX_AUTHOR_LENGTH = 128
+MAX_NOTES = 1000
+"""Of one run."""
+_REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))
+"""Classes of characters that let text look like another one (Unicode, annex 9)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNote:
+    """A note on a run, or with `step` on one of its steps; `at` is in seconds since the epoch."""
+
+    id: int
+    run_id: int
+    step: int | None
+    author: str
+    text: str
+    at: float
+
+
+def checked_note_text(text: str) -> str:
+    """Return the text of a note, without spaces around it. Errors: InvalidInput."""
+    return _checked(text.strip(), field="text", max_length=MAX_NOTE_LENGTH, allowed="\n")
+
+
+def checked_author(name: str) -> str:
+    """Return the name of an author. Errors: InvalidInput."""
+    return _checked(name.strip(), field="author", max_length=MAX_AUTHOR_LENGTH)
+
+
+def _checked(text: str, *, field: str, max_length: int, allowed: str = "") -> str:
+    if not 0 < len(text) <= max_length:
+        raise InvalidInput(field, f"must have 1 to {max_length} characters, not {len(text)}")
+    for character in text:
+        if character not in allowed and _is_control(character):
+            raise InvalidInput(field, f"holds the control character U+{ord(character):04X}")
+    return text
+
+
+def _is_control(character: str) -> bool:
+    is_reordering = unicodedata.bidirectional(character) in _REORDERING
+    return is_reordering or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")

@@ -10,6 +10,7 @@ import numpy as np
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.columns.schema import Pair
 from trmon_client.core.columns.sequence_matrix import SequenceMatrix
+from trmon_client.core.signals import batch_signals
 
 K3_FLOOR = 1e-6
 K3_FACTOR = 10.0
@@ -107,3 +108,38 @@ def _variance(sums: Mapping[str, float], of: str, squares: str) -> float:
     n = sums["n_tokens"]
     mean = sums[of] / n
     return max(sums[squares] / n - mean * mean, 0.0)
+
+
+@np.errstate(all="ignore")
+def columns_signals(columns: Columns) -> dict[str, float]:
+    """Return the batch signals and the drift features by name. Source: formulas, sections 5 and 9."""
+    sequences = SequenceMatrix.of(columns)
+    found = batch_signals.compute_of_sequences(sequences)
+    found |= {f"{pair}_k3_excess": k3_excess(sequences, pair) for pair in columns.pairs}
+    found |= {f"{pair}_ratio_shift": ratio_shift(sequences, pair) for pair in columns.pairs}
+    return found | ppl_shifts(sequences)
+
+
+LAGS: Mapping[Pair, str] = {"mismatch": "engine_lag", "staleness": "staleness_lag", "total": "version_lag_max"}
+"""The signal that holds the lag of a pair, in weight versions."""
+
+
+def dominant_pair(signals: Mapping[str, float]) -> Pair | None:
+    """Return the part of the drift with the largest kl_k3: mismatch or staleness, else total; None without a pair."""
+    parts: tuple[Pair, ...] = ("mismatch", "staleness")
+    known = {pair: signals.get(f"{pair}_kl_k3", math.nan) for pair in (*parts, "total")}
+    found: list[Pair] = [pair for pair in parts if not math.isnan(known[pair])]
+    if not found:
+        return None if math.isnan(known["total"]) else "total"
+    return max(found, key=lambda pair: known[pair])
+
+
+def describe_drift(signals: Mapping[str, float]) -> str:
+    """Return the dominant pair with its kl_k3 and its lag, such as "mismatch dominates (kl_k3 0.031, lag 0)"."""
+    pair = dominant_pair(signals)
+    if pair is None:
+        return "no pair is known"
+    lag = signals.get(LAGS[pair], math.nan)
+    said = "lag unknown" if math.isnan(lag) else f"lag {lag:g}"
+    verb = "is the only pair" if pair == "total" else "dominates"
+    return f"{pair} {verb} (kl_k3 {signals[f'{pair}_kl_k3']:.3g}, {said})"

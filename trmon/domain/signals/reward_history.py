@@ -3,15 +3,109 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 import msgspec
 
-from trmon.domain.signals.magnitude import is_number
-from trmon.domain.signals.quantile_sketch import QuantileSketch
-from trmon.domain.signals.smoothed_signal import FIRST_STEPS, moving_average
+from trmon.domain.signals.windows import is_number
 
-EMA_STEPS = 30
+MAX_ATOMS = 128
+
+
+class QuantileSketch(msgspec.Struct, frozen=True):
+    """Values with weights, ascending; beyond 128 the two nearest values are merged into their weighted mean."""
+
+    values: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    def with_atoms(self, atoms: Iterable[tuple[float, float]]) -> QuantileSketch:
+        """Return the sketch with more (value, weight) pairs; values that are not finite are skipped."""
+        values, weights = list(self.values), list(self.weights)
+        for value, weight in atoms:
+            if not is_number(value):
+                continue
+            at = bisect_left(values, value)
+            if values[at : at + 1] == [value]:
+                weights[at] += weight
+            else:
+                values.insert(at, value)
+                weights.insert(at, weight)
+        while len(values) > MAX_ATOMS:
+            _merge_nearest(values, weights)
+        return QuantileSketch(tuple(values), tuple(weights))
+
+    def quantile(self, share: float) -> float:
+        """Return the smallest value with at least this share of the weight at or below it; NaN if empty."""
+        wanted, seen = share * math.fsum(self.weights), 0.0
+        for value, weight in zip(self.values, self.weights, strict=True):
+            seen += weight
+            if seen >= wanted:
+                return value
+        return math.nan
+
+
+def _merge_nearest(values: list[float], weights: list[float]) -> None:
+    gaps = [high - low for low, high in pairwise(values)]
+    i = gaps.index(min(gaps))
+    low, weight = values[i], weights[i] + weights[i + 1]
+    values[i : i + 2] = [low + gaps[i] * weights[i + 1] / weight]
+    weights[i : i + 2] = [weight]
+
+
+FIRST_STEPS = 20
+"""The steps that make the baseline of a run. Source: formulas, section 10."""
+EMA_STEPS = 20
+CHANGE_STEPS = 20
+
+
+class SmoothedSignal(msgspec.Struct, frozen=True):
+    """The exponential moving average of a signal over 20 steps, from its first value; NaN and infinity are skipped.
+
+    `first` holds the first 20 values, `averages` the newest 21 averages, oldest first.
+    """
+
+    first: tuple[float, ...] = ()
+    averages: tuple[float, ...] = ()
+
+    def with_value(self, value: float) -> SmoothedSignal:
+        """Return the signal after one more step."""
+        if not is_number(value):
+            return self
+        average = value if not self.averages else moving_average(self.average, value, steps=EMA_STEPS)
+        return SmoothedSignal(
+            first=self.first if len(self.first) >= FIRST_STEPS else (*self.first, value),
+            averages=(*self.averages, average)[-CHANGE_STEPS - 1 :],
+        )
+
+    @property
+    def average(self) -> float:
+        """The moving average; NaN without a value."""
+        return self.averages[-1] if self.averages else math.nan
+
+    @property
+    def relative(self) -> float:
+        """The moving average over the mean of the first 20 values, infinite over 0; NaN with fewer or if both are 0."""
+        if len(self.first) < FIRST_STEPS:
+            return math.nan
+        baseline = math.fsum(self.first) / FIRST_STEPS
+        if baseline == 0.0:
+            return math.copysign(math.inf, self.average) if self.average else math.nan
+        return self.average / baseline
+
+    @property
+    def rise(self) -> float:
+        """The moving average minus that of 20 steps before; NaN with fewer steps."""
+        return self.average - self.averages[0] if len(self.averages) > CHANGE_STEPS else math.nan
+
+
+def moving_average(average: float, value: float, *, steps: int) -> float:
+    """Return the exponential moving average after a value, with the weight 2/(steps + 1)."""
+    return average + (value - average) * 2.0 / (steps + 1)
+
+
+REWARD_EMA_STEPS = 30
 """The weight of a new reward is 2/31."""
 NOISE_STEPS = 200
 NOISE_ERRORS = 8.0
@@ -49,7 +143,7 @@ class RewardHistory(msgspec.Struct, frozen=True, kw_only=True):
         """Return the history after a step; a step whose mean reward is no number is skipped."""
         if not is_number(reward):
             return self
-        average = reward if not self.n else moving_average(self.average, reward, steps=EMA_STEPS)
+        average = reward if not self.n else moving_average(self.average, reward, steps=REWARD_EMA_STEPS)
         n = self.n + 1
         return RewardHistory(
             n=n,
@@ -77,7 +171,7 @@ class RewardHistory(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def standard_error(self) -> float:
         """The standard error of the moving average, from differences between steps; 0 with fewer than two steps."""
-        weight = 2.0 / (EMA_STEPS + 1)
+        weight = 2.0 / (REWARD_EMA_STEPS + 1)
         mean_square = math.fsum(self.squares) / len(self.squares) if self.squares else 0.0
         return math.sqrt(mean_square / 2.0 * weight / (2.0 - weight))
 

@@ -4,22 +4,141 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from statistics import median
 
 import msgspec
 from msgspec import structs
 
-from trmon.domain.collapse_risk.input_history import InputHistory
-from trmon.domain.collapse_risk.risk_inputs import Values, read_inputs, read_updates, scaled
+from trmon.domain.collapse_risk.risk_inputs import InputHistory, Values, read_inputs, read_updates, scaled
 from trmon.domain.collapse_risk.risk_model import shipped_model
-from trmon.domain.collapse_risk.risk_signals import RISK, RISK_SIGNALS, risk_signals
-from trmon.domain.signals.drift_growth import DriftGrowth
-from trmon.domain.signals.gradient_noise import GradientNoise, gradient_noise
-from trmon.domain.signals.magnitude import is_number
-from trmon.domain.signals.nonfinite_steps import NonFiniteSteps
-from trmon.domain.signals.reward_history import RewardHistory
-from trmon.domain.signals.scalar_names import canonical_value
-from trmon.domain.signals.smoothed_signal import FIRST_STEPS, SmoothedSignal
-from trmon.domain.signals.temperature_slope import TemperatureSlope
+from trmon.domain.collapse_risk.risk_reading import RISK, RISK_SIGNALS, risk_signals
+from trmon.domain.signals.derived_signals import ALIASES, canonical_value
+from trmon.domain.signals.reward_history import EMA_STEPS, FIRST_STEPS, RewardHistory, SmoothedSignal, moving_average
+from trmon.domain.signals.windows import LARGEST, is_number
+
+
+class GradientNoise(msgspec.Struct, frozen=True):
+    """proxy1 and the bounds of proxy3 at the newest step; None where an input is missing."""
+
+    signal_strength: float | None = None
+    pure_noise_low: float | None = None
+    pure_noise_high: float | None = None
+
+
+def gradient_noise(numbers: Mapping[str, float], *, grad_norm: float) -> GradientNoise:
+    """Return the noise of a step.
+
+    Args: numbers: the bounds of proxy2, and `n_sequences`, N; grad_norm: before clipping.
+    Source: [DRIFT]; verl's variance proxies; formulas, section 5.
+    """
+    if math.isnan(grad_norm):
+        return GradientNoise()
+    signal, others = grad_norm * grad_norm, numbers.get("n_sequences", 0.0) - 1.0
+    powers = (numbers.get(f"proxy2_total_power_{end}", math.nan) for end in ("low", "high"))
+    low, high = (None if math.isnan(power) or others <= 0 else max(0.0, power - signal) / others for power in powers)
+    return GradientNoise(signal, low, high)
+
+
+MIN_TOKENS = 2_000
+DECAY = 0.9
+"""The weight of a step falls by a tenth with each step after it; by less where batches are too small for that."""
+
+
+class TemperatureSlope(msgspec.Struct, frozen=True, kw_only=True):
+    """The token-weighted means of the two slopes and the correlation of the newest steps.
+
+    Source: formulas, section 9, T.
+    """
+
+    tokens: float = 0.0
+    slope_q: float = 0.0
+    slope_p: float = 0.0
+    corr: float = 0.0
+
+    def with_step(self, *, n_tokens: float, slope_q: float, slope_p: float, corr: float) -> TemperatureSlope:
+        """Return the means after a step; a step with a missing value is skipped."""
+        if not all(map(is_number, (n_tokens, slope_q, slope_p, corr))) or n_tokens <= 0:
+            return self
+        tokens = max(DECAY * self.tokens, min(self.tokens, MIN_TOKENS)) + n_tokens
+        new = n_tokens / tokens
+        return TemperatureSlope(
+            tokens=tokens,
+            slope_q=self.slope_q + new * (slope_q - self.slope_q),
+            slope_p=self.slope_p + new * (slope_p - self.slope_p),
+            corr=self.corr + new * (corr - self.corr),
+        )
+
+    @property
+    def slope(self) -> float:
+        """The smaller slope, with its sign; 0 if the two disagree in sign, NaN with fewer than 2,000 tokens."""
+        if self.tokens < MIN_TOKENS:
+            return math.nan
+        smaller = min(self.slope_q, self.slope_p, key=abs)
+        return smaller if self.slope_q * self.slope_p > 0 else 0.0
+
+    @property
+    def correlation(self) -> float:
+        """The correlation of the log-ratio with log q; NaN with fewer than 2,000 tokens."""
+        return self.corr if self.tokens >= MIN_TOKENS else math.nan
+
+
+BASELINE_STEPS = 60
+
+
+class DriftGrowth(msgspec.Struct, frozen=True):
+    """The moving average of kl_k3 over 20 steps, and its first 60 values. Source: formulas, sections 9 and 10."""
+
+    average: float = 0.0
+    first: tuple[float, ...] = ()
+
+    def with_value(self, kl_k3: float) -> DriftGrowth:
+        """Return the growth after one more step; NaN and infinity are skipped."""
+        if not math.isfinite(kl_k3):
+            return self
+        kl_k3 = min(kl_k3, LARGEST)
+        average = kl_k3 if not self.first else moving_average(self.average, kl_k3, steps=EMA_STEPS)
+        return DriftGrowth(average, self.first if len(self.first) >= BASELINE_STEPS else (*self.first, kl_k3))
+
+    @property
+    def relative(self) -> float:
+        """The moving average over the median of the first 60 values; NaN with fewer than 20, infinite over 0."""
+        if len(self.first) < EMA_STEPS:
+            return math.nan
+        baseline = median(self.first)
+        return self.average / baseline if baseline > 0 else math.inf
+
+
+RECENT_STEPS = 20
+MAX_NAMES = 256
+ALWAYS_FINITE = frozenset(
+    name for canonical in ("loss", "grad_norm", "reward_mean") for name in (canonical, *ALIASES[canonical])
+)
+"""Scalars that are a number in every working step; others count once they have been finite."""
+
+
+class NonFiniteSteps(msgspec.Struct, frozen=True):
+    """Whether each of the newest 20 steps had a value that is not a number; `finite` names scalars that once were.
+
+    A scalar that was never finite is a metric that the trainer does not measure.
+    """
+
+    recent: tuple[bool, ...] = ()
+    finite: tuple[str, ...] = ()
+
+    def with_step(self, scalars: Mapping[str, float], *, reward: float) -> NonFiniteSteps:
+        """Return the record after a step."""
+        bad = [name for name, value in scalars.items() if not is_number(value)]
+        known = set(self.finite)
+        is_bad = abs(reward) > LARGEST or any(name in ALWAYS_FINITE or name in known for name in bad)
+        new = {name for name, value in scalars.items() if is_number(value)} - known
+        finite = tuple(sorted(known | new)[:MAX_NAMES]) if new else self.finite
+        return NonFiniteSteps((*self.recent, is_bad)[-RECENT_STEPS:], finite)
+
+    @property
+    def count(self) -> int:
+        """The number of such steps among the newest 20."""
+        return sum(self.recent)
+
 
 ENGINE_PREFIXES = ("mismatch_", "total_")
 

@@ -8,7 +8,13 @@ from statistics import median
 
 import msgspec
 
-from trmon.domain.signals.magnitude import is_number
+LARGEST = 1e100
+
+
+def is_number(value: float) -> bool:
+    """Whether a value is neither NaN nor infinite nor beyond 1e100, which no working trainer sends."""
+    return abs(value) <= LARGEST
+
 
 GROWTH_SPAN_STEPS = 100
 MEDIAN_ROWS = 5

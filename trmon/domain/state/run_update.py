@@ -8,9 +8,8 @@ from typing import Any
 from trmon.domain.alerts.alert import Alert, AlertEvent
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.policies.policy_version import PolicyVersion
-from trmon.domain.runs.run import RunState
-from trmon.domain.runs.run_ending import RunEnding, RunWarning
+from trmon.domain.policies import PolicyVersion
+from trmon.domain.runs.run import RunEnding, RunState, RunWarning
 from trmon.domain.state.run_snapshot import RunSnapshot
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from trmon.domain.model.slots import Fences, SlotHoldings
+from trmon.domain.ports import Fences, SlotHoldings
 
 RENEWALS = 5
 """How often a lease is renewed before it would expire."""

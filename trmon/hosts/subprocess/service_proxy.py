@@ -11,7 +11,7 @@ from threading import BoundedSemaphore, Lock
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.model.errors import NotReady
-from trmon.domain.model.slots import Fences
+from trmon.domain.ports import Fences
 from trmon.domain.state.run_update import RunUpdate
 from trmon.hosts.subprocess.channel import Channel, CommitRequest, CommitResult, RoundResult, SummariesMade
 from trmon.runner.pass_changes import PassTally

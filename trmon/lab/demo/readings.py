@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from trmon.domain.policies.policy_version import CALIBRATION_AUTHOR
+from trmon.domain.policies import CALIBRATION_AUTHOR
 from trmon.lab.demo.calibration import FIXED_POLICY, SETTLED_STEPS, CalibrationSummary
 
 SHOWN = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trmon.domain.analysis.log_row import LogRow
+from trmon.domain.analysis.logged_steps import LogRow
 
 _HEADING = re.compile(r"={5,} Step (\d+)/\d+ ={5,}")
 _BULLET = re.compile(r"•\s*([A-Za-z ]+):\s*([-+]?[\d.]+(?:e[-+]?\d+)?|nan|-?inf)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trmon.domain.analysis.log_row import LogRow
+from trmon.domain.analysis.logged_steps import LogRow
 
 _START = re.compile(r"\bStep (\d+) \|")
 _FIELD = re.compile(r"^\s*([A-Za-z][A-Za-z. -]*?)\s+([-+]?[\d.]+(?:e[-+]?\d+)?|nan|-?inf)\b")

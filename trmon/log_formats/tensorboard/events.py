@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from trmon.domain.analysis.log_row import LogDefect
+from trmon.domain.analysis.logged_steps import LogDefect
 from trmon.log_formats.protobuf_schema import Fields, message_class
 from trmon.log_formats.step_rows import LoggedValue
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import google_crc32c
 
-from trmon.domain.analysis.log_row import LogDefect
+from trmon.domain.analysis.logged_steps import LogDefect
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")

@@ -7,7 +7,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from trmon.domain.analysis.log_row import LogDefect, LogRow
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.log_formats.json_document import flat_row, parse_json
 from trmon.log_formats.log_format import LogItem
 from trmon.log_formats.protobuf_schema import Fields, message_class

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import BinaryIO
 
-from trmon.domain.analysis.log_row import LogDefect
+from trmon.domain.analysis.logged_steps import LogDefect
 
 MAGIC = b":W&B"
 VERSION = 0

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.model.errors import NotReady
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 from trmon.notifications.receivers.http_post import TIMEOUT_SECONDS, result_of_status
 from trmon.notifications.receivers.message_text import MessageText, message_text
 from trmon.notifications.receivers.plain_text import one_line, plain_text

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trmon.domain.alerts.notification import Notification, NotifiedCause
-from trmon.domain.diagnosis.remedy import for_next_run
-from trmon.domain.model.severity import Severity
+from trmon.domain.diagnosis.remedies import for_next_run
+from trmon.domain.model.finding import Severity
 from trmon.notifications.receivers.merged_runs import merged_summary, run_names
 
 MAX_NAMED_RUNS = 10

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 from trmon.notifications.receivers.cause_details import cause_details
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.receiver import DeliveryResult

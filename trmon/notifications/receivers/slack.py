@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import Severity
 from trmon.notifications.receivers.http_post import HttpPost
 from trmon.notifications.receivers.message_text import AlertParagraph, message_text
 from trmon.notifications.receivers.receiver import DeliveryResult

@@ -9,8 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification, NotifiedCause, NotifiedRun
-from trmon.domain.model.json_number import JsonNumber
-from trmon.domain.model.severity import Severity
+from trmon.domain.model.finding import JsonNumber, Severity
 from trmon.notifications.receivers.merged_runs import merged_summary, run_names
 
 MESSAGE_VERSION = 2

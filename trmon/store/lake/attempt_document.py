@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import Connection, func, select
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
-from trmon.domain.health.run_verdict import VerdictInputs, judge_run
+from trmon.domain.health.verdict import VerdictInputs, judge_run
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run
 from trmon.store.lake.lake_member import LakeMember

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, inspect, select
 
 from trmon.domain.model.errors import Damaged, NotReady
 from trmon.domain.model.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
-from trmon.domain.model.slots import SLOTS
+from trmon.domain.ports import SLOTS
 from trmon.store import migrations
 from trmon.store.database.engines import Engines
 from trmon.store.maintenance.hot_queries import hot_queries, unindexed_queries

@@ -9,9 +9,8 @@ from typing import Any
 
 from sqlalchemy import Engine, select
 
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
-from trmon.domain.model.access import EVERYTHING, Access
-from trmon.domain.model.audit import AuditAction
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
+from trmon.domain.model.access import EVERYTHING, Access, AuditAction
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.run_rows import read_run, visible_runs

@@ -9,14 +9,12 @@ from typing import Any
 
 from sqlalchemy import Engine, func, select, update
 
-from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState
-from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState, ListedAlert
 from trmon.domain.incidents.incident import is_member
-from trmon.domain.model.access import Access
-from trmon.domain.model.audit import AuditAction
+from trmon.domain.model.access import Access, AuditAction
 from trmon.domain.model.errors import Conflict, NotFound
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import RunKey
-from trmon.domain.model.severity import Severity
 from trmon.domain.state.run_update import Event
 from trmon.store.repositories.alert_search import matches
 from trmon.store.repositories.audit import write_audit

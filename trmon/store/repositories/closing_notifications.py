@@ -9,8 +9,8 @@ from msgspec import structs
 from sqlalchemy import select, update
 
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.closing_delivery import closing_delivery
 from trmon.domain.alerts.delivery import Delivery, DeliveryState
+from trmon.domain.alerts.owner_change import closing_delivery
 from trmon.domain.alerts.transitions import TransitionReason
 from trmon.store.rows.alert_rows import decode_deliveries, write_deliveries
 from trmon.store.schema import tables

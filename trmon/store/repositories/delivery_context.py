@@ -7,8 +7,7 @@ import math
 from sqlalchemy import Connection, or_, select
 
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.delivery import DeliveryState
-from trmon.domain.alerts.delivery_context import DeliveryContext
+from trmon.domain.alerts.delivery import DeliveryContext, DeliveryState
 from trmon.domain.alerts.muting import LATE_SECONDS
 from trmon.store.repositories.silences import read_silences
 from trmon.store.rows.alert_rows import alert_from_row, event_from_row

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from trmon.domain.model.errors import Fenced
-from trmon.domain.model.slots import SLOTS, Fences, SlotHoldings, spread_order
+from trmon.domain.ports import SLOTS, Fences, SlotHoldings, spread_order
 from trmon.store.database import advisory_locks
 from trmon.store.database.advisory_locks import LockSpace
 from trmon.store.database.pg_statement import PgStatement

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from sqlalchemy import Engine, delete, func, insert, select
 
-from trmon.domain.model.access import Access
-from trmon.domain.model.audit import AuditAction, AuditDocument
+from trmon.domain.model.access import Access, AuditAction, AuditDocument
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.model.identity import RunKey
-from trmon.domain.runs.run_note import MAX_NOTES, RunNote
+from trmon.domain.runs.run import MAX_NOTES, RunNote
 from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
 from trmon.store.rows.row_mapping import RowMapping

@@ -8,10 +8,9 @@ from typing import Any
 import structlog
 from sqlalchemy import ARRAY, BigInteger, ColumnElement, Double, Engine, Select, any_, bindparam, func, select, update
 
-from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.delivery_context import DeliveryContext
-from trmon.domain.alerts.delivery_update import DeliveryUpdate
-from trmon.domain.model.slots import SLOTS, Fences
+from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState
+from trmon.domain.alerts.muting import DeliveryUpdate
+from trmon.domain.ports import SLOTS, Fences
 from trmon.store.repositories.delivery_context import read_delivery_context
 from trmon.store.repositories.leases import check_fences
 from trmon.store.rows.alert_rows import decode_deliveries

@@ -7,10 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, insert, select
 
-from trmon.domain.model.access import EVERYTHING, Access
-from trmon.domain.model.audit import AuditAction, AuditDocument
+from trmon.domain.model.access import EVERYTHING, Access, AuditAction, AuditDocument
 from trmon.domain.model.errors import Conflict
-from trmon.domain.policies.policy_version import PolicyVersion, default_version, version_from_trainer
+from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
 from trmon.store.rows.row_mapping import Codec, RowMapping

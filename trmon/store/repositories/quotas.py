@@ -7,10 +7,8 @@ from dataclasses import asdict
 
 from sqlalchemy import BigInteger, Engine, delete, func, select
 
-from trmon.domain.model.access import Access
-from trmon.domain.model.audit import AuditAction
+from trmon.domain.model.access import Access, AuditAction, Quota, QuotaUsage
 from trmon.domain.model.identity import RunKey
-from trmon.domain.model.quota import Quota, QuotaUsage
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.row_mapping import RowMapping

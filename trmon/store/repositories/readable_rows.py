@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.runs.run_note import checked_author, checked_note_text
+from trmon.domain.runs.run import checked_author, checked_note_text
 from trmon.store.repositories.adaptations import setting_from_document
 from trmon.store.repositories.policies import policy_version_from_row
 from trmon.store.rows.alert_rows import alert_from_row, event_from_row

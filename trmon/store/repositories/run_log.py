@@ -16,8 +16,8 @@ from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import Fenced
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import Unread
-from trmon.domain.model.slots import SLOTS, Fences, slot_of
-from trmon.domain.runs.duplicate_trainers import ActiveLaunch
+from trmon.domain.ports import SLOTS, Fences, slot_of
+from trmon.domain.runs.attempts import ActiveLaunch
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.state.run_update import Checkpoint, Frontier, RunProgress, RunUpdate
 from trmon.store.registry.run_registry import RunRegistry

@@ -11,8 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.owner_change import OwnerChange
-from trmon.domain.model.access import EVERYTHING, Access
-from trmon.domain.model.audit import AuditAction, AuditDocument
+from trmon.domain.model.access import EVERYTHING, Access, AuditAction, AuditDocument
 from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState

@@ -10,8 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, insert, or_, select, t
 
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Matcher, Silence
-from trmon.domain.model.access import Access
-from trmon.domain.model.audit import AuditAction
+from trmon.domain.model.access import Access, AuditAction
 from trmon.domain.model.errors import NotFound
 from trmon.store.repositories.audit import write_audit
 from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Engine, Select, and_, func, or_, select
 
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis
-from trmon.domain.model.slots import SLOTS
+from trmon.domain.ports import SLOTS
 from trmon.domain.runs.run import RunState
 from trmon.store.database.upsert import upsert
 from trmon.store.rows.summary_rows import SUMMARY_VERSION, basis_from_row, summary_from_row, summary_to_row

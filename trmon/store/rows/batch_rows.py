@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, Table
 
-from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.batches.quarantine import Quarantined, QuarantinePart, quarantined
+from trmon.domain.batches.batch import BatchRow, DecisionRow, Quarantined, QuarantinePart, quarantined
 from trmon.domain.model.identity import BatchKey
 from trmon.store.database.upsert import Row, upsert
 from trmon.store.rows.name_dictionary import NameDictionary, Names, pack_values, unpack_values

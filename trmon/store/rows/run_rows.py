@@ -21,8 +21,7 @@ from sqlalchemy import (
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
-from trmon.domain.runs.run import Attempt, Run
-from trmon.domain.runs.run_ending import RunEnding, RunWarning
+from trmon.domain.runs.run import Attempt, Run, RunEnding, RunWarning
 from trmon.store.database.upsert import update_rows
 from trmon.store.rows.row_mapping import Codec, RowMapping
 from trmon.store.schema import tables

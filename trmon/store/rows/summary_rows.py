@@ -7,20 +7,11 @@ from typing import Any
 import msgspec
 
 from trmon.domain.collapse_risk.risk_reading import RiskReading
-from trmon.domain.diagnosis import (
-    Diagnosis,
-    Escalation,
-    Evidence,
-    Finding,
-    Measurement,
-    Observation,
-    Quadrant,
-    remedy_of,
-)
-from trmon.domain.diagnosis.temperatures import TemperatureRatio
-from trmon.domain.health.run_summary import RunSummary, SummaryBasis
-from trmon.domain.health.sparkline import Sparkline
-from trmon.domain.model.finding_form import FindingForm
+from trmon.domain.diagnosis.conditions import Evidence, Observation
+from trmon.domain.diagnosis.diagnosis import Diagnosis, Escalation, Measurement, Quadrant, TemperatureRatio
+from trmon.domain.diagnosis.remedies import remedy_of
+from trmon.domain.health.run_summary import RunSummary, Sparkline, SummaryBasis
+from trmon.domain.model.finding import Finding, FindingForm
 
 SUMMARY_VERSION = 3
 """To be raised when a document has other fields, or when the same rows get another diagnosis: rows of any other version

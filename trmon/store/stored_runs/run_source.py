@@ -8,8 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
-from trmon.domain.backtest.policy_mask_rate import PolicyMaskRate, mask_rate_of
-from trmon.domain.backtest.stored_history import StoredHistory
+from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory, mask_rate_of
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.model.messages import AnyReport, decode_reports

@@ -9,7 +9,7 @@ import msgspec
 
 from trmon.domain.backtest.backtest_run import RunBacktest
 from trmon.domain.backtest.backtest_totals import BacktestTotals
-from trmon.domain.backtest.raised_alerts import BacktestAlert
+from trmon.domain.backtest.rule_replay import BacktestAlert
 
 COLUMNS = BacktestAlert.__struct_fields__
 

@@ -9,11 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.domain.backtest.backtest_run import RunBacktest
+from trmon.domain.backtest.backtest_run import CollapseOnset, OnsetSource, RuleDifference, RuleSetOutcome, RunBacktest
 from trmon.domain.backtest.backtest_totals import BacktestTotals, GapTotals, RuleSetTotals
-from trmon.domain.backtest.collapse_onset import CollapseOnset, OnsetSource
-from trmon.domain.backtest.rule_differences import RuleDifference
-from trmon.domain.backtest.rule_set_outcome import RuleSetOutcome
 
 MAX_RUNS = 100
 """Runs in the table; further ones are counted, and written by --json and --csv."""

@@ -7,10 +7,8 @@ from functools import partial
 
 import msgspec
 
-from trmon.domain.backtest.policy_mask_rate import PolicyMaskRate, why_skipped
-from trmon.domain.backtest.stored_history import StoredHistory
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import Quarantined
+from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory, why_skipped
+from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.runs.run import Run, RunState
 from trmon_client.api import Service

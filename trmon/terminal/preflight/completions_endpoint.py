@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.preflight.engine_scores import EngineScores
+from trmon.domain.preflight.token_pairs import EngineScores
 from trmon.terminal.preflight.scored_tokens import ScoredTokens
 
 CONCURRENT_REQUESTS = 8

@@ -11,9 +11,8 @@ from trmon.api.diagnosis_schemas import EvidenceOut, MissingOut, RemedyOut
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.finding import Finding
-from trmon.domain.preflight.causes import FoundCause, PreflightCause
-from trmon.domain.preflight.preflight import PreflightResult
-from trmon.domain.preflight.token_variation import TvIs
+from trmon.domain.preflight.preflight import FoundCause, PreflightCause, PreflightResult
+from trmon.domain.preflight.token_pairs import TvIs
 
 
 class CauseOut(ResponseModel):

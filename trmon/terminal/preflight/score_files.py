@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.preflight.engine_scores import EngineScores, Rows, token_rows
+from trmon.domain.preflight.token_pairs import EngineScores, Rows, token_rows
 from trmon.terminal.array_files import read_arrays
 from trmon.terminal.preflight.scored_tokens import ScoredTokens
 

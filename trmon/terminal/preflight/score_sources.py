@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.preflight.engine_scores import EngineScores
+from trmon.domain.preflight.token_pairs import EngineScores
 from trmon.terminal.preflight.completions_endpoint import CompletionsEndpoint
 from trmon.terminal.preflight.score_files import SUFFIXES, ScoreFile
 from trmon.terminal.preflight.score_functions import NAME, score_with_function

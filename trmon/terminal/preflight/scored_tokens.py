@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trmon.domain.preflight.engine_scores import EngineScores, Rows
+from trmon.domain.preflight.token_pairs import EngineScores, Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

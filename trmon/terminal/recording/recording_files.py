@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.domain.recording.replayed_call import RecordedTokens
+from trmon.domain.recording import RecordedTokens
 from trmon.terminal.array_files import read_arrays
 from trmon_client.core.recording_format import ARRAYS, FORMAT_VERSION, INDEX_FILE, RecordedCall, Recording
 

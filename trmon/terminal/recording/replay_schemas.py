@@ -6,7 +6,7 @@ from typing import Self
 
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
-from trmon.domain.recording.replay import RecordedToken, Replay, ReplayedUpdate
+from trmon.domain.recording import RecordedToken, Replay, ReplayedUpdate
 
 
 class ReplayedUpdateOut(ResponseModel):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from trmon.domain.collapse_risk.risk_features import FEATURE_NAMES
+from trmon.domain.collapse_risk.risk_inputs import FEATURE_NAMES
 from trmon.domain.collapse_risk.risk_model import decode_model
 from trmon_research.collapse.command import encoded, fitted
 from trmon_research.collapse.fitting import fit_model

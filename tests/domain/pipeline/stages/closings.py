@@ -9,11 +9,9 @@ from tests.domain.trainer import stored
 from trmon.domain.batches.assembly import Assembly
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.pipeline.stages.merge import ClosingBatch
-from trmon.domain.policies.policy_registry import PolicyRegistry
-from trmon.domain.policies.policy_version import default_version
+from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules import rule_yaml
-from trmon.domain.rules.rule import Rule
-from trmon.domain.rules.rule_set import RuleSet
+from trmon.domain.rules.rule import Rule, RuleSet
 from trmon.domain.state.pipeline_state import PipelineState
 from trmon_client.core import wire
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from tests.domain.pipeline.stages.closings import pass_context
 from tests.store.builders import batch
-from trmon.domain.batches.quarantine import QuarantinePart
+from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.stages.detect import DetectedFindings, detect_findings, reconsider
 from trmon.domain.pipeline.stages.draft import DraftRow

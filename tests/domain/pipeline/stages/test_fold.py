@@ -13,7 +13,7 @@ from tests.store.builders import batch
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.stages.draft import DraftRow
 from trmon.domain.pipeline.stages.fold import FoldedRow, amend_row, fold_row
-from trmon.domain.signals.smoothed_signal import FIRST_STEPS
+from trmon.domain.signals.reward_history import FIRST_STEPS
 from trmon.domain.signals.windows import BASELINE_ROWS
 from trmon.domain.state.pipeline_state import PipelineState
 

@@ -15,8 +15,7 @@ from trmon.domain.batches.batch import PolicyRole
 from trmon.domain.pipeline.stages.measure import measure_batch
 from trmon.domain.pipeline.stages.merge import merge_reports
 from trmon.domain.pipeline.stages.replay import ReplayedBatch, replay_decisions
-from trmon.domain.policies.policy_registry import FORMER_PRESETS, PolicyRegistry
-from trmon.domain.policies.policy_version import PolicyVersion
+from trmon.domain.policies import FORMER_PRESETS, PolicyRegistry, PolicyVersion
 from trmon_client.core import divergence, wire
 from trmon_client.core.bounds.minorizer import minorizer
 from trmon_client.core.divergence.divergence_columns import with_divergences

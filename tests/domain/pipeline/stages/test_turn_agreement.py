@@ -14,8 +14,7 @@ from tests.domain.trainer import made, report
 from trmon.domain.pipeline.stages.measure import measure_batch
 from trmon.domain.pipeline.stages.merge import merge_reports
 from trmon.domain.pipeline.stages.replay import ReplayedBatch, replay_decisions
-from trmon.domain.policies.policy_registry import PolicyRegistry
-from trmon.domain.policies.policy_version import PolicyVersion
+from trmon.domain.policies import PolicyRegistry, PolicyVersion
 from trmon_client.core import statistics, wire
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.policies.decide import decide

@@ -8,7 +8,7 @@ import pytest
 
 from tests.domain.pipeline.stages.closings import closing, pass_context
 from tests.domain.trainer import report
-from trmon.domain.batches.quarantine import MAX_REASON_LENGTH, QuarantinePart
+from trmon.domain.batches.batch import MAX_REASON_LENGTH, QuarantinePart
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.close_batch import close_batch, replay_row, withhold_batch
 from trmon.domain.rules import rule_yaml

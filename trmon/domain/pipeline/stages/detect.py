@@ -8,15 +8,13 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import QuarantinePart, quarantined
+from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.collapse_risk.risk_reading import describe_drivers
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.pipeline.stages.fold import FoldedRow
-from trmon.domain.rules.rule import RowSelection, Rule, RuleFinding
-from trmon.domain.rules.rule_set import RememberedSignals
+from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleFinding
 from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
-from trmon.domain.signals.dominant_pair import describe_drift
+from trmon.domain.signals.drift_features import describe_drift
 from trmon.domain.state.pipeline_state import PipelineState
 
 Numbers: TypeAlias = Mapping[str, float]

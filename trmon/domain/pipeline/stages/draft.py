@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trmon.domain.batches.assembly import ClosedBatch, Completeness
-from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.batches.quarantine import Quarantined, QuarantinePart, quarantined
+from trmon.domain.batches.batch import BatchRow, DecisionRow, Quarantined, QuarantinePart, quarantined
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import StoredReport
 from trmon.domain.pipeline.stages.merge import ClosingBatch

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.diagnosis.declared_replay import declares_replay
+from trmon.domain.diagnosis.history import declares_replay
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.pipeline.stages.draft import DraftRow
 from trmon.domain.rules.signal_reader import SignalReader

@@ -9,8 +9,8 @@ from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.incidents.incident_course import DAMPING_STEPS, IncidentStep, end_incident, follow_incident
+from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.severity import Severity
 from trmon.domain.state.pipeline_state import PipelineState
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from trmon.domain.analysis.weight_total import WeightTotal
+from trmon.domain.analysis.whatif import WeightTotal
 from trmon_client.core.columns.columns import Array, Columns
 from trmon_client.core.columns.quantiles import quantile_of_sorted
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trmon.domain.pipeline.stages.merge import MergedBatch
-from trmon.domain.signals.columns_signals import columns_signals
-from trmon.domain.signals.drift_features import engine_lag, staleness_lag
+from trmon.domain.signals.drift_features import columns_signals, engine_lag, staleness_lag
 from trmon_client.core.bounds import surrogate_error
 from trmon_client.core.bounds.alpha_split import AlphaSplit
 from trmon_client.core.columns.columns import Columns

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from trmon.domain.batches import trainer_scalars
-from trmon.domain.batches.assembly import ClosedBatch
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.merged_columns import merge_columns
-from trmon.domain.batches.quarantine import Quarantined
+from trmon.domain.batches import scalar_steps
+from trmon.domain.batches.assembly import ClosedBatch, merge_columns
+from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import StoredReport
 from trmon.domain.state.pipeline_state import PipelineState
@@ -61,5 +59,5 @@ def merge_reports(closing: ClosingBatch) -> MergedBatch:
         closing=closing,
         columns=merge_columns([part.columns for part in parts]),
         parts=tuple(parts),
-        scalars={**trainer_scalars.scalars_of_reports(closing.batch.reports), **closing.scalars},
+        scalars={**scalar_steps.scalars_of_reports(closing.batch.reports), **closing.scalars},
     )

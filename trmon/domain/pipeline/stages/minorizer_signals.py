@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon.domain.diagnosis.run_config import config_number
+from trmon.domain.diagnosis.history import config_number
 from trmon_client.core.bounds.minorizer import minorizer
 from trmon_client.core.columns.columns import Array, Columns
 

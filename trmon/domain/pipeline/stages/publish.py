@@ -11,7 +11,7 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.incidents.incident_deliveries import incident_deliveries
-from trmon.domain.model.json_number import json_number
+from trmon.domain.model.finding import json_number
 from trmon.domain.pipeline.stages.transition import TransitionedBatch
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.state.pipeline_state import PipelineState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.scalar_steps import ScalarStep
 from trmon.domain.context.pass_context import PassContext
-from trmon.domain.framework_names import signals_of_scalars
+from trmon.domain.framework_names.translation import signals_of_scalars
 from trmon.domain.pipeline.stages.draft import DraftRow
 from trmon.domain.state.pipeline_state import PipelineState
 

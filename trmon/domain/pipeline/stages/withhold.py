@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trmon.domain.batches import trainer_scalars
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.batches.quarantine import QuarantinePart, quarantined
+from trmon.domain.batches import scalar_steps
+from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.pipeline.stages.draft import DraftRow, assembly_signals, made_at, quarantined_parts
 from trmon.domain.pipeline.stages.merge import ClosingBatch
 
@@ -30,7 +29,7 @@ def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
         mismatches=0,
         last_report_id=batch.last_report_id,
         signals=assembly_signals(batch, mismatches=0),
-        scalars={**trainer_scalars.scalars_of_reports(reports), **closing.scalars},
+        scalars={**scalar_steps.scalars_of_reports(reports), **closing.scalars},
     )
     reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *quarantined_parts(closing)]
     return DraftRow(

@@ -1,12 +1,16 @@
-"""Where two runs part: the first place from which a signal of one stays away from that of the other."""
+"""Comparisons of runs: where they part, and how their configurations differ."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from trmon.domain.diagnosis.diagnosis import Assurance, Diagnosis
+from trmon.domain.health.verdict import RunVerdict, Urgency
+from trmon.domain.runs.run import Run
 
 Array: TypeAlias = Any
 
@@ -115,3 +119,96 @@ def _relevant(one: Array, other: Array, *, is_log: bool) -> float:
 def _lasting(apart: Array) -> Array:
     """Return the places at which a stretch of points apart begins, [n - 9]."""
     return np.lib.stride_tricks.sliding_window_view(apart, LASTING_POINTS).all(axis=1)
+
+
+TOLD = 3
+NAMES = {
+    "reward_mean": "reward",
+    "sampled_entropy": "entropy",
+    "response_length_mean": "response length",
+    "grad_norm": "gradient norm",
+    "kl_k3": "KL",
+    "ess_token": "effective samples",
+    "prob_pearson": "agreement of the engines",
+    "mask_rate": "masked share",
+    "version_lag_mean": "version lag",
+}
+
+
+def parting_sentence(found: Sequence[Parting], *, by_time: bool, is_long_enough: bool) -> str:
+    """Return e.g. "They part at step 250: entropy first, then reward at 262"."""
+    if not is_long_enough:
+        return "They have too few steps in common to tell where they part."
+    later = [parting for parting in found if not parting.from_start]
+    always = ", ".join(_name(parting) for parting in found if parting.from_start)
+    differ = f"{always} {'differs' if always.count(',') == 0 else 'differ'} from the start" if always else ""
+    if not later:
+        return f"They do not part: {differ}, and nothing else." if differ else "They do not part: no signal differs."
+    first, *others = later
+    then = ", ".join(f"{_name(parting)} at {_place(parting, by_time=by_time)}" for parting in others[: TOLD - 1])
+    unit = "" if by_time else "step "
+    sentence = f"They part at {unit}{_place(first, by_time=by_time)}: {_name(first)} first"
+    return f"{sentence}{f', then {then}' if then else ''}{f'; {differ}' if differ else ''}."
+
+
+def _name(parting: Parting) -> str:
+    return NAMES.get(parting.signal, parting.signal.replace("_", " "))
+
+
+def _place(parting: Parting, *, by_time: bool) -> str:
+    if not by_time:
+        return str(int(parting.place))
+    minutes = parting.place / 60
+    return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDifference:
+    """An entry by its dotted name, with its value in each run; `given` says which runs have it at all."""
+
+    name: str
+    values: tuple[Any, ...]
+    given: tuple[bool, ...]
+
+
+def compare_configs(configs: Sequence[Mapping[str, Any]]) -> list[ConfigDifference]:
+    """Return the entries that are not the same in all configurations, by name; nested ones have dotted names."""
+    flat = [dict(_entries(config)) for config in configs]
+    names = sorted({name for one in flat for name in one})
+    found = [
+        ConfigDifference(name, tuple(one.get(name) for one in flat), tuple(name in one for one in flat))
+        for name in names
+    ]
+    return [one for one in found if not all(one.given) or any(value != one.values[0] for value in one.values)]
+
+
+def _entries(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from _entries(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+SOUND = frozenset({Assurance.HEALTHY, Assurance.NO_DRIFT_FOUND, Assurance.TRAINING_HEALTHY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiblingCandidate:
+    """Another run of the project, with its verdict and its newest diagnosis, None before it was diagnosed."""
+
+    run: Run
+    verdict: RunVerdict
+    diagnosis: Diagnosis | None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is or was found in the run, as far as it could be judged."""
+        is_quiet = self.verdict.since_step is None and self.verdict.urgency is Urgency.NONE
+        return is_quiet and self.diagnosis is not None and self.diagnosis.assurance in SOUND
+
+
+def healthy_sibling(run: Run, candidates: Iterable[SiblingCandidate]) -> Run | None:
+    """Return the sound run whose configuration differs least, the newest of several; None without a sound one."""
+    sound = [one.run for one in candidates if one.run.id != run.id and one.is_sound]
+    return min(sound, key=lambda other: (len(compare_configs([run.config, other.config])), -other.id), default=None)

@@ -1,1 +1,0 @@
-"""Comparisons of runs: where they part, and how their configurations differ."""

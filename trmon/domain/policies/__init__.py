@@ -1,1 +1,0 @@
-"""Policies of runs: their versions, and the registry of policies that reports may name."""
