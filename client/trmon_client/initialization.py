@@ -39,8 +39,8 @@ def init(
         rank, world_size: data-parallel; required if the process group also has other kinds of ranks.
         record_dir: a folder for the tokens of the last `record_steps` steps (8), written when an incident opens and
         when the process ends; off by default. record_texts: also some of the `texts` of `log_batch`.
-        compiled: reduce batches on a CUDA device with Triton, whose first calls compile, and large ones on the CPU with
-        numba, once its kernels are compiled; off by default.
+        compiled: reduce batches on a CUDA device with Triton, whose first calls compile; off by default. Batches
+        elsewhere are reduced as without it.
         attempt: a name for this start of the trainer; default the launcher's. config: any values that describe the run.
     Errors: ValueError naming the argument and its variable; never for network failures.
     """

@@ -21,7 +21,7 @@ REASONED = [
 def required(path: str) -> set[str]:
     """Return the names of what a package requires, with all of its extras."""
     project = tomllib.loads((REPOSITORY / path).read_text())["project"]
-    extras = project["optional-dependencies"].values()
+    extras = project.get("optional-dependencies", {}).values()
     return {
         re.split(r"[^\w-]", wanted)[0]
         for wanted in (*project["dependencies"], *(one for extra in extras for one in extra))

@@ -1,4 +1,4 @@
-"""Computes the statistics of each batch, by compiled kernels if the trainer asked for them."""
+"""Computes the statistics of each batch, by Triton on CUDA if the trainer asked for it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 from trmon_client.core.arrays.backend import is_tensor
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
-from trmon_client.core.large_batches.compiled.kernel_loading import KERNELS
 from trmon_client.core.statistics import ColumnsBackend, columns_of_inputs
 from trmon_client.deciding.attached_divergences import attach_divergences
+
+NOT_ON_CUDA = "compiled=True applies to batches on a CUDA device only; this one is reduced without compiled kernels"
 
 
 class BatchStatistics:
     """Columns and divergences of batches, on the device that holds them.
 
-    Compiled kernels are Triton's on a CUDA device, which the first call for a kind of input compiles, and numba's on
-    the host, loaded in the background. If they fail, batches are reduced without them, with one warning.
+    Compiled kernels are Triton's, for batches on a CUDA device; the first call for a kind of input compiles them. Where
+    they fail, and for batches elsewhere, plain NumPy or torch reduces the batch, with one warning.
     """
 
     def __init__(self, *, compiled: bool, warn: Callable[[str, str], object]) -> None:
@@ -31,9 +32,10 @@ class BatchStatistics:
 
         Errors: ValueError naming the argument that is missing or wrong.
         """
-        if self._compiled and not is_tensor(inputs.mask):
-            KERNELS.start(lambda reason: self._warn("compiled on the host", reason))
-        if not self._compiled or self._has_failed or not _is_on_cuda(inputs.mask):
+        if not self._compiled or self._has_failed:
+            return _reduced(inputs, logits=logits, backend="blocks")
+        if not _is_on_cuda(inputs.mask):
+            self._warn("compiled on the host", NOT_ON_CUDA)
             return _reduced(inputs, logits=logits, backend="blocks")
         try:
             return _reduced(inputs, logits=logits, backend="triton")

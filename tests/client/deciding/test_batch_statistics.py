@@ -11,7 +11,6 @@ import torch
 
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
-from trmon_client.core.large_batches.compiled.kernel_loading import KERNELS
 from trmon_client.core.statistics import columns_of_inputs
 from trmon_client.deciding import batch_statistics
 from trmon_client.deciding.batch_statistics import BatchStatistics
@@ -109,15 +108,10 @@ def test_logits_that_the_kernel_cannot_read_are_left_to_torch(
     assert not kernels.tried
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_kernels_of_the_host_are_loaded_for_batches_of_the_host_only(
-    compiled: bool, kernels: Kernels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[Any] = []
-    monkeypatch.setattr(KERNELS, "start", started.append)
-    statistics = BatchStatistics(compiled=compiled, warn=lambda *_: None)
-    statistics.of(inputs_of(BATCH), logits={})
-    assert not started
-    statistics.of(inputs_of(-np.ones((2, 3))), logits={})
-    assert len(started) == compiled
-    assert kernels.tried[-1] == "blocks"
+def test_a_batch_of_the_host_is_reduced_without_kernels_and_said_so_once(kernels: Kernels) -> None:
+    warnings: dict[str, str] = {}
+    statistics = BatchStatistics(compiled=True, warn=warnings.setdefault)
+    for _ in range(2):
+        statistics.of(inputs_of(-np.ones((2, 3))), logits={})
+    assert kernels.tried == ["blocks", "blocks"]
+    assert list(warnings.values()) == [batch_statistics.NOT_ON_CUDA]

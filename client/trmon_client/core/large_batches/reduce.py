@@ -17,7 +17,6 @@ from trmon_client.core.arrays.backend import n_threads
 from trmon_client.core.columns.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
 from trmon_client.core.large_batches.block import BlockSums
-from trmon_client.core.large_batches.compiled.kernel_loading import KERNELS
 from trmon_client.core.large_batches.finish import finish_columns
 from trmon_client.core.large_batches.log_ratio_sums import log_ratio_sums
 from trmon_client.core.large_batches.ratio_sums import ratio_sums
@@ -29,8 +28,6 @@ FLOAT64_BLOCK_TOKENS = 1 << 17
 """Positions of a float64 block: most of its buffers stay in the cache."""
 FLOAT32_BLOCK_TOKENS = 1 << 19
 """Positions of a float32 block: long steps, so that the two threads seldom compete for the interpreter lock."""
-FUSED_BLOCK_TOKENS = 1 << 17
-"""Positions of a block of the compiled kernels: they keep their terms in the first-level cache."""
 LARGE_TOKENS = 1 << 13
 """Positions below which this reduction is not faster."""
 LONG_ROW = 256
@@ -70,10 +67,6 @@ def reduce_large_batch(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
 
 
 def _tasks(inputs: CheckedInputs, *, clip: ClipRange) -> list[Callable[[ScratchBuffers], BlockSums]]:
-    fused_sums = KERNELS.loaded
-    if fused_sums is not None:
-        (blocks,) = row_blocks(inputs.mask, FUSED_BLOCK_TOKENS)
-        return [partial(fused_sums, inputs, block, clip=clip) for block in blocks]
     float32_blocks, float64_blocks = row_blocks(inputs.mask, FLOAT32_BLOCK_TOKENS, FLOAT64_BLOCK_TOKENS)
     return [
         *(partial(log_ratio_sums, inputs, block, clip=clip) for block in float32_blocks),
