@@ -28,7 +28,7 @@ from tests.client.faults.hostile_server import HostileServer
 from tests.client.server import Peer
 from tests.client.trainer import batch, settings
 from tests.fixtures.ports import free_port
-from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Limits
 from trmon_client.monitor import Monitor
 from trmon_client.session import Session
 

@@ -153,7 +153,7 @@ def _kernel_milliseconds(given: dict[str, Any]) -> float:
     from triton.testing import do_bench
 
     from trmon_client.core.inputs.checked_inputs import check_inputs
-    from trmon_client.core.reduction.ppo_clipping import DEFAULT_CLIP
+    from trmon_client.core.reduction.token_terms import DEFAULT_CLIP
     from trmon_client.core.triton_columns.reduce import reduce_stretches
 
     inputs = check_inputs(rollout_logprobs=given["rollout"], old_logprobs=given["old"], mask=given["mask"])

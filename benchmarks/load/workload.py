@@ -12,8 +12,8 @@ import numpy as np
 
 from trmon.domain.policies import DEFAULT_POLICY
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 from trmon_client.core.statistics import columns
 

@@ -9,15 +9,14 @@ from trmon_client.config.version import __version__
 
 if TYPE_CHECKING:
     from trmon_client.deciding.batch_decision import BatchDecision
-    from trmon_client.initialization import init
-    from trmon_client.monitor import Monitor
+    from trmon_client.monitor import Monitor, init
 
 __all__ = ["BatchDecision", "Monitor", "__version__", "init"]
 
 _MODULES = {
     "BatchDecision": "trmon_client.deciding.batch_decision",
     "Monitor": "trmon_client.monitor",
-    "init": "trmon_client.initialization",
+    "init": "trmon_client.monitor",
 }
 
 

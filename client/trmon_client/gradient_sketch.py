@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.gradients.gradient_moments import cosine
+from trmon_client.core.gradients import cosine
 
 SIZE = 257
 """The numbers of a projection: prime, so that no width of a layer is a multiple of it.

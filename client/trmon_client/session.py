@@ -12,10 +12,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trmon_client.config.launcher import launch_id
-from trmon_client.config.settings import ClientSettings, Mode
+from trmon_client import first_report
+from trmon_client.config.settings import ClientSettings, Mode, launch_id
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.policies.decision import Decision
 from trmon_client.core.policies.policy import Policy
@@ -28,16 +28,14 @@ from trmon_client.deciding.counted_tokens import CountedTokens
 from trmon_client.deciding.given_policies import FiniteValues, GivenPolicies
 from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.deciding.token_ranges import TokenRanges
+from trmon_client.error_guard import ErrorGuard
 from trmon_client.process.exit_hooks import ExitHooks
+from trmon_client.process.identity import Ranks, discover_ranks
 from trmon_client.process.process_end import ProcessEnd
-from trmon_client.process.ranks import Ranks, discover_ranks
-from trmon_client.recording.recorder import Recorder
-from trmon_client.safety import first_report
-from trmon_client.safety.error_guard import ErrorGuard
-from trmon_client.sending import message_builders
-from trmon_client.sending.chunk_counter import ChunkCounter, ChunkPlace
-from trmon_client.sending.encoder import LONGEST_SECONDS, Encoder
-from trmon_client.sending.message_sender import MakeSender, MessageSender
+from trmon_client.recording import Recorder
+from trmon_client.sending import messages
+from trmon_client.sending.encoder import LONGEST_SECONDS, Encoder, MakeSender, MessageSender
+from trmon_client.sending.messages import ChunkCounter, ChunkPlace
 
 _SEQUENCES = itertools.count()
 """Numbers the messages of this process: several monitors may share one launch."""
@@ -124,7 +122,7 @@ class Session:
         with self._lock:
             self._check_order(step)
             chunk = self._chunks.next(step, update, chunks=chunks)
-            message = message_builders.report_message(
+            message = messages.report_message(
                 decided.columns,
                 decided.verdict,
                 chunk=chunk,
@@ -155,14 +153,12 @@ class Session:
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Queue the trainer's own numbers of a step."""
         step, losses = _count("step", step), self.error_guard.losses
-        self._ensure_started().put(
-            message_builders.scalars_message(step, values, sequence=next(_SEQUENCES), losses=losses)
-        )
+        self._ensure_started().put(messages.scalars_message(step, values, sequence=next(_SEQUENCES), losses=losses))
         self._log_scalars_only(values, step)
 
     def pause(self, reason: str) -> None:
         """Queue the message that the trainer pauses on purpose."""
-        self._ensure_started().put(message_builders.pause_message(reason, sequence=next(_SEQUENCES)))
+        self._ensure_started().put(messages.pause_message(reason, sequence=next(_SEQUENCES)))
 
     def finish(self, end: ProcessEnd, *, timeout_seconds: float) -> None:
         """Queue the message that the process ends, and close."""
@@ -177,9 +173,7 @@ class Session:
         encoder, finished = self._finished_counts(end, timeout_seconds=LOCK_TIME_PART * (until - time.monotonic()))
         if encoder is None:
             return lambda: None
-        last = message_builders.finish_message(
-            end, sequence=next(_SEQUENCES), finished=finished, secret=self._settings.token
-        )
+        last = messages.finish_message(end, sequence=next(_SEQUENCES), finished=finished, secret=self._settings.token)
         encoder.begin_close(until - time.monotonic(), last=last)
         if self._recorder is not None:
             self._recorder.finish(end.reason.value)
@@ -222,7 +216,7 @@ class Session:
             if self._encoder is None:
                 encoder = self._unstarted_encoder()
                 encoder.start()
-                encoder.put(message_builders.start_message(self._settings, self._ranks, sequence=next(_SEQUENCES)))
+                encoder.put(messages.start_message(self._settings, self._ranks, sequence=next(_SEQUENCES)))
                 self._encoder, self._exit_hooks = encoder, self._install_exit_hooks()
             if self._exit_hooks is not None:
                 self._exit_hooks.forget_exit()

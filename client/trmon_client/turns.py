@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trmon_client.core.arrays.backend import Array, functions_of, is_tensor
+from trmon_client.core.arrays import Array, functions_of, is_tensor
 
 
 def turn_ids_of_mask(mask: Any) -> Array:

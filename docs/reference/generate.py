@@ -46,7 +46,7 @@ from trmon.domain.rules.condition import ThresholdSide
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters
 from trmon.metrics.exposition import FIXED_HELP
 from trmon.metrics.optional_signals import optional_signal_help
-from trmon_client.core.columns.schema import PAIRS
+from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from trmon.domain.collapse_risk.risk_inputs import BASELINE_STEPS
 from trmon.domain.rules.condition_yaml import parse_condition
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 
 ADVICE = "/api/v1/runs/math/grpo/advice"
 

@@ -12,7 +12,7 @@ from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 
 BATCHES = "/api/v1/runs/math/grpo/batches"

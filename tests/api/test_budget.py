@@ -16,7 +16,7 @@ from tests.fixtures.trainer import MATH, finish, send, train
 from trmon.terminal.budget_text import budget_lines
 from trmon_client.api import NotFoundError, Service
 from trmon_client.core import divergence, statistics, wire
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence.divergence_columns import with_divergences
 
 PATH = "/api/v1/runs/math/grpo/budget"

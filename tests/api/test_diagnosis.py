@@ -26,7 +26,7 @@ from trmon.terminal.diagnosis_text import print_diagnosis
 from trmon.views.recent_history import STEPS
 from trmon_client.api import NotFoundError, Service, ServiceUnreachable
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
 
 PATH = "/api/v1/runs/math/grpo/diagnosis"

@@ -8,6 +8,6 @@ from __future__ import annotations
 from functools import partial
 from unittest.mock import patch
 
-from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Limits
 
 patch("trmon_client.config.settings.Limits", partial(Limits, exit_timeout_seconds=4.0)).start()

@@ -15,7 +15,7 @@ import torch
 from trmon_client.advice import scale_lr, should_stop
 from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.deciding.trainer_advice import TrainerAdvice
-from trmon_client.safety.error_guard import ErrorGuard
+from trmon_client.error_guard import ErrorGuard
 
 ADVICE: dict[str, Any] = {"step": 300, "lr_scale": 0.5, "lr_scale_sgd": 0.25, "lr_decay": None}
 CUT = {"factor": 0.5, "step": 200}

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.config.limits import Limits
-from trmon_client.config.settings import ClientSettings, resolve_settings
+from trmon_client.config.settings import ClientSettings, Limits, resolve_settings
 from trmon_client.core import wire
 from trmon_client.core.wire.segments import SUFFIX, scan_segment
 

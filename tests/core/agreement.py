@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS, Reduction
+from trmon_client.core.column_schema import COLUMNS, Reduction
+from trmon_client.core.columns import Columns
 
 SIZES = dict.fromkeys(("sum_d", "sum_ratio_dev", "prefix_min_d", "prefix_max_d"), "sum_abs_d")
 """Signed sums, and the column that gives the scale of their error."""

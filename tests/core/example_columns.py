@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.core import golden
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS
+from trmon_client.core.column_schema import COLUMNS
+from trmon_client.core.columns import Columns
 
 log_ratios = st.lists(st.lists(st.floats(-3, 3, width=32), max_size=6), min_size=1, max_size=5)
 """Log-ratios of 1 to 5 sequences of 0 to 6 tokens."""

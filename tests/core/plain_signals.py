@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.core.reference import PAIRS
-from trmon_client.core.columns.schema import HISTOGRAM_EDGES
+from trmon_client.core.column_schema import HISTOGRAM_EDGES
 
 Rows = list[np.ndarray]
 """The valid tokens of each sequence that has tokens."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trmon_client.core.columns.schema import HISTOGRAM_EDGES, N_BINS
+from trmon_client.core.column_schema import HISTOGRAM_EDGES, N_BINS
 
 NAMES = {"rollout_logprobs": "sum_logp_rollout", "old_logprobs": "sum_logp_old", "logprobs": "sum_logp"}
 PAIRS = {

@@ -16,10 +16,10 @@ from tests.core import golden, reference
 from tests.core.agreement import agree, same
 from tests.core.batches import GIVES, POISON, batch
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
+from trmon_client.core.column_schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
+from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import check_inputs
-from trmon_client.core.reduction.block_size import BLOCK_TOKENS
+from trmon_client.core.reduction.sequences import BLOCK_TOKENS
 
 QUICK = settings(max_examples=50)
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from trmon_client.core.bounds.surrogate_error import ErrorBounds
-from trmon_client.core.columns.schema import COLUMNS, DIVERGENCE_STEMS, PAIR_STEMS, PAIRS, TURN_STEMS
+from trmon_client.core.bounds import ErrorBounds
+from trmon_client.core.column_schema import COLUMNS, DIVERGENCE_STEMS, PAIR_STEMS, PAIRS, TURN_STEMS
+from trmon_client.core.policies.criteria import TURN_STATISTICS
 from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 from trmon_client.core.policies.sequence_statistics import STATISTICS
-from trmon_client.core.policies.turn_criterion import TURN_STATISTICS
 from trmon_client.core.signals.catalogue import SIGNALS
 
 ROOT = Path(__file__).parents[2]

@@ -13,9 +13,9 @@ import numpy as np
 
 from tests.domain.trainer import POLICY
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS, HISTOGRAM_EDGES, N_BINS, PAIR_STEMS, PAIRS, KlIs
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.column_schema import COLUMNS, HISTOGRAM_EDGES, N_BINS, PAIR_STEMS, PAIRS, KlIs
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 
 Numbers = Mapping[str, float]

@@ -10,8 +10,8 @@ import numpy as np
 from trmon.domain.model.identity import BatchKey, ReportKey
 from trmon.domain.model.messages import StoredReport
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.statistics import columns
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.fuzzing import edited
-from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Limits
 from trmon_client.core.wire.segments import HEADER, SegmentError, encode_record, scan_segment
-from trmon_client.safety.losses import LossCounter
+from trmon_client.error_guard import LossCounter
 from trmon_client.sending.spool import Spool
 
 pytestmark = pytest.mark.fuzz

@@ -18,7 +18,7 @@ from tests.fixtures.messages import ORIGIN, as_json, columns, report
 from tests.fixtures.service import ServiceProcess, ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 
 ONE = "/api/v1/runs/math/grpo/reports"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trmon_client.core import acceptance, statistics
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.signals import batch_signals
 

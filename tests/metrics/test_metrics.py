@@ -39,7 +39,7 @@ from trmon.views.run_view_cache import RunView, RunViewCache, thresholds_of
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.signals.batch_signals import SIGNALS
-from trmon_client.safety.losses import LossReason
+from trmon_client.error_guard import LossReason
 
 RUN_METRICS = {
     "trmon_step",

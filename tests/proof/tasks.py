@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.proof.models import Array, Language, Model, census, countable_model
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import divergence_columns
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.proof.models import Array, Language, Model, near, random_model, truncated
 from trmon_client.core import statistics
-from trmon_client.core.bounds.surrogate_error import ErrorBounds, error_bounds
+from trmon_client.core.bounds import ErrorBounds, error_bounds
 from trmon_client.core.divergence import divergence_columns
 
 KINDS = ("trpo", "pinsker_marginal", "mixed", "adaptive")

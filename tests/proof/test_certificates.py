@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from tests.proof.models import Array
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import divergence_columns
-from trmon_client.core.inputs.token_validity import valid_mask
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.inputs.checked_inputs import valid_mask
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 
 LAW = settings(max_examples=120, derandomize=True)

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from trmon_client.core import statistics
-from trmon_client.core.bounds.improvement import Improvement, improvement
-from trmon_client.core.bounds.surrogate import surrogate
-from trmon_client.core.bounds.surrogate_error import batch_bounds
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.bounds import Improvement, batch_bounds, improvement, surrogate
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import divergence_columns
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 
 DELTA = 0.05

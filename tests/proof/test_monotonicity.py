@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.core.batches import batch
 from tests.core.example_columns import with_kl
 from trmon_client.core import statistics
-from trmon_client.core.bounds.surrogate_error import error_bounds, max_delta
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.bounds import error_bounds, max_delta
+from trmon_client.core.columns import Columns
 from trmon_client.core.policies import token_decision
-from trmon_client.core.policies.criterion import Criterion
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.criteria import Criterion
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 

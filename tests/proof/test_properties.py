@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.core.batches import POISON, batch
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import divergence_columns
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 from trmon_client.core.policies.presets import PRESETS
 from trmon_client.core.signals import batch_signals

@@ -13,9 +13,8 @@ import pytest
 
 from tests.proof.models import Array, Language, Model, moved, near
 from tests.proof.tasks import Task
-from trmon_client.core.bounds.improvement import improvement
-from trmon_client.core.bounds.surrogate import surrogate
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.bounds import improvement, surrogate
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 
 STEP = 1e-4

@@ -13,8 +13,8 @@ from tests.fixtures.messages import columns
 from tests.runner.watched_run import ORIGIN, WatchedRun
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import PAIRS, Pair
+from trmon_client.core.column_schema import PAIRS, Pair
+from trmon_client.core.columns import Columns
 from trmon_client.core.policies.policy import Policy, preset
 
 AUTO = preset("trm_auto")

@@ -21,7 +21,7 @@ from trmon.store import Store
 from trmon.store.registry.registry_entries import ArrivedMessage
 from trmon.store.rows import report_codec
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
 
 NOW = 1_800_000_000.0

@@ -11,7 +11,7 @@ from trmon.api.http.auth import require_reader
 from trmon.api.http.json_numbers import Number
 from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.errors import InvalidInput
-from trmon_client.core.bounds.surrogate_error import error_bounds, max_delta
+from trmon_client.core.bounds import error_bounds, max_delta
 
 
 class BoundsOut(ResponseModel):

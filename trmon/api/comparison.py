@@ -31,7 +31,7 @@ from trmon.domain.model.access import Access
 from trmon.domain.model.errors import InvalidInput, NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Run
-from trmon_client.core.columns.schema import PRIMARY_ORDER
+from trmon_client.core.column_schema import PRIMARY_ORDER
 
 
 class ConfigDifferenceOut(ResponseModel):

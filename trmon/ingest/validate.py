@@ -12,8 +12,8 @@ from trmon.domain.policies import DEFAULT_POLICY
 from trmon.ingest.canonical_form import canonical_message
 from trmon.store.rows import report_codec
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.sequence_statistics import PolicyError
 

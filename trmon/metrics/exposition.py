@@ -33,7 +33,7 @@ from trmon.metrics.sample_lines import (
 )
 from trmon.views.run_verdicts import JudgedRun
 from trmon.views.run_view_cache import RunView
-from trmon_client.core.columns.schema import Pair
+from trmon_client.core.column_schema import Pair
 from trmon_client.core.signals.batch_signals import SIGNALS, SignalSpec
 
 Lines = Mapping[str, str]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trmon.domain.model.identity import RunKey
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon_client.api import DiagnosisInfo, PolicyInfo, RunStatus, Service, SignalHistory
-from trmon_client.core.columns.schema import PRIMARY_ORDER
+from trmon_client.core.column_schema import PRIMARY_ORDER
 
 POINTS = 40
 MAIN = (

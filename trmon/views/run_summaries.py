@@ -15,7 +15,7 @@ from trmon.domain.runs.run import Run, RunState
 from trmon.store import Store
 from trmon.store.repositories.summaries import SummaryBases
 from trmon.views.recent_history import history_of, newest_steps
-from trmon_client.core.columns.schema import PRIMARY_ORDER
+from trmon_client.core.column_schema import PRIMARY_ORDER
 
 FRESH_SECONDS = 5.0
 """How long a summary is used while its run goes on."""

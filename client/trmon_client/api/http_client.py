@@ -21,8 +21,7 @@ from trmon_client.api.errors import (
     ServiceUnreachable,
 )
 from trmon_client.config.version import __version__
-from trmon_client.sending.proxy import Proxy, proxy_of
-from trmon_client.sending.route import new_tls_context
+from trmon_client.sending.route import Proxy, new_tls_context, proxy_of
 
 CONNECT_SECONDS = 10.0
 MAX_WAIT_SECONDS = 30.0

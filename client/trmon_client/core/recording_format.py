@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from trmon_client.core.inputs.checked_inputs import POLICIES
-from trmon_client.core.policies.decide import SEMANTICS_VERSION
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.policies.decision import SEMANTICS_VERSION
+from trmon_client.core.wire.messages import decodable
 
 INDEX_FILE = "recording.json"
 FORMAT_VERSION = 1

@@ -7,14 +7,12 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
-from trmon_client.core.large_batches import reduce
-from trmon_client.core.reduction.block_reduction import reduce_block
-from trmon_client.core.reduction.block_size import block_tokens
-from trmon_client.core.reduction.ppo_clipping import DEFAULT_CLIP, ClipRange
-from trmon_client.core.reduction.reference_policy import reference_columns
-from trmon_client.core.reduction.turn_reduction import turn_columns
+from trmon_client.core.large_batches import reduction
+from trmon_client.core.reduction.sequences import block_tokens, reduce_block, reference_columns
+from trmon_client.core.reduction.token_terms import DEFAULT_CLIP, ClipRange
+from trmon_client.core.reduction.turns import turn_columns
 
 ColumnsBackend = Literal["blocks", "triton"]
 """The implementation of the columns: numpy or torch block by block, or one Triton kernel on device tensors."""
@@ -104,8 +102,8 @@ def _reduced(inputs: CheckedInputs, *, clip: ClipRange, backend: ColumnsBackend)
         from trmon_client.core.triton_columns.reduce import reduce_on_device
 
         return reduce_on_device(inputs, clip=clip)
-    if reduce.is_large(inputs):
-        return reduce.reduce_large_batch(inputs, clip=clip)
+    if reduction.is_large(inputs):
+        return reduction.reduce_large_batch(inputs, clip=clip)
     with np.errstate(all="ignore"):
         blocks = inputs.blocks(max_tokens=block_tokens(inputs))
         return Columns.merge(*(reduce_block(block, clip=clip) for block in blocks))

@@ -15,7 +15,7 @@ import triton.language as tl
 from triton import knobs
 from triton.language.extra import libdevice
 
-from trmon_client.core.arrays.backend import Array
+from trmon_client.core.arrays import Array
 
 _IS_INTERPRETED = tl.constexpr(knobs.runtime.interpret)
 """The interpreter cannot call a library of the device."""

@@ -6,13 +6,11 @@ import threading
 from dataclasses import dataclass
 
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.decide import decide
-from trmon_client.core.policies.decision import Decision
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.decision import Decision, decide
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
-from trmon_client.safety.losses import LossCounter
-from trmon_client.safety.warn_once import WarnOnce
+from trmon_client.error_guard import LossCounter, WarnOnce
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trmon_client.core.columns.columns import Array, Columns
+from trmon_client.core.arrays import Array
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence.divergence_columns import Backend, exact, topk_lower_bound, with_divergences
-from trmon_client.core.inputs.checked_inputs import CheckedInputs
-from trmon_client.core.inputs.token_validity import valid_tokens
+from trmon_client.core.inputs.checked_inputs import CheckedInputs, valid_tokens
 
 REQUESTS = ("tv", "sum_pi_squared")
 """The columns of exact divergences that are computed on request."""

@@ -10,20 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, functions_of, is_tensor
-from trmon_client.core.arrays.conversion import to_computable
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs.input_layout import InputLayout
-from trmon_client.core.policies.decision import Decision
+from trmon_client.core.arrays import Array, functions_of, is_tensor, to_computable
+from trmon_client.core.columns import Columns
+from trmon_client.core.inputs.tokens import InputLayout
+from trmon_client.core.policies.decision import Decision, TurnDecision
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import TokenDecision
-from trmon_client.core.policies.turn_decision import TurnDecision
 from trmon_client.core.signals import batch_signals
 from trmon_client.deciding.counted_tokens import CountedTokens, checked_on_read
 from trmon_client.deciding.tensor_spec import TensorSpec
 from trmon_client.deciding.token_mask import TokenMask
 from trmon_client.deciding.trainer_advice import TrainerAdvice
-from trmon_client.safety.error_guard import ErrorGuard
+from trmon_client.error_guard import ErrorGuard
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

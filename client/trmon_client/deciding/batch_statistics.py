@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trmon_client.core.arrays.backend import is_tensor
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.arrays import is_tensor
+from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
 from trmon_client.core.statistics import ColumnsBackend, columns_of_inputs
 from trmon_client.deciding.attached_divergences import attach_divergences

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trmon_client.core.arrays.backend import Array, is_tensor
+from trmon_client.core.arrays import Array, is_tensor
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
-from trmon_client.core.inputs.input_layout import InputLayout
-from trmon_client.core.inputs.turn_inputs import TurnInputs
+from trmon_client.core.inputs.labels import TurnInputs
+from trmon_client.core.inputs.tokens import InputLayout
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, is_tensor
+from trmon_client.core.arrays import Array, is_tensor
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
-from trmon_client.safety.warn_once import WarnOnce
+from trmon_client.error_guard import WarnOnce
 
 ROWS_AT_FIRST = 8
 """Rows of the first piece that is searched for a finite value; later pieces are larger."""

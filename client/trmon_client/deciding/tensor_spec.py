@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Device, is_tensor
+from trmon_client.core.arrays import Array, Device, is_tensor
 
 SHAPED_ALIKE = ("logprobs", "old_logprobs", "rollout_logprobs", "mask")
 """The arguments of one shape, in the order in which they are asked for it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trmon_client.core.arrays.backend import Array, functions_of
-from trmon_client.core.inputs.input_layout import InputLayout
+from trmon_client.core.arrays import Array, functions_of
+from trmon_client.core.inputs.tokens import InputLayout
 from trmon_client.core.policies.token_decision import TokenDecision
 from trmon_client.deciding.counted_tokens import CountedTokens
 from trmon_client.deciding.tensor_spec import TensorSpec

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, is_tensor
+from trmon_client.core.arrays import Array, is_tensor
 from trmon_client.core.inputs.checked_inputs import CheckedInputs
 
 POSITIVE_NOISE = 1e-4

@@ -12,8 +12,7 @@ from typing import Any
 from trmon_client.config.redact import redact_values
 from trmon_client.config.run_config import plain_config
 from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
-from trmon_client.integrations.fitting import warn_once
-from trmon_client.integrations.method_hooks import installed_version
+from trmon_client.integrations.method_hooks import installed_version, warn_once
 from trmon_client.monitor import Monitor
 
 

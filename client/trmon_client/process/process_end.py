@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from trmon_client.config.sanitize import sanitize
+from trmon_client.config.run_config import sanitize
 from trmon_client.core.wire import EndReason
 
 MAX_ERROR_LENGTH = 1000

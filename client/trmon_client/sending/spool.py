@@ -5,18 +5,133 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+from weakref import WeakSet
 
-from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Limits
 from trmon_client.core.wire.segments import HEADER, SUFFIX, SegmentError, encode_record, scan_segment
-from trmon_client.safety.losses import LossCounter, LossReason
-from trmon_client.safety.private_files import make_private_folder, open_private
-from trmon_client.sending.orphaned_spools import OrphanedSpool, adopt_orphaned_spools, delete_file, remove_if_empty
-from trmon_client.sending.spool_lock import FILE_NAME, DirectoryLock
+from trmon_client.error_guard import LossCounter, LossReason
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
+
+def open_private(path: Path, mode: str, *, buffering: int = -1) -> IO[bytes]:
+    """Open a binary file; if it is created, only its owner may read it. Errors: OSError."""
+    return open(path, mode, buffering, opener=_open)
+
+
+def make_private_folder(path: Path) -> None:
+    """Create a folder that only its owner may enter; parents take the umask, and one that exists stays as it is."""
+    path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+
+
+def _open(name: str, flags: int) -> int:
+    return os.open(name, flags, FILE_MODE)
+
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows: a process cannot tell whether another one is alive, so it does not take over spools
+    fcntl = None
+
+FILE_NAME = "lock"
+
+_HELD: WeakSet[DirectoryLock] = WeakSet()
+
+
+class DirectoryLock:
+    """Holds the lock file of a directory until `release`, or until the process ends."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        _HELD.add(self)
+
+    @classmethod
+    def acquire(cls, directory: Path) -> DirectoryLock | None:
+        """Return the lock; None if another process holds it, the file cannot be opened, or the system has no locks."""
+        if fcntl is None:
+            return None
+        try:
+            file = open_private(directory / FILE_NAME, "ab", buffering=0)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        return cls(file)
+
+    def release(self) -> None:
+        """Release the lock; the file stays."""
+        self._file.close()
+
+
+def _release_in_child() -> None:
+    """Close the files in a forked child: a lock lasts while any process has its file open."""
+    for lock in list(_HELD):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_in_child)
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanedSpool:
+    """The spool of a dead process, locked by this one, and its segments, oldest first."""
+
+    directory: Path
+    lock: DirectoryLock
+    segments: tuple[Path, ...]
+
+    def remove(self) -> None:
+        """Delete the directory, which is empty by now, and release its lock."""
+        delete_file(self.directory / FILE_NAME)
+        remove_if_empty(self.directory)
+        self.lock.release()
+
+
+def adopt_orphaned_spools(run_directory: Path) -> Iterator[OrphanedSpool]:
+    """Yield the spools under a run's directory that hold segments and that no living process has locked.
+
+    A spool without segments is left alone: its process may be about to lock it.
+    Errors: OSError if a directory cannot be read.
+    """
+    if not run_directory.is_dir():
+        return
+    for directory in sorted(path for path in run_directory.iterdir() if path.is_dir()):
+        if not any(directory.glob(f"*{SUFFIX}")):
+            continue
+        lock = DirectoryLock.acquire(directory)
+        if lock is None:
+            continue
+        segments = tuple(sorted(directory.glob(f"*{SUFFIX}")))
+        if segments:
+            yield OrphanedSpool(directory, lock, segments)
+        else:  # another process drained it before it was locked
+            lock.release()
+
+
+def delete_file(path: Path) -> None:
+    """Delete a file; on a read-only disk it stays, and the service will recognise what it gets again."""
+    with suppress(OSError):
+        path.unlink()
+
+
+def remove_if_empty(directory: Path) -> None:
+    """Remove a directory unless it is not empty or already gone."""
+    try:
+        directory.rmdir()
+    except OSError:
+        return
+
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Temporary errors: the file that could not be read may be intact."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.criteria import TOKEN_RULES, Criterion
 from trmon_client.core.policies.policy import preset
-from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
-from trmon_client.core.policies.token_rule import TOKEN_RULES
-from trmon_client.core.policies.verl_presets import VERL_PRESETS
+from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES, VERL_PRESETS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula
@@ -41,9 +39,9 @@ _REGRESSION_SIGNALS = (
 )
 _FUNCTIONS = {
     **dict.fromkeys(_GROUP_SIGNALS, "signals.group_signals.group_signals"),
-    **dict.fromkeys(_REWARD_SIGNALS, "signals.reward_signals.reward_signals"),
-    **dict.fromkeys(_LENGTH_SIGNALS, "signals.length_signals.length_signals"),
-    **dict.fromkeys(_REGRESSION_SIGNALS, "signals.regression_signals.regression_signals"),
+    **dict.fromkeys(_REWARD_SIGNALS, "signals.group_signals.reward_signals"),
+    **dict.fromkeys(_LENGTH_SIGNALS, "signals.group_signals.length_signals"),
+    **dict.fromkeys(_REGRESSION_SIGNALS, "signals.gradient_signals.regression_signals"),
 }
 
 
@@ -51,7 +49,7 @@ _GRADIENT_SIGNALS = ("proxy2_total_power_low", "proxy2_total_power_high", "logp_
 _REFERENCE_SIGNALS = ("ref_kl_k1", "ref_kl_k2", "ref_kl_k3", "ref_kl_k3_max", "ref_kl_k3_is")
 _FUNCTIONS |= {
     **dict.fromkeys(_GRADIENT_SIGNALS, "signals.gradient_signals.gradient_signals"),
-    **dict.fromkeys(_REFERENCE_SIGNALS, "signals.reference_signals.reference_signals"),
+    **dict.fromkeys(_REFERENCE_SIGNALS, "signals.batch_signals.reference_signals"),
 }
 
 
@@ -77,14 +75,14 @@ _SIGNALS = (
         SIGNALS_OF_A_BATCH,
         "E-value of a histogram",
         "log mean_l prod (1 + l (rho - 1)), rho at lower edges, l = .01, .03, .1, .3, .9",
-        "signals.regression_signals.ln_e_values",
+        "signals.gradient_signals.ln_e_values",
         "core/signals/test_regression_signals.py::test_log_probs_of_another_sampler_have_a_large_e_value",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
         "range of the temperature",
         "1 + logp_slope_q to 1 + var(d)/cov(d, log q)",
-        "signals.regression_signals.regression_signals",
+        "signals.gradient_signals.regression_signals",
         "core/signals/test_regression_signals.py::test_the_slopes_bracket_the_ratio_of_temperatures",
     ),
     Formula(
@@ -105,21 +103,21 @@ _SIGNALS = (
         SIGNALS_OF_A_BATCH,
         "grad_cosine",
         "cosine of the random projections of two gradients",
-        "gradients.gradient_moments.cosine",
+        "gradients.cosine",
         "client/test_gradient_sketch.py::test_the_cosine_of_projections_is_near_that_of_the_gradients",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
         "signal, noise and SNR of a gradient",
         "|E g|^2 = (|sum g|^2 - sum |g|^2)/(K(K - 1)); tr Var g = (sum |g|^2 - K |mean|^2)/(K - 1); K signal/noise",
-        "gradients.gradient_moments.gradient_moments",
+        "gradients.gradient_moments",
         "core/gradients/test_gradient_moments.py::test_signal_and_noise_have_their_expectation_over_every_batch",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
         "progress proxy (a conjecture)",
         "<grad J, E g>^2/(tr Var g + |Bias g|^2)",
-        "gradients.gradient_moments.progress_proxy",
+        "gradients.progress_proxy",
         "core/gradients/test_gradient_moments.py::test_its_terms_have_their_expectation_over_every_batch",
     ),
     Formula(
@@ -195,7 +193,7 @@ def _of_token_policy(name: str) -> Formula:
         ACCEPTANCE,
         name,
         f"{kind.description}; {bounds}",
-        "policies.second_moment.kept_by_second_moment"
+        "policies.token_decision.kept_by_second_moment"
         if name == "m2po"
         else "policies.token_decision.apply_token_rules",
         f"core/policies/{test}",
@@ -230,7 +228,7 @@ _ACCEPTANCE = (
             ACCEPTANCE,
             f"statistic {name}",
             f"{text}; a rejected turn masks its tokens only",
-            "policies.turn_decision.decide_turns",
+            "policies.decision.decide_turns",
             "core/policies/test_turn_decision.py::test_every_case_is_decided_as_in_plain_python",
         )
         for name, text in _TURN_STATISTICS.items()
@@ -279,7 +277,7 @@ _ACCEPTANCE = (
         ACCEPTANCE,
         "what m2po would drop",
         "share above the second moment of the bins of d, at their smallest and largest |d|",
-        "policies.second_moment.fraction_dropped",
+        "policies.token_decision.fraction_dropped",
         "core/policies/test_second_moment.py::test_the_fraction_dropped_of_counted_values_is_that_of_the_tokens",
     ),
     Formula(
@@ -293,14 +291,14 @@ _ACCEPTANCE = (
         ACCEPTANCE,
         "excess",
         "(s - upper)/|upper| above, (lower - s)/|lower| below, 0 within; logs for ratios",
-        "policies.soft_masking.relative_excess",
+        "policies.decision.relative_excess",
         "core/policies/test_soft_masking.py::test_weights_equal_the_definition_over_enumerated_statistics_and_bounds",
     ),
     Formula(
         ACCEPTANCE,
         "soft weight M",
         "exp(-max over criteria of excess/soft_tau); 0 if invalid, empty or NaN",
-        "policies.soft_masking.SoftMask.weights",
+        "policies.decision.SoftMask.weights",
         "core/policies/test_soft_masking.py::test_the_largest_excess_of_all_criteria_counts",
     ),
     Formula(
@@ -314,14 +312,14 @@ _ACCEPTANCE = (
         ACCEPTANCE,
         "L of soft masking",
         "(1/N) sum_i M_i A_i (sum_t rho_t - T_i), M in [0, 1] constant",
-        "bounds.surrogate.surrogate",
+        "bounds.surrogate",
         "proof/test_surrogate.py::test_the_gradient_of_soft_masking_is_the_weighted_policy_gradient",
     ),
     Formula(
         ACCEPTANCE,
         "L, se(L)",
         "(1/N) sum_i M_i A_i (sum_t rho_t - T_i)",
-        "bounds.surrogate.surrogate",
+        "bounds.surrogate",
         "core/bounds/test_surrogate.py::test_the_surrogate_is_the_mean_over_sequences_with_its_standard_error",
     ),
 )
@@ -358,21 +356,21 @@ _BOUNDS = (
         BOUNDS,
         "improvement_supported",
         "KL exact, nothing rejected, L - 2 se(L) > adaptive",
-        "bounds.improvement.improvement",
+        "bounds.improvement",
         "core/bounds/test_improvement.py::test_a_gain_above_two_standard_errors_and_the_bound_is_supported",
     ),
     Formula(
         BOUNDS,
         "alpha split",
         "max |p - q| of staleness (alpha_0) and of mismatch (alpha_1)",
-        "bounds.alpha_split.alpha_split",
+        "bounds.alpha_split",
         "core/bounds/test_alpha_split.py::test_the_split_holds_the_largest_differences_of_probability",
     ),
     Formula(
         BOUNDS,
         "minorizer",
         "L - adaptive of the sequences in the loss, with the weights M of a soft policy",
-        "bounds.minorizer.minorizer",
+        "bounds.minorizer",
         "core/bounds/test_minorizer.py::test_the_weighted_gain_of_every_small_policy_is_at_least_the_minorizer",
     ),
 )

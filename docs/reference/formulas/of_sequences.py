@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trmon_client.core.columns.schema import DIVERGENCE_STEMS
+from trmon_client.core.column_schema import DIVERGENCE_STEMS
 
 from .formula import COLUMNS, DIVERGENCES, PAIRS, VALIDITY, Formula
 
@@ -15,31 +15,31 @@ _POLICIES = (
         PAIRS,
         "pairs",
         "every pair whose two policies are given",
-        "reduction.kl_estimators.pairs_of",
+        "reduction.token_terms.pairs_of",
         "core/test_statistics.py::test_columns_equal_the_golden_values_and_no_other_column_exists",
     ),
-    Formula(PAIRS, "d", "log p - log q of the pair's policies", "reduction.kl_estimators.TokenRatios.of", _PLAIN),
-    Formula(PAIRS, "primary", "total, else mismatch, else staleness", "columns.schema.primary", _PLAIN),
+    Formula(PAIRS, "d", "log p - log q of the pair's policies", "reduction.token_terms.TokenRatios.of", _PLAIN),
+    Formula(PAIRS, "primary", "total, else mismatch, else staleness", "column_schema.primary", _PLAIN),
     Formula(
         PAIRS,
         "mismatch, else primary",
         "the pair that engine rules read",
-        "policies.pair_choice.resolve_pair",
+        "policies.criteria.resolve_pair",
         "core/policies/test_token_decision.py::test_a_rule_reads_its_pair",
     ),
     Formula(
         VALIDITY,
         "valid",
         "mask set, and -1000 < every log-prob <= 1e-4",
-        "inputs.token_validity.valid_mask",
+        "inputs.checked_inputs.valid_mask",
         "core/divergence/test_divergence_columns.py::test_the_valid_mask_marks_the_tokens_that_statistics_count",
     ),
-    Formula(VALIDITY, "clamped", "|d| <= 20 inside exponentials", "reduction.kl_estimators.clamp_log_ratio", _PLAIN),
+    Formula(VALIDITY, "clamped", "|d| <= 20 inside exponentials", "reduction.token_terms.clamp_log_ratio", _PLAIN),
     Formula(
         VALIDITY,
         "empty",
         "no token counts: outside every mean",
-        "columns.sequence_matrix.SequenceMatrix.of",
+        "columns.SequenceMatrix.of",
         "core/signals/test_batch_signals.py::test_empty_and_all_invalid_sequences_are_outside_every_mean",
     ),
 )
@@ -128,7 +128,7 @@ _COLUMNS = (
         COLUMNS,
         "group_id",
         "64 bits, or the first 8 bytes of BLAKE2b",
-        "inputs.group_labels.group_labels",
+        "inputs.labels.group_labels",
         "core/inputs/test_group_labels.py::test_integer_labels_are_kept_and_others_hashed",
     ),
     *(
@@ -140,7 +140,7 @@ _COLUMNS = (
             COLUMNS,
             f"{name} of a turn",
             text,
-            "reduction.turn_reduction.turn_columns",
+            "reduction.turns.turn_columns",
             "core/reduction/test_turn_reduction.py::test_every_case_of_three_tokens_equals_the_plain_reference",
         )
         for name, text in _TURN_FORMULAS.items()
@@ -149,29 +149,29 @@ _COLUMNS = (
         COLUMNS,
         "k3",
         "rho - 1 - d, by its series near 0",
-        "reduction.kl_estimators.k3",
+        "reduction.token_terms.k3",
         "core/test_statistics.py::test_k3_is_accurate_at_the_healthy_scale_where_float32_is_not",
     ),
-    Formula(COLUMNS, "histogram", "#(edge_i <= d < edge_(i+1))", "columns.histogram.histograms", _PLAIN),
+    Formula(COLUMNS, "histogram", "#(edge_i <= d < edge_(i+1))", "histogram.histograms", _PLAIN),
     Formula(
         COLUMNS,
         "histogram of a large batch",
         "#(edge_i <= d < edge_(i+1))",
-        "columns.histogram.histogram_in_place",
+        "histogram.histogram_in_place",
         "core/large_batches/test_reduce.py::test_columns_equal_those_of_the_general_reduction",
     ),
     Formula(
         COLUMNS,
         "quantile of |d|",
         "from the histogram, within a bin",
-        "columns.quantiles.abs_quantiles",
+        "histogram.abs_quantiles",
         "core/columns/test_quantiles.py::test_quantiles_of_the_histogram_are_accurate_to_a_bin",
     ),
     Formula(
         COLUMNS,
         "percentile over sequences",
         "linear between neighbours",
-        "columns.quantiles.percentile",
+        "histogram.percentile",
         "core/columns/test_quantiles.py::test_percentiles_interpolate_linearly_like_numpy",
     ),
     Formula(
@@ -185,7 +185,7 @@ _COLUMNS = (
         COLUMNS,
         "merge",
         "sequences concatenated, histograms added",
-        "columns.columns.Columns.merge",
+        "columns.Columns.merge",
         "core/test_statistics.py::test_merged_parts_equal_the_whole",
     ),
 )
@@ -210,7 +210,7 @@ _REFERENCE = tuple(
         COLUMNS,
         name,
         text,
-        "reduction.reference_policy.reference_columns",
+        "reduction.sequences.reference_columns",
         "core/reduction/test_reference_policy.py::test_columns_equal_the_plain_reference",
     )
     for name, text in _REFERENCE_FORMULAS.items()
@@ -240,7 +240,7 @@ _DIVERGENCES = (
         DIVERGENCES,
         "merge of parts of a vocabulary",
         "Z, sum e, sum a relative to the joint maximum; e by the change of max b - max a",
-        "divergence.divergence_sums.DivergenceSums.merged",
+        "divergence.vocabulary_sums.DivergenceSums.merged",
         "core/divergence/test_streaming.py::test_merged_parts_of_any_vocabulary_equal_the_definitions",
     ),
     Formula(
@@ -254,7 +254,7 @@ _DIVERGENCES = (
         DIVERGENCES,
         "from hidden states",
         "(h W^T + b)/T, in tiles of tokens and vocabulary",
-        "divergence.streaming.StreamedLogits.divergences",
+        "divergence.divergence_columns.StreamedLogits.divergences",
         "core/divergence/test_streaming.py::test_hidden_states_give_the_divergences_of_their_logits",
     ),
     Formula(

@@ -15,11 +15,10 @@ from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy
 from trmon_client.deciding.batch_decision import BatchDecision
-from trmon_client.process.identity import resolve_identity
+from trmon_client.error_guard import ErrorGuard
+from trmon_client.process.identity import Ranks, resolve_identity
 from trmon_client.process.process_end import ProcessEnd
-from trmon_client.process.ranks import Ranks
-from trmon_client.safety.error_guard import ErrorGuard
-from trmon_client.sending.queue import PendingMessage
+from trmon_client.sending.encoder import PendingMessage
 from trmon_client.session import Session
 
 PROJECT = "interventions"

@@ -10,8 +10,8 @@ import pytest
 from tests.client.server import Peer
 from tests.client.trainer import batch, settings
 from trmon_client.core import wire
+from trmon_client.core.policies.criteria import TokenRule
 from trmon_client.core.policies.policy import Policy, preset
-from trmon_client.core.policies.token_rule import TokenRule
 from trmon_client.monitor import Monitor
 
 

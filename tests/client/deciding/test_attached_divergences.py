@@ -11,7 +11,7 @@ import pytest
 from tests.client.server import Peer
 from tests.client.trainer import settings
 from trmon_client.core import wire
-from trmon_client.core.columns.schema import REFERENCE_STEMS
+from trmon_client.core.column_schema import REFERENCE_STEMS
 from trmon_client.core.divergence import exact_streamed
 from trmon_client.monitor import Monitor
 

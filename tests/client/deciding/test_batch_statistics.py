@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.statistics import columns_of_inputs
 from trmon_client.deciding import batch_statistics

@@ -14,18 +14,17 @@ import torch
 from tests.client.trainer import batch, settings
 from trmon_client.config.settings import Mode
 from trmon_client.core import statistics
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.deciding.given_policies import FiniteValues
 from trmon_client.deciding.token_ranges import TokenRanges
+from trmon_client.error_guard import ErrorGuard, LossCounter
 from trmon_client.monitor import Monitor
 from trmon_client.process.process_end import ProcessEnd
-from trmon_client.safety.error_guard import ErrorGuard
-from trmon_client.safety.losses import LossCounter
-from trmon_client.sending import message_builders
-from trmon_client.sending.chunk_counter import ChunkCounter
-from trmon_client.sending.queue import PendingMessage
+from trmon_client.sending import messages
+from trmon_client.sending.encoder import PendingMessage
+from trmon_client.sending.messages import ChunkCounter
 
 CU_SEQLENS = [0, 6, 12, 18, 24]
 VOCABULARY = 5
@@ -180,7 +179,7 @@ class Meter:
 def of_scalars(graphs: Graphs) -> PendingMessage:
     loss = graphs.on(0.5)
     values: Mapping[str, Any] = {"loss": loss, "meter": Meter(graphs.on(1.5)), "several": [graphs.on(2.5)]}
-    return message_builders.scalars_message(0, values, sequence=0, losses=LossCounter())
+    return messages.scalars_message(0, values, sequence=0, losses=LossCounter())
 
 
 def of_an_error(graphs: Graphs) -> PendingMessage:
@@ -191,13 +190,13 @@ def of_an_error(graphs: Graphs) -> PendingMessage:
     try:
         train()
     except FloatingPointError as error:
-        return message_builders.finish_message(ProcessEnd.by_exception(error), sequence=0, finished=[])
+        return messages.finish_message(ProcessEnd.by_exception(error), sequence=0, finished=[])
     raise AssertionError("it trained")
 
 
 def of_a_report(graphs: Graphs) -> PendingMessage:
     columns = statistics.columns(**labelled(graphs))
-    return message_builders.report_message(
+    return messages.report_message(
         columns,
         decide(columns, preset("trm")),
         chunk=ChunkCounter().next(0, None, chunks=None),

@@ -17,7 +17,7 @@ from tests.client.trainer import settings
 from tests.fixtures.ports import free_port
 from tests.fixtures.service import ServiceProcess, ThreadedService
 from tests.fixtures.waiting import eventually
-from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Limits
 from trmon_client.monitor import Monitor
 
 pytestmark = pytest.mark.slow

@@ -15,8 +15,7 @@ from tests.client.server import ACCEPT, Peer, problem
 from tests.client.trainer import settings, spooled, steps
 from tests.fixtures.ports import free_port
 from tests.fixtures.waiting import eventually
-from trmon_client.config.limits import Limits
-from trmon_client.config.settings import ClientSettings
+from trmon_client.config.settings import ClientSettings, Limits
 from trmon_client.core import wire
 from trmon_client.monitor import Monitor
 

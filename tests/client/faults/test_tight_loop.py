@@ -11,7 +11,7 @@ from tests.client.faults.conftest import RunTrainer
 from tests.client.server import Peer
 from tests.client.trainer import settings
 from tests.fixtures.ports import free_port
-from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Limits
 from trmon_client.core import wire
 from trmon_client.monitor import Monitor
 

@@ -11,7 +11,7 @@ import torch
 
 from tests.client.server import Peer
 from trmon_client.core import statistics, wire
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 
 LENGTHS = (4, 2, 3, 1)

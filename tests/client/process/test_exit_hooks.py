@@ -14,7 +14,7 @@ import pytest
 from tests.client.server import HANG, Peer
 from tests.client.trainer import spooled, steps
 from trmon_client.core import wire
-from trmon_client.process.sigterm import BLOCKED_SECONDS
+from trmon_client.process.exit_hooks import BLOCKED_SECONDS
 
 TRAINER = """
     import os, signal, sys, threading

@@ -13,11 +13,10 @@ import torch.distributed as distributed
 from torch.distributed.device_mesh import init_device_mesh
 
 from tests.client.trainer import batch, settings, spooled, steps
-from trmon_client.config.launcher import attempt_id, launch_id
+from trmon_client.config.settings import attempt_id, launch_id
 from trmon_client.core import wire
 from trmon_client.monitor import Monitor
-from trmon_client.process.identity import Identity, resolve_identity
-from trmon_client.process.ranks import Ranks, discover_ranks
+from trmon_client.process.identity import Identity, Ranks, discover_ranks, resolve_identity
 
 Join: TypeAlias = Callable[[int, int], distributed.Store]
 

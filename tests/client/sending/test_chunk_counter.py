@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trmon_client.core.wire import ChunkCount
-from trmon_client.sending.chunk_counter import REMEMBERED, REPORTED_AT_ONCE, ChunkCounter
+from trmon_client.sending.messages import REMEMBERED, REPORTED_AT_ONCE, ChunkCounter
 
 
 def test_a_count_stays_unreported_until_a_message_reports_it() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.client.proxy_server import ProxyServer, SocksServer
 from tests.client.server import CERTIFICATE, PATIENCE_SECONDS, Answer, Peer, problem
-from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Limits
 from trmon_client.core import wire
 from trmon_client.sending.transport import HttpTransport, UploadOutcome, UploadResult
 
@@ -94,7 +94,7 @@ def test_an_upload_imports_no_module() -> None:
     script = """
         import os, sys
         from tests.client.server import CERTIFICATE, Peer
-        from trmon_client.config.limits import Limits
+        from trmon_client.config.settings import Limits
         from trmon_client.core import wire
         from trmon_client.sending.transport import HttpTransport
 

@@ -15,11 +15,10 @@ import pytest
 
 from tests.client.server import ACCEPT, HANG, HANG_UP, PATIENCE_SECONDS, Answer, Peer, problem
 from tests.client.trainer import batch, settings, spooled, steps
-from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Limits
 from trmon_client.core import wire
 from trmon_client.monitor import Monitor
-from trmon_client.sending.connection import MAX_ANSWER_BYTES
-from trmon_client.sending.transport import HttpTransport, UploadOutcome
+from trmon_client.sending.transport import MAX_ANSWER_BYTES, HttpTransport, UploadOutcome
 
 BUSY = problem(429, "too many", **{"Retry-After": "0.05"})
 GARBAGE = Answer(200, {"Content-Type": "text/html"}, b"<html>welcome to the hotel</html>")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trmon_client.config.limits import Limits
-from trmon_client.sending.queue import MessageQueue, PendingMessage
+from trmon_client.config.settings import Limits
+from trmon_client.sending.encoder import MessageQueue, PendingMessage
 
 
 def message(size_bytes: int = 1) -> PendingMessage:

@@ -8,12 +8,11 @@ from typing import Protocol
 
 import pytest
 
-from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Limits
 from trmon_client.core.wire.segments import scan_segment
-from trmon_client.safety.losses import LossCounter
-from trmon_client.safety.warn_once import WarnOnce
-from trmon_client.sending.retry_buffer import RetryBuffer
+from trmon_client.error_guard import LossCounter, WarnOnce
 from trmon_client.sending.spool import Spool
+from trmon_client.sending.uploader import RetryBuffer
 
 
 def numbered(n: int) -> list[bytes]:

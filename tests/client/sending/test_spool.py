@@ -11,11 +11,10 @@ from typing import Protocol
 
 import pytest
 
-from trmon_client.config.limits import Limits
+from trmon_client.config.settings import Limits
 from trmon_client.core.wire.segments import HEADER, encode_record, scan_segment
-from trmon_client.safety.losses import LossCounter
-from trmon_client.sending.spool import Spool
-from trmon_client.sending.spool_lock import DirectoryLock
+from trmon_client.error_guard import LossCounter
+from trmon_client.sending.spool import DirectoryLock, Spool
 
 MESSAGE = b"x" * 92
 RECORD_BYTES = len(encode_record(MESSAGE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon_client.safety.warn_once import WarnOnce
+from trmon_client.error_guard import WarnOnce
 
 
 def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:

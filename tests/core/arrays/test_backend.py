@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from trmon_client.core.arrays.backend import NUMPY, torch_arrays
-from trmon_client.core.arrays.conversion import dtype_kind, to_computable
+from trmon_client.core.arrays import NUMPY, dtype_kind, to_computable, torch_arrays
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from trmon_client.core.arrays.device_transfer import HostCopy, Transfer
+from trmon_client.core.arrays import HostCopy, Transfer
 
 
 @dataclass

@@ -9,9 +9,9 @@ import pytest
 
 from tests.fixtures.messages import columns, report
 from trmon_client.core import wire
-from trmon_client.core.arrays.row_matrix import RowMatrix
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.arrays import RowMatrix
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 from trmon_client.core.signals import batch_signals
 

@@ -10,7 +10,7 @@ import pytest
 from tests.core.batches import batch
 from tests.core.example_columns import as_torch, of_log_ratios
 from trmon_client.core import statistics
-from trmon_client.core.bounds.alpha_split import AlphaSplit, alpha_split
+from trmon_client.core.bounds import AlphaSplit, alpha_split
 from trmon_client.core.signals import batch_signals
 
 

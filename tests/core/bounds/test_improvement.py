@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from tests.core.example_columns import of_log_ratios, with_kl
-from trmon_client.core.bounds.improvement import Improvement, improvement
-from trmon_client.core.bounds.surrogate import surrogate
-from trmon_client.core.bounds.surrogate_error import batch_bounds
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.bounds import Improvement, batch_bounds, improvement, surrogate
+from trmon_client.core.columns import Columns
 
 UP, DOWN = float(np.log(1.1)), float(np.log(0.9))
 ALL = np.array([True] * 4)

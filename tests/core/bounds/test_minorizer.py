@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from trmon_client.core import divergence, statistics
-from trmon_client.core.bounds.minorizer import minorizer
-from trmon_client.core.bounds.surrogate import surrogate
-from trmon_client.core.bounds.surrogate_error import batch_bounds
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.bounds import batch_bounds, minorizer, surrogate
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence.divergence_columns import with_divergences
 
 QUARTERS = 4

@@ -11,8 +11,8 @@ import torch
 from tests.core.batches import batch
 from tests.core.example_columns import as_torch, of_log_ratios
 from trmon_client.core import statistics
-from trmon_client.core.bounds.surrogate import surrogate
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.bounds import surrogate
+from trmon_client.core.columns import Columns
 
 
 def test_the_surrogate_is_the_mean_over_sequences_with_its_standard_error() -> None:

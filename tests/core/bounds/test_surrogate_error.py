@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.core import golden
 from tests.core.example_columns import as_torch, of_log_ratios, with_columns, with_kl
-from trmon_client.core.bounds.surrogate_error import UNKNOWN, batch_bounds, error_bounds, max_delta
+from trmon_client.core.bounds import UNKNOWN, batch_bounds, error_bounds, max_delta
 
 horizons = st.integers(1, 100_000)
 kls = st.floats(1e-9, 10)

@@ -10,8 +10,8 @@ import torch
 
 from tests.core.batches import batch
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS
+from trmon_client.core.column_schema import COLUMNS
+from trmon_client.core.columns import Columns
 
 
 def test_columns_are_a_mapping_of_name_to_array() -> None:

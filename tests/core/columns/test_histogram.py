@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from trmon_client.core.columns.histogram import histograms
-from trmon_client.core.columns.schema import HISTOGRAM_EDGES, N_BINS
+from trmon_client.core.column_schema import HISTOGRAM_EDGES, N_BINS
+from trmon_client.core.histogram import histograms
 
 KINDS = [np.asarray, torch.from_numpy]
 

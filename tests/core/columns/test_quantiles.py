@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from trmon_client.core.columns.histogram import histograms
-from trmon_client.core.columns.quantiles import abs_quantiles, percentile
-from trmon_client.core.columns.schema import N_BINS
+from trmon_client.core.column_schema import N_BINS
+from trmon_client.core.histogram import abs_quantiles, histograms, percentile
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 64])

@@ -17,12 +17,11 @@ from tests.core import golden, softmaxes
 from tests.core.batches import batch
 from tests.core.softmaxes import SHAPES, Pair, pair
 from trmon_client.core import acceptance, statistics
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import divergence_columns
-from trmon_client.core.divergence.blockwise import blockwise_divergences
-from trmon_client.core.divergence.token_divergences import reduce_divergences
-from trmon_client.core.inputs.logits import BLOCK_ELEMENTS, check_logits
-from trmon_client.core.inputs.token_validity import valid_mask
+from trmon_client.core.divergence.divergence_columns import blockwise_divergences, reduce_divergences
+from trmon_client.core.divergence.logits import BLOCK_ELEMENTS, check_logits
+from trmon_client.core.inputs.checked_inputs import valid_mask
 from trmon_client.core.signals import batch_signals
 
 QUICK = settings(max_examples=40)

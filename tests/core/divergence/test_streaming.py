@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from tests.core import softmaxes
 from tests.core.divergence.test_divergence_columns import CASES, QUICK, SEEDS
 from tests.core.softmaxes import SHAPES, pair
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.divergence import HiddenStates, exact, exact_streamed, streaming
-from trmon_client.core.divergence.divergence_sums import DivergenceSums
-from trmon_client.core.divergence.softmax import Softmax
+from trmon_client.core.columns import Columns
+from trmon_client.core.divergence import HiddenStates, divergence_columns, exact, exact_streamed
+from trmon_client.core.divergence.vocabulary_sums import DivergenceSums, Softmax
 
 PROCESS = Path(__file__).with_name("sharded_process.py")
 ROOT = Path(__file__).parents[3]
@@ -145,7 +144,7 @@ def test_no_tensor_of_tokens_by_vocabulary_is_made() -> None:
     exact_streamed(rollout_logits=states_of[0], logits=states_of[1], mask=given["mask"], tv=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    tile_bytes = 8 * streaming.HOST_TILE[0] * streaming.HOST_TILE[1]
+    tile_bytes = 8 * divergence_columns.HOST_TILE[0] * divergence_columns.HOST_TILE[1]
     assert peak < 5 * tile_bytes < logits_bytes / 12
 
 

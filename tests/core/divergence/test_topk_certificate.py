@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from tests.core import golden, softmaxes
 from tests.core.softmaxes import SHAPES, Pair, pair
 from trmon_client.core import acceptance, statistics
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import divergence_columns, topk_certificate
-from trmon_client.core.inputs.logits import check_logits
+from trmon_client.core.divergence.logits import check_logits
 
 QUICK = settings(max_examples=60)
 SEEDS = st.integers(0, 10_000)

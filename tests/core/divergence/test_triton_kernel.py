@@ -17,7 +17,7 @@ import torch
 from tests.core import softmaxes
 from tests.core.softmaxes import SHAPES, Pair, pair
 from tests.core.triton_device import HAS_DEVICE
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import divergence_columns
 
 INF = float("inf")

@@ -8,8 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from trmon_client.core.gradients import cosine, gradient_moments, progress_proxy
-from trmon_client.core.gradients.gradient_moments import progress_terms
+from trmon_client.core.gradients import cosine, gradient_moments, progress_proxy, progress_terms
 
 OUTCOMES = np.array([[1.0, 0.0, 2.0], [-1.0, 3.0, 0.5], [0.5, 0.5, -1.0]])
 """The gradients that a part may have."""

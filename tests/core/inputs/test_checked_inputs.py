@@ -12,8 +12,8 @@ import torch
 
 from tests.core.batches import batch
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs.ragged import pad_rows
+from trmon_client.core.columns import Columns
+from trmon_client.core.inputs.tokens import pad_rows
 
 LOGP = ("rollout_logprobs", "old_logprobs", "logprobs")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from trmon_client.core.inputs.group_labels import group_labels
+from trmon_client.core.inputs.labels import group_labels
 
 
 def label(name: bytes) -> int:

@@ -11,8 +11,8 @@ import torch
 
 from tests.core.batches import batch
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs import packed
+from trmon_client.core.columns import Columns
+from trmon_client.core.inputs import tokens
 from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.policy import preset
 
@@ -90,16 +90,16 @@ def test_an_empty_batch_is_allowed() -> None:
 @pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
 def test_device_tensors_are_padded_and_unpadded_without_reading_a_value(lengths: list[int]) -> None:
     flat = np.arange(float(sum(lengths)))
-    on_device = packed.pad_packed(torch.from_numpy(flat), lengths=lengths)
-    on_host = packed.pad_packed(flat, lengths=lengths)
+    on_device = tokens.pad_packed(torch.from_numpy(flat), lengths=lengths)
+    on_host = tokens.pad_packed(flat, lengths=lengths)
     counting = np.arange(max(lengths)) < np.array(lengths)[:, None]
     assert on_device.numpy()[counting].tolist() == on_host[counting].tolist() == flat.tolist()
     for padded in (on_device, torch.from_numpy(on_host)):
-        assert packed.unpad_packed(padded, lengths=lengths).tolist() == flat.tolist()
-    assert packed.unpad_packed(on_host, lengths=lengths).tolist() == flat.tolist()
+        assert tokens.unpad_packed(padded, lengths=lengths).tolist() == flat.tolist()
+    assert tokens.unpad_packed(on_host, lengths=lengths).tolist() == flat.tolist()
     # Tensors of the meta device hold no values: whatever would read one raises.
-    meta = packed.pad_packed(torch.from_numpy(flat).to("meta"), lengths=lengths)
-    assert packed.unpad_packed(meta, lengths=lengths).shape == flat.shape
+    meta = tokens.pad_packed(torch.from_numpy(flat).to("meta"), lengths=lengths)
+    assert tokens.unpad_packed(meta, lengths=lengths).shape == flat.shape
 
 
 @pytest.mark.parametrize("name", ["icepop", "seq_tis"])

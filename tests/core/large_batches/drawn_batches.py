@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.core.agreement import agree
 from tests.core.batches import GIVES, batch
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
-from trmon_client.core.reduction.block_reduction import reduce_block
-from trmon_client.core.reduction.ppo_clipping import DEFAULT_CLIP
+from trmon_client.core.reduction.sequences import reduce_block
+from trmon_client.core.reduction.token_terms import DEFAULT_CLIP
 
 LABELS = ("advantage", "reward", "group_id", "version_min", "version_max", "truncated")
 

@@ -17,13 +17,12 @@ from tests.core.agreement import agree, same
 from tests.core.batches import GIVES, batch
 from tests.core.large_batches.drawn_batches import assert_general, inputs, inputs_of, widened
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
-from trmon_client.core.large_batches import reduce
-from trmon_client.core.large_batches.row_blocks import row_blocks, sequence_positions
-from trmon_client.core.reduction.block_reduction import reduce_block
-from trmon_client.core.reduction.kl_estimators import RATIOS
-from trmon_client.core.reduction.ppo_clipping import DEFAULT_CLIP
+from trmon_client.core.large_batches import reduction
+from trmon_client.core.large_batches.blocks import row_blocks, sequence_positions
+from trmon_client.core.reduction.sequences import reduce_block
+from trmon_client.core.reduction.token_terms import DEFAULT_CLIP, RATIOS
 
 QUICK = settings(max_examples=80)
 
@@ -31,7 +30,7 @@ QUICK = settings(max_examples=80)
 @QUICK
 @given(inputs)
 def test_columns_equal_those_of_the_general_reduction(inputs: CheckedInputs) -> None:
-    assert_general(reduce.reduce_large_batch(inputs, clip=DEFAULT_CLIP), inputs)
+    assert_general(reduction.reduce_large_batch(inputs, clip=DEFAULT_CLIP), inputs)
 
 
 @QUICK
@@ -62,7 +61,7 @@ def test_k3_is_accurate_at_the_healthy_scale(magnitude: float) -> None:
     rollout = (-random.random((4, 4096)) * 1e-2 - magnitude * 2).astype(np.float32)
     new = (rollout + magnitude * random.choice([-1, 1], rollout.shape)).astype(np.float32)
     given = {"rollout_logprobs": rollout, "logprobs": new}
-    found = reduce.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=DEFAULT_CLIP)
+    found = reduction.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=DEFAULT_CLIP)
     d = new.astype(np.float64) - rollout
     np.testing.assert_allclose(found["total_sum_k3"], (d**2 / 2 + d**3 / 6 + d**4 / 24).sum(-1), rtol=1e-9)
 
@@ -70,7 +69,7 @@ def test_k3_is_accurate_at_the_healthy_scale(magnitude: float) -> None:
 def test_a_binary_kl_of_5e_7_is_accurate() -> None:
     rollout = np.linspace(-3.0, -0.5, 1 << 14, dtype=np.float32).reshape(4, -1)
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(2e-3)}
-    found = reduce.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=DEFAULT_CLIP)
+    found = reduction.reduce_large_batch(check_inputs(**given, mask=np.ones_like(rollout)), clip=DEFAULT_CLIP)
     below, above = (given[name].astype(np.float64) for name in ("rollout_logprobs", "logprobs"))
     rest_below, rest_above = -np.expm1(below), -np.expm1(above)
     exact = np.exp(below) * (below - above) + rest_below * np.log(rest_below / rest_above)
@@ -81,7 +80,7 @@ def test_a_binary_kl_of_5e_7_is_accurate() -> None:
 def test_float64_short_rows_and_device_tensors_use_the_general_reduction() -> None:
     def is_large(shape: tuple[int, int], dtype: Any = np.float32) -> bool:
         logp = np.zeros(shape, dtype)
-        return reduce.is_large(check_inputs(logprobs=logp, old_logprobs=logp, mask=np.ones(shape)))
+        return reduction.is_large(check_inputs(logprobs=logp, old_logprobs=logp, mask=np.ones(shape)))
 
     assert is_large((64, 1024))
     assert not is_large((64, 1024), np.float64)
@@ -89,7 +88,7 @@ def test_float64_short_rows_and_device_tensors_use_the_general_reduction() -> No
     assert not is_large((8192, 16))
     assert not is_large((4, 512))
     logp = torch.zeros((64, 1024), device="meta")
-    assert not reduce.is_large(CheckedInputs({"logprobs": logp, "old_logprobs": logp}, logp > 0, layout=None))  # type: ignore[arg-type]
+    assert not reduction.is_large(CheckedInputs({"logprobs": logp, "old_logprobs": logp}, logp > 0, layout=None))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -101,12 +100,12 @@ def torch_threads() -> Any:
 
 def test_two_threads_give_the_columns_of_one_and_end_with_the_call(torch_threads: Any) -> None:
     whole = inputs_of(1, names=("rollout_logprobs", "old_logprobs"), n_sequences=80, horizon=8192, odd=0.01)
-    assert whole.mask.size >= reduce.THREADED_TOKENS
+    assert whole.mask.size >= reduction.THREADED_TOKENS
     found: dict[int, Columns] = {}
     for n_threads in (1, 2):
         torch_threads(n_threads)
         alive = set(threading.enumerate())
-        found[n_threads] = reduce.reduce_large_batch(whole, clip=DEFAULT_CLIP)
+        found[n_threads] = reduction.reduce_large_batch(whole, clip=DEFAULT_CLIP)
         assert set(threading.enumerate()) <= alive
         assert torch.get_num_threads() == n_threads
     same(found[1], found[2], relative=0)
@@ -115,9 +114,9 @@ def test_two_threads_give_the_columns_of_one_and_end_with_the_call(torch_threads
 def test_the_next_call_does_not_overwrite_columns() -> None:
     names = ("rollout_logprobs", "old_logprobs", "logprobs")
     first, second = (inputs_of(seed, names=names, horizon=4096) for seed in (1, 2))
-    found = reduce.reduce_large_batch(first, clip=DEFAULT_CLIP)
+    found = reduction.reduce_large_batch(first, clip=DEFAULT_CLIP)
     copy = Columns({name: array.copy() for name, array in found.items()}, dict(found.histograms))
-    reduce.reduce_large_batch(second, clip=DEFAULT_CLIP)
+    reduction.reduce_large_batch(second, clip=DEFAULT_CLIP)
     same(found, copy, relative=0)
 
 
@@ -147,7 +146,7 @@ def test_sums_keep_five_digits_when_every_addition_rounds_the_same_way(horizon: 
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(0.0123)}
     whole = check_inputs(**given, mask=np.ones_like(rollout))
     expected = reduce_block(widened(whole), clip=DEFAULT_CLIP)
-    agree(reduce.reduce_large_batch(whole, clip=DEFAULT_CLIP), {name: expected[name] for name in expected})
+    agree(reduction.reduce_large_batch(whole, clip=DEFAULT_CLIP), {name: expected[name] for name in expected})
 
 
 LARGE = {"n_sequences": 12, "horizon": 4096}

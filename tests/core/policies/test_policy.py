@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from trmon_client.core.policies.criterion import Criterion, PairChoice
+from trmon_client.core.policies.criteria import TOKEN_RULES, Criterion, PairChoice, TokenRule
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.presets import PRESETS, TOKEN_POLICIES
 from trmon_client.core.policies.sequence_statistics import PolicyError
-from trmon_client.core.policies.token_rule import TOKEN_RULES, TokenRule
 
 MISMATCH: PairChoice = "mismatch_or_primary"
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from trmon_client.core import statistics
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.criteria import TokenRule
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_decision import TokenDecision, apply_token_rules
-from trmon_client.core.policies.token_rule import TokenRule
 from trmon_client.core.signals import batch_signals
 
 PROBABILITIES = (1e-8, 1e-3, 0.04, 0.2, 0.36, 0.5, 0.65, 0.93, 0.999)

@@ -11,10 +11,9 @@ import pytest
 import torch
 
 from trmon_client.core import statistics
-from trmon_client.core.arrays.backend import NUMPY, torch_arrays
+from trmon_client.core.arrays import NUMPY, torch_arrays
 from trmon_client.core.policies.policy import preset
-from trmon_client.core.policies.second_moment import fraction_dropped, kept_by_second_moment
-from trmon_client.core.policies.token_decision import apply_token_rules
+from trmon_client.core.policies.token_decision import apply_token_rules, fraction_dropped, kept_by_second_moment
 from trmon_client.core.signals import batch_signals
 
 

@@ -14,9 +14,9 @@ import torch
 from tests.core import golden
 from tests.core.example_columns import as_torch, filled_with, golden_columns, of_log_ratios, with_columns
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.criterion import Criterion
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.criteria import Criterion
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.presets import PRESETS
 from trmon_client.core.policies.sequence_statistics import PolicyError

@@ -15,13 +15,12 @@ from tests.core.reference import PAIRS
 from trmon_client.core import statistics
 from trmon_client.core.inputs.checked_inputs import check_inputs
 from trmon_client.core.policies import token_decision
-from trmon_client.core.policies.criterion import Criterion
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.criteria import Criterion, TokenRule
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.presets import TOKEN_POLICIES
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_decision import TokenDecision
-from trmon_client.core.policies.token_rule import TokenRule
 from trmon_client.core.signals import batch_signals
 
 LOGPS = ("rollout_logprobs", "old_logprobs", "logprobs")

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from tests.core.batches import batch
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.histogram import EDGES, histograms
-from trmon_client.core.columns.schema import N_BINS
+from trmon_client.core.column_schema import N_BINS
+from trmon_client.core.columns import Columns
+from trmon_client.core.histogram import EDGES, histograms
 from trmon_client.core.policies import token_decision
+from trmon_client.core.policies.criteria import TokenRule
 from trmon_client.core.policies.policy import preset
 from trmon_client.core.policies.presets import TOKEN_POLICIES
 from trmon_client.core.policies.sequence_statistics import PolicyError
-from trmon_client.core.policies.token_rule import TokenRule
 from trmon_client.core.policies.token_whatif import TokenFraction, affected_fractions, fraction_outside, kept_range
 
 

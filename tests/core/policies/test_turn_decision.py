@@ -13,12 +13,11 @@ import torch
 from tests.core.batches import batch
 from trmon_client.core import statistics
 from trmon_client.core.acceptance import Policy, PolicyError, decide, preset
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import PAIRS, TURN_COLUMNS
-from trmon_client.core.columns.turn_columns import TurnColumns
+from trmon_client.core.column_schema import PAIRS, TURN_COLUMNS
+from trmon_client.core.columns import Columns, TurnColumns
 from trmon_client.core.inputs.checked_inputs import check_inputs
-from trmon_client.core.policies.turn_criterion import TURN_STATISTICS
-from trmon_client.core.policies.turn_decision import TurnDecision
+from trmon_client.core.policies.criteria import TURN_STATISTICS
+from trmon_client.core.policies.decision import TurnDecision
 
 BOUNDS = (-0.1, 0.0, 0.05, math.inf)
 NUMBERS = (0.0, 0.05, -0.1, math.nan, math.inf)

@@ -12,13 +12,12 @@ import pytest
 from tests.core.batches import batch
 from trmon_client.core import statistics
 from trmon_client.core.policies import token_decision
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.criteria import TokenRule
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
-from trmon_client.core.policies.presets import TOKEN_POLICIES
+from trmon_client.core.policies.presets import TOKEN_POLICIES, VERL_PRESETS
 from trmon_client.core.policies.sequence_statistics import PolicyError
-from trmon_client.core.policies.token_rule import TokenRule
 from trmon_client.core.policies.verl_options import KEYS, REJECTION_MODES
-from trmon_client.core.policies.verl_presets import VERL_PRESETS
 
 PLAIN_STATISTIC = {
     "k1": lambda d: d,

@@ -12,7 +12,7 @@ import torch
 
 from tests.core.batches import batch
 from trmon_client.core import statistics
-from trmon_client.core.columns.schema import REFERENCE_STEMS
+from trmon_client.core.column_schema import REFERENCE_STEMS
 from trmon_client.core.signals import batch_signals
 
 LOGPS = ("rollout_logprobs", "old_logprobs", "logprobs")

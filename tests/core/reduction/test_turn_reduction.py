@@ -14,13 +14,12 @@ import torch
 from tests.core import reference
 from tests.core.batches import GIVES, batch
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import TURN_COLUMNS
-from trmon_client.core.columns.turn_columns import TurnColumns
+from trmon_client.core.column_schema import TURN_COLUMNS
+from trmon_client.core.columns import Columns, TurnColumns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
-from trmon_client.core.inputs.turn_inputs import TurnInputs
-from trmon_client.core.reduction.block_size import BLOCK_TOKENS
-from trmon_client.core.reduction.turn_reduction import turn_columns
+from trmon_client.core.inputs.labels import TurnInputs
+from trmon_client.core.reduction.sequences import BLOCK_TOKENS
+from trmon_client.core.reduction.turns import turn_columns
 
 
 def plain(given: dict[str, Any], mask: Any, ids: Any) -> dict[str, list[float]]:

@@ -20,8 +20,8 @@ from tests.core.example_columns import (
     with_kl,
 )
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import REFERENCE_STEMS, TOKEN_STEMS
+from trmon_client.core.column_schema import REFERENCE_STEMS, TOKEN_STEMS
+from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 from trmon_client.core.signals.batch_signals import SIGNALS
 

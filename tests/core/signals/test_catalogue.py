@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trmon_client.core.columns.schema import PAIRS
+from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS
 
 CORE_STEMS = {

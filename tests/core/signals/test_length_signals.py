@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.core.example_columns import of_log_ratios
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
-from trmon_client.core.signals.length_signals import share_at_cap
+from trmon_client.core.signals.group_signals import share_at_cap
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 1.0])

@@ -13,10 +13,10 @@ from tests.core.agreement import same
 from tests.core.batches import batch
 from tests.core.example_columns import of_log_ratios
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.histogram import histograms
+from trmon_client.core.columns import Columns
+from trmon_client.core.histogram import histograms
 from trmon_client.core.signals import batch_signals
-from trmon_client.core.signals.regression_signals import ln_e_values
+from trmon_client.core.signals.gradient_signals import ln_e_values
 
 STEMS = ("logp_slope_q", "logp_slope_p", "logp_corr_q", "temperature_near", "temperature_far")
 LN_1E6 = math.log(1e6)

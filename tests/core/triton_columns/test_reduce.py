@@ -19,11 +19,11 @@ from tests.core.agreement import agree
 from tests.core.batches import GIVES, ODD, POISON, batch
 from tests.core.triton_device import HAS_DEVICE
 from trmon_client.core import statistics
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import N_BINS
+from trmon_client.core.column_schema import N_BINS
+from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
-from trmon_client.core.reduction.block_reduction import reduce_block
-from trmon_client.core.reduction.ppo_clipping import DEFAULT_CLIP
+from trmon_client.core.reduction.sequences import reduce_block
+from trmon_client.core.reduction.token_terms import DEFAULT_CLIP
 
 SEVERAL_STRETCHES = 4_300
 """A horizon of three stretches, of which the last is partly filled."""
@@ -245,9 +245,9 @@ def test_joining_the_stretches_reads_no_value_of_the_device() -> None:
     given = {name: torch.empty(shape, device="meta") for name in (*LOGPROBS, "advantages")}
     versions = torch.empty(shape, dtype=torch.int64, device="meta")
     inputs = check_inputs(**given, versions=versions, mask=torch.empty(shape, dtype=torch.bool, device="meta"))
-    from trmon_client.core.triton_columns import kernel, reduce, rows
+    from trmon_client.core.triton_columns import kernel, reduce
 
-    n_rows = len(rows.names_of_sums(LOGPROBS)) + len(rows.names_of_maxima(LOGPROBS)) + 1
+    n_rows = len(kernel.names_of_sums(LOGPROBS)) + len(kernel.names_of_maxima(LOGPROBS)) + 1
     stored = reduce.StretchResults(
         torch.empty((n_rows, shape[0], n_stretches), dtype=torch.float64, device="meta"),
         torch.empty((kernel.N_SHARDS, 3, N_BINS), dtype=torch.int32, device="meta"),

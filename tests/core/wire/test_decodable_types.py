@@ -15,7 +15,7 @@ FILES = [path for package in (trmon, trmon_client) for path in Path(package.__pa
 RACE = """
 import dataclasses, sys, threading, typing
 import msgspec
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 
 sys.setswitchinterval(1e-6)
 fields = [f"field_{i}" for i in range(60)]

@@ -12,7 +12,7 @@ from tests.core.batches import batch
 from tests.fixtures.messages import ORIGIN
 from trmon_client.core import statistics, wire
 from trmon_client.core.acceptance import Policy, decide
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 
 POLICY = Policy.parse({"name": "turns", "criteria": [], "turns": [{"statistic": "turn_mean_k3", "upper": 0.01}]})
 

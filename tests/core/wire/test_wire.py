@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from tests.fixtures.messages import ORIGIN, as_json, columns, report
 from trmon_client.core import wire
-from trmon_client.core.arrays.dtypes import DType
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import N_BINS
-from trmon_client.core.wire.compression import byte_shuffle, compress
-from trmon_client.core.wire.packed_columns import open_packed_columns
+from trmon_client.core.arrays import DType
+from trmon_client.core.column_schema import N_BINS
+from trmon_client.core.columns import Columns
+from trmon_client.core.wire.packed_columns import byte_shuffle, compress, open_packed_columns
 
 
 def packed_report(content: Columns | None = None, **changed: Any) -> wire.Report:

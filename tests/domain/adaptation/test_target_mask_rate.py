@@ -22,8 +22,8 @@ from trmon.domain.adaptation.proposal import (
     PolicySample,
 )
 from trmon.domain.adaptation.target_mask_rate import propose
-from trmon_client.core.policies.criterion import Criterion
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.criteria import Criterion
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 
 SETTING = AdaptationSetting()

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from trmon.domain.signals.drift_features import engine_lag, k3_excess, ppl_shifts, ratio_shift, staleness_lag
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.sequence_matrix import SequenceMatrix
+from trmon_client.core.columns import Columns, SequenceMatrix
 from trmon_client.core.statistics import columns
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.client.server import Peer
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 from trmon_client.integrations.trl import attach
 

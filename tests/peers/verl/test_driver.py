@@ -13,7 +13,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from tests.client.server import Peer
 from tests.peers.verl import drivers, fully_async
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 
 

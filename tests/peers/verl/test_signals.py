@@ -14,7 +14,7 @@ from verl.trainer.ppo import rollout_corr_helper as verl
 from verl.utils.metric import Metric
 
 from trmon_client.core import acceptance, statistics
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 
 SIGNAL_OF_METRIC = {

@@ -17,7 +17,7 @@ from tests.store.builders import realistic_columns, report
 from trmon.domain.model.errors import Damaged, TrmonError
 from trmon.store.rows import report_codec
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
 
 HUGE_FRAME = bytes.fromhex("28b52ffde0") + (1 << 50).to_bytes(8, "little")

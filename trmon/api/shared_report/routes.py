@@ -21,7 +21,7 @@ from trmon.domain.model.errors import NotFound
 from trmon.domain.runs.run import Run
 from trmon.views.recent_history import recent_rows
 from trmon_client.config.version import __version__
-from trmon_client.core.columns.schema import PRIMARY_ORDER
+from trmon_client.core.column_schema import PRIMARY_ORDER
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["runs"])
 

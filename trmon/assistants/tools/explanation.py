@@ -13,7 +13,7 @@ from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.model.errors import InvalidInput, did_you_mean
 from trmon.domain.model.finding import CAUSES, Finding
 from trmon_client.api import RuleInfo, Service
-from trmon_client.core.columns.schema import PAIRS
+from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 PAIR_MEANINGS = {

@@ -14,7 +14,7 @@ from trmon.assistants.arguments import RunName, checked_run
 from trmon.assistants.bounded import rounded
 from trmon.domain.model.finding import JsonNumber
 from trmon_client.api import SequencesInfo, Service
-from trmon_client.core.columns.schema import PAIRS, Pair
+from trmon_client.core.column_schema import PAIRS, Pair
 
 PAGE, MAX_READ = 1000, 20_000
 STEMS = ("min_d", "max_d", "sum_k3")

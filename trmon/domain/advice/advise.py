@@ -14,7 +14,7 @@ import msgspec
 from trmon.domain.advice.risk_advice import RiskAdvice, risk_advice
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 
 DECAY_FACTOR = 0.5
 DECAY_EVERY_STEPS = 100

@@ -12,7 +12,7 @@ from trmon.domain.alerts.alert import Alert
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import RunKey
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 
 MAX_MATCHERS = 16
 MAX_PATTERN_LENGTH = 256

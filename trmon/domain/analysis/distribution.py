@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from trmon_client.core.columns.columns import Array, Columns
-from trmon_client.core.policies.criterion import Criterion
-from trmon_client.core.policies.decide import decide
-from trmon_client.core.policies.decision import FIRST_CRITERION
+from trmon_client.core.arrays import Array
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.criteria import Criterion
+from trmon_client.core.policies.decision import FIRST_CRITERION, decide
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
 

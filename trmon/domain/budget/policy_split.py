@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trmon_client.core.bounds.alpha_split import AlphaSplit
+from trmon_client.core.bounds import AlphaSplit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from trmon.domain.diagnosis import features
 from trmon.domain.diagnosis.history import DEFAULT_PAIRS, Array, History
 from trmon.domain.model.finding import Finding, FindingForm
 from trmon.domain.rules.condition import ThresholdSide, Truth
-from trmon_client.core.columns.schema import Pair
+from trmon_client.core.column_schema import Pair
 
 _PAIRS: dict[str, str] = {
     "mismatch": "pass rollout_logprobs and old_logprobs to log_batch",

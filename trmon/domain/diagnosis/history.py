@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from trmon_client.core.columns.schema import Pair
+from trmon_client.core.column_schema import Pair
 
 Array: TypeAlias = Any
 

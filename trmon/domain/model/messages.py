@@ -10,7 +10,7 @@ from typing import TypeAlias
 from trmon.domain.model.errors import Damaged
 from trmon.domain.model.identity import ReportKey, RunKey
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 
 
 class WriteOutcome(Enum):

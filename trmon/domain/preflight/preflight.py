@@ -33,7 +33,7 @@ from trmon.domain.preflight.token_pairs import (
 )
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.domain.signals.run_features import RunFeatures
-from trmon_client.core.reduction.block_reduction import SATURATED_BELOW
+from trmon_client.core.reduction.sequences import SATURATED_BELOW
 
 
 class PreflightCause(Enum):

@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary
 
 from trmon.store.schema import tables
 from trmon.store.schema.column_types import JsonColumn
-from trmon_client.core.columns.schema import N_BINS, PAIRS
+from trmon_client.core.column_schema import N_BINS, PAIRS
 
 Rows = Sequence[Mapping[str, Any]]
 

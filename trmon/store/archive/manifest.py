@@ -10,7 +10,7 @@ import msgspec
 from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import checked_name
 from trmon.store.archive.private_files import FOLDER_MODE, private_file
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 
 FORMAT = 1
 FILE = "manifest.json"

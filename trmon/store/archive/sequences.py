@@ -11,8 +11,8 @@ import pyarrow as pa
 from trmon.domain.model.errors import Damaged
 from trmon.store.archive.archived_tables import HISTOGRAMS, REPORTS
 from trmon.store.rows import report_codec
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS, PAIRS
+from trmon_client.core.column_schema import COLUMNS, PAIRS
+from trmon_client.core.columns import Columns
 from trmon_client.core.wire import unpack_bits
 
 _ARROW_TYPES = {"f8": pa.float64(), "f4": pa.float32(), "i8": pa.int64()}

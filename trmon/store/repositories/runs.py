@@ -35,7 +35,7 @@ from trmon.store.schema import tables
 from trmon.store.writing.batched_delete import delete_in_batches
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
-from trmon_client.core.wire.checks import MAX_TAGS
+from trmon_client.core.wire.codec import MAX_TAGS
 
 
 class Runs:

@@ -12,10 +12,10 @@ from zstandard import ZstdError, frame_content_size
 
 from trmon.domain.model.errors import Damaged
 from trmon_client.core import wire
-from trmon_client.core.arrays.dtypes import MAX_CACHED_LAYOUTS, DType
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import Pair
-from trmon_client.core.wire.compression import compress, decompress_frame
+from trmon_client.core.arrays import MAX_CACHED_LAYOUTS, DType
+from trmon_client.core.column_schema import Pair
+from trmon_client.core.columns import Columns
+from trmon_client.core.wire.packed_columns import compress, decompress_frame
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.store.database.upsert import upsert
 from trmon.store.rows.name_dictionary import NameDictionary, Names
 from trmon.store.schema import tables
-from trmon_client.core.wire.compression import byte_shuffle, byte_unshuffle, compress, decompress_frame
+from trmon_client.core.wire.packed_columns import byte_shuffle, byte_unshuffle, compress, decompress_frame
 
 CHUNK_BATCHES = 256
 COMPLETION_INTERVAL = 32

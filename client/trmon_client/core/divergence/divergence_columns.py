@@ -5,20 +5,188 @@ Both return the divergence columns of a batch, which `with_divergences` adds to 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from trmon_client.core.arrays.backend import Array, functions_of, is_tensor
-from trmon_client.core.arrays.conversion import to_computable
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS
-from trmon_client.core.divergence import blockwise, topk_certificate
-from trmon_client.core.divergence.logit_sources import common_device, logit_source
-from trmon_client.core.divergence.streaming import StreamedLogits
-from trmon_client.core.divergence.token_divergences import reduce_divergences
-from trmon_client.core.divergence.vocabulary_shards import VocabularyShards
-from trmon_client.core.inputs.logits import CheckedLogits, check_logits, per_token, target
+import numpy as np
+
+from trmon_client.core.arrays import Array, Device, functions_of, is_tensor, to_computable
+from trmon_client.core.column_schema import COLUMNS, KlIs, Pair, Reduction
+from trmon_client.core.columns import Columns
+from trmon_client.core.divergence import topk_certificate
+from trmon_client.core.divergence.logits import (
+    BLOCK_ELEMENTS,
+    CheckedLogits,
+    LogitSource,
+    check_logits,
+    common_device,
+    logit_source,
+    per_token,
+    target,
+)
+from trmon_client.core.divergence.vocabulary_sums import DivergenceSums, Softmax, VocabularyShards
+
+REDUCTIONS: dict[str, tuple[str, ...]] = {
+    "kl": ("max", "sum", "argmax"),
+    "reverse_kl": ("max", "sum"),
+    "tv": ("max", "sum"),
+    "entropy_rollout": ("sum",),
+    "entropy": ("sum",),
+    "pi_squared": ("sum",),
+}
+"""The reductions of each quantity; a column is named `<reduction>_<quantity>`."""
+
+
+def quantities_of(*, tv: bool, pi_squared: bool) -> tuple[str, ...]:
+    """Return the quantities to compute, in the order of `REDUCTIONS`."""
+    on_request = {"tv": tv, "pi_squared": pi_squared}
+    return tuple(quantity for quantity in REDUCTIONS if on_request.get(quantity, True))
+
+
+def reduce_divergences(by_quantity: dict[str, Array], *, mask: Array, kl_is: KlIs, kl_pair: Pair) -> Columns:
+    """Return the divergence columns, and `n_tokens`, the number of tokens in the mask.
+
+    Args: by_quantity: float64 [B, T] by the names of `REDUCTIONS`, at least KL; mask: bool [B, T].
+    Returns: columns in the order of the schema; NaN at a counting token propagates to its sequence.
+    Source: formulas, section 4.
+    """
+    if not mask.shape[1]:
+        # Reductions require a position, so add one that does not count.
+        mask = _with_one_position(mask)
+        by_quantity = {quantity: _with_one_position(array) for quantity, array in by_quantity.items()}
+    xp = functions_of(mask)
+    found = {"n_tokens": xp.sum(mask, -1), "n_unbounded": xp.sum(mask & (by_quantity["kl"] == np.inf), -1)}
+    for quantity, array in by_quantity.items():
+        for reduction in REDUCTIONS[quantity]:
+            found[f"{reduction}_{quantity}"] = _reduce(array, mask=mask, name=f"{reduction}_{quantity}")
+    with np.errstate(all="ignore"):
+        by_name = {name: xp.cast(found[name], spec.dtype) for name, spec in COLUMNS.items() if name in found}
+    return Columns(by_name, kl_is=kl_is, kl_pair=kl_pair)
+
+
+def _reduce(array: Array, *, mask: Array, name: str) -> Array:
+    xp = functions_of(mask)
+    spec = COLUMNS[name]
+    if spec.reduction is Reduction.SUM:
+        return xp.sum(xp.where(mask, array, 0.0), -1)
+    counting = xp.where(mask, array, -np.inf)
+    if spec.reduction is Reduction.MAX:
+        return xp.max(counting, -1)
+    return xp.where(xp.sum(mask, -1) > 0, xp.argmax(counting, -1), int(spec.identity))
+
+
+def _with_one_position(array: Array) -> Array:
+    shape = (array.shape[0], 1)
+    return array.new_zeros(shape) if is_tensor(array) else np.zeros(shape, array.dtype)
+
+
+def blockwise_divergences(
+    logits: CheckedLogits, *, rollout: str, target: str, tv: bool, pi_squared: bool = False
+) -> dict[str, Array]:
+    """Return the divergences at counting tokens, float64 [B, T] by quantity; other entries are undefined.
+
+    Args: rollout, target: the argument names of the logits of mu and of the trainer; tv: also total variation;
+        pi_squared: also the trainer's sum of squared probabilities.
+    Source: formulas, section 4.
+    """
+    quantities = quantities_of(tv=tv, pi_squared=pi_squared)
+    empty = functions_of(logits.mask).empty
+    found = {quantity: empty(logits.mask.shape, "f8", logits.device) for quantity in quantities}
+    with np.errstate(all="ignore"):
+        for block in logits.blocks():
+            p, q = (Softmax.of(logits.read(name, block)) for name in (rollout, target))
+            computed = _divergences(p, q, tv=tv, pi_squared=pi_squared)
+            for quantity, array in found.items():
+                array[block] = to_computable(computed[quantity], logits.device)
+    return found
+
+
+def _divergences(p: Softmax, q: Softmax, *, tv: bool, pi_squared: bool) -> dict[str, Array]:
+    found = DivergenceSums.of(p, q, squares=pi_squared).divergences()
+    if tv:
+        found["tv"] = p.xp.sum(p.xp.abs(p.probabilities() - q.probabilities()), -1) / 2
+    return found
+
+
+HOST_TILE = (256, 4096)
+"""Tokens and logits of a tile on the host: 4 MiB of float32 a policy, a few large matrix products."""
+DEVICE_TILE = (1024, 4096)
+"""The same on a device."""
+
+
+@dataclass(frozen=True)
+class StreamedLogits:
+    """The logits of mu and of the trainer, read in tiles; mask bool [B, T], numpy or on the device."""
+
+    rollout: LogitSource
+    target: LogitSource
+    mask: Array
+    device: Device
+
+    def divergences(self, shards: VocabularyShards, *, tv: bool, pi_squared: bool) -> dict[str, Array]:
+        """Return the divergences at counting tokens, float64 [B, T] by quantity; other entries are undefined.
+
+        Source: formulas, section 4.
+        """
+        with np.errstate(all="ignore"):
+            sums = shards.merged(self._sums(squares=pi_squared))
+            found = sums.divergences()
+            if tv:
+                found["tv"] = shards.added(self._half_distances(sums))
+        return {name: found[name].reshape(self.mask.shape) for name in quantities_of(tv=tv, pi_squared=pi_squared)}
+
+    def _sums(self, *, squares: bool) -> DivergenceSums:
+        """Return the sums over this process's part of the vocabulary, [B T] each."""
+        n_tokens = self.mask.shape[0] * self.mask.shape[1]
+        empty = functions_of(self.mask).empty
+        arrays = [empty((n_tokens,), "f8", self.device) for _ in range(N_SUMS)]
+        for positions in self._positions():
+            merged: dict[int, DivergenceSums] = {}
+            for start, a, b in self._blocks(positions):
+                part = DivergenceSums.of(Softmax.of(a), Softmax.of(b), squares=squares)
+                merged[start] = DivergenceSums.merged((merged[start], part)) if start in merged else part
+            for start, sums in merged.items():
+                for array, computed in zip(arrays, sums.arrays(), strict=True):
+                    array[start : start + computed.shape[0]] = computed
+        return DivergenceSums.of_arrays(arrays)
+
+    def _half_distances(self, sums: DivergenceSums) -> Array:
+        """Return the part of total variation of this process's part of the vocabulary, [B T]; reads it again."""
+        # 0, but NaN where a policy has no distribution.
+        halves = 0.0 * sums.p.total
+        for positions in self._positions():
+            for start, a, b in self._blocks(positions):
+                block = slice(start, start + a.shape[0])
+                whole = DivergenceSums.of_arrays([array[block] for array in sums.arrays()])
+                halves[block] += whole.half_distance(a, b)
+        return halves
+
+    def _positions(self) -> Iterator[slice]:
+        """Yield the positions of tiles; the host skips those without a counting token."""
+        counts = self.mask.reshape(-1)
+        n, _ = HOST_TILE if self.device is None else DEVICE_TILE
+        for start in range(0, counts.shape[0], n):
+            positions = slice(start, start + n)
+            if self.device is not None or counts[positions].any():
+                yield positions
+
+    def _blocks(self, positions: slice) -> Iterator[tuple[int, Array, Array]]:
+        """Yield the first position and the float64 logits of both policies of blocks that stay in the host's cache."""
+        n_rows, n = DEVICE_TILE if self.device is not None else (BLOCK_ELEMENTS // HOST_TILE[1], HOST_TILE[1])
+        for begin in range(0, self.rollout.shape[-1], n):
+            vocabulary = slice(begin, begin + n)
+            a, b = (source.tile(positions, vocabulary, self.device) for source in (self.rollout, self.target))
+            cast = functions_of(a).cast
+            for row in range(0, a.shape[0], n_rows):
+                rows = slice(row, row + n_rows)
+                yield positions.start + row, cast(a[rows], "f8"), cast(b[rows], "f8")
+
+
+N_SUMS = 10
+"""The numbers of a token that ranks exchange: five of each policy."""
+
 
 Backend = Literal["blocks", "triton"]
 """The implementation of exact divergences: numpy or torch block by block, or a Triton kernel on device tensors."""
@@ -136,7 +304,7 @@ def with_divergences(columns: Columns, divergences: Columns) -> Columns:
 
 def _implementation(backend: Backend, *, sum_pi_squared: bool) -> Any:
     if backend == "blocks":
-        return partial(blockwise.blockwise_divergences, pi_squared=sum_pi_squared)
+        return partial(blockwise_divergences, pi_squared=sum_pi_squared)
     if backend != "triton":
         raise ValueError(f"backend is {backend!r}; expected 'blocks' or 'triton'")
     if sum_pi_squared:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Arrays, functions_of, is_tensor
-from trmon_client.core.divergence.softmax import Softmax
-from trmon_client.core.inputs.logits import CheckedLogits
-from trmon_client.core.inputs.token_validity import is_sound
-from trmon_client.core.reduction.kl_estimators import MIN_REST, NO_REST
+from trmon_client.core.arrays import Array, Arrays, functions_of, is_tensor
+from trmon_client.core.divergence.logits import CheckedLogits
+from trmon_client.core.divergence.vocabulary_sums import Softmax
+from trmon_client.core.inputs.checked_inputs import is_sound
+from trmon_client.core.reduction.token_terms import MIN_REST, NO_REST
 
 MAX_DISAGREEMENT = 1e-3
 """The largest difference in nats of the two log-probs of the sampled token if both are of one softmax."""

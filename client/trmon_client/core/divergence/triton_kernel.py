@@ -15,8 +15,8 @@ import torch
 import triton
 import triton.language as tl
 
-from trmon_client.core.arrays.backend import Array
-from trmon_client.core.inputs.logits import CheckedLogits
+from trmon_client.core.arrays import Array
+from trmon_client.core.divergence.logits import CheckedLogits
 from trmon_client.core.triton_functions import added, fast_exp, highest, on_device_of
 
 TILE, PER_THREAD, N_WARPS, MAX_REGISTERS = 512, 8, 2, 72

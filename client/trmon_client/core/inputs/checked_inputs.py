@@ -9,12 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, Arrays, functions_of, is_tensor
-from trmon_client.core.arrays.conversion import dtype_kind
-from trmon_client.core.inputs.input_layout import InputLayout
-from trmon_client.core.inputs.optional_inputs import OptionalInputs, policy_version
-from trmon_client.core.inputs.token_inputs import device_of, read_token_inputs
-from trmon_client.core.inputs.turn_inputs import TurnInputs, read_turns
+from trmon_client.core.arrays import Array, Arrays, dtype_kind, functions_of, is_tensor
+from trmon_client.core.inputs.labels import OptionalInputs, TurnInputs, policy_version, read_turns
+from trmon_client.core.inputs.tokens import InputLayout, device_of, read_token_inputs
 
 POLICIES: tuple[str, ...] = ("rollout_logprobs", "old_logprobs", "logprobs")
 """The arguments that hold log-probs, in the order mu, pi_old, pi."""
@@ -131,3 +128,38 @@ def _with_one_position(inputs: CheckedInputs) -> CheckedInputs:
         return array.new_zeros(shape) if is_tensor(array) else np.zeros(shape, array.dtype)
 
     return inputs.mapped(widen)
+
+
+MAX_LOGPROB = 1e-4
+"""Above it a log-prob is not 0 up to rounding, but an impossible probability."""
+MIN_LOGPROB = -1000.0
+"""At or below it a log-prob is a sentinel."""
+
+
+def valid_mask(
+    *, mask: Any = None, rollout_logprobs: Any = None, old_logprobs: Any = None, logprobs: Any = None
+) -> Array:
+    """Return where a token counts and no given log-prob is invalid, bool [B, T].
+
+    Args: as for `statistics.columns`.
+    Errors: ValueError naming the argument, its shape or dtype and the expected one.
+    Source: formulas, section 2.
+    """
+    return valid_tokens(
+        check_inputs(rollout_logprobs=rollout_logprobs, old_logprobs=old_logprobs, logprobs=logprobs, mask=mask)
+    )
+
+
+def valid_tokens(inputs: CheckedInputs) -> Array:
+    """Return the valid mask of checked arguments."""
+    valid = inputs.mask
+    for array in inputs.logprobs.values():
+        # Half precision cannot represent the bounds.
+        logp = array if array.itemsize >= 4 else inputs.functions.cast(array, "f4")
+        valid = valid & is_sound(logp)
+    return valid
+
+
+def is_sound(logp: Array) -> Array:
+    """Return where log-probs of at least single precision are within bounds; NaN compares false."""
+    return (logp <= MAX_LOGPROB) & (logp > MIN_LOGPROB)

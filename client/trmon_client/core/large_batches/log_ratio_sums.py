@@ -7,25 +7,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import NUMPY, Array
-from trmon_client.core.arrays.numpy_functions import running_sums
-from trmon_client.core.columns.histogram import histogram_in_place
-from trmon_client.core.columns.schema import Pair, primary
+from trmon_client.core.arrays import NUMPY, Array, running_sums
+from trmon_client.core.column_schema import Pair, primary
+from trmon_client.core.histogram import histogram_in_place
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
-from trmon_client.core.large_batches.block import Block, BlockSums
-from trmon_client.core.large_batches.row_blocks import RowBlock
-from trmon_client.core.large_batches.scratch_buffers import ScratchBuffers
-from trmon_client.core.reduction.block_reduction import NAMES, SATURATED_BELOW, SUM_LOGP, SUM_SQ_LOGP
-from trmon_client.core.reduction.kl_estimators import (
+from trmon_client.core.large_batches.blocks import Block, BlockSums, RowBlock, ScratchBuffers
+from trmon_client.core.reduction.sequences import NAMES, SATURATED_BELOW, SUM_LOGP, SUM_SQ_LOGP, sequence_labels
+from trmon_client.core.reduction.token_terms import (
     BAND_HIGH,
     BAND_LOW,
     MAX_ABS_EXPONENT,
     RATIOS,
     TRUNCATION,
+    ClipRange,
+    clip_columns,
+    clip_counts,
+    clipped_pair,
     pairs_of,
 )
-from trmon_client.core.reduction.ppo_clipping import ClipRange, clip_columns, clip_counts, clipped_pair
-from trmon_client.core.reduction.sequence_labels import sequence_labels
 
 
 def log_ratio_sums(

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trmon_client.core.policies.bound_checks import checked_bound
-from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.criteria import Criterion, checked_bound
 from trmon_client.core.policies.sequence_statistics import STATISTICS, PolicyError
 
 RATE = 0.01

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,11 +11,90 @@ from functools import cached_property
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, functions_of
-from trmon_client.core.arrays.conversion import to_computable
-from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.arrays import Array, Arrays, functions_of, is_tensor, to_computable
+from trmon_client.core.column_schema import Pair
+from trmon_client.core.columns import Columns, TurnColumns
+from trmon_client.core.policies.criteria import TURN_ARGUMENTS, Criterion, TurnCriterion
 from trmon_client.core.policies.policy import Policy
-from trmon_client.core.policies.turn_decision import TurnDecision
+from trmon_client.core.policies.sequence_statistics import PairView, PolicyError
+
+
+class TurnOutcome(IntEnum):
+    """The outcome of a turn; codes from FIRST_TURN_CRITERION on identify the first criterion that failed."""
+
+    ACCEPTED = 0
+    EMPTY = 1
+
+
+FIRST_TURN_CRITERION = len(TurnOutcome)
+
+
+@dataclass(frozen=True, eq=False)
+class TurnDecision:
+    """The decision on the R turns of B sequences, in arrays of the columns' kind on the columns' device.
+
+    Fields: accepted [R] bool: false only where a criterion failed; codes [R] int64: an outcome, else
+    FIRST_TURN_CRITERION + index of the criterion; `compared`: the statistic of each criterion, [R], none without a
+    pair. A turn without valid tokens is empty and counts in no rate. Rejected turns leave their sequence accepted.
+    """
+
+    criteria: tuple[TurnCriterion, ...]
+    turns: TurnColumns
+    accepted: Array
+    codes: Array
+    compared: tuple[Array, ...]
+
+    @cached_property
+    def reasons(self) -> list[str | None]:
+        """[R] the statistic that failed first, "empty", or None where accepted; synchronises a device."""
+        names = (None, "empty", *(criterion.statistic for criterion in self.criteria))
+        return [names[code] for code in self.codes.tolist()]
+
+    @cached_property
+    def mask_rate(self) -> float:
+        """Rejected turns/turns with valid tokens; NaN without such turns; synchronises a device."""
+        codes = to_computable(self.codes, None)
+        n_decided = int(np.count_nonzero(codes != TurnOutcome.EMPTY))
+        return int(np.count_nonzero(codes >= FIRST_TURN_CRITERION)) / n_decided if n_decided else math.nan
+
+    def by_sequence(self) -> list[Array]:
+        """Return which turns of each sequence are accepted: B arrays of bool; from CUDA without waiting."""
+        bounds = [0, *self.turns.ends.tolist()]
+        return [self.accepted[start:end] for start, end in itertools.pairwise(bounds)]
+
+    def kept_tokens(self, rows: Array) -> Array:
+        """Return which tokens are of no rejected turn, bool [B, T].
+
+        Args: rows: the row of each token's turn, [B, T], as `TurnInputs.rows` returns it.
+        """
+        accepted = self.accepted
+        of_none = accepted.new_ones(1) if is_tensor(accepted) else np.ones(1, bool)
+        kept: Array = functions_of(accepted).concatenate([accepted, of_none])[rows]
+        return kept
+
+
+def decide_turns(columns: Columns, criteria: tuple[TurnCriterion, ...]) -> TurnDecision | None:
+    """Return which turns meet all criteria; None without criteria, or without turns in a batch without a pair.
+
+    Every operation is on one turn at a time, so that client and service agree to the last bit.
+    Errors: PolicyError naming the missing argument.
+    Source: formulas, section 6.
+    """
+    turns = columns.turns
+    if not criteria or (turns is None and not columns.pairs):
+        return None
+    if turns is None:
+        raise PolicyError(f"the policy needs {' or '.join(TURN_ARGUMENTS)}, which were not given for this batch")
+    where = functions_of(turns.n_tokens).where
+    codes = where(turns.n_tokens > 0, int(TurnOutcome.ACCEPTED), int(TurnOutcome.EMPTY))
+    undecided = codes == 0
+    compared = []
+    with np.errstate(all="ignore"):
+        for code, criterion in enumerate(criteria if columns.pairs else (), start=FIRST_TURN_CRITERION):
+            compared.append(criterion.read(turns, criterion.resolve(columns.pairs)))
+            failed = undecided & ~criterion.is_met(compared[-1])
+            codes, undecided = where(failed, code, codes), undecided ^ failed
+    return TurnDecision(criteria, turns, codes < FIRST_TURN_CRITERION, codes, tuple(compared))
 
 
 class SequenceOutcome(IntEnum):
@@ -121,3 +201,135 @@ def _natural_value(criterion: Criterion, compared: Array) -> Array:
         return compared
     with np.errstate(all="ignore"):
         return functions_of(compared).exp(compared)
+
+
+class SoftMask:
+    """The largest excess of each sequence of a batch, [B] float64, criterion by criterion."""
+
+    def __init__(self, n_tokens: Array, *, tau: float) -> None:
+        """Args: n_tokens: [B], of the columns."""
+        self._xp = functions_of(n_tokens)
+        self._excess = self._xp.cast(n_tokens, "f8") * 0.0
+        self._tau = tau
+
+    def add(self, criterion: Criterion, compared: Array, *, violated: Array) -> None:
+        """Add a criterion. Args: compared: its statistic, as logs for ratios; violated: [B] bool."""
+        excess = relative_excess(self._xp, criterion, compared)
+        # NaN propagates: a sequence without the statistic has the weight 0.
+        self._excess = self._xp.at_least(self._excess, self._xp.where(violated, excess, 0.0))
+
+    def exclude(self, rows: Array) -> None:
+        """Give sequences the weight 0. Args: rows: [B] bool."""
+        self._excess = self._xp.where(rows, math.inf, self._excess)
+
+    def weights(self, *, decidable: Array) -> Array:
+        """Return exp(-excess/tau), [B] float64 in [0, 1]; 0 where the excess is NaN or the sequence not decidable.
+
+        Args: decidable: [B] bool: neither empty nor invalid.
+        Source: [TRM], future work; formulas, section 6.
+        """
+        is_known = decidable & (self._excess == self._excess)
+        with np.errstate(all="ignore"):
+            return self._xp.where(is_known, self._xp.exp(-self._excess / self._tau), 0.0)
+
+
+def relative_excess(xp: Arrays, criterion: Criterion, compared: Array) -> Array:
+    """Return how far a statistic is beyond its bounds, in multiples of the violated one; negative within them.
+
+    Args: compared: the statistic, as logs for ratios. NaN stays NaN.
+    Source: [TRM], future work; formulas, section 6.
+    """
+    lower, upper = criterion.lower_compared, criterion.upper_compared
+    sides = []
+    if upper is not None:
+        sides.append((compared - upper) / abs(upper) if upper else (compared - upper) * math.inf)
+    if lower is not None:
+        sides.append((lower - compared) / abs(lower) if lower else (lower - compared) * math.inf)
+    return sides[0] if len(sides) == 1 else xp.at_least(*sides)
+
+
+SEMANTICS_VERSION = 2
+"""Incremented when the same columns and policy can give another decision than before.
+
+1: until 0.1; 2: the preset `seq_mis` weights the sequences that it accepts.
+"""
+
+
+def decide(columns: Columns, policy: Policy) -> Decision:
+    """Return which sequences the policy accepts, with the first reason for each that it rejects.
+
+    No value is read from a device, because no branch depends on one. Token rules do not affect the decision:
+    `token_decision.apply_token_rules` applies them to the tokens. Turn criteria decide on turns alone. If the columns
+    have no pair, criteria that read one do not apply: every sequence that is neither empty nor invalid is accepted.
+    Errors: PolicyError naming the missing argument (`Policy.needs`).
+    Source: formulas, sections 4 and 6.
+    """
+    return StatisticCache(columns).decide(policy)
+
+
+class StatisticCache:
+    """The statistics of one batch, each computed once for any number of policies."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._where = functions_of(columns["n_tokens"]).where
+        codes = self._where(columns["n_tokens"] > 0, int(SequenceOutcome.ACCEPTED), int(SequenceOutcome.EMPTY))
+        self._codes = self._where(columns["n_invalid"] > 0, int(SequenceOutcome.INVALID_LOGPROBS), codes)
+        self._undecided, self._none_certified = self._codes == 0, self._codes < 0
+        self._values: dict[tuple[str, Pair | None], Array] = {}
+
+    def decide(self, policy: Policy) -> Decision:
+        """Return the decision on the batch under a policy. Errors: PolicyError, as for `decide`."""
+        columns, where = self._columns, self._where
+        for rule in policy.tokens if columns.pairs else ():
+            rule.check_columns(columns)
+        codes, undecided, certified = self._codes, self._undecided, self._none_certified
+        compared: list[Array | None] = []
+        soft = None if policy.soft_tau is None else SoftMask(columns["n_tokens"], tau=policy.soft_tau)
+        with np.errstate(all="ignore"):
+            for code, criterion in enumerate(policy.criteria, start=FIRST_CRITERION):
+                pair = criterion.resolve(columns)
+                if not criterion.applies(columns, pair):
+                    compared.append(None)
+                    continue
+                value = self._value(criterion, pair)
+                compared.append(value)
+                violated = ~criterion.is_met(value)
+                if criterion.by_advantage:
+                    advantage = PairView(columns, pair).of_sequence("advantage")
+                    unknown_advantage = undecided & (advantage != advantage)
+                    codes, undecided = (
+                        where(unknown_advantage, int(SequenceOutcome.ADVANTAGE), codes),
+                        undecided ^ unknown_advantage,
+                    )
+                    violated = violated & criterion.has_sign(advantage)
+                    if soft is not None:
+                        soft.exclude(advantage != advantage)
+                if soft is not None:
+                    soft.add(criterion, value, violated=violated)
+                failed = undecided & violated
+                codes, undecided = where(failed, code, codes), undecided ^ failed
+                if _certifies(columns, criterion, pair):
+                    certified = certified | (failed & (value > criterion.upper_compared))
+        weights = None if soft is None else soft.weights(decidable=self._undecided)
+        turns = decide_turns(columns, policy.turns)
+        return Decision(policy, undecided, codes, certified, tuple(compared), turns=turns, soft_weights=weights)
+
+    def _value(self, criterion: Criterion, pair: Pair | None) -> Array:
+        cached = self._values.get((criterion.statistic, pair))
+        if cached is not None:
+            return cached
+        value = self._values[criterion.statistic, pair] = criterion.measured.read(PairView(self._columns, pair))
+        return value
+
+
+def _certifies(columns: Columns, criterion: Criterion, pair: Pair | None) -> bool:
+    """Return whether exceeding the bound is proof; a bound on a lower bound of KL includes CERTIFICATE_MARGIN."""
+    if criterion.upper is None:
+        return False
+    if criterion.statistic == "max_binary_kl":
+        return True
+    kl_is = columns.kl_is if columns.kl_pair == pair else "sampled"
+    if criterion.statistic == "max_kl":
+        return kl_is != "sampled"
+    return criterion.statistic == "mean_kl" and kl_is == "exact"

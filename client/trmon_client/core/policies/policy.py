@@ -9,24 +9,28 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any, TypeVar
 
-from trmon_client.core.columns.schema import PAIRS
+from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.policies import verl_options
 from trmon_client.core.policies.calibration import Calibration, parse_calibration
-from trmon_client.core.policies.criterion import Criterion, PairChoice
+from trmon_client.core.policies.criteria import (
+    TURN_ARGUMENTS,
+    Criterion,
+    PairChoice,
+    TokenRule,
+    TurnCriterion,
+    checked_tau,
+)
 from trmon_client.core.policies.presets import (
     PRESETS,
     TOKEN_POLICIES,
+    VERL_PRESETS,
     PresetBounds,
     preset_criteria,
     preset_token_rule,
     sequence_weight_rule,
 )
 from trmon_client.core.policies.sequence_statistics import PolicyError
-from trmon_client.core.policies.soft_masking import checked_tau
-from trmon_client.core.policies.token_rule import TokenRule
-from trmon_client.core.policies.turn_criterion import TURN_ARGUMENTS, TurnCriterion
-from trmon_client.core.policies.verl_presets import VERL_PRESETS
-from trmon_client.core.reduction.kl_estimators import RATIOS
+from trmon_client.core.reduction.token_terms import RATIOS
 
 Rule = TypeVar("Rule", Criterion, TokenRule, TurnCriterion)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trmon_client.core.arrays.backend import Array, functions_of
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import Pair
+from trmon_client.core.arrays import Array, functions_of
+from trmon_client.core.column_schema import Pair
+from trmon_client.core.columns import Columns
 
 
 class PolicyError(ValueError):

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon_client.core.columns.columns import Array, Columns
-from trmon_client.core.columns.histogram import EDGES
-from trmon_client.core.columns.schema import Pair
+from trmon_client.core.arrays import Array
+from trmon_client.core.column_schema import Pair
+from trmon_client.core.columns import Columns
+from trmon_client.core.histogram import EDGES
+from trmon_client.core.policies.criteria import TokenRule
 from trmon_client.core.policies.policy import Policy
-from trmon_client.core.policies.second_moment import fraction_dropped, squares_of_bins
 from trmon_client.core.policies.sequence_statistics import PolicyError
-from trmon_client.core.policies.token_rule import TokenRule
+from trmon_client.core.policies.token_decision import fraction_dropped, squares_of_bins
 
 SEQUENCE_RULES = ("seq_tis", "seq_mis", "gspo")
 """The rules that treat all tokens of a sequence alike."""

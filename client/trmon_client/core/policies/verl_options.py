@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.policies.criteria import Criterion, TokenRule
 from trmon_client.core.policies.presets import TOKEN_POLICIES, PresetBounds, preset_criteria, preset_token_rule
 from trmon_client.core.policies.sequence_statistics import PolicyError
-from trmon_client.core.policies.token_rule import TokenRule
 
 KEYS = (
     *("rollout_is", "rollout_is_threshold", "rollout_is_batch_normalize"),

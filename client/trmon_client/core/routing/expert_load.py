@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.conversion import argument_to_computable
+from trmon_client.core.arrays import argument_to_computable
 
 
 def max_vio(expert_ids: Any, *, n_experts: int, mask: Any = None) -> float:

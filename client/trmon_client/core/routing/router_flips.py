@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import Array, is_tensor
-from trmon_client.core.arrays.conversion import argument_to_computable, devices_of
+from trmon_client.core.arrays import Array, argument_to_computable, devices_of, is_tensor
 
 
 @dataclass(frozen=True, slots=True, eq=False)

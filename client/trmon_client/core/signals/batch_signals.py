@@ -6,16 +6,33 @@ import math
 
 import numpy as np
 
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.sequence_matrix import SequenceMatrix
+from trmon_client.core.columns import Columns, SequenceMatrix
 from trmon_client.core.signals.catalogue import REGISTRY_VERSION, SIGNALS, SignalSpec
-from trmon_client.core.signals.gradient_signals import gradient_signals
-from trmon_client.core.signals.group_signals import group_signals
-from trmon_client.core.signals.length_signals import length_signals
+from trmon_client.core.signals.gradient_signals import gradient_signals, regression_signals
+from trmon_client.core.signals.group_signals import group_signals, length_signals, reward_signals
 from trmon_client.core.signals.pair_signals import pair_signals
-from trmon_client.core.signals.reference_signals import reference_signals
-from trmon_client.core.signals.regression_signals import regression_signals
-from trmon_client.core.signals.reward_signals import reward_signals
+
+
+def reference_signals(sequences: SequenceMatrix) -> dict[str, float]:
+    """Return the signals of the reference policy; absent without its log-probs.
+
+    Source: [K]; DeepSeek-V3.2 (arXiv 2512.02556), eq. 7; formulas, section 5.
+    """
+    sums = sequences.sums
+    if "n_ref_tokens" not in sums:
+        return {}
+    n = sums["n_ref_tokens"] or math.nan
+    largest = float(sequences.of_column("max_ref_k3").max())
+    signals = {
+        "ref_kl_k1": -sums["sum_ref_d"] / n,
+        "ref_kl_k2": sums["sum_sq_ref_d"] / (2 * n),
+        "ref_kl_k3": sums["sum_ref_k3"] / n,
+        "ref_kl_k3_max": largest if largest >= 0 else math.nan,
+    }
+    if "sum_ref_k3_is" in sums:
+        signals["ref_kl_k3_is"] = sums["sum_ref_k3_is"] / n
+    return signals
+
 
 __all__ = ["REGISTRY_VERSION", "SIGNALS", "SignalSpec", "compute"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from trmon_client.core.columns.schema import PAIRS, Pair
+from trmon_client.core.column_schema import PAIRS, Pair
 
 REGISTRY_VERSION = 1
 """Incremented when a signal changes its name or meaning; stored with each batch of signals."""

@@ -8,12 +8,16 @@ W = sum_v (pi_v - 1[v = y])^2 = 1 - 2 pi_y + sum_v pi_v^2. The sum over v other 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from trmon_client.core.columns.columns import Array
-from trmon_client.core.columns.schema import Pair
-from trmon_client.core.columns.sequence_matrix import SequenceMatrix
+from trmon_client.core.arrays import Array
+from trmon_client.core.column_schema import Pair
+from trmon_client.core.columns import SequenceMatrix
+from trmon_client.core.histogram import EDGES
+from trmon_client.core.reduction.sequences import SUM_LOGP, SUM_SQ_LOGP
+from trmon_client.core.reduction.token_terms import RATIOS
 
 _SUM_LOGP: dict[Pair, str] = {"total": "sum_logp", "staleness": "sum_logp", "mismatch": "sum_logp_old"}
 """The log-probs of each pair's numerator, the trainer's policy."""
@@ -79,3 +83,87 @@ def _log_prob_covariance(sequences: SequenceMatrix, advantages: Array, known: Ar
 
 def _mean(values: Array) -> float:
     return float(np.add.reduce(values)) / len(values) if len(values) else math.nan
+
+
+CONSTANT_BELOW = 1e-7
+"""A quantity whose variance is at most this fraction of its mean square counts as constant, because of rounding."""
+
+BETS = (0.01, 0.03, 0.1, 0.3, 0.9)
+"""The stakes lambda of the e-value, which is the mean over them."""
+
+
+def _log_growth() -> Array:
+    """Return log(1 + lambda (rho - 1)) at the lower edge of each bin of the histogram, [N_BINS, lambdas]."""
+    deviations = np.concatenate(([-1.0], np.expm1(EDGES)))
+    return np.log1p(deviations[:, None] * np.array(BETS))
+
+
+_LOG_GROWTH = _log_growth()
+
+
+def regression_signals(sequences: SequenceMatrix) -> dict[str, float]:
+    """Return the slopes, temperatures and e-values of every pair.
+
+    The slopes are absent without the sums of squares, which reports of older clients do not have, and the e-value
+    without a histogram. Source: formulas, sections 5 and 9 (A', T).
+    """
+    found: dict[str, float] = {}
+    for pair in sequences.columns.pairs:
+        if all(SUM_SQ_LOGP[policy] in sequences.sums for policy in RATIOS[pair]):
+            slopes = _slopes(sequences.sums, pair)
+            found.update((f"{pair}_{stem}", value) for stem, value in slopes.items())
+    histograms = sequences.columns.histograms
+    values = ln_e_values(list(histograms.values()))
+    return found | {f"{pair}_ln_e_value": value for pair, value in zip(histograms, values, strict=True)}
+
+
+def _slopes(sums: dict[str, float], pair: Pair) -> dict[str, float]:
+    """Return the slopes of d on log q and on log p, its correlation with log q, and the range of the temperature."""
+    above, below = RATIOS[pair]
+    n = sums["n_tokens"]
+    var_d = _variance(sums[f"{pair}_sum_d"], sums[f"{pair}_sum_sq_d"], n)
+    var_p, var_q = (_variance(sums[SUM_LOGP[name]], sums[SUM_SQ_LOGP[name]], n) for name in (above, below))
+    # log p = log q + d, so each covariance follows from the three variances.
+    cov_q, cov_p = (var_p - var_q - var_d) / 2, (var_p - var_q + var_d) / 2
+    slope_q = _quotient(cov_q, var_q)
+    correlation = _quotient(cov_q, math.sqrt(var_d * var_q))
+    return {
+        "logp_slope_q": slope_q,
+        "logp_slope_p": _quotient(cov_p, var_p),
+        "logp_corr_q": correlation if math.isnan(correlation) else min(max(correlation, -1.0), 1.0),
+        "temperature_near": 1 + slope_q,
+        "temperature_far": 1 + _quotient(var_d, cov_q),
+    }
+
+
+def _variance(total: float, total_sq: float, n: float) -> float:
+    """Return the variance of n numbers; NaN if they are constant."""
+    if not n:
+        return math.nan
+    mean, mean_sq = total / n, total_sq / n
+    variance = mean_sq - mean * mean
+    return variance if variance > CONSTANT_BELOW * mean_sq else math.nan
+
+
+def _quotient(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator else math.nan
+
+
+def ln_e_values(histograms: Sequence[Array]) -> list[float]:
+    """Return the log of an e-value of each histogram against the hypothesis that the denominator sampled the tokens.
+
+    Under it E[rho] <= 1 at every step, so each product of 1 + lambda (rho - 1) is a supermartingale that starts at 1:
+    P(E >= x) <= 1/x, whatever the tails. Each d counts as the lower edge of its bin, which can only lower E.
+    Args: histograms: of d, [N_BINS] each. Returns: NaN for an empty one.
+    Source: formulas, sections 5 and 9 (tests of A').
+    """
+    if not histograms:
+        return []
+    counts = np.array(histograms, np.float64)
+    log_wealth, totals = (counts @ _LOG_GROWTH).tolist(), np.add.reduce(counts, -1).tolist()
+    return [_log_mean_exp(logs) if n else math.nan for logs, n in zip(log_wealth, totals, strict=True)]
+
+
+def _log_mean_exp(logs: Sequence[float]) -> float:
+    largest = max(logs)
+    return largest + math.log(sum(math.exp(log - largest) for log in logs) / len(logs))

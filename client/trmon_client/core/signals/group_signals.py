@@ -7,9 +7,59 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon_client.core.columns.columns import Array
-from trmon_client.core.columns.sequence_matrix import SequenceMatrix
-from trmon_client.core.signals.reward_signals import EQUAL_WITHIN, rounding_of
+from trmon_client.core.arrays import Array
+from trmon_client.core.columns import SequenceMatrix
+from trmon_client.core.histogram import quantile_of_sorted
+
+EQUAL_WITHIN = 1e-9
+"""Rewards are equal up to this, relative to the largest magnitude where it is above 1."""
+
+_QUANTILES = {"reward_min": 0.0, "reward_q01": 0.01, "reward_q05": 0.05, "reward_q25": 0.25, "reward_median": 0.5}
+
+
+def reward_signals(sequences: SequenceMatrix) -> dict[str, float]:
+    """Return the moments and quantiles of the rewards, and their correlation with the length; NaN rewards are left out.
+
+    Source: formulas, sections 5 and 10.
+    """
+    if "reward" not in sequences.columns:
+        return {}
+    rewards, lengths = sequences.of_column("reward"), sequences.lengths
+    ordered = np.sort(rewards)
+    if math.isnan(ordered[-1]):  # NaN sorts last
+        is_given = ~np.isnan(rewards)
+        rewards, lengths = rewards[is_given], lengths[is_given]
+        ordered = ordered[: len(rewards)]
+    n = len(rewards)
+    if not n:
+        return dict.fromkeys(("reward_mean", "reward_std", *_QUANTILES, "reward_length_corr"), math.nan)
+    mean = float(np.add.reduce(rewards)) / n
+    deviations = rewards - mean
+    sum_sq = float(deviations @ deviations)
+    lowest, highest = ordered.item(0), ordered.item(-1)
+    is_constant = highest - lowest <= rounding_of(lowest, highest)
+    return {
+        "reward_mean": mean,
+        "reward_std": math.sqrt(sum_sq / n),
+        **{name: quantile_of_sorted(ordered, fraction) for name, fraction in _QUANTILES.items()},
+        "reward_length_corr": math.nan if is_constant else _correlation(deviations, sum_sq, lengths),
+    }
+
+
+def rounding_of(lowest: float, highest: float) -> float:
+    """Return the largest difference between equal rewards, whose extremes are given."""
+    return EQUAL_WITHIN * max(1.0, abs(lowest), abs(highest))
+
+
+def _correlation(deviations: Array, sum_sq: float, lengths: Array) -> float:
+    """Return Pearson's correlation of rewards and lengths; NaN if the lengths are constant.
+
+    Args: deviations: of the rewards from their mean, [N]; sum_sq: the sum of their squares.
+    """
+    lengths = lengths - np.add.reduce(lengths) / len(lengths)
+    product = sum_sq * float(lengths @ lengths)
+    correlation = float(deviations @ lengths) / math.sqrt(product) if product else math.nan
+    return min(max(correlation, -1.0), 1.0) if math.isfinite(correlation) else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +153,42 @@ def _ratio_variance(sequences: SequenceMatrix, groups: _Groups) -> float:
     ordered = geo[groups.order]
     [mean] = groups.means_of(_moments(ordered, groups)[1] / groups.sizes)
     return mean
+
+
+NEAR_CAP = 0.95
+"""Lengths from this fraction of the largest one on are compared with those of exactly the largest."""
+
+
+def length_signals(sequences: SequenceMatrix) -> dict[str, float]:
+    """Return the signals of response lengths, in valid tokens. Source: formulas, sections 5 and 10."""
+    ordered = np.sort(sequences.lengths)
+    return {
+        "response_length_mean": sequences.sums["n_tokens"] / len(ordered),
+        "response_length_median": quantile_of_sorted(ordered, 0.5),
+        "response_length_p95": quantile_of_sorted(ordered, 0.95),
+        "response_length_max": quantile_of_sorted(ordered, 1.0),
+        "length_limit_share": _share_at_limit(sequences),
+    }
+
+
+def _share_at_limit(sequences: SequenceMatrix) -> float:
+    """Return the share of `truncated` sequences where it is given, else of those at the cap of the batch."""
+    if "truncated" in sequences.columns:
+        truncated = sequences.of_column("truncated")
+        known = truncated[truncated >= 0]
+        return float(np.count_nonzero(known) / np.float64(len(known)))
+    columns = sequences.columns
+    counted = columns["n_tokens"] + columns["n_invalid"]
+    return float("nan") if sequences.is_empty else share_at_cap(counted[columns["n_tokens"] > 0])
+
+
+def share_at_cap(lengths: Array) -> float:
+    """Return the share of lengths at the cap: the largest one, where the lengths pile up there; 0 without a pile.
+
+    A distribution that is cut off has more sequences at its largest length than just below it (within 5%), and at
+    least two; the largest length of one that is not cut off is rare. Args: lengths: [N], N >= 1.
+    """
+    largest = lengths.max()
+    n_at_cap = int(np.count_nonzero(lengths == largest))
+    n_below = int(np.count_nonzero(lengths >= NEAR_CAP * largest)) - n_at_cap
+    return n_at_cap / len(lengths) if n_at_cap >= 2 and n_at_cap > n_below else 0.0

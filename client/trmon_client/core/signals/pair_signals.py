@@ -7,13 +7,11 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from trmon_client.core.arrays.backend import NUMPY
-from trmon_client.core.arrays.dtypes import MAX_CACHED_LAYOUTS
-from trmon_client.core.columns.columns import Array
-from trmon_client.core.columns.quantiles import abs_quantiles, percentile
-from trmon_client.core.columns.schema import Pair
-from trmon_client.core.columns.sequence_matrix import SequenceMatrix, column_rows
-from trmon_client.core.reduction.kl_estimators import clamp_log_ratio
+from trmon_client.core.arrays import MAX_CACHED_LAYOUTS, NUMPY, Array
+from trmon_client.core.column_schema import Pair
+from trmon_client.core.columns import SequenceMatrix, column_rows
+from trmon_client.core.histogram import abs_quantiles, percentile
+from trmon_client.core.reduction.token_terms import clamp_log_ratio
 
 CHI2_SEQ_CAP = 1e12
 MIN_VARIANCE = 1e-12

@@ -5,15 +5,13 @@ but for the moments of probabilities; a program joins its threads once, at its e
 programs of a sequence.
 """
 
-# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call, untyped-decorator, no-untyped-def"
-
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from trmon_client.core.columns.schema import N_BINS
-from trmon_client.core.triton_columns import rows
+from trmon_client.core.column_schema import N_BINS
+from trmon_client.core.reduction.token_terms import pairs_of
 from trmon_client.core.triton_columns.token_terms import (
     add_to_bins,
     is_deviation,
@@ -27,12 +25,55 @@ from trmon_client.core.triton_columns.token_terms import (
 )
 from trmon_client.core.triton_functions import added, added_rows, highest_rows
 
+PAIR_SUMS: tuple[str, ...] = (
+    *("n_band_low", "n_band_high", "n_trunc", "sum_d", "sum_abs_d", "sum_sq_d"),
+    *("sum_ratio_dev", "sum_sq_ratio_dev", "sum_ratio_deficit", "sum_k3", "sum_trunc_ratio", "sum_sq_trunc_ratio"),
+    *("sum_prob_diff", "sum_sq_prob_diff", "sum_binary_kl", "unused_sum"),
+)
+PAIR_MAXIMA: tuple[str, ...] = (
+    *("negated_min_d", "negated_prefix_min_d", "max_d", "prefix_max_d"),
+    *("max_k3", "max_prob_diff", "max_binary_kl", "unused_maximum"),
+)
+"""Of each pair; prefixes begin at the stretch. The kernel needs powers of two, so that some rows are of no use."""
+PAIR_EXTREMES: tuple[str, ...] = tuple(stem.removeprefix("negated_") for stem in PAIR_MAXIMA)
+POLICY_SUMS: tuple[str, ...] = ("sum_logp", "sum_sq_logp")
+MOMENTS: tuple[str, ...] = ("sum_p", "sum_sq_p")
+"""Of each policy, added in float64: where p is near 1 its variance is far below their squares."""
+CROSS_MOMENTS: tuple[str, ...] = ("sum_pq",)
+"""Of each pair, likewise."""
+SEQUENCE_COUNTS: tuple[str, ...] = (
+    *("n_tokens", "n_invalid", "n_mu_zero", "n_saturated", "n_clamped", "n_clipped", "n_leaked", "n_leaked_high"),
+)
+SEQUENCE_SUMS: tuple[str, ...] = ("sum_abs_is_dev", "sum_advantage")
+
+
+def names_of_sums(policies: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the rows that are summed over the stretches of a sequence, which come first."""
+    pairs = pairs_of(policies)
+    return (
+        *(f"{pair}_{stem}" for pair in pairs for stem in PAIR_SUMS),
+        *(f"{pair}_{stem}" for pair in pairs for stem in CROSS_MOMENTS),
+        *(f"{policy}_{stem}" for policy in policies for stem in POLICY_SUMS),
+        *(f"{policy}_{stem}" for policy in policies for stem in MOMENTS),
+        *SEQUENCE_COUNTS,
+        *SEQUENCE_SUMS,
+    )
+
+
+def names_of_maxima(policies: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the rows of which the highest is taken; the position of the last one's token has a row after them."""
+    return (*(f"{pair}_{stem}" for pair in pairs_of(policies) for stem in PAIR_MAXIMA), "max_abs_d")
+
+
+# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call, untyped-decorator, no-untyped-def"
+
+
 N_SHARDS = 1024
 """Copies of the histograms: programs that add to the same counters would wait for each other."""
 _N_SHARDS, _N_COUNTERS = tl.constexpr(N_SHARDS), tl.constexpr(N_BINS)
-_N_PAIR_SUMS, _N_PAIR_MAXIMA = tl.constexpr(len(rows.PAIR_SUMS)), tl.constexpr(len(rows.PAIR_MAXIMA))
-_N_POLICY_SUMS = tl.constexpr(len(rows.POLICY_SUMS))
-_N_COUNTS, _N_SUMS = tl.constexpr(len(rows.SEQUENCE_COUNTS)), tl.constexpr(len(rows.SEQUENCE_SUMS))
+_N_PAIR_SUMS, _N_PAIR_MAXIMA = tl.constexpr(len(PAIR_SUMS)), tl.constexpr(len(PAIR_MAXIMA))
+_N_POLICY_SUMS = tl.constexpr(len(POLICY_SUMS))
+_N_COUNTS, _N_SUMS = tl.constexpr(len(SEQUENCE_COUNTS)), tl.constexpr(len(SEQUENCE_SUMS))
 _INFINITY = tl.constexpr(float("inf"))
 
 # The code below is compiled by Triton, which supports no keyword-only arguments.

@@ -10,17 +10,14 @@ from dataclasses import dataclass, replace
 import torch
 import triton
 
-from trmon_client.core.arrays.backend import Array, torch_arrays
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.histogram import ZERO_BIN, edges_on
-from trmon_client.core.columns.schema import N_BINS
-from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
-from trmon_client.core.inputs.token_validity import valid_tokens
-from trmon_client.core.reduction.block_reduction import NAMES, SUM_LOGP, SUM_SQ_LOGP
-from trmon_client.core.reduction.kl_estimators import MAX_ABS_EXPONENT, RATIOS, k3, pairs_of
-from trmon_client.core.reduction.ppo_clipping import ClipRange
-from trmon_client.core.reduction.sequence_labels import sequence_labels
-from trmon_client.core.triton_columns import kernel, rows
+from trmon_client.core.arrays import Array, torch_arrays
+from trmon_client.core.column_schema import N_BINS
+from trmon_client.core.columns import Columns
+from trmon_client.core.histogram import ZERO_BIN, edges_on
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, valid_tokens
+from trmon_client.core.reduction.sequences import NAMES, SUM_LOGP, SUM_SQ_LOGP, sequence_labels
+from trmon_client.core.reduction.token_terms import MAX_ABS_EXPONENT, RATIOS, ClipRange, k3, pairs_of
+from trmon_client.core.triton_columns import kernel
 from trmon_client.core.triton_functions import on_device_of
 
 TILE, PER_THREAD, N_WARPS = 128, 4, 1
@@ -58,7 +55,7 @@ def reduce_on_device(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
 def columns_of_stretches(inputs: CheckedInputs, found: StretchResults) -> Columns:
     """Return the columns from what is known of each stretch, without a synchronisation. Overwrites the table."""
     policies = tuple(inputs.logprobs)
-    pairs, summed, highest = pairs_of(policies), rows.names_of_sums(policies), rows.names_of_maxima(policies)
+    pairs, summed, highest = pairs_of(policies), kernel.names_of_sums(policies), kernel.names_of_maxima(policies)
     _begin_prefixes_at_the_sequence(found.table, n_sums=len(summed), n_pairs=len(pairs))
     sums, maxima, position = found.table.split((len(summed), len(highest), 1))
     largest = maxima[-1]
@@ -71,7 +68,7 @@ def columns_of_stretches(inputs: CheckedInputs, found: StretchResults) -> Column
     # All counts and all extremes at a time: a launch costs more than its work.
     by_row |= {name: row for name, row in zip(summed, sums.long().unbind(), strict=True) if _is_count(name)}
     extremes = _extremes(maxima[:-1], n_tokens=n_tokens, n_pairs=len(pairs)).unbind()
-    by_row |= zip((f"{pair}_{stem}" for pair in pairs for stem in rows.PAIR_EXTREMES), extremes, strict=True)
+    by_row |= zip((f"{pair}_{stem}" for pair in pairs for stem in kernel.PAIR_EXTREMES), extremes, strict=True)
     if inputs.advantages is not None and inputs.advantages.ndim == 2:
         inputs = replace(inputs, advantages=by_row["sum_advantage"] / n_tokens)
     by_token = inputs.versions is not None and inputs.versions.ndim == 2
@@ -89,7 +86,7 @@ def reduce_stretches(inputs: CheckedInputs, *, clip: ClipRange) -> StretchResult
     n_tiles = SHORT if horizon <= SHORT * TILE else LONG
     grid = (n_sequences, triton.cdiv(horizon, n_tiles * TILE))
     policies = tuple(inputs.logprobs)
-    n_rows = len(rows.names_of_sums(policies)) + len(rows.names_of_maxima(policies)) + 1
+    n_rows = len(kernel.names_of_sums(policies)) + len(kernel.names_of_maxima(policies)) + 1
     table = torch.empty((n_rows, *grid), dtype=torch.float64, device=device)
     counts = torch.zeros((kernel.N_SHARDS, n_pairs, N_BINS), dtype=torch.int32, device=device)
     if n_sequences:
@@ -128,12 +125,12 @@ def _begin_prefixes_at_the_sequence(table: Array, *, n_sums: int, n_pairs: int) 
     """Add to the prefixes of a stretch the sum of d of the stretches before it."""
     if table.shape[-1] == 1:
         return
-    n_pair_sums, n_pair_maxima = len(rows.PAIR_SUMS), len(rows.PAIR_MAXIMA)
-    sum_d = table[: n_pairs * n_pair_sums].unflatten(0, (n_pairs, n_pair_sums))[:, rows.PAIR_SUMS.index("sum_d")]
+    n_pair_sums, n_pair_maxima = len(kernel.PAIR_SUMS), len(kernel.PAIR_MAXIMA)
+    sum_d = table[: n_pairs * n_pair_sums].unflatten(0, (n_pairs, n_pair_sums))[:, kernel.PAIR_SUMS.index("sum_d")]
     maxima = table[n_sums : n_sums + n_pairs * n_pair_maxima].unflatten(0, (n_pairs, n_pair_maxima))
     before = torch_arrays().running_sum(sum_d, -1) - sum_d
-    maxima[:, rows.PAIR_MAXIMA.index("prefix_max_d")] += before
-    maxima[:, rows.PAIR_MAXIMA.index("negated_prefix_min_d")] -= before
+    maxima[:, kernel.PAIR_MAXIMA.index("prefix_max_d")] += before
+    maxima[:, kernel.PAIR_MAXIMA.index("negated_prefix_min_d")] -= before
 
 
 def _is_count(row: str) -> bool:
@@ -172,7 +169,7 @@ def _pair_columns(policies: tuple[str, ...], by_row: dict[str, Array]) -> dict[s
     found: dict[str, Array] = {}
     for pair in pairs_of(policies):
         above, below = RATIOS[pair]
-        stems = (*rows.PAIR_SUMS, *rows.CROSS_MOMENTS, *rows.PAIR_EXTREMES)
+        stems = (*kernel.PAIR_SUMS, *kernel.CROSS_MOMENTS, *kernel.PAIR_EXTREMES)
         by_stem = {stem: by_row[f"{pair}_{stem}"] for stem in stems}
         by_stem |= {"sum_p": by_row[f"{above}_sum_p"], "sum_pp": by_row[f"{above}_sum_sq_p"]}
         by_stem |= {"sum_q": by_row[f"{below}_sum_p"], "sum_qq": by_row[f"{below}_sum_sq_p"]}

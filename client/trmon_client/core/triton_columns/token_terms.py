@@ -14,20 +14,20 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from trmon_client.core.columns.schema import HISTOGRAM_EDGES, N_BINS
-from trmon_client.core.inputs import token_validity
-from trmon_client.core.reduction import block_reduction, kl_estimators
+from trmon_client.core.column_schema import HISTOGRAM_EDGES, N_BINS
+from trmon_client.core.inputs import checked_inputs
+from trmon_client.core.reduction import sequences, token_terms
 from trmon_client.core.triton_functions import fast_exp, fast_log2
 
-_MAX_LOGPROB = tl.constexpr(token_validity.MAX_LOGPROB)
-_MIN_LOGPROB = tl.constexpr(token_validity.MIN_LOGPROB)
-_SATURATED_BELOW = tl.constexpr(block_reduction.SATURATED_BELOW)
-_MAX_ABS_EXPONENT = tl.constexpr(kl_estimators.MAX_ABS_EXPONENT)
-_BAND_LOW = tl.constexpr(kl_estimators.BAND_LOW - 1.0)
-_BAND_HIGH = tl.constexpr(kl_estimators.BAND_HIGH - 1.0)
-_TRUNCATION = tl.constexpr(kl_estimators.TRUNCATION - 1.0)
-_MIN_REST = tl.constexpr(kl_estimators.MIN_REST)
-_NO_REST = tl.constexpr(kl_estimators.NO_REST)
+_MAX_LOGPROB = tl.constexpr(checked_inputs.MAX_LOGPROB)
+_MIN_LOGPROB = tl.constexpr(checked_inputs.MIN_LOGPROB)
+_SATURATED_BELOW = tl.constexpr(sequences.SATURATED_BELOW)
+_MAX_ABS_EXPONENT = tl.constexpr(token_terms.MAX_ABS_EXPONENT)
+_BAND_LOW = tl.constexpr(token_terms.BAND_LOW - 1.0)
+_BAND_HIGH = tl.constexpr(token_terms.BAND_HIGH - 1.0)
+_TRUNCATION = tl.constexpr(token_terms.TRUNCATION - 1.0)
+_MIN_REST = tl.constexpr(token_terms.MIN_REST)
+_NO_REST = tl.constexpr(token_terms.NO_REST)
 _SERIES_BELOW = tl.constexpr(0.5)
 """Below it exp(x) - 1 - x is a series."""
 _ATANH_SERIES_BELOW = tl.constexpr(0.2)

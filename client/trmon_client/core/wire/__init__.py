@@ -7,12 +7,12 @@ unknown columns are rejected unless the sender has a newer minor version.
 
 from __future__ import annotations
 
-from trmon_client.core.policies.decide import SEMANTICS_VERSION
-from trmon_client.core.wire.bit_packing import pack_bits, unpack_bits
-from trmon_client.core.wire.checks import MAX_NAME_LENGTH, MAX_SCALARS
+from trmon_client.core.policies.decision import SEMANTICS_VERSION
 from trmon_client.core.wire.codec import (
     JSON,
     MAX_BUNDLE_MESSAGES,
+    MAX_NAME_LENGTH,
+    MAX_SCALARS,
     MSGPACK,
     decode,
     decode_ack,
@@ -22,7 +22,6 @@ from trmon_client.core.wire.codec import (
     encode_bundle,
 )
 from trmon_client.core.wire.column_decoding import wire_number
-from trmon_client.core.wire.errors import WireError
 from trmon_client.core.wire.messages import (
     WIRE_MAJOR,
     WIRE_MINOR,
@@ -46,8 +45,9 @@ from trmon_client.core.wire.messages import (
     Scalars,
     Start,
     WireColumn,
+    WireError,
 )
-from trmon_client.core.wire.packed_columns import MAX_SEQUENCES, pack_columns
+from trmon_client.core.wire.packed_columns import MAX_SEQUENCES, pack_bits, pack_columns, unpack_bits
 from trmon_client.core.wire.packed_turns import pack_turns
 from trmon_client.core.wire.unpacking import MAX_PARCEL_BYTES, columns_of_packed, storable_columns, unpack_columns
 

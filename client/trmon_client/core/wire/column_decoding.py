@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.dtypes import DType
-from trmon_client.core.columns.schema import N_BINS, Pair
-from trmon_client.core.wire.errors import WireError
-from trmon_client.core.wire.messages import EncodedColumn, JsonNumber, Report, WireColumn
+from trmon_client.core.arrays import DType
+from trmon_client.core.column_schema import N_BINS, Pair
+from trmon_client.core.wire.messages import EncodedColumn, JsonNumber, Report, WireColumn, WireError
 from trmon_client.core.wire.packed_columns import MAX_SEQUENCES
 
 COUNT_BYTES = 5

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from trmon_client.core.arrays.dtypes import DType
-from trmon_client.core.columns.schema import N_BINS, KlIs, Pair
-from trmon_client.core.policies.decide import SEMANTICS_VERSION
+from trmon_client.core.arrays import DType
+from trmon_client.core.column_schema import N_BINS, KlIs, Pair
+from trmon_client.core.policies.decision import SEMANTICS_VERSION
 
 WIRE_MAJOR = 1
 WIRE_MINOR = 1
@@ -229,3 +230,45 @@ class Acks(msgspec.Struct, frozen=True):
     """The answers to the messages of a bundle, in order."""
 
     acks: list[Ack]
+
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The exceptions that decoding raises for bytes that are not a message."""
+
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+ANY_KEY = "[...]"
+"""The text that msgspec puts in a path for a key of a mapping."""
+
+
+class WireError(ValueError):
+    """A message is invalid: `field` names the field, the text states what is expected."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+def wire_error_of(error: Exception) -> WireError:
+    """Return a decoding exception as an error that names the field, also if the field is missing."""
+    message, _, path = str(error).partition(" - at `$")
+    field = path.rstrip("`").lstrip(".")
+    missing = _MISSING.match(message)
+    if missing:
+        field, message = f"{field}.{missing[1]}".lstrip("."), "is required"
+    return WireError(field or "body", message)
+
+
+def shorten_value(value: object) -> str:
+    """Return the text of a received value, truncated for an error message."""
+    text = str(value)
+    return text if len(text) <= 64 else f"{text[:64]}... ({len(text)} characters)"
+
+
+T = TypeVar("T")
+
+
+def decodable(kind: type[T]) -> type[T]:
+    """Decorate a struct or a dataclass so that `msgspec.convert` can build it in any thread."""
+    msgspec.json.Decoder(kind)
+    return kind

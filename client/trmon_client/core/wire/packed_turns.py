@@ -7,16 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays.dtypes import DType
-from trmon_client.core.columns.schema import TURN_COLUMNS, TURN_STEMS, Pair
-from trmon_client.core.columns.turn_columns import TurnColumns
-from trmon_client.core.inputs.turn_inputs import MAX_TURNS
-from trmon_client.core.wire.bit_packing import pack_bits
-from trmon_client.core.wire.column_blocks import DTYPES, ColumnBlocks, canonical_numbers
+from trmon_client.core.arrays import DType
+from trmon_client.core.column_schema import TURN_COLUMNS, TURN_STEMS, Pair
+from trmon_client.core.columns import TurnColumns
+from trmon_client.core.inputs.labels import MAX_TURNS
 from trmon_client.core.wire.column_decoding import NOT_A_COUNT, are_counts
-from trmon_client.core.wire.errors import WireError, shorten_value
-from trmon_client.core.wire.messages import PackedTurns
-from trmon_client.core.wire.packed_columns import open_packed_columns, pack_blocks
+from trmon_client.core.wire.messages import PackedTurns, WireError, shorten_value
+from trmon_client.core.wire.packed_columns import (
+    DTYPES,
+    ColumnBlocks,
+    canonical_numbers,
+    open_packed_columns,
+    pack_bits,
+    pack_blocks,
+)
 
 SEQUENCE = "sequence"
 """The column with the index of a turn's sequence."""

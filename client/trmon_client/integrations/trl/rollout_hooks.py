@@ -3,15 +3,139 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trmon_client.config.settings import ClientSettings
+from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.integrations.method_hooks import Hook
-from trmon_client.integrations.trl.accepted_rows import restrict_to_accepted
-from trmon_client.integrations.trl.rollout_labels import RolloutLabels
 from trmon_client.integrations.trl.training_hooks import TrainingHooks
-from trmon_client.integrations.trl.update_keys import UpdateKeys
 from trmon_client.monitor import Monitor
+
+REWARDS, GROUP_IDS, OLD_LOGPS = "trmon_rewards", "trmon_group_ids", "trmon_old_logps"
+
+
+class RolloutLabels:
+    """Collects while a trainer generates rollouts; `rewards`, by function, is set by the wrapped method."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._n_groups_before = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the previous rollouts."""
+        self.rewards: Any = None
+        self._first_score: Any = None
+
+    def note_score(self, score: Any) -> None:
+        """Keep the first log-probs of the rollouts: those of the policy; others are of the reference."""
+        self._first_score = score if self._first_score is None else self._first_score
+
+    def added_to(self, rollouts: dict[str, Any]) -> dict[str, Any]:
+        """Return the rollouts with labels, [B]; and with [B, T] log-probs where RLOO keeps only their sums."""
+        labels = self._rewards_and_groups(len(rollouts["completion_mask"]))
+        if "old_logps" in rollouts:
+            labels[OLD_LOGPS] = self._first_score[0]
+        self.begin()
+        return {**rollouts, **labels}
+
+    def of(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of `log_batch` for a micro-batch."""
+        return {"rewards": inputs.get(REWARDS), "group_ids": inputs.get(GROUP_IDS)}
+
+    def old_of(self, inputs: dict[str, Any]) -> Any:
+        """Return the log-probs [B, T] under the weights of the generation; None where TRL did not compute them."""
+        return inputs.get("old_per_token_logps", inputs.get(OLD_LOGPS))
+
+    def _rewards_and_groups(self, n_rows: int) -> dict[str, Any]:
+        """Gathered rewards [all ranks' rows, functions] become this rank's weighted sums; NaN where none applies."""
+        import torch
+
+        trainer, by_function = self._trainer, self.rewards
+        rewards = (by_function * trainer.reward_weights.to(by_function.device)).nansum(dim=1)
+        rewards = torch.where(by_function.isnan().all(dim=1), torch.nan, rewards)
+        groups = torch.arange(len(rewards), device=rewards.device) // trainer.num_generations
+        groups += self._n_groups_before
+        # Several generations may share one optimizer step: their groups have ids of their own.
+        self._n_groups_before += len(rewards) // trainer.num_generations
+        first = trainer.accelerator.process_index * n_rows
+        local = slice(first, first + n_rows)
+        return {REWARDS: rewards[local], GROUP_IDS: groups[local]}
+
+
+def restrict_to_accepted(decision: BatchDecision, inputs: dict[str, Any], scored: Any) -> Any:
+    """Change what a loss is computed from, so that rejected rows give no gradient; return TRL's scores of the batch.
+
+    Their advantages become 0, their ratios 1, their KL to the reference 0, and their entropies constants. Token rules
+    and soft policies weigh the advantages, which multiplies each token's loss by its weight; RLOO's loss has sequences
+    only. A sequence that a soft policy keeps with a weight keeps its whole KL and entropy.
+
+    Args: inputs: of `_compute_loss`, changed in place. scored: log-probs and entropies [B, T], then TRL's own.
+    """
+    import torch
+
+    pi, entropies = scored[0], scored[1]
+    advantages = inputs["advantages"]
+    accepted = decision.sequence_weights > 0 if decision.is_soft else decision.mask
+    rows = accepted[:, None]
+    changed: dict[str, Any] = {}
+    has_weights = (decision.tokens is not None or decision.is_soft) and "old_logps" not in inputs
+    weights = decision.weights if has_weights else None
+    if weights is not None:
+        per_token = advantages if advantages.dim() == 2 else advantages[:, None]
+        changed["advantages"] = torch.where(weights > 0, per_token * weights, 0.0)
+    else:
+        if decision.is_soft:
+            advantages = advantages * decision.sequence_weights.to(advantages.dtype)
+        changed["advantages"] = torch.where(accepted if advantages.dim() == 1 else rows, advantages, 0.0)
+    for name in {"old_per_token_logps", "ref_per_token_logps"} & inputs.keys():
+        changed[name] = decision.clean(inputs[name], pi)
+    if "importance_sampling_ratio" in inputs:
+        changed["importance_sampling_ratio"] = torch.where(rows, inputs["importance_sampling_ratio"], 1.0)
+    inputs |= changed
+    return scored if entropies is None else (pi, torch.where(rows, entropies, entropies.detach()), *scored[2:])
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateKey:
+    """The optimizer step of the generation, the update since then, and how many micro-batches it has, if known."""
+
+    step: int
+    update: int
+    chunks: int | None
+
+
+class UpdateKeys:
+    """Numbers micro-batches; those of one optimizer step may belong to two rollout batches.
+
+    Args: calls_per_rollout: how many micro-batches a rollout batch is used for.
+    """
+
+    def __init__(self, *, calls_per_rollout: int) -> None:
+        self._calls_per_rollout = calls_per_rollout
+        self._calls = 0
+        self._rollout_step = 0
+        self._open_step: int | None = None
+        self._chunks: int | None = None
+
+    @property
+    def rollout_step(self) -> int:
+        """The optimizer step at which the newest rollouts were generated."""
+        return self._rollout_step
+
+    def begin_rollout(self, global_step: int) -> None:
+        """Note that rollouts are generated now."""
+        self._rollout_step, self._calls = global_step, 0
+
+    def next(self, global_step: int, *, chunks: int | None) -> UpdateKey:
+        """Return the key of a micro-batch. Args: chunks: of this optimizer step; None where it may be cut short."""
+        if global_step != self._open_step:
+            left = self._calls_per_rollout - self._calls
+            is_of_one_update = self._rollout_step == global_step or (chunks is not None and chunks <= left)
+            self._open_step, self._chunks = global_step, chunks if is_of_one_update else None
+        self._calls += 1
+        return UpdateKey(self._rollout_step, global_step - self._rollout_step, self._chunks)
 
 
 class RolloutHooks(TrainingHooks):

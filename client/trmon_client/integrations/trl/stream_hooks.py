@@ -2,13 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from trmon_client.integrations.method_hooks import Hook
-from trmon_client.integrations.trl.stream_labels import label_samples, labels_of
 from trmon_client.integrations.trl.training_hooks import TrainingHooks
 from trmon_client.monitor import Monitor
+
+REWARDS, GROUP_IDS, VERSIONS, FIRST_VERSION = (f"trmon_{name}" for name in ("rewards", "groups", "versions", "first"))
+
+
+class VersionedSamples:
+    """The samples of a RolloutQueueDataset with the version of the weights that generated them.
+
+    The dataset yields a sample before it takes the next one from its queue: the newest one taken is the one yielded.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._queue = dataset.queue
+        self._newest: Any = None
+        dataset.queue = self
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for sample in self._dataset:
+            yield {**sample, VERSIONS: self._newest.model_version}
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        """Take a sample from the queue, for the dataset."""
+        self._newest = self._queue.get(*args, **kwargs)
+        return self._newest
+
+    def qsize(self) -> Any:
+        """Return the length of the queue, for the dataset's metrics."""
+        return self._queue.qsize()
+
+
+class LabellingCollator:
+    """Adds the labels of each rank's samples to the batch that TRL's collator packs, so that they travel with it."""
+
+    def __init__(self, collate: Any, trainer: Any) -> None:
+        self._collate = collate
+        self._trainer = trainer
+
+    def __call__(self, examples: list[Any]) -> dict[str, Any]:
+        """Return the batch; labels are [ranks, samples], padded with the version -1."""
+        import torch
+
+        (rows,) = examples
+        width = max(len(row.samples) for row in rows)
+
+        def padded(values: list[list[float]], padding: float, dtype: torch.dtype) -> torch.Tensor:
+            return torch.tensor([[*row, *[padding] * (width - len(row))] for row in values], dtype=dtype)
+
+        samples = [row.samples for row in rows]
+        rewards = [[sample["metrics"].get("reward", torch.nan) for sample in row] for row in samples]
+        return {
+            **self._collate(examples),
+            REWARDS: padded(rewards, torch.nan, torch.float64),
+            GROUP_IDS: padded([[sample["group_id"] for sample in row] for row in samples], 0, torch.int64),
+            VERSIONS: padded([[sample[VERSIONS] for sample in row] for row in samples], -1, torch.int64),
+            # Only the main process counts versions; all ranks know how often weights were synchronised.
+            FIRST_VERSION: torch.full((len(rows),), self._trainer.model_version - n_syncs(self._trainer)),
+        }
+
+
+def n_syncs(trainer: Any) -> int:
+    """Return how often the weights of a trainer that began at step 0 were synchronised after an optimizer step."""
+    return int(trainer.state.global_step // trainer.args.weight_sync_steps)
+
+
+def label_samples(loader: Any, trainer: Any) -> None:
+    """Let the main process's loader add labels to its batches."""
+    inner = getattr(loader, "base_dataloader", loader)
+    inner.dataset.dataset = VersionedSamples(inner.dataset.dataset)
+    inner.collate_fn = LabellingCollator(inner.collate_fn, trainer)
+
+
+def labels_of(inputs: dict[str, Any], selected: Any, trainer: Any) -> dict[str, Any]:
+    """Return the offsets of a rank's packed samples and their labels, as arguments of `log_batch`.
+
+    Args: selected: which entries of the row are tokens of the loss.
+    """
+    import torch
+
+    segments = inputs["segment_id"][selected]
+    if VERSIONS not in inputs:
+        lengths = torch.bincount(segments).cpu()
+        return {"cu_seqlens": [0, *lengths.cumsum(0).tolist()]}
+    versions = inputs[VERSIONS][0]
+    n_samples = int((versions >= 0).sum())
+    lengths = torch.bincount(segments, minlength=n_samples).cpu()
+    return {
+        "cu_seqlens": [0, *lengths.cumsum(0).tolist()],
+        "rewards": inputs[REWARDS][0, :n_samples],
+        "group_ids": inputs[GROUP_IDS][0, :n_samples],
+        "versions": versions[:n_samples],
+        "trainer_version": int(inputs[FIRST_VERSION][0]) + n_syncs(trainer),
+    }
 
 
 class StreamHooks(TrainingHooks):

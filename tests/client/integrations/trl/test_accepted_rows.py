@@ -11,7 +11,7 @@ import torch
 
 from tests.client.trainer import batch, settings
 from trmon_client.deciding.batch_decision import BatchDecision
-from trmon_client.integrations.trl.accepted_rows import restrict_to_accepted
+from trmon_client.integrations.trl.rollout_hooks import restrict_to_accepted
 from trmon_client.monitor import Monitor
 
 HARD = {"name": "hard", "criteria": [{"statistic": "max_abs_d", "upper": 0.5}]}

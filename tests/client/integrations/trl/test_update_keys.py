@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon_client.integrations.trl.update_keys import UpdateKey, UpdateKeys
+from trmon_client.integrations.trl.rollout_hooks import UpdateKey, UpdateKeys
 
 
 def keys_of(*, accumulation: int, per_generation: int, iterations: int, windows: list[int]) -> list[tuple[int, ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trmon.domain.pipeline.stages.maskrates import mask_rates
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 
 
 def batch(lengths: list[int], *, invalid: list[int] | None = None, **columns: Any) -> Columns:

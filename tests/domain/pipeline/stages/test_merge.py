@@ -9,7 +9,7 @@ from tests.domain.pipeline.stages.closings import closing
 from tests.domain.trainer import made, report
 from trmon.domain.pipeline.stages.merge import merge_reports
 from trmon_client.core import signals, statistics
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 
 
 def only(pair: str) -> Columns:

@@ -10,8 +10,8 @@ import pytest
 
 from trmon.domain.pipeline.stages.minorizer_signals import minorizer_signals
 from trmon_client.core import divergence, statistics
-from trmon_client.core.bounds.minorizer import minorizer
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.bounds import minorizer
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence.divergence_columns import with_divergences
 
 DECLARED: dict[str, Any] = {"advantages_centred": True}

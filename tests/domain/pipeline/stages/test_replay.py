@@ -17,10 +17,10 @@ from trmon.domain.pipeline.stages.merge import merge_reports
 from trmon.domain.pipeline.stages.replay import ReplayedBatch, replay_decisions
 from trmon.domain.policies import FORMER_PRESETS, PolicyRegistry, PolicyVersion
 from trmon_client.core import divergence, wire
-from trmon_client.core.bounds.minorizer import minorizer
+from trmon_client.core.bounds import minorizer
 from trmon_client.core.divergence.divergence_columns import with_divergences
-from trmon_client.core.policies.criterion import Criterion
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.policies.criteria import Criterion
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.token_decision import apply_token_rules
 from trmon_client.core.statistics import columns

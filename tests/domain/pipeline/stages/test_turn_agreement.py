@@ -16,8 +16,8 @@ from trmon.domain.pipeline.stages.merge import merge_reports
 from trmon.domain.pipeline.stages.replay import ReplayedBatch, replay_decisions
 from trmon.domain.policies import PolicyRegistry, PolicyVersion
 from trmon_client.core import statistics, wire
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy
 
 TURNS = Policy.parse({"name": "turns", "criteria": [], "turns": [{"statistic": "turn_max_abs_d", "upper": 0.5}]})

@@ -10,7 +10,7 @@ from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.context.pass_context import PassContext
 from trmon.domain.model.messages import StoredReport
 from trmon.domain.state.pipeline_state import PipelineState
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,8 @@ from trmon.domain.pipeline.stages.merge import MergedBatch, ReportPart
 from trmon.domain.pipeline.stages.minorizer_signals import minorizer_signals
 from trmon.domain.pipeline.stages.turn_agreement import agreeing_sequences, turn_mask_rates
 from trmon.domain.signals.derived_signals import REFERENCE_POLICY, SHADOW_PREFIX
-from trmon_client.core.columns.columns import Array
-from trmon_client.core.policies.decide import SEMANTICS_VERSION, StatisticCache
-from trmon_client.core.policies.decision import Decision
+from trmon_client.core.arrays import Array
+from trmon_client.core.policies.decision import SEMANTICS_VERSION, Decision, StatisticCache
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.wire import pack_bits, unpack_bits

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from trmon.domain.pipeline.stages.merge import MergedBatch, ReportPart
-from trmon_client.core.columns.columns import Array
+from trmon_client.core.arrays import Array
 from trmon_client.core.policies.decision import Decision
 from trmon_client.core.wire import unpack_bits
 

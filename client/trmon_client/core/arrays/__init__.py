@@ -1,1 +1,0 @@
-"""Array functions over numpy and torch, and copies between devices."""

@@ -1,0 +1,178 @@
+"""The tokens and the sums of one block of a large batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trmon_client.core.arrays import DOT_LENGTH, NUMPY, Array
+from trmon_client.core.column_schema import Pair
+from trmon_client.core.inputs.checked_inputs import MAX_LOGPROB, MIN_LOGPROB, CheckedInputs, valid_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSums:
+    """The sums of a block: columns by name, [rows], before `finish_columns` completes them; histograms by pair."""
+
+    rows: slice | Array
+    """The sequences of the batch in this block, as in `RowBlock.rows`."""
+    by_name: dict[str, Array]
+    histograms: dict[Pair, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The valid tokens of a block and their log-probs, in arrays [rows, horizon] or [rows]."""
+
+    valid: Array
+    """bool: the token counts and is not invalid."""
+    invalid: Array | None
+    """bool: the complement of `valid`; None if all tokens are valid."""
+    n_counted: Array
+    """int64 [rows]: the number of counting tokens."""
+    n_tokens: Array
+    """int64 [rows]: the number of valid tokens."""
+    logp: dict[str, Array]
+    """float32 by argument name, 0 where not valid."""
+    highest: dict[str, float]
+    """The largest log-prob, by argument name."""
+
+    @classmethod
+    def of(cls, inputs: CheckedInputs, *, buffers: Array) -> Block:
+        """Return the tokens of a block.
+
+        Args: buffers: float32 [policies, rows, horizon], for log-probs that must be modified.
+        Source: formulas, section 2.
+        """
+        highest = {name: raw.max() for name, raw in inputs.logprobs.items()}
+        # NaN propagates through min and max and fails every comparison.
+        is_sound = all(
+            highest[name] <= MAX_LOGPROB and raw.min() > MIN_LOGPROB for name, raw in inputs.logprobs.items()
+        )
+        valid = inputs.mask if is_sound else valid_tokens(inputs)
+        n_tokens = _count_per_row(valid)
+        n_counted = n_tokens if is_sound else _count_per_row(inputs.mask)
+        memory = dict(zip(inputs.logprobs, buffers, strict=True))
+        if n_tokens.sum() == valid.size:
+            logp = {name: _as_float32(raw, out=memory[name]) for name, raw in inputs.logprobs.items()}
+            return cls(valid, None, n_counted, n_tokens, logp, highest)
+        invalid = ~valid
+        for name, raw in inputs.logprobs.items():
+            np.copyto(memory[name], raw)
+            np.copyto(memory[name], 0.0, where=invalid)
+        return cls(valid, invalid, n_counted, n_tokens, memory, {name: logp.max() for name, logp in memory.items()})
+
+    @property
+    def is_partly_valid(self) -> Array:
+        """bool [rows]: the row has valid and other tokens."""
+        return (self.n_tokens > 0) & (self.n_tokens < self.valid.shape[1])
+
+    def extremes(self, terms: Array) -> tuple[Array, Array]:
+        """Return the smallest and the largest valid term of each row; `terms` is not modified."""
+        extremes = []
+        for reduce, neutral in ((NUMPY.min, np.inf), (NUMPY.max, -np.inf)):
+            masked = terms.copy()
+            if self.invalid is not None:
+                np.copyto(masked, neutral, where=self.invalid)
+            extremes.append(reduce(masked, -1))
+        return extremes[0], extremes[1]
+
+
+def _count_per_row(flags: Array) -> Array:
+    return np.full(len(flags), flags.shape[1]) if flags.all() else NUMPY.count(flags, -1)
+
+
+def _as_float32(raw: Array, *, out: Array) -> Array:
+    """Return the terms as aligned float32, converted into `out` if necessary, so that no later step converts them."""
+    if raw.dtype == np.float32 and raw.flags.aligned:
+        return raw
+    np.copyto(out, raw)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Some sequences of a batch and the position after which none of their tokens counts."""
+
+    rows: slice | Array
+    """A slice if the sequences are adjacent, else int64 [rows]."""
+    horizon: int
+
+    def of(self, inputs: CheckedInputs) -> CheckedInputs:
+        """Return the arguments of these sequences up to the horizon; views if the sequences are adjacent."""
+        is_whole = (
+            isinstance(self.rows, slice) and (self.rows.stop - self.rows.start, self.horizon) == inputs.mask.shape
+        )
+        if is_whole:
+            return inputs
+        return inputs.mapped(
+            lambda array: array[self.rows] if array.ndim == 1 else array[self.rows, : self.horizon],
+        )
+
+
+def row_blocks(mask: Array, *sizes: int) -> list[list[RowBlock]]:
+    """Return a partition of the batch for each size: blocks of at most `size` positions, or of one sequence.
+
+    The longest sequences come first, so that the last blocks, for which one thread waits, are short.
+    """
+    n_sequences, horizon = mask.shape
+    if not mask[:, -1].all():
+        horizons = _horizons(mask)
+        order = np.argsort(-horizons, kind="stable")
+        return [list(_blocks_of_similar_length(horizons[order], order, max_tokens=size)) for size in sizes]
+    strides = [max(1, size // horizon) for size in sizes]
+    return [
+        [RowBlock(slice(start, min(start + n, n_sequences)), horizon) for start in range(0, n_sequences, n)]
+        for n in strides
+    ]
+
+
+def sequence_positions(rows: slice | Array) -> Array:
+    """Return the positions of the sequences in the batch, int64 [rows]."""
+    return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
+
+def _horizons(mask: Array) -> Array:
+    """Return the position after which no token of a sequence counts: a multiple of DOT_LENGTH, or the end, [B]."""
+    horizon = mask.shape[1]
+    pieces = np.logical_or.reduceat(mask, np.arange(0, horizon, DOT_LENGTH), axis=1)
+    n_unused = np.where(pieces.any(-1), pieces[:, ::-1].argmax(-1), pieces.shape[1] - 1)
+    return np.minimum((pieces.shape[1] - n_unused) * DOT_LENGTH, horizon)
+
+
+def _blocks_of_similar_length(horizons: Array, rows: Array, *, max_tokens: int) -> Iterator[RowBlock]:
+    start = 0
+    while start < len(rows):
+        horizon = int(horizons[start])
+        picked = rows[start : start + max(1, max_tokens // horizon)]
+        first, n_rows = int(picked[0]), len(picked)
+        is_adjacent = np.array_equal(picked, np.arange(first, first + n_rows))
+        yield RowBlock(slice(first, first + n_rows) if is_adjacent else picked, horizon)
+        start += n_rows
+
+
+_LOCAL = threading.local()
+
+
+class ScratchBuffers:
+    """The buffers of one thread: allocating memory for every term would cost as much as the arithmetic."""
+
+    def __init__(self) -> None:
+        self._memory: dict[str, Array] = {}
+
+    @classmethod
+    def of_thread(cls, n: int) -> list[ScratchBuffers]:
+        """Return n instances that belong to the calling thread, for itself and its helper threads."""
+        kept: list[ScratchBuffers] = getattr(_LOCAL, "scratches", [])
+        _LOCAL.scratches = kept = kept + [cls() for _ in range(n - len(kept))]
+        return kept[:n]
+
+    def buffers(self, dtype: str, n: int, shape: tuple[int, int]) -> Array:
+        """Return n contiguous, uninitialised buffers of a shape; calls with the same dtype return the same memory."""
+        size = n * shape[0] * shape[1]
+        if dtype not in self._memory or len(self._memory[dtype]) < size:
+            self._memory[dtype] = np.empty(size, dtype)
+        return self._memory[dtype][:size].reshape(n, *shape)

@@ -1,0 +1,138 @@
+"""Stop and count the client's failures before they reach the trainer."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from enum import Enum
+from typing import TypeVar
+
+
+class LossReason(str, Enum):
+    """Why the service will not receive something that the trainer logged."""
+
+    QUEUE_FULL = "queue_full"
+    """Reports were logged faster than they could be encoded, and neither memory nor the spool had room."""
+    SPOOL_FULL = "spool_full"
+    """The oldest spooled messages were deleted to make room for newer ones."""
+    SPOOL_ERROR = "spool_error"
+    """The process ended with messages that could not be written to the spool."""
+    DAMAGED = "damaged"
+    """A spooled record was torn or failed its checksum."""
+    UNREAD = "unread"
+    """A spooled segment has another format version; it stays on disk for a client that can read it."""
+    REFUSED = "refused"
+    """The service rejected the message as invalid."""
+    CONFLICT = "conflict"
+    """The service holds another payload under the same identity."""
+    UNENCODABLE = "unencodable"
+    """A message could not be built or encoded."""
+    SCALAR = "scalar"
+    """A scalar is not a number, has an invalid name, or exceeds the maximum number."""
+    INTERNAL = "internal"
+    """A call failed inside the client and returned a neutral result."""
+
+
+MAX_REFUSED_POLICIES = 16
+MAX_WARNINGS = 16
+MAX_WARNING_LENGTH = 500
+
+
+class LossCounter:
+    """Counts losses by reason since the start of the process, from any thread; keeps refused policies and warnings."""
+
+    def __init__(self) -> None:
+        # Reentrant: a signal handler may count in the middle of a count.
+        self._lock = threading.RLock()
+        self._counts: Counter[str] = Counter()
+        self._refused: dict[str, str] = {}
+        self._warnings: dict[str, str] = {}
+
+    def count(self, loss: LossReason, n: int = 1) -> None:
+        """Add n losses."""
+        with self._lock:
+            self._counts[loss.value] += n
+
+    def snapshot(self) -> dict[str, int]:
+        """Return the counts so far, by reason; reasons that never occurred are absent."""
+        with self._lock:
+            return dict(self._counts)
+
+    def add_refused_policy(self, policy_hash: str, why: str) -> None:
+        """Record why a policy from the service was refused; the first MAX_REFUSED_POLICIES are kept."""
+        with self._lock:
+            if len(self._refused) < MAX_REFUSED_POLICIES:
+                self._refused.setdefault(policy_hash, why)
+
+    def refused_policies(self) -> dict[str, str]:
+        """Return the reason for each refused policy, by hash."""
+        with self._lock:
+            return dict(self._refused)
+
+    def add_warning(self, kind: str, text: str) -> None:
+        """Record a mistake in the trainer's calls, which the service shows on the run; the first of a kind is kept."""
+        with self._lock:
+            if len(self._warnings) < MAX_WARNINGS:
+                self._warnings.setdefault(kind, text[:MAX_WARNING_LENGTH])
+
+    def warnings(self) -> dict[str, str]:
+        """Return the recorded mistakes by kind."""
+        with self._lock:
+            return dict(self._warnings)
+
+
+class WarnOnce:
+    """Prints each warning once per process; a broken stderr is ignored."""
+
+    def __init__(self) -> None:
+        self._printed: dict[str, object] = {}
+
+    def warn(self, key: str, text: str) -> None:
+        """Print one line unless the key has been used before."""
+        caller = object()
+        # One operation, without a lock, which a signal handler could wait for in vain.
+        if self._printed.setdefault(key, caller) is not caller:
+            return
+        try:
+            sys.stderr.write(f"trmon: {_printable(text)}\n")
+        except (OSError, ValueError, AttributeError, RuntimeError):
+            return  # closed, missing (pythonw), or in use by the code that a signal interrupted
+
+
+def _printable(text: str) -> str:
+    """Return text with escapes for control characters, which an answer of the service can contain."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+T = TypeVar("T")
+
+
+class ErrorGuard:
+    """Runs the client's work for the trainer and lets no Exception out; holds the counted losses and the warnings."""
+
+    def __init__(self) -> None:
+        self.losses = LossCounter()
+        self.warn_once = WarnOnce()
+
+    def guard(self, work: Callable[[], T], *, otherwise: T) -> T:
+        """Return the result of `work`, or `otherwise` if it fails."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001  the edge of the client: training goes on after any failure
+            self.record(error)
+            return otherwise
+
+    def record(self, error: Exception) -> None:
+        """Count a failure, and warn once."""
+        self.losses.count(LossReason.INTERNAL)
+        kind = type(error).__name__
+        self.warn_once.warn(f"failure {kind}", f"a call failed and was not reported: {kind}: {error}")
+
+    def warn_of_misuse(self, kind: str, text: str) -> None:
+        """Say once on stderr, and on the run, that the trainer's calls contradict what the client expects."""
+        self.losses.add_warning(kind, text)
+        self.warn_once.warn(kind, text)

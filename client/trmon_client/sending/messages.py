@@ -1,0 +1,282 @@
+"""The messages of a monitor: filled in the trainer's thread, built in the encoder's."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from trmon_client.config.redact import redact
+from trmon_client.config.run_config import sanitize
+from trmon_client.config.settings import ClientSettings, Mode
+from trmon_client.config.version import __version__
+from trmon_client.core import wire
+from trmon_client.core.arrays import Array, Transfer, is_tensor
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.decision import Decision
+from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, ChunkCount, JsonNumber
+from trmon_client.deciding.given_policies import FiniteValues
+from trmon_client.deciding.token_ranges import TokenRanges, probabilities_in, probabilities_text
+from trmon_client.error_guard import ErrorGuard, LossCounter, LossReason
+from trmon_client.process.identity import Identity, Ranks
+from trmon_client.process.process_end import ProcessEnd
+from trmon_client.sending.encoder import PendingMessage
+
+
+def capture_scalars(values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the values: tensors ready for a transfer, which copies them, arrays copied, and others as numbers.
+
+    None for a value that is not one number, and for a distributed tensor of which this rank holds a part. The trainer's
+    own objects are not kept: a meter may hold a loss with its autograd graph.
+    """
+    return {name: _captured(value) for name, value in (values or {}).items()}
+
+
+def scalars_to_wire(values: Mapping[str, Any], losses: LossCounter) -> dict[str, JsonNumber]:
+    """Return the numbers; count other values, invalid names and numbers beyond MAX_SCALARS as losses."""
+    numbers: dict[str, JsonNumber] = {}
+    for name, value in values.items():
+        number = _number(value)
+        is_name = isinstance(name, str) and 0 < len(name) <= MAX_NAME_LENGTH and name.isprintable()
+        if number is None or not is_name or len(numbers) >= MAX_SCALARS:
+            losses.count(LossReason.SCALAR)
+        else:
+            numbers[name] = number
+    return numbers
+
+
+def _captured(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.reshape(()).copy() if value.size == 1 else None
+    return _single_number(value) if is_tensor(value) else _number(value)
+
+
+def _single_number(tensor: Any) -> Any:
+    if tensor.numel() != 1:
+        return None
+    number = tensor.detach()
+    if callable(getattr(number, "full_tensor", None)):
+        number = _full_tensor(number)
+    if number is None or number.is_meta:
+        return None
+    number = number.reshape(())
+    # numpy lacks torch's short floats, such as bfloat16.
+    return number.float() if number.is_floating_point() and number.itemsize < 4 else number
+
+
+def _full_tensor(tensor: Any) -> Any | None:
+    """Return a replicated tensor; None for a sharded one: gathering it would take a collective."""
+    return tensor.to_local() if all(placement.is_replicate() for placement in tensor.placements) else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, (str, bytes)):
+        return None
+    try:
+        return float(value)
+    except Exception:  # noqa: BLE001  the trainer's own objects may raise anything
+        return None
+
+
+REMEMBERED = 256
+"""How many past updates keep their numbering, in case the trainer returns to one."""
+
+REPORTED_AT_ONCE = 16
+"""How many counts one call reports; when the queue is full, they would pile up, and each call would copy them all."""
+
+Key = tuple[int, "int | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """The index of one call in its update, how many the trainer announced, and the counts to be reported with it."""
+
+    step: int
+    update: int | None
+    index: int
+    announced: int | None
+    finished: list[ChunkCount]
+
+
+class ChunkCounter:
+    """Numbers calls, and keeps the count of each finished update until a message reports it."""
+
+    def __init__(self) -> None:
+        self._counts: OrderedDict[Key, int] = OrderedDict()
+        self._open: Key | None = None
+        self._unreported: dict[Key, None] = {}
+
+    def next(self, step: int, update: int | None, *, chunks: int | None) -> ChunkPlace:
+        """Number a call within its update; the previous update, or this one if complete, is now unreported."""
+        key = (step, update)
+        if self._open not in (None, key):
+            self.finish()
+        index = self._counts.get(key, 0)
+        self._counts[key] = index + 1
+        self._counts.move_to_end(key)
+        self._open = key
+        if chunks == index + 1:
+            self.finish()
+        if len(self._counts) > REMEMBERED:
+            forgotten, _ = self._counts.popitem(last=False)
+            self._unreported.pop(forgotten, None)
+        return ChunkPlace(step, update, index, chunks, self.unreported(at_most=REPORTED_AT_ONCE))
+
+    def finish(self) -> None:
+        """Finish the open update: its count is unreported."""
+        if self._open is not None:
+            self._unreported[self._open] = None
+            self._open = None
+
+    def unreported(self, *, at_most: int = REMEMBERED) -> list[ChunkCount]:
+        """Return the counts that no message has reported yet, oldest first."""
+        return [ChunkCount(*key, chunks=self._counts[key]) for key in islice(self._unreported, at_most)]
+
+    def mark_reported(self, counts: list[ChunkCount]) -> None:
+        """Remove counts that a message reports."""
+        for count in counts:
+            self._unreported.pop((count.step, count.update), None)
+
+
+MAX_REASON_LENGTH = 1000
+
+
+def start_message(settings: ClientSettings, ranks: Ranks, *, sequence: int) -> PendingMessage:
+    """Return the message that a process of the trainer has started."""
+    return PendingMessage(
+        lambda identity, _losses: wire.Start(
+            **identity.origin(),
+            sequence=sequence,
+            config=dict(settings.config),
+            owner=settings.owner,
+            tags=list(settings.tags),
+            mode=_mode(settings.mode),
+            policy=settings.policy.spec() if settings.is_policy_asked_for else None,
+            client=f"trmon-client {__version__}",
+            ranks_unverified=ranks.is_unverified,
+            attempt_is_local=identity.is_attempt_local,
+        )
+    )
+
+
+def report_message(
+    columns: Columns,
+    decision: Decision,
+    *,
+    chunk: ChunkPlace,
+    mode: Mode,
+    scalars: Mapping[str, Any] | None,
+    ranges: TokenRanges,
+    finite: FiniteValues,
+    on_finite: Callable[[FiniteValues], None],
+    error_guard: ErrorGuard,
+) -> PendingMessage:
+    """Return the report of one call: its columns and the decision; the encoder waits for a device's tensors.
+
+    Args: ranges: those of the given log-probs; probabilities among them are warned of. finite: those of the arguments
+        that held no finite value before; on_finite is called with them in the encoder's thread.
+    """
+    captured = capture_scalars(scalars)
+    names, arguments = tuple(captured), tuple(ranges.by_argument)
+    on_device = columns.arrays if is_tensor(columns["n_tokens"]) else []
+    n_columns = len(on_device)
+    decided = [decision.accepted] if decision.turns is None else [decision.accepted, decision.turns.accepted]
+    transfer = Transfer.begin([*on_device, *decided, *captured.values(), *ranges.by_argument.values(), *finite.arrays])
+
+    def build(identity: Identity, lost: wire.Losses) -> wire.Report:
+        arrived = transfer.wait()
+        on_host = columns.with_arrays(arrived[:n_columns]) if on_device else columns
+        n_before_numbers = n_columns + len(decided)
+        accepted, *accepted_turns = arrived[n_columns:n_before_numbers]
+        n_before_ranges = n_before_numbers + len(names)
+        numbers = dict(zip(names, arrived[n_before_numbers:n_before_ranges], strict=True))
+        n_before_finite = n_before_ranges + len(arguments)
+        _warn_of_probabilities(dict(zip(arguments, arrived[n_before_ranges:n_before_finite], strict=True)), error_guard)
+        on_finite(finite.with_arrays(arrived[n_before_finite:]))
+        return wire.Report(
+            **identity.origin(),
+            step=chunk.step,
+            update=chunk.update,
+            chunk=chunk.index,
+            chunks=chunk.announced,
+            parcel=wire.pack_columns(on_host),
+            kl_is=columns.kl_is,
+            kl_pair=columns.kl_pair,
+            trainer_version=columns.trainer_version,
+            old_version=columns.old_version,
+            mode=_mode(mode),
+            policy=decision.policy.hash,
+            accepted=wire.pack_bits(accepted),
+            scalars=scalars_to_wire(numbers, error_guard.losses),
+            finished=chunk.finished,
+            losses=lost,
+            turns=_packed_turns(on_host, accepted_turns),
+        )
+
+    return PendingMessage(build, size_bytes=_size_bytes(columns))
+
+
+def scalars_message(step: int, values: Mapping[str, Any], *, sequence: int, losses: LossCounter) -> PendingMessage:
+    """Return the message with the trainer's own numbers of a step."""
+    captured = capture_scalars(values)
+    names, transfer = tuple(captured), Transfer.begin([*captured.values()])
+
+    def build(identity: Identity, _losses: wire.Losses) -> wire.Scalars:
+        numbers = dict(zip(names, transfer.wait(), strict=True))
+        return wire.Scalars(**identity.origin(), sequence=sequence, step=step, values=scalars_to_wire(numbers, losses))
+
+    return PendingMessage(build, size_bytes=512 + 64 * len(captured))
+
+
+def pause_message(reason: str, *, sequence: int) -> PendingMessage:
+    """Return the message that the trainer pauses on purpose."""
+    shown = sanitize(reason, at_most=MAX_REASON_LENGTH)
+    return PendingMessage(lambda identity, _losses: wire.Pause(**identity.origin(), sequence=sequence, reason=shown))
+
+
+def finish_message(
+    end: ProcessEnd, *, sequence: int, finished: list[wire.ChunkCount], secret: str | None = None
+) -> PendingMessage:
+    """Return the message that the process ends, and how; texts of errors are sent without secrets."""
+    error, trace = (redact(text, secrets=[secret]) for text in (end.error, end.traceback))
+    outcome: Literal["finished", "crashed"] = "crashed" if end.is_crash else "finished"
+    return PendingMessage(
+        lambda identity, lost: wire.Finish(
+            **identity.origin(),
+            sequence=sequence,
+            outcome=outcome,
+            reason=end.reason.value,
+            exit_code=end.exit_code,
+            signal=end.signal,
+            error=error,
+            traceback=trace,
+            finished=finished,
+            losses=lost,
+        )
+    )
+
+
+def _packed_turns(columns: Columns, accepted: list[Array]) -> wire.PackedTurns | msgspec.UnsetType:
+    if columns.turns is None:
+        return msgspec.UNSET
+    return wire.pack_turns(columns.turns, accepted=accepted[0] if accepted else None)
+
+
+def _size_bytes(columns: Columns) -> int:
+    turns = columns.turns
+    of_turns = 0 if turns is None else len(turns.by_name) * len(turns.n_tokens)
+    return 1024 + 8 * (len(columns) * columns.n_sequences + of_turns)
+
+
+def _warn_of_probabilities(ranges: Mapping[str, Any], error_guard: ErrorGuard) -> None:
+    if found := probabilities_in(ranges):
+        error_guard.warn_of_misuse("probabilities", probabilities_text(found))
+
+
+def _mode(mode: Mode) -> Literal["observe", "enforce"]:
+    return "enforce" if mode is Mode.ENFORCE else "observe"
