@@ -25,7 +25,7 @@ from trmon.domain.analysis.whatif import (
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.model.messages import decode_reports
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core.columns import Columns
 from trmon_client.core.wire import unpack_bits
 
 MAX_STEPS = 1_000_000

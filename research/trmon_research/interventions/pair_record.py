@@ -7,7 +7,7 @@ import msgspec
 from trmon.domain.analysis.collapse import SHARE_LOST, CollapseSign
 from trmon.domain.model.finding import Finding
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 from trmon_research.interventions.intervention import Action
 from trmon_research.interventions.trigger import Trigger
 from trmon_research.interventions.watched_prefix import PrefixEnd

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trmon.domain.collapse_risk.risk_inputs import COARSE, FINE
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 from trmon_research.sweep.run_labels import RunLabel
 from trmon_research.sweep.service_pipeline import RaisedAlert
 

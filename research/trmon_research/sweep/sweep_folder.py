@@ -10,7 +10,7 @@ import msgspec
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 from trmon_research.sweep.run_file import RunOutcome, RunRecord, read_record
 from trmon_research.sweep.swept_run import SweptRun
 

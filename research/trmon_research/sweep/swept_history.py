@@ -16,7 +16,7 @@ from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.rules.signal_reader import is_scalar
 from trmon.domain.runs.run import RunState
 from trmon_client.core.policies.policy import Policy
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 from trmon_research.sweep.run_labels import RunLabel
 from trmon_research.sweep.unstored_run import ATTEMPT_ID, RUN_ID, unstored_run
 
