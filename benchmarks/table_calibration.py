@@ -13,8 +13,8 @@ import numpy as np
 
 from trmon.domain.adaptation.calibration import calibrate
 from trmon.domain.adaptation.proposal import PolicySample
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.decide import decide
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.statistics import columns
 

@@ -33,13 +33,10 @@ from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import decode_reports
 from trmon.domain.policies import PolicyRegistry
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS
-from trmon_client.core.columns.turn_columns import TurnColumns
-from trmon_client.core.policies.decide import decide
-from trmon_client.core.policies.decision import Decision
+from trmon_client.core.column_schema import COLUMNS
+from trmon_client.core.columns import Columns, TurnColumns
+from trmon_client.core.policies.decision import FIRST_TURN_CRITERION, Decision, TurnDecision, decide
 from trmon_client.core.policies.sequence_statistics import PolicyError
-from trmon_client.core.policies.turn_decision import FIRST_TURN_CRITERION, TurnDecision
 from trmon_client.core.wire import unpack_bits
 
 

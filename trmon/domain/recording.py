@@ -13,15 +13,14 @@ from trmon.domain.analysis.distribution import WorstToken, worst_tokens
 from trmon.domain.batches.assembly import merge_columns
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.signals.drift_features import columns_signals
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs
-from trmon_client.core.inputs.token_validity import valid_tokens
-from trmon_client.core.policies.decide import SEMANTICS_VERSION, decide
+from trmon_client.core.columns import Columns
+from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, check_inputs, valid_tokens
+from trmon_client.core.policies.decision import SEMANTICS_VERSION, decide
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
 from trmon_client.core.recording_format import LABELS, TURN_IDS, RecordedCall
-from trmon_client.core.reduction.kl_estimators import RATIOS
+from trmon_client.core.reduction.token_terms import RATIOS
 from trmon_client.core.statistics import columns_of_inputs
 
 SAMPLED = "sampled"

@@ -8,8 +8,8 @@ import numpy as np
 
 from tests.fixtures.messages import columns
 from trmon.domain.adaptation.proposal import PolicySample
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.criteria import Criterion
 from trmon_client.core.policies.policy import Policy
 
 TOKENS = 16

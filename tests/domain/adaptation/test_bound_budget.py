@@ -10,7 +10,7 @@ import pytest
 from tests.domain.adaptation import stream
 from trmon.domain.adaptation.proposal import BoundProposal, NoChange, NoChangeReason, PolicySample
 from trmon.domain.adaptation.target_mask_rate import recommend
-from trmon_client.core.bounds.surrogate_error import max_delta
+from trmon_client.core.bounds import max_delta
 from trmon_client.core.policies.policy import preset
 from trmon_client.core.policies.presets import CERTIFICATE_MARGIN
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.fixtures.messages import columns
 from trmon.domain.analysis.whatif import CoveredRange, WeightTotal, WhatIfEffect
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.criteria import Criterion
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.statistics import columns as reduced
 

@@ -23,7 +23,7 @@ from trmon.domain.model.finding import Finding
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.policies import CALIBRATION_AUTHOR, PolicyVersion
 from trmon.domain.rules.rule import Rule
-from trmon_client.core.columns.columns import Array
+from trmon_client.core.arrays import Array
 from trmon_client.core.policies.calibration import Calibration
 from trmon_client.core.policies.policy import Policy
 

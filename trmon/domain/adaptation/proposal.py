@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trmon_client.core.columns.columns import Array, Columns
-from trmon_client.core.policies.criterion import Criterion
-from trmon_client.core.policies.decide import decide
-from trmon_client.core.policies.pair_choice import NEEDS_PAIR
+from trmon_client.core.arrays import Array
+from trmon_client.core.columns import Columns
+from trmon_client.core.policies.criteria import NEEDS_PAIR, Criterion
+from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
 

@@ -31,8 +31,8 @@ from trmon.domain.adaptation.proposal import (
     with_reaches,
 )
 from trmon.domain.policies import CONTROLLER_PREFIX, PolicyVersion
-from trmon_client.core.bounds.surrogate_error import max_delta
-from trmon_client.core.policies.criterion import Criterion
+from trmon_client.core.bounds import max_delta
+from trmon_client.core.policies.criteria import Criterion
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.presets import CERTIFICATE_MARGIN
 

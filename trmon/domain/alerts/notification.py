@@ -12,7 +12,7 @@ from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.model.finding import JsonNumber, Severity, json_number
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Run, RunState
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 
 
 class NotifiedAlert(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from trmon.domain.rules.condition import AllOf, AnyOf, SignalAbsent, Truth, sign
 from trmon.domain.rules.rule import RowSelection, Rule, RuleSet
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.runs.run import Run
-from trmon_client.core.columns.schema import PAIRS
+from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.policies.policy import Policy
 
 

@@ -12,9 +12,8 @@ import numpy as np
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import AnyReport, DamagedReport, StoredReport, decode_reports
 from trmon_client.core import wire
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS, LABELS, N_BINS, TURN_COLUMNS, Pair
-from trmon_client.core.columns.turn_columns import TurnColumns
+from trmon_client.core.column_schema import COLUMNS, LABELS, N_BINS, TURN_COLUMNS, Pair
+from trmon_client.core.columns import Columns, TurnColumns
 
 
 class Completeness(Enum):

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import structs
 
 from trmon.domain.model.identity import BatchKey
-from trmon_client.core.columns.schema import KlIs, Pair
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.column_schema import KlIs, Pair
+from trmon_client.core.wire.messages import decodable
 
 MAX_REASON_LENGTH = 300
 

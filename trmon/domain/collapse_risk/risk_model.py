@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trmon.domain.collapse_risk.risk_inputs import FEATURE_NAMES, N_INPUTS, Values
 from trmon.domain.model.errors import InvalidInput
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 
 FORMAT = 1
 

@@ -11,7 +11,7 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.diagnosis.history import ENGINE_PAIRS, Array, History
 from trmon.domain.signals.drift_features import HEAVY_TAIL_VARIANCE, K3_FACTOR, K3_FLOOR, STANDARD_ERRORS
 from trmon.domain.signals.run_features import FEATURE_SIGNALS
-from trmon_client.core.columns.schema import PAIRS
+from trmon_client.core.column_schema import PAIRS
 
 BASELINE_ROWS = 100
 MIN_BASELINE_ROWS = 20

@@ -21,7 +21,7 @@ from trmon.domain.framework_names.tables import (
 )
 from trmon.domain.signals.derived_signals import ALIASES, DERIVED
 from trmon.domain.signals.windows import is_number
-from trmon_client.core.columns.schema import PAIRS
+from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS
 
 FRAMEWORKS: tuple[MetricTable, ...] = (VERL, TRL, SLIME, PRIME_RL, NEMO_RL, OPENRLHF, SKYRL, AREAL, MS_SWIFT)

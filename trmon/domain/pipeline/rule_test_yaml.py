@@ -12,7 +12,7 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.errors import InvalidInput, did_you_mean
 from trmon.domain.rules import condition_yaml as values
 from trmon.domain.rules.signal_reader import is_known_signal, signal_names
-from trmon_client.core.columns.schema import PAIRS, Pair
+from trmon_client.core.column_schema import PAIRS, Pair
 
 MAX_STEPS = 100_000
 _NUMBER = r"(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf|nan)"

@@ -11,9 +11,8 @@ import numpy as np
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.signals.drift_features import columns_signals
 from trmon_client.core import divergence, statistics
-from trmon_client.core.arrays.backend import is_tensor
-from trmon_client.core.arrays.conversion import to_computable
-from trmon_client.core.inputs.token_validity import MAX_LOGPROB, MIN_LOGPROB
+from trmon_client.core.arrays import is_tensor, to_computable
+from trmon_client.core.inputs.checked_inputs import MAX_LOGPROB, MIN_LOGPROB
 
 Rows: TypeAlias = tuple[Any, ...]
 """One array for each sequence."""

@@ -10,7 +10,7 @@ import msgspec
 
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.domain.signals.windows import Baseline, SignalWindow
-from trmon_client.core.columns.schema import PAIRS, Pair
+from trmon_client.core.column_schema import PAIRS, Pair
 from trmon_client.core.signals.batch_signals import SIGNALS
 
 SCALAR_PREFIX = "scalar:"

@@ -14,7 +14,7 @@ from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.attempts import Resolution
 from trmon_client.core import wire
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 
 MAX_WARNINGS = 16
 MAX_WARNING_LENGTH = 500

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
 from trmon.domain.collapse_risk.risk_reading import DRIVER_PREFIX, OUTSIDE, RISK
-from trmon_client.core.columns.schema import PAIRS
+from trmon_client.core.column_schema import PAIRS
 
 SHADOW_PREFIX = "mask_rate:"
 """The prefix of the mask rate of a shadow policy, before its name."""

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import Pair
-from trmon_client.core.columns.sequence_matrix import SequenceMatrix
+from trmon_client.core.column_schema import Pair
+from trmon_client.core.columns import Columns, SequenceMatrix
 from trmon_client.core.signals import batch_signals
 
 K3_FLOOR = 1e-6

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from trmon.domain.analysis.whatif import WeightTotal
-from trmon_client.core.columns.columns import Array, Columns
-from trmon_client.core.columns.quantiles import quantile_of_sorted
+from trmon_client.core.arrays import Array
+from trmon_client.core.columns import Columns
+from trmon_client.core.histogram import quantile_of_sorted
 
 
 def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:

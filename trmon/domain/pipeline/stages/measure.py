@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from trmon_client.core.bounds.alpha_split import AlphaSplit
 
 from trmon.domain.pipeline.stages.merge import MergedBatch
 from trmon.domain.signals.drift_features import columns_signals, engine_lag, staleness_lag
-from trmon_client.core.bounds import surrogate_error
-from trmon_client.core.bounds.alpha_split import AlphaSplit
-from trmon_client.core.columns.columns import Columns
+from trmon_client.core import bounds
+from trmon_client.core.columns import Columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,9 @@ def measure_batch(merged: MergedBatch) -> MeasuredBatch:
     return MeasuredBatch(merged=merged, signals=found)
 
 
-def _bounds(columns: Columns) -> surrogate_error.ErrorBounds:
+def _bounds(columns: Columns) -> bounds.ErrorBounds:
     """Return the error bounds, unknown if a client sent a KL below zero."""
     try:
-        return surrogate_error.batch_bounds(columns)
+        return bounds.batch_bounds(columns)
     except ValueError:
-        return surrogate_error.UNKNOWN
+        return bounds.UNKNOWN
