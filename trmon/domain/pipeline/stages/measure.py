@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from trmon_client.core.bounds.alpha_split import AlphaSplit
 
 from trmon.domain.pipeline.stages.merge import MergedBatch
 from trmon.domain.signals.drift_features import columns_signals, engine_lag, staleness_lag
 from trmon_client.core import bounds
+from trmon_client.core.bounds import AlphaSplit
 from trmon_client.core.columns import Columns
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from trmon_client.core.bounds.minorizer import minorizer
 
 from trmon.domain.diagnosis.history import config_number
 from trmon_client.core.arrays import Array
+from trmon_client.core.bounds import minorizer
 from trmon_client.core.columns import Columns
 
 CENTRED_OPTION = "advantages_centred"
