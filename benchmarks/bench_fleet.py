@@ -18,8 +18,8 @@ from trmon.domain.health.run_summary import OutdatedSummary, RunSummary
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.run_update import Frontier, RunUpdate
+from trmon.fleet.summaries import summarize_run
 from trmon.store import Store
-from trmon.views.run_summaries import summarize_run
 
 PAGE = 1000
 NAMES = ("total_kl_k3", "total_d_mean", "ess_fraction", "mask_rate", "reward_mean", "entropy", "step_seconds")

@@ -29,8 +29,8 @@ from tests.store.builders import NOW, batch, batch_key, start_intake
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.identity import RunKey
 from trmon.domain.state.run_update import Frontier, RunUpdate
+from trmon.fleet.summaries import summarize_run
 from trmon.store import Store
-from trmon.views.run_summaries import summarize_run
 
 RUNS, RUN_STEPS = 2000, 60
 FLEET = f"fleet of {RUNS + 1:,} runs"

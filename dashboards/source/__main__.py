@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
-from dashboards.source.files import FOLDER, generated
+from pathlib import Path
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+
+from dashboards.source.acceptance import acceptance
+from dashboards.source.alerting import alerting
+from dashboards.source.by_step import by_step
+from dashboards.source.fleet import fleet
+from dashboards.source.run_health import run_health
+from dashboards.source.service import service
+
+FOLDER = Path(__file__).parents[1]
+
+
+def generated() -> dict[str, str]:
+    """Return the text of every generated file by its path below dashboards/."""
+    return {
+        "fleet.json": _json(fleet()),
+        "run-health.json": _json(run_health()),
+        "acceptance.json": _json(acceptance()),
+        "service.json": _json(service()),
+        "postgresql/run-by-step.json": _json(by_step()),
+        "provisioning/alerting/trmon.yml": alerting(),
+    }
+
+
+def _json(dashboard: Dashboard) -> str:
+    return JSONEncoder(sort_keys=True, indent=2).encode(dashboard.build()) + "\n"
+
 
 for path, text in generated().items():
     (FOLDER / path).write_text(text)

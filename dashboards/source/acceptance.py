@@ -6,13 +6,9 @@ from grafana_foundation_sdk.builders import stat, table, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig
 
-from dashboards.source.bands import ACT, HEALTHY, Step, band
-from dashboards.source.dashboard import dashboard, page_link
-from dashboards.source.links import TO_RUN
-from dashboards.source.marks import IncidentMark
-from dashboards.source.panels import PLAIN, chart, number, rows, stacked
-from dashboards.source.promql import active_mask_rate, own, per_run, rate, runs
-from dashboards.source.variables import several_runs
+from dashboards.source.dashboard import IncidentMark, dashboard, page_link
+from dashboards.source.panels import ACT, HEALTHY, PLAIN, TO_RUN, Step, band, chart, number, rows, stacked
+from dashboards.source.promql import active_mask_rate, own, per_run, rate, runs, several_runs
 
 ANY: list[Step] = [(None, HEALTHY), (1, ACT)]
 REJECTED = per_run(runs("trmon_mask_rate"), "policy")

@@ -11,8 +11,72 @@ from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models.common import ScaleDistribution, VisibilityMode
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DataSourceRef, VariableRefresh
 
-from dashboards.source import sql
 from dashboards.source.dashboard import TAG
+
+POINTS = 1000
+"""Points of a line; longer runs are averaged."""
+
+
+def signal_by_step(stem: str, *, of_primary_pair: bool = False) -> str:
+    """Return the query of a signal; `stem` is its name without the pair if it is one of the primary pair."""
+    name = f"b.primary_pair || '_{stem}'" if of_primary_pair else f"'{stem}'"
+    names = ", ".join(f"'{pair}_{stem}'" for pair in ("mismatch", "staleness", "total"))
+    return _by_step("signals", names if of_primary_pair else name, name)
+
+
+def scalar_by_step(name: str) -> str:
+    """Return the query of a number that the trainer logs; `name` is quoted SQL or a variable of Grafana."""
+    return _by_step("scalars", name, name)
+
+
+def mask_rate_by_step() -> str:
+    """Return the query of the share that the active policy rejects."""
+    return f"""WITH {_ATTEMPT}, numbers AS (
+  SELECT d.step, d.mask_rate AS value FROM decision d JOIN newest ON d.attempt_id = newest.attempt_id
+  WHERE d.role = 'active' AND d.update_index = -1
+)
+{_POINTS}"""  # noqa: S608 - Grafana quotes its variables
+
+
+PROJECTS = "SELECT name FROM project ORDER BY name"
+RUNS = "SELECT name FROM run WHERE project = ${project:sqlstring} AND NOT archived ORDER BY id DESC"
+SCALARS = """SELECT DISTINCT n.name FROM run r JOIN batch b ON b.attempt_id = r.attempt_id
+JOIN name_set s ON s.id = b.scalar_names CROSS JOIN LATERAL json_array_elements_text(s.names::json) AS n(name)
+WHERE r.project = ${project:sqlstring} AND r.name = ${run:sqlstring} ORDER BY n.name"""
+
+_ATTEMPT = """newest AS (
+  SELECT attempt_id FROM run WHERE project = ${project:sqlstring} AND name = ${run:sqlstring}
+)"""
+_POINTS = f"""SELECT min(step) AS step, avg(value) AS value FROM numbers
+GROUP BY step / (SELECT greatest(1, (max(step) - min(step)) / {POINTS}) FROM numbers) ORDER BY 1"""  # noqa: S608 - a constant
+_MANTISSA = " | ".join(
+    ["((get_byte(packed, place + 6) & 15)::bigint << 48)"]
+    + [f"(get_byte(packed, place + {i})::bigint << {8 * i})" for i in range(5, -1, -1)]
+)
+
+
+def _by_step(column: str, names: str, name: str) -> str:
+    """Return the query of one packed value; NaN and infinities are NULL."""
+    return f"""WITH {_ATTEMPT}, places AS (
+  SELECT s.id, n.name, 8 * (n.place - 1)::int AS place
+  FROM name_set s CROSS JOIN LATERAL json_array_elements_text(s.names::json) WITH ORDINALITY AS n(name, place)
+  WHERE n.name IN ({names})
+), found AS (
+  SELECT b.step, b.{column} AS packed, places.place
+  FROM batch b JOIN newest ON b.attempt_id = newest.attempt_id
+  JOIN places ON places.id = b.{column[:-1]}_names AND places.name = {name}
+), bits AS (
+  SELECT step, get_byte(packed, place + 7) AS high,
+    ((get_byte(packed, place + 7) & 127) << 4) | (get_byte(packed, place + 6) >> 4) AS exponent,
+    {_MANTISSA} AS mantissa
+  FROM found
+), numbers AS (
+  SELECT step, CASE WHEN exponent = 2047 THEN NULL WHEN exponent = 0 THEN 0 ELSE
+    (1 - 2 * (high >> 7)) * (1 + mantissa / 4503599627370496.0::float8) * power(2::float8, exponent - 1023) END AS value
+  FROM bits
+)
+{_POINTS}"""  # noqa: S608 - names of signals, and Grafana quotes its variables
+
 
 DATASOURCE = DataSourceRef(type_val="grafana-postgresql-datasource", uid="${datasource}")
 
@@ -33,9 +97,9 @@ def by_step() -> Dashboard:
         )
     )
     for name, label, query in (
-        ("project", "Project", sql.PROJECTS),
-        ("run", "Run", sql.RUNS),
-        ("scalar", "Trainer's number", sql.SCALARS),
+        ("project", "Project", PROJECTS),
+        ("run", "Run", RUNS),
+        ("scalar", "Trainer's number", SCALARS),
     ):
         made.with_variable(_variable(name, label, query))
     for i, panel in enumerate(_panels(), 1):
@@ -44,17 +108,15 @@ def by_step() -> Dashboard:
 
 
 def _panels() -> list[trend.Panel]:
-    kl = sql.signal_by_step("kl_k3", of_primary_pair=True)
-    ess = sql.signal_by_step("ess_token", of_primary_pair=True)
+    kl = signal_by_step("kl_k3", of_primary_pair=True)
+    ess = signal_by_step("ess_token", of_primary_pair=True)
     return [
-        _trend("Reward", "Mean reward.", sql.signal_by_step("reward_mean")),
+        _trend("Reward", "Mean reward.", signal_by_step("reward_mean")),
         _trend("KL per token", "kl_k3 of the primary pair, nats per token.", kl, is_log=True),
-        _trend("Rejected", "Share that the active policy rejects.", sql.mask_rate_by_step(), unit="percentunit").min(0),
+        _trend("Rejected", "Share that the active policy rejects.", mask_rate_by_step(), unit="percentunit").min(0),
         _trend("Effective share of tokens", "ess_token of the primary pair.", ess, unit="percentunit").min(0).max(1),
-        _trend("Response length", "Mean valid tokens of a response.", sql.signal_by_step("response_length_mean")).min(
-            0
-        ),
-        _trend("$scalar", "A number that the trainer logs.", sql.scalar_by_step("${scalar:sqlstring}")),
+        _trend("Response length", "Mean valid tokens of a response.", signal_by_step("response_length_mean")).min(0),
+        _trend("$scalar", "A number that the trainer logs.", scalar_by_step("${scalar:sqlstring}")),
     ]
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from grafana_foundation_sdk.builders import stat, statetimeline, table, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, QueryVariable, Row
-from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DashboardLinkType
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.models.dashboard import AnnotationQuery, DashboardCursorSync, DashboardLinkType
 
-from dashboards.source import variables
+from dashboards.source import promql
+from dashboards.source.panels import ACT, WATCH
+from dashboards.source.promql import DATASOURCE, own, per_run, run, runs
 
 TAG = "trmon"
-RUN_HEALTH_UID = "trmon-run-health"
 
 AnyPanel = stat.Panel | statetimeline.Panel | table.Panel | timeseries.Panel
 
@@ -37,10 +41,10 @@ def dashboard(
         .time("now-6h", "now")
         .refresh("30s")
         .tooltip(DashboardCursorSync.CROSSHAIR)
-        .with_variable(variables.datasource())
+        .with_variable(promql.datasource())
         .link(_others())
     )
-    for variable in (*variables.scrape(), *chosen, variables.page()):
+    for variable in (*promql.scrape(), *chosen, promql.page()):
         made.with_variable(variable)
     ids = count(1)
     for name, panels in rows.items():
@@ -70,3 +74,85 @@ def page_link(title: str, path: str) -> DashboardLink:
 def _others() -> DashboardLink:
     """Return the links to the other dashboards, with the same time range and variables."""
     return DashboardLink("trmon").type(DashboardLinkType.DASHBOARDS).tags([TAG]).include_vars(True).keep_time(True)
+
+
+COLORS = {"page": ACT, "warn": WATCH}
+
+
+@dataclass(frozen=True)
+class AlertMark(Builder[AnnotationQuery]):
+    """A range for each alert of a severity while it fires; a builder, as the SDK requires."""
+
+    severity: str
+
+    def build(self) -> AnnotationQuery:
+        """Return the annotation."""
+        firing = per_run(run("trmon_alert_active", severity=self.severity), "rule")
+        return _FromPrometheus(
+            name=f"Alerts: {self.severity}",
+            datasource=DATASOURCE,
+            enable=True,
+            icon_color=COLORS[self.severity],
+            expr=f"{firing} == 1",
+        )
+
+
+@dataclass(frozen=True)
+class IncidentMark(Builder[AnnotationQuery]):
+    """A range for each incident of a severity among the chosen runs while it is open."""
+
+    severity: str
+
+    def build(self) -> AnnotationQuery:
+        """Return the annotation."""
+        opened = per_run(runs("trmon_incident_since_step", severity=self.severity), "cause")
+        return _FromPrometheus(
+            name=f"Incidents: {self.severity}",
+            datasource=DATASOURCE,
+            enable=True,
+            icon_color=COLORS[self.severity],
+            expr=f"{opened} >= 0",
+            title_format="{{cause}}",
+        )
+
+
+class RestartMark(Builder[AnnotationQuery]):
+    """A mark for each start of an instance."""
+
+    def build(self) -> AnnotationQuery:
+        """Return the annotation."""
+        return _FromPrometheus(
+            name="Starts",
+            datasource=DATASOURCE,
+            enable=True,
+            icon_color="blue",
+            expr=f"{own('process_start_time_seconds')} * 1000",
+            title_format="started",
+            text_format="{{instance}}",
+            use_value_for_time=True,
+        )
+
+
+class _FromPrometheus(AnnotationQuery):
+    """The SDK's model lacks the fields that Grafana's Prometheus plugin reads beside the expression."""
+
+    def __init__(
+        self,
+        *,
+        title_format: str = "{{rule}}",
+        text_format: str = "{{project}}/{{run}}",
+        use_value_for_time: bool = False,
+        **known: Any,
+    ) -> None:
+        super().__init__(**known)
+        self._title_format, self._text_format = title_format, text_format
+        self._use_value_for_time = use_value_for_time
+
+    def to_json(self) -> dict[str, object]:
+        formats = {"titleFormat": self._title_format, "textFormat": self._text_format, "step": "15s"}
+        return super().to_json() | formats | ({"useValueForTime": True} if self._use_value_for_time else {})
+
+
+def alert_marks() -> list[AlertMark]:
+    """Return the annotations of a run's alerts, by severity."""
+    return [AlertMark(severity) for severity in COLORS]

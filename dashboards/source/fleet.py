@@ -2,19 +2,128 @@
 
 from __future__ import annotations
 
-from grafana_foundation_sdk.builders import stat, statetimeline, timeseries
-from grafana_foundation_sdk.builders.dashboard import Dashboard
+from collections.abc import Mapping
 
-from dashboards.source.axes import DECADES, SHARE
-from dashboards.source.bands import ACT, HEALTHY, WATCH, Step, band
-from dashboards.source.dashboard import dashboard, page_link
-from dashboards.source.fleet_queries import GONE, MASK_RATE, NEED, NEEDS, NOW, RUNNING, SILENCE, SOON, STATE
-from dashboards.source.fleet_table import runs_table
-from dashboards.source.links import TO_RUN
-from dashboards.source.marks import IncidentMark
-from dashboards.source.panels import PLAIN, chart, number, stacked, timeline
-from dashboards.source.promql import or_zero, per_run, runs
-from dashboards.source.variables import several_runs
+from grafana_foundation_sdk.builders import stat, statetimeline, table, timeseries
+from grafana_foundation_sdk.builders.common import TableSortByFieldState
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
+
+from dashboards.source.dashboard import IncidentMark, dashboard, page_link
+from dashboards.source.panels import (
+    ACT,
+    DECADES,
+    HEALTHY,
+    PLAIN,
+    SHARE,
+    STEP_ON_PAGE,
+    TO_RUN,
+    WATCH,
+    Meanings,
+    Step,
+    band,
+    chart,
+    number,
+    rows,
+    run_health,
+    stacked,
+    timeline,
+)
+from dashboards.source.promql import active_mask_rate, or_zero, per_run, runs, several_runs
+
+STATE = per_run(runs("trmon_run_state"), "state")
+NOW = per_run(runs("trmon_run_verdict", need="now"))
+SOON = per_run(runs("trmon_run_verdict", need="soon"))
+RUNNING = per_run(runs("trmon_run_state", state="running"))
+GONE = per_run(runs("trmon_run_state", state="stalled|crashed"), "state")
+SILENCE = f"time() - {per_run(runs('trmon_last_report_timestamp_seconds'))}"
+MASK_RATE = per_run(active_mask_rate(runs("trmon_mask_rate"), runs("trmon_threshold")))
+
+NEED = f"2 * {NOW} or {SOON} or 0 * {per_run(runs('trmon_run_verdict'))}"
+NEEDS: Meanings = {0: ("nothing to do", HEALTHY), 1: ("soon", WATCH), 2: ("now", ACT)}
+"""How soon to investigate a run, by its verdict; of replicas that differ, the more urgent one."""
+
+
+COLUMNS = {
+    "Need": NEED,
+    "Verdict": per_run(runs("trmon_run_verdict"), "verdict", "cause"),
+    "Since": per_run(runs("trmon_run_since_step")),
+    "Last good": per_run(runs("trmon_run_last_good_step")),
+    "State": f"{STATE} == 1",
+    "Step": per_run(runs("trmon_step")),
+    "Rejected": MASK_RATE,
+    "KL": per_run(runs("trmon_kl_k3")),
+    "ESS": per_run(runs("trmon_ess_token")),
+    "Reward": per_run(runs("trmon_reward_mean")),
+    "Silence": SILENCE,
+}
+"""The query of each column; State and Verdict show their labels."""
+ORDER = (
+    *("project", "run", "Need", "verdict", "cause", "Since", "Last good", "state", "Step"),
+    *("Rejected", "KL", "ESS", "Reward", "Silence"),
+)
+
+
+def runs_table() -> table.Panel:
+    """Return the table."""
+    panel = rows(
+        "Runs, most urgent first",
+        "Since: the step at which began what the verdict names; last good: the step before the incident; KL: kl_k3, "
+        "ESS: effective share of tokens, both of the primary pair; rejected: by the active policy.",
+        COLUMNS,
+        unit="short",
+        transformations=_one_row_a_run(),
+    )
+    panel.sort_by([TableSortByFieldState().display_name("Need").desc(True)])
+    for name, properties in _looks().items():
+        panel.override_by_name(name, [DynamicConfigValue(id_val=key, value=value) for key, value in properties.items()])
+    return panel
+
+
+def _one_row_a_run() -> list[DataTransformerConfig]:
+    """Grafana names a query's column by its ref id, `Value #Need`, until it is renamed."""
+    named = {name: f"Value #{name}" for name in COLUMNS}
+    return [
+        DataTransformerConfig(id_val="merge", options={}),
+        DataTransformerConfig(
+            id_val="organize",
+            options={
+                "excludeByName": {"Time": True, named["State"]: True, named["Verdict"]: True},
+                "renameByName": {before: after for after, before in named.items()},
+                "indexByName": {named.get(name, name): i for i, name in enumerate(ORDER)},
+            },
+        ),
+    ]
+
+
+def _looks() -> Mapping[str, Mapping[str, object]]:
+    """Return the overrides of the columns."""
+    colored = {"type": "color-text"}
+    return {
+        "Need": {
+            "mappings": [_texts(NEEDS)],
+            "custom.cellOptions": {"type": "color-background"},
+            "thresholds": _steps([(None, HEALTHY), (1, WATCH), (2, ACT)]),
+        },
+        "run": {"links": [{"title": "Run health", "url": run_health("__data.fields")}]},
+        "Since": {"unit": "none"},
+        "Last good": {"unit": "none"},
+        "Step": {"unit": "none", "links": [{"title": "On the page", "url": STEP_ON_PAGE, "targetBlank": True}]},
+        "Rejected": {"unit": "percentunit", "custom.cellOptions": colored, "thresholds": _steps(band("mask_rate"))},
+        "KL": {"custom.cellOptions": colored, "thresholds": _steps(band("kl_k3")), "decimals": 5},
+        "ESS": {"unit": "percentunit", "custom.cellOptions": colored, "thresholds": _steps(band("ess_token"))},
+        "Silence": {"unit": "s"},
+    }
+
+
+def _texts(meanings: Meanings) -> dict[str, object]:
+    options = {str(value): {"text": text, "color": color} for value, (text, color) in meanings.items()}
+    return {"type": "value", "options": options}
+
+
+def _steps(steps: list[Step]) -> dict[str, object]:
+    return {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in steps]}
+
 
 SOMEBODY: list[Step] = [(None, HEALTHY), (1, ACT)]
 SOMETIME: list[Step] = [(None, HEALTHY), (1, WATCH)]

@@ -6,9 +6,20 @@ import math
 
 from grafana_foundation_sdk.builders import timeseries
 
-from dashboards.source.axes import AUTOMATIC, DECADES, FROM_ZERO, SHARE, Axis
-from dashboards.source.bands import HEALTHY, WATCH, Step
-from dashboards.source.panels import GOOD, Query, chart, link
+from dashboards.source.panels import (
+    AUTOMATIC,
+    DECADES,
+    FROM_ZERO,
+    GOOD,
+    HEALTHY,
+    SHARE,
+    WATCH,
+    Axis,
+    Query,
+    Step,
+    chart,
+    link,
+)
 from dashboards.source.promql import per_run, run
 from trmon.domain.budget.lag_law import ESS_LAG
 from trmon.domain.budget.mismatch_budget import CHI2_SEQ, ROUTER_FLIPS, TOKEN_TV

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from grafana_foundation_sdk.builders import common, stat, statetimeline, table, timeseries
-from grafana_foundation_sdk.builders.dashboard import DashboardLink, FieldColor
+from grafana_foundation_sdk.builders.dashboard import DashboardLink, FieldColor, ThresholdsConfig
 from grafana_foundation_sdk.builders.prometheus import Dataquery
 from grafana_foundation_sdk.models.common import (
     BigValueColorMode,
@@ -14,6 +15,7 @@ from grafana_foundation_sdk.models.common import (
     GraphThresholdsStyleMode,
     LegendDisplayMode,
     LegendPlacement,
+    ScaleDistribution,
     SortOrder,
     StackingMode,
     TooltipDisplayMode,
@@ -23,18 +25,132 @@ from grafana_foundation_sdk.models.dashboard import (
     DashboardLinkType,
     DataTransformerConfig,
     FieldColorModeId,
+    Threshold,
+    ThresholdsMode,
     ValueMap,
     ValueMappingResult,
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from dashboards.source.axes import AUTOMATIC, Axis
-from dashboards.source.bands import HEALTHY, Step, thresholds
-from dashboards.source.variables import DATASOURCE
+from dashboards.source.promql import DATASOURCE
+from trmon.domain.model.finding import Severity
+from trmon.domain.rules.condition import AllOf, AnyOf, Comparison, NewestValue, ThresholdSide
+from trmon.domain.rules.rule_yaml import builtin_rules
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """The ends of a scale, a value that it reaches down to at least, and where a symmetric logarithm is linear."""
+
+    least: float | None = None
+    most: float | None = None
+    down_to: float | None = None
+    is_log: bool = False
+    linear_below: float | None = None
+
+    def apply(self, panel: timeseries.Panel) -> None:
+        """Set the scale of a chart."""
+        if self.least is not None:
+            panel.min(self.least)
+        if self.most is not None:
+            panel.max(self.most)
+        if self.down_to is not None:
+            panel.axis_soft_min(self.down_to)
+        if self.is_log:
+            panel.scale_distribution(common.ScaleDistributionConfig().type(ScaleDistribution.LOG).log(10))
+        if self.linear_below is not None:
+            scale = common.ScaleDistributionConfig().type(ScaleDistribution.SYMLOG).log(10)
+            panel.scale_distribution(scale.linear_threshold(self.linear_below))
+
+
+AUTOMATIC = Axis()
+DECADES = Axis(is_log=True)
+"""Of a positive value that spans decades."""
+SHARE = Axis(least=0, most=1)
+FROM_ZERO = Axis(least=0)
+NEAR_ONE = Axis(most=1, down_to=0.9)
+"""Of a correlation: a fall below 0.9 widens the scale, noise above it does not fill it."""
+
+
+def signed_decades(linear_below: float) -> Axis:
+    """Return the scale of a value that spans decades and may be negative."""
+    return Axis(linear_below=linear_below)
+
+
+HEALTHY, WATCH, ACT = "green", "orange", "red"
+COLORS = {Severity.PAGE: ACT, Severity.WARN: WATCH, Severity.INFO: WATCH}
+
+JUDGES: dict[str, tuple[str, ...]] = {
+    "kl_k1": ("engine_mismatch",),
+    "kl_k3": ("stale_rollouts",),
+    "chi2_token": ("stale_rollouts", "variance_blowup"),
+    "ess_token": ("variance_blowup",),
+    "ratio_mean": ("support_shift",),
+    "prob_pearson": ("engine_mismatch",),
+    "prob_diff_max": ("engine_mismatch",),
+    "ppl_ratio": ("engine_mismatch",),
+    "clip_fraction": ("clip_saturation",),
+    "zero_variance_groups": ("no_learning_signal",),
+    "invalid_fraction": ("invalid_logprobs", "corrupt_logprobs"),
+    "saturated_fraction": ("corrupt_logprobs",),
+    "mask_rate": ("mask_rate",),
+    "collapse_risk": ("collapse_risk", "collapse_risk_high"),
+}
+"""The built-in rules whose limits define a signal's band, the milder one first."""
+
+SMALLEST = 1e-9
+"""A Grafana threshold includes its value, a rule's limit excludes it: `above 0` starts here."""
+
+Step = tuple[float | None, str]
+"""A value and the color from there on; None starts at the minimum."""
+
+
+def band(signal: str) -> list[Step]:
+    """Return the steps of a signal with rules, ascending; of two limits on one side, the milder one starts first."""
+    edges = list(_edges(signal))
+    below = sorted((value, color) for bound, value, color in edges if bound is ThresholdSide.BELOW)
+    above = sorted((value or SMALLEST, color) for bound, value, color in edges if bound is ThresholdSide.ABOVE)
+    starts = [None, *(value for value, _ in below)]
+    colors = [*(color for _, color in below), HEALTHY]
+    return [*zip(starts, colors, strict=True), *above]
+
+
+def thresholds(steps: list[Step]) -> ThresholdsConfig:
+    """Return steps in Grafana's format."""
+    return (
+        ThresholdsConfig()
+        .mode(ThresholdsMode.ABSOLUTE)
+        .steps([Threshold(value=value, color=color) for value, color in steps])
+    )
+
+
+def _edges(signal: str) -> Iterator[tuple[ThresholdSide, float, str]]:
+    """Yield the side, the value and the color beyond it for each limit that a signal's rules set."""
+    for rule in (rule for rule in builtin_rules() if rule.name in JUDGES[signal]):
+        [limit] = [
+            part for part in _comparisons(rule.when) if part.signal == signal and isinstance(part.measure, NewestValue)
+        ]
+        color = COLORS[rule.severity]
+        if limit.away_from is None:
+            yield limit.bound, limit.threshold, color
+        else:
+            yield ThresholdSide.BELOW, limit.away_from - limit.threshold, color
+            yield ThresholdSide.ABOVE, limit.away_from + limit.threshold, color
+
+
+def _comparisons(condition: object) -> Iterator[Comparison]:
+    match condition:
+        case Comparison():
+            yield condition
+        case AllOf(parts=parts) | AnyOf(parts=parts):
+            for part in parts:
+                yield from _comparisons(part)
+
 
 PLAIN: list[Step] = [(None, "blue")]
 """The steps of a number that is neither good nor bad."""
 GOOD: list[Step] = [(None, HEALTHY)]
+RUN_HEALTH_UID = "trmon-run-health"
 LEGEND_VALUES = ["lastNotNull", "min", "max"]
 GRID_WIDTH = 24
 ROWS_PER_PAGE = 20
@@ -196,3 +312,19 @@ def _mapping(meanings: Meanings) -> ValueMap:
             for i, (value, (text, color)) in enumerate(meanings.items())
         }
     )
+
+
+def run_health(labels: str) -> str:
+    """Return the URL of a run's dashboard; `labels` is the Grafana variable with the run's labels."""
+    return (
+        f"/d/{RUN_HEALTH_UID}?var-datasource=${{datasource}}&${{__url_time_range}}"
+        f"&var-project=${{{labels}.project:percentencode}}&var-run=${{{labels}.run:percentencode}}"
+    )
+
+
+TO_RUN = link("Run health", run_health("__field.labels"))
+"""From a series."""
+STEP_ON_PAGE = (
+    "${page}/runs/${__data.fields.project:percentencode}/${__data.fields.run:percentencode}?step=${__value.raw}"
+)
+"""From a row's step."""

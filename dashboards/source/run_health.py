@@ -7,14 +7,32 @@ from collections.abc import Mapping
 from grafana_foundation_sdk.builders import stat, statetimeline, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards.source.axes import AUTOMATIC, DECADES, FROM_ZERO, NEAR_ONE, SHARE, signed_decades
-from dashboards.source.bands import ACT, HEALTHY, JUDGES, WATCH, Step, band
-from dashboards.source.dashboard import RUN_HEALTH_UID, dashboard, page_link
-from dashboards.source.marks import alert_marks
+from dashboards.source.dashboard import alert_marks, dashboard, page_link
 from dashboards.source.methods import TO_PAGE, methods
-from dashboards.source.panels import GOOD, GRID_WIDTH, PLAIN, Meanings, chart, named, number, timeline
-from dashboards.source.promql import active_mask_rate, or_zero, per_run, run
-from dashboards.source.variables import one_run
+from dashboards.source.panels import (
+    ACT,
+    AUTOMATIC,
+    DECADES,
+    FROM_ZERO,
+    GOOD,
+    GRID_WIDTH,
+    HEALTHY,
+    JUDGES,
+    NEAR_ONE,
+    PLAIN,
+    RUN_HEALTH_UID,
+    SHARE,
+    WATCH,
+    Meanings,
+    Step,
+    band,
+    chart,
+    named,
+    number,
+    signed_decades,
+    timeline,
+)
+from dashboards.source.promql import active_mask_rate, one_run, or_zero, per_run, run
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
 RUNNING: Meanings = {

@@ -5,10 +5,8 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import stat, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards.source.bands import ACT, HEALTHY, WATCH, Step
-from dashboards.source.dashboard import dashboard, page_link
-from dashboards.source.marks import RestartMark
-from dashboards.source.panels import PLAIN, chart, number, stacked
+from dashboards.source.dashboard import RestartMark, dashboard, page_link
+from dashboards.source.panels import ACT, HEALTHY, PLAIN, WATCH, Step, chart, number, stacked
 from dashboards.source.promql import own, quantile, rate
 
 SOME: list[Step] = [(None, HEALTHY), (1, WATCH)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trmon.domain.framework_names.tables import MetricTable
 from trmon.domain.framework_names.translation import FRAMEWORKS
-from trmon.log_formats import LOG_FORMATS
+from trmon.logs import LOG_FORMATS
 
 INTRODUCTION = """# Metric names of other frameworks
 

@@ -44,8 +44,7 @@ from trmon.domain.model.finding import CAUSES
 from trmon.domain.rules import json_schema as ruleschema
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters
-from trmon.metrics.exposition import FIXED_HELP
-from trmon.metrics.optional_signals import optional_signal_help
+from trmon.metrics.exposition import FIXED_HELP, optional_signal_help
 from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 

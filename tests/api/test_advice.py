@@ -15,8 +15,8 @@ from tests.domain.trainer import report as healthy_report
 from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
-from tests.runner.watched_run import ORIGIN as WATCHED_ORIGIN
-from tests.runner.watched_run import WATCH_CONFIG, WatchedRun
+from tests.worker.watched_run import ORIGIN as WATCHED_ORIGIN
+from tests.worker.watched_run import WATCH_CONFIG, WatchedRun
 from trmon.domain.collapse_risk.risk_inputs import BASELINE_STEPS
 from trmon.domain.rules.condition_yaml import parse_condition
 from trmon.domain.rules.rule_yaml import builtin_rules

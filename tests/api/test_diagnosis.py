@@ -21,9 +21,9 @@ from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.finding import Finding
+from trmon.fleet.summaries import STEPS
 from trmon.terminal.diagnosis_query import diagnose_metrics, fetch_diagnosis
 from trmon.terminal.diagnosis_text import print_diagnosis
-from trmon.views.recent_history import STEPS
 from trmon_client.api import NotFoundError, Service, ServiceUnreachable
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns

@@ -9,7 +9,7 @@ import pytest
 from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
-from trmon.config.active_rules import ActiveRules
+from trmon.config.rules import ActiveRules
 from trmon.domain.model.errors import InvalidInput, NotReady
 from trmon.domain.rules.rule_yaml import builtin_rules
 

@@ -13,7 +13,7 @@ from grafana_foundation_sdk.cog import plugins
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards.source.files import FOLDER
+from dashboards.source.__main__ import FOLDER
 
 Json = dict[str, Any]
 

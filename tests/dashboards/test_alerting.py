@@ -9,8 +9,8 @@ import promql_parser as promql
 import pytest
 import yaml
 
+from dashboards.source.__main__ import FOLDER
 from dashboards.source.alerting import RULES
-from dashboards.source.files import FOLDER
 from tests.dashboards.conftest import Watched
 from tests.dashboards.lint import nodes
 from tests.fixtures.prometheus import query

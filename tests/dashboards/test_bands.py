@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboards.source.bands import ACT, HEALTHY, JUDGES, SMALLEST, WATCH, Step, band
+from dashboards.source.panels import ACT, HEALTHY, JUDGES, SMALLEST, WATCH, Step, band
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.signals.derived_signals import DERIVED
 from trmon_client.core.signals.catalogue import SIGNALS

@@ -11,8 +11,8 @@ import httpx
 import psycopg
 import pytest
 
-from dashboards.source import sql
-from dashboards.source.files import FOLDER
+from dashboards.source import by_step
+from dashboards.source.__main__ import FOLDER
 from tests.dashboards.documents import Json, known_to_grafana, panels, substituted, variables
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
@@ -124,6 +124,6 @@ def test_numbers_that_are_not_finite_are_unknown_and_all_others_exact(database: 
     packed = [struct.pack("<d", value).hex() for value in numbers]
     stored = ", ".join(f"({i}, 1, decode('{value}', 'hex'))" for i, value in enumerate(packed))
     tables = f"batch(step, signal_names, signals) AS (VALUES {stored}), name_set(id, names) AS (VALUES (1, '[\"x\"]'))"
-    query = sql.signal_by_step("x").replace("JOIN newest ON b.attempt_id = newest.attempt_id", "")
+    query = by_step.signal_by_step("x").replace("JOIN newest ON b.attempt_id = newest.attempt_id", "")
     found = [value for _, value in rows(database[0], f"WITH {tables}, {query.removeprefix('WITH ')}")]
     assert found == [value if math.isfinite(value) else None for value in numbers]

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from dashboards.source.files import FOLDER, generated
+from dashboards.source.__main__ import FOLDER, generated
 from tests.dashboards.documents import DASHBOARDS, annotations, known_to_grafana, panels
 
 OF_THE_PROMETHEUS_PLUGIN = ("titleFormat", "textFormat", "step", "useValueForTime")

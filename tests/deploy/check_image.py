@@ -24,7 +24,7 @@ ONLY_ELSEWHERE = {"async-timeout", "colorama", "tzdata"}
 """Packages of older Python versions and of Windows."""
 LOOK = """
 import json, trmon, trmon_client
-from trmon.grafana.dashboards import shipped
+from trmon.grafana.push import shipped
 from trmon.domain.rules.rule_yaml import builtin_rules
 print(json.dumps([trmon.__file__, trmon_client.__file__, len(shipped()), len(builtin_rules())]))
 """

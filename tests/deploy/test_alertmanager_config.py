@@ -14,7 +14,7 @@ from tests.fixtures.alertmanager import alertmanager
 from tests.fixtures.prometheus import binary
 from tests.fixtures.waiting import eventually
 from trmon.domain.rules.rule_yaml import builtin_rules
-from trmon.notifications.receivers.alertmanager import PATH
+from trmon.notify.alertmanager import PATH
 
 pytestmark = pytest.mark.server("amtool", "prometheus-alertmanager")
 

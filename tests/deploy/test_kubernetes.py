@@ -18,8 +18,7 @@ from tests.deploy.kustomize import KUBERNETES, Json, identity, merged
 from tests.deploy.manifests import OBJECTS, OVERLAYS, SECRETS, all_of, containers, pod_of
 from tests.deploy.network_policies import selects
 from trmon.api.http.components import TIMEOUT_SECONDS
-from trmon.bootstrap.app import create_app
-from trmon.bootstrap.server import GRACE_SECONDS
+from trmon.bootstrap.app import GRACE_SECONDS, create_app
 from trmon.config.environment_check import unknown_variables
 from trmon.config.settings import Settings
 

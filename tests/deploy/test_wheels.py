@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(500)
 EPOCH = "1700000000"
 LOOK = """
 import trmon, trmon_client
-from trmon.grafana.dashboards import shipped
+from trmon.grafana.push import shipped
 from trmon.domain.rules.rule_yaml import builtin_rules
 print(trmon.__file__, trmon_client.__file__, len(shipped()), len(builtin_rules()))
 """

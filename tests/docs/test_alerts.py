@@ -14,13 +14,12 @@ import pytest
 from tests.domain.alerts.alert_builders import delivery_of
 from tests.domain.memory_log import MemoryLog
 from tests.fixtures.receiver import Posted, WebhookServer
-from tests.notifications.receivers.posting import ALERT, notification
+from tests.notify.posting import ALERT, notification
 from trmon.domain.alerts.delivery import DeliveryContext
 from trmon.domain.alerts.muting import enrich_notification
 from trmon.domain.alerts.notification import NotifiedCause
-from trmon.notifications.receivers.http_post import HttpPost
-from trmon.notifications.receivers.webhook import Webhook
-from trmon.notifications.receivers.webhook_message import webhook_message
+from trmon.notify.receiver import HttpPost
+from trmon.notify.webhook import Webhook, webhook_message
 
 PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
 SENT_AT = 1_800_000_000.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from trmon.domain.model.finding import Finding
 from trmon.domain.rules.rule_yaml import builtin_rules
-from trmon.views.recent_history import STEPS
+from trmon.fleet.summaries import STEPS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "diagnosis.md").read_text()
 

@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 from tests.domain.trainer import finished, report
 from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
-from tests.runner.watched_run import WATCH_CONFIG, RecordingObserver, finish
 from tests.store.builders import NOW, append, intake, start_intake
+from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver, finish
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import TrmonError
 from trmon.domain.model.identity import RunKey
 from trmon.domain.policies import default_version
-from trmon.runner.scheduler import Scheduler
+from trmon.fleet.views import RunViewCache
 from trmon.store import Store
-from trmon.views.run_view_cache import RunViewCache
+from trmon.worker.scheduler import Scheduler
 
 pytestmark = pytest.mark.fuzz
 

@@ -20,10 +20,10 @@ from rich.console import Console
 
 from tests.fixtures.fuzzing import NUMBERS, PLAIN_VALUES, edited, edited_document
 from tests.fixtures.tracker_logs import unpacked_mlflow_store
-from tests.log_formats.console import test_console as console_logs
-from tests.log_formats.tensorboard import test_format as tensorboard_logs
-from tests.log_formats.test_formats import STATE
-from tests.log_formats.wandb import test_format as wandb_logs
+from tests.logs import test_console as console_logs
+from tests.logs import test_tensorboard as tensorboard_logs
+from tests.logs import test_wandb as wandb_logs
+from tests.logs.test_formats import STATE
 from trmon.domain.framework_names.translation import FRAMEWORKS
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import tomllib
 
-from dashboards.source.files import generated
-from trmon.grafana.dashboards import shipped
+from dashboards.source.__main__ import generated
+from trmon.grafana.push import shipped
 
 ROOT = Path(__file__).parents[2]
 

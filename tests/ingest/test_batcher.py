@@ -13,7 +13,7 @@ from tests.fixtures.loops import run
 from tests.store.builders import report_intake
 from trmon.domain.model.errors import Overloaded
 from trmon.domain.model.messages import PreparedMessage, WriteResult
-from trmon.ingest.batcher import Batcher, WriteFutures
+from trmon.ingest.service import Batcher, WriteFutures
 
 FIRST, SECOND, THIRD = (report_intake(step=step) for step in (1, 2, 3))
 

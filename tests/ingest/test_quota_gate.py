@@ -13,7 +13,7 @@ from trmon.domain.model.access import Access, Quota, QuotaUsage
 from trmon.domain.model.errors import InvalidInput, Overloaded, QuotaExceeded
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import PreparedMessage
-from trmon.ingest.quota_gate import QuotaGate
+from trmon.ingest.quotas import QuotaGate
 from trmon.metrics.counters import Counters
 from trmon_client.core import wire
 

@@ -30,12 +30,11 @@ from trmon.domain.model.identity import RunKey
 from trmon.domain.policies import default_version
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.run import Run, RunState
+from trmon.fleet.verdicts import JudgedRun
+from trmon.fleet.views import RunView, RunViewCache, thresholds_of
 from trmon.metrics.counters import DROPPED, Counters
-from trmon.metrics.exposition import Exposition
-from trmon.metrics.optional_signals import OPTIONAL_SIGNALS
-from trmon.metrics.sample_lines import sample_line
-from trmon.views.run_verdicts import JudgedRun
-from trmon.views.run_view_cache import RunView, RunViewCache, thresholds_of
+from trmon.metrics.exposition import OPTIONAL_SIGNALS, Exposition
+from trmon.metrics.text_format import sample_line
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.signals.batch_signals import SIGNALS

@@ -17,23 +17,23 @@ from sqlalchemy import select, text
 
 from tests.fixtures.waiting import eventually
 from tests.protocol.model import Batch, Change, ClosedRow
-from tests.runner.watched_run import WATCH_CONFIG, RecordingObserver
+from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver
 from trmon.domain.alerts.delivery import RetryPolicy, Routes
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.model.messages import PreparedMessage, WriteResult
 from trmon.domain.ports import Fences
 from trmon.domain.rules import rule_yaml
 from trmon.domain.state.run_update import RunUpdate
-from trmon.notifications.delivery_attempt import DeliveryPolicy
-from trmon.notifications.dispatcher import Dispatcher
-from trmon.notifications.fenced_outbox import FencedOutbox
-from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
-from trmon.runner.scheduler import Scheduler
+from trmon.fleet.views import RunViewCache
+from trmon.notify.delivery_attempt import DeliveryPolicy
+from trmon.notify.dispatcher import Dispatcher
+from trmon.notify.fenced_outbox import FencedOutbox
+from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 from trmon.store import Store
 from trmon.store.database.connect import engines_of, is_shared
 from trmon.store.repositories.leases import Leases
 from trmon.store.schema import tables
-from trmon.views.run_view_cache import RunViewCache
+from trmon.worker.scheduler import Scheduler
 
 RECEIVER = "hook"
 RULES = rule_yaml.parse_rules(

@@ -12,13 +12,13 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.protocol.machine import Protocol
 from trmon.domain.model.messages import WriteOutcome
-from trmon.runner.pending_state import PendingState
 from trmon.store.registry.run_registry import RunRegistry
 from trmon.store.repositories import message_insert, run_log, run_updates
 from trmon.store.repositories.outbox import Outbox
 from trmon.store.repositories.run_log import SqlRunLog
 from trmon.store.writing import committer
 from trmon.store.writing.transaction import WriteGroup
+from trmon.worker.recovery import PendingState
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -28,7 +28,7 @@ from trmon.domain.model.access import Access
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.policies import default_version
 from trmon.domain.runs.run import Run, RunState
-from trmon.runner.bound_controller import stored_samples
+from trmon.worker.adaptation import stored_samples
 
 _DEFAULT = AdaptationSetting()
 

@@ -16,7 +16,7 @@ from trmon.domain.advice.anti_patterns import Presence
 from trmon.domain.advice.pipeline_kinds import PipelineKind
 from trmon.domain.budget.mismatch_budget import BudgetState
 from trmon.domain.budget.run_budget import BUDGET_SIGNALS, RunBudget, run_budget
-from trmon.views.recent_history import history_of, newest_steps, steps_per_rollout
+from trmon.fleet.summaries import history_of, newest_steps, steps_per_rollout
 
 
 class ShownByOut(ResponseModel):

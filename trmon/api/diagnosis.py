@@ -14,7 +14,7 @@ from trmon.domain.health.verdict import standing_incident
 from trmon.domain.incidents.incident import Incident, led_diagnosis
 from trmon.domain.rules.rule import Rule
 from trmon.domain.runs.run import RunState
-from trmon.views.recent_history import recent_rows
+from trmon.fleet.summaries import recent_rows
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"])
 

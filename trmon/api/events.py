@@ -18,8 +18,8 @@ from trmon.api.http.components import Service
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import InvalidInput, Unauthenticated
 from trmon.domain.model.identity import RunKey
+from trmon.fleet.changes import CommitSignal
 from trmon.store.repositories.events import StoredEvent
-from trmon.views.commit_signal import CommitSignal
 
 HEARTBEAT_SECONDS = 15.0
 PAUSE_SECONDS = 0.2

@@ -21,8 +21,8 @@ from trmon.domain.model.access import Access
 from trmon.domain.model.identity import checked_name
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.runs.run import Run, RunState
-from trmon.notifications.configured_receivers import routes_of
-from trmon.views.run_view_cache import RunView
+from trmon.fleet.views import RunView
+from trmon.notify.configured_receivers import routes_of
 
 
 class RunEndOut(ResponseModel):

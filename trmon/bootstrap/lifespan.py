@@ -13,18 +13,24 @@ from importlib.metadata import version
 from trmon.api.http.auth import Authenticator, check_bind
 from trmon.api.http.components import Components, Readiness
 from trmon.api.http.rate_limit import RateLimit, RateLimitSync
-from trmon.background.poller import Poller
-from trmon.bootstrap.background_services import BackgroundServices, build_background_services, reevaluate_runs
-from trmon.config.active_rules import ActiveRules, active_rules_of
+from trmon.bootstrap.background_services import (
+    BackgroundServices,
+    build_background_services,
+    connect_peers,
+    reevaluate_runs,
+)
+from trmon.config.rules import ActiveRules, active_rules_of
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
 from trmon.domain.state.run_update import EDIT
-from trmon.hosts.fleet.event_follower import EventFollower
-from trmon.hosts.fleet.peer_notifier import connect_peers
-from trmon.hosts.fleet.view_sync import ViewSync
-from trmon.ingest.ingest_service import IngestService
-from trmon.ingest.quota_gate import POLL_SECONDS as QUOTA_POLL_SECONDS
-from trmon.ingest.quota_gate import QuotaGate
+from trmon.fleet.changes import CommitSignal, EventFollower, Poller
+from trmon.fleet.summaries import RunSummaries
+from trmon.fleet.verdicts import RunVerdicts
+from trmon.fleet.views import RunViewCache, ViewSync
+from trmon.ingest.acknowledgement import CurrentPolicies
+from trmon.ingest.quotas import POLL_SECONDS as QUOTA_POLL_SECONDS
+from trmon.ingest.quotas import QuotaGate
+from trmon.ingest.service import IngestService
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
 from trmon.store import ProcessRole, Store
@@ -33,11 +39,6 @@ from trmon.store.redis.pubsub import PubSub
 from trmon.store.redis.shared_rate_limits import SharedBuckets
 from trmon.store.repositories.events import StoredEvent
 from trmon.store.writing.group_commit import CommittedGroup
-from trmon.views.commit_signal import CommitSignal
-from trmon.views.current_policies import CurrentPolicies
-from trmon.views.run_summaries import RunSummaries
-from trmon.views.run_verdicts import RunVerdicts
-from trmon.views.run_view_cache import RunViewCache
 
 MAX_WHAT_IFS = 4
 """How many run at once."""

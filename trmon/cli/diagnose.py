@@ -12,7 +12,7 @@ import typer
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
 from trmon.cli.running_service import service_of
 from trmon.domain.model.errors import InvalidInput
-from trmon.log_formats import holds_log
+from trmon.logs import holds_log
 from trmon.terminal import diagnosis_query
 from trmon.terminal.diagnosis_text import print_diagnosis
 from trmon.terminal.example_run import example_log

@@ -9,8 +9,7 @@ import typer
 from trmon.cli.command import plain_errors, read_settings
 from trmon.domain.model.errors import InvalidInput
 from trmon.grafana.api import grafana as opened
-from trmon.grafana.dashboards import shipped
-from trmon.grafana.push import push
+from trmon.grafana.push import push, shipped
 
 grafana = typer.Typer(no_args_is_help=True, help="Push the dashboards to a Grafana.")
 

@@ -7,8 +7,8 @@ import time
 import typer
 
 from trmon.cli.command import plain_errors, read_settings
-from trmon.notifications.configured_receivers import send_test_notification
-from trmon.notifications.receivers.receiver import DeliveryOutcome
+from trmon.notify.configured_receivers import send_test_notification
+from trmon.notify.receiver import DeliveryOutcome
 from trmon.terminal.printable import printable
 
 notify = typer.Typer(no_args_is_help=True, help="Test the receivers of alerts.")

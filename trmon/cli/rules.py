@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trmon.cli.command import plain_errors
-from trmon.config import rule_files as rulefiles
+from trmon.config import rules as rulefiles
 
 rules = typer.Typer(no_args_is_help=True, help="Check and test alert rules.")
 

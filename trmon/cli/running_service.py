@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from trmon.config.service_url import DEFAULT_SERVICE_URL
+from trmon.config.settings import DEFAULT_SERVICE_URL
 from trmon.domain.model.errors import TrmonError
 from trmon_client.api import Service
 from trmon_client.config.service_address import resolve_service

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from prometheus_client import start_http_server
 
-from trmon.bootstrap import gc_tuning
-from trmon.bootstrap.worker_main import running_worker
+from trmon.bootstrap import background_services
+from trmon.bootstrap.workers import running_worker
 from trmon.cli.command import plain_errors, read_settings
 from trmon.config import logs
 from trmon.domain.model.errors import NotReady
@@ -30,7 +30,7 @@ def worker(
         ending = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ending.set())
-        gc_tuning.tune_garbage_collector()
+        background_services.tune_garbage_collector()
         counters = Counters()
         if metrics_port is not None:
             _show(counters, host=settings.host, port=metrics_port)

@@ -3,21 +3,67 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from email.errors import HeaderParseError
+from email.headerregistry import Address
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from trmon.config.apprise_names import check_apprise_names
-from trmon.config.email_address import check_email_address
 from trmon.config.secret_files import EnvironmentWithSecretFiles
-from trmon.config.service_url import DEFAULT_SERVICE_URL
-from trmon.config.webhook_url import parse_webhook_url
 from trmon.domain.model.errors import did_you_mean
 from trmon_client.core.signals.batch_signals import SIGNALS
+
+if TYPE_CHECKING:
+    import httpx
+
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+
+
+def check_apprise_names(names: Collection[str], *, reserved: Collection[str]) -> None:
+    """Check the names of receivers. Errors: ValueError."""
+    for name in names:
+        if name in reserved:
+            raise ValueError(f"{name} is the name of a built-in receiver; choose another")
+        if not NAME.fullmatch(name):
+            raise ValueError(
+                f"{name!r} is not a receiver name: it has 1 to 32 characters a-z, 0-9, _ or -, and starts with a letter"
+            )
+
+
+def check_email_address(text: str) -> str:
+    """Return a plain address such as ana@example.org. Errors: ValueError."""
+    try:
+        address = Address(addr_spec=text)
+        is_valid = text.isascii() and text.isprintable() and bool(address.username and address.domain)
+    except (HeaderParseError, ValueError, IndexError):
+        is_valid = False
+    if not is_valid:
+        raise ValueError(f"{text!r} is not an e-mail address; write it without a name, e.g. ana@example.org")
+    return text
+
+
+DEFAULT_SERVICE_URL = "http://127.0.0.1:8642"
+
+
+def parse_webhook_url(url: str) -> httpx.URL:
+    """Return a parsed URL. Errors: ValueError, which omits the URL because it may be a secret."""
+    import httpx  # every command reads the settings, and few have a webhook
+
+    try:
+        address = httpx.URL(url)
+        address.host.encode("idna")  # the encoding of the DNS look-up
+    except (httpx.InvalidURL, UnicodeError):
+        address = httpx.URL("")
+    if address.scheme not in ("https", "http") or not address.host or not 0 < (address.port or 1) < 1 << 16:
+        raise ValueError("must be a URL, https://host[:port]/path (or http:// with an allowed host)") from None
+    return address
+
 
 DEFAULT_PORT = 8642
 RECEIVERS = {

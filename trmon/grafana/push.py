@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trmon.grafana.api import if_there
-from trmon.grafana.dashboards import Dashboard
 
 if TYPE_CHECKING:
     from grafana_client.api import GrafanaApi
+
+
+Dashboard = dict[str, Any]
+"""The JSON model of a dashboard; `uid` identifies it."""
+
+
+def shipped() -> list[Dashboard]:
+    """Return every dashboard by its file name."""
+    found = sorted(
+        (path for path in _shipped_folder().iterdir() if path.name.endswith(".json")), key=lambda path: path.name
+    )
+    return [json.loads(path.read_text("utf-8")) for path in found]
+
+
+def _shipped_folder() -> Traversable:
+    """Return their folder: beside this module in an installed package, at the top of a checkout."""
+    installed = files("trmon.grafana") / "dashboards"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "dashboards"
+
 
 FOLDER_UID = "trmon"
 FOLDER_TITLE = "trmon"

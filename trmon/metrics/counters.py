@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
 from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.model.messages import WriteOutcome
+from trmon.worker.pass_changes import PassTally
 
 INGEST_BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 CLOSE_LAG_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -188,3 +182,26 @@ class Counters:
         ):
             for value in values:
                 counter.labels(value)
+
+
+class CountingObserver:
+    """Adds up the worker's tallies; implements trmon.worker.scheduler.PassObserver."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def pass_committed(self, tally: PassTally) -> None:
+        """Count a pass that was committed."""
+        for seconds in tally.close_lags_seconds:
+            self._counters.close_lag_seconds.observe(seconds)
+        self._counters.decision_mismatch.inc(tally.mismatches)
+        self._counters.unreplayed.inc(tally.unreplayed_reports)
+        self._counters.late.inc(tally.late_reports)
+        for part, n in tally.quarantined.items():
+            self._counters.quarantined.labels(part.value).inc(n)
+        if tally.unplaced_scalars:
+            self._counters.dropped.labels("unplaced_scalar").inc(tally.unplaced_scalars)
+
+    def pass_failed(self, error: Exception) -> None:  # noqa: ARG002 - the log has the error
+        """Count a pass that failed and will be retried."""
+        self._counters.worker_failures.inc()

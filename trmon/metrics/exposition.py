@@ -18,8 +18,10 @@ from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of
 from trmon.domain.model.finding import Finding, Severity
 from trmon.domain.rules.rule import Rule
-from trmon.metrics.optional_signals import OPTIONAL_SIGNALS, optional_signal_help
-from trmon.metrics.sample_lines import (
+from trmon.domain.signals.derived_signals import DERIVED
+from trmon.fleet.verdicts import JudgedRun
+from trmon.fleet.views import RunView
+from trmon.metrics.text_format import (
     MAX_CACHED,
     RUN_LABELS,
     alert_lines,
@@ -31,10 +33,22 @@ from trmon.metrics.sample_lines import (
     threshold_lines,
     verdict_lines,
 )
-from trmon.views.run_verdicts import JudgedRun
-from trmon.views.run_view_cache import RunView
 from trmon_client.core.column_schema import Pair
 from trmon_client.core.signals.batch_signals import SIGNALS, SignalSpec
+
+OPTIONAL_SIGNALS: tuple[str, ...] = (
+    *("turn_mask_rate", "turn_mask_rate_tokens", "sequence_weight_mean", "sequence_weight_ess"),
+    *("proxy3_pure_noise_low", "proxy3_pure_noise_high", "logp_advantage_cov", "leak_share"),
+    *("tv_mean", "minorizer", "router_flip_relative", "ref_kl_k3"),
+)
+"""Their names; a run without a value, or with NaN, has no series."""
+
+
+def optional_signal_help() -> dict[str, str]:
+    """Return the description of each metric."""
+    described = {name: SIGNALS.get(name) or DERIVED[name] for name in OPTIONAL_SIGNALS}
+    return {f"trmon_{name}": f"{one.description}; {one.unit}." for name, one in described.items()}
+
 
 Lines = Mapping[str, str]
 """Sample lines by metric."""

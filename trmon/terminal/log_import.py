@@ -12,7 +12,7 @@ from pathlib import Path
 from trmon.domain.analysis.logged_steps import LogDefect, LogSurvey, logged_steps, survey_log
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
-from trmon.log_formats import LogFormat, format_of
+from trmon.logs import LogFormat, format_of
 from trmon.terminal.log_messages import LogMessages, RunMessage
 from trmon.terminal.report_upload import ReportUploader, bundled
 from trmon_client.core import wire

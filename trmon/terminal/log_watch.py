@@ -12,7 +12,7 @@ from threading import Event
 
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
-from trmon.log_formats import format_of
+from trmon.logs import format_of
 from trmon.terminal.log_import import LogImport, LogSource, import_log
 from trmon.terminal.log_messages import RunMessage
 from trmon.terminal.report_upload import ReportUploader

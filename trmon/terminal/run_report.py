@@ -26,7 +26,7 @@ from trmon.domain.diagnosis.framework_options import with_sent_options
 from trmon.domain.diagnosis.history import ENGINE_PAIRS, History
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.finding import Finding
-from trmon.log_formats import format_of, sound_rows
+from trmon.logs import format_of, sound_rows
 
 ANY = "any"
 AGREEMENT_SIGNALS = ("prob_diff_mean", "abs_log_ratio_mean", "abs_log_ratio_max")

@@ -20,12 +20,12 @@ from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import PreparedMessage
 from trmon.domain.rules.rule_yaml import builtin_rules
-from trmon.ingest.validate import validate_message
-from trmon.runner.pass_changes import PassTally
-from trmon.runner.run_context import WatchConfig
-from trmon.runner.scheduler import Scheduler
+from trmon.fleet.views import RunViewCache
+from trmon.ingest.validation import validate_message
 from trmon.store import Store
-from trmon.views.run_view_cache import RunViewCache
+from trmon.worker.pass_changes import PassTally
+from trmon.worker.run_context import WatchConfig
+from trmon.worker.scheduler import Scheduler
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import preset
 from trmon_research.detection.recorded_run import RecordedCourse, messages_in

@@ -11,7 +11,7 @@ from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import AnyReport
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.state.pipeline_state import PipelineState
-from trmon.runner.calibrator import Calibrator
+from trmon.worker.calibrator import Calibrator
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy
 from trmon_research.sweep.service_pipeline import in_memory_report

@@ -12,19 +12,19 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from trmon.api.http.auth import Authenticator
-from trmon.config.active_rules import ActiveRules
+from trmon.config.rules import ActiveRules
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
-from trmon.ingest.ingest_service import IngestService
-from trmon.ingest.quota_gate import QuotaGate
+from trmon.fleet.changes import CommitSignal
+from trmon.fleet.summaries import RunSummaries
+from trmon.fleet.verdicts import RunVerdicts
+from trmon.fleet.views import RunViewCache
+from trmon.ingest.acknowledgement import CurrentPolicies
+from trmon.ingest.quotas import QuotaGate
+from trmon.ingest.service import IngestService
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
 from trmon.store import Store
-from trmon.views.commit_signal import CommitSignal
-from trmon.views.current_policies import CurrentPolicies
-from trmon.views.run_summaries import RunSummaries
-from trmon.views.run_verdicts import RunVerdicts
-from trmon.views.run_view_cache import RunViewCache
 
 TIMEOUT_SECONDS = 2.0
 

@@ -19,7 +19,7 @@ from trmon.domain.incidents.incident import Incident, led_diagnosis
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.runs.run import Run
-from trmon.views.recent_history import recent_rows
+from trmon.fleet.summaries import recent_rows
 from trmon_client.config.version import __version__
 from trmon_client.core.column_schema import PRIMARY_ORDER
 

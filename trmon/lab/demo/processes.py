@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from trmon.domain.model.errors import TrmonError
-from trmon.hosts.child_process import ChildProcess
+from trmon.fleet.supervisor import ChildProcess
 from trmon.lab.demo.training import Training
 
 USUAL_PORT = 8642

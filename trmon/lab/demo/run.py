@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from trmon.hosts.child_process import ChildProcess
+from trmon.fleet.supervisor import ChildProcess
 from trmon.lab.demo.board import Board
 from trmon.lab.demo.processes import DemoError, ServiceProcess, run_service, run_trainer
 from trmon.lab.demo.readings import RunReader, RunReading

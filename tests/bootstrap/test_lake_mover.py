@@ -1,0 +1,84 @@
+"""The lake mover: moves ended runs of a running service, survives a lake that is away, and stops in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from time import sleep
+
+from deltalake import DeltaTable
+from msgspec import structs
+
+from tests.fixtures.running_service import Serve
+from tests.fixtures.trainer import MATH, send, step_report, train
+from tests.fixtures.waiting import eventually
+from trmon.bootstrap.housekeeping import LakeMoverThread
+from trmon.store.lake.lake import LakePass
+
+
+def test_a_run_that_ends_moves_to_the_lake(serve: Serve, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    service = serve(lake_url=str(lake), lake_after_seconds=0.0, lake_every_seconds=0.1)
+    with service.client() as client:
+        train(client, steps=range(3))
+        counted = eventually(
+            lambda: client.get("/metrics").text, lambda text: 'trmon_lake_total{what="attempts"} 1.0' in text
+        )
+        assert 'trmon_lake_total{what="reports"} 3.0' in counted
+        assert 'trmon_lake_total{what="failures"} 0.0' in counted
+    assert sorted(DeltaTable(str(lake / "batches")).to_pyarrow_table()["step"].to_pylist()) == [0, 1, 2]
+
+
+def test_a_late_report_is_quarantined_and_follows_to_the_lake(serve: Serve, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    service = serve(lake_url=str(lake), lake_after_seconds=0.0, lake_every_seconds=0.1)
+    with service.client() as client:
+        train(client, steps=range(3))
+        eventually(lambda: client.get("/metrics").text, lambda text: 'trmon_lake_total{what="attempts"} 1.0' in text)
+        send(client, MATH, structs.replace(step_report(1), chunk=1))
+        counted = eventually(
+            lambda: client.get("/metrics").text, lambda text: 'trmon_lake_total{what="reports"} 4.0' in text
+        )
+        assert 'trmon_quarantined_total{reason="report"} 1.0' in counted
+    rows = DeltaTable(str(lake / "reports")).to_pyarrow_table().select(["step", "chunk"]).to_pylist()
+    assert {"step": 1, "chunk": 1} in rows
+    assert DeltaTable(str(lake / "batches")).to_pyarrow_table().num_rows == 3
+
+
+def test_a_lake_that_is_away_is_counted_and_moved_to_once_it_is_back(serve: Serve, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    lake.write_text("a file where the folder should be")
+    service = serve(lake_url=str(lake), lake_after_seconds=0.0, lake_every_seconds=0.1)
+    with service.client() as client:
+        train(client, steps=range(3))
+        eventually(
+            lambda: client.get("/metrics").text, lambda text: 'trmon_lake_total{what="failures"} 0.0' not in text
+        )
+        assert client.get("/readyz").status_code == 200
+        lake.unlink()
+        eventually(lambda: client.get("/metrics").text, lambda text: 'trmon_lake_total{what="attempts"} 1.0' in text)
+    assert DeltaTable(str(lake / "reports")).to_pyarrow_table().num_rows == 3
+
+
+def test_close_does_not_wait_for_a_long_pass() -> None:
+    started = Event()
+
+    class Endless:
+        def run_pass(self, *, may_continue: Callable[[], bool], **_: object) -> LakePass:
+            started.set()
+            while may_continue():
+                sleep(0.001)
+            return LakePass(batches=(), deleted_rows=0, deleted_runs=0, merged_files=0)
+
+    mover = LakeMoverThread(
+        Endless,
+        after_seconds=0.0,
+        every_seconds=60.0,
+        is_ours=lambda: True,
+        clock=lambda: 0.0,
+        count=lambda *_: None,
+    )
+    mover.start()
+    assert started.wait(10)
+    mover.close()

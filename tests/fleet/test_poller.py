@@ -1,0 +1,76 @@
+"""Poller polls at its interval, sooner when woken, and less often while it is notified of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Semaphore
+
+import pytest
+
+from trmon.fleet import changes
+from trmon.fleet.changes import Poller
+
+HOUR_SECONDS = 3600.0
+SHORT_SECONDS = 0.02
+PATIENCE_SECONDS = 30.0
+MOMENT_SECONDS = 0.3
+
+
+class CountedPoller:
+    """A poller with a short interval that counts its polls; a test sets `is_notified` and `is_failing`."""
+
+    def __init__(self) -> None:
+        self.is_notified = False
+        self.is_failing = False
+        self.times = Semaphore(0)
+        self.poller = Poller("test", self._poll, every_seconds=SHORT_SECONDS, pause_seconds=0.0)
+        self.poller.slow_down_while(lambda: self.is_notified)
+
+    def _poll(self) -> None:
+        self.times.release()
+        if self.is_failing:
+            raise RuntimeError("the poll fails")
+
+    def polls_again(self, *, within_seconds: float = PATIENCE_SECONDS) -> bool:
+        """Wait for the next poll."""
+        return self.times.acquire(timeout=within_seconds)
+
+    def is_waiting(self) -> bool:
+        """Wait until it no longer polls by itself, and return whether it stays so."""
+        while self.polls_again(within_seconds=MOMENT_SECONDS):
+            pass
+        return not self.polls_again(within_seconds=MOMENT_SECONDS)
+
+
+@pytest.fixture
+def polled(monkeypatch: pytest.MonkeyPatch) -> Iterator[CountedPoller]:
+    """A started poller whose interval while notified is an hour."""
+    monkeypatch.setattr(changes, "NOTIFIED_POLL_SECONDS", HOUR_SECONDS)
+    polled = CountedPoller()
+    polled.poller.start()
+    yield polled
+    polled.poller.close()
+
+
+def test_it_polls_by_itself_until_it_is_notified(polled: CountedPoller) -> None:
+    assert all(polled.polls_again() for _ in range(3))
+    polled.is_notified = True
+    assert polled.is_waiting()
+
+
+def test_while_notified_it_polls_when_woken_and_by_itself_again_afterwards(polled: CountedPoller) -> None:
+    polled.is_notified = True
+    assert polled.is_waiting()
+    polled.poller.wake()
+    assert polled.polls_again()
+    assert polled.is_waiting()
+    polled.is_notified = False
+    polled.poller.wake()
+    assert all(polled.polls_again() for _ in range(3))
+
+
+def test_after_a_failed_poll_it_polls_at_the_short_interval(polled: CountedPoller) -> None:
+    polled.is_failing = polled.is_notified = True
+    assert all(polled.polls_again() for _ in range(3))
+    polled.is_failing = False
+    assert polled.is_waiting()

@@ -1,0 +1,177 @@
+"""Supervised processes on one port are replaced one by one and restarted when one exits; no report is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.fixtures.sending import Sending
+from tests.fixtures.waiting import eventually
+from tests.store.builders import stored_reports
+from trmon.domain.model.identity import RunKey
+from trmon.store import Store
+
+TRMON = [sys.executable, "-m", "trmon", "serve", "--port", "0"]
+
+
+class Supervised:
+    """`trmon serve --replicas 2`."""
+
+    def __init__(self, database_url: str) -> None:
+        self.start(database_url)
+
+    def start(self, database_url: str) -> None:
+        """Start it."""
+        self.process = subprocess.Popen(
+            [*TRMON, "--replicas", "2"],
+            stdout=subprocess.PIPE,
+            env={**os.environ, "TRMON_DATABASE_URL": database_url},
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip().removeprefix("trmon_url=")
+
+    def replicas(self) -> set[int]:
+        """Return the ids of the replicas."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return {int(child) for child in children.split()}
+
+    def kill(self) -> None:
+        """Kill it, without its replicas."""
+        self.process.kill()
+        self._ended()
+
+    def stop(self) -> int:
+        """Send SIGTERM and return the exit status."""
+        self.process.terminate()
+        return self._ended()
+
+    def _ended(self) -> int:
+        status = self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+
+@pytest.fixture
+def supervised(postgres_url: str) -> Iterator[Supervised]:
+    """Two replicas."""
+    started = Supervised(postgres_url)
+    yield started
+    assert started.stop() == 0
+
+
+def steps_of(database_url: str, key: RunKey) -> list[int]:
+    """Return the steps of the stored reports."""
+    store = Store.open(database_url)
+    run = next(run for run in store.run_log.unfinished_runs() if run.key == key)
+    found = [stored.report.step for stored in stored_reports(store, run.id)]
+    store.close()
+    return found
+
+
+@pytest.mark.server("postgres")
+def test_a_rolling_restart_loses_no_report_and_refuses_no_request(supervised: Supervised, postgres_url: str) -> None:
+    key = RunKey("math", "rolling")
+    before = supervised.replicas()
+    with Sending(supervised.url, key) as sending:
+        eventually(lambda: len(sending.acknowledged) > 20)
+        supervised.process.send_signal(signal.SIGHUP)
+        eventually(lambda: len(now := supervised.replicas()) == 2 and not now & before)
+        n = len(sending.acknowledged)
+        eventually(lambda: len(sending.acknowledged) > n + 20)
+    assert set(sending.answers) <= {200, 0}
+    assert steps_of(postgres_url, key)[: len(sending.acknowledged)] == list(range(len(sending.acknowledged)))
+
+
+@pytest.mark.server("postgres")
+def test_a_replica_that_is_killed_is_restarted_and_no_report_is_lost(supervised: Supervised, postgres_url: str) -> None:
+    key = RunKey("math", "killed")
+    before = supervised.replicas()
+    with Sending(supervised.url, key) as sending:
+        eventually(lambda: len(sending.acknowledged) > 20)
+        for victim in sorted(before):
+            os.kill(victim, signal.SIGKILL)
+        eventually(lambda: len(now := supervised.replicas()) == 2 and not now & before)
+        n = len(sending.acknowledged)
+        eventually(lambda: len(sending.acknowledged) > n + 20)
+    steps = steps_of(postgres_url, key)
+    assert steps[: len(sending.acknowledged)] == list(range(len(sending.acknowledged)))
+    assert httpx.get(f"{supervised.url}/readyz", trust_env=False).status_code == 200
+
+
+@pytest.mark.server("postgres")
+def test_the_replicas_of_a_killed_supervisor_end_and_free_the_port(supervised: Supervised, postgres_url: str) -> None:
+    before, port = supervised.replicas(), httpx.URL(supervised.url).port
+    supervised.kill()
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in before))
+    with socket.create_server(("127.0.0.1", port or 0)):
+        pass
+    supervised.start(postgres_url)
+
+
+def test_a_sqlite_file_has_one_process(tmp_path: Path) -> None:
+    refused = subprocess.run(
+        [*TRMON, "--replicas", "2", "--data-dir", str(tmp_path)], capture_output=True, text=True, timeout=60
+    )
+    assert refused.returncode == 1
+    assert "a SQLite file has one service; for several set TRMON_DATABASE_URL=postgresql://" in refused.stderr
+
+
+def test_a_signal_during_the_start_ends_the_supervisor() -> None:
+    code = (
+        "import subprocess, sys; from trmon.fleet.supervisor import ChildProcess;"
+        "from trmon.fleet.supervisor import Supervisor;"
+        "print('started', flush=True);"
+        "command = [sys.executable, '-c', 'import time; time.sleep(60)'];"
+        "Supervisor([ChildProcess(command, stdout=subprocess.PIPE)]).run(ready='ready')"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        supervisor.stdout.readline()
+        children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children")
+        eventually(children.read_text)
+        supervisor.terminate()
+        assert supervisor.wait(20) == 0
+
+
+SLOW_START = """
+import subprocess, sys
+from trmon.fleet.supervisor import ChildProcess
+from trmon.fleet.supervisor import Supervisor
+
+child = "import time; time.sleep(0.5); {then}"
+command = [sys.executable, "-c", child]
+Supervisor([ChildProcess(command, stdout=subprocess.PIPE)], ready_seconds=0.1).run(ready="ready")
+"""
+
+
+def slow_supervisor(then: str) -> subprocess.Popen[str]:
+    """Start a supervisor of one child that sleeps and then does this."""
+    command = [sys.executable, "-c", SLOW_START.format(then=then)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_at_the_start_a_slow_process_is_waited_for() -> None:
+    with slow_supervisor("print('trmon_url=', flush=True); time.sleep(60)") as supervisor:
+        assert supervisor.stdout is not None
+        assert any("process_starts_slowly" in line for line in supervisor.stdout)
+        assert any(line == "ready\n" for line in supervisor.stdout)
+        supervisor.terminate()
+        assert supervisor.wait(20) == 0
+
+
+def test_a_process_that_exits_at_the_start_ends_the_supervisor() -> None:
+    with slow_supervisor("raise SystemExit(1)") as supervisor:
+        said, wrong = supervisor.communicate(timeout=20)
+        assert "a process did not start" in wrong
+        assert "ready\n" not in said
+        assert supervisor.returncode == 1

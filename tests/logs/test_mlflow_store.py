@@ -1,0 +1,164 @@
+"""A store of MLflow's that its own client wrote: which run is read, and what others may do to the file meanwhile."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.tracker_logs import unpacked_mlflow_store
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow
+from trmon.domain.model.errors import InvalidInput, NotReady
+from trmon.domain.model.identity import RunKey
+from trmon.logs import format_of, mlflow_store
+from trmon.logs.log_format import LogItem
+from trmon.terminal.log_import import LogImport, LogSource, messages_of, run_name
+from trmon_client.core import wire
+
+METRIC = "INSERT INTO metrics (key, value, timestamp, run_uuid, step, is_nan) VALUES (?, ?, ?, ?, ?, 0)"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return unpacked_mlflow_store(tmp_path)
+
+
+@contextmanager
+def opened(store: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(store, isolation_level=None)) as database:
+        yield database
+
+
+def add_run(store: Path, run_id: str, *, name: str) -> None:
+    """Add a run with the metrics of the one that is there."""
+    with opened(store) as database:
+        database.execute("CREATE TEMP TABLE run AS SELECT * FROM runs WHERE name = 'grpo'")
+        database.execute("UPDATE run SET run_uuid = ?, name = ?", [run_id, name])
+        database.execute("INSERT INTO runs SELECT * FROM run")
+        database.execute(METRIC, ["loss", 0.5, 1, run_id, 1])
+
+
+def id_of(store: Path, name: str) -> str:
+    with opened(store) as database:
+        return str(database.execute("SELECT run_uuid FROM runs WHERE name = ?", [name]).fetchone()[0])
+
+
+def items_of(path: Path) -> list[LogItem]:
+    found = format_of(path)
+    assert found.name == "mlflow"
+    return list(found.read(path))
+
+
+def steps_of(path: Path) -> list[int]:
+    return [item.values["step"] for item in items_of(path) if isinstance(item, LogRow)]
+
+
+def test_the_metrics_of_a_step_are_a_row_with_its_time(store: Path) -> None:
+    rows = [item for item in items_of(store) if isinstance(item, LogRow)]
+    assert [row.values["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert [row.values["_timestamp"] for row in rows] == [1_700_000_000.0 + 60.0 * step for step in range(1, 7)]
+    assert [row.values["rollout_corr/k3_kl"] for row in rows] == [0.001, 0.002, 0.003, 0.004, 0.005, 0.006]
+    assert rows[3].values["actor/grad_norm"] == math.inf
+    assert math.isnan(rows[4].values["actor/pg_loss"])
+    assert LogSource.of(store).framework == "verl"
+
+
+def test_a_run_is_named_like_a_file_in_a_folder(store: Path) -> None:
+    add_run(store, "b" * 32, name="qwen2.5")
+    assert steps_of(store / "grpo") == steps_of(store / id_of(store, "grpo")) == [1, 2, 3, 4, 5, 6]
+    assert steps_of(store / "qwen2.5") == [1]
+    assert run_name(store / "qwen2.5") == "qwen2.5"
+    assert run_name(store) == "mlflow"
+
+
+def test_several_runs_are_refused_with_what_to_name(store: Path) -> None:
+    add_run(store, "b" * 32, name="dapo")
+    with pytest.raises(InvalidInput) as refused:
+        items_of(store)
+    lines = [
+        f"{store}: has 2 runs; name one:",
+        f"  {store}/{id_of(store, 'grpo')}  grpo",
+        f"  {store}/{'b' * 32}  dapo",
+    ]
+    assert sorted(str(refused.value).splitlines()) == sorted(lines)
+    with pytest.raises(InvalidInput, match=r"has no run 'ppo':\n"):
+        items_of(store / "ppo")
+    add_run(store, "c" * 32, name="dapo")
+    with pytest.raises(InvalidInput, match=r"has 2 runs; name one:\n.*b{32}  dapo\n.*c{32}  dapo$"):
+        items_of(store / "dapo")
+
+
+def test_a_run_that_was_deleted_is_read_by_its_id_only(store: Path) -> None:
+    assert steps_of(store / id_of(store, "deleted")) == [1, 2]
+    with pytest.raises(InvalidInput, match="has no run 'deleted'"):
+        items_of(store / "deleted")
+
+
+def test_a_run_that_was_resumed_at_an_earlier_step_is_two_attempts(store: Path) -> None:
+    with opened(store) as database:
+        for step in (4, 5):
+            database.execute(METRIC, ["mine/seen", step, 1_700_001_000_000 + step, id_of(store, "grpo"), step])
+    done = LogImport()
+    messages = list(messages_of(LogSource.of(store), RunKey("math", "grpo"), now=0.0, done=done))
+    assert done.n_attempts == 2
+    assert [str(defect) for defect in done.defects] == ["goes back to step 4; imported as another attempt"]
+    scalars = [message for message in messages if isinstance(message, wire.Scalars)]
+    assert [message.step for message in scalars] == [1, 2, 3, 4, 5, 6, 4, 5]
+
+
+@pytest.mark.parametrize("journal", ["delete", "wal"])
+def test_a_store_is_read_while_a_trainer_writes_to_it_and_does_not_keep_it_waiting(store: Path, journal: str) -> None:
+    run_id = id_of(store, "grpo")
+    with closing(sqlite3.connect(store, isolation_level=None, timeout=0.0)) as trainer:
+        trainer.execute(f"PRAGMA journal_mode = {journal}")
+        trainer.execute("BEGIN IMMEDIATE")
+        trainer.execute(METRIC, ["mine/seen", 7.0, 1_700_000_420_000, run_id, 7])
+        assert steps_of(store) == [1, 2, 3, 4, 5, 6]
+        reading = format_of(store).read(store)
+        next(reading)
+        trainer.execute("COMMIT")
+        assert len(list(reading)) == 5
+        assert steps_of(store) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_store_that_is_locked_is_reported(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlflow_store, "LOCK_TIMEOUT_SECONDS", 0.05)
+    with opened(store) as trainer:
+        trainer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(NotReady, match=r"mlflow\.db is locked by another process; try again"):
+            items_of(store)
+
+
+def test_a_store_is_opened_for_reading_only(store: Path) -> None:
+    before = store.read_bytes()
+    assert steps_of(store)
+    assert (store.read_bytes(), [path.name for path in store.parent.iterdir()]) == (before, ["mlflow.db"])
+
+
+def test_what_is_damaged_or_not_mlflows_is_refused(store: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with opened(other) as database:
+        database.execute("CREATE TABLE notes (text)")
+    with pytest.raises(InvalidInput, match=r"other\.db: cannot be read as a store of MLflow: no such table: runs"):
+        items_of(other)
+    data = store.read_bytes()
+    store.write_bytes(data[: len(data) // 2])
+    with pytest.raises(InvalidInput, match="cannot be read as a store of MLflow: "):
+        items_of(store)
+    text = tmp_path / "log.txt"
+    text.write_text("step:1 - actor/lr:1e-06\n")
+    with pytest.raises(InvalidInput, match="cannot be read: Not a directory"):
+        format_of(text / "grpo")
+
+
+def test_a_value_of_another_type_is_reported(store: Path) -> None:
+    with opened(store) as database:
+        database.execute("UPDATE metrics SET value = 'high' WHERE key = 'mine/seen' AND step = 2")
+    [defect] = [item for item in items_of(store) if isinstance(item, LogDefect)]
+    assert defect.reason.startswith(
+        "has a metric whose values have other types than MLflow's; left out: ('mine/seen', 'high'"
+    )

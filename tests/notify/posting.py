@@ -1,0 +1,81 @@
+"""Notifications to render, and receivers that post to a local server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from msgspec import structs
+
+from tests.domain.alerts.alert_builders import notification_of
+from tests.domain.memory_log import MemoryLog
+from tests.fixtures.receiver import WebhookServer
+from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
+from trmon.domain.alerts.notification import FiringAlert, Notification, NotifiedCause
+from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.model.finding import Severity
+from trmon.domain.model.identity import RunKey
+from trmon.notify.receiver import DeliveryResult, HttpPost, Receiver
+
+ALERT = Alert(
+    identity="1/mask_rate",
+    run_id=1,
+    rule="mask_rate",
+    severity=Severity.PAGE,
+    state=AlertState.FIRING,
+    attempt_id=3,
+    step=7,
+    update=None,
+    since_at=1_800_000_000.0,
+    updated_at=1_800_000_060.0,
+    value=0.75,
+    threshold=0.5,
+    summary="math/grpo: <!channel> & more",
+    labels={"team": "rl"},
+    runbook="Find the drift first.",
+)
+
+
+def notification(
+    *, run: RunKey | None = None, public_url: str | None = "https://trmon.example", **changed: Any
+) -> Notification:
+    """Return a notification of ana's run, under the key of its first delivery; fields of Alert by name."""
+    alert, stored = replace(ALERT, **changed), MemoryLog().stored_run
+    named = replace(stored, key=run or stored.key, owner="ana")
+    key = f"hook:{alert.identity}:{alert.attempt_id}:{alert.step}:{alert.state.value}"
+    return structs.replace(notification_of(alert, run=named, public_url=public_url), key=key)
+
+
+def ended_ill() -> Notification:
+    """Return the notification that a run's incident stood until the run finished."""
+    over = notification(rule=INCIDENT_RULE, state=AlertState.RESOLVED, summary="reward collapse since step 7")
+    cause = NotifiedCause(
+        rule="reward_collapse",
+        finding="R",
+        title="reward collapse",
+        last_good_step=6,
+        remedy="Go back to the checkpoint of step 6.",
+        options={},
+        runbook_url=None,
+    )
+    return structs.replace(over, reason=TransitionReason.FINISHED.value, cause=cause, ended_ill=True)
+
+
+def firing_alert(rule: str, *, muted: str | None = None) -> FiringAlert:
+    """Return an alert that fires beside the one of a notification."""
+    return FiringAlert(rule=rule, severity=Severity.WARN, since_step=1, summary="", acknowledged=False, muted=muted)
+
+
+def posted(
+    make: Callable[[HttpPost], Receiver], *notifications: Notification, now: float = 0.0
+) -> tuple[DeliveryResult, Any]:
+    """Deliver to a local server; return the result and the JSON that it received."""
+    with WebhookServer() as server:
+        receiver = make(HttpPost(server.url, allow_hosts=frozenset({"127.0.0.1"})))
+        result = receiver.deliver(notifications, now=now)
+        receiver.close()
+        [request] = server.posted
+    assert request.headers["Content-Type"] == "application/json"
+    return result, json.loads(request.body)

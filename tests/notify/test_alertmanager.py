@@ -1,0 +1,97 @@
+"""Alertmanager, against the real server: alerts have constant labels, last while they are repeated, and resolve."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from msgspec import structs
+
+from tests.fixtures.alertmanager import active, alertmanager
+from tests.fixtures.waiting import eventually
+from tests.notify.posting import notification, posted
+from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
+from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.model.finding import Severity
+from trmon.notify.alertmanager import PATH, Alertmanager
+from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost
+
+LABELS = {
+    "alertname": "mask_rate",
+    "service": "trmon",
+    "project": "math",
+    "run": "grpo",
+    "severity": "page",
+    "owner": "ana",
+    "team": "rl",
+}
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[httpx.Client]:
+    with alertmanager(tmp_path) as client:
+        yield client
+
+
+@pytest.fixture
+def receiver(api: httpx.Client) -> Iterator[Alertmanager]:
+    http_post = HttpPost(str(api.base_url.join(PATH)), allow_hosts=frozenset({"127.0.0.1"}))
+    receiver = Alertmanager(http_post)
+    yield receiver
+    receiver.close()
+
+
+@pytest.mark.server("prometheus-alertmanager")
+def test_an_alert_fires_until_it_resolves(api: httpx.Client, receiver: Alertmanager) -> None:
+    now = time.time()
+    for value in (0.75, math.inf):
+        firing = notification(since_at=now - 60, updated_at=now, value=value)
+        assert receiver.deliver([firing], now=now) == DeliveryResult(DeliveryOutcome.DELIVERED)
+    [alert] = eventually(lambda: active(api))
+    assert alert["labels"] == LABELS
+    assert alert["annotations"] | {"summary": ""} == {
+        "summary": "",
+        "value": "inf",
+        "threshold": "0.5",
+        "step": "7",
+        "runbook": "Find the drift first.",
+    }
+    assert alert["generatorURL"] == "https://trmon.example/runs/math/grpo?step=7"
+
+    resolved = notification(state=AlertState.RESOLVED, since_at=now - 60, updated_at=now)
+    assert receiver.deliver([resolved], now=now) == DeliveryResult(DeliveryOutcome.DELIVERED)
+    eventually(lambda: active(api), lambda alerts: alerts == [])
+
+
+@pytest.mark.server("prometheus-alertmanager")
+def test_an_alert_that_is_not_repeated_ends(api: httpx.Client, receiver: Alertmanager) -> None:
+    long_ago = time.time() - 300
+    firing = notification(since_at=long_ago, updated_at=long_ago)
+    assert receiver.deliver([firing], now=long_ago) == DeliveryResult(DeliveryOutcome.DELIVERED)
+    assert active(api) == []
+    assert receiver.deliver([firing], now=time.time()) == DeliveryResult(DeliveryOutcome.DELIVERED)
+    assert [alert["labels"] for alert in eventually(lambda: active(api))] == [LABELS]
+
+
+@pytest.mark.server("prometheus-alertmanager")
+def test_an_incident_that_becomes_a_page_ends_its_warning(api: httpx.Client, receiver: Alertmanager) -> None:
+    now = time.time()
+    incident = partial(notification, rule=INCIDENT_RULE, since_at=now - 60, updated_at=now)
+    assert receiver.deliver([incident(severity=Severity.WARN)], now=now).outcome is DeliveryOutcome.DELIVERED
+    eventually(lambda: active(api), lambda alerts: [one["labels"]["severity"] for one in alerts] == ["warn"])
+    page = structs.replace(incident(severity=Severity.PAGE), reason=TransitionReason.WORSENED.value)
+    assert receiver.deliver([page], now=now).outcome is DeliveryOutcome.DELIVERED
+    eventually(lambda: active(api), lambda alerts: [one["labels"]["severity"] for one in alerts] == ["page"])
+
+
+def test_missing_values_are_left_out() -> None:
+    _, [alert] = posted(Alertmanager, notification(value=math.nan, labels={}, public_url=None), now=1_800_000_060.0)
+    assert alert["labels"] == {name: value for name, value in LABELS.items() if name != "team"}
+    assert "value" not in alert["annotations"]
+    assert "generatorURL" not in alert
+    assert alert["endsAt"] == "2027-01-15T08:05:00.000+00:00"

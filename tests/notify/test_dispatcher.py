@@ -1,0 +1,457 @@
+"""The dispatcher over a real outbox: it retries, gives up, mutes, repeats, and isolates receivers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import sqlalchemy as sa
+
+from tests.domain.alerts.alert_builders import notification_of
+from tests.fixtures.waiting import eventually
+from tests.store.builders import alert, append, commit, start_intake
+from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
+from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy, Routes
+from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate, MuteReason
+from trmon.domain.alerts.notification import Notification
+from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
+from trmon.domain.model.access import EVERYTHING
+from trmon.domain.model.errors import NotReady
+from trmon.domain.model.finding import Severity
+from trmon.domain.ports import Fences
+from trmon.notify.delivery_attempt import DeliveryPolicy
+from trmon.notify.dispatcher import MAX_DUE, Dispatcher
+from trmon.notify.fenced_outbox import FencedOutbox
+from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
+from trmon.store import Store
+from trmon.store.rows.alert_rows import write_deliveries
+from trmon.store.schema import tables
+from trmon.worker.thread import SoleOwner
+
+Start = Callable[[dict[str, Receiver]], Dispatcher]
+
+
+class ScriptedReceiver:
+    """A receiver with scripted results, of which it repeats the last; it may block until an event is set."""
+
+    is_grouping = True
+    merges_runs = True
+
+    def __init__(
+        self, *results: DeliveryResult, hold: threading.Event | None = None, repeat_seconds: float | None = None
+    ) -> None:
+        self.results = list(results)
+        self.repeat_seconds = repeat_seconds
+        self.calls = 0
+        self.keys: list[str] = []
+        self.notifications: list[Notification] = []
+        self.hold = hold
+        self.closed = False
+
+    def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
+        self.calls += 1
+        self.keys += [notification.key for notification in notifications]
+        self.notifications += notifications
+        if self.hold is not None:
+            self.hold.wait()
+        return self.results.pop(0) if len(self.results) > 1 else self.results[0]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+REMIND_SECONDS = 0.2
+DELIVERED = DeliveryResult(DeliveryOutcome.DELIVERED)
+RETRY = DeliveryResult(DeliveryOutcome.RETRY, "answered 503")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(f"sqlite:///{tmp_path / 'trmon.sqlite'}")
+    store.migrate()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def counts() -> Counter[str]:
+    return Counter()
+
+
+@pytest.fixture
+def start(store: Store, counts: Counter[str]) -> Iterator[Start]:
+    started: list[Dispatcher] = []
+
+    def start_dispatcher(receivers: dict[str, Receiver]) -> Dispatcher:
+        policy = DeliveryPolicy(
+            routes=Routes(receivers=tuple(receivers)),
+            retry=RetryPolicy(max_attempts=3, backoff_seconds=0.01),
+            remind_seconds=REMIND_SECONDS,
+        )
+        outbox = FencedOutbox(store.outbox, SoleOwner())
+        dispatcher = Dispatcher(outbox, receivers, policy=policy, count=lambda outcome: counts.update([outcome]))
+        dispatcher.start()
+        started.append(dispatcher)
+        return dispatcher
+
+    yield start_dispatcher
+    for dispatcher in started:
+        dispatcher.close()
+
+
+def put(store: Store, *keys: str, receiver: str = "webhook") -> None:
+    """Put deliveries without a run into the outbox."""
+    deliveries = [
+        Delivery(id=0, receiver=receiver, dedup_key=key, notification=notification_of(), due_at=time.time())
+        for key in keys
+    ]
+    store.writer.submit(lambda transaction: write_deliveries(transaction.connection, deliveries)).result()
+
+
+def wait_for_states(store: Store, **expected: int) -> None:
+    """Wait until the outbox holds these numbers of deliveries by state."""
+    none = {state.value: 0 for state in DeliveryState}
+    eventually(store.outbox.counts, lambda counts: counts == none | expected)
+
+
+def test_a_due_delivery_is_delivered_once(store: Store, start: Start, counts: Counter[str]) -> None:
+    receiver = ScriptedReceiver(DELIVERED)
+    dispatcher = start({"webhook": receiver})
+    put(store, "a", "b")
+    put(store, "a")
+    dispatcher.wake()
+    wait_for_states(store, delivered=2)
+    assert sorted(receiver.keys) == ["a", "b"]
+    eventually(lambda: dict(counts), lambda found: found == {"delivered": 2})
+
+
+def test_a_failed_delivery_is_retried_until_it_succeeds(store: Store, start: Start, counts: Counter[str]) -> None:
+    put(store, "a")
+    start({"webhook": ScriptedReceiver(RETRY, RETRY, DELIVERED)})
+    wait_for_states(store, delivered=1)
+    eventually(lambda: dict(counts), lambda found: found == {"retried": 2, "delivered": 1})
+
+
+def test_a_delivery_is_dead_after_its_last_attempt(store: Store, start: Start, counts: Counter[str]) -> None:
+    put(store, "a")
+    start({"webhook": ScriptedReceiver(RETRY)})
+    wait_for_states(store, dead=1)
+    eventually(lambda: dict(counts), lambda found: found == {"retried": 2, "dead": 1})
+
+
+def test_a_refused_delivery_is_not_retried(store: Store, start: Start, counts: Counter[str]) -> None:
+    put(store, "a")
+    start({"webhook": ScriptedReceiver(DeliveryResult(DeliveryOutcome.REFUSED, "answered 404"))})
+    wait_for_states(store, dead=1)
+    eventually(lambda: dict(counts), lambda found: found == {"dead": 1})
+
+
+def test_a_notification_that_cannot_be_rendered_is_retried_and_then_dead(
+    store: Store, start: Start, counts: Counter[str]
+) -> None:
+    class Broken(ScriptedReceiver):
+        def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
+            super().deliver(notifications, now=now)
+            raise KeyError("summary")
+
+    put(store, "a", receiver="broken")
+    put(store, "b")
+    broken = Broken(DELIVERED)
+    start({"broken": broken, "webhook": ScriptedReceiver(DELIVERED)})
+    wait_for_states(store, dead=1, delivered=1)
+    eventually(lambda: dict(counts), lambda found: found == {"error": 3, "retried": 2, "dead": 1, "delivered": 1})
+    assert broken.calls == 3
+
+
+def test_a_delivery_to_a_removed_receiver_is_dead(store: Store, start: Start) -> None:
+    put(store, "a", receiver="pager")
+    start({"webhook": ScriptedReceiver(DELIVERED)})
+    wait_for_states(store, dead=1)
+
+
+def test_a_receiver_that_hangs_delays_no_other(store: Store, start: Start) -> None:
+    hold = threading.Event()
+    slow, quick = ScriptedReceiver(DELIVERED, hold=hold), ScriptedReceiver(DELIVERED)
+    put(store, *(f"slow-{i}" for i in range(20)), receiver="slow")
+    start({"slow": slow, "quick": quick})
+    eventually(lambda: slow.keys)
+    put(store, *(f"quick-{i}" for i in range(20)), receiver="quick")
+    eventually(store.outbox.counts, lambda counts: counts["delivered"] == 20)
+    assert len(slow.keys) <= 2
+    hold.set()
+    wait_for_states(store, delivered=40)
+    assert len(set(slow.keys)) == len(slow.keys) == 20
+
+
+def test_deliveries_that_wait_for_a_receiver_that_hangs_are_not_read_again(
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due, sizes = store.outbox.due, list[int]()
+
+    def counted_due(**arguments: Any) -> list[Delivery]:
+        deliveries = due(**arguments)
+        sizes.append(len(deliveries))
+        return deliveries
+
+    monkeypatch.setattr(store.outbox, "due", counted_due)
+    hold = threading.Event()
+    put(store, *(f"slow-{i}" for i in range(3 * MAX_DUE)), receiver="slow")
+    dispatcher = start({"slow": ScriptedReceiver(DELIVERED, hold=hold), "quick": ScriptedReceiver(DELIVERED)})
+    eventually(lambda: sizes)
+    put(store, *(f"quick-{i}" for i in range(3)), receiver="quick")
+    dispatcher.wake()
+    eventually(store.outbox.counts, lambda counts: counts["delivered"] == 3)
+    hold.set()
+    assert max(sizes) <= MAX_DUE
+
+
+@pytest.fixture
+def firing(store: Store) -> Alert:
+    """A firing alert of a run."""
+    [receipt] = append(store, start_intake(), now=time.time())
+    return set_alert(store, alert(run_id=receipt.run_id))
+
+
+def set_alert(store: Store, changed: Alert) -> Alert:
+    commit(store, changed.run_id, alerts=(changed,))
+    return changed
+
+
+def notify(store: Store, of: Alert, *, key: str = "", late_seconds: float = 0.0) -> None:
+    """Put a delivery of an alert's state into the outbox, under that state as its key."""
+    delivery = Delivery(
+        id=0,
+        receiver="webhook",
+        dedup_key=key or of.state.value,
+        notification=notification_of(of),
+        due_at=time.time(),
+        made_at=time.time() - late_seconds,
+        run_id=of.run_id,
+        episode=of.episode,
+        told_state=of.state,
+    )
+    commit(store, of.run_id, deliveries=(delivery,))
+
+
+def mute_reasons(store: Store) -> list[str | None]:
+    return [listed.muted for listed in store.deliveries.list(access=EVERYTHING, state=DeliveryState.MUTED).items]
+
+
+def test_a_receiver_that_needs_repeats_gets_them_until_the_alert_resolves(
+    store: Store, start: Start, firing: Alert
+) -> None:
+    receiver = ScriptedReceiver(DELIVERED, repeat_seconds=0.01)
+    start({"webhook": receiver})
+    notify(store, firing)
+    eventually(lambda: len(receiver.keys) >= 3)
+    assert receiver.keys[:3] == ["firing", "firing:1", "firing:2"]
+    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    wait_for_states(store, delivered=2)
+    assert receiver.keys.count("resolved") == 1
+
+
+def test_a_reminder_is_never_dead(store: Store, start: Start, firing: Alert) -> None:
+    receiver = ScriptedReceiver(DELIVERED, *[RETRY] * 5, DELIVERED, repeat_seconds=0.01)
+    start({"webhook": receiver})
+    notify(store, firing)
+    eventually(lambda: len(receiver.keys) >= 8)
+    assert store.outbox.counts()["dead"] == 0
+
+
+def test_an_alert_that_ends_before_a_late_delivery_is_muted(store: Store, start: Start, firing: Alert) -> None:
+    receiver = ScriptedReceiver(DELIVERED)
+    notify(store, firing, late_seconds=120.0)
+    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    start({"webhook": receiver})
+    wait_for_states(store, muted=2)
+    assert receiver.keys == []
+    assert sorted(filter(None, mute_reasons(store))) == sorted(
+        [MuteReason.ENDED.value, MuteReason.NEVER_NOTIFIED.value]
+    )
+
+
+def test_an_alert_that_ends_within_moments_is_delivered_in_order(store: Store, start: Start, firing: Alert) -> None:
+    receiver = ScriptedReceiver(DELIVERED)
+    notify(store, firing)
+    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    start({"webhook": receiver})
+    wait_for_states(store, delivered=2)
+    assert receiver.keys == ["firing", "resolved"]
+
+
+def test_the_end_is_delivered_if_a_failed_attempt_may_have_arrived(store: Store, start: Start, firing: Alert) -> None:
+    receiver = ScriptedReceiver(RETRY, DELIVERED)
+    notify(store, firing)
+    dispatcher = start({"webhook": receiver})
+    eventually(lambda: receiver.keys)
+    eventually(lambda: store.outbox.delivery_context(firing.run_id, now=0.0).tried)
+    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    dispatcher.wake()
+    eventually(lambda: "resolved" in receiver.keys)
+
+
+def test_the_end_is_delivered_if_the_process_ended_before_it_recorded_that_the_start_was_sent(
+    store: Store, start: Start, firing: Alert, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver = ScriptedReceiver(DELIVERED)
+    with monkeypatch.context() as ending:
+        ending.setattr(store.outbox, "record", Mock(side_effect=NotReady("the process has ended")))
+        notify(store, firing, late_seconds=LATE_SECONDS)
+        dispatcher = start({"webhook": receiver})
+        eventually(lambda: receiver.keys)
+        dispatcher.close()
+    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    start({"webhook": receiver})
+    wait_for_states(store, delivered=1, muted=1)
+    assert receiver.keys == ["firing", "resolved"]
+
+
+def test_due_alerts_of_a_run_are_sent_in_one_message(store: Store, start: Start, firing: Alert) -> None:
+    other = set_alert(store, replace(firing, identity="1/stalled", rule="stalled"))
+    notify(store, firing)
+    notify(store, other, key="other")
+    receiver = ScriptedReceiver(RETRY, DELIVERED)
+    start({"webhook": receiver})
+    eventually(lambda: receiver.calls == 2)
+    assert receiver.keys[:4] == ["firing", "other"] * 2
+
+
+def stall_of(store: Store, run: str) -> Alert:
+    """A firing alert that a run stalled."""
+    [receipt] = append(store, start_intake(run=run), now=time.time())
+    stalled = alert(run_id=receipt.run_id, identity=f"{receipt.run_id}/stalled", rule="stalled")
+    return set_alert(store, stalled)
+
+
+def test_stalls_of_several_runs_are_one_message_without_the_muted_ones(store: Store, start: Start) -> None:
+    stalls = [stall_of(store, run) for run in ("a", "b", "c", "d")]
+    ack(store, stalls[1])
+    for stalled in stalls:
+        notify(store, stalled, key=stalled.identity)
+    receiver = ScriptedReceiver(RETRY, DELIVERED)
+    start({"webhook": receiver})
+    wait_for_states(store, standing=3, muted=1)
+    told = [stalls[i].identity for i in (0, 2, 3)]
+    assert receiver.keys[:6] == told * 2
+    assert mute_reasons(store) == [MuteReason.ACKNOWLEDGED.value]
+
+
+def test_the_end_is_delivered_after_the_start_however_often_that_fails(
+    store: Store, start: Start, firing: Alert
+) -> None:
+    receiver = ScriptedReceiver(RETRY, RETRY, DELIVERED)
+    notify(store, firing)
+    start({"webhook": receiver})
+    eventually(lambda: receiver.keys)
+    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    wait_for_states(store, delivered=2)
+    assert receiver.keys == ["firing"] * 3 + ["resolved"]
+
+
+def ack(store: Store, of: Alert) -> None:
+    store.alerts.acknowledge(
+        of.identity, Acknowledgement(author="ana", note="", at=time.time()), access=EVERYTHING
+    ).result()
+
+
+def test_a_page_is_repeated_until_it_is_acknowledged(store: Store, start: Start, firing: Alert) -> None:
+    receiver = ScriptedReceiver(DELIVERED)
+    start({"webhook": receiver})
+    notify(store, firing)
+    eventually(lambda: len(receiver.keys) >= 2)
+    ack(store, firing)
+    wait_for_states(store, delivered=1)
+    assert receiver.keys[:2] == ["firing", "firing:1"]
+
+
+def test_a_receiver_that_needs_repeats_gets_acknowledged_alerts(store: Store, start: Start, firing: Alert) -> None:
+    receiver = ScriptedReceiver(DELIVERED, repeat_seconds=0.01)
+    ack(store, firing)
+    start({"webhook": receiver})
+    notify(store, firing)
+    eventually(lambda: len(receiver.keys) >= 3)
+
+
+def test_a_warning_is_delivered_once(store: Store, start: Start, firing: Alert) -> None:
+    receiver = ScriptedReceiver(DELIVERED)
+    start({"webhook": receiver})
+    notify(store, set_alert(store, replace(firing, severity=Severity.WARN)))
+    wait_for_states(store, delivered=1)
+
+
+def test_a_silenced_delivery_is_held_with_its_reason_and_the_end_is_muted(
+    store: Store, start: Start, firing: Alert
+) -> None:
+    matcher = Matcher(label="rule", operator=MatchOperator.EQUAL, value=firing.rule)
+    now = time.time()
+    silence = Silence(id=0, project=None, matchers=(matcher,), author="ana", note="", starts_at=now, ends_at=now + 600)
+    store.silences.create(silence, access=EVERYTHING, now=0.0).result()
+    receiver = ScriptedReceiver(DELIVERED)
+    start({"webhook": receiver})
+    notify(store, firing)
+    wait_for_states(store, held=1)
+    [held] = store.deliveries.list(access=EVERYTHING, state=DeliveryState.HELD).items
+    assert held.muted == MuteReason.SILENCED.value
+    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
+    wait_for_states(store, held=1, muted=1)
+    assert receiver.keys == []
+
+
+def test_a_notification_lists_the_firing_alerts_of_the_run(store: Store, start: Start, firing: Alert) -> None:
+    set_alert(store, replace(firing, identity="1/mask_rate", rule="mask_rate", severity=Severity.WARN))
+    receiver = ScriptedReceiver(DELIVERED)
+    start({"webhook": receiver})
+    notify(store, firing)
+    eventually(lambda: receiver.notifications)
+    listed = receiver.notifications[0].firing
+    assert [(alert.rule, alert.muted) for alert in listed] == [
+        ("corrupt_logprobs", None),
+        ("mask_rate", MuteReason.INHIBITED.value),
+    ]
+
+
+def test_a_delivery_that_was_not_attempted_waits_for_the_next_dispatcher(store: Store, start: Start) -> None:
+    receiver = ScriptedReceiver(DELIVERED)
+    start({"webhook": receiver}).close()
+    assert receiver.closed
+    put(store, "a")
+    assert store.outbox.counts()["due"] == 1
+    start({"webhook": ScriptedReceiver(DELIVERED)})
+    wait_for_states(store, delivered=1)
+
+
+def test_a_delivery_is_not_sent_again_while_its_result_cannot_be_written(
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, calls = store.outbox.record, 0
+
+    def record_on_a_full_disk(updates: Sequence[DeliveryUpdate], *, fences: Fences | None = None) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise NotReady("database or disk is full")
+        record(updates, fences=fences)
+
+    monkeypatch.setattr(store.outbox, "record", record_on_a_full_disk)
+    put(store, "a")
+    receiver = ScriptedReceiver(DELIVERED)
+    start({"webhook": receiver})
+    wait_for_states(store, delivered=1)
+    assert (calls, receiver.calls) == (3, 1)
+
+
+def test_a_notification_that_cannot_be_decoded_is_dead_and_the_others_are_delivered(store: Store, start: Start) -> None:
+    put(store, "broken", "whole")
+    broken = sa.update(tables.delivery).where(tables.delivery.c.dedup_key == "broken").values(body={"status": "firing"})
+    store.writer.submit(lambda transaction: transaction.connection.execute(broken)).result()
+    receiver = ScriptedReceiver(DELIVERED)
+    start({"webhook": receiver})
+    wait_for_states(store, dead=1, delivered=1)
+    assert receiver.keys == ["whole"]

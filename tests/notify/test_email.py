@@ -1,0 +1,222 @@
+"""E-mail, against a real mail server: what arrives, and what each failure means."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.client.server import CERTIFICATE
+from tests.fixtures.mail_server import MailServer as Server
+from tests.fixtures.mail_server import Received
+from tests.notify.posting import firing_alert, notification
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.notification import Notification
+from trmon.domain.model.identity import RunKey
+from trmon.notify.email import Email, MailServer
+from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
+
+NOW = 1_800_000_000.0
+LOCAL = frozenset({"localhost"})
+SENDER = "trmon@example.org"
+
+
+def email(
+    port: int,
+    *,
+    recipients: Sequence[str] = ("ana@example.org",),
+    allow_hosts: frozenset[str] = LOCAL,
+    timeout_seconds: float = 10.0,
+    addresses: Sequence[str] = ("127.0.0.1",),
+    **server: Any,
+) -> Email:
+    settings = {"host": "localhost", "port": port, "security": "starttls", "ca_file": CERTIFICATE} | server
+    return Email(
+        MailServer(**settings),
+        sender=SENDER,
+        recipients=recipients,
+        allow_hosts=allow_hosts,
+        timeout_seconds=timeout_seconds,
+        resolve=lambda *_: list(addresses),
+    )
+
+
+def mailed(*notifications: Notification) -> Received:
+    """Return the e-mail of notifications as the server got it."""
+    with Server() as server:
+        assert email(server.port).deliver(notifications, now=NOW) == DeliveryResult(DeliveryOutcome.DELIVERED)
+        [received] = server.received
+    return received
+
+
+def test_a_message_says_status_run_and_cause_in_its_subject_and_links_to_the_step() -> None:
+    got = mailed(notification(summary="math/grpo: 75% of <sequences> & more are rejected"))
+    assert (got.sender, got.recipients, got.is_encrypted) == (SENDER, ["ana@example.org"], True)
+    assert str(got.message["From"]) == "trmon <trmon@example.org>"
+    assert got.message["Subject"] == "[firing] math/grpo: mask_rate"
+    assert got.message["Auto-Submitted"] == "auto-generated"
+    assert got.message["Date"].datetime.timestamp() == NOW
+    plain, html = got.message.iter_parts()
+    assert plain.get_content().splitlines() == [
+        "firing: math/grpo: 75% of <sequences> & more are rejected",
+        "Find the drift first.",
+        "",
+        "grpo at step 7: https://trmon.example/runs/math/grpo?step=7",
+    ]
+    assert (plain.get_content_type(), html.get_content_type()) == ("text/plain", "text/html")
+    shown = html.get_content()
+    assert "75% of &lt;sequences&gt; &amp; more are rejected</strong><br>" in shown
+    assert '<a href="https://trmon.example/runs/math/grpo?step=7">grpo at step 7</a>' in shown
+
+
+def test_a_mail_server_whose_first_address_refuses_is_reached_at_its_next_one() -> None:
+    with Server() as server:
+        receiver = email(server.port, addresses=("::1", "127.0.0.2", "127.0.0.1"))
+        assert receiver.deliver([notification()], now=NOW) == DeliveryResult(DeliveryOutcome.DELIVERED)
+        assert len(server.received) == 1
+
+
+def test_a_message_names_the_other_alerts_and_says_that_one_has_resolved() -> None:
+    resolved = structs.replace(
+        notification(state=AlertState.RESOLVED, summary="high"), firing=(firing_alert("stalled"),)
+    )
+    got = mailed(resolved).message
+    assert got["Subject"] == "[resolved] math/grpo: mask_rate"
+    lines = next(iter(got.iter_parts())).get_content().splitlines()
+    assert lines[:4] == [
+        "resolved: high",
+        "Over: the condition has been clear for long enough.",
+        "",
+        "Also firing: stalled",
+    ]
+
+
+def test_messages_of_one_episode_are_a_thread_and_a_retry_repeats_its_id() -> None:
+    firing, resolved = notification(), notification(state=AlertState.RESOLVED)
+    later = notification(since_at=NOW + 9.0, step=90)
+    first, again, end, other = (mailed(one).message for one in (firing, firing, resolved, later))
+    assert first["Message-ID"] == again["Message-ID"] != end["Message-ID"]
+    assert first["References"] == end["References"] != other["References"]
+    assert first["Message-ID"].endswith("@example.org>")
+
+
+def test_a_name_cannot_add_a_header_or_a_recipient() -> None:
+    hostile = RunKey("math", "x\r\nBcc: eve@example.org\r\n\r\nhello")
+    got = mailed(notification(run=hostile, rule="mask\x1b[31m_rate"))
+    assert got.recipients == ["ana@example.org"]
+    assert got.message["Bcc"] is None
+    assert got.message["Subject"] == "[firing] math/x Bcc: eve@example.org hello: mask [31m_rate"
+
+
+def test_a_long_subject_is_cut() -> None:
+    assert len(mailed(notification(run=RunKey("p" * 200, "r" * 200))).message["Subject"]) == 200
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS:UserWarning")  # of the server, with tls
+@pytest.mark.parametrize("security", ["starttls", "tls"])
+def test_the_password_is_sent_over_an_encrypted_connection(security: str) -> None:
+    with Server(security=security, password="swordfish") as server:
+        receiver = email(server.port, security=security, user="trmon", password="swordfish")
+        assert receiver.deliver([notification()], now=NOW).outcome is DeliveryOutcome.DELIVERED
+    [got] = server.received
+    assert (got.is_encrypted, got.user) == (True, "trmon")
+
+
+def test_an_allowed_host_may_be_without_encryption() -> None:
+    with Server(security="none") as server:
+        result = email(server.port, security="none").deliver([notification()], now=NOW)
+    assert (result.outcome, len(server.received)) == (DeliveryOutcome.DELIVERED, 1)
+
+
+TWO = ("ana@example.org", "bo@example.org")
+
+
+@pytest.mark.parametrize(
+    ("server", "receiver", "outcome", "reason"),
+    [
+        pytest.param(
+            {"refusals": {"ana@example.org": "550 no such user"}},
+            {},
+            DeliveryOutcome.REFUSED,
+            "1 of 1 addresses refused: ana@example.org: 550 no such user",
+            id="the address does not exist",
+        ),
+        pytest.param(
+            {"refusals": {"ana@example.org": "450 try later"}},
+            {},
+            DeliveryOutcome.RETRY,
+            "1 of 1 addresses refused: ana@example.org: 450 try later",
+            id="the address is greylisted",
+        ),
+        pytest.param(
+            {"refusals": {"bo@example.org": "550 no such user"}},
+            {"recipients": TWO},
+            DeliveryOutcome.DELIVERED,
+            "1 of 2 addresses refused: bo@example.org: 550 no such user",
+            id="one of two addresses does not exist",
+        ),
+        pytest.param(
+            {"answer": "554 spam"}, {}, DeliveryOutcome.REFUSED, "answered 554 spam", id="the message is refused"
+        ),
+        pytest.param(
+            {"answer": "452 disk full"}, {}, DeliveryOutcome.RETRY, "answered 452 disk full", id="the server is full"
+        ),
+        pytest.param(
+            {"password": "swordfish"},
+            {"user": "trmon", "password": "wrong"},
+            DeliveryOutcome.REFUSED,
+            "answered 535 5.7.8 Authentication credentials invalid",
+            id="the password is wrong",
+        ),
+        pytest.param(
+            {"security": "none"},
+            {},
+            DeliveryOutcome.REFUSED,
+            "STARTTLS extension not supported by server.",
+            id="the server does not encrypt",
+        ),
+        pytest.param(
+            {},
+            {"ca_file": None},
+            DeliveryOutcome.RETRY,
+            "certificate not accepted: self-signed certificate",
+            id="the certificate is not trusted",
+        ),
+        pytest.param(
+            {},
+            {"host": "mail.example"},
+            DeliveryOutcome.REFUSED,
+            "the mail server resolves to 127.0.0.1, which is not public; "
+            "TRMON_WEBHOOK_ALLOW_HOSTS allows a host with any address",
+            id="the address is private",
+        ),
+        pytest.param(
+            {},
+            {"host": "mail.example", "allow_hosts": frozenset({"mail.example"})},
+            DeliveryOutcome.RETRY,
+            "certificate not accepted: Hostname mismatch, certificate is not valid for 'mail.example'.",
+            id="the certificate is of another host",
+        ),
+        pytest.param({"hangs_up_at_quit": True}, {}, DeliveryOutcome.DELIVERED, "", id="it hangs up after it accepted"),
+    ],
+)
+def test_each_failure_has_an_outcome_and_a_reason(
+    server: dict[str, Any], receiver: dict[str, Any], outcome: DeliveryOutcome, reason: str
+) -> None:
+    with Server(**server) as running:
+        result = email(running.port, **receiver).deliver([notification()], now=NOW)
+    assert result == DeliveryResult(outcome, reason)
+
+
+def test_a_server_that_is_away_or_hangs_is_tried_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        hung = email(port, timeout_seconds=0.1).deliver([notification()], now=NOW)
+    away = email(port).deliver([notification()], now=NOW)
+    assert [hung, away] == [
+        DeliveryResult(DeliveryOutcome.RETRY, "Connection unexpectedly closed: timed out"),
+        DeliveryResult(DeliveryOutcome.RETRY, "ConnectionRefusedError"),
+    ]

@@ -1,0 +1,47 @@
+"""The text of messages that merge several runs; those of one run are in the tests of the receivers."""
+
+from __future__ import annotations
+
+from tests.notify.posting import notification
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.notification import Notification
+from trmon.domain.model.identity import RunKey
+from trmon.notify.message_text import SHARED_CAUSE, message_text
+
+
+def stalls(count: int, *, state: AlertState = AlertState.FIRING) -> list[Notification]:
+    """Return stalls of runs r0, r1, ..., one every two seconds."""
+    return [
+        notification(
+            run=RunKey("math", f"r{i}"),
+            rule="stalled",
+            state=state,
+            updated_at=100.0 + 2.0 * i,
+            summary=f"math/r{i}: no report",
+            runbook="Check the newest log lines.",
+        )
+        for i in range(count)
+    ]
+
+
+def test_stalls_of_several_runs_are_one_text_that_names_them_and_what_to_do() -> None:
+    text = message_text(stalls(3))
+    [alert] = text.alerts
+    assert (text.subject, text.note, text.link) == ("[firing] 3 runs stalled within 4 s", None, None)
+    assert (alert.status, alert.summary) == ("firing", "3 runs stalled within 4 s")
+    assert alert.details == (
+        *(f"math/r{i}: no report" for i in range(3)),
+        SHARED_CAUSE,
+        "Check the newest log lines.",
+    )
+
+
+def test_of_many_runs_ten_are_named_and_the_others_counted() -> None:
+    details = message_text(stalls(12)).alerts[0].details
+    assert details[9:11] == ("math/r9: no report", "... and 2 more")
+
+
+def test_the_end_of_several_stalls_has_no_runbook() -> None:
+    text = message_text(stalls(3, state=AlertState.RESOLVED))
+    assert (text.subject, text.is_firing) == ("[resolved] 3 runs are no longer stalled", False)
+    assert text.alerts[0].details == tuple(f"math/r{i}: no report" for i in range(3))

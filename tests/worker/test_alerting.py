@@ -1,0 +1,104 @@
+"""Alerts over a run's batches: which rules fire, once, and when they resolve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.worker.watched_run import WATCH_CONFIG, WatchedRun, train
+
+
+def test_an_illness_is_delivered_once_as_an_incident_and_resolves_after_quiet_steps() -> None:
+    watched = WatchedRun()
+    train(watched, range(6), health="corrupt")
+    ((key, delivery),) = watched.log.deliveries.items()
+    assert delivery.receiver == "hook"
+    assert key == "hook:1/incident:1:2:firing"
+    told = delivery.notification
+    assert (told.status.value, told.alert.since_step, told.alert.severity.value) == ("firing", 0, "page")
+    assert told.url == "https://trmon.example/runs/math/grpo?step=2"
+    assert told.cause is not None
+    assert (told.cause.rule, told.cause.finding, told.cause.last_good_step) == ("corrupt_logprobs", "A'", None)
+    assert "log-prob stream" in told.cause.remedy
+    assert [alert.rule for alert in watched.view.alerts] == ["incident", "corrupt_logprobs"]
+    train(watched, range(6, 12))
+    assert watched.log.told()[-1] == ("corrupt_logprobs", "resolved", 10)
+    assert [alert.rule for alert in watched.view.alerts] == ["incident"]
+    train(watched, range(12, 62))
+    assert watched.log.incidents() == [("firing", 2), ("resolved", 59)]
+    assert len(watched.log.deliveries) == 2
+    assert not watched.view.alerts
+
+
+def test_a_stop_is_advised_for_the_cause_and_only_while_an_alert_of_the_incident_pages() -> None:
+    watched, advised = WatchedRun(), {}
+    for health, steps in (("corrupt", range(6)), ("healthy", range(6, 14))):
+        train(watched, steps, health=health)
+        assert watched.view.advice is not None
+        advised[health] = (watched.view.advice.stop, watched.view.advice.reasons.get("stop", ""))
+    assert [alert.rule for alert in watched.view.alerts] == ["incident"]
+    assert advised["corrupt"][0]
+    assert advised["corrupt"][1].startswith("math/grpo: corrupt log-probs since step 0")
+    assert advised["healthy"] == (False, "")
+
+
+def test_an_incident_is_the_same_after_a_restart() -> None:
+    found = []
+    for restarts in (False, True):
+        watched = WatchedRun()
+        for step in range(30):
+            train(watched, range(step, step + 1), health="corrupt" if step >= 10 else "healthy")
+            if restarts:
+                watched.restart()
+        found.append((watched.log.incidents(), [alert for alert in watched.view.alerts if alert.is_incident]))
+    assert found[0] == found[1]
+    ((_, (incident,)), _) = found
+    assert (incident.step, incident.labels["last_good_step"]) == (10, "9")
+
+
+def test_a_healthy_run_raises_no_alert() -> None:
+    watched = WatchedRun()
+    train(watched, range(60))
+    assert not watched.log.alerts
+
+
+@pytest.mark.parametrize(
+    ("health", "expected"),
+    [
+        pytest.param("noisy", {"engine_mismatch", "variance_blowup", "mask_rate"}, id="engines that differ"),
+        pytest.param("corrupt", {"corrupt_logprobs"}, id="padded log-probs also trigger other rules, later"),
+    ],
+)
+def test_a_faulty_run_fires_the_expected_rules(health: str, expected: set[str]) -> None:
+    watched = WatchedRun()
+    train(watched, range(30), health=health)
+    assert {rule for rule, state, _ in watched.log.told() if state == "firing"} >= expected
+
+
+def test_the_mask_rate_alert_names_the_pair_that_dominates_and_its_lag() -> None:
+    watched = WatchedRun()
+    train(watched, range(30), health="noisy")
+    (summary,) = {alert.summary for alert in watched.log.alerts.values() if alert.rule == "mask_rate"}
+    assert "mismatch dominates (kl_k3 " in summary
+    assert summary.endswith(", lag 0)")
+
+
+def test_only_corrupt_log_probs_fire_within_the_first_twenty_steps() -> None:
+    watched = WatchedRun()
+    train(watched, range(21), health="corrupt")
+    assert {rule for rule, _, _ in watched.log.told()} == {"corrupt_logprobs"}
+
+
+def test_an_alert_of_a_removed_rule_resolves_and_its_incident_waits_for_quiet_steps() -> None:
+    watched = WatchedRun()
+    train(watched, range(5), health="corrupt")
+    rules = tuple(rule for rule in WATCH_CONFIG.rules() if rule.name != "corrupt_logprobs")
+    fresh = WatchedRun(watch_config=replace(WATCH_CONFIG, rules=lambda: rules))
+    fresh.log = watched.log
+    fresh.restart()
+    fresh.tick(60.0)
+    assert {alert.rule: alert.state.value for alert in watched.log.alerts.values()} == {
+        "corrupt_logprobs": "resolved",
+        "incident": "firing",
+    }

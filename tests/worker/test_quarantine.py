@@ -1,0 +1,283 @@
+"""Quarantine: data that cannot be processed is named, and the run goes on: later steps, stalls and crashes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import structlog
+from msgspec import structs
+from sqlalchemy import Table, select, update
+
+from tests.domain.trainer import finished, made, report
+from tests.store.builders import intake
+from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver, finish
+from trmon.domain.batches.batch import BatchRow, QuarantinePart
+from trmon.domain.runs.run import RunState
+from trmon.fleet.views import RunViewCache
+from trmon.store import Store
+from trmon.store.rows import report_codec
+from trmon.store.schema import tables
+from trmon.worker.scheduler import Scheduler
+from trmon_client.core import wire
+from trmon_client.core.statistics import columns
+
+GARBAGE = b"\xc1"
+
+
+class TrainedRun:
+    """One run over a real store; `restart` discards everything in memory."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.observer = RecordingObserver()
+        self.run_id = 0
+        self.restart()
+
+    def restart(self) -> None:
+        log = self.store.run_log
+        self.view_cache = RunViewCache()
+        self.scheduler = Scheduler(
+            log, writer=log, watch_config=WATCH_CONFIG, views=self.view_cache, observer=self.observer
+        )
+
+    def receive(self, *messages: wire.Message, at: float) -> None:
+        """Store messages, as the API does."""
+        futures = self.store.reports.append([intake(message) for message in messages], now=at)
+        self.run_id = {future.result(30).run_id for future in futures}.pop()
+
+    def damage(self, table: Table, **columns: Any) -> None:
+        """Overwrite columns of the newest row of a table."""
+        newest = select(table.c.id).order_by(table.c.id.desc()).limit(1).scalar_subquery()
+        statement = update(table).where(table.c.id == newest).values(**columns)
+        self.store.writer.submit(lambda transaction: transaction.connection.execute(statement).rowcount).result(30)
+
+    def tick(self, at: float) -> None:
+        """Run passes until no message is unread."""
+        while self.scheduler.run_passes([self.run_id], now=at):
+            pass
+
+    def train(self, steps: range) -> None:
+        """Report steps ten seconds apart, each as one chunk that states its own count."""
+        for step in steps:
+            self.receive(step_of(step), at=10.0 * step)
+            self.tick(10.0 * step)
+
+    @property
+    def rows(self) -> dict[int, BatchRow]:
+        """The run's rows by step."""
+        return {row.key.step: row for row in self.store.run_log.batches_after(self.run_id, 0, limit=100)}
+
+    @property
+    def parts(self) -> Counter[QuarantinePart]:
+        """What was observer as set aside."""
+        return sum((tally.quarantined for tally in self.observer.passes), Counter())
+
+    def delivered(self) -> set[tuple[str, str]]:
+        """Return the (rule, status) of each delivery."""
+        notifications = [delivery.notification for delivery in self.store.outbox.due(now=1e12, limit=100)]
+        return {(told.alert.rule, told.status.value) for told in notifications}
+
+
+def step_of(step: int, **fields: Any) -> wire.Report:
+    """Return a step's only report, which states its own chunk count."""
+    return report(step, finished=finished((step, None, 1)), **fields)
+
+
+def quarantined_parts(row: BatchRow) -> list[tuple[str, str]]:
+    """Return the (part, place) of each entry that a row names."""
+    return [(entry.part.value, entry.place) for entry in row.quarantined]
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Iterator[TrainedRun]:
+    """A run of two healthy steps."""
+    store = Store.open(f"sqlite:///{tmp_path / 'trmon.db'}")
+    store.migrate()
+    with structlog.testing.capture_logs():
+        run = TrainedRun(store)
+        run.train(range(2))
+        yield run
+    store.close()
+
+
+def broken_columns(store: Store) -> bytes:
+    """Return the newest report's payload with one bit of its columns flipped."""
+    with store.reports._reader.connect() as connection:
+        newest = select(tables.report.c.payload).order_by(tables.report.c.id.desc()).limit(1)
+        payload = bytearray(connection.execute(newest).scalar_one())
+    payload[-20] ^= 1
+    return bytes(payload)
+
+
+def overflowing_payload() -> bytes:
+    """Return the payload of a valid report whose trainer version is too large for an integer array."""
+    logprobs = np.full((8, 4), -1.0)
+    content = columns(
+        rollout_logprobs=logprobs, old_logprobs=logprobs, mask=np.ones((8, 4), bool), versions=np.arange(8)
+    )
+    message = step_of(2, content=replace(content, trainer_version=1 << 64), policy=None, trainer_version=(1 << 64) - 1)
+    parcel, _ = wire.storable_columns(message)
+    return report_codec.pack_report(structs.replace(message, parcel=None), parcel=parcel)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("what", ["message", "columns"])
+def test_a_damaged_report_is_a_missing_chunk_and_the_steps_after_it_go_on(
+    trained: TrainedRun, what: str, is_restarted: bool
+) -> None:
+    trained.receive(step_of(2), at=20.0)
+    trained.damage(tables.report, payload=GARBAGE if what == "message" else broken_columns(trained.store))
+    if is_restarted:
+        trained.restart()
+    trained.tick(20.0)
+    if is_restarted:
+        trained.restart()
+    trained.receive(report(3, finished=finished((2, None, 1), (3, None, 1))), at=30.0)
+    trained.tick(100.0)
+    trained.train(range(11, 13))
+    rows = trained.rows
+    assert set(rows) == {0, 1, 2, 3, 11, 12}
+    assert not rows[2].complete
+    assert ("report", "rank 0, chunk 0") in quarantined_parts(rows[2])
+    assert any("is damaged" in entry.reason for entry in rows[2].quarantined)
+    assert all(not row.quarantined and row.complete for step, row in rows.items() if step != 2)
+    assert "mismatch_kl_k3" in rows[3].signals
+    assert not trained.observer.failures
+    assert trained.parts[QuarantinePart.REPORT] == 1
+    assert trained.delivered() == {("batch_quarantined", "firing")}
+
+
+def test_a_batch_is_evaluated_over_its_undamaged_chunks(trained: TrainedRun) -> None:
+    counts = finished((2, None, 1))
+    trained.receive(report(2, world_size=2, finished=counts), at=20.0)
+    trained.receive(report(2, rank=1, world_size=2, finished=counts), at=20.0)
+    trained.damage(tables.report, payload=broken_columns(trained.store))
+    trained.tick(20.0)
+    row = trained.rows[2]
+    assert (row.n_ranks, row.n_sequences, row.complete, row.missing_ranks) == (1, 8, False, ())
+    assert quarantined_parts(row) == [("report", "rank 1, chunk 0")]
+    assert row.signals["mismatch_kl_k3"] >= 0.0
+
+
+def test_a_damaged_late_report_is_named_by_the_next_batch(trained: TrainedRun) -> None:
+    trained.receive(report(1, chunk=1), at=15.0)
+    trained.damage(tables.report, payload=GARBAGE)
+    trained.tick(15.0)
+    trained.train(range(2, 4))
+    rows = trained.rows
+    assert quarantined_parts(rows[1]) == [("report", "rank 0, chunk 1")]
+    assert quarantined_parts(rows[2]) == [("report", "step 1, rank 0, chunk 1")]
+    assert trained.parts == {QuarantinePart.REPORT: 1}
+    assert trained.delivered() == {("batch_quarantined", "firing")}
+
+
+def test_a_variance_too_small_for_a_float_is_evaluated(trained: TrainedRun) -> None:
+    content = made()
+    tiny = np.full(content.n_sequences, 3e-321)
+    zero = np.zeros(content.n_sequences)
+    changed = {
+        f"{pair}_{stem}": values
+        for pair in content.pairs
+        for stem, values in (("sum_ratio_dev", zero), ("sum_sq_ratio_dev", tiny))
+    }
+    trained.receive(step_of(2, content=replace(content, by_name={**content.by_name, **changed}), policy=None), at=20.0)
+    trained.tick(20.0)
+    row = trained.rows[2]
+    assert row.signals["mismatch_ratio_shift"] == 0.0
+    assert not row.quarantined
+
+
+def test_a_batch_that_cannot_be_evaluated_gets_a_row_with_the_reason_and_is_not_retried(trained: TrainedRun) -> None:
+    trained.receive(step_of(2), at=20.0)
+    trained.damage(tables.report, payload=overflowing_payload())
+    trained.tick(20.0)
+    trained.train(range(3, 5))
+    rows = trained.rows
+    assert set(rows) == {0, 1, 2, 3, 4}
+    assert quarantined_parts(rows[2]) == [("batch", "the whole batch")]
+    assert "mismatch_kl_k3" not in rows[2].signals
+    assert rows[2].quarantined[0].reason.startswith("OverflowError: ")
+    assert not trained.observer.failures
+    assert trained.parts == {QuarantinePart.BATCH: 1}
+    assert trained.delivered() == {("batch_quarantined", "firing")}
+    trained.restart()
+    trained.train(range(5, 7))
+    assert (trained.rows[2].ordinal, trained.rows[2].revised) == (3, False)
+    assert trained.rows[6].ordinal == 7
+    assert trained.parts == {QuarantinePart.BATCH: 1}
+
+
+def test_a_damaged_notice_is_named_by_the_next_batch(trained: TrainedRun) -> None:
+    trained.receive(wire.Scalars(attempt="a", launch="launch-1", sequence=1, step=2, values={"lr": 1.0}), at=19.0)
+    trained.damage(tables.notice, payload=GARBAGE)
+    trained.train(range(2, 5))
+    rows = trained.rows
+    assert quarantined_parts(rows[2]) == [("notice", "notice 1")]
+    assert not rows[3].quarantined
+    assert trained.parts == {QuarantinePart.NOTICE: 1}
+    assert trained.delivered() == {("batch_quarantined", "firing")}
+    trained.restart()
+    trained.train(range(5, 6))
+    assert not trained.observer.failures
+
+
+def test_a_damaged_checkpoint_is_replaced_by_a_replay(trained: TrainedRun) -> None:
+    trained.scheduler.write_checkpoints()
+    damaged = update(tables.run_state).values(state=GARBAGE)
+    trained.store.writer.submit(lambda transaction: transaction.connection.execute(damaged).rowcount).result(30)
+    trained.restart()
+    trained.train(range(2, 4))
+    assert trained.rows[3].ordinal == 4
+    assert not trained.observer.failures
+    assert trained.parts == {QuarantinePart.CHECKPOINT: 1}
+
+
+def test_a_damaged_row_does_not_stop_a_restart(trained: TrainedRun) -> None:
+    trained.damage(tables.batch, signals=b"\0" * 7)
+    trained.restart()
+    trained.train(range(2, 5))
+    rows = trained.rows
+    assert quarantined_parts(rows[1]) == [("row", "the stored row")]
+    assert not rows[2].quarantined
+    assert trained.store.run_log.progress(trained.run_id).frontier.report_id == 5
+    assert not trained.observer.failures
+    assert trained.parts == {QuarantinePart.ROW: 1}
+
+
+@pytest.mark.parametrize("payload", [GARBAGE, overflowing_payload()], ids=["damaged", "not evaluable"])
+def test_a_run_that_cannot_be_evaluated_still_stalls(trained: TrainedRun, payload: bytes) -> None:
+    trained.receive(step_of(2), at=20.0)
+    trained.damage(tables.report, payload=payload)
+    trained.tick(20.0)
+    trained.tick(200.0)
+    assert trained.store.runs.by_id(trained.run_id).state is RunState.STALLED
+    assert ("stalled", "firing") in trained.delivered()
+
+
+@pytest.mark.parametrize("payload", [GARBAGE, overflowing_payload()], ids=["damaged", "not evaluable"])
+def test_a_run_that_cannot_be_evaluated_still_crashes(trained: TrainedRun, payload: bytes) -> None:
+    trained.receive(step_of(2), at=20.0)
+    trained.damage(tables.report, payload=payload)
+    trained.receive(finish(2, outcome="crashed"), at=25.0)
+    trained.tick(25.0)
+    assert trained.store.runs.by_id(trained.run_id).state is RunState.CRASHED
+    assert trained.delivered() >= {("crashed", "firing"), ("batch_quarantined", "firing")}
+
+
+def test_a_damaged_report_ends_a_stall_but_does_not_revive_a_run_that_has_ended(trained: TrainedRun) -> None:
+    trained.tick(500.0)
+    trained.receive(step_of(2), at=510.0)
+    trained.damage(tables.report, payload=GARBAGE)
+    trained.tick(510.0)
+    assert trained.store.runs.by_id(trained.run_id).state is RunState.RUNNING
+    trained.receive(finish(2), at=520.0)
+    trained.receive(step_of(3), at=521.0)
+    trained.damage(tables.report, payload=GARBAGE)
+    trained.tick(521.0)
+    assert trained.store.runs.by_id(trained.run_id).state is RunState.FINISHED

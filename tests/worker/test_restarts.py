@@ -1,0 +1,112 @@
+"""A restart at any moment changes no alert, for random messages in a random order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from tests.domain.trainer import Health, finished, made, report
+from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish
+from trmon.domain.rules import rule_yaml
+from trmon_client.core import wire
+
+RULES = rule_yaml.parse_rules(
+    """
+- {name: crashed, severity: page, summary: x, when: {state: crashed}}
+- {name: corrupt, severity: page, summary: x, immune_steps: 0, for_steps: 2, clear_for_steps: 2,
+   when: {signal: saturated_fraction, above: 0.001}}
+- {name: any_update, severity: warn, summary: x, immune_steps: 2, reads: every_update, for_steps: 3,
+   when: {signal: saturated_fraction, above: 0.001}}
+- {name: high, severity: page, summary: x, immune_steps: 0, for_steps: 3, clear_for_steps: 2,
+   when: {signal: grad_norm, above: 1, clear: 0.5}}
+- {name: gone, severity: warn, summary: x, immune_steps: 0, for_steps: 2, when: {absent: grad_norm}}
+- {name: grows, severity: warn, summary: x, immune_steps: 0,
+   when: {growth: grad_norm, over: 5, above: 1.5, clear: 1.1}}
+- {name: lasts, severity: warn, summary: x, immune_steps: 0, for_seconds: 25, when: {signal: mask_rate, above: 0.3}}
+"""
+)
+NORMS: tuple[wire.JsonNumber, ...] = (0.2, 0.4, 0.9, 1.2, 3.0, "nan", "inf", None)
+NO_GRACE_END = replace(WATCH_CONFIG, rules=lambda: RULES, grace_seconds=1e9)
+"""The grace period never ends: a restart would extend it and change the result."""
+STEPS, RANKS = 24, 2
+
+
+def messages(rng: random.Random) -> Iterator[list[wire.Message]]:
+    """Yield messages ten seconds apart: shuffled steps of two ranks, with crashes and new launches in between."""
+    launch, health, late = 1, "healthy", list[wire.Message]()
+    stated: tuple[tuple[int, int | None, int], ...] = ()
+    for step in range(STEPS):
+        if rng.random() < 0.2:
+            health = "corrupt" if health == "healthy" else "healthy"
+        given = {"launch": f"launch-{launch}", "world_size": RANKS}
+        now = late + list(_step(step, health, stated, rng, **given))
+        stated = ((step, None, 1), (step, 0, 1))
+        rng.shuffle(now)
+        n_late = rng.choice([0, 0, 0, 1, 2])
+        now, late = now[n_late:], now[:n_late]
+        yield now
+        if rng.random() < 0.15:
+            last = finished(*stated)
+            ends = [finish(step, rank=rank, outcome="crashed", **given) for rank in range(RANKS)]
+            yield [*late, *(replace_counts(end, last) for end in ends)]
+            late, stated = [], ()
+            for _ in range(rng.choice([1, 2])):
+                launch += 1
+                origin = {**ORIGIN, "launch": f"launch-{launch}", "sent_at": 6000.0 + launch}
+                yield [wire.Start(**origin)]
+                if rng.random() < 0.5:
+                    yield [finish(step, outcome="crashed", launch=f"launch-{launch}", sent_at=6000.5 + launch)]
+
+
+def _step(
+    step: int, health: Health, stated: tuple[tuple[int, int | None, int], ...], rng: random.Random, **given: object
+) -> Iterator[wire.Message]:
+    for rank in range(RANKS):
+        for update in (None, 0):
+            content = made(health, seed=rank)
+            scalars = {"grad_norm": rng.choice(NORMS)} if rng.random() < 0.3 else {}
+            of = {"rank": rank, "update": update, "scalars": scalars, "content": content, **given}
+            yield report(step, finished=finished(*stated), **of)
+            if rng.random() < 0.1:
+                yield report(step, chunk=1, **of)
+        if rng.random() < 0.5:
+            values = {"grad_norm": rng.choice(NORMS)}
+            yield wire.Scalars(**{**ORIGIN, "rank": rank, **given}, sequence=step, step=step, values=values)
+
+
+def replace_counts(end: wire.Finish, counts: list[wire.ChunkCount]) -> wire.Finish:
+    """Return a Finish message that states the chunk counts of both updates of its step."""
+    return structs.replace(end, finished=counts)
+
+
+def alerts_after(arrivals: list[list[wire.Message]], *, restarts: dict[int, bool]) -> tuple[list[object], ...]:
+    """Return the alerts, deliveries and open alerts.
+
+    Args: restarts: before which arrivals, and whether the worker wrote checkpoints first.
+    """
+    watched = WatchedRun(watch_config=NO_GRACE_END)
+    for i, now in enumerate(arrivals):
+        if i in restarts:
+            if restarts[i]:
+                watched.scheduler.write_checkpoints()
+            watched.restart()
+        watched.receive(*now, at=10.0 * i)
+    assert not watched.observer.failures
+    delivered = [(d.episode, d.told_state.value, d.notification.summary) for d in watched.log.deliveries.values()]
+    open_alerts = [(a.rule, a.state.value, a.attempt_id, a.step, a.update) for a in watched.log.open_alerts(1)]
+    return sorted(watched.log.told()), sorted(delivered), sorted(open_alerts, key=str)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_restart_at_any_moment_changes_no_alert(seed: int) -> None:
+    rng = random.Random(seed)
+    arrivals = list(messages(rng))
+    expected = alerts_after(arrivals, restarts={})
+    assert expected[1], "some alert is delivered"
+    for share in (0.05, 0.3, 1.0):
+        restarts = {i: rng.random() < 0.5 for i in range(1, len(arrivals)) if rng.random() < share}
+        assert alerts_after(arrivals, restarts=restarts) == expected, restarts

@@ -1,0 +1,195 @@
+"""Passes over a run: when batches close, how rows are revised, and what survives a restart."""
+
+from __future__ import annotations
+
+import math
+
+from tests.domain.trainer import finished, report
+from tests.worker.watched_run import ORIGIN, WatchedRun, finish, train
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.runs.run import RunState
+from trmon_client.core import wire
+from trmon_client.core.policies.policy import preset
+
+
+def test_a_batch_closes_when_the_next_report_states_its_chunk_count() -> None:
+    watched = WatchedRun()
+    watched.receive(report(0), at=0.0)
+    assert not watched.log.rows
+    watched.receive(report(1, finished=finished((0, None, 1))), at=10.0)
+    (row,) = watched.log.rows.values()
+    assert (row.key.step, row.ordinal, row.complete, row.n_sequences, row.mismatches) == (0, 1, True, 8, 0)
+    assert row.signals["total_kl_k3"] > 0
+
+
+def test_a_finish_closes_the_open_batch_and_the_run() -> None:
+    watched = WatchedRun()
+    watched.receive(report(0), finish(0), at=0.0)
+    assert [row.complete for row in watched.log.rows.values()] == [True]
+    assert watched.log.stored_run.state is RunState.FINISHED
+    assert not watched.log.unfinished_runs()
+
+
+def test_ranks_are_merged_in_rank_order_whatever_came_first() -> None:
+    watched = WatchedRun()
+    watched.receive(report(0, rank=1, world_size=2), at=0.0)
+    watched.receive(report(0, rank=0, world_size=2, scalars={"lr": 1.0}), at=1.0)
+    watched.receive(report(1, rank=1, world_size=2, finished=finished((0, None, 1))), at=10.0)
+    assert not watched.log.rows
+    watched.receive(report(1, rank=0, world_size=2, finished=finished((0, None, 1))), at=11.0)
+    (row,) = watched.log.rows.values()
+    assert (row.n_ranks, row.n_sequences, row.complete, row.scalars) == (2, 16, True, {"lr": 1.0})
+    active = watched.log.decisions[row.key, preset("trm").hash]
+    bits = [wire.unpack_bits(stored.accepted, 8).tolist() for stored in watched.log.reports.of_batch(row.key)]
+    assert wire.unpack_bits(active.accepted, 16).tolist() == bits[0] + bits[1]
+
+
+def test_a_missing_rank_delays_its_batch_and_later_ones_until_the_grace_ends() -> None:
+    watched = WatchedRun()
+    for step in range(3):
+        counts = finished((step - 1, None, 1)) if step else []
+        watched.receive(report(step, rank=0, world_size=2, finished=counts), at=float(step))
+    watched.tick(59.0)
+    assert not watched.log.rows
+    watched.tick(60.5)
+    (row,) = watched.log.rows.values()
+    assert (row.key.step, row.complete, row.missing_ranks) == (0, False, (1,))
+
+
+def test_a_batch_whose_chunk_count_is_unknown_is_complete_after_the_grace() -> None:
+    watched = WatchedRun()
+    watched.receive(report(0, chunk=0), report(0, chunk=1), at=0.0)
+    watched.tick(61.0)
+    (row,) = watched.log.rows.values()
+    assert (row.complete, row.n_sequences) == (True, 16)
+
+
+def test_a_late_chunk_revises_the_row_and_is_not_folded_again() -> None:
+    watched = WatchedRun()
+    watched.receive(report(0), at=0.0)
+    watched.receive(report(1, finished=finished((0, None, 2))), at=10.0)
+    watched.tick(80.0)
+    key = BatchKey(1, 0, None)
+    before = watched.log.rows[key]
+    assert not before.complete
+    watched.receive(report(0, chunk=1), at=90.0)
+    after = watched.log.rows[key]
+    assert (after.ordinal, after.closed_at) == (before.ordinal, before.closed_at)
+    assert (after.revised, after.complete, after.n_sequences) == (True, True, 16)
+    assert len(watched.log.rows) == 2
+    assert [tally.late_reports for tally in watched.observer.passes][-1] == 1
+
+
+def test_a_batch_that_comes_after_its_successors_is_stored_but_not_folded() -> None:
+    watched = WatchedRun()
+    train(watched, range(2, 5))
+    watched.receive(report(0, finished=finished((0, None, 1))), at=50.0)
+    late = watched.log.rows[BatchKey(1, 0, None)]
+    assert (late.ordinal, late.revised) == (3, True)
+    assert math.isnan(late.signals["step_seconds"])
+    watched.restart()
+    watched.receive(report(5, finished=finished((4, None, 1))), at=60.0)
+    assert watched.log.rows[BatchKey(1, 4, None)].ordinal == 4
+
+
+def test_restarts_change_no_row_decision_alert_or_delivery() -> None:
+    undisturbed, restarted, without_checkpoint = WatchedRun(), WatchedRun(), WatchedRun()
+    for step in range(40):
+        health = "corrupt" if 24 <= step < 31 else "healthy"
+        message = report(step, health=health, finished=finished((step - 1, None, 1)) if step else [])
+        scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"grad_norm": float(step)})
+        for watched in (undisturbed, restarted, without_checkpoint):
+            watched.receive(message, scalars, at=10.0 * step)
+        restarted.restart()
+        without_checkpoint.log.forget_checkpoint()
+        without_checkpoint.restart()
+    told = [(state, step) for rule, state, step in undisturbed.log.told() if rule == "corrupt_logprobs"]
+    assert told == [("firing", 26), ("resolved", 35)]
+    for other in (restarted, without_checkpoint):
+        assert repr(other.log.rows) == repr(undisturbed.log.rows)
+        assert other.log.decisions == undisturbed.log.decisions
+        assert other.log.alert_events == undisturbed.log.alert_events
+        assert other.log.deliveries == undisturbed.log.deliveries
+        assert other.log.alerts == undisturbed.log.alerts
+
+
+def test_a_failed_commit_is_retried_and_no_change_is_lost_or_repeated() -> None:
+    watched = WatchedRun()
+    train(watched, range(25), health="corrupt")
+    watched.log.receive(report(25, health="corrupt", finished=finished((24, None, 1))), at=250.0)
+    watched.log.broken = True
+    watched.tick(250.0)
+    assert isinstance(watched.observer.failures[0], OSError)
+    watched.log.broken = False
+    watched.tick(250.5)
+    assert BatchKey(1, 24, None) not in watched.log.rows
+    assert watched.scheduler.pop_due(251.0) == {1}
+    watched.tick(251.0)
+    assert watched.log.rows[BatchKey(1, 24, None)].ordinal == 25
+    assert [step for rule, _, step in watched.log.told() if rule == "corrupt_logprobs"] == [2]
+
+
+def test_a_deleted_run_is_dropped_without_a_failure() -> None:
+    watched = WatchedRun()
+    assert watched.scheduler.run_passes({77}, now=0.0) == set()
+    assert not watched.observer.failures
+
+
+def test_each_update_of_a_step_is_a_row_and_the_last_one_its_gauge() -> None:
+    watched = WatchedRun()
+    place = 0
+    for step in range(8):
+        for update in range(2):
+            counts = finished((step, 0, 1)) if update else (finished((step - 1, 1, 1)) if step else [])
+            health = "healthy" if update else "corrupt"
+            watched.receive(report(step, update=update, health=health, finished=counts), at=float(place))
+            place += 1
+    assert [row.key.update for row in watched.log.rows.values()][:4] == [0, 1, 0, 1]
+    assert not watched.log.alerts
+    assert watched.view.row is not None
+
+
+def test_the_rollout_row_of_a_step_is_its_gauge() -> None:
+    watched = WatchedRun()
+    for step in range(5):
+        before = finished((step - 1, 0, 1)) if step else []
+        watched.receive(report(step, health="corrupt", finished=before), at=10.0 * step)
+        watched.receive(report(step, update=0, finished=finished((step, None, 1))), at=10.0 * step + 1)
+    assert watched.log.told() == [("corrupt_logprobs", "firing", 2)]
+    assert watched.view.row.key.update is None
+
+
+def test_a_backlog_of_many_pages_closes_in_order_and_no_batch_by_its_grace() -> None:
+    watched = WatchedRun()
+    for step in range(40):
+        for chunk in range(30):
+            counts = finished((step - 1, None, 30)) if step and not chunk else []
+            watched.log.receive(report(step, chunk=chunk, finished=counts), at=0.01 * (30 * step + chunk))
+    watched.tick(5000.0)
+    watched.tick(5100.0)
+    rows = sorted(watched.log.rows.values(), key=lambda row: row.ordinal)
+    assert [row.key.step for row in rows] == list(range(40))
+    assert all(row.complete and row.n_sequences == 240 and not row.revised for row in rows)
+
+
+def test_a_newer_attempt_takes_over_and_late_batches_of_the_older_one_are_not_folded() -> None:
+    watched = WatchedRun()
+    train(watched, range(10))
+    again = {"attempt": "b", "launch": "launch-2"}
+    watched.receive(report(5, **again), at=100.0)
+    watched.receive(report(6, **again, finished=finished((5, None, 1))), at=110.0)
+    watched.tick(171.0)
+    assert watched.log.rows[BatchKey(2, 5, None)].ordinal == 10
+    tail = watched.log.rows[BatchKey(1, 9, None)]
+    assert (tail.ordinal, tail.revised) == (11, True)
+    assert len(watched.log.rows) == 12
+
+
+def test_steps_that_are_far_apart_do_not_each_write_a_checkpoint() -> None:
+    watched = WatchedRun()
+    for step in range(30):
+        watched.receive(report(step, finished=finished((step, None, 1))), at=60.0 * step)
+    ordinals = [update.checkpoint.ordinal for update in watched.log.commits if update.checkpoint is not None]
+    assert ordinals == [8, 16, 24]
+    watched.scheduler.write_checkpoints()
+    assert watched.log.progress(1).checkpoint.ordinal == 30

@@ -1,0 +1,86 @@
+"""One run under a scheduler, with an in-memory log and a clock that the test sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.domain.memory_log import RUN_ID, MemoryLog
+from tests.domain.trainer import finished, report
+from trmon.domain.alerts.delivery import Routes
+from trmon.domain.rules import rule_yaml
+from trmon.fleet.views import RunView, RunViewCache
+from trmon.worker.pass_changes import PassTally
+from trmon.worker.run_context import WatchConfig
+from trmon.worker.scheduler import Scheduler
+from trmon_client.core import wire
+
+ORIGIN = {"attempt": "a", "launch": "launch-1"}
+WATCH_CONFIG = WatchConfig(
+    rules=rule_yaml.builtin_rules, routes=Routes(receivers=("hook",)), public_url="https://trmon.example"
+)
+
+
+@dataclass
+class RecordingObserver:
+    """An observer that records its calls."""
+
+    passes: list[PassTally] = field(default_factory=list)
+    failures: list[Exception] = field(default_factory=list)
+
+    def pass_committed(self, tally: PassTally) -> None:
+        """See PassObserver."""
+        self.passes.append(tally)
+
+    def pass_failed(self, error: Exception) -> None:
+        """See PassObserver."""
+        self.failures.append(error)
+
+
+class WatchedRun:
+    """One run; `restart` discards everything in memory, as a kill does."""
+
+    def __init__(self, *, watch_config: WatchConfig = WATCH_CONFIG) -> None:
+        self.log = MemoryLog()
+        self.view_cache = RunViewCache()
+        self.observer = RecordingObserver()
+        self._watch_config = watch_config
+        self.restart()
+
+    def restart(self) -> None:
+        """Start a new scheduler over the same log."""
+        self.scheduler = Scheduler(
+            self.log, writer=self.log, watch_config=self._watch_config, views=self.view_cache, observer=self.observer
+        )
+
+    def receive(self, *messages: wire.Message, at: float) -> None:
+        """Store messages and run passes until none is unread."""
+        self.log.receive(*messages, at=at)
+        self.tick(at)
+
+    def tick(self, at: float) -> None:
+        """Run passes until no message is unread."""
+        more = {RUN_ID}
+        while more:
+            more = self.scheduler.run_passes(more, now=at)
+
+    @property
+    def view(self) -> RunView:
+        """The run's view."""
+        view = self.view_cache.get(RUN_ID)
+        assert view is not None
+        return view
+
+
+def train(watched: WatchedRun, steps: range, *, health: str = "healthy", **fields: object) -> None:
+    """Report steps ten seconds apart; each states the chunk count of the one before."""
+    for step in steps:
+        counts = finished((step - 1, None, 1)) if step else []
+        watched.receive(report(step, health=health, finished=counts, **fields), at=10.0 * step)
+
+
+def finish(step: int, *, rank: int = 0, outcome: str = "finished", **fields: object) -> wire.Finish:
+    """Return the Finish message of a rank after its last step."""
+    return wire.Finish(
+        **{**ORIGIN, "sequence": 9, "rank": rank, "outcome": outcome, "sent_at": 5000.0, **fields},
+        finished=finished((step, None, 1)),
+    )

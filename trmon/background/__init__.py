@@ -1,1 +1,0 @@
-"""Background threads: a poller, and the pruner that enforces retention."""

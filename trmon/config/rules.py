@@ -1,0 +1,150 @@
+"""The active rules: the built-in ones, overridden by a file that is reloaded when it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+
+import structlog
+
+from trmon.config.settings import Settings
+from trmon.domain.model.errors import InvalidInput, NotReady
+from trmon.domain.pipeline.rule_test_yaml import ExpectedAlert, RuleTest, parse_rule_tests
+from trmon.domain.pipeline.rule_testing import run_rule_test
+from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleTestResult:
+    """A rule test, and the alerts that its rules raised."""
+
+    test: RuleTest
+    alerts: tuple[ExpectedAlert, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the alerts are the expected ones."""
+        return self.alerts == self.test.alerts
+
+    def __str__(self) -> str:
+        if self.passed:
+            return f"ok      {self.test.name}"
+        return f"FAILED  {self.test.name}\n  expected: {_list(self.test.alerts)}\n  got:      {_list(self.alerts)}"
+
+
+def read_rules_file(path: Path) -> tuple[Rule, ...]:
+    """Return the built-in rules with those of a file over them. Errors: InvalidInput naming file and position."""
+    text = _read(path)
+    try:
+        return overlay_rules(builtin_rules(), text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error.field}", error.message) from error
+
+
+def run_rules_file_tests(path: Path) -> list[RuleTestResult]:
+    """Return the result of each test in a file, over the rules that the file names. Errors: InvalidInput."""
+    text = _read(path)
+    try:
+        given = parse_rule_tests(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error.field}", error.message) from error
+    rules = builtin_rules() if given.rules is None else read_rules_file(path.parent / given.rules)
+    return [RuleTestResult(test=one, alerts=run_rule_test(one, rules)) for one in given.tests]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(path), f"cannot be read: {error}") from error
+
+
+def _list(alerts: tuple[ExpectedAlert, ...]) -> str:
+    return ", ".join(map(str, alerts)) or "nothing"
+
+
+POLL_SECONDS = 1.0
+
+log = structlog.get_logger(__name__)
+
+FileStamp = tuple[int, int, int]
+"""A file's modification time, size and inode."""
+
+
+class ActiveRules:
+    """Holds the set of rules; a reload replaces the whole set, or nothing if the file is invalid."""
+
+    def __init__(self, path: Path | None, *, poll_seconds: float = POLL_SECONDS) -> None:
+        """Read the file. Errors: InvalidInput naming file and position."""
+        self.path = path
+        self.error: str | None = None
+        self._stamp = _stamp_of(path)
+        self._rules = builtin_rules() if path is None else read_rules_file(path)
+        self._poll_seconds = poll_seconds
+        self._on_change: Callable[[], None] = lambda: None
+        self._on_failure: Callable[[], None] = lambda: None
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name="trmon-rules", daemon=True)
+
+    def __call__(self) -> tuple[Rule, ...]:
+        """Return the current rules."""
+        return self._rules
+
+    def health_rules(self) -> frozenset[str]:
+        """Return the names of the rules whose alerts join a run's incident."""
+        return frozenset(rule.name for rule in self._rules if rule.is_of_health)
+
+    def set_callbacks(self, *, on_change: Callable[[], None], on_failure: Callable[[], None]) -> None:
+        """Set the functions to call after a reload and after a failed reload."""
+        self._on_change, self._on_failure = on_change, on_failure
+
+    def start(self) -> None:
+        """Start to poll the file, if there is one."""
+        if self.path is not None:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Stop polling."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def refresh(self) -> None:
+        """Reload the file if it changed; if it is invalid, log the error once and keep the old rules."""
+        stamp = _stamp_of(self.path)
+        if self.path is None or stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._rules = read_rules_file(self.path)
+        except InvalidInput as error:
+            self.error = str(error)
+            self._on_failure()
+            log.error("rules_reload_failed", error=self.error)
+            return
+        self.error = None
+        self._on_change()
+        log.info("rules_reloaded", file=str(self.path), rules=len(self._rules))
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._poll_seconds):
+            self.refresh()
+
+
+def active_rules_of(settings: Settings) -> ActiveRules:
+    """Return the active rules for the settings. Errors: NotReady naming the error in the rules file."""
+    try:
+        return ActiveRules(settings.rules_file)
+    except InvalidInput as error:
+        raise NotReady(f"TRMON_RULES_FILE: {error}; run `trmon rules check` for details") from error
+
+
+def _stamp_of(path: Path | None) -> FileStamp | None:
+    try:
+        found = None if path is None else path.stat()
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)

@@ -1,0 +1,214 @@
+"""Calls a function at a fixed interval on a thread of its own, and at once when woken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
+from typing import Protocol
+
+import structlog
+
+from trmon.domain.model.access import EVERYTHING, Access
+from trmon.store.repositories.events import StoredEvent
+from trmon.store.repositories.new_messages import MessageCursor, MessageKind, NewMessage
+
+POLL_SECONDS = 1.0
+NOTIFIED_POLL_SECONDS = 5.0
+"""The interval while change notices wake the poller."""
+PAUSE_SECONDS = 0.05
+"""Shortest time between two polls."""
+
+log = structlog.get_logger(__name__)
+
+
+class Poller:
+    """Calls `poll` each second, or each 5 s while change notices arrive; a failed poll is logged and tried again."""
+
+    def __init__(
+        self,
+        name: str,
+        poll: Callable[[], None],
+        *,
+        every_seconds: float = POLL_SECONDS,
+        pause_seconds: float = PAUSE_SECONDS,
+    ) -> None:
+        """Args: pause_seconds: between a wake-up and the poll, so that one poll reads several changes."""
+        self._name = name
+        self._poll = poll
+        self._every_seconds = every_seconds
+        self._pause_seconds = pause_seconds
+        self._is_notified: Callable[[], bool] = lambda: False
+        self._woken = Event()
+        self._stopping = Event()
+        self._thread = Thread(target=self._run, name=f"trmon-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def slow_down_while(self, is_notified: Callable[[], bool]) -> None:
+        """Poll each 5 s only while `is_notified` holds; `wake` must be called once when it no longer does."""
+        self._is_notified = is_notified
+
+    def wake(self) -> None:
+        """Poll soon; may be called from any thread."""
+        self._woken.set()
+
+    def close(self) -> None:
+        """Stop after the current poll."""
+        self._stopping.set()
+        self._woken.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._woken.clear()
+            is_slow = self._try_poll() and self._is_notified()
+            self._woken.wait(NOTIFIED_POLL_SECONDS if is_slow else self._every_seconds)
+            self._stopping.wait(self._pause_seconds)
+
+    def _try_poll(self) -> bool:
+        try:
+            self._poll()
+        except Exception as error:  # noqa: BLE001 - the edge of the thread: the next poll tries again
+            log.warning("poll_failed", poller=self._name, error=str(error))
+            return False
+        return True
+
+
+PAGE_SIZE = 1000
+
+
+class EventLog(Protocol):
+    """The part of the store that reads events."""
+
+    def after(self, event_id: int, /, *, access: Access, limit: int) -> list[StoredEvent]:
+        """Return the events with a larger id, oldest first."""
+
+    def last_id(self) -> int:
+        """Return the id of the newest event."""
+
+
+class EventFollower:
+    """Passes on every event that is written after it was created."""
+
+    def __init__(self, events: EventLog, *, on_events: Callable[[Sequence[StoredEvent]], None]) -> None:
+        self._events = events
+        self._on_events = on_events
+        self._last_id = events.last_id()
+
+    def poll(self) -> None:
+        """Pass on new events; if the listener raises, the next poll passes the same events again."""
+        while page := self._events.after(self._last_id, access=EVERYTHING, limit=PAGE_SIZE):
+            self._on_events(page)
+            self._last_id = page[-1].id
+            if len(page) < PAGE_SIZE:
+                break
+
+
+OVERLAP_SECONDS = 3.0
+"""How far each poll reads back before the last one: nearly every transaction of that age was visible to it."""
+FULL_POLL_WINDOW_SECONDS = 60.0
+"""How far a full poll reads back: longer than any transaction lasts."""
+FULL_POLL_EVERY_SECONDS = 15.0
+MAX_OPEN_IDS = 10_000
+"""How many ids open transactions may hold at the first poll."""
+
+
+class NewMessageSource(Protocol):
+    """The part of the store that finds new messages."""
+
+    def newest(self) -> MessageCursor:
+        """Return the newest ids."""
+
+    def after(self, cursor: MessageCursor, /) -> list[NewMessage]:
+        """Return the newest message of each run and kind with an id beyond a mark."""
+
+
+class ReportPoller:
+    """Reads ids beyond a mark that is old enough for everything before it to be visible; reports each message once."""
+
+    def __init__(self, new_messages: NewMessageSource, *, clock: Callable[[], float]) -> None:
+        """Args: clock: seconds, monotonic."""
+        self._new_messages = new_messages
+        self._clock = clock
+        self._marks: deque[tuple[float, MessageCursor]] = deque()
+        self._full_poll_at = clock()
+        self._seen: dict[tuple[int, MessageKind], int] = {}
+
+    def poll(self) -> set[int]:
+        """Return the runs with a message that no earlier poll has found."""
+        now, newest = self._clock(), self._new_messages.newest()
+        if not self._marks:
+            self._marks.append((now, {kind: max(0, id_ - MAX_OPEN_IDS) for kind, id_ in newest.items()}))
+        found = self._new_messages.after(self._start_mark(now))
+        new = {message.run_id for message in found if message.id > self._seen.get((message.run_id, message.kind), 0)}
+        self._seen.update({(message.run_id, message.kind): message.id for message in found})
+        self._marks.append((now, newest))
+        while now - self._marks[1][0] >= FULL_POLL_WINDOW_SECONDS:
+            self._marks.popleft()
+        return new
+
+    def _start_mark(self, now: float) -> MessageCursor:
+        """Return a mark a few seconds before the last poll or, for a full poll, the oldest one."""
+        oldest = self._marks[0][1]
+        if now - self._full_poll_at >= FULL_POLL_EVERY_SECONDS:
+            self._full_poll_at = now
+            self._seen = {key: id_ for key, id_ in self._seen.items() if id_ > oldest[key[1]]}
+            return oldest
+        polled_at = self._marks[-1][0]
+        return next((mark for at, mark in reversed(self._marks) if polled_at - at >= OVERLAP_SECONDS), oldest)
+
+
+class CommitSignal:
+    """Counts commits; streams wait for the count to grow, and end when it is closed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._count = 0
+        self._n_waiting = 0
+        self._changed = asyncio.Event()
+        self.closed = False
+
+    @property
+    def count(self) -> int:
+        """The number of commits so far."""
+        return self._count
+
+    def wake(self) -> None:
+        """Count a commit; may be called from any thread, and after the loop has ended. Cheap if no stream waits."""
+        self._count += 1
+        if self._n_waiting and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake_waiting)
+
+    def close(self) -> None:
+        """End every stream; call it on the loop."""
+        self.closed = True
+        self._wake_waiting()
+
+    async def wait(self, seen: int, *, timeout_seconds: float) -> bool:
+        """Wait until the count is larger than `seen`; return False after the timeout."""
+        # Before the count is read: `wake` counts first and then looks for waiting streams.
+        self._n_waiting += 1
+        try:
+            changed = self._changed
+            if self._count > seen or self.closed:
+                return True
+            await asyncio.wait_for(changed.wait(), timeout_seconds)
+        except TimeoutError:
+            return False
+        finally:
+            self._n_waiting -= 1
+        return True
+
+    def _wake_waiting(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,203 @@
+"""Caches the newest values of each active run, for /metrics and the API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Literal, Protocol
+
+from trmon.domain.adaptation.proposal import AdaptationMode
+from trmon.domain.advice.advise import Advice
+from trmon.domain.alerts.alert import Alert
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.policies import PolicyVersion
+from trmon.domain.runs.run import Run
+from trmon.domain.signals.derived_signals import SHADOW_PREFIX
+from trmon.store.repositories.run_snapshots import StoredRunView
+from trmon_client.core.policies.policy import Policy
+
+BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
+"""The kinds of error bound and the signals that hold them."""
+
+Side = Literal["lower", "upper"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyThreshold:
+    """One bound of a policy as written; `where` is empty for a bound without a condition."""
+
+    statistic: str
+    pair: str
+    where: str
+    bound: Side
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """The values of one run at a time; `row` is its newest gauge row, None before the first batch closes.
+
+    `proposed` is the policy that adaptation recommends in place of the current one, if any.
+    """
+
+    run: Run
+    row: BatchRow | None
+    policy: PolicyVersion
+    alerts: tuple[Alert, ...]
+    expected_step_seconds: float | None
+    updated_at: float
+    advice: Advice | None = None
+    adaptation: AdaptationMode = AdaptationMode.OFF
+    proposed: Policy | None = None
+
+    @property
+    def signals(self) -> Mapping[str, float]:
+        """The gauge row's signals by full name."""
+        return self.row.signals if self.row else {}
+
+    @property
+    def scalars(self) -> Mapping[str, float]:
+        """The trainer's scalars in the gauge row."""
+        return self.row.scalars if self.row else {}
+
+    @property
+    def mask_rates(self) -> Mapping[str, float]:
+        """The share of rejected sequences by policy name: the active policy and each shadow."""
+        rates = self.signals.items()
+        shadows = {name.removeprefix(SHADOW_PREFIX): rate for name, rate in rates if name.startswith(SHADOW_PREFIX)}
+        active = self.signals.get("mask_rate")
+        return shadows if active is None else {**shadows, self.policy.policy.name: active}
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """The error bounds by kind; NaN where they cannot be asserted."""
+        return {kind: self.signals[name] for kind, name in BOUNDS.items() if name in self.signals}
+
+
+class RunViewCache:
+    """The views of active runs; may be read and written from any thread."""
+
+    def __init__(self, *, idle_after_seconds: float = 3600.0) -> None:
+        self._idle_after_seconds = idle_after_seconds
+        self._views: dict[int, RunView] = {}
+        self._lock = Lock()
+
+    def put(self, view: RunView) -> None:
+        """Store a run's view in place of the former one."""
+        with self._lock:
+            self._views[view.run.id] = view
+
+    def remove(self, run_id: int) -> None:
+        """Remove a run's view."""
+        with self._lock:
+            self._views.pop(run_id, None)
+
+    def get(self, run_id: int) -> RunView | None:
+        """Return a run's view, even if the run is idle by now; None if there is none."""
+        with self._lock:
+            return self._views.get(run_id)
+
+    def active(self, now: float) -> list[RunView]:
+        """Return the views of runs that have reported within the idle time, newest first; remove the others."""
+        with self._lock:
+            oldest = now - self._idle_after_seconds
+            self._views = {id_: view for id_, view in self._views.items() if _last_report_at(view) >= oldest}
+            return sorted(self._views.values(), key=_last_report_at, reverse=True)
+
+
+def thresholds_of(policy: Policy) -> Iterator[PolicyThreshold]:
+    """Yield the bounds of a policy; of several on one statistic the tightest, as that one decides."""
+    bounds: dict[tuple[str, str, str, Side], list[float]] = {}
+    for criterion in policy.criteria:
+        target = criterion.statistic, criterion.pair, criterion.where or ""
+        if criterion.lower is not None:
+            bounds.setdefault((*target, "lower"), []).append(criterion.lower)
+        if criterion.upper is not None:
+            bounds.setdefault((*target, "upper"), []).append(criterion.upper)
+    for (statistic, pair, where, side), values in bounds.items():
+        tightest = max(values) if side == "lower" else min(values)
+        yield PolicyThreshold(statistic=statistic, pair=pair, where=where, bound=side, value=tightest)
+
+
+def _last_report_at(view: RunView) -> float:
+    return view.run.created_at if view.run.last_report_at is None else view.run.last_report_at
+
+
+DELETION_CHECK_SECONDS = 15.0
+"""How long a deleted run may stay in the cache: its events, which would say so, are deleted with it."""
+
+
+class SnapshotSource(Protocol):
+    """The part of the store that reads views of runs."""
+
+    def active(self, *, since: float) -> list[int]:
+        """Return the runs that have reported since a time."""
+
+    def existing(self, run_ids: Collection[int], /) -> set[int]:
+        """Return which of those runs exist."""
+
+    def of(self, run_ids: Collection[int], /) -> list[StoredRunView]:
+        """Return the views of those runs that exist."""
+
+
+class ViewSync:
+    """Loads all active runs at the start, then those that are marked as changed."""
+
+    def __init__(self, run_snapshots: SnapshotSource, view_cache: RunViewCache, *, idle_after_seconds: float) -> None:
+        self._run_snapshots = run_snapshots
+        self._view_cache = view_cache
+        self._idle_after_seconds = idle_after_seconds
+        self._changed: set[int] = set()
+        self._lock = Lock()
+        self._checked_at = time.monotonic()
+
+    def load_active(self, *, now: float) -> None:
+        """Load every active run."""
+        self._load(self._run_snapshots.active(since=now - self._idle_after_seconds), now=now)
+
+    def mark_changed(self, run_ids: Iterable[int]) -> None:
+        """Have the next `poll` load these runs; may be called from any thread."""
+        with self._lock:
+            self._changed.update(run_ids)
+
+    def poll(self) -> None:
+        """Load the changed runs and, every 15 s, remove deleted ones; after an error the runs stay marked."""
+        with self._lock:
+            changed, self._changed = self._changed, set()
+        try:
+            if changed:
+                self._load(changed, now=time.time())
+        except Exception:
+            self.mark_changed(changed)
+            raise
+        if time.monotonic() - self._checked_at >= DELETION_CHECK_SECONDS:
+            self._remove_deleted()
+            self._checked_at = time.monotonic()
+
+    def _load(self, run_ids: Collection[int], *, now: float) -> None:
+        stored = self._run_snapshots.of(run_ids)
+        for one in stored:
+            self._view_cache.put(_view_of(one, now=now))
+        for run_id in set(run_ids) - {one.run.id for one in stored}:
+            self._view_cache.remove(run_id)
+
+    def _remove_deleted(self) -> None:
+        cached = {view.run.id for view in self._view_cache.active(time.time())}
+        for run_id in cached - self._run_snapshots.existing(cached) if cached else ():
+            self._view_cache.remove(run_id)
+
+
+def _view_of(stored: StoredRunView, *, now: float) -> RunView:
+    return RunView(
+        run=stored.run,
+        row=stored.row,
+        policy=stored.policy,
+        alerts=stored.alerts,
+        expected_step_seconds=stored.outlook.expected_step_seconds,
+        updated_at=now,
+        advice=stored.outlook.advice,
+        adaptation=stored.adaptation,
+        proposed=stored.outlook.proposed,
+    )

@@ -1,1 +1,0 @@
-"""Several processes over one database: leases on runs, change notices, and supervision."""

@@ -1,6 +1,0 @@
-"""Readers of training logs in files: one reader for each format, all registered in `registry`."""
-
-from trmon.log_formats.log_format import LogFormat, LogItem, LogSample
-from trmon.log_formats.registry import LOG_FORMATS, format_of, holds_log, read_log, sound_rows
-
-__all__ = ["LOG_FORMATS", "LogFormat", "LogItem", "LogSample", "format_of", "holds_log", "read_log", "sound_rows"]

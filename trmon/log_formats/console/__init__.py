@@ -1,1 +1,0 @@
-"""Console output of trainers: one file for each shape of a line."""

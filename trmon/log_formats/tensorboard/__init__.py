@@ -1,1 +1,0 @@
-"""Event files of TensorBoard: records with checksums, each an event with the values of a step."""

@@ -1,0 +1,6 @@
+"""Readers of training logs in files: one reader for each format, all registered in `registry`."""
+
+from trmon.logs.log_format import LogFormat, LogItem, LogSample
+from trmon.logs.registry import LOG_FORMATS, format_of, holds_log, read_log, sound_rows
+
+__all__ = ["LOG_FORMATS", "LogFormat", "LogItem", "LogSample", "format_of", "holds_log", "read_log", "sound_rows"]

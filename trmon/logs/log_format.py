@@ -1,0 +1,152 @@
+"""What a reader of a log format is, and what several readers need: numbers, rows of steps, messages of Protobuf."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow
+from trmon.domain.model.errors import NotReady
+
+LogItem: TypeAlias = LogRow | LogDefect
+
+
+@dataclass(frozen=True, slots=True)
+class LogSample:
+    """The path of a file or folder and the first 64 KiB of a file, to recognise its format by."""
+
+    path: Path
+    data: bytes
+
+    @property
+    def head(self) -> str:
+        """The first 64 KiB as text."""
+        return self.data.decode("utf-8-sig", errors="replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFormat:
+    """A format: its name, what it is for a reader of the documentation, and how to recognise and read it.
+
+    `read` yields rows and defects in the order of the file, and raises InvalidInput for a file without rows to read.
+    `files` are those that a log consists of; `has_lines` if rows are appended as lines, whose last may be cut off.
+    """
+
+    name: str
+    description: str
+    matches: Callable[[LogSample], bool]
+    read: Callable[[Path], Iterator[LogItem]]
+    files: Callable[[Path], Sequence[Path]] = lambda path: [path]
+    has_lines: bool = True
+
+
+def in_file(file: Path, items: Iterable[LogItem], *, log: Path) -> Iterator[LogItem]:
+    """Yield what was read from a file of a log; its defects name the file if it is not the log itself."""
+    for item in items:
+        if isinstance(item, LogDefect) and file != log:
+            yield replace(item, reason=f"{file.name} {item.reason}")
+        else:
+            yield item
+
+
+_WRAPPED = re.compile(r"^(?:np\.float\d*|numpy\.float\d*|np\.int\d*|float|tensor|array)\(([^(),]+)(?:,[^()]*)?\)$")
+
+
+def bare_number(text: str) -> str:
+    """Return the number inside what a log wraps around one, such as np.float64(0.5); other text unchanged."""
+    text = text.strip()
+    found = _WRAPPED.match(text)
+    return found.group(1) if found else text
+
+
+@contextmanager
+def packages_required(what: str) -> Iterator[None]:
+    """Tell what to install if a package is missing. Errors: NotReady."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise NotReady(f"{what} need {error.name}; install it with pip install 'trmon[logs]'") from error
+
+
+STEP, TIME = "step", "_timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedValue:
+    """A number that was logged at a step; `seconds` since 1970."""
+
+    name: str
+    value: float
+    step: int
+    seconds: float
+
+
+def rows_of_values(values: Iterable[LoggedValue | LogDefect], *, writer: str) -> Iterator[LogItem]:
+    """Yield rows of the values of a step, with the time of the first.
+
+    A row ends where a value of another step follows, or another one of a name.
+    Args: writer: what wrote the values.
+    """
+    row: dict[str, float] = {}
+    taken: set[str] = set()
+    for value in values:
+        if isinstance(value, LogDefect):
+            yield value
+            continue
+        if value.name in (STEP, TIME):
+            if value.name not in taken:
+                taken.add(value.name)
+                yield LogDefect(0, f"{value.name}: is the name of a row's own {value.name}; left out")
+            continue
+        if row and (row[STEP] != value.step or value.name in row):
+            yield LogRow(row, writer=writer)
+            row = {}
+        if not row:
+            row = {STEP: value.step, TIME: value.seconds}
+        row[value.name] = value.value
+    if row:
+        yield LogRow(row, writer=writer)
+
+
+Fields: TypeAlias = Mapping[str, tuple[int, str]]
+"""The number and the type of each field, such as `(1, "double")` or `(2, "repeated Item")`."""
+
+
+def message_reader(messages: Mapping[str, Fields], name: str) -> Callable[[bytes], Any | None]:
+    """Return a function that decodes a message of Protocol Buffers; it returns None for bytes that are not one.
+
+    The schemas of the message and of those in it are given by name, with the fields to read; others are skipped.
+    Texts are read as bytes, since a damaged one is not UTF-8.
+    """
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf.message import DecodeError
+
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="log.proto", package="log", syntax="proto2")
+    for message, fields in messages.items():
+        described = file.message_type.add(name=message)
+        for field, (number, kind) in fields.items():
+            type_name = kind.removeprefix("repeated ")
+            is_message = type_name in messages
+            described.field.add(
+                name=field,
+                number=number,
+                label=kinds.LABEL_REPEATED if type_name != kind else kinds.LABEL_OPTIONAL,
+                type=kinds.TYPE_MESSAGE if is_message else kinds.Type.Value(f"TYPE_{type_name.upper()}"),
+                type_name=f".log.{type_name}" if is_message else None,
+            )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    message_type = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"log.{name}"))
+
+    def read(data: bytes) -> Any | None:
+        try:
+            return message_type.FromString(data)
+        except DecodeError:
+            return None
+
+    return read

@@ -1,1 +1,0 @@
-"""Notifications: deliver the outbox to the receivers of alerts."""

@@ -1,1 +1,0 @@
-"""Receivers of alerts, one file each: webhook, Slack, PagerDuty, Alertmanager, e-mail, Apprise."""

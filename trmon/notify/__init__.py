@@ -1,0 +1,1 @@
+"""Alert notifications: the outbox's dispatcher, and one file for each receiver."""

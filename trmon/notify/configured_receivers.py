@@ -1,0 +1,104 @@
+"""Builds the receivers and routes that the settings configure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from pydantic import SecretStr
+
+from trmon.config.settings import RECEIVERS, Settings
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.delivery import Routes
+from trmon.domain.alerts.notification import sample_notification
+from trmon.domain.model.errors import NotReady
+from trmon.notify.alertmanager import PATH, Alertmanager
+from trmon.notify.apprise import Apprise
+from trmon.notify.email import Email, MailServer
+from trmon.notify.pagerduty import PagerDuty
+from trmon.notify.receiver import DeliveryResult, HttpPost, Receiver
+from trmon.notify.slack import Slack
+from trmon.notify.webhook import Webhook
+
+
+def receivers_of(settings: Settings) -> dict[str, Receiver]:
+    """Return the configured receivers by name.
+
+    Errors: NotReady for a webhook secret, a CA file or an Apprise URL that is not valid, or without Apprise.
+    """
+
+    def http_post(url: str) -> HttpPost:
+        allowed, timeout = frozenset(settings.webhook_allow_hosts), settings.delivery_timeout_seconds
+        return HttpPost(url, allow_hosts=allowed, timeout_seconds=timeout)
+
+    receivers: dict[str, Receiver] = {}
+    if settings.webhook_url is not None:
+        receivers["webhook"] = _webhook(http_post(settings.webhook_url.get_secret_value()), settings.webhook_secret)
+    if settings.slack_url is not None:
+        receivers["slack"] = Slack(http_post(settings.slack_url.get_secret_value()))
+    if settings.pagerduty_key is not None:
+        key = settings.pagerduty_key.get_secret_value()
+        receivers["pagerduty"] = PagerDuty(http_post(settings.pagerduty_url), routing_key=key)
+    if settings.alertmanager_url is not None:
+        base = settings.alertmanager_url.get_secret_value().rstrip("/")
+        repeat_seconds = settings.alertmanager_repeat_seconds
+        receivers["alertmanager"] = Alertmanager(http_post(base + PATH), repeat_seconds=repeat_seconds)
+    if settings.smtp_host is not None:
+        receivers["email"] = _email(settings, host=settings.smtp_host)
+    for name, url in settings.apprise_urls.items():
+        receivers[name] = _apprise(name, url, timeout_seconds=settings.delivery_timeout_seconds)
+    return receivers
+
+
+def routes_of(settings: Settings) -> Routes:
+    """Return the routes from owners to receivers."""
+    return Routes(receivers=settings.receivers, by_owner=settings.routes)
+
+
+def send_test_notification(settings: Settings, *, now: float) -> Iterator[tuple[str, AlertState, DeliveryResult]]:
+    """Send a test alert to every receiver, without the outbox, and yield each result. Errors: NotReady."""
+    receivers = receivers_of(settings)
+    if not receivers:
+        enabling = ", ".join(f"TRMON_{setting.upper()}" for setting in RECEIVERS.values())
+        raise NotReady(f"no receiver is configured: set {enabling} or TRMON_APPRISE_URLS")
+    for name, receiver in receivers.items():
+        with closing(receiver):
+            for state in (AlertState.FIRING, AlertState.RESOLVED):
+                notification = sample_notification(state, receiver=name, public_url=settings.public_url, now=now)
+                yield name, state, receiver.deliver([notification], now=now)
+
+
+def _webhook(http_post: HttpPost, secret: SecretStr | None) -> Webhook:
+    try:
+        return Webhook(http_post, secret=None if secret is None else secret.get_secret_value())
+    except ValueError as error:
+        raise NotReady(f"TRMON_WEBHOOK_SECRET: {error}") from None
+
+
+def _email(settings: Settings, *, host: str) -> Email:
+    user, password = settings.smtp_user, settings.smtp_password
+    server = MailServer(
+        host=host,
+        port=settings.smtp_port,
+        security=settings.smtp_security,
+        user=None if user is None else user.get_secret_value(),
+        password=None if password is None else password.get_secret_value(),
+        ca_file=settings.smtp_ca_file,
+    )
+    try:
+        return Email(
+            server,
+            sender=settings.email_from or "",
+            recipients=settings.email_to,
+            allow_hosts=frozenset(settings.webhook_allow_hosts),
+            timeout_seconds=settings.delivery_timeout_seconds,
+        )
+    except OSError as error:
+        raise NotReady(f"TRMON_SMTP_CA_FILE: {settings.smtp_ca_file}: {error.strerror or error}") from error
+
+
+def _apprise(name: str, url: SecretStr, *, timeout_seconds: float) -> Apprise:
+    try:
+        return Apprise(url.get_secret_value(), timeout_seconds=timeout_seconds)
+    except NotReady as error:
+        raise NotReady(f"TRMON_APPRISE_URLS: {name}: {error}") from error

@@ -1,0 +1,235 @@
+"""E-mail: sends the alerts of a run that are due together as one message through a mail server."""
+
+from __future__ import annotations
+
+import hashlib
+import smtplib
+import socket
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import formatdate
+from html import escape
+from pathlib import Path
+from typing import Literal
+
+from trmon.domain.alerts.notification import Notification
+from trmon.notify import receiver
+from trmon.notify.message_text import AlertParagraph, MessageText, message_key, message_text, one_line, plain_text
+from trmon.notify.receiver import TIMEOUT_SECONDS, DeliveryOutcome, DeliveryResult
+
+MAX_SUBJECT_LENGTH = 200
+MAX_REFERENCES = 20
+
+
+def email_message(
+    notifications: Sequence[Notification], *, sender: str, recipients: Sequence[str], now: float
+) -> EmailMessage:
+    """Return the e-mail of notifications; a retry has the same Message-ID.
+
+    Every message about an episode refers to the same id, so that mail programs show them as one thread.
+    Source: RFC 5322, section 3.6.4; RFC 3834 (Auto-Submitted).
+    """
+    text, domain = message_text(notifications), sender.rpartition("@")[2]
+    references = dict.fromkeys(_episode_id(notification, domain=domain) for notification in notifications)
+    message = EmailMessage(policy=SMTP)
+    message["From"] = Address("trmon", addr_spec=sender)
+    message["To"] = ", ".join(recipients)
+    message["Subject"] = one_line(text.subject, max_length=MAX_SUBJECT_LENGTH)
+    message["Date"] = formatdate(now)
+    message["Message-ID"] = _id_of("message", message_key(notifications), domain=domain)
+    message["References"] = " ".join(list(references)[:MAX_REFERENCES])
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(plain_text(text), cte="quoted-printable")
+    message.add_alternative(_html(text), subtype="html", cte="quoted-printable")
+    return message
+
+
+def _html(text: MessageText) -> str:
+    return f"<!DOCTYPE html>\n<html><body>\n{''.join(_html_paragraphs(text))}</body></html>\n"
+
+
+def _html_paragraphs(text: MessageText) -> Iterator[str]:
+    yield from map(_html_alert, text.alerts)
+    if text.note is not None:
+        yield f"<p>{escape(text.note)}</p>\n"
+    if text.link is not None:
+        yield f'<p><a href="{escape(text.link.url)}">{escape(text.link.text)}</a></p>\n'
+
+
+def _html_alert(alert: AlertParagraph) -> str:
+    details = "".join(f"<br>\n{escape(line)}" for line in alert.details)
+    return f"<p><strong>{escape(alert.status)}: {escape(alert.summary)}</strong>{details}</p>\n"
+
+
+def _episode_id(notification: Notification, *, domain: str) -> str:
+    run, alert = notification.run, notification.alert
+    return _id_of("episode", f"{run.project}/{run.run}:{alert.identity}:{alert.since_at:.3f}", domain=domain)
+
+
+def _id_of(kind: str, key: str, *, domain: str) -> str:
+    return f"<trmon.{kind}.{hashlib.sha256(key.encode()).hexdigest()[:32]}@{domain}>"
+
+
+Security = Literal["starttls", "tls", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailServer:
+    """A mail server and how to log in; without `user` nothing is sent to log in."""
+
+    host: str
+    port: int
+    security: Security
+    user: str | None = None
+    password: str | None = None
+    ca_file: Path | None = None
+
+    def tls_context(self) -> ssl.SSLContext:
+        """Return the TLS settings of a client. Errors: OSError for a CA file that is missing or invalid."""
+        return ssl.create_default_context(cafile=self.ca_file)
+
+
+class SmtpConnection(smtplib.SMTP):
+    """Connects to the first of `addresses` that accepts; the certificate is verified against the server's host name.
+
+    Errors: OSError, SMTPException.
+    """
+
+    def __init__(
+        self, server: MailServer, *, addresses: Sequence[str], tls: ssl.SSLContext, timeout_seconds: float
+    ) -> None:
+        self._addresses = addresses
+        self._implicit_tls = tls if server.security == "tls" else None
+        super().__init__(server.host, server.port, timeout=timeout_seconds)
+        try:
+            if server.security == "starttls":
+                self.starttls(context=tls)
+            if server.user is not None:
+                self.login(server.user, server.password or "")
+        except BaseException:
+            self.close()
+            raise
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        """Connect to a checked address instead of resolving the name again; smtplib calls this hook."""
+        connected = self._connect(port, timeout)
+        if self._implicit_tls is None:
+            return connected
+        return self._implicit_tls.wrap_socket(connected, server_hostname=host)
+
+    def _connect(self, port: int, timeout: float) -> socket.socket:
+        """Connect to the first address that accepts; all share the time for connecting."""
+        failure = OSError("the host has no address")
+        for address in self._addresses:
+            try:
+                connected = socket.create_connection((address, port), timeout / len(self._addresses))
+            except OSError as error:
+                failure = error
+            else:
+                connected.settimeout(timeout)
+                return connected
+        raise failure
+
+
+MAX_REASON_LENGTH = 200
+
+Refused = Mapping[str, tuple[int, bytes]]
+"""The answer of a mail server for each address that it refused."""
+
+
+class Email:
+    """Sends one message to all recipients. Errors: OSError if the CA file cannot be read."""
+
+    repeat_seconds = None
+    is_grouping = True
+    merges_runs = True
+
+    def __init__(
+        self,
+        server: MailServer,
+        *,
+        sender: str,
+        recipients: Sequence[str],
+        allow_hosts: frozenset[str] = frozenset(),
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        resolve: receiver.Resolve = receiver.resolve_host,
+    ) -> None:
+        self._server = server
+        self._sender = sender
+        self._recipients = tuple(recipients)
+        self._is_allowed = server.host in allow_hosts
+        self._timeout_seconds = timeout_seconds
+        self._resolve = resolve
+        self._tls = server.tls_context()
+
+    def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
+        """Send one message. Answers 5xx are refusals; answers 4xx and network errors may be retried."""
+        message = email_message(notifications, sender=self._sender, recipients=self._recipients, now=now)
+        try:
+            return _result_of_refusals(self._send(message), n_recipients=len(self._recipients))
+        except receiver.DestinationForbidden as error:
+            return DeliveryResult(DeliveryOutcome.REFUSED, str(error))
+        except smtplib.SMTPRecipientsRefused as error:
+            return _result_of_refusals(error.recipients, n_recipients=len(error.recipients))
+        except smtplib.SMTPNotSupportedError as error:
+            return DeliveryResult(DeliveryOutcome.REFUSED, _reason(str(error)))
+        except smtplib.SMTPResponseException as error:
+            return DeliveryResult(_outcome(error.smtp_code), f"answered {_answer(error.smtp_code, error.smtp_error)}")
+        except ssl.SSLCertVerificationError as error:
+            return DeliveryResult(DeliveryOutcome.RETRY, f"certificate not accepted: {error.verify_message}")
+        except smtplib.SMTPServerDisconnected as error:
+            return DeliveryResult(DeliveryOutcome.RETRY, _reason(str(error)))
+        except (OSError, smtplib.SMTPException) as error:
+            return DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
+
+    def close(self) -> None:
+        """Do nothing: each message has a connection of its own."""
+
+    def _send(self, message: EmailMessage) -> Refused:
+        addresses = receiver.checked_addresses(
+            self._server.host,
+            self._server.port,
+            name="mail server",
+            is_allowed=self._is_allowed,
+            resolve=self._resolve,
+        )
+        connection = SmtpConnection(
+            self._server, addresses=addresses, tls=self._tls, timeout_seconds=self._timeout_seconds
+        )
+        try:
+            refused = connection.send_message(message, from_addr=self._sender, to_addrs=self._recipients)
+            with suppress(OSError, smtplib.SMTPException):  # the message is accepted, whatever happens to the goodbye
+                connection.quit()
+            return refused
+        finally:
+            connection.close()
+
+
+def _result_of_refusals(refused: Refused, *, n_recipients: int) -> DeliveryResult:
+    """Return the result of a message that some recipients did not get; if one got it, a retry would repeat it there."""
+    if not refused:
+        return DeliveryResult(DeliveryOutcome.DELIVERED)
+    answers = "; ".join(f"{name}: {_answer(*answer)}" for name, answer in sorted(refused.items()))
+    reason = _reason(f"{len(refused)} of {n_recipients} addresses refused: {answers}")
+    if len(refused) < n_recipients:
+        return DeliveryResult(DeliveryOutcome.DELIVERED, reason)
+    may_succeed = any(_outcome(code) is DeliveryOutcome.RETRY for code, _ in refused.values())
+    return DeliveryResult(DeliveryOutcome.RETRY if may_succeed else DeliveryOutcome.REFUSED, reason)
+
+
+def _outcome(code: int) -> DeliveryOutcome:
+    """Return the outcome of an SMTP answer: 5yz is permanent. Source: RFC 5321, section 4.2.1."""
+    return DeliveryOutcome.REFUSED if 500 <= code < 600 else DeliveryOutcome.RETRY
+
+
+def _answer(code: int, text: bytes | str) -> str:
+    return _reason(f"{code} {text.decode(errors='replace') if isinstance(text, bytes) else text}")
+
+
+def _reason(text: str) -> str:
+    return one_line(text, max_length=MAX_REASON_LENGTH)

@@ -1,1 +1,0 @@
-"""The runner: reads new messages of each run, closes batches, evaluates rules and writes the results."""

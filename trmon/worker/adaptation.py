@@ -1,0 +1,241 @@
+"""Calibrates and adapts a run's bounds in each pass; an error in it is quarantined and does not stop the run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import structlog
+
+from trmon.domain.adaptation.calibration import calibrated_limits
+from trmon.domain.adaptation.proposal import (
+    AdaptationMode,
+    AdaptationSetting,
+    BoundProposal,
+    PolicySample,
+    SampleWindow,
+    StepKey,
+    policy_reads,
+    sample_of_reports,
+)
+from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller, version_of_proposal
+from trmon.domain.advice.advise import TARGET_STEPS, Advice, KlTarget, LrDecay, advise, ess_target, lr_decay
+from trmon.domain.advice.stopping import stops_on_collapse
+from trmon.domain.alerts.alert import Alert
+from trmon.domain.batches.batch import BatchRow, QuarantinePart
+from trmon.domain.model.identity import BatchKey
+from trmon.domain.model.messages import StoredReport, decode_reports
+from trmon.domain.pipeline.stages.merge import ClosingBatch
+from trmon.domain.policies import PolicyVersion, default_version
+from trmon.domain.ports import RunLog
+from trmon.domain.runs.run import Run, RunState
+from trmon.worker.calibrator import Calibrator
+from trmon.worker.pass_changes import PassChanges
+from trmon.worker.recovery import LoadedRun
+from trmon_client.core.policies.policy import Policy
+
+
+class BoundController:
+    """Holds the newest sequences of a run in memory; does nothing if the mode is `off`."""
+
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._proposal: BoundProposal | None = None
+        self._setting = AdaptationSetting()
+        self._policy: Policy | None = None
+        self._window_config: object = None
+        self._window: SampleWindow | None = None
+        self._steps: set[StepKey] = set()
+
+    @property
+    def proposed(self) -> Policy | None:
+        """The policy it recommends in place of the current one; None where the bounds should stay."""
+        return None if self._proposal is None else self._proposal.policy
+
+    def configure(self, setting: AdaptationSetting, policy: Policy, *, gauge_keys: Sequence[BatchKey]) -> None:
+        """Set the run's setting and policy; a window that does not fit them is read again from stored batches.
+
+        Args: gauge_keys: the newest rows that gauges read, oldest first.
+        """
+        window_config = None if setting.mode is AdaptationMode.OFF else (policy_reads(policy), setting.window_sequences)
+        if window_config is None or policy != self._policy:
+            self._proposal = None
+        self._setting, self._policy = setting, policy
+        if window_config != self._window_config:
+            self._window_config, self._steps, self._window = window_config, set(), None
+            if window_config is not None:
+                history = stored_samples(self._log, reversed(gauge_keys), policy=policy)
+                self._window = SampleWindow.of(history, n_sequences=setting.window_sequences)
+
+    def add_batch(self, key: BatchKey, reports: Iterable[StoredReport], *, policy: Policy) -> None:
+        """Add a batch that gauges read."""
+        if self._window is None:
+            return
+        place = (key.attempt_id, key.step)
+        self._steps.add(place)
+        sample = sample_of_reports((report.columns() for report in reports), policy)
+        if sample is not None:
+            self._window = self._window.with_sample(place, sample)
+
+    def next_version(self, run: Run, *, current: PolicyVersion, is_stalled: bool, now: float) -> PolicyVersion | None:
+        """Run the controller every `every_steps` steps; return the version to adopt, None where the bounds stay."""
+        if self._window is None or len(self._steps) < self._setting.every_steps:
+            return None
+        self._steps.clear()
+        versions = [default_version(now=run.created_at), *self._log.policies.history(run.id)]
+        result = run_controller(
+            self._setting,
+            self._window.sample(),
+            current=current,
+            anchor=anchor_of(versions),
+            is_stalled=is_stalled,
+            calibrated=calibrated_limits(versions),
+        )
+        self._proposal = result if isinstance(result, BoundProposal) else None
+        if self._proposal is None or self._setting.mode is not AdaptationMode.APPLY:
+            return None
+        return version_of_proposal(self._proposal, current=current, now=now)
+
+
+def stored_samples(log: RunLog, keys: Iterable[BatchKey], *, policy: Policy) -> Iterator[tuple[StepKey, PolicySample]]:
+    """Yield the sample of each stored batch that a policy reads, lazily; pruned and damaged batches are left out."""
+    for key in keys:
+        decoded, _ = decode_reports(log.reports.of_batch(key))
+        sample = sample_of_reports((report.columns() for report in decoded), policy)
+        if sample is not None:
+            yield (key.attempt_id, key.step), sample
+
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+
+class BoundAdaptation:
+    """Feeds the calibrator and the bound controller with the run's batches, and adopts the versions they propose."""
+
+    def __init__(self, log: RunLog, run: LoadedRun) -> None:
+        self._run = run
+        self._controller = BoundController(log)
+        self._calibrator = Calibrator(log)
+
+    @property
+    def proposed(self) -> Policy | None:
+        """The policy that the controller recommends; None where the bounds should stay."""
+        return self._controller.proposed
+
+    def configure(self, changes: PassChanges) -> None:
+        """Give the controller the run's current setting and policy."""
+        context = self._run.context
+        setting, current = context.adaptation, context.policies.current.policy
+        keys = self._run.pipeline_state.gauge_keys
+        self._guard(lambda: self._controller.configure(setting, current, gauge_keys=keys), changes)
+        run, version, ordinal = context.run, context.policies.current, self._run.pipeline_state.ordinal
+        self._guard(lambda: self._calibrator.configure(run, version, ordinal=ordinal), changes)
+
+    def add_batch(self, closing: ClosingBatch, changes: PassChanges) -> None:
+        """Add a batch that gauges read to the controller's window."""
+        key, reports = closing.batch.key, closing.batch.reports
+        policy = self._run.context.policies.current.policy
+        self._guard(lambda: self._controller.add_batch(key, reports, policy=policy), changes)
+
+    def adapt(self, changes: PassChanges) -> None:
+        """Adopt new bounds if there are some, unless the trainer asked for a policy in this pass."""
+        rows = list(changes.rows.values())
+        self._guard(lambda: self._calibrator.add_rows(rows), changes)
+        if "policy" in changes.run:
+            return
+        context, is_stalled = self._run.context, self._run.life.state is RunState.STALLED
+        current, state = context.policies.current, self._run.pipeline_state
+        version = self._guard(
+            lambda: self._calibrator.next_version(context.pass_context(changes.now), state=state, rows=rows), changes
+        ) or self._guard(
+            lambda: self._controller.next_version(context.run, current=current, is_stalled=is_stalled, now=changes.now),
+            changes,
+        )
+        if version is not None:
+            context.adopt_policy(version, changes, at=changes.now)
+
+    def _guard(self, act: Callable[[], T], changes: PassChanges) -> T | None:
+        counts, run_id = changes.tally.quarantined, self._run.id
+        return run_quarantined(QuarantinePart.ADAPTATION, act, counts=counts, run_id=run_id)
+
+
+def run_quarantined(
+    part: QuarantinePart, act: Callable[[], T], *, counts: Counter[QuarantinePart], run_id: int
+) -> T | None:
+    """Call a function and return its result; an error of arithmetic or of data is counted and logged, and gives None.
+
+    Errors: those of the store, since a retry may succeed.
+    """
+    try:
+        return act()
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        counts[part] += 1
+        log.error("part_quarantined", run_id=run_id, part=part.value, exc_info=error)
+        return None
+
+
+FIRST_ROWS = 256
+"""How many of a run's first batches are searched for its first gauge rows."""
+
+
+class Advisor:
+    """Remembers the effective sample size of a run's first steps, and its last advice to cut the learning rate.
+
+    After a restart of the service the same cut may be advised again within its 100 steps; the trainer's optimizer
+    knows whether it was made.
+    """
+
+    def __init__(self, log: RunLog) -> None:
+        self._log = log
+        self._target = math.nan
+        self._is_target_final = False
+        self._decay: LrDecay | None = None
+
+    def add_row(self, row: BatchRow) -> None:
+        """Add a gauge row."""
+        growth = row.signals.get("response_length_growth", math.nan)
+        self._decay = lr_decay(growth, step=row.key.step, last=self._decay)
+
+    def advice(
+        self,
+        row: BatchRow | None,
+        *,
+        run: Run,
+        steps: int,
+        alerts: Sequence[Alert],
+        collapses: Sequence[Alert] = (),
+        incident: Alert | None = None,
+    ) -> Advice | None:
+        """Return the advice after the newest gauge row; None before the first.
+
+        Args: steps: how many the run has had; alerts: firing ones that page over batches; collapses: those of findings
+        that end a run that opted in; incident: the open one.
+        """
+        if row is None:
+            return None
+        if not self._is_target_final and steps > TARGET_STEPS:
+            self._compute_target(run.id)
+        return advise(
+            row,
+            target=self._target,
+            decay=self._decay,
+            kl_target=KlTarget.of(run.config),
+            alerts=alerts,
+            collapses=collapses if stops_on_collapse(run.config) else (),
+            incident=incident,
+        )
+
+    def _compute_target(self, run_id: int) -> None:
+        """Read the first steps' rows; the target is final once all are stored, as a pass may precede its rows."""
+        rows = self._log.batches_after(run_id, 0, limit=FIRST_ROWS)
+        first_rows: dict[tuple[int, int], BatchRow] = {}
+        for row in rows:
+            step = (row.key.attempt_id, row.key.step)
+            if step not in first_rows or first_rows[step].key.update is not None:
+                first_rows[step] = row
+        self._target = ess_target(list(first_rows.values())[:TARGET_STEPS])
+        self._is_target_final = len(first_rows) >= TARGET_STEPS or len(rows) == FIRST_ROWS

@@ -1,0 +1,191 @@
+"""One pass over one run: reads its new messages, closes what is due, and returns what is to be written."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+from trmon.domain.advice.advise import Advice
+from trmon.domain.advice.stopping import STOPPING_FINDINGS
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.batches.batch import QuarantinePart
+from trmon.domain.model.finding import Severity
+from trmon.domain.model.messages import Unread
+from trmon.domain.pipeline.state_rules import apply_run_end, retire_removed_rules
+from trmon.domain.ports import RunLog
+from trmon.domain.runs.liveness import time_by_now
+from trmon.domain.runs.run import RunState
+from trmon.domain.state.run_update import Checkpoint, Frontier, RunUpdate
+from trmon.fleet.views import RunView
+from trmon.worker.adaptation import Advisor, BoundAdaptation, run_quarantined
+from trmon.worker.batch_closer import BatchCloser, apply_newest_scalars, apply_scalars
+from trmon.worker.messages import LivenessCheck, LogReader, MessageHandler, StoredMessage
+from trmon.worker.pass_changes import CheckpointSchedule, PassChanges, PassResult, checkpoint_of
+from trmon.worker.recovery import LoadedRun, recover_run
+from trmon.worker.run_context import RunContext, WatchConfig
+
+
+class RunProcessor:
+    """Holds one loaded run; after any error it is discarded and a new one recovers the run from the store."""
+
+    def __init__(self, log: RunLog, run_id: int, *, watch_config: WatchConfig, now: float) -> None:
+        context = RunContext(log, run_id, watch_config=watch_config)
+        recovered = recover_run(log, context.pass_context(now))
+        silent_since = time_by_now(recovered.life.silent_since, now=now)
+        recovered.life = replace(recovered.life, silent_since=silent_since)
+        self._run = run = LoadedRun.of(recovered, context, log)
+        self._log = log
+        self._reader = LogReader(log, run_id, read=recovered.frontier)
+        self._written = recovered.frontier
+        self._checkpoints = CheckpointSchedule(ordinal=recovered.checkpoint_ordinal, now=now)
+        self._quarantined = recovered.quarantined
+        self._advisor = Advisor(log)
+        self._adaptation = BoundAdaptation(log, run)
+        self._liveness = LivenessCheck(log, run, patience=watch_config.patience, loaded_at=now)
+        self._messages = MessageHandler(log, run, launches=self._liveness.launches)
+        self._batches = BatchCloser(
+            log,
+            run,
+            adaptation=self._adaptation,
+            advisor=self._advisor,
+            grace_seconds=watch_config.grace_seconds,
+            loaded_at=now,
+        )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether only a message can change anything: the run does not train, and nothing of it is pending."""
+        is_still = self._run.life.state is not RunState.RUNNING and self._batches.due_at == math.inf
+        return is_still and self._liveness.launches_due_at == math.inf
+
+    @property
+    def due_at(self) -> float:
+        """When a pass is due without any message: at the end of a grace period or of the patience; infinity: never."""
+        return min(self._batches.due_at, self._liveness.due_at)
+
+    @property
+    def read(self) -> Frontier:
+        """How far the run's messages are read."""
+        return self._reader.read
+
+    def run_pass(self, now: float, *, unread: Unread | None = None) -> PassResult:
+        """Return the changes of one pass; the caller commits them, or discards this processor.
+
+        Args: unread: all messages since `read`; without it the pass reads them itself.
+        """
+        run, changes, is_ending = self._run, PassChanges(now=now), False
+        changes.tally.quarantined, self._quarantined = self._quarantined, Counter()
+        run.context.refresh()
+        page = self._reader.next_page() if unread is None else self._reader.page_of(unread)
+        messages = tuple(_received_by_now(message, now=now) for message in page.messages)
+        late = self._messages.handle(messages, changes)
+        context = run.pass_context(changes)
+        run.apply_transitions(
+            retire_removed_rules(context=context, pipeline_state=run.pipeline_state, now=now), changes
+        )
+        # Before any batch closes: those that close in this pass count among the steps before the next adaptation.
+        self._adaptation.configure(changes)
+        apply_newest_scalars(self._log, run, messages, changes)
+        self._batches.close_due(changes, caught_up=page.caught_up)
+        self._batches.close_scalar_steps(changes, caught_up=page.caught_up)
+        self._batches.revise(late, changes)
+        self._batches.confirm(changes)
+        apply_scalars(self._log, run, messages, changes)
+        self._adaptation.adapt(changes)
+        if page.caught_up:
+            self._liveness.check(changes)
+            if is_ending := self._is_ending:
+                context = run.pass_context(changes)
+                run.apply_transitions(
+                    apply_run_end(context=context, pipeline_state=run.pipeline_state, now=now), changes
+                )
+        update = self._update(changes, is_ending=is_ending)
+        return PassResult(update=update, has_more=not page.caught_up, tally=changes.tally)
+
+    def checkpoint_update(self) -> RunUpdate | None:
+        """Return an update with a checkpoint alone; None if nothing has changed since the last checkpoint."""
+        if not self._checkpoints.unsaved_batches(self._run.pipeline_state):
+            return None
+        return RunUpdate(run_id=self._run.id, frontier=self._written, checkpoint=self._checkpoint())
+
+    def view(self, now: float) -> RunView:
+        """Return the run's current values."""
+        run = self._run
+        return RunView(
+            run=run.context.run,
+            row=run.gauge_row,
+            policy=run.context.policies.current,
+            alerts=run.pipeline_state.open_alerts(),
+            expected_step_seconds=run.pipeline_state.expected_step_seconds,
+            updated_at=now,
+            advice=self._advice(now),
+            adaptation=run.context.adaptation.mode,
+            proposed=self._adaptation.proposed,
+        )
+
+    def _advice(self, now: float) -> Advice | None:
+        """Return the advice; firing alerts over batches that page make it advise a stop.
+
+        An open incident is told first, as it names the cause, but advises nothing alone: it outlasts its alerts. Nor
+        does a prediction: it is no reason to stop.
+        """
+        run, context = self._run, self._run.context.pass_context(now)
+        others = {rule.name for rule in context.rules.rules if not rule.reads_batches or rule.is_prediction}
+        firing = [alert for alert in run.pipeline_state.open_alerts() if alert.state is AlertState.FIRING]
+        alerts = [alert for alert in firing if alert.severity is Severity.PAGE and alert.rule not in others]
+        if all(alert.is_incident for alert in alerts):
+            alerts = []
+        stopping = {rule.name for rule in context.signal_rules if rule.finding in STOPPING_FINDINGS}
+        return run_quarantined(
+            QuarantinePart.ADVICE,
+            lambda: self._advisor.advice(
+                run.gauge_row,
+                run=run.context.run,
+                steps=run.pipeline_state.steps,
+                alerts=alerts,
+                collapses=[alert for alert in alerts if alert.rule in stopping],
+                incident=next((alert for alert in firing if alert.is_incident), None),
+            ),
+            counts=self._quarantined,
+            run_id=run.id,
+        )
+
+    @property
+    def _is_ending(self) -> bool:
+        """Whether the run has ended, and the rules have yet to judge its last step and resolve its alerts.
+
+        False once they have: a later pass that judged the end again would wake the worker for ever.
+        """
+        run = self._run
+        is_finished = run.life.state is RunState.FINISHED
+        return run.is_done and bool(run.pipeline_state.provisional or (is_finished and run.pipeline_state.tracks))
+
+    def _update(self, changes: PassChanges, *, is_ending: bool) -> RunUpdate | None:
+        run = self._run
+        frontier = run.pending.restart_frontier(self._reader.read)
+        if not changes and not is_ending and frontier == self._written:
+            return None
+        checkpoint = None
+        # A checkpoint always goes with a change of state, so that a restart applies no report from before it again,
+        # and with an end, so that the last step is not judged twice.
+        must_save = is_ending or "state" in changes.run
+        if must_save or self._checkpoints.is_due(run.pipeline_state, now=changes.now, is_done=run.is_done):
+            checkpoint = self._checkpoint()
+            self._checkpoints.record(run.pipeline_state, now=changes.now)
+        self._written = frontier
+        return changes.update(run.id, frontier=frontier, checkpoint=checkpoint)
+
+    def _checkpoint(self) -> Checkpoint:
+        run, read = self._run, self._reader.read
+        return checkpoint_of(
+            run.pipeline_state,
+            reread_notices_after=run.pending.reread_notices_after(read, newest=run.newest_key),
+            liveness_report_id=read.report_id,
+            silent_since=run.life.silent_since,
+        )
+
+
+def _received_by_now(message: StoredMessage, *, now: float) -> StoredMessage:
+    received_at = time_by_now(message.received_at, now=now)
+    return message if received_at == message.received_at else replace(message, received_at=received_at)

@@ -1,0 +1,267 @@
+"""Runs passes over the runs that need one and commits them together; a run that fails does not stop the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Protocol
+
+import structlog
+
+from trmon.domain.model.errors import Fenced, NotFound
+from trmon.domain.model.messages import Unread
+from trmon.domain.ports import Fences, RunLog, RunUpdateWriter, in_slots, slot_of
+from trmon.domain.state.run_update import RunUpdate
+from trmon.fleet.views import RunView
+from trmon.worker.pass_changes import CommitBatcher, PassTally, PendingCommit, commit_updates
+from trmon.worker.recovery import PAGE
+from trmon.worker.run_context import WatchConfig
+from trmon.worker.run_processor import RunProcessor
+
+
+class TimerQueue:
+    """The due time of each run, on the server's clock. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._due_at: dict[int, float] = {}
+        self._queue: list[tuple[float, int]] = []
+        self._queued_at: dict[int, float] = {}
+
+    def schedule(self, run_id: int, at: float) -> None:
+        """Set a run's due time in place of the former one; infinity cancels it."""
+        if at == math.inf:
+            self.cancel(run_id)
+            return
+        self._due_at[run_id] = at
+        self._enqueue(run_id, at)
+
+    def cancel(self, run_id: int) -> None:
+        """Remove a run's due time."""
+        self._due_at.pop(run_id, None)
+
+    def pop_due(self, now: float) -> set[int]:
+        """Return the runs that are due and remove their due times."""
+        due: set[int] = set()
+        while self._queue and self._queue[0][0] <= now:
+            at, run_id = heappop(self._queue)
+            if self._queued_at.get(run_id) == at:
+                del self._queued_at[run_id]
+            due_at = self._due_at.get(run_id, math.inf)
+            if due_at <= now:
+                del self._due_at[run_id]
+                due.add(run_id)
+            elif due_at < math.inf:
+                self._enqueue(run_id, due_at)
+        return due
+
+    def _enqueue(self, run_id: int, at: float) -> None:
+        """Queue a run unless it has an earlier entry: a timer that moves at each step keeps one entry until then."""
+        if at < self._queued_at.get(run_id, math.inf):
+            self._queued_at[run_id] = at
+            heappush(self._queue, (at, run_id))
+
+
+TICK_SECONDS = 1.0
+"""Shortest time until a timer that a pass has not moved is due again."""
+BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
+COMMIT_TIMEOUT_SECONDS = 60.0
+GROUP_SIZE = 64
+"""How many runs have their new messages read in one query and held in memory."""
+
+log = structlog.get_logger(__name__)
+
+
+class ViewSink(Protocol):
+    """Stores the views of runs; called from the worker's thread."""
+
+    def put(self, view: RunView, /) -> None:
+        """Store a run's view in place of the former one."""
+
+    def remove(self, run_id: int, /) -> None:
+        """Remove a run's view."""
+
+
+class PassObserver(Protocol):
+    """Counts passes; called from the worker's thread."""
+
+    def pass_committed(self, tally: PassTally, /) -> None:
+        """Count a pass that was committed."""
+
+    def pass_failed(self, error: Exception, /) -> None:
+        """Count a pass that failed and will be retried."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunBackoff:
+    """How often a run has failed in a row, and when it is retried."""
+
+    failures: int
+    retry_at: float
+
+
+class Scheduler:
+    """Holds the processors of loaded runs: those that train or have pending work. Not thread-safe."""
+
+    def __init__(
+        self,
+        run_log: RunLog,
+        *,
+        writer: RunUpdateWriter,
+        watch_config: WatchConfig,
+        views: ViewSink,
+        observer: PassObserver,
+    ) -> None:
+        self._log = run_log
+        self._writer = writer
+        self._watch_config = watch_config
+        self._views = views
+        self._observer = observer
+        self._fences: Fences | None = None
+        self._processors: dict[int, RunProcessor] = {}
+        self._backoffs: dict[int, RunBackoff] = {}
+        self._timers = TimerQueue()
+        self._behind: set[int] = set()
+        """Runs with more unread messages than one page."""
+
+    @property
+    def loaded(self) -> frozenset[int]:
+        """The runs in memory."""
+        return frozenset(self._processors)
+
+    def set_fences(self, fences: Fences | None) -> frozenset[int]:
+        """Own the runs of these slots only, or all runs; return the slots that are new.
+
+        Runs of a slot that was lost are unloaded, even if the slot is held again: another worker may have written.
+        """
+        former, self._fences = self._fences or {}, fences
+        held = fences or {}
+        lost = {slot for slot, fence in former.items() if held.get(slot) != fence}
+        for run_id in in_slots(self._processors.keys() | self._backoffs.keys(), lost):
+            self._unload(run_id)
+        return frozenset(slot for slot, fence in held.items() if former.get(slot) != fence)
+
+    def unload_all(self) -> None:
+        """Unload every run after writing its checkpoint, and forget when runs are retried."""
+        self.write_checkpoints()
+        for run_id in self._processors.keys() | self._backoffs.keys():
+            self._unload(run_id)
+
+    def pop_due(self, now: float) -> set[int]:
+        """Return the runs whose timer is due, at the end of a grace period or of a backoff; each once."""
+        return self._timers.pop_due(now)
+
+    def run_passes(self, run_ids: Iterable[int], *, now: float) -> set[int]:
+        """Run one pass over each of these runs and commit them together; return those with more unread messages.
+
+        A run that failed is skipped until its retry time.
+        """
+        batcher = CommitBatcher(self._writer, fences=self._fences)
+        for group in _groups([run_id for run_id in run_ids if self._may_pass(run_id, now=now)]):
+            unread = self._read_messages(group)
+            for run_id in group:
+                self._run_pass(run_id, batcher, unread=unread.get(run_id), now=now)
+        batcher.send()
+        return {commit.run_id for commit in batcher.sent if self._finish_pass(commit, now=now)}
+
+    def write_checkpoints(self, slots: Collection[int] | None = None) -> None:
+        """Write a checkpoint of every loaded run that has changed since its last one, in some slots or all."""
+        run_ids = self._processors if slots is None else in_slots(self._processors, slots)
+        for group in _groups(list(run_ids)):
+            updates = [update for run_id in group if (update := self._checkpoint(run_id)) is not None]
+            futures = commit_updates(self._writer, updates, fences=self._fences)
+            for update, future in zip(updates, futures, strict=True):
+                try:
+                    future.result(COMMIT_TIMEOUT_SECONDS)
+                except Exception as error:  # noqa: BLE001 - the worker's edge: without a checkpoint a restart is slower
+                    self._checkpoint_failed(update.run_id, error)
+
+    def _checkpoint(self, run_id: int) -> RunUpdate | None:
+        try:
+            return self._processors[run_id].checkpoint_update()
+        except Exception as error:  # noqa: BLE001 - the worker's edge: without a checkpoint a restart is slower
+            self._checkpoint_failed(run_id, error)
+            return None
+
+    def _checkpoint_failed(self, run_id: int, error: Exception) -> None:
+        self._observer.pass_failed(error)
+        log.warning("checkpoint_failed", run_id=run_id, error=repr(error))
+
+    def _read_messages(self, run_ids: Sequence[int]) -> Mapping[int, Unread]:
+        """Return the new messages of loaded runs; a run that is missing from the answer reads its own.
+
+        The answer is empty if there are too many messages or any cannot be read: then each run meets its own error.
+        """
+        known = ((run_id, self._processors.get(run_id)) for run_id in run_ids if run_id not in self._behind)
+        read = {run_id: processor.read for run_id, processor in known if processor is not None}
+        if len(read) < 2:
+            return {}
+        try:
+            return self._log.unread(read, limit=PAGE) or {}
+        except Exception:  # noqa: BLE001 - the worker's edge: the run that it belongs to counts it
+            return {}
+
+    def _run_pass(self, run_id: int, batcher: CommitBatcher, *, unread: Unread | None, now: float) -> None:
+        try:
+            processor = self._processors.get(run_id)
+            if processor is None:
+                processor = RunProcessor(self._log, run_id, watch_config=self._watch_config, now=now)
+                self._processors[run_id] = processor
+            result = processor.run_pass(now, unread=unread)
+            batcher.add(result, processor.view(now))
+        except NotFound:
+            self._unload(run_id)
+            self._views.remove(run_id)
+        except Exception as error:  # noqa: BLE001 - the worker's edge: this run is retried, the others go on
+            self._fail(run_id, error, now=now)
+
+    def _finish_pass(self, commit: PendingCommit, *, now: float) -> bool:
+        """Wait for the commit; return whether the run has more unread messages."""
+        run_id, result = commit.run_id, commit.result
+        try:
+            if commit.future is not None:
+                commit.future.result(COMMIT_TIMEOUT_SECONDS)
+        except Fenced as error:
+            self._unload(run_id)
+            log.warning("run_lost", run_id=run_id, reason=str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - the worker's edge: nothing of the pass was written
+            self._fail(run_id, error, now=now)
+            return False
+        self._backoffs.pop(run_id, None)
+        processor = self._processors[run_id]
+        self._views.put(commit.view)
+        self._observer.pass_committed(result.tally)
+        (self._behind.add if result.has_more else self._behind.discard)(run_id)
+        self._timers.schedule(run_id, max(processor.due_at, now + TICK_SECONDS))
+        if processor.is_idle and not result.has_more:
+            del self._processors[run_id]
+        return result.has_more
+
+    def _fail(self, run_id: int, error: Exception, *, now: float) -> None:
+        """Drop the processor, whose state may be half changed, and retry with a new one after a backoff."""
+        self._processors.pop(run_id, None)
+        failures = self._backoffs[run_id].failures + 1 if run_id in self._backoffs else 1
+        wait_seconds = min(BACKOFF_SECONDS * 2.0 ** min(failures - 1, 16), MAX_BACKOFF_SECONDS)
+        self._backoffs[run_id] = RunBackoff(failures, now + wait_seconds)
+        self._timers.schedule(run_id, now + wait_seconds)
+        self._observer.pass_failed(error)
+        log.error("run_pass_failed", run_id=run_id, failures=failures, retry_in_seconds=wait_seconds, exc_info=error)
+
+    def _may_pass(self, run_id: int, *, now: float) -> bool:
+        backoff = self._backoffs.get(run_id)
+        is_owned = self._fences is None or slot_of(run_id) in self._fences
+        return is_owned and (backoff is None or backoff.retry_at <= now)
+
+    def _unload(self, run_id: int) -> None:
+        self._processors.pop(run_id, None)
+        self._backoffs.pop(run_id, None)
+        self._behind.discard(run_id)
+        self._timers.cancel(run_id)
+
+
+def _groups(run_ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    for first in range(0, len(run_ids), GROUP_SIZE):
+        yield run_ids[first : first + GROUP_SIZE]

@@ -1,0 +1,197 @@
+"""The worker thread: runs a round of passes when messages arrive and, each second, for runs whose timer is due."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from threading import Condition, Thread
+
+import structlog
+
+from trmon.domain.ports import Fences, Ownership, RunLog, RunUpdateWriter
+from trmon.domain.runs.run import Run
+from trmon.worker.run_context import WatchConfig
+from trmon.worker.scheduler import PassObserver, Scheduler, ViewSink
+
+
+class SoleOwner:
+    """Owns all runs; implements trmon.domain.ports.Ownership."""
+
+    def fences(self) -> Fences | None:
+        """Return None: all slots."""
+        return None
+
+    def surplus(self) -> frozenset[int]:
+        """Return no slots: there is no other process to release any for."""
+        return frozenset()
+
+    def release(self, slots: Collection[int]) -> None:
+        """Do nothing."""
+
+
+JUMP_SECONDS = 5.0
+"""A smaller difference between the clocks is their drift, or a slow round; no limit of the runner is that short."""
+
+
+class ClockWatch:
+    """Compares the clock with the monotonic one from call to call."""
+
+    def __init__(self, now: float, monotonic: Callable[[], float]) -> None:
+        """Args: now, monotonic: seconds."""
+        self._monotonic = monotonic
+        self._difference = now - monotonic()
+
+    def jump_seconds(self, now: float) -> float:
+        """Return by how much the clock was set since the last call that returned it, 0 for less than 5 s.
+
+        Args: now: the time of the clock; the next call returns a jump that comes after it was read.
+        """
+        difference = now - self._monotonic()
+        jump = difference - self._difference
+        if abs(jump) < JUMP_SECONDS:
+            return 0.0
+        self._difference = difference
+        return jump
+
+
+TICK_SECONDS = 1.0
+PAUSE_SECONDS = (0.015, 0.25)
+"""Shortest and longest pause after a round, which lasts half as long as the round: the API gets its turn, and messages
+that arrive meanwhile share the queries and the commit of one pass. Most of a page's delay is this and one round."""
+FINISH_SECONDS = 10.0
+"""How long a closing worker goes on with unread messages, which the next one reads otherwise: whoever ends a process
+kills it after 30 s, and the checkpoints of a killed worker are missing."""
+RESUMED_PER_ROUND = 8
+"""How many unfinished runs each round resumes after a start: new reports do not wait for ten thousand of them."""
+
+log = structlog.get_logger(__name__)
+
+
+class Worker:
+    """Evaluates the runs that this process owns, from `start` to `close`."""
+
+    def __init__(
+        self,
+        run_log: RunLog,
+        *,
+        writer: RunUpdateWriter,
+        watch_config: WatchConfig,
+        views: ViewSink,
+        observer: PassObserver,
+        ownership: Ownership | None = None,
+        after_round: Callable[[], None] = lambda: None,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float] | None = None,
+        tick_seconds: float = TICK_SECONDS,
+        finish_seconds: float = FINISH_SECONDS,
+    ) -> None:
+        """Args: after_round: called on the worker's thread after each round, and before the first.
+
+        monotonic: a clock that is never set, to notice that `clock` was; without it nothing is noticed.
+        """
+        self._log = run_log
+        self._scheduler = Scheduler(run_log, writer=writer, watch_config=watch_config, views=views, observer=observer)
+        self._observer = observer
+        self._ownership = ownership or SoleOwner()
+        self._after_round = after_round
+        self._clock = clock
+        self._clock_watch = ClockWatch(clock(), monotonic or clock)
+        self._tick_seconds = tick_seconds
+        self._finish_seconds = finish_seconds
+        self._finish_by = math.inf
+        self._woken: set[int] = set()
+        self._is_closing = False
+        self._unfinished: deque[int] | None = None
+        self._condition = Condition()
+        self._thread = Thread(target=self._run, name="trmon-worker", daemon=True)
+
+    def start(self) -> None:
+        """Start, with every run that is unfinished or has unread messages."""
+        self._thread.start()
+
+    def wake(self, run_ids: Iterable[int]) -> None:
+        """Schedule a pass over these runs; never blocks for long, may be called from any thread."""
+        with self._condition:
+            self._woken.update(run_ids)
+            self._condition.notify()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Stop once the scheduled passes are committed, or after 10 s, and every loaded run has a checkpoint."""
+        with self._condition:
+            self._is_closing = True
+            self._finish_by = time.monotonic() + self._finish_seconds
+            self._condition.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        self._after_round()
+        while self._wait_for_work():
+            started_at = time.monotonic()
+            try:
+                self._run_round()
+                self._after_round()
+                shortest, longest = PAUSE_SECONDS
+                self._pause(min(max((time.monotonic() - started_at) / 2, shortest), longest))
+            except Exception as error:
+                self._observer.pass_failed(error)
+                log.error("round_failed", exc_info=error)
+                self._pause(self._tick_seconds)
+        self._scheduler.write_checkpoints()
+
+    def _wait_for_work(self) -> bool:
+        """Wait for a wake-up or a tick; return False once the worker is closing and has no work or time left."""
+        with self._condition:
+            if self._unfinished is not None and not self._unfinished and not self._woken and not self._is_closing:
+                self._condition.wait(self._tick_seconds)
+            return not self._is_closing or (bool(self._woken) and time.monotonic() < self._finish_by)
+
+    def _pause(self, seconds: float) -> None:
+        with self._condition:
+            self._condition.wait_for(lambda: self._is_closing, timeout=seconds)
+
+    def _run_round(self) -> None:
+        # Read once: a jump between two readings would count as silence of every run.
+        now = self._clock()
+        self._reload_after_jump(now)
+        self._update_ownership()
+        self._resume_unfinished()
+        with self._condition:
+            woken, self._woken = self._woken, set()
+        self.wake(self._scheduler.run_passes(sorted(woken | self._scheduler.pop_due(now)), now=now))
+
+    def _reload_after_jump(self, now: float) -> None:
+        """Treat a jump of the clock as a downtime: load every unfinished run again, and count silence from now on."""
+        if jump := self._clock_watch.jump_seconds(now):
+            log.warning("clock_jumped", seconds=round(jump, 3))
+            self._scheduler.unload_all()
+            self._unfinished = None
+
+    def _update_ownership(self) -> None:
+        """Release surplus slots after writing their checkpoints, and list the unfinished runs of slots gained."""
+        if surplus := self._ownership.surplus():
+            self._scheduler.write_checkpoints(surplus)
+            self._ownership.release(surplus)
+        fences = self._ownership.fences()
+        gained = self._scheduler.set_fences(fences)
+        if gained or self._unfinished is None:
+            unfinished = self._log.unfinished_runs(None if fences is None else gained)
+            newest_first = sorted(unfinished, key=_last_report_at, reverse=True)
+            self._unfinished = deque([*(self._unfinished or ()), *(run.id for run in newest_first)])
+
+    def _resume_unfinished(self) -> None:
+        """Schedule some unfinished runs, those with the newest reports first."""
+        if self._is_closing or self._unfinished is None:
+            return
+        self.wake([self._unfinished.popleft() for _ in range(min(RESUMED_PER_ROUND, len(self._unfinished)))])
+
+
+def _last_report_at(run: Run) -> float:
+    return run.created_at if run.last_report_at is None else run.last_report_at
