@@ -20,7 +20,7 @@ from rich.table import Table
 from tests.store.builders import NOW, intake, realistic_columns, report
 from trmon.domain.model.messages import PreparedMessage, WriteResult
 from trmon.store import Store
-from trmon.store.rows import report_codec
+from trmon.store.rows import messages
 from trmon_client.core import wire
 
 SHAPES = ((8, 64), (64, 64), (64, 512), (64, 2048), (512, 256))
@@ -52,11 +52,11 @@ def _print_codec() -> None:
         raw = sum(array.nbytes for array in (*made.values(), *made.histograms.values()))
         message = wire.Report(attempt="a", launch="launch-1", step=1)
         parcel = wire.pack_columns(made)
-        payload = report_codec.pack_report(message, parcel=parcel)
-        unpacked = report_codec.unpack_report(payload)[1]
+        payload = messages.pack_report(message, parcel=parcel)
+        unpacked = messages.unpack_report(payload)[1]
         times = (
-            _median(lambda message=message, parcel=parcel: report_codec.pack_report(message, parcel=parcel)),
-            _median(lambda payload=payload: report_codec.unpack_report(payload)),
+            _median(lambda message=message, parcel=parcel: messages.pack_report(message, parcel=parcel)),
+            _median(lambda payload=payload: messages.unpack_report(payload)),
             _median(unpacked),
         )
         table.add_row(

@@ -14,7 +14,7 @@ import pytest
 from tests.fixtures.service import ServiceProcess, ThreadedService
 from trmon.domain.model.errors import NotReady
 from trmon.store import Store
-from trmon.store.maintenance.disk_space import check_disk_space
+from trmon.store.database.sqlite import check_disk_space
 
 
 def test_a_running_service_is_alive_and_ready(client: httpx.Client) -> None:

@@ -13,8 +13,8 @@ from msgspec import structs
 from tests.fixtures.running_service import Serve
 from tests.fixtures.trainer import MATH, send, step_report, train
 from tests.fixtures.waiting import eventually
-from trmon.bootstrap.housekeeping import LakeMoverThread
-from trmon.store.lake.lake import LakePass
+from trmon.background.lake_mover import LakeMoverThread
+from trmon.store.lake.mover import LakePass
 
 
 def test_a_run_that_ends_moves_to_the_lake(serve: Serve, tmp_path: Path) -> None:

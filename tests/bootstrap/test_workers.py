@@ -23,7 +23,7 @@ from trmon.domain.model.identity import RunKey
 from trmon.domain.ports import SLOTS
 from trmon.notify.webhook import KEY_HEADER
 from trmon.store import Store
-from trmon.store.database.connect import engines_of
+from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.schema import tables
 

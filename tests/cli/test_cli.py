@@ -18,7 +18,7 @@ from tests.fixtures.messages import report
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.versions import CodeVersion, next_version
-from trmon.store.maintenance.exclusive_lock import exclusive_use
+from trmon.store.database.sqlite import exclusive_use
 from trmon_client.core import wire
 from trmon_client.core.wire.segments import HEADER, SUFFIX, encode_record
 

@@ -22,7 +22,7 @@ from tests.store.lake.lake_runs import put_ended_run
 from tests.store.lake.moving import delete_moved, move_to_lake
 from trmon.config.settings import Settings
 from trmon.store.database.sqlite import sqlite_file_of
-from trmon.store.query.query_tables import table_columns
+from trmon.store.query.tables import table_columns
 
 STEPS = "SELECT run, step, signals, scalars['loss'] AS loss FROM batches ORDER BY run, step"
 

@@ -16,7 +16,7 @@ from tests.fixtures.moved_runs import MovedRuns, make_moved_runs
 LOCKED_AT_EXIT = """
 import atexit, ctypes, sys
 atexit.register(ctypes.PyDLL(None).usleep, 50_000)
-from trmon.store.stored_runs.lake_runs import lake_runs
+from trmon.store.lake.runs import lake_runs
 assert lake_runs(sys.argv[1])
 """
 STRICT = "trm_max(delta=0.02)"

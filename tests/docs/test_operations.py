@@ -21,7 +21,7 @@ from trmon.cli import app
 from trmon.config.settings import Settings
 from trmon.metrics.counters import Counters
 from trmon.store import Store
-from trmon.store.database.connect import engines_of
+from trmon.store.database import engines_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 LINES = [line.strip() for line in re.findall(r"^    (\S.*)$", PAGE, re.MULTILINE)]

@@ -17,7 +17,7 @@ from tests.fixtures.postgres import Postgres
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.steady_trainer import PROJECT, SteadyTrainer
 from tests.fixtures.waiting import eventually
-from trmon.store.maintenance.restored_database import SKIPPED_IDS
+from trmon.store.maintenance.restore import SKIPPED_IDS
 
 pytestmark = [pytest.mark.server("postgres"), pytest.mark.timeout(600)]
 

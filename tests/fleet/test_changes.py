@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trmon.fleet.changes import FULL_POLL_EVERY_SECONDS, OVERLAP_SECONDS, ReportPoller
-from trmon.store.repositories.new_messages import MessageCursor, MessageKind, NewMessage
+from trmon.hosts.fleet.report_poller import FULL_POLL_EVERY_SECONDS, OVERLAP_SECONDS, ReportPoller
+from trmon.store.repositories.reports import MessageCursor, MessageKind, NewMessage
 
 
 class Ids:

@@ -16,12 +16,12 @@ from tests.domain.trainer import finished
 from tests.domain.trainer import report as trained_report
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
 from tests.fixtures.messages import as_json
-from tests.worker.watched_run import WatchedRun
+from tests.runner.watched_run import WatchedRun
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import PreparedMessage
-from trmon.ingest.validation import validate_message
-from trmon.store.rows import report_codec
+from trmon.ingest.validate import validate_message
+from trmon.store.rows import messages
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import preset
 
@@ -101,17 +101,17 @@ def _check_stored(prepared: PreparedMessage) -> None:
     if isinstance(prepared.message, wire.Heartbeat):
         return
     if not isinstance(prepared.message, wire.Report):
-        assert report_codec.unpack_notice(prepared.payload) is not None
-        assert report_codec.is_same_notice(prepared.payload, prepared.payload)
+        assert messages.unpack_notice(prepared.payload) is not None
+        assert messages.is_same_notice(prepared.payload, prepared.payload)
         return
-    report, columns = report_codec.unpack_report(prepared.payload)
+    report, columns = messages.unpack_report(prepared.payload)
     assert (report.step, report.rank, report.chunk) == (
         prepared.message.step,
         prepared.message.rank,
         prepared.message.chunk,
     )
     assert columns().n_sequences == prepared.n_sequences
-    assert report_codec.is_same_report(prepared.payload, prepared.payload)
+    assert messages.is_same_report(prepared.payload, prepared.payload)
 
 
 def _check_judged(prepared: PreparedMessage) -> None:
@@ -128,7 +128,7 @@ def _check_judged(prepared: PreparedMessage) -> None:
 def _readable(prepared: PreparedMessage) -> wire.Message:
     """Return the message as the runner reads it back."""
     if isinstance(prepared.message, wire.Report):
-        report, columns = report_codec.unpack_report(prepared.payload)
+        report, columns = messages.unpack_report(prepared.payload)
         return msgspec.structs.replace(
             report,
             attempt=prepared.message.attempt,

@@ -31,7 +31,7 @@ from trmon.notify.dispatcher import MAX_DUE, Dispatcher
 from trmon.notify.fenced_outbox import FencedOutbox
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
 from trmon.store import Store
-from trmon.store.rows.alert_rows import write_deliveries
+from trmon.store.rows.alerts import write_deliveries
 from trmon.store.schema import tables
 from trmon.worker.thread import SoleOwner
 

@@ -20,7 +20,7 @@ from trmon.notify.dispatcher import THREADS_PER_RECEIVER, Dispatcher
 from trmon.notify.fenced_outbox import FencedOutbox
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 from trmon.store import Store
-from trmon.store.rows.alert_rows import write_deliveries
+from trmon.store.rows.alerts import write_deliveries
 
 pytestmark = pytest.mark.server("postgres")
 

@@ -30,7 +30,8 @@ from trmon.notify.dispatcher import Dispatcher
 from trmon.notify.fenced_outbox import FencedOutbox
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 from trmon.store import Store
-from trmon.store.database.connect import engines_of, is_shared
+from trmon.store.database import engines_of
+from trmon.store.database.engines import is_shared
 from trmon.store.repositories.leases import Leases
 from trmon.store.schema import tables
 from trmon.worker.scheduler import Scheduler

@@ -12,13 +12,13 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.protocol.machine import Protocol
 from trmon.domain.model.messages import WriteOutcome
-from trmon.store.registry.run_registry import RunRegistry
-from trmon.store.repositories import message_insert, run_log, run_updates
-from trmon.store.repositories.outbox import Outbox
+from trmon.runner.pending_state import PendingState
+from trmon.store.registry import RunRegistry
+from trmon.store.repositories import reports, run_log
+from trmon.store.repositories.deliveries import Outbox
 from trmon.store.repositories.run_log import SqlRunLog
-from trmon.store.writing import committer
+from trmon.store.writing import group_commit
 from trmon.store.writing.transaction import WriteGroup
-from trmon.worker.recovery import PendingState
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -38,7 +38,7 @@ def do_nothing(*_: object, **__: object) -> None:
 
 def acknowledge_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers get their results when the rows are inserted, before COMMIT."""
-    insert = committer._run_handler
+    insert = group_commit._run_handler
 
     def early(transaction: Any, items: Any) -> list[Any]:
         results = insert(transaction, items)
@@ -47,7 +47,7 @@ def acknowledge_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
                 item.future.set_result(result)
         return results
 
-    monkeypatch.setattr(committer, "_run_handler", early)
+    monkeypatch.setattr(group_commit, "_run_handler", early)
     monkeypatch.setattr(WriteGroup, "resolve", do_nothing)
     monkeypatch.setattr(WriteGroup, "fail", do_nothing)
 
@@ -55,9 +55,9 @@ def acknowledge_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 def accept_another_payload(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another payload under the same identity counts as a duplicate."""
     same = WriteOutcome.DUPLICATE
-    compared = message_insert._compared
+    compared = reports._compared
     monkeypatch.setattr(
-        message_insert,
+        reports,
         "_compared",
         lambda *given, **kind: same if compared(*given, **kind) is WriteOutcome.CONFLICT else compared(*given, **kind),
     )
@@ -70,7 +70,7 @@ def forget_open_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lose_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
     """An alert is stored without its delivery."""
-    monkeypatch.setattr(run_updates, "write_deliveries", do_nothing)
+    monkeypatch.setattr(run_log, "write_deliveries", do_nothing)
 
 
 def keep_the_registry_after_a_rollback(monkeypatch: pytest.MonkeyPatch) -> None:

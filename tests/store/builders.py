@@ -18,8 +18,8 @@ from trmon.domain.model.identity import BatchKey, RunKey
 from trmon.domain.model.messages import AnyReport, PreparedMessage, WriteResult
 from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
-from trmon.store.registry.registry_entries import ArrivedMessage
-from trmon.store.rows import report_codec
+from trmon.store.registry import ArrivedMessage
+from trmon.store.rows import messages
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
@@ -62,16 +62,16 @@ def intake(message: wire.Message, *, project: str = "math", run: str = "grpo") -
         return PreparedMessage(
             key=key,
             message=message,
-            digest=report_codec.message_digest(message),
-            payload=report_codec.pack_notice(message),
+            digest=messages.message_digest(message),
+            payload=messages.pack_notice(message),
         )
     parcel, n_tokens = wire.storable_columns(message)
     fields = msgspec.structs.replace(message, columns={}, histograms={}, parcel=None)
     return PreparedMessage(
         key=key,
         message=fields,
-        digest=report_codec.report_digest(fields, parcel=parcel),
-        payload=report_codec.pack_report(fields, parcel=parcel),
+        digest=messages.report_digest(fields, parcel=parcel),
+        payload=messages.pack_report(fields, parcel=parcel),
         n_sequences=parcel.n_sequences,
         n_tokens=n_tokens,
         accepted=fields.accepted or wire.pack_bits(np.ones(parcel.n_sequences, bool)),

@@ -18,8 +18,7 @@ from tests.store.conftest import BACKENDS
 from tests.store.schema_changes import Schema, breaking_changes
 from trmon.domain.model.errors import NotReady
 from trmon.store import Store, migrations
-from trmon.store.database import sqlite
-from trmon.store.database.connect import engines_of
+from trmon.store.database import engines_of, sqlite
 from trmon.store.schema import tables
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from tests.fixtures.postgres import Postgres
 from tests.store.schema_changes import Schema, breaking_changes
 from trmon.store import migrations
-from trmon.store.database.connect import engines_of
+from trmon.store.database import engines_of
 
 pytestmark = pytest.mark.server("postgres")
 

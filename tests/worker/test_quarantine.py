@@ -21,7 +21,7 @@ from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.runs.run import RunState
 from trmon.fleet.views import RunViewCache
 from trmon.store import Store
-from trmon.store.rows import report_codec
+from trmon.store.rows import messages
 from trmon.store.schema import tables
 from trmon.worker.scheduler import Scheduler
 from trmon_client.core import wire
@@ -123,7 +123,7 @@ def overflowing_payload() -> bytes:
     )
     message = step_of(2, content=replace(content, trainer_version=1 << 64), policy=None, trainer_version=(1 << 64) - 1)
     parcel, _ = wire.storable_columns(message)
-    return report_codec.pack_report(structs.replace(message, parcel=None), parcel=parcel)
+    return messages.pack_report(structs.replace(message, parcel=None), parcel=parcel)
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

@@ -23,7 +23,7 @@ from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.finding import json_number
 from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
-from trmon.store.repositories.signal_series import SeriesBand, SignalSeries
+from trmon.store.repositories.signals import SeriesBand, SignalSeries
 from trmon_client.core.signals.batch_signals import SIGNALS, SignalSpec
 
 

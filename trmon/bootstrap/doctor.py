@@ -14,7 +14,7 @@ from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
 from trmon.domain.model.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
 from trmon.store import Store
-from trmon.store.database.connect import is_shared
+from trmon.store.database.engines import is_shared
 from trmon.store.database.sqlite import sqlite_file_of
 
 LATE_SECONDS = 86_400.0

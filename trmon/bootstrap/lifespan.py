@@ -34,9 +34,8 @@ from trmon.ingest.service import IngestService
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
 from trmon.store import ProcessRole, Store
-from trmon.store.maintenance.exclusive_lock import exclusive_use
-from trmon.store.redis.pubsub import PubSub
-from trmon.store.redis.shared_rate_limits import SharedBuckets
+from trmon.store.database.sqlite import exclusive_use
+from trmon.store.redis import PubSub, SharedBuckets
 from trmon.store.repositories.events import StoredEvent
 from trmon.store.writing.group_commit import CommittedGroup
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from trmon.domain.backtest.backtest_run import RunBacktest
     from trmon.domain.backtest.stored_history import StoredHistory
     from trmon.domain.collapse_risk.risk_model import RiskModel
-    from trmon.domain.rules.rule import RuleSet
-    from trmon.store.stored_runs.run_source import RunSource
+    from trmon.domain.rules.rule_set import RuleSet
+    from trmon.store.archive.runs import RunSource
     from trmon.terminal.backtest.backtest_lines import BacktestWriter
     from trmon_client.core.policies.policy import Policy
 
@@ -112,8 +112,8 @@ def write_backtest(results: Iterable[RunBacktest], writer: BacktestWriter, *, ma
 
 def _rule_sets(rules: str, against: str | None) -> dict[str, RuleSet]:
     """Return the rule sets by what they were given as. Errors: InvalidInput."""
-    from trmon.config.rules import read_rules_file
-    from trmon.domain.rules.rule import RuleSet
+    from trmon.config.rule_files import read_rules_file
+    from trmon.domain.rules.rule_set import RuleSet
     from trmon.domain.rules.rule_yaml import builtin_rules
 
     given = [rules] if against is None else [rules, against]
@@ -165,7 +165,7 @@ class Backtest:
 
     def of_stored(self, run: RunSource) -> RunBacktest:
         """Return the result for a run of a lake or an archive."""
-        from trmon.store.stored_runs.run_source import backtest_history
+        from trmon.store.archive.runs import backtest_history
 
         return self.of_history(backtest_history(run))
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from trmon.cli.command import read_settings
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.store import Store
-from trmon.store.database.connect import is_shared
-from trmon.store.database.sqlite import check_file_exists, sqlite_file_of
-from trmon.store.maintenance.exclusive_lock import exclusive_use
+from trmon.store.database.engines import is_shared
+from trmon.store.database.sqlite import check_file_exists, exclusive_use, sqlite_file_of
 
 
 def operator() -> Access:

@@ -10,7 +10,7 @@ import typer
 
 from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.cli.database import open_store, operator
-from trmon.store.maintenance.restored_database import RestoredState, prepare_restored
+from trmon.store.maintenance.restore import RestoredState, prepare_restored
 
 
 def migrate(

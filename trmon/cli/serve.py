@@ -11,14 +11,16 @@ from typing import Annotated
 
 import typer
 
-from trmon.bootstrap import background_services
-from trmon.bootstrap.app import Server, bind_socket, create_app, socket_url
+from trmon.bootstrap import gc_tuning
+from trmon.bootstrap.app import create_app
+from trmon.bootstrap.server import Server, bind_socket, socket_url
 from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.config import logs
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
-from trmon.fleet.supervisor import ChildProcess, Supervisor
-from trmon.store.database.connect import is_shared
+from trmon.hosts.child_process import ChildProcess
+from trmon.hosts.fleet.supervisor import Supervisor
+from trmon.store.database.engines import is_shared
 
 
 def serve(
@@ -47,7 +49,7 @@ def serve(
         if settings.public_url is None:
             settings = settings.model_copy(update={"public_url": url})
         app = create_app(settings)
-        background_services.tune_garbage_collector()
+        gc_tuning.tune_garbage_collector()
         Server(app, url=url).run([bound])
 
 

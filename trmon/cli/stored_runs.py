@@ -15,7 +15,7 @@ import typer
 from trmon.domain.model.errors import InvalidInput, NotReady, TrmonError
 
 if TYPE_CHECKING:
-    from trmon.store.stored_runs.run_source import RunSource
+    from trmon.store.archive.runs import RunSource
 
 
 Workers = Annotated[
@@ -37,11 +37,11 @@ def find_stored_runs(source: str, *, project: str | None, runs: Sequence[str]) -
     """
     if "://" in source or (Path(source) / LAKE_LOG).is_dir():
         with needs_package("lake"):
-            from trmon.store.stored_runs.lake_runs import lake_runs
+            from trmon.store.lake.runs import lake_runs
         return lake_runs(source, project=project, runs=runs)
     if (Path(source) / MANIFEST).exists():
         with needs_package("export"):
-            from trmon.store.stored_runs.archived_runs import archived_runs
+            from trmon.store.archive.runs import archived_runs
         return [run for run in archived_runs(Path(source), runs=runs) if project in (None, run.key.project)]
     return None
 

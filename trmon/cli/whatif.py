@@ -19,7 +19,7 @@ from trmon_client.api.policies import WhatIfInfo
 
 if TYPE_CHECKING:
     from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
-    from trmon.store.stored_runs.run_source import RunSource, WhatIfSteps
+    from trmon.store.archive.runs import RunSource, WhatIfSteps
     from trmon_client.core.policies.policy import Policy
 
 
@@ -77,13 +77,13 @@ class _StoredWhatIf:
     def __init__(
         self, policies: Sequence[Policy], *, from_step: int | None, to_step: int | None, max_steps: int
     ) -> None:
-        from trmon.store.stored_runs.run_source import WhatIfSteps
+        from trmon.store.archive.runs import WhatIfSteps
 
         self._policies = policies
         self._steps: WhatIfSteps = WhatIfSteps(from_step=from_step, to_step=to_step, max_steps=max_steps)
 
     def __call__(self, run: RunSource) -> tuple[list[WhatIfEffect], CoveredRange]:
-        from trmon.store.stored_runs.run_source import effects_on
+        from trmon.store.archive.runs import effects_on
 
         return effects_on(run, self._policies, self._steps)
 

@@ -12,31 +12,26 @@ from sqlalchemy import select
 from trmon.domain.model.errors import NotReady
 from trmon.domain.model.health_check import HealthCheckResult
 from trmon.store import migrations
-from trmon.store.database.connect import engines_of
+from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
-from trmon.store.lake.configured_lake import ConfiguredLake
-from trmon.store.lake.lake_batches import LakeBatches
-from trmon.store.lake.lake_deletions import LakeDeletions
-from trmon.store.lake.lake_location import lake_location_of
-from trmon.store.lake.moved_rows import MovedRows
-from trmon.store.maintenance.database_check import check_database
-from trmon.store.maintenance.disk_space import check_disk_space
-from trmon.store.registry.run_registry import RunRegistry
-from trmon.store.repositories.adaptations import Adaptations
+from trmon.store.database.sqlite import check_disk_space
+from trmon.store.lake.deletions import LakeDeletions, MovedRows
+from trmon.store.lake.location import lake_location_of
+from trmon.store.lake.planning import LakeBatches
+from trmon.store.maintenance.check import check_database
+from trmon.store.registry import RunRegistry
 from trmon.store.repositories.alerts import Alerts
 from trmon.store.repositories.archives import Archives
 from trmon.store.repositories.attempt_places import AttemptPlaces, ReadableLake
 from trmon.store.repositories.audit import AuditLog
 from trmon.store.repositories.batches import Batches
-from trmon.store.repositories.deliveries import Deliveries
+from trmon.store.repositories.deliveries import Deliveries, Outbox
 from trmon.store.repositories.events import Events
 from trmon.store.repositories.leases import LEASE_SECONDS, Leases
-from trmon.store.repositories.new_messages import NewMessages
 from trmon.store.repositories.notes import Notes
-from trmon.store.repositories.outbox import Outbox
-from trmon.store.repositories.policies import Policies
+from trmon.store.repositories.policies import Adaptations, Policies
 from trmon.store.repositories.quotas import Quotas
-from trmon.store.repositories.reports import Reports
+from trmon.store.repositories.reports import NewMessages, Reports
 from trmon.store.repositories.retention import Retention
 from trmon.store.repositories.run_log import SqlRunLog
 from trmon.store.repositories.run_snapshots import RunSnapshots
@@ -45,13 +40,13 @@ from trmon.store.repositories.signals import Signals
 from trmon.store.repositories.silences import Silences
 from trmon.store.repositories.summaries import Summaries
 from trmon.store.repositories.tokens import Tokens
-from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.rows.batches import NameDictionary
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.run_locks import RunLocks
 
 if TYPE_CHECKING:
-    from trmon.store.lake.lake import Lake
+    from trmon.store.lake.mover import Lake
     from trmon.store.query.queries import Queries
 
 LIVE_SECONDS = 90.0
@@ -135,7 +130,7 @@ class Store:
         where the attempts are read that were moved.
         Errors: NotReady naming the database, or for an invalid address of a lake.
         """
-        lake = None if lake_url is None else ConfiguredLake(lake_location_of(lake_url))
+        lake = None if lake_url is None else ReadableLake(lake_url)
         engines = engines_of(url)
         with engines.writing.connect():
             return cls(engines, live_seconds=live_seconds, role=role, lake=lake)
@@ -192,8 +187,7 @@ class Store:
         location = lake_location_of(url)
         try:
             from trmon.store.lake.delta_tables import DeltaTables
-            from trmon.store.lake.lake import Lake
-            from trmon.store.lake.lake_mover import LakeMover
+            from trmon.store.lake.mover import Lake, LakeMover
         except ImportError as error:
             raise NotReady("TRMON_LAKE_URL is set, and the lake needs: pip install 'trmon[lake]'") from error
         mover = LakeMover(

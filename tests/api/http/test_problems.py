@@ -11,7 +11,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 from trmon.api.http.problems import STATUSES, status_of
 from trmon.domain.model import errors
-from trmon.store.repositories import keyset_page
+from trmon.store.rows import mapping
 
 RUN = "/api/v1/runs/math/grpo"
 JSON = {"Content-Type": "application/json"}
@@ -136,5 +136,5 @@ def test_an_id_above_the_databases_range_is_refused(client: httpx.Client, path: 
 
 
 def test_a_cursor_above_the_databases_range_is_refused(client: httpx.Client) -> None:
-    answer = client.get("/api/v1/runs", params={"after": keyset_page.encode_cursor((1 << 63,))})
+    answer = client.get("/api/v1/runs", params={"after": mapping.encode_cursor((1 << 63,))})
     assert (answer.status_code, answer.json()["field"]) == (400, "after")

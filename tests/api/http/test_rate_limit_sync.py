@@ -12,7 +12,7 @@ from tests.fixtures.redis import Redis
 from tests.fixtures.running_service import Serve
 from tests.fixtures.waiting import eventually
 from trmon.api.http.rate_limit import SYNC_SECONDS, RateLimit, RateLimitSync
-from trmon.store.redis.shared_rate_limits import SharedBuckets
+from trmon.store.redis import SharedBuckets
 
 pytestmark = pytest.mark.server("redis-server")
 

@@ -37,7 +37,7 @@ from trmon.domain.policies import default_version
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
-from trmon.store.archive.archived_tables import NOT_ARCHIVED, PLAIN_TABLES
+from trmon.store.archive.arrow_tables import NOT_ARCHIVED, PLAIN_TABLES
 from trmon.store.repositories.archives import ImportedRun, ImportOutcome
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import CommittedGroup

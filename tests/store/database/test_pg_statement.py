@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from sqlalchemy import ARRAY, Connection, Engine, LargeBinary, bindparam, func, insert, select, text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    Connection,
+    Double,
+    Engine,
+    Integer,
+    LargeBinary,
+    Text,
+    bindparam,
+    func,
+    insert,
+    select,
+    text,
+)
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.types import TypeEngine
 
 from tests.fixtures.postgres import Postgres
 from trmon.domain.model.errors import NotReady
@@ -17,6 +35,27 @@ from trmon.store.database.upsert import insert_new_ids, insert_rows
 from trmon.store.schema import tables
 
 pytestmark = pytest.mark.server("postgres")
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (BigInteger(), [0, -1, 2**63 - 1, -(2**63), None]),
+        (Integer(), [1, -(2**31), None]),
+        (Double(), [0.1, -math.inf, 5e-324, None]),
+        (Boolean(), [True, False, None]),
+        (Text(), ["", "grüße 🦙", "NULL", '{"a,b"}', None]),
+        (LargeBinary(), [b"", bytes(range(256)), None]),
+    ],
+)
+def test_an_array_round_trips(postgres_url: str, kind: TypeEngine[Any], values: list[Any]) -> None:
+    statement = PgStatement(select(bindparam("given", type_=ARRAY(kind, dimensions=1))))
+    engines = postgres.postgres_engines(postgres_url)
+    with engines.writing.begin() as connection:
+        for given in (values, values[:1], [], [None]):
+            assert statement.rows(connection, statement.encode({"given": given})) == [(given,)]
+    engines.dispose()
+
 
 ROW = {"name": "math", "created_at": 0.0}
 PROJECT = PgStatement(insert(tables.project))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, Engine, insert, text
+from sqlalchemy.exc import IntegrityError
 
 from tests.store.builders import append, report_intake, start_intake, stored_reports
 from trmon.domain.model.errors import NotReady
-from trmon.store import Store
+from trmon.store import Store, migrations
 from trmon.store.database import sqlite
+from trmon.store.database.sqlite import SqliteStatement
+from trmon.store.schema import tables
 
 
 @pytest.fixture
@@ -135,3 +139,48 @@ def test_a_new_database_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     store.close()
     assert modes == dict.fromkeys(("trmon.db", "trmon.db-wal", "trmon.db-shm"), 0o600)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+STATEMENT = SqliteStatement(insert(tables.project), ("name", "created_at"))
+ROW = {"name": "math", "created_at": 0.0}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """The writing engine of a file without tables."""
+    made = sqlite.writer_engine(tmp_path / "trmon.db")
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[Connection]:
+    """A transaction in a migrated file."""
+    migrations.upgrade_schema(engine)
+    with engine.begin() as opened:
+        yield opened
+
+
+def test_returned_ids_match_the_rows(connection: Connection) -> None:
+    names = SqliteStatement(insert(tables.name_set), ("names",))
+    assert names.insert_returning_ids(connection, [{"names": "a"}, {"names": "b"}]) == [1, 2]
+
+
+@pytest.mark.parametrize("run", [STATEMENT.write, STATEMENT.insert_returning_ids])
+def test_a_duplicate_row_is_refused(connection: Connection, run: Callable[..., object]) -> None:
+    STATEMENT.write(connection, [ROW])
+    with pytest.raises(IntegrityError, match=r"project\.name"):
+        run(connection, [ROW])
+
+
+def test_the_error_names_the_file_and_the_remedy(engine: Engine, tmp_path: Path) -> None:
+    with (
+        engine.begin() as connection,
+        pytest.raises(NotReady, match=rf"{tmp_path}/trmon.db: no such table: project; run"),
+    ):
+        STATEMENT.write(connection, [ROW])
+
+
+def test_writing_outside_a_transaction_raises(engine: Engine) -> None:
+    with engine.connect() as connection, pytest.raises(RuntimeError, match="transaction"):
+        STATEMENT.write(connection, [ROW])

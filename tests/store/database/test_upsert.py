@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tests.store.builders import NOW
 from trmon.store import migrations
-from trmon.store.database.connect import engines_of
+from trmon.store.database import engines_of
 from trmon.store.database.upsert import insert_new, insert_new_ids, insert_rows, update_rows, upsert
 from trmon.store.schema import tables
 

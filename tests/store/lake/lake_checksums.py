@@ -13,9 +13,8 @@ from sqlalchemy import select
 
 from trmon.domain.model.access import EVERYTHING
 from trmon.store import Store
-from trmon.store.archive.sequences import SCHEMA, sequences_to_arrow
-from trmon.store.lake.batch_columns import batch_from_lake
-from trmon.store.lake.lake_tables import LAKE_BATCHES, LAKE_SEQUENCES, LAKE_TABLES
+from trmon.store.archive.arrow_tables import SEQUENCES_SCHEMA, sequences_to_arrow
+from trmon.store.lake.delta_schema import LAKE_BATCHES, LAKE_SEQUENCES, LAKE_TABLES, batch_from_lake
 from trmon.store.schema import tables
 
 Rows = dict[str, list[str]]
@@ -50,7 +49,7 @@ def lake_rows(lake_url: str) -> Rows:
         if table is LAKE_BATCHES:
             found[table.name] = [repr(batch_from_lake(row)) for row in _listed(rows)]
         elif table is LAKE_SEQUENCES:
-            found[table.name] = [repr(row) for row in _listed(rows, SCHEMA.names)]
+            found[table.name] = [repr(row) for row in _listed(rows, SEQUENCES_SCHEMA.names)]
         elif table.archived is not None:
             found[table.name] = [repr(row) for row in _listed(rows, table.archived.schema.names)]
     return found

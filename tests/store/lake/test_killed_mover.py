@@ -19,7 +19,7 @@ from tests.store.lake.lake_checksums import Rows, checksums, lake_rows, merged, 
 from tests.store.lake.lake_runs import put_ended_run
 from tests.store.lake.mover_child import move_all
 from trmon.store import Store
-from trmon.store.lake.lake_mover import LakeMover
+from trmon.store.lake.mover import LakeMover
 from trmon.store.schema import tables
 
 FORKS = multiprocessing.get_context("forkserver")

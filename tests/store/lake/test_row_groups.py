@@ -9,9 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import LocalFileSystem
 
-from trmon.store.lake.bounded_cache import BoundedCache
-from trmon.store.lake.column_filter import ColumnFilter
-from trmon.store.lake.row_groups import RowGroups
+from trmon.store.lake.row_groups import BoundedCache, ColumnFilter, RowGroups
 
 ROWS = pa.table({"attempt": [1] * 6 + [2] * 6, "step": [*range(6), *range(6)], "name": [*"aabbccddeeff"]})
 

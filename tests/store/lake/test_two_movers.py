@@ -16,11 +16,11 @@ from tests.store.lake.lake_runs import put_ended_run
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import NotReady
 from trmon.store import Store
-from trmon.store.lake.file_rewrite import compact_partitions
-from trmon.store.lake.lake import Lake
-from trmon.store.lake.lake_location import lake_location_of
-from trmon.store.lake.lake_tables import LAKE_REPORTS
-from trmon.store.lake.table_folder import table_folder_of
+from trmon.store.lake.delta_schema import LAKE_REPORTS
+from trmon.store.lake.delta_tables import table_folder_of
+from trmon.store.lake.files import compact_partitions
+from trmon.store.lake.location import lake_location_of
+from trmon.store.lake.mover import Lake
 from trmon.store.schema import tables
 from trmon.store.writing.transaction import Transaction
 

@@ -15,9 +15,8 @@ from tests.store.writing_child import CHILD, ENOUGH, ROOT
 from trmon.domain.model.errors import Conflict, NotReady
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
-from trmon.store.database.sqlite import sqlite_file_of
+from trmon.store.database.sqlite import exclusive_use, sqlite_file_of
 from trmon.store.maintenance.backup import back_up
-from trmon.store.maintenance.exclusive_lock import exclusive_use
 from trmon.store.maintenance.restore import restore_backup
 
 

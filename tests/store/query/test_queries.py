@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 from sqlalchemy import Executable, insert, update
 
+from tests.fixtures.databases import open_migrated_store
 from tests.store.builders import NOW, append, report_intake
 from tests.store.lake.lake_runs import put_ended_run
 from tests.store.lake.moving import delete_moved, move_to_lake
-from trmon.domain.model.errors import NotReady
+from trmon.domain.model.errors import InvalidInput, NotReady, TrmonError
 from trmon.store import Store
-from trmon.store.query.queries import Queries
-from trmon.store.query.query_tables import QUERY_TABLES, table_columns
+from trmon.store.archive.runs import WhatIfSteps, effects_on
+from trmon.store.lake.runs import lake_runs
+from trmon.store.query.queries import Queries, TableRows, open_session
+from trmon.store.query.tables import QUERY_TABLES, table_columns
 from trmon.store.schema import tables
+from trmon_client.core.policies.policy import Policy
 
 
 @pytest.fixture
@@ -148,3 +152,119 @@ def test_an_unreachable_lake_is_named(store: Store, tmp_path: Path, monkeypatch:
     (broken / "batches" / "_delta_log" / f"{0:020}.json").write_text("{")
     with pytest.raises(NotReady, match="broken"):
         rows(store.queries(str(broken)), "SELECT 1 FROM batches")
+
+
+def run(sql: str, *, memory: str = "1GB") -> list[dict[str, object]]:
+    """Return the rows of a query over tables without rows."""
+    with open_session(memory=memory) as session:
+        named = session.named_tables(sql)
+        rows = {table.name: TableRows(table.lake.schema.empty_table()) for table in named}
+        found: list[dict[str, object]] = session.run(sql, rows).read_all().to_pylist()
+        return found
+
+
+REFUSED = [
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM read_text('{file}')",
+    "SELECT * FROM '{file}'",
+    "SELECT * FROM glob('/*')",
+    "SELECT * FROM read_parquet('http://127.0.0.1:1/x.parquet')",
+    "SELECT * FROM read_parquet('s3://bucket/x.parquet')",
+    "SELECT * FROM delta_scan('{file}')",
+    "SELECT * FROM sqlite_scan('{file}', 'token')",
+    "SELECT getenv('HOME')",
+    "SELECT * FROM store",
+    "SELECT * FROM queries",
+]
+STATEMENTS = [
+    "COPY (SELECT 1) TO '{file}.csv'",
+    "EXPORT DATABASE '{file}'",
+    "ATTACH '{file}' AS other",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "SET enable_external_access = true",
+    "RESET lock_configuration",
+    "PRAGMA enable_profiling",
+    "CREATE TABLE copied AS SELECT 1",
+    "DELETE FROM runs",
+    "SELECT 1; SELECT 2",
+    "",
+]
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_a_query_reads_no_file_no_network_and_no_variable(tmp_path: Path, sql: str) -> None:
+    file = tmp_path / "secret"
+    file.write_text("secret")
+    with pytest.raises(TrmonError):
+        run(sql.format(file=file))
+
+
+@pytest.mark.parametrize("sql", STATEMENTS)
+def test_only_one_select_is_run(tmp_path: Path, sql: str) -> None:
+    with pytest.raises(InvalidInput, match="one SELECT"):
+        run(sql.format(file=tmp_path / "file"))
+    assert not (tmp_path / "file.csv").exists()
+
+
+WRONG = [
+    ("SELECT 1 FROM nowhere", "the tables are runs, attempts, batches, sequences"),
+    ("SELEC 1", "the tables are runs, attempts"),
+    ("SELECT nope FROM batches", "batches has project, month, database_id"),
+    ("SELECT CAST('a' AS INT)", "Could not convert"),
+]
+
+
+@pytest.mark.parametrize(("sql", "said"), WRONG)
+def test_an_error_says_what_there_is(sql: str, said: str) -> None:
+    with pytest.raises(TrmonError, match=said):
+        run(sql)
+
+
+def test_more_than_the_memory_is_refused() -> None:
+    with pytest.raises(TrmonError, match="Out of Memory"):
+        run("SELECT list(range) FROM range(10000000)", memory="20MB")
+    with pytest.raises(InvalidInput, match="--memory: 'lots' is not a size"):
+        run("SELECT 1", memory="lots")
+
+
+def test_what_exceeds_the_memory_goes_to_files_that_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    [row] = run("SELECT count(*) AS n FROM (SELECT range FROM range(8000000) ORDER BY hash(range))", memory="60MB")
+    assert row["n"] == 8_000_000
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "names"),
+    [
+        ("SELECT 1", ()),
+        ('WITH mine AS (SELECT 1 FROM Batches) SELECT * FROM mine, "notes"', ("batches", "notes")),
+        ("SELECT run FROM runs", ("attempts",)),
+    ],
+)
+def test_the_named_tables_are_found(sql: str, names: tuple[str, ...]) -> None:
+    with open_session(memory="1GB") as session:
+        assert tuple(table.name for table in session.named_tables(sql)) == names
+
+
+BOUND = {"name": "bound", "criteria": [{"statistic": "max_binary_kl", "pair": "total", "upper": 0.02}]}
+
+
+def test_sql_and_a_what_if_read_a_bucket(bucket_url: str, tmp_path: Path) -> None:
+    store = open_migrated_store(tmp_path / "trmon.sqlite")
+    put_ended_run(store, "moved", steps=4)
+    move_to_lake(store, bucket_url)
+    delete_moved(store)
+    put_ended_run(store, "here", steps=1)
+    counted = "SELECT run, count(*), sum((total_max_binary_kl > 0.02)::INT) FROM sequences GROUP BY run ORDER BY run"
+    with store.queries(bucket_url).run(counted, now=NOW) as result:
+        rows = [tuple(row.values()) for row in result.read_all().to_pylist()]
+    store.close()
+    [run] = lake_runs(bucket_url)
+    [effect], covered = effects_on(run, [Policy.parse(BOUND)], WhatIfSteps())
+    assert [row[:2] for row in rows] == [("here", 8), ("moved", 32)]
+    assert rows[1] == ("moved", effect.total.n, effect.total.rejected)
+    assert (covered.n_steps, covered.n_missing) == (4, 0)

@@ -14,7 +14,7 @@ from trmon.domain.model.errors import Fenced, NotReady
 from trmon.domain.ports import SLOTS, in_slots, slot_of
 from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
-from trmon.store.database.connect import engines_of
+from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.repositories.leases import Leases, check_fences
 from trmon.store.schema import tables

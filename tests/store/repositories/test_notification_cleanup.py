@@ -12,8 +12,7 @@ from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.model.access import EVERYTHING
 from trmon.store import Store
-from trmon.store.repositories.notification_cleanup import DEAD_FACTOR, DEAD_ROWS
-from trmon.store.repositories.retention import Pruned
+from trmon.store.repositories.retention import DEAD_FACTOR, DEAD_ROWS, Pruned
 
 AGE_SECONDS = 100.0
 OLD = NOW - AGE_SECONDS - 1

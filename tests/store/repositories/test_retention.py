@@ -13,7 +13,7 @@ from tests.store.builders import NOW, append, batch, batch_key, commit, report_i
 from trmon.domain.state.run_update import Event, Frontier
 from trmon.store import Store
 from trmon.store.repositories.retention import EVENT_SECONDS, Pruned
-from trmon.store.writing.batched_delete import BATCH_ROWS
+from trmon.store.writing.group_commit import BATCH_ROWS
 
 FOREVER, UNLIMITED = 1e9, 1 << 50
 STEPS = 6

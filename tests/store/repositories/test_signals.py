@@ -14,7 +14,7 @@ from tests.store.builders import NOW, append, batch, batch_key, commit, report_i
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.store import Store
-from trmon.store.repositories.signal_series import SignalSeries
+from trmon.store.repositories.signals import SignalSeries
 from trmon.store.rows.signal_chunks import CHUNK_BATCHES
 from trmon.store.schema import tables
 

@@ -18,7 +18,7 @@ from trmon.domain.ports import slot_of
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
-from trmon.store.rows.summary_rows import SUMMARY_VERSION
+from trmon.store.rows.runs import SUMMARY_VERSION
 from trmon.store.schema import tables
 
 

@@ -13,10 +13,10 @@ from sqlalchemy.exc import IntegrityError
 from tests.store.gate import Gate
 from trmon.domain.model.errors import Conflict, NotReady, Overloaded
 from trmon.store import migrations
-from trmon.store.database.connect import engines_of
+from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.database.upsert import insert_rows
-from trmon.store.registry.run_registry import RunRegistry
+from trmon.store.registry import RunRegistry
 from trmon.store.schema import tables
 from trmon.store.writing import transaction
 from trmon.store.writing.group_commit import PATIENT_SECONDS, CommittedGroup, GroupCommit

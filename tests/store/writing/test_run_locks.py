@@ -17,8 +17,8 @@ from trmon.domain.runs.attempts import Resolution
 from trmon.domain.state.run_update import Event as Said
 from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
-from trmon.store.database.connect import engines_of
-from trmon.store.rows.event_rows import append_events
+from trmon.store.database import engines_of
+from trmon.store.writing.group_commit import append_events
 from trmon.store.writing.transaction import Transaction
 
 pytestmark = pytest.mark.server("postgres")

@@ -12,14 +12,12 @@ from sqlalchemy import Connection, Engine, func, select
 
 from trmon.domain.model.errors import Conflict, NotFound
 from trmon.store import migrations
-from trmon.store.archive import batches, manifest, sequences
-from trmon.store.archive.archived_tables import PLAIN_TABLES, REPORTS, ArchivedTable
-from trmon.store.archive.batches import BatchNames
+from trmon.store.archive import arrow_tables, manifest
+from trmon.store.archive.arrow_tables import PLAIN_TABLES, REPORTS, ArchivedTable, BatchNames
 from trmon.store.archive.manifest import Manifest
 from trmon.store.archive.run_import import is_hidden_name
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS, TableWriter
-from trmon.store.rows.batch_rows import read_batches
-from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.rows.batches import NameDictionary, read_batches
 from trmon.store.schema import tables
 
 
@@ -33,7 +31,7 @@ def export_project(reader: Engine, project: str, root: Path, *, names: NameDicti
         runs = _runs_of(connection, project)
         _check_complete(connection, project)
         manifest.make_archive_folder(root)
-        columns = batches.batch_names(connection, project, names=names)
+        columns = arrow_tables.batch_names(connection, project, names=names)
         rows: Counter[str] = Counter()
         for run_id, name in runs:
             rows += _RunExport(connection, run_id, name, root=root).write(columns, names)
@@ -77,8 +75,8 @@ class _RunExport:
     def write(self, columns: BatchNames, names: NameDictionary) -> Counter[str]:
         """Write every table and return the number of rows of each."""
         counts = Counter({archived.name: self._write_plain(archived) for archived in PLAIN_TABLES})
-        counts[batches.NAME] = self._write_batches(columns, names)
-        counts[REPORTS.name], counts[sequences.NAME] = self._write_reports()
+        counts[arrow_tables.BATCHES] = self._write_batches(columns, names)
+        counts[REPORTS.name], counts[arrow_tables.SEQUENCES] = self._write_reports()
         return counts
 
     def _write_plain(self, archived: ArchivedTable) -> int:
@@ -90,21 +88,21 @@ class _RunExport:
     def _write_batches(self, columns: BatchNames, names: NameDictionary) -> int:
         table = tables.batch.c
         last_ordinal = 0
-        with self._writer(batches.NAME, columns.schema) as writer:
+        with self._writer(arrow_tables.BATCHES, columns.schema) as writer:
             while True:
                 newer = select(tables.batch).where(table.run_id == self._run_id, table.ordinal > last_ordinal)
                 piece = read_batches(self._connection, newer.order_by(table.ordinal).limit(PIECE_ROWS), names=names)
                 if not piece:
                     return writer.n_rows
-                writer.write(batches.batches_to_arrow(piece, columns))
+                writer.write(arrow_tables.batches_to_arrow(piece, columns))
                 last_ordinal = piece[-1].ordinal
 
     def _write_reports(self) -> tuple[int, int]:
         with ExitStack() as stack:
-            report_writer = stack.enter_context(self._writer(REPORTS.name, sequences.REPORTS_SCHEMA))
-            sequence_writer = stack.enter_context(self._writer(sequences.NAME, sequences.SCHEMA))
+            report_writer = stack.enter_context(self._writer(REPORTS.name, arrow_tables.REPORTS_SCHEMA))
+            sequence_writer = stack.enter_context(self._writer(arrow_tables.SEQUENCES, arrow_tables.SEQUENCES_SCHEMA))
             for rows in self._read(REPORTS, n_rows=PIECE_REPORTS):
-                reports, contents = sequences.reports_to_arrow(rows)
+                reports, contents = arrow_tables.reports_to_arrow(rows)
                 report_writer.write(reports)
                 sequence_writer.write(contents)
         return report_writer.n_rows, sequence_writer.n_rows

@@ -9,8 +9,17 @@ import msgspec
 
 from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import checked_name
-from trmon.store.archive.private_files import FOLDER_MODE, private_file
-from trmon_client.core.wire.messages import decodable
+from trmon_client.core.wire.decodable_types import decodable
+
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
+
+def private_file(path: Path) -> Path:
+    """Create a file that only its owner may read, and return its path. Errors: OSError."""
+    path.touch(mode=FILE_MODE)
+    return path
+
 
 FORMAT = 1
 FILE = "manifest.json"

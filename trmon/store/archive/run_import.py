@@ -1,31 +1,50 @@
-"""Import one run of an archive in small transactions; the run has a hidden name until it is complete."""
+"""Import one run of an archive under the ids of this database, or find that it is there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import structs
-from sqlalchemy import Connection, Table, insert, update
+from sqlalchemy import Connection, Engine, Executable, Table, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import RunState
-from trmon.store.archive import archived_tables, batches, table_files
-from trmon.store.archive.archived_tables import ArchivedTable
-from trmon.store.archive.row_ids import RowIds
+from trmon.store.archive import arrow_tables, table_files
+from trmon.store.archive.arrow_tables import ATTEMPTS, ArchivedTable
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS
 from trmon.store.database.upsert import insert_new, insert_rows
-from trmon.store.rows.batch_rows import write_batches
-from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.rows.batches import NameDictionary, write_batches
 from trmon.store.rows.signal_chunks import extend_chunks
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
+
+
+class RowIds:
+    """Pairs of old and new ids, both ascending: an import inserts rows in the order in which they were first stored."""
+
+    def __init__(self) -> None:
+        self._old, self._new = array("q"), array("q")
+
+    def extend(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Append pairs of an old and a new id, larger than all before them."""
+        for old, new in pairs:
+            self._old.append(old)
+            self._new.append(new)
+
+    def newest_up_to(self, old: int) -> int:
+        """Return the new id of the newest row up to an old id; 0 if there is none, since older rows may be pruned."""
+        index = bisect_right(self._old, old)
+        return self._new[index - 1] if index else 0
+
 
 Row = dict[str, Any]
 CheckRows = Callable[[str, Sequence[Row]], None]
@@ -33,14 +52,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 UNREFERENCED_TABLES = (
-    archived_tables.TAGS,
-    archived_tables.CLAIMS,
-    archived_tables.DECISIONS,
-    archived_tables.POLICIES,
-    archived_tables.ADAPTATIONS,
-    archived_tables.ALERTS,
-    archived_tables.ALERT_EVENTS,
-    archived_tables.NOTES,
+    arrow_tables.TAGS,
+    arrow_tables.CLAIMS,
+    arrow_tables.DECISIONS,
+    arrow_tables.POLICIES,
+    arrow_tables.ADAPTATIONS,
+    arrow_tables.ALERTS,
+    arrow_tables.ALERT_EVENTS,
+    arrow_tables.NOTES,
 )
 """Tables whose row ids no other table refers to."""
 _UNREACHED = 1 << 62
@@ -75,20 +94,20 @@ class RunImport:
 
     def write_as(self, key: RunKey) -> None:
         """Write the run under a key. Errors: InvalidInput for a damaged archive; Conflict if the key is taken."""
-        [run] = self._read(archived_tables.RUNS)
+        [run] = self._read(arrow_tables.RUNS)
         self.run_id = self._write(_insert_hidden_run, key, run)
-        for attempt in self._read(archived_tables.ATTEMPTS):
+        for attempt in self._read(arrow_tables.ATTEMPTS):
             origin = attempt["fork_of"] and self._attempt_id(attempt["fork_of"])
             row = {**_without_id(attempt), "run_id": self.run_id, "fork_of": origin}
             [self._attempts[attempt["id"]]] = self._write(_insert_returning_ids, tables.attempt, [row])
-        self._import_numbered(archived_tables.REPORTS, self._reports, n_rows=PIECE_REPORTS)
-        self._import_numbered(archived_tables.NOTICES, self._notices, n_rows=PIECE_ROWS)
+        self._import_numbered(arrow_tables.REPORTS, self._reports, n_rows=PIECE_REPORTS)
+        self._import_numbered(arrow_tables.NOTICES, self._notices, n_rows=PIECE_ROWS)
         self._import_batches()
         for archived in UNREFERENCED_TABLES:
             for piece in self._read_pieces(archived):
                 rows = [self._relocated(row, archived.table) for row in piece]
                 self._write(insert_rows, archived.table, rows=rows)
-        [frontier] = [*self._read(archived_tables.FRONTIERS)] or [{"report_id": 0, "notice_id": 0}]
+        [frontier] = [*self._read(arrow_tables.FRONTIERS)] or [{"report_id": 0, "notice_id": 0}]
         self._writer.submit(lambda transaction: self._publish(transaction, key, run, frontier)).result()
 
     def _write(self, statement: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -114,7 +133,7 @@ class RunImport:
 
     def _import_batches(self) -> None:
         pieces = table_files.read_decoded_rows(
-            self._root, batches.NAME, run=self._run, decode=batches.batches_from_arrow
+            self._root, arrow_tables.BATCHES, run=self._run, decode=arrow_tables.batches_from_arrow
         )
         for piece in pieces:
             self._write(self._write_batches, [self._relocated_batch(batch) for batch in piece])
@@ -189,3 +208,46 @@ def _without_id(row: Mapping[str, Any]) -> Row:
 def _insert_returning_ids(connection: Connection, table: Table, rows: Sequence[Row]) -> list[int]:
     """Insert rows and return their ids in the same order."""
     return list(connection.scalars(insert(table).returning(table.c.id, sort_by_parameter_order=True), rows))
+
+
+Identity = tuple[Any, ...]
+
+_IDENTITIES: dict[str, tuple[Table, tuple[str, ...], str]] = {
+    "reports": (tables.report, ("step", "update_index", "rank", "chunk", "digest"), "id"),
+    "notices": (tables.notice, ("launch", "rank", "sequence", "kind", "digest"), "id"),
+    "batches": (tables.batch, ("step", "update_index", "ordinal"), "ordinal"),
+}
+"""The columns that identify the rows of each table, with the name of their attempt, and the column that orders them."""
+
+
+def holds_archived_run(reader: Engine, run_id: int, *, root: Path, run: str) -> bool:
+    """Whether a run has every report, notice and batch of an archived run; it may also have newer ones."""
+    attempt_names = {
+        row["id"]: row["name"]
+        for record_batch in table_files.read_table(root, "attempts", run=run)
+        for row in ATTEMPTS.from_arrow(record_batch)
+    }
+    with reader.connect() as connection:
+        for name, (table, columns, order) in _IDENTITIES.items():
+            archived = _archived_rows(root, name, run=run, columns=columns, attempt_names=attempt_names)
+            with connection.execute(_stored_rows(table, columns, run_id=run_id, order=order)) as rows:
+                stored = map(tuple, rows)
+                # Both are in the order of their ids: each search continues after the previous match.
+                if not all(identity in stored for identity in archived):
+                    return False
+    return True
+
+
+def _archived_rows(
+    root: Path, table: str, *, run: str, columns: Sequence[str], attempt_names: dict[int, str]
+) -> Iterator[Identity]:
+    for record_batch in table_files.read_table(root, table, run=run, columns=["attempt_id", *columns]):
+        for row in record_batch.to_pylist():
+            yield attempt_names[row["attempt_id"]], *(row[column] for column in columns)
+
+
+def _stored_rows(table: Table, columns: Sequence[str], *, run_id: int, order: str) -> Executable:
+    query = select(tables.attempt.c.name, *(table.c[name] for name in columns)).join_from(
+        table, tables.attempt, table.c.attempt_id == tables.attempt.c.id
+    )
+    return query.where(table.c.run_id == run_id).order_by(table.c[order]).execution_options(yield_per=1000)

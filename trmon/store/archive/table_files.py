@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trmon.domain.model.errors import InvalidInput
-from trmon.store.archive.manifest import TABLE, Manifest
-from trmon.store.archive.private_files import FOLDER_MODE, private_file
+from trmon.store.archive.manifest import FOLDER_MODE, TABLE, Manifest, private_file
 
 T = TypeVar("T")
 

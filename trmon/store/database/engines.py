@@ -1,11 +1,16 @@
-"""The writing and the reading engine of a database."""
+"""What both kinds of database share: the address, the two engines, and a transaction that runs again."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError
+
+from trmon.domain.model.errors import NotReady
+
+POSTGRES = ("postgresql:", "postgresql+psycopg:", "postgres:")
 
 
 class RetryTransaction(Exception):
@@ -35,3 +40,18 @@ class Engines:
         """Close all connections."""
         self.reader.dispose()
         self.writing.dispose()
+
+
+def parse_database_url(url: str | URL) -> URL:
+    """Return a URL in its parts. Errors: NotReady, which does not repeat it: it may hold a password."""
+    try:
+        return make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise NotReady(
+            "TRMON_DATABASE_URL cannot be read: expected sqlite:///path/to/trmon.db or postgresql://user@host:5432/db"
+        ) from error
+
+
+def is_shared(url: str) -> bool:
+    """Whether a URL names a database that several processes may write to."""
+    return url.startswith(POSTGRES)

@@ -13,9 +13,8 @@ from sqlalchemy.engine import ExceptionContext, ExecutionContext
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.model.errors import InvalidInput, NotReady
-from trmon.store.database.engines import Engines, RetryTransaction
+from trmon.store.database.engines import Engines, RetryTransaction, parse_database_url
 from trmon.store.database.pg_pipeline import known_pipeline
-from trmon.store.database.url import parse_database_url
 
 CONNECT_SECONDS = 5
 POOL_SIZE = 8

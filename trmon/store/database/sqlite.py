@@ -1,19 +1,25 @@
-"""SQLite: engines, pragmas, transactions, and error messages for operators."""
+"""SQLite: engines, pragmas, prepared statements, the lock on a file, and error messages for operators."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event
+from sqlalchemy import URL, Connection, Engine, Insert, QueuePool, Update, create_engine, event
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from trmon.domain.model.errors import NotReady
-from trmon.store.database.engines import Engines
-from trmon.store.database.url import parse_database_url
+from trmon.store.database.engines import Engines, check_in_transaction, is_shared, parse_database_url
 
 BUSY_SECONDS = 5.0
 _PRAGMAS = (
@@ -153,3 +159,102 @@ def explain_sqlite_error(path: Path, error: sqlite3.Error) -> NotReady:
     text = str(error)
     advice = next((advice for known, advice in _ADVICE.items() if text.startswith(known)), None)
     return NotReady(f"database {path}: {text}" + (f"; {advice}" if advice else ""))
+
+
+Row = Mapping[str, Any]
+
+_DIALECT = sqlite.dialect()
+
+
+class SqliteStatement:
+    """A compiled statement that runs for rows with the same columns in the current transaction.
+
+    Errors: those of SQLAlchemy's connection.
+    """
+
+    def __init__(self, statement: Insert | Update, columns: Sequence[str] | None = None) -> None:
+        """Args: columns: the columns of an insert that does not name them."""
+        compiled = statement.compile(dialect=_DIALECT, column_keys=columns)
+        self._text = str(compiled)
+        self._names = tuple(compiled.positiontup or ())
+        kinds = (compiled.binds[name].type.dialect_impl(_DIALECT) for name in self._names)
+        encoders = [kind.bind_processor(_DIALECT) for kind in kinds]
+        self._encoders = [(i, encode) for i, encode in enumerate(encoders) if encode is not None]
+
+    def write(self, connection: Connection, rows: Iterable[Row]) -> None:
+        """Run it for every row."""
+        cursor = _cursor(connection)
+        try:
+            cursor.executemany(self._text, [self._values(row) for row in rows])
+        except sqlite3.Error as error:
+            raise self._translate(connection, error) from error
+
+    def insert_returning_ids(self, connection: Connection, rows: Iterable[Row]) -> list[int | None]:
+        """Run an insert for every row and return the new ids; None for a row that was not inserted."""
+        cursor = _cursor(connection)
+        try:
+            return [self._insert_returning_id(cursor, row) for row in rows]
+        except sqlite3.Error as error:
+            raise self._translate(connection, error) from error
+
+    def _insert_returning_id(self, cursor: DBAPICursor, row: Row) -> int | None:
+        cursor.execute(self._text, self._values(row))
+        return cursor.lastrowid if cursor.rowcount else None
+
+    def _values(self, row: Row) -> list[Any]:
+        values = [row[name] for name in self._names]
+        for i, encode in self._encoders:
+            values[i] = encode(values[i])
+        return values
+
+    def _translate(self, connection: Connection, error: sqlite3.Error) -> Exception:
+        if isinstance(error, sqlite3.OperationalError):
+            return explain_sqlite_error(sqlite_file_of(connection.engine.url), error)
+        return IntegrityError(self._text, None, error) if isinstance(error, sqlite3.IntegrityError) else error
+
+
+def _cursor(connection: Connection) -> DBAPICursor:
+    check_in_transaction(connection)
+    return connection.connection.cursor()
+
+
+@contextmanager
+def exclusive_use(url: str) -> Iterator[None]:
+    """Lock a SQLite file, which need not exist, until the block or the process ends; PostgreSQL needs no lock.
+
+    Errors: NotReady while another process holds the lock, or if its folder cannot be created or written.
+    """
+    if is_shared(url):
+        yield
+        return
+    file = sqlite_file_of(url)
+    make_database_folder(file)
+    # Not the database file itself: on NFS this lock and those of SQLite would conflict.
+    lock = file.with_name(f"{file.name}.lock")
+    try:
+        held = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise NotReady(f"{lock}: {error.strerror}; make its directory writable for this user") from error
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise NotReady(f"a service uses {file}; stop it, or choose another --data-dir") from error
+        yield
+    finally:
+        os.close(held)
+
+
+PROBE_BYTES = 1 << 18
+"""More than a small commit needs, little enough to reserve at every probe."""
+
+
+def check_disk_space(folder: Path) -> None:
+    """Reserve some space in a file without a name and free it again; nothing is written. Errors: NotReady."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, PROBE_BYTES)
+    except OSError as error:
+        raise NotReady(
+            f"cannot write to {folder}: {error.strerror}; free some space on its disk, or make it writable"
+        ) from error

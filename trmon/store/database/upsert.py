@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trmon.store.database.pg_statement import PgStatement
-from trmon.store.database.sqlite_statement import SqliteStatement
+from trmon.store.database.sqlite import SqliteStatement
 
 Row = Mapping[str, Any]
 Columns = tuple[str, ...]

@@ -6,15 +6,17 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
+import msgspec
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Engine, Select, select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, func, select
 
-from trmon.store.archive.sequences import sequences_to_arrow
+from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
+from trmon.domain.health.run_verdict import VerdictInputs, judge_run
+from trmon.domain.incidents.incident import Incident
+from trmon.domain.runs.run import Run
+from trmon.store.archive.arrow_tables import sequences_to_arrow
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS
-from trmon.store.lake.attempt_document import attempt_document
-from trmon.store.lake.batch_columns import batches_to_lake
-from trmon.store.lake.lake_member import LakeBatch, LakeMember
-from trmon.store.lake.lake_tables import (
+from trmon.store.lake.delta_schema import (
     FRONT,
     LAKE_ATTEMPTS,
     LAKE_BATCHES,
@@ -22,10 +24,81 @@ from trmon.store.lake.lake_tables import (
     LAKE_SEQUENCES,
     LATE_TABLES,
     LakeTable,
+    batches_to_lake,
 )
-from trmon.store.rows.batch_rows import read_batches
-from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.lake.planning import LakeBatch, LakeMember
+from trmon.store.rows.alerts import alert_from_row
+from trmon.store.rows.batches import NameDictionary, read_batches
+from trmon.store.rows.runs import SUMMARY_VERSION, read_run, summary_from_row
 from trmon.store.schema import tables
+
+
+def attempt_document(connection: Connection, member: LakeMember, *, now: float) -> dict[str, Any]:
+    """Return the columns of an attempt, without the first ones. Args: now: for the verdict, seconds."""
+    attempt = tables.attempt
+    stored = connection.execute(select(attempt).where(attempt.c.id == member.attempt_id)).one()
+    run = read_run(connection, tables.run.c.id == member.run_id, name=member.run)
+    incident = _newest_incident(connection, member)
+    return {
+        **stored._asdict(),
+        **_run_columns(run),
+        "verdict": _verdict(connection, run, incident, now=now) if run.attempt_id == member.attempt_id else None,
+        "cause": None if incident is None else incident.cause,
+        "finding": None if incident is None or incident.finding is None else incident.finding.value,
+        "ill_step": None if incident is None else incident.alert.step,
+        **_sizes(connection, member),
+    }
+
+
+def _run_columns(run: Run) -> dict[str, Any]:
+    return {
+        "state": run.state.value,
+        "mode": run.mode,
+        "owner": run.owner,
+        "config": msgspec.json.encode(run.config).decode(),
+        "ending": None if run.ending is None else msgspec.json.encode(run.ending).decode(),
+        "tags": list(run.tags),
+        "created_at": run.created_at,
+    }
+
+
+def _newest_incident(connection: Connection, member: LakeMember) -> Incident | None:
+    table = tables.alert.c
+    found = select(tables.alert).where(
+        table.run_id == member.run_id, table.attempt_id == member.attempt_id, table.rule == INCIDENT_RULE
+    )
+    row = connection.execute(found.order_by(table.id.desc()).limit(1)).one_or_none()
+    return None if row is None else Incident(alert=alert_from_row(row))
+
+
+def _verdict(connection: Connection, run: Run, incident: Incident | None, *, now: float) -> str:
+    alert, summary = tables.alert.c, tables.run_summary
+    firing = select(tables.alert).where(alert.run_id == run.id, alert.state == AlertState.FIRING.value)
+    stored = connection.execute(
+        select(summary).where(summary.c.run_id == run.id, summary.c.version == SUMMARY_VERSION)
+    ).one_or_none()
+    found = None if stored is None else summary_from_row(stored)
+    inputs = VerdictInputs(
+        run=run,
+        alerts=[alert_from_row(row) for row in connection.execute(firing.order_by(alert.id))],
+        incident=incident,
+        diagnosis=None if found is None else found.diagnosis,
+    )
+    return judge_run(inputs, now=now).kind.value
+
+
+def _sizes(connection: Connection, member: LakeMember) -> dict[str, Any]:
+    table = tables.batch.c
+    totals = select(
+        func.min(table.step).label("first_step"),
+        func.max(table.step).label("newest_step"),
+        func.count().label("n_batches"),
+        func.sum(table.n_sequences).label("n_sequences"),
+        func.sum(table.n_tokens).label("n_tokens"),
+        func.max(table.closed_at).label("ended_at"),
+    ).where(table.attempt_id == member.attempt_id)
+    return dict(connection.execute(totals).one()._mapping)
+
 
 _TIMES = {tables.policy_version: "created_at", tables.adaptation: "changed_at", tables.note: "at"}
 """When a row was written that belongs to a run and to no attempt."""

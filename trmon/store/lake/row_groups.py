@@ -2,14 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from threading import Lock
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trmon.store.lake.bounded_cache import BoundedCache
-from trmon.store.lake.column_filter import Filters, matching_rows
+T = TypeVar("T")
+
+
+class BoundedCache(Generic[T]):
+    """The most recently used values, up to a total size; may be used from any thread."""
+
+    def __init__(self, size: int, *, size_of: Callable[[T], int] = lambda _: 1) -> None:
+        self._room = size
+        self._size_of = size_of
+        self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return a value, made if it is not in memory; two threads may make it at the same time."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+        made = make()
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = made
+                self._room -= self._size_of(made)
+            while self._room < 0:
+                self._room += self._size_of(self._values.popitem(last=False)[1])
+        return made
+
+
+Filters: TypeAlias = Sequence["ColumnFilter"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFilter:
+    """The wanted values of a column: those from `low` to `high`, both included, or of them only `values`."""
+
+    column: str
+    low: Any
+    high: Any
+    values: frozenset[Any] | None = None
+
+    @classmethod
+    def equal(cls, column: str, value: Any) -> Self:
+        """Return the filter for one value."""
+        return cls(column, value, value)
+
+    @classmethod
+    def any_of(cls, column: str, values: Collection[Any]) -> Self:
+        """Return the filter for some values, one at least."""
+        return cls(column, min(values), max(values), frozenset(values))
+
+    def may_match(self, smallest: Any, largest: Any) -> bool:
+        """Whether values between two bounds may match; None is an unknown bound."""
+        if smallest is None or largest is None:
+            return True
+        if self.values is not None:
+            return any(smallest <= value <= largest for value in self.values)
+        return bool(smallest <= self.high and self.low <= largest)
+
+    def mask(self, column: Any) -> Any:
+        """Return which values of an Arrow column match."""
+        if self.values is not None:
+            return pc.is_in(column, value_set=pa.array(sorted(self.values), column.type))
+        if self.low == self.high:
+            return pc.equal(column, self.low)
+        return pc.and_(pc.greater_equal(column, self.low), pc.less_equal(column, self.high))
+
+
+def matching_rows(table: Any, filters: Filters) -> Any:
+    """Return the rows of an Arrow table that match all filters."""
+    if not filters or not len(table):
+        return table
+    return table.filter(reduce(pc.and_, (one.mask(table.column(one.column)) for one in filters)))
+
 
 FOOTER_FILES = 1024
 """How many files' footers stay in memory: reading one takes a request or two of an object store."""

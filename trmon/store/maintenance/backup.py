@@ -13,7 +13,7 @@ from sqlalchemy import URL
 
 from trmon.domain.model.errors import Conflict, NotReady
 from trmon.store.database import sqlite
-from trmon.store.database.url import parse_database_url
+from trmon.store.database.engines import parse_database_url
 
 PIECE_PAGES = 4096
 """Pages per copy step, 32 MiB: Python handles signals between steps."""

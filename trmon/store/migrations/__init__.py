@@ -19,9 +19,8 @@ from psycopg import errors
 from sqlalchemy import Connection, Engine, delete, insert, inspect, select
 
 from trmon.domain.model.errors import NotReady
-from trmon.store.database import advisory_locks
-from trmon.store.database.advisory_locks import AdvisoryLock
 from trmon.store.database.engines import RetryTransaction
+from trmon.store.database.pg_statement import AdvisoryLock, lock_exclusively
 from trmon.store.schema import tables
 
 LOCK_TIMEOUT_MS = 500
@@ -54,7 +53,7 @@ def upgrade_schema(engine: Engine, *, revision: str = "head") -> None:
 
 
 def _upgrade(connection: Connection, revision: str) -> None:
-    advisory_locks.lock_exclusively(connection, AdvisoryLock.MIGRATION)
+    lock_exclusively(connection, AdvisoryLock.MIGRATION)
     # Alembic takes 70 ms to find out that there is nothing to do.
     if revision == "head" and schema_revision(connection) == _head():
         return

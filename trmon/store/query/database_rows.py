@@ -12,10 +12,10 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Engine, case, exists, func, literal, select
 
 from trmon.store.lake.attempt_rows import AttemptRows
-from trmon.store.lake.lake_member import LAKE_MEMBER_MAPPING, LakeBatch, LakeMember
-from trmon.store.lake.lake_tables import LAKE_SEQUENCES
-from trmon.store.query.query_tables import QueryTable
-from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.lake.delta_schema import LAKE_SEQUENCES
+from trmon.store.lake.planning import LAKE_MEMBER_MAPPING, LakeBatch, LakeMember
+from trmon.store.query.tables import QueryTable
+from trmon.store.rows.batches import NameDictionary
 from trmon.store.schema import tables
 
 _NEWEST_ID = (1 << 63) - 1

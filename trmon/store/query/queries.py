@@ -1,19 +1,151 @@
-"""Queries over the database and its lake."""
+"""Queries over the database and its lake, run by DuckDB over Arrow.
+
+DuckDB reads the tables given to it, and no file, no network and no other object.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import duckdb
+import pyarrow as pa
 from sqlalchemy import Engine
 
+from trmon.domain.model.errors import InvalidInput, TrmonError
 from trmon.store.lake.delta_tables import DeltaTables
-from trmon.store.lake.lake_location import LakeLocation
+from trmon.store.lake.location import LakeLocation
 from trmon.store.query.database_rows import DatabaseRows, MovedState
-from trmon.store.query.query_session import QuerySession, TableRows, open_session
-from trmon.store.query.query_tables import QueryTable, table_columns
-from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.query.tables import ATTEMPTS, LAKE_BATCH, QUERY_TABLES, RUNS, QueryTable, runs_sql, table_columns
+from trmon.store.rows.batches import NameDictionary
+
+BATCH_ROWS = 4096
+_WORD = re.compile(r"\w+")
+_FIXED = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+}
+_LOCKED = ("SET enable_external_access = false", "SET lock_configuration = true")
+_READS = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+
+
+class QueryFailed(TrmonError):
+    """A query was valid, and could not be completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """The rows of a table: those in the lake that a predicate selects (None without any there), and the database's."""
+
+    database: Any
+    lake: Any = None
+    where: str = "true"
+
+
+class QuerySession:
+    """One query: it names its tables, gets their rows, and is run."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, thread: Executor) -> None:
+        self._connection = connection
+        self._thread = thread
+
+    def named_tables(self, sql: str) -> tuple[QueryTable, ...]:
+        """Return the tables whose names are in a query. Errors: InvalidInput unless it is one query that only reads."""
+        with _query_errors(()):
+            statements = self._connection.extract_statements(sql)
+        if len(statements) != 1 or statements[0].type not in _READS:
+            raise InvalidInput("SQL", "must be one SELECT; nothing can be changed with it")
+        words = {word.lower() for word in _WORD.findall(sql)}
+        named = words | {ATTEMPTS.name} if RUNS in words else words
+        return tuple(table for table in QUERY_TABLES if table.name in named)
+
+    def run(self, sql: str, rows: Mapping[str, TableRows]) -> Any:
+        """Return the result as a RecordBatchReader. Args: rows: of the tables that it names.
+
+        Errors: InvalidInput naming the tables or columns there are; QueryFailed, also while the result is read.
+        """
+        for table in QUERY_TABLES:
+            self._add(table, rows.get(table.name))
+        self._connection.execute(f"CREATE VIEW {RUNS} AS {runs_sql()}")
+        for statement in _LOCKED:
+            self._connection.execute(statement)
+        named = [table for table in QUERY_TABLES if table.name in rows]
+        with _query_errors(named):
+            reader = self._in_thread(lambda: self._connection.sql(sql).to_arrow_reader(BATCH_ROWS))
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, named))
+
+    def _batches(self, reader: Any, named: Sequence[QueryTable]) -> Iterator[Any]:
+        with _query_errors(named):
+            while (batch := self._in_thread(lambda: next(reader, None))) is not None:
+                yield batch
+
+    def _in_thread(self, step: Callable[[], Any]) -> Any:
+        """Return what a function returns; this thread notices Ctrl-C meanwhile, as one in DuckDB would not."""
+        return self._thread.submit(step).result()
+
+    def _add(self, table: QueryTable, rows: TableRows | None) -> None:
+        """Make the view of a table; one that the query does not name has no rows."""
+        stored = f"_database_{table.name}"
+        self._connection.register(stored, pa.schema(table.lake.schema).empty_table() if rows is None else rows.database)
+        columns = f"* EXCLUDE ({LAKE_BATCH})"
+        selected = f"SELECT {columns} REPLACE (NULL::VARCHAR AS month) FROM {stored}"  # noqa: S608 - a fixed name
+        if rows is not None and rows.lake is not None:
+            moved = f"_lake_{table.name}"
+            self._connection.register(moved, rows.lake)
+            selected += f" UNION ALL BY NAME SELECT {columns} FROM {moved} WHERE {rows.where}"  # noqa: S608 - as above
+        self._connection.execute(f"CREATE VIEW {table.name} AS {selected}")
+
+
+@contextmanager
+def open_session(*, memory: str) -> Iterator[QuerySession]:
+    """Open a session with a memory limit such as 2GB; what exceeds it goes to temporary files.
+
+    Errors: InvalidInput for a limit that is none.
+    """
+    with TemporaryDirectory(prefix="trmon-query-") as folder:
+        try:
+            connection = duckdb.connect(":memory:", config={**_FIXED, "memory_limit": memory, "temp_directory": folder})
+        except duckdb.Error as error:
+            raise InvalidInput("--memory", f"{memory!r} is not a size such as 2GB") from error
+        with closing(connection), ThreadPoolExecutor(1) as thread:
+            try:
+                yield QuerySession(connection, thread)
+            except KeyboardInterrupt:
+                _end_query(connection, thread)
+                raise
+
+
+def _end_query(connection: duckdb.DuckDBPyConnection, thread: Executor) -> None:
+    """Interrupt until the thread is idle: a query that has only been submitted takes no notice."""
+    idle = thread.submit(lambda: None)
+    while not idle.done():
+        connection.interrupt()
+        wait([idle], timeout=0.1)
+
+
+@contextmanager
+def _query_errors(named: Sequence[QueryTable]) -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.CatalogException, duckdb.ParserException) as error:
+        raise InvalidInput("SQL", f"{_first_line(error)}; the tables are {', '.join(table_columns())}") from error
+    except duckdb.BinderException as error:
+        columns = "; ".join(f"{table.name} has {', '.join(table.schema.names)}" for table in named)
+        raise InvalidInput("SQL", f"{_first_line(error)}; {columns}") from error
+    except (duckdb.Error, pa.ArrowException) as error:
+        raise QueryFailed(f"the query failed: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
 
 MEMORY = "2GB"
 

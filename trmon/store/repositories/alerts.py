@@ -1,4 +1,4 @@
-"""Alerts and their transitions: list, count and acknowledge them."""
+"""Alerts and their transitions: list, search, count and acknowledge them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,80 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import ColumnElement, Engine, Text, and_, func, literal, or_, select, type_coerce, update
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
-from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState, ListedAlert
-from trmon.domain.incidents.incident import is_member
-from trmon.domain.model.access import Access, AuditAction
+from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState
+from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.incidents.incident import CAUSE_LABEL, FINDING_LABEL, is_member
+from trmon.domain.model.access import Access
+from trmon.domain.model.audit import AuditAction
 from trmon.domain.model.errors import Conflict, NotFound
-from trmon.domain.model.finding import Severity
+from trmon.domain.model.finding import CAUSES
 from trmon.domain.model.identity import RunKey
+from trmon.domain.model.severity import Severity
 from trmon.domain.state.run_update import Event
-from trmon.store.repositories.alert_search import matches
 from trmon.store.repositories.audit import write_audit
-from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
-from trmon.store.rows.alert_rows import alert_from_row, event_from_row
-from trmon.store.rows.run_rows import visible_runs
+from trmon.store.rows.alerts import alert_from_row, event_from_row
+from trmon.store.rows.mapping import Page, decode_cursor, page_of
+from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
+
+
+class json_text(FunctionElement[str]):  # noqa: N801 - named as the SQL function it is
+    """`json_text(column, key)`: the text at a key of an object that is stored as text; NULL without the key."""
+
+    type = Text()
+    name = "json_text"
+    inherit_cache = True
+
+
+@compiles(json_text, "sqlite")
+def _on_sqlite(element: json_text, compiler: SQLCompiler, **given: Any) -> str:
+    column, key = element.clauses
+    return f"json_extract({compiler.process(column, **given)}, '$.' || {compiler.process(key, **given)})"
+
+
+@compiles(json_text, "postgresql")
+def _on_postgresql(element: json_text, compiler: SQLCompiler, **given: Any) -> str:
+    column, key = element.clauses
+    return f"(CAST({compiler.process(column, **given)} AS json) ->> {compiler.process(key, **given)})"
+
+
+_alert, _run = tables.alert.c, tables.run.c
+
+
+def matches(search: str) -> ColumnElement[bool]:
+    """Return whether an alert has every word in the names of its project, run, owner, rule, title or cause.
+
+    Letters match in both cases; on SQLite, those of ASCII do.
+    """
+    return and_(*(_has(word) for word in search.lower().split()))
+
+
+def _has(word: str) -> ColumnElement[bool]:
+    """Return whether an alert has a word; an incident is called by its finding, which is no text in the table."""
+    findings = [finding.value for finding in CAUSES if word in finding.title.lower()]
+    is_called = and_(_alert.rule == INCIDENT_RULE, _label(FINDING_LABEL).in_(findings))
+    return or_(_names().contains(word, autoescape=True), is_called)
+
+
+def _names() -> ColumnElement[str]:
+    cause = func.coalesce(_label(CAUSE_LABEL), "")
+    parts = [_run.project + "/" + _run.name, func.coalesce(_run.owner, ""), _alert.rule, cause]
+    words = [func.replace(name, "_", " ") for name in (_alert.rule, cause)]
+    text = parts[0]
+    for part in (*parts[1:], *words):
+        text = text + " " + part
+    return func.lower(text)
+
+
+def _label(name: str) -> ColumnElement[str]:
+    return json_text(type_coerce(_alert.labels, Text), literal(name))
 
 
 class Alerts:

@@ -1,12 +1,13 @@
-"""Archives: export a project to parquet files, and import it from them."""
+"""Archives: export a project to parquet files, and import it from them, with every row checked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from sqlalchemy import Engine
@@ -15,13 +16,43 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound, NotReady
 from trmon.domain.model.identity import RunKey
+from trmon.domain.runs.run_note import checked_author, checked_note_text
 from trmon.store import migrations
 from trmon.store.archive import manifest
 from trmon.store.archive.manifest import Manifest
-from trmon.store.repositories.readable_rows import check_readable
+from trmon.store.repositories.policies import policy_version_from_row, setting_from_document
 from trmon.store.repositories.runs import Runs
-from trmon.store.rows.name_dictionary import NameDictionary
+from trmon.store.rows.alerts import alert_from_row, event_from_row
+from trmon.store.rows.batches import NameDictionary
+from trmon.store.rows.runs import attempt_from_row, run_from_row
 from trmon.store.writing.group_commit import GroupCommit
+
+
+def _check_note(row: Mapping[str, Any]) -> None:
+    try:
+        checked_author(row["author"])
+        checked_note_text(row["text"])
+    except InvalidInput as error:
+        raise ValueError(f"a note: {error}") from error
+
+
+_DECODERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
+    "runs": lambda row: run_from_row({**row, "last_report_at": None}, tags=()),
+    "attempts": attempt_from_row,
+    "policies": policy_version_from_row,
+    "adaptations": lambda row: setting_from_document(row["setting"]),
+    "alerts": alert_from_row,
+    "alert_events": event_from_row,
+    "notes": _check_note,
+}
+
+
+def check_readable(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Decode the rows of an archived table. Errors: those of the decoders."""
+    if decode := _DECODERS.get(table):
+        for row in rows:
+            decode({**row, "run_id": 0})
+
 
 # The modules that need pyarrow are imported where they are used: the service runs without it.
 
@@ -93,8 +124,7 @@ class Archives:
             yield ImportedRun(key, self._import_run(root, run=run, key=key))
 
     def _import_run(self, root: Path, *, run: str, key: RunKey) -> ImportOutcome:
-        from trmon.store.archive.existing_run import holds_archived_run
-        from trmon.store.archive.run_import import RunImport, concurrent_import_message, hidden_name
+        from trmon.store.archive.run_import import RunImport, concurrent_import_message, hidden_name, holds_archived_run
 
         try:
             run_id = self._runs.get(key, access=EVERYTHING).id

@@ -1,53 +1,39 @@
-"""Where the rows of attempts are: the only place that decides whether a read goes to the database or to the lake."""
+"""Where the rows of attempts are: the only place that decides whether a read goes to the database or the lake."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, func, select
 
-from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.errors import LakeUnavailable
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyReport
-from trmon.store.rows.attempt_series import AttemptSeries, StepRange
-from trmon.store.rows.batch_selection import BatchSelection, StepUpdates
-from trmon.store.rows.run_rows import visible_runs
+from trmon.store.lake.location import lake_location_of
+from trmon.store.rows.batches import StepUpdates
+from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
+
+if TYPE_CHECKING:
+    from trmon.store.lake.history import LakeHistory
+    from trmon.store.lake.reader import LakeReader
 
 T = TypeVar("T")
 
 
-class LakeHistory(Protocol):
-    """What moved attempts of a database have in its lake.
+class ReadableLake:
+    """The lake of a service, which several databases may share; may be used from any thread.
 
-    Errors of every method: LakeUnavailable, Overloaded, Damaged.
+    It needs the extra `lake` once something is read from it.
     """
 
-    def batches(self, attempt_ids: Collection[int], selection: BatchSelection) -> list[BatchRow]:
-        """Return batches of some attempts in the order of the selection."""
-
-    def steps(self, attempt_id: int, *, from_step: int | None, to_step: int | None, limit: int) -> list[StepUpdates]:
-        """Return the newest steps of an attempt, newest first."""
-
-    def decisions(self, keys: Collection[BatchKey]) -> list[DecisionRow]:
-        """Return the decisions on some batches, in no order."""
-
-    def reports(self, key: BatchKey) -> list[AnyReport]:
-        """Return the reports of a batch in the order (rank, chunk)."""
-
-    def recorded_names(self, attempt_ids: Collection[int], names: Collection[str]) -> set[str]:
-        """Return those of the names that the columnar history has."""
-
-    def series(self, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> AttemptSeries:
-        """Return the history of an attempt's signals over a range of steps."""
-
-
-class ReadableLake(Protocol):
-    """The lake of a service, which several databases may share."""
+    def __init__(self, url: str) -> None:
+        """Errors: NotReady for an invalid address."""
+        self._location = lake_location_of(url)
+        self._lock = Lock()
+        self._reader: LakeReader | None = None
 
     def history(self, database_id: str, *, moved_in: Mapping[int, int], lake_batch: int) -> LakeHistory:
         """Return what the lake has of attempts of a database.
@@ -55,6 +41,18 @@ class ReadableLake(Protocol):
         Args: moved_in: the lake batch of each attempt; lake_batch: the newest one of the database, which the lake has.
         Errors: LakeUnavailable.
         """
+        try:
+            from trmon.store.lake.history import LakeHistory
+            from trmon.store.lake.reader import LakeReader
+        except ModuleNotFoundError as error:
+            raise LakeUnavailable(
+                f"the run was moved to the lake, and reading it needs {(error.name or '').partition('.')[0]}; "
+                "install it with pip install 'trmon[lake]'"
+            ) from error
+        with self._lock:
+            if self._reader is None:
+                self._reader = LakeReader(self._location)
+        return LakeHistory(self._reader, database_id=database_id, moved_in=moved_in, lake_batch=lake_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +134,31 @@ class AttemptPlaces:
 
 
 _NEWEST_BATCH = select(func.max(tables.lake_batch.c.id)).where(tables.lake_batch.c.moved_at.is_not(None))
+
+
+def read_steps(
+    places: AttemptPlaces, attempt_id: int, *, from_step: int | None = None, to_step: int | None = None, limit: int
+) -> list[StepUpdates]:
+    """Return the newest steps of an attempt in a range, both ends included, newest first."""
+
+    def stored(connection: Connection) -> list[StepUpdates]:
+        steps = _select_steps(attempt_id, from_step=from_step, to_step=to_step).limit(limit)
+        return [StepUpdates(row.step, row.first, row.last) for row in connection.execute(steps)]
+
+    return places.read(
+        attempt_id,
+        stored=stored,
+        moved=lambda lake: lake.steps(attempt_id, from_step=from_step, to_step=to_step, limit=limit),
+    )
+
+
+def _select_steps(attempt_id: int, *, from_step: int | None, to_step: int | None) -> Select[Any]:
+    """Return a query for an attempt's steps with their first and last update, newest first; it only reads an index."""
+    table = tables.batch.c
+    first, last = func.min(table.update_index), func.max(table.update_index)
+    found = select(table.step, first.label("first"), last.label("last")).where(table.attempt_id == attempt_id)
+    if from_step is not None:
+        found = found.where(table.step >= from_step)
+    if to_step is not None:
+        found = found.where(table.step <= to_step)
+    return found.group_by(table.step).order_by(table.step.desc())

@@ -6,9 +6,9 @@ from concurrent.futures import Future
 
 from sqlalchemy import Connection, Engine, insert, select
 
-from trmon.domain.model.access import Access, AuditAction, AuditDocument, AuditEntry
-from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
-from trmon.store.rows.row_mapping import RowMapping
+from trmon.domain.model.access import Access
+from trmon.domain.model.audit import AuditAction, AuditDocument, AuditEntry
+from trmon.store.rows.mapping import Page, RowMapping, decode_cursor, page_of
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 

@@ -12,13 +12,17 @@ from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import BatchKey
-from trmon.store.repositories.attempt_places import AttemptPlaces
-from trmon.store.repositories.attempt_steps import read_steps
-from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
-from trmon.store.rows.batch_rows import decision_from_row, is_batch, read_batches
-from trmon.store.rows.batch_selection import BatchSelection, selected_batches
-from trmon.store.rows.name_dictionary import NameDictionary
-from trmon.store.rows.run_rows import visible_runs
+from trmon.store.repositories.attempt_places import AttemptPlaces, read_steps
+from trmon.store.rows.batches import (
+    BatchSelection,
+    NameDictionary,
+    decision_from_row,
+    is_batch,
+    read_batches,
+    selected_batches,
+)
+from trmon.store.rows.mapping import Page, decode_cursor, page_of
+from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
 
 

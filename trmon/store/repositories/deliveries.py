@@ -1,20 +1,211 @@
-"""Deliveries with their outcomes: list them."""
+"""Deliveries: list them, and the outbox of those that wait."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, select
+import structlog
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Double,
+    Engine,
+    Select,
+    any_,
+    bindparam,
+    func,
+    or_,
+    select,
+    update,
+)
 
-from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.delivery import DeliveryState
+from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.delivery import Delivery, DeliveryState
+from trmon.domain.alerts.delivery_context import DeliveryContext
+from trmon.domain.alerts.delivery_update import DeliveryUpdate
+from trmon.domain.alerts.muting import LATE_SECONDS
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import RunKey
-from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
-from trmon.store.rows.row_mapping import RowMapping
-from trmon.store.rows.run_rows import visible_runs
+from trmon.domain.model.slots import SLOTS, Fences
+from trmon.store.repositories.leases import check_fences
+from trmon.store.repositories.silences import read_silences
+from trmon.store.rows.alerts import alert_from_row, decode_deliveries, event_from_row
+from trmon.store.rows.mapping import Page, RowMapping, decode_cursor, page_of
+from trmon.store.rows.runs import read_run, visible_runs
 from trmon.store.schema import tables
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.transaction import Transaction
+
+MAX_EVENTS = 500
+
+Subject = tuple[str, str]
+"""A receiver and an episode."""
+
+
+def read_delivery_context(connection: Connection, run_id: int, *, now: float) -> DeliveryContext:
+    """Return the state of a run now. Errors: NotFound."""
+    run = read_run(connection, tables.run.c.id == run_id, name=str(run_id))
+    alerts, acked = _read_alerts(connection, run_id, ended_after=now - LATE_SECONDS)
+    tried, waiting = _read_notified(connection, run_id, made_after=now - LATE_SECONDS)
+    events = select(tables.alert_event).where(tables.alert_event.c.run_id == run_id)
+    newest = events.order_by(tables.alert_event.c.id.desc()).limit(MAX_EVENTS)
+    return DeliveryContext(
+        run=run,
+        alerts=alerts,
+        tried=tried,
+        waiting=waiting,
+        acked=acked,
+        silences=read_silences(connection, project=run.key.project, now=now),
+        events=tuple(event_from_row(row) for row in connection.execute(newest)),
+    )
+
+
+def _read_alerts(
+    connection: Connection, run_id: int, *, ended_after: float
+) -> tuple[tuple[Alert, ...], frozenset[str]]:
+    """Return the alerts that fire or ended recently, and the acknowledged episodes."""
+    table = tables.alert.c
+    fires = table.state == AlertState.FIRING.value
+    ended = (table.state == AlertState.RESOLVED.value) & (table.updated_at > ended_after)
+    found = select(tables.alert).where(table.run_id == run_id, or_(fires, ended)).order_by(table.id)
+    rows = connection.execute(found).all()
+    acked = (alert_from_row(row).episode for row in rows if row.acked_at is not None)
+    return tuple(alert_from_row(row) for row in rows), frozenset(acked)
+
+
+def _read_notified(
+    connection: Connection, run_id: int, *, made_after: float
+) -> tuple[dict[Subject, float], frozenset[Subject]]:
+    """Return when the firing notification of each pair was tried, and the pairs for which one is due."""
+    table = tables.delivery.c
+    is_due = (table.state == DeliveryState.DUE.value) & (table.made_at >= made_after)
+    columns = (table.receiver, table.episode, table.tried_at, is_due.label("is_due"))
+    of_firing = (table.run_id == run_id, table.told_state == AlertState.FIRING.value)
+    rows = connection.execute(select(*columns).where(*of_firing, or_(table.tried_at.is_not(None), is_due))).all()
+    tried: dict[Subject, float] = {}
+    for row in rows:
+        if row.tried_at is not None:
+            subject = (row.receiver, row.episode)
+            tried[subject] = min(tried.get(subject, math.inf), row.tried_at)
+    return tried, frozenset((row.receiver, row.episode) for row in rows if row.is_due)
+
+
+log = structlog.get_logger(__name__)
+
+WAITING = (DeliveryState.DUE.value, DeliveryState.HELD.value, DeliveryState.STANDING.value)
+
+
+def _select_due(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """Return the query for due deliveries; it is built once, since building takes longer than running it."""
+    table = tables.delivery.c
+    is_wanted = table.receiver.not_in(bindparam("exclude_receivers", expanding=True))
+    due = select(tables.delivery).where(
+        table.state.in_(WAITING), table.due_at <= bindparam("now"), is_wanted, *conditions
+    )
+    return due.order_by(table.due_at, table.id).limit(bindparam("limit"))
+
+
+_SLOTS = any_(bindparam("slots", type_=ARRAY(BigInteger)))
+_DUE = _select_due()
+_DUE_IN_SLOTS = _select_due(func.coalesce(tables.delivery.c.run_id, 0) % SLOTS == _SLOTS)
+
+
+class Outbox:
+    """The deliveries that wait; an update is durable when `record` returns."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def due(
+        self,
+        *,
+        now: float,
+        limit: int = 100,
+        slots: Collection[int] | None = None,
+        exclude_receivers: Collection[str] = (),
+    ) -> list[Delivery]:
+        """Return the deliveries that are due, of the runs in some slots or all, the longest overdue first.
+
+        A delivery whose notification cannot be decoded becomes dead, with the error.
+        """
+        parameters = {"now": now, "limit": limit, "exclude_receivers": list(exclude_receivers)}
+        with self._reader.connect() as connection:
+            if slots is None:
+                rows = connection.execute(_DUE, parameters).all()
+            else:
+                rows = connection.execute(_DUE_IN_SLOTS, {**parameters, "slots": list(slots)}).all()
+        deliveries, errors = decode_deliveries(rows)
+        if errors:
+            self._quarantine(errors)
+        return deliveries
+
+    def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
+        """Return the state of a run that decides about its deliveries, as one snapshot. Errors: NotFound."""
+        with self._reader.connect() as connection:
+            return read_delivery_context(connection, run_id, now=now)
+
+    def mark_tried(self, delivery_ids: Collection[int], *, now: float, fences: Fences | None = None) -> None:
+        """Record, before they are sent, that deliveries are tried, if the fences still hold. Errors: Fenced."""
+        table = tables.delivery
+        statement = update(table).where(table.c.id.in_(delivery_ids)).values(tried_at=now)
+
+        def write(transaction: Transaction) -> None:
+            check_fences(transaction.connection, fences or {})
+            transaction.connection.execute(statement)
+
+        self._writer.submit(write).result()
+
+    def record(self, updates: Sequence[DeliveryUpdate], *, fences: Fences | None = None) -> None:
+        """Write updates of deliveries in one transaction, if the fences still hold. Errors: Fenced."""
+        rows = [_row(update) for update in updates]
+        table = tables.delivery.c
+        tried_at = func.coalesce(bindparam("newly_tried_at", type_=Double), table.tried_at)
+        statement = update(tables.delivery).where(table.id == bindparam("updated_id")).values(tried_at=tried_at)
+
+        def write(transaction: Transaction) -> None:
+            check_fences(transaction.connection, fences or {})
+            transaction.connection.execute(statement, rows)
+
+        self._writer.submit(write).result()
+
+    def _quarantine(self, errors: Mapping[int, str]) -> None:
+        """Mark deliveries as dead without waiting for the write: until it succeeds, the next read tries again."""
+        log.error("notifications_undecodable", errors=dict(errors))
+        table = tables.delivery.c
+        waits = (table.id == bindparam("undecodable_id")) & table.state.in_(WAITING)
+        statement = update(tables.delivery).where(waits).values(state=DeliveryState.DEAD.value)
+        rows = [
+            {"undecodable_id": id_, "last_error": f"the stored notification cannot be decoded: {error}"}
+            for id_, error in errors.items()
+        ]
+        self._writer.submit(lambda transaction: transaction.connection.execute(statement, rows))
+
+    def counts(self) -> dict[str, int]:
+        """Return how many deliveries are in each state."""
+        table = tables.delivery.c
+        with self._reader.connect() as connection:
+            counted = connection.execute(select(table.state, func.count()).group_by(table.state))
+            found = {row[0]: row[1] for row in counted}
+        return {state.value: found.get(state.value, 0) for state in DeliveryState}
+
+
+def _row(update: DeliveryUpdate) -> dict[str, Any]:
+    return {
+        "updated_id": update.delivery_id,
+        "state": update.state.value,
+        "due_at": update.due_at,
+        "attempts": update.attempts,
+        "rounds": update.rounds,
+        "newly_tried_at": update.tried_at,
+        "last_error": update.error,
+        "muted": update.mute and update.mute.value,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, func, select
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import RunKey
 from trmon.domain.state.run_update import Event
-from trmon.store.rows.run_rows import visible_runs
+from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
 
 

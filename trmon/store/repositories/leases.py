@@ -24,10 +24,8 @@ from sqlalchemy import (
 )
 
 from trmon.domain.model.errors import Fenced
-from trmon.domain.ports import SLOTS, Fences, SlotHoldings, spread_order
-from trmon.store.database import advisory_locks
-from trmon.store.database.advisory_locks import LockSpace
-from trmon.store.database.pg_statement import PgStatement
+from trmon.domain.model.slots import SLOTS, Fences, SlotHoldings, spread_order
+from trmon.store.database.pg_statement import LockSpace, PgStatement, lock_number, lock_numbers
 from trmon.store.database.upsert import insert_new, unnest_rows, upsert
 from trmon.store.schema import tables
 
@@ -107,9 +105,7 @@ def check_fences(connection: Connection, fences: Fences) -> None:
     """
     if not fences:
         return
-    advisory_locks.lock_numbers(
-        connection, [advisory_locks.lock_number(LockSpace.LEASE, slot) for slot in fences], shared=True
-    )
+    lock_numbers(connection, [lock_number(LockSpace.LEASE, slot) for slot in fences], shared=True)
     rows = _select_held().rows(connection, {"slot": list(fences), "fence": list(fences.values())})
     if lost := fences.keys() - {slot for (slot,) in rows}:
         raise Fenced(f"another worker has taken slots {', '.join(map(str, sorted(lost)))}")
@@ -131,9 +127,7 @@ def _select_held() -> PgStatement:
 
 
 def _try_lock_slot(connection: Connection, slot: int) -> bool:
-    return bool(
-        connection.scalar(select(func.pg_try_advisory_xact_lock(advisory_locks.lock_number(LockSpace.LEASE, slot))))
-    )
+    return bool(connection.scalar(select(func.pg_try_advisory_xact_lock(lock_number(LockSpace.LEASE, slot)))))
 
 
 def _insert_missing_slots(connection: Connection) -> None:

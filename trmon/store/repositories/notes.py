@@ -12,9 +12,8 @@ from trmon.domain.model.errors import Conflict, NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import MAX_NOTES, RunNote
 from trmon.store.repositories.audit import write_audit
-from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
-from trmon.store.rows.row_mapping import RowMapping
-from trmon.store.rows.run_rows import has_name, read_run
+from trmon.store.rows.mapping import Page, RowMapping, decode_cursor, page_of
+from trmon.store.rows.runs import has_name, read_run
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction

@@ -11,8 +11,8 @@ from trmon.domain.model.access import Access, AuditAction, Quota, QuotaUsage
 from trmon.domain.model.identity import RunKey
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.row_mapping import RowMapping
-from trmon.store.rows.run_rows import has_name
+from trmon.store.rows.mapping import RowMapping
+from trmon.store.rows.runs import has_name
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction

@@ -1,32 +1,127 @@
-"""Reports and notices: durable when acknowledged, and read in the order of their arrival."""
+"""Reports and notices: inserted once, durable when acknowledged, and read in the order of their arrival."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import Enum
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Engine, Select, Table, bindparam, select
+from sqlalchemy import Connection, Engine, Select, Table, bindparam, func, select
 
 from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import (
-    AnyNotice,
-    AnyReport,
-    PreparedMessage,
-    Unread,
-    WriteResult,
-)
+from trmon.domain.model.messages import AnyNotice, AnyReport, PreparedMessage, Unread, WriteOutcome, WriteResult
 from trmon.domain.state.run_update import Frontier
-from trmon.store.database.newer_rows import is_moved
 from trmon.store.database.postgres import BINARY
-from trmon.store.registry.registry_entries import ArrivedMessage
-from trmon.store.registry.run_registry import RunRegistry
+from trmon.store.database.upsert import Row, insert_new_ids, rows_by_key
+from trmon.store.registry import ArrivedMessage, AttemptEntry, RunRegistry
 from trmon.store.repositories.attempt_places import AttemptPlaces
-from trmon.store.repositories.message_insert import insert_messages
-from trmon.store.rows.message_rows import stored_report, unread_notice, unread_report
+from trmon.store.rows import messages
+from trmon.store.rows.messages import is_moved, stored_report, unread_notice, unread_report
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
+from trmon_client.core import wire
+
+
+def insert_once(
+    connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]
+) -> list[tuple[WriteOutcome, Row]]:
+    """Insert rows whose key is new, and return for each row the outcome and the stored row with its id.
+
+    Rows of one call may share a key: the first is stored, and the others are compared with it. Rows with the same
+    `digest` are equal.
+    """
+    identity = itemgetter(*key)
+    first: dict[Any, Row] = {}
+    for row in rows:
+        first.setdefault(identity(row), row)
+    new = insert_new_ids(connection, table, key=key, rows=list(first.values()))
+    stored = {found: {**row, "id": new[found]} for found, row in first.items() if found in new}
+    stored |= rows_by_key(connection, table, key=key, values=[value for value in first if value not in new])
+    return [
+        (_outcome(row, stored[found], new=found in new and row is first[found]), stored[found])
+        for row, found in zip(rows, map(identity, rows), strict=True)
+    ]
+
+
+def _outcome(row: Row, stored: Row, *, new: bool) -> WriteOutcome:
+    if new:
+        return WriteOutcome.STORED
+    return WriteOutcome.DUPLICATE if row["digest"] == stored["digest"] else WriteOutcome.CONFLICT
+
+
+def insert_messages(
+    transaction: Transaction, registry: RunRegistry, *, items: Sequence[tuple[PreparedMessage, float]]
+) -> list[WriteResult]:
+    """Insert messages with their arrival times, and return the results in order."""
+    connection = transaction.connection
+    rows = [_row(prepared, registry.assign(connection, _arrival(prepared, at)), at=at) for prepared, at in items]
+    registry.flush(connection)
+    reports = [i for i, (prepared, _) in enumerate(items) if isinstance(prepared.message, wire.Report)]
+    notices = [i for i, (prepared, _) in enumerate(items) if not isinstance(prepared.message, wire.Report)]
+    results = _insert_kind(connection, rows, indices=reports, notices=False)
+    results |= _insert_kind(connection, rows, indices=notices, notices=True)
+    transaction.touched.update(result.run_id for result in results.values())
+    return [results[i] for i in range(len(items))]
+
+
+def _insert_kind(
+    connection: Connection, rows: Sequence[Row], *, indices: Sequence[int], notices: bool
+) -> dict[int, WriteResult]:
+    table, key = (tables.notice, tables.NOTICE_KEY) if notices else (tables.report, tables.REPORT_KEY)
+    is_same = messages.is_same_notice if notices else messages.is_same_report
+    found = insert_once(connection, table, key=key, rows=[rows[i] for i in indices])
+    return {
+        i: WriteResult(
+            status=_compared(status, rows[i], stored, is_same=is_same),
+            id=stored["id"],
+            run_id=stored["run_id"],
+            attempt_id=stored["attempt_id"],
+            accepted=stored.get("accepted", b""),
+        )
+        for i, (status, stored) in zip(indices, found, strict=True)
+    }
+
+
+def _compared(status: WriteOutcome, row: Row, stored: Row, *, is_same: Callable[[bytes, bytes], bool]) -> WriteOutcome:
+    """Return DUPLICATE for a conflict with equal content: another version of the service computes other digests."""
+    if status is WriteOutcome.CONFLICT and is_same(row["payload"], stored["payload"]):
+        return WriteOutcome.DUPLICATE
+    return status
+
+
+def _arrival(prepared: PreparedMessage, at: float) -> ArrivedMessage:
+    return ArrivedMessage(key=prepared.key, message=prepared.message, at=at)
+
+
+def _row(prepared: PreparedMessage, attempt: AttemptEntry, *, at: float) -> Row:
+    message = prepared.message
+    row = {
+        "run_id": attempt.run_id,
+        "attempt_id": attempt.id,
+        "rank": message.rank,
+        "received_at": at,
+        "digest": prepared.digest,
+        "payload": prepared.payload,
+    }
+    if isinstance(message, wire.Report):
+        return row | {
+            "step": message.step,
+            "update_index": message.update,
+            "chunk": message.chunk,
+            "n_sequences": prepared.n_sequences,
+            "n_tokens": prepared.n_tokens,
+            "payload_bytes": len(prepared.payload),
+            "accepted": prepared.accepted,
+        }
+    if isinstance(message, wire.Heartbeat):
+        raise TypeError("heartbeats are recorded with touch(), not stored")
+    kind = type(message).__name__.lower()
+    return row | {"kind": kind, "launch": message.launch, "sequence": message.sequence}
+
 
 FLUSH_SECONDS = 10.0
 """How long heartbeats may stay in memory before they are written."""
@@ -120,3 +215,59 @@ def _of_batch() -> Select[Any]:
 _OF_BATCH = _of_batch().execution_options(**{BINARY: True})
 _NEWER_REPORTS = _newer(tables.report).execution_options(**{BINARY: True})
 _NEWER_NOTICES = _newer(tables.notice)
+
+
+class MessageKind(Enum):
+    """The kinds of messages."""
+
+    REPORT = "report"
+    NOTICE = "notice"
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """The newest message of a kind of a run."""
+
+    run_id: int
+    kind: MessageKind
+    id: int
+
+
+MessageCursor = dict[MessageKind, int]
+"""The newest id of each kind at one time."""
+_TABLES: dict[MessageKind, Table] = {MessageKind.REPORT: tables.report, MessageKind.NOTICE: tables.notice}
+
+
+class NewMessages:
+    """Reads reports and notices by id.
+
+    Ids of different runs become visible in any order: callers must read from the same cursor again for as long as a
+    transaction may last.
+    """
+
+    def __init__(self, reader: Engine) -> None:
+        self._reader = reader
+
+    def newest(self) -> MessageCursor:
+        """Return the newest ids."""
+        with self._reader.connect() as connection:
+            ids = connection.execute(_NEWEST_IDS).one()
+        return {kind: id_ or 0 for kind, id_ in zip(_TABLES, ids, strict=True)}
+
+    def after(self, cursor: MessageCursor) -> list[NewMessage]:
+        """Return the newest message of each run and kind after a cursor."""
+        with self._reader.connect() as connection:
+            return [
+                NewMessage(run_id, kind, id_)
+                for kind, newest in _NEWEST_OF_RUNS.items()
+                for run_id, id_ in connection.execute(newest, {"after": cursor[kind]})
+            ]
+
+
+def _newest_of_runs(table: Table) -> Select[Any]:
+    newer = select(table.c.run_id, func.max(table.c.id)).where(table.c.id > bindparam("after"))
+    return newer.group_by(table.c.run_id)
+
+
+_NEWEST_IDS = select(*(select(func.max(table.c.id)).scalar_subquery() for table in _TABLES.values()))
+_NEWEST_OF_RUNS = {kind: _newest_of_runs(table) for kind, table in _TABLES.items()}

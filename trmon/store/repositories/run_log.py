@@ -6,9 +6,11 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import Engine, exists, func, or_, select
+import msgspec
+from sqlalchemy import Connection, Engine, exists, func, or_, select
 
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
@@ -20,24 +22,120 @@ from trmon.domain.ports import SLOTS, Fences, slot_of
 from trmon.domain.runs.attempts import ActiveLaunch
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.state.run_update import Checkpoint, Frontier, RunProgress, RunUpdate
-from trmon.store.registry.run_registry import RunRegistry
-from trmon.store.repositories.adaptations import Adaptations
+from trmon.store.database.upsert import upsert
+from trmon.store.registry import RunRegistry
 from trmon.store.repositories.attempt_places import AttemptPlaces, MovedAttempts
 from trmon.store.repositories.leases import check_fences
-from trmon.store.repositories.policies import Policies
+from trmon.store.repositories.policies import Adaptations, Policies, write_policy
 from trmon.store.repositories.reports import Reports
-from trmon.store.repositories.run_updates import write_run_updates
 from trmon.store.repositories.runs import Runs
-from trmon.store.repositories.unread_messages import read_unread_messages
-from trmon.store.rows.alert_rows import alert_from_row
-from trmon.store.rows.batch_rows import is_batch, read_batches
-from trmon.store.rows.batch_selection import BatchSelection, selected_batches
-from trmon.store.rows.name_dictionary import NameDictionary
-from trmon.store.rows.row_mapping import RowMapping
-from trmon.store.rows.run_rows import read_runs, select_runs
+from trmon.store.rows.alerts import (
+    alert_from_row,
+    clear_acknowledgements,
+    write_alert_events,
+    write_alerts,
+    write_deliveries,
+)
+from trmon.store.rows.batches import (
+    BatchSelection,
+    NameDictionary,
+    is_batch,
+    read_batches,
+    selected_batches,
+    write_batches,
+    write_decisions,
+)
+from trmon.store.rows.mapping import RowMapping
+from trmon.store.rows.messages import newer_rows, unread_notice, unread_report
+from trmon.store.rows.runs import read_runs, select_runs, update_runs, write_tags
+from trmon.store.rows.signal_chunks import extend_chunks
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import CommittedGroup, GroupCommit
 from trmon.store.writing.transaction import Transaction
+
+
+def write_run_updates(transaction: Transaction, updates: Sequence[RunUpdate], *, names: NameDictionary) -> None:
+    """Write updates: batches, decisions and alerts replace stored ones; stored transitions and deliveries stay."""
+    connection = transaction.connection
+    batches = list(chain.from_iterable(update.batches for update in updates))
+    write_batches(connection, batches, names=names)
+    write_decisions(connection, list(chain.from_iterable(update.decisions for update in updates)))
+    extend_chunks(connection, batches, names=names)
+    events = list(chain.from_iterable(update.alert_events for update in updates))
+    clear_acknowledgements(connection, events)
+    write_alerts(connection, list(chain.from_iterable(update.alerts for update in updates)))
+    write_alert_events(connection, events)
+    deliveries = list(chain.from_iterable(update.deliveries for update in updates))
+    write_deliveries(connection, deliveries)
+    transaction.receivers.update(delivery.receiver for delivery in deliveries)
+    transaction.events.extend((update.run_id, event) for update in updates for event in update.events)
+    for update in updates:
+        if update.policy is not None:
+            write_policy(connection, update.run_id, version=update.policy)
+            transaction.edited.add(update.run_id)
+        write_tags(connection, update.run_id, tags=update.tags)
+    update_runs(connection, {update.run_id: _run_columns(update) for update in updates})
+    _write_states(transaction, updates)
+
+
+def _write_states(transaction: Transaction, updates: Sequence[RunUpdate]) -> None:
+    """Write the states with one statement for all runs that change the same columns."""
+    by_columns: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in map(_state_row, updates):
+        by_columns.setdefault(tuple(row), []).append(row)
+    for rows in by_columns.values():
+        upsert(transaction.connection, tables.run_state, key=("run_id",), rows=rows)
+
+
+def _run_columns(update: RunUpdate) -> dict[str, Any]:
+    columns = {
+        "state": update.state and update.state.value,
+        "last_step": update.last_step,
+        "attempt_id": update.attempt_id,
+        "owner": update.owner,
+        "config": update.config or None,
+        "mode": update.mode,
+        "ending": msgspec.to_builtins(update.ending),
+        "warnings": msgspec.to_builtins(update.warnings) or None,
+    }
+    return {name: value for name, value in columns.items() if value is not None}
+
+
+def _state_row(update: RunUpdate) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "run_id": update.run_id,
+        "report_id": update.frontier.report_id,
+        "notice_id": update.frontier.notice_id,
+    }
+    if update.checkpoint is not None:
+        row |= {
+            "ordinal": update.checkpoint.ordinal,
+            "version": update.checkpoint.version,
+            "state": update.checkpoint.state,
+        }
+    return row if update.outlook is None else row | {"outlook": update.outlook.document()}
+
+
+def read_unread_messages(
+    connection: Connection, frontiers: Mapping[int, Frontier], *, limit: int
+) -> dict[int, Unread] | None:
+    """Return the messages of runs after their frontiers; None if there are `limit` or more reports or notices.
+
+    Args: connection: one whose statements see the messages of one instant.
+    """
+    notices_after = {run_id: frontier.notice_id for run_id, frontier in frontiers.items()}
+    notices = newer_rows(connection, tables.notice, notices_after, limit=limit)
+    reports_after = {run_id: frontier.report_id for run_id, frontier in frontiers.items()}
+    reports = newer_rows(connection, tables.report, reports_after, limit=limit)
+    if len(notices) >= limit or len(reports) >= limit:
+        return None
+    unread = {run_id: Unread() for run_id in frontiers}
+    for row in notices:
+        unread[row.run_id].notices.append(unread_notice(row))
+    for row in reports:
+        unread[row.run_id].reports.append(unread_report(row))
+    return unread
+
 
 _ENDED_STATES = [state.value for state in RunState if state.ended]
 _LAUNCH = RowMapping(ActiveLaunch)

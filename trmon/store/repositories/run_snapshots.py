@@ -16,10 +16,9 @@ from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import Run
 from trmon.domain.state.run_snapshot import RunSnapshot
 from trmon.store.repositories.policies import policy_version_from_row
-from trmon.store.rows.alert_rows import alert_from_row
-from trmon.store.rows.batch_rows import read_batches
-from trmon.store.rows.name_dictionary import NameDictionary
-from trmon.store.rows.run_rows import read_runs, select_runs
+from trmon.store.rows.alerts import alert_from_row
+from trmon.store.rows.batches import NameDictionary, read_batches
+from trmon.store.rows.runs import read_runs, select_runs
 from trmon.store.schema import tables
 
 _OPEN = [AlertState.PENDING.value, AlertState.FIRING.value]

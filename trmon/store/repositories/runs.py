@@ -1,27 +1,31 @@
-"""Runs: find, list, change and delete them."""
+"""Runs: find, list, change and delete them; receivers of their alerts are told of a deletion or a new name."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
-from sqlalchemy import Connection, Engine, delete, exists, select, tuple_
+from msgspec import structs
+from sqlalchemy import Connection, Engine, delete, exists, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.closing_delivery import closing_delivery
+from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.alerts.owner_change import OwnerChange
-from trmon.domain.model.access import EVERYTHING, Access, AuditAction, AuditDocument
+from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.model.access import EVERYTHING, Access
+from trmon.domain.model.audit import AuditAction, AuditDocument
 from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
-from trmon.store.lake.lake_deletions import ask_for_deletion
-from trmon.store.registry.run_registry import RunRegistry
+from trmon.store.lake.deletions import ask_for_deletion
+from trmon.store.registry import RunRegistry
 from trmon.store.repositories.audit import write_audit
-from trmon.store.repositories.closing_notifications import notify_of_deletion, notify_of_rename
-from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
-from trmon.store.rows.alert_rows import alert_from_row, write_deliveries
-from trmon.store.rows.run_rows import (
+from trmon.store.rows.alerts import alert_from_row, decode_deliveries, write_deliveries
+from trmon.store.rows.mapping import Page, decode_cursor, page_of
+from trmon.store.rows.runs import (
     attempt_from_row,
     has_name,
     read_run,
@@ -32,10 +36,89 @@ from trmon.store.rows.run_rows import (
     write_tags,
 )
 from trmon.store.schema import tables
-from trmon.store.writing.batched_delete import delete_in_batches
-from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.group_commit import GroupCommit, delete_in_batches
 from trmon.store.writing.transaction import Transaction
 from trmon_client.core.wire.codec import MAX_TAGS
+
+IN_FLIGHT_SECONDS = 15.0
+"""How long the first attempt of a delivery may be in flight, possibly from another process."""
+
+NotifiedDeliveries = dict[tuple[str, str | None], Delivery]
+"""Firing notifications that may have arrived, by receiver and episode."""
+
+
+def notify_of_deletion(transaction: Transaction, run_id: int, *, now: float) -> None:
+    """Send a resolve notice to every receiver that may know a firing alert of a run, before the run is deleted.
+
+    Waiting resolve notices stay in the outbox without their run; firing alerts get a new one.
+    """
+    table, deliveries = tables.delivery, _alert_deliveries(transaction, run_id)
+    notified = _notified(deliveries)
+    waiting = [one for one in deliveries if _is_resolve_notice(one) and _is_waiting(one) and _subject(one) in notified]
+    stays = {"run_id": None, "state": DeliveryState.DUE.value}
+    transaction.connection.execute(update(table).where(table.c.id.in_([one.id for one in waiting])).values(**stays))
+    transaction.receivers.update(one.receiver for one in waiting)
+    _resolve(transaction, _open(deliveries), reason=TransitionReason.DELETED, now=now)
+
+
+def notify_of_rename(transaction: Transaction, run_id: int, *, name: str, now: float) -> None:
+    """Send a resolve notice under the old name and the alert under the new name to every receiver that may know it.
+
+    Receivers identify alerts by the run's name, so without the resolve notice the old incident would stay open.
+    """
+    table, notified = tables.delivery, _open(_alert_deliveries(transaction, run_id))
+    _resolve(transaction, notified, reason=TransitionReason.RENAMED, now=now)
+    for one in notified:
+        run = structs.replace(one.notification.run, run=name)
+        notification = structs.replace(one.notification, run=run)
+        again = {"body": notification, "state": DeliveryState.STANDING.value, "due_at": now}
+        transaction.connection.execute(update(table).where(table.c.id == one.id).values(**again))
+
+
+def _alert_deliveries(transaction: Transaction, run_id: int) -> list[Delivery]:
+    table = tables.delivery
+    found = select(table).where(table.c.run_id == run_id, table.c.episode.is_not(None)).order_by(table.c.id)
+    deliveries, _ = decode_deliveries(transaction.connection.execute(found))
+    return deliveries
+
+
+def _notified(deliveries: Sequence[Delivery]) -> NotifiedDeliveries:
+    return {_subject(one): one for one in deliveries if _may_have_arrived(one)}
+
+
+def _open(deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """Return the newest notification of each receiver and alert that may have arrived and has no resolve notice."""
+    ended = {_subject(one) for one in deliveries if _is_resolve_notice(one)}
+    return [one for subject, one in _notified(deliveries).items() if subject not in ended]
+
+
+def _resolve(transaction: Transaction, notified: Sequence[Delivery], *, reason: TransitionReason, now: float) -> None:
+    notices = [_resolve_notice(one, reason=reason, now=now) for one in notified]
+    write_deliveries(transaction.connection, notices)
+    transaction.receivers.update(one.receiver for one in notices)
+
+
+def _resolve_notice(notified: Delivery, *, reason: TransitionReason, now: float) -> Delivery:
+    was_tried = notified.attempts > 0 or notified.rounds > 0
+    notice = closing_delivery(notified, reason=reason, now=now)
+    return notice if was_tried else replace(notice, due_at=now + IN_FLIGHT_SECONDS)
+
+
+def _is_resolve_notice(one: Delivery) -> bool:
+    return one.told_state is AlertState.RESOLVED
+
+
+def _may_have_arrived(one: Delivery) -> bool:
+    was_tried = one.attempts > 0 or one.rounds > 0
+    return one.told_state is AlertState.FIRING and (was_tried or one.state is DeliveryState.DUE)
+
+
+def _is_waiting(one: Delivery) -> bool:
+    return one.state in (DeliveryState.DUE, DeliveryState.HELD)
+
+
+def _subject(one: Delivery) -> tuple[str, str | None]:
+    return one.receiver, one.episode
 
 
 class Runs:

@@ -13,8 +13,7 @@ from trmon.domain.alerts.silences import Matcher, Silence
 from trmon.domain.model.access import Access, AuditAction
 from trmon.domain.model.errors import NotFound
 from trmon.store.repositories.audit import write_audit
-from trmon.store.repositories.keyset_page import Page, decode_cursor, page_of
-from trmon.store.rows.row_mapping import Codec, RowMapping
+from trmon.store.rows.mapping import Codec, Page, RowMapping, decode_cursor, page_of
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction

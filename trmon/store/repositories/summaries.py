@@ -13,7 +13,7 @@ from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, Summary
 from trmon.domain.ports import SLOTS
 from trmon.domain.runs.run import RunState
 from trmon.store.database.upsert import upsert
-from trmon.store.rows.summary_rows import SUMMARY_VERSION, basis_from_row, summary_from_row, summary_to_row
+from trmon.store.rows.runs import SUMMARY_VERSION, basis_from_row, summary_from_row, summary_to_row
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from trmon.domain.model.access import EVERYTHING, Access, AuditAction, AuditDocument, Scope, Token
 from trmon.domain.model.errors import Conflict, NotFound, NotReady, Overloaded
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.row_mapping import Codec, RowMapping
+from trmon.store.rows.mapping import Codec, RowMapping
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction

@@ -7,17 +7,143 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, repeat
 from threading import Condition, Thread
+from typing import Any
 
 import structlog
-from sqlalchemy import Engine
+from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, select, tuple_
 
-from trmon.domain.model.errors import NotReady, Overloaded
-from trmon.store.writing.committer import Committer
+from trmon.domain.model.errors import NotReady, Overloaded, TrmonError
+from trmon.domain.state.run_update import Event
+from trmon.store.database.engines import RetryTransaction
+from trmon.store.database.pg_pipeline import defer_waits
+from trmon.store.database.pg_statement import AdvisoryLock, lock_exclusively
+from trmon.store.database.upsert import insert_rows
+from trmon.store.schema import tables
 from trmon.store.writing.run_locks import RunLocks
-from trmon.store.writing.transaction import MAX_OPERATIONS, Handler, Item, Operation, RunRef, T, WriteGroup, WriteItem
+from trmon.store.writing.transaction import (
+    MAX_OPERATIONS,
+    FailedWrite,
+    Handler,
+    Item,
+    Operation,
+    RunRef,
+    T,
+    Transaction,
+    WriteGroup,
+    WriteItem,
+)
+
+
+def append_events(connection: Connection, events: Sequence[tuple[int, Event]]) -> None:
+    """Append events, each with the id of its run, as the last statement of a transaction.
+
+    Followers ask for ids larger than the last one they saw, so ids must become visible in order: a lock allows one
+    process at a time between its first event and its commit.
+    """
+    if not events:
+        return
+    lock_exclusively(connection, AdvisoryLock.EVENTS)
+    rows = [{"run_id": run_id, "at": event.at, "kind": event.kind, "data": event.data} for run_id, event in events]
+    insert_rows(connection, tables.event, rows=rows)
+
+
+MAX_TRIES = 5
+
+RunSlice = Callable[[Transaction, Sequence[WriteItem]], list[Any]]
+"""Runs the items that share a handler, and returns a result for each."""
+
+
+class Committer:
+    """Writes groups through the writing connection; with `locks`, other processes may write too."""
+
+    def __init__(self, engine: Engine, *, locks: RunLocks | None, on_rollback: Callable[[], None]) -> None:
+        self._engine = engine
+        self._locks = locks
+        self._on_rollback = on_rollback
+        self._connection: Connection | None = None
+        self._stack = ExitStack()
+
+    def commit(self, group: WriteGroup, slices: Iterable[list[WriteItem]]) -> Transaction:
+        """Write the slices and append their results to the group; they are durable when this returns.
+
+        SQLite has one writer, so slices are read until none is left, including those that arrive meanwhile. If other
+        processes write too, all slices are read first, so that their runs are locked in order. Nearly every group
+        succeeds as a whole; if one fails, it runs again with each handler's items in a savepoint, so that a failing
+        item does not affect the others.
+        Errors: whatever ends the transaction; Overloaded if it lost too often against other processes.
+        """
+        remaining: Iterable[list[WriteItem]] = slices if self._locks is None else list(slices)
+        run_slice: RunSlice = _run_handler
+        for _ in range(MAX_TRIES):
+            try:
+                return self._write(group, remaining, run_slice=run_slice)
+            except NotReady:
+                raise
+            except RetryTransaction:
+                pass
+            except Exception:
+                if run_slice is not _run_handler:
+                    raise
+                run_slice = self._run_in_savepoint
+            group.results.clear()
+            self._on_rollback()
+            remaining = group.slices()
+        raise Overloaded("other processes write to the same runs", retry_after_seconds=1.0)
+
+    def close(self) -> None:
+        """Close the connection, which is reused between groups."""
+        self._connection = None
+        self._stack.close()
+
+    def _write(self, group: WriteGroup, slices: Iterable[list[WriteItem]], *, run_slice: RunSlice) -> Transaction:
+        connection = self._connect(pipelined=run_slice is _run_handler)
+        try:
+            with connection.begin():
+                transaction = Transaction(connection)
+                if self._locks is not None:
+                    self._locks.acquire(connection, group.items)
+                for items in slices:
+                    group.results.extend(run_slice(transaction, items))
+                append_events(connection, transaction.events)
+        except BaseException:
+            self.close()
+            raise
+        if run_slice is not _run_handler:
+            self.close()
+        return transaction
+
+    def _connect(self, *, pipelined: bool) -> Connection:
+        if self._connection is None:
+            self._connection = self._stack.enter_context(self._engine.connect())
+            # In a savepoint a statement must fail where it runs, so its results cannot be deferred.
+            if pipelined and self._locks is not None:
+                self._stack.enter_context(defer_waits(self._connection))
+        return self._connection
+
+    def _run_in_savepoint(self, transaction: Transaction, items: Sequence[WriteItem]) -> list[Any]:
+        """Return a result or FailedWrite for each item: run them together or, if that fails, one by one."""
+        n_events = len(transaction.events)
+        try:
+            with transaction.connection.begin_nested():
+                return _run_handler(transaction, items)
+        except (NotReady, RetryTransaction):
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of the writer's loop: the caller gets the error
+            del transaction.events[n_events:]
+            if not isinstance(error, TrmonError):
+                self._on_rollback()
+            if len(items) == 1:
+                return [FailedWrite(error)]
+            return [result for item in items for result in self._run_in_savepoint(transaction, [item])]
+
+
+def _run_handler(transaction: Transaction, items: Sequence[WriteItem]) -> list[Any]:
+    return list(items[0].handler(transaction, [item.item for item in items]))
+
 
 SLICE_OPERATIONS = 64
 """Maximum items per call of a handler: fewer cost more statements, more make a group long."""
@@ -205,3 +331,26 @@ class GroupCommit:
                 listener(commit)
             except Exception:  # noqa: BLE001 - the edge of the writer's loop: a listener must not end it
                 _log.exception("commit_listener_failed")
+
+
+BATCH_ROWS = 100
+"""Rows per transaction; a report has tens of kilobytes."""
+
+
+def delete_in_batches(
+    writer: GroupCommit, table: Table, where: ColumnElement[bool], *, may_continue: Callable[[], bool] = lambda: True
+) -> int:
+    """Delete the rows that match a predicate and return their number; other writes run in between.
+
+    Args: may_continue: called before each transaction; when it returns False, the remaining rows stay.
+    """
+    deleted = 0
+    while may_continue() and (n := writer.submit(lambda to: _delete_batch(to, table, where)).result()):
+        deleted += n
+    return deleted
+
+
+def _delete_batch(transaction: Transaction, table: Table, where: ColumnElement[bool]) -> int:
+    key = list(table.primary_key.columns)
+    batch = select(*key).where(where).limit(BATCH_ROWS)
+    return transaction.connection.execute(delete(table).where(tuple_(*key).in_(batch))).rowcount

@@ -9,13 +9,10 @@ import msgspec
 from sqlalchemy import ARRAY, BigInteger, Connection, any_, bindparam, func, select, tuple_
 
 from trmon.domain.model.identity import RunKey
-from trmon.store.database import advisory_locks
-from trmon.store.database.advisory_locks import LockSpace
 from trmon.store.database.engines import RetryTransaction
-from trmon.store.database.pg_statement import PgStatement
+from trmon.store.database.pg_statement import LockSpace, PgStatement, lock_number, lock_numbers
 from trmon.store.database.upsert import unnest_rows
-from trmon.store.registry.registry_entries import ArrivedMessage, entries_of, insert_runs, select_entries
-from trmon.store.registry.run_registry import RunRegistry
+from trmon.store.registry import ArrivedMessage, RunRegistry, entries_of, insert_runs, select_entries
 from trmon.store.schema import tables
 from trmon.store.writing.transaction import WriteItem
 from trmon_client.core import wire
@@ -56,12 +53,10 @@ class RunLocks:
         arrivals = [ref for ref in refs if isinstance(ref, ArrivedMessage)]
         messaged = self._ids(connection, {arrival.key for arrival in arrivals}, create=arrivals)
         edited = self._ids(connection, {ref for ref in refs if isinstance(ref, RunKey)})
-        numbers = {
-            advisory_locks.lock_number(LockSpace.MESSAGES, id_) for id_ in {*messaged.values(), *edited.values()}
-        }
+        numbers = {lock_number(LockSpace.MESSAGES, id_) for id_ in {*messaged.values(), *edited.values()}}
         others = {*edited.values(), *(ref for ref in refs if isinstance(ref, int))}
-        numbers |= {advisory_locks.lock_number(LockSpace.ROWS, id_) for id_ in others}
-        advisory_locks.lock_numbers(connection, numbers)
+        numbers |= {lock_number(LockSpace.ROWS, id_) for id_ in others}
+        lock_numbers(connection, numbers)
         if messaged:
             senders = {(messaged[one.key], one.message.rank) for one in arrivals if one.key in messaged}
             self._refresh(connection, messaged, senders=senders)

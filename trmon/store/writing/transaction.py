@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from trmon.domain.model.identity import RunKey
 from trmon.domain.state.run_update import EDIT, Event
-from trmon.store.registry.registry_entries import ArrivedMessage
+from trmon.store.registry import ArrivedMessage
 
 T = TypeVar("T")
 Item = TypeVar("Item")

@@ -1,0 +1,76 @@
+"""Tests what is done to a database that was restored to an earlier time, before it is used again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake, stored_reports
+from trmon.domain.model.access import EVERYTHING, AuditAction
+from trmon.domain.model.errors import Conflict, Fenced
+from trmon.domain.model.identity import RunKey
+from trmon.store import Store
+from trmon.store.database import engines_of
+from trmon.store.maintenance.restore import SKIPPED_IDS, RestoredState, prepare_restored
+from trmon.store.repositories.leases import check_fences
+
+NOW = 1_800_000_000.0
+
+
+def fill(url: str) -> None:
+    store = Store.open(url)
+    store.migrate()
+    append(store, start_intake(), report_intake(step=3))
+    commit(store, 1, batches=(batch(batch_key(1, 3), run_id=1, ordinal=1),))
+    store.close()
+
+
+def prepare(url: str) -> RestoredState:
+    return prepare_restored(url, access=EVERYTHING, now=NOW)
+
+
+def test_ids_that_may_have_been_given_out_since_are_not_given_out_again(url: str) -> None:
+    fill(url)
+    prepare(url)
+    store = Store.open(url)
+    [old, new] = append(store, report_intake(step=4), report_intake(run="later"))
+    assert old.run_id == 1
+    assert new.run_id > SKIPPED_IDS
+    assert [stored.id > SKIPPED_IDS for stored in stored_reports(store, 1)] == [False, True]
+    store.close()
+
+
+def test_open_runs_say_that_reports_may_be_lost_and_the_audit_log_that_it_was_restored(url: str) -> None:
+    fill(url)
+    state = prepare(url)
+    assert state.newest_report_at is not None
+    assert state.open_runs == 1
+    store = Store.open(url)
+    [note] = store.notes.list(RunKey("math", "grpo"), access=EVERYTHING).items
+    assert (note.step, note.at) == (3, NOW)
+    assert "are lost, unless their trainer sends them again" in note.text
+    [entry] = store.audit.list(access=EVERYTHING, action=AuditAction.DATABASE_RESTORE).items
+    assert entry.after == {"newest_report_at": state.newest_report_at}
+    store.close()
+
+
+@pytest.mark.server("postgres")
+def test_a_worker_that_outlived_the_restore_writes_nothing(postgres_url: str) -> None:
+    engines = engines_of(postgres_url)
+    store = Store.open(postgres_url)
+    fences = store.leases("outlived").renew().fences
+    store.close()
+    prepare(postgres_url)
+    with engines.writing.begin() as connection, pytest.raises(Fenced):
+        check_fences(connection, fences)
+    store = Store.open(postgres_url)
+    assert store.leases("new").renew().fences[0] == fences[0] + SKIPPED_IDS + 1
+    store.close()
+    engines.dispose()
+
+
+@pytest.mark.server("postgres")
+def test_a_database_that_processes_use_is_left_as_it_is(postgres_url: str) -> None:
+    store = Store.open(postgres_url)
+    with pytest.raises(Conflict, match="stop them all"):
+        prepare(postgres_url)
+    store.close()

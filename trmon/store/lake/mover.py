@@ -1,0 +1,326 @@
+"""Moves attempts to the lake: plan, append, verify, mark as moved; a repeat after any failure completes the batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction
+from sqlalchemy import Connection, Engine, func, select
+
+from trmon.domain.model.errors import NotReady
+from trmon.store.lake.attempt_rows import AttemptRows, belongs_to
+from trmon.store.lake.deletions import LakeDeletions, MovedRows
+from trmon.store.lake.delta_schema import (
+    LAKE_ATTEMPTS,
+    LAKE_BATCHES,
+    LAKE_CHUNK_AXES,
+    LAKE_DECISIONS,
+    LAKE_NOTICES,
+    LAKE_REPORTS,
+    LAKE_SIGNAL_CHUNKS,
+    LAKE_TABLES,
+    LATE_TABLES,
+    PARTITIONS,
+    LakeTable,
+)
+from trmon.store.lake.delta_tables import DeltaTables, TableFolder, files_with, lake_errors, table_folder_of
+from trmon.store.lake.files import compact_partitions, delete_batches_after, delete_runs_from, sync_file, write_files
+from trmon.store.lake.planning import LakeBatch, LakeBatches, LakeMember, app_id_of, month_of, planned_batch
+from trmon.store.rows.batches import NameDictionary
+from trmon.store.schema import tables
+
+
+class LakeWriter:
+    """Appends lake batches, table by table."""
+
+    def __init__(self, delta_tables: DeltaTables, rows: AttemptRows) -> None:
+        self._delta_tables = delta_tables
+        self._rows = rows
+
+    def append(self, batch: LakeBatch, *, at_point: Callable[[str], None] = lambda _: None) -> None:
+        """Append the rows of a batch to every table that lacks them.
+
+        Args: at_point: called with what has happened: the files of a table are written, or its commit is done.
+        Errors: NotReady if the lake cannot be written; repeat the call.
+        """
+        for table in LAKE_TABLES:
+            self._append_to(table, batch, at_point)
+
+    def _append_to(self, table: LakeTable, batch: LakeBatch, at_point: Callable[[str], None]) -> None:
+        found = self._delta_tables.find(table)
+        if found is not None and _has_batch(found, batch):
+            return
+        pieces = self._rows.read(batch, table)
+        first = next(pieces, None)
+        if first is None:
+            return
+        # From here to the commit the table must not be refreshed: the commit fails if another mover has committed the
+        # same batch since the version that is checked here, and only then none is doubled.
+        delta_table = self._delta_tables.find_or_create(table)
+        if _has_batch(delta_table, batch):
+            return
+        with lake_errors(self._delta_tables.location):
+            folder = table_folder_of(self._delta_tables.location, table)
+            added = write_files(chain([first], pieces), table, folder)
+            at_point(f"{table.name} written")
+            delta_table.create_write_transaction(
+                added,
+                "append",
+                table.schema,
+                partition_by=list(PARTITIONS),
+                commit_properties=CommitProperties(app_transactions=[Transaction(batch.app_id, batch.id)]),
+            )
+        at_point(f"{table.name} committed")
+
+
+def _has_batch(delta_table: DeltaTable, batch: LakeBatch) -> bool:
+    return (delta_table.transaction_version(batch.app_id) or 0) >= batch.id
+
+
+COUNTED_TABLES = (
+    LAKE_REPORTS,
+    LAKE_NOTICES,
+    LAKE_BATCHES,
+    LAKE_DECISIONS,
+    LAKE_SIGNAL_CHUNKS,
+    LAKE_CHUNK_AXES,
+    LAKE_ATTEMPTS,
+)
+"""The tables whose rows cannot change once an attempt is sealed: those that retention deletes, and the attempts."""
+
+
+def counts_in_database(connection: Connection, member: LakeMember, table: LakeTable) -> int:
+    """Return the number of rows that a batch moves of a member."""
+    if member.is_late and table not in LATE_TABLES:
+        return 0
+    if table is LAKE_ATTEMPTS:
+        return 1
+    source = tables.batch if table.archived is None else table.archived.table
+    is_member = source.c.attempt_id == member.attempt_id if table.archived is None else belongs_to(member, table)
+    return connection.scalars(select(func.count()).select_from(source).where(is_member)).one()
+
+
+def counts_in_lake(delta_table: DeltaTable, folder: TableFolder, batch: LakeBatch) -> Counter[int]:
+    """Return the number of rows of a batch by attempt, reading only the files that can have some."""
+    entries = files_with(delta_table, {"lake_batch_id": batch.id})
+    if not entries:
+        return Counter()
+    dataset = folder.dataset(entry["path"] for entry in entries)
+    is_of_batch = (pc.field("lake_batch_id") == batch.id) & (pc.field("database_id") == batch.database_id)
+    counts: Counter[int] = Counter()
+    for piece in dataset.scanner(columns=["attempt_id"], filter=is_of_batch).to_batches():
+        for entry in piece.column("attempt_id").value_counts().to_pylist():
+            counts[entry["values"]] += entry["counts"]
+    return counts
+
+
+VACUUM_HOURS = 168
+"""Files that no version of the last week names are deleted: readers and movers that still use one have finished."""
+SYNCED_VERSIONS = 8
+"""Newest entries of a local table's log that are made durable: a batch adds one, and a table few more meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedBatch:
+    """A lake batch that has moved: how many attempts, reports and bytes of reports."""
+
+    id: int
+    attempts: int
+    reports: int
+    n_bytes: int
+
+
+class LakeMover:
+    """Moves attempts of one database to one lake; two movers at once do each other's work, once."""
+
+    def __init__(
+        self,
+        reader: Engine,
+        *,
+        batches: LakeBatches,
+        deletions: LakeDeletions,
+        delta_tables: DeltaTables,
+        names: NameDictionary,
+    ) -> None:
+        self._reader = reader
+        self._batches = batches
+        self._deletions = deletions
+        self._delta_tables = delta_tables
+        self._writer = LakeWriter(delta_tables, AttemptRows(reader, names))
+
+    def move_next(
+        self, *, now: float, after_seconds: float, at_point: Callable[[str], None] = lambda _: None
+    ) -> MovedBatch | None:
+        """Complete the planned batch, or plan and move the next one; None if no attempt can move.
+
+        Args: now: seconds on the server's clock; after_seconds: how long a run must have been idle; at_point: called
+        with what has happened, after each step.
+        Errors: NotReady if the lake cannot be written or has other rows than the database; nothing is lost.
+        """
+        self.check()
+        batch = self._batches.plan(now=now, after_seconds=after_seconds)
+        if batch is None:
+            return None
+        at_point("planned")
+        self._writer.append(batch, at_point=at_point)
+        self._verify(batch)
+        at_point("verified")
+        self._batches.finish(batch, now=now)
+        at_point("finished")
+        return MovedBatch(id=batch.id, attempts=len(batch.members), reports=batch.n_reports, n_bytes=batch.n_bytes)
+
+    def delete_runs(self, *, now: float) -> int:
+        """Delete the rows of deleted runs from every table, and return the number of runs; safe to repeat.
+
+        Nothing is deleted while a batch is planned, since another mover may still append rows of such a run.
+        Errors: NotReady if the lake cannot be written.
+        """
+        run_ids = self._deletions.pending()
+        if not run_ids or self._batches.planned() is not None:
+            return 0
+        database_id = self._batches.database_id()
+        for table, found, folder in self._tables():
+            with lake_errors(self._delta_tables.location):
+                delete_runs_from(found, table, folder, database_id=database_id, run_ids=run_ids)
+        self._deletions.finish(run_ids, now=now)
+        return len(run_ids)
+
+    def compact(self, *, now: float) -> int:
+        """Merge the small files of past months, drop files that no table names any more, and return how many merged.
+
+        Errors: NotReady if the lake cannot be written.
+        """
+        n_merged = 0
+        for table, found, folder in self._tables():
+            with lake_errors(self._delta_tables.location):
+                n_merged += compact_partitions(found, table, folder, before_month=month_of(now))
+                found.update_incremental()
+                found.create_checkpoint()
+                found.cleanup_metadata()
+                found.vacuum(retention_hours=VACUUM_HOURS, dry_run=False, full=True)
+        return n_merged
+
+    def _tables(self) -> Iterator[tuple[LakeTable, DeltaTable, TableFolder]]:
+        for table in LAKE_TABLES:
+            found = self._delta_tables.find(table)
+            if found is not None:
+                with lake_errors(self._delta_tables.location):
+                    folder = table_folder_of(self._delta_tables.location, table)
+                yield table, found, folder
+
+    def check(self) -> None:
+        """Raise NotReady if the lake cannot be read, or has batches that the database does not know.
+
+        Such a database was restored from a backup that is older than its newest lake batch.
+        """
+        # In this order, since another mover plans a batch before it appends to the lake.
+        in_lake, newest = self._newest_in_lake(), self._batches.newest_id()
+        if in_lake > newest:
+            raise NotReady(
+                f"the lake has batch {in_lake} and the database knows {newest}: it was restored from a backup; "
+                "nothing moves; see `trmon lake rollback`"
+            )
+
+    def roll_back(self, *, now: float) -> int:
+        """Delete from the lake the batches that the database does not know, and return their number; safe to repeat.
+
+        The attempts that the database has again move again, in batches with later numbers.
+        Errors: NotReady if the lake cannot be written.
+        """
+        in_lake, newest = self._newest_in_lake(), self._batches.newest_id()
+        if in_lake <= newest:
+            return 0
+        database_id = self._batches.database_id()
+        for table, found, folder in self._tables():
+            with lake_errors(self._delta_tables.location):
+                delete_batches_after(found, table, folder, database_id=database_id, batch_id=newest)
+        self._batches.skip_to(in_lake, now=now)
+        return in_lake - newest
+
+    def _newest_in_lake(self) -> int:
+        app_id = app_id_of(self._batches.database_id())
+        opened = (self._delta_tables.find(table) for table in LAKE_TABLES)
+        return max((found.transaction_version(app_id) or 0 for found in opened if found is not None), default=0)
+
+    def _verify(self, batch: LakeBatch) -> None:
+        for table in COUNTED_TABLES:
+            self._verify_table(table, batch)
+        for table in LAKE_TABLES:
+            self._sync_log(table)
+
+    def _verify_table(self, table: LakeTable, batch: LakeBatch) -> None:
+        found = self._delta_tables.find(table)
+        with lake_errors(self._delta_tables.location):
+            folder = table_folder_of(self._delta_tables.location, table)
+            in_lake = {} if found is None else counts_in_lake(found, folder, batch)
+        with self._reader.connect() as connection:
+            # Without the attempts of runs that were deleted since the plan; none if another mover has finished it. Of
+            # the same snapshot as the counts: rows of a finished batch may be deleted at any time.
+            kept = planned_batch(connection)
+            for member in kept.members if kept is not None and kept.id == batch.id else ():
+                expected = counts_in_database(connection, member, table)
+                if in_lake.get(member.attempt_id, 0) != expected:
+                    raise NotReady(
+                        f"the lake has {in_lake.get(member.attempt_id, 0)} of {expected} rows of "
+                        f"{member.project}/{member.run} in {table.name}; the database keeps them all"
+                    )
+
+    def _sync_log(self, table: LakeTable) -> None:
+        if self._delta_tables.location.is_remote:
+            return
+        log = Path(self._delta_tables.location.table_uri(table.name)) / "_delta_log"
+        if log.is_dir():
+            with lake_errors(self._delta_tables.location):
+                for file in sorted(log.glob("*.json"))[-SYNCED_VERSIONS:]:
+                    sync_file(str(file))
+                sync_file(str(log))
+
+
+COMPACTION_SECONDS = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakePass:
+    """What a pass did: the lake batches that moved, and how many rows, runs and files it deleted or merged."""
+
+    batches: tuple[MovedBatch, ...]
+    deleted_rows: int
+    deleted_runs: int
+    merged_files: int
+
+
+class Lake:
+    """The lake of a database, for the process that moves attempts to it."""
+
+    def __init__(self, mover: LakeMover, moved_rows: MovedRows) -> None:
+        self.mover = mover
+        self._moved_rows = moved_rows
+        self._compacted_at: float | None = None
+
+    def run_pass(
+        self, *, now: float, after_seconds: float, may_continue: Callable[[], bool] = lambda: True
+    ) -> LakePass:
+        """Move all attempts that can move and delete their rows; run again after an error, nothing is lost.
+
+        Args: now: seconds on the server's clock; after_seconds: how long a run must have been idle; may_continue:
+        called between steps.
+        Errors: NotReady if the lake cannot be read or written, or has other rows than the database.
+        """
+        moved: list[MovedBatch] = []
+        n_rows = 0
+        while may_continue() and (batch := self.mover.move_next(now=now, after_seconds=after_seconds)) is not None:
+            moved.append(batch)
+            n_rows += self._moved_rows.delete(may_continue=may_continue)
+        # What an earlier pass moved and did not delete, since it was stopped.
+        n_rows += self._moved_rows.delete(may_continue=may_continue)
+        n_runs = self.mover.delete_runs(now=now) if may_continue() else 0
+        n_files = 0
+        if may_continue() and (self._compacted_at is None or now - self._compacted_at >= COMPACTION_SECONDS):
+            n_files = self.mover.compact(now=now)
+            self._compacted_at = now
+        return LakePass(batches=tuple(moved), deleted_rows=n_rows, deleted_runs=n_runs, merged_files=n_files)

@@ -1,0 +1,211 @@
+"""Health checks of a database: schema, indexes, the plans of frequent queries, durability, clock and leases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, func, inspect, select
+
+from trmon.domain.model.errors import Damaged, NotReady
+from trmon.domain.model.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
+from trmon.domain.ports import SLOTS
+from trmon.store import migrations
+from trmon.store.database.engines import Engines
+from trmon.store.repositories.leases import lease_holders
+from trmon.store.rows import messages
+from trmon.store.rows.messages import newer_rows_query
+from trmon.store.schema import tables
+
+_report, _notice, _batch, _event = tables.report.c, tables.notice.c, tables.batch.c, tables.event.c
+_claim, _delivery, _policy, _alert = tables.claim.c, tables.delivery.c, tables.policy_version.c, tables.alert.c
+
+_HOT: dict[str, Select[Any]] = {
+    "a run's new reports": select(_report.id).where(_report.run_id == 1, _report.id > 1).order_by(_report.id).limit(9),
+    "a run's new notices": select(_notice.id).where(_notice.run_id == 1, _notice.id > 1).order_by(_notice.id).limit(9),
+    "reports of a batch": select(_report.id).where(
+        _report.attempt_id == 1, _report.step == 1, _report.update_index == -1
+    ),
+    "recent reports": select(_report.run_id, func.max(_report.id)).where(_report.id > 1).group_by(_report.run_id),
+    "a run's newest batches": select(_batch.id).where(_batch.run_id == 1).order_by(_batch.ordinal.desc()).limit(9),
+    "an attempt's history": select(_batch.id)
+    .where(_batch.attempt_id == 1, _batch.ordinal > 1)
+    .order_by(_batch.ordinal),
+    "when a run was last seen": select(func.max(_claim.seen_at)).where(_claim.run_id == 1),
+    "a run by name": select(tables.run.c.id).where(tables.run.c.project == "a", tables.run.c.name == "b"),
+    "a run's policy": select(_policy.hash).where(_policy.run_id == 1).order_by(_policy.id.desc()).limit(1),
+    "a run's alerts": select(_alert.id).where(_alert.run_id == 1).order_by(_alert.id.desc()).limit(9),
+    "due deliveries": select(_delivery.id).where(_delivery.state == "due", _delivery.due_at <= 1.0),
+    "new events": select(_event.id).where(_event.id > 1).order_by(_event.id).limit(9),
+}
+
+
+def hot_queries(dialect: str) -> dict[str, Select[Any]]:
+    """Return the queries of a dialect by name."""
+    return _HOT | {
+        f"new {table.name}s of many runs": _of_many(dialect, table) for table in (tables.report, tables.notice)
+    }
+
+
+def unindexed_queries(connection: Connection) -> list[str]:
+    """Return the names of the queries that scan a whole table."""
+    hot = hot_queries(connection.dialect.name)
+    if connection.dialect.name == "postgresql":
+        # PostgreSQL scans small tables because that is faster: check whether an index could be used.
+        connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        return [name for name, query in hot.items() if "Seq Scan" in _plan(connection, "EXPLAIN (COSTS OFF)", query)]
+    return [name for name, query in hot.items() if _scans(_plan(connection, "EXPLAIN QUERY PLAN", query))]
+
+
+def _of_many(dialect: str, table: Table) -> Select[Any]:
+    query, given = newer_rows_query(dialect, table, {1: 1, 2: 1}, limit=9)
+    return query.params(given)
+
+
+def _plan(connection: Connection, explain: str, query: Select[Any]) -> str:
+    written = query.compile(connection, compile_kwargs={"literal_binds": True})
+    rows = connection.exec_driver_sql(f"{explain} {str(written).replace('%', '%%')}")
+    return "\n".join(str(row[-1]) for row in rows)
+
+
+def _scans(plan: str) -> bool:
+    """Whether a plan scans a table; virtual tables are parameter lists."""
+    tables = [line for line in plan.splitlines() if "VIRTUAL TABLE" not in line]
+    return any(line.startswith(("SCAN", "SEARCH")) and "USING" not in line for line in tables)
+
+
+SKEW_SECONDS = 1.0
+BAD_SKEW_SECONDS = 30.0
+READ_AT_ONCE = 100
+
+
+def check_database(engines: Engines) -> Iterator[HealthCheckResult]:
+    """Yield the results of all checks. Errors: NotReady if the database is unreachable."""
+    with engines.reader.connect() as connection:
+        schema = _schema(connection)
+        yield schema
+        if schema.advice:
+            return
+        yield _indexes(connection)
+        yield _plans(connection)
+        if engines.is_shared:
+            yield _durability(connection)
+            yield _clock(connection)
+            yield _connections(connection)
+            yield _leases(connection)
+        else:
+            integrity = _integrity(connection)
+            yield integrity
+            if not integrity.advice:
+                yield _reports(connection)
+
+
+def _schema(connection: Connection) -> HealthCheckResult:
+    try:
+        migrations.check_revision(connection)
+    except NotReady as error:
+        is_newer = migrations.is_newer(connection)
+        return failing_result(
+            "schema", str(error), advice="use a version that knows it" if is_newer else "run `trmon migrate`"
+        )
+    newer = ", of a newer trmon, which this version can use" if migrations.is_newer(connection) else ""
+    return healthy_result("schema", f"revision {migrations.schema_revision(connection)}{newer}")
+
+
+def _indexes(connection: Connection) -> HealthCheckResult:
+    found = inspect(connection)
+    missing = [
+        f"{index.name} on {table.name}"
+        for table in tables.metadata.sorted_tables
+        for index in sorted(table.indexes, key=lambda index: str(index.name))
+        if index.name not in {known["name"] for known in found.get_indexes(table.name)}
+    ]
+    if missing:
+        return failing_result(
+            "indexes", f"missing: {', '.join(missing)}", advice="create them as in trmon/store/schema/tables.py"
+        )
+    return healthy_result("indexes", "all present")
+
+
+def _plans(connection: Connection) -> HealthCheckResult:
+    slow = unindexed_queries(connection)
+    if slow:
+        return failing_result(
+            "hot queries", f"scan a whole table: {', '.join(slow)}", advice="check for a missing index; run ANALYZE"
+        )
+    n_queries = len(hot_queries(connection.dialect.name))
+    return healthy_result("hot queries", f"all {n_queries} use an index")
+
+
+def _durability(connection: Connection) -> HealthCheckResult:
+    off = [name for name in ("fsync", "full_page_writes", "synchronous_commit") if _setting(connection, name) == "off"]
+    if off:
+        return failing_result(
+            "durability",
+            f"{', '.join(off)} off: a crash of the server loses acknowledged reports",
+            advice=f"set {', '.join(off)} = on",
+        )
+    return healthy_result("durability", "commits are on disk")
+
+
+def _clock(connection: Connection) -> HealthCheckResult:
+    asked_at = time.time()
+    theirs = float(connection.exec_driver_sql("SELECT extract(epoch FROM clock_timestamp())").scalar_one())
+    skew = theirs - (asked_at + time.time()) / 2
+    found, advice = f"the database's is {skew:+.3f} s from this machine's", "synchronise both clocks, e.g. with chrony"
+    if abs(skew) >= BAD_SKEW_SECONDS:
+        return failing_result("clock", found, advice=advice)
+    return healthy_result("clock", found) if abs(skew) < SKEW_SECONDS else warning_result("clock", found, advice=advice)
+
+
+def _connections(connection: Connection) -> HealthCheckResult:
+    most = int(_setting(connection, "max_connections"))
+    used = int(connection.exec_driver_sql("SELECT count(*) FROM pg_stat_activity").scalar_one())
+    found = f"{used} of {most} in use"
+    if used > 0.8 * most:
+        return warning_result("connections", found, advice="raise max_connections, or run fewer processes")
+    return healthy_result("connections", found)
+
+
+def _leases(connection: Connection) -> HealthCheckResult:
+    rows = lease_holders(connection)
+    held = {row.holder: row.n_slots for row in rows if row.holder is not None and row.seconds_left > 0}
+    n_free = SLOTS - sum(held.values())
+    shares = ", ".join(f"{holder}: {n}" for holder, n in held.items())
+    if not held:
+        return failing_result("leases", "no worker holds a slot: batches do not close", advice="start `trmon worker`")
+    if n_free:
+        advice = "check again in a moment; if this persists, read the workers' logs"
+        return warning_result("leases", f"{n_free} of {SLOTS} slots have no worker ({shares})", advice=advice)
+    return healthy_result("leases", f"{len(held)} workers share {SLOTS} slots ({shares})")
+
+
+def _integrity(connection: Connection) -> HealthCheckResult:
+    found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())
+    if found != "ok":
+        return failing_result("integrity", found, advice="restore the newest backup with `trmon restore`")
+    return healthy_result("integrity", "quick_check found no errors")
+
+
+def _reports(connection: Connection) -> HealthCheckResult:
+    """Read every stored report: SQLite has no checksums, so its own check finds no damage inside a value."""
+    report, run = tables.report.c, tables.run.c
+    query = select(run.project, run.name, report.step, report.rank, report.digest, report.payload).join_from(
+        tables.report, tables.run
+    )
+    n_reports, damaged = 0, []
+    for row in connection.execution_options(yield_per=READ_AT_ONCE).execute(query):
+        n_reports += 1
+        try:
+            messages.check_report(row.payload, digest=row.digest)
+        except Damaged as error:
+            damaged.append(f"{row.project}/{row.name} step {row.step} rank {row.rank}: {error}")
+    if damaged:
+        found = f"{len(damaged)} of {n_reports} do not decode or differ from their digest; the first: {damaged[0]}"
+        return failing_result("reports", found, advice="check the disk; restore a backup if you need their sequences")
+    return healthy_result("reports", f"all {n_reports} decode and match their digests")
+
+
+def _setting(connection: Connection, name: str) -> str:
+    return str(connection.exec_driver_sql(f"SHOW {name}").scalar_one())

@@ -1,1 +1,0 @@
-"""Find the run and the attempt of a message, and create them when they first appear."""

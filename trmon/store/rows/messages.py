@@ -1,0 +1,317 @@
+"""Reports and notices as rows: how they are packed, compared and read, of one run or of many at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from hashlib import blake2b, sha256
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import BigInteger, Connection, Label, Row, Select, Table, Text, bindparam, cast, func, select, true
+from sqlalchemy.dialects.postgresql import ARRAY
+from zstandard import ZstdError, frame_content_size
+
+from trmon.domain.model.errors import Damaged
+from trmon.domain.model.identity import BatchKey, ReportKey
+from trmon.domain.model.messages import AnyNotice, AnyReport, DamagedNotice, DamagedReport, StoredNotice, StoredReport
+from trmon.store.database.postgres import BINARY
+from trmon.store.schema import tables
+from trmon_client.core import wire
+from trmon_client.core.arrays import MAX_CACHED_LAYOUTS, DType
+from trmon_client.core.column_schema import Pair
+from trmon_client.core.columns import Columns
+from trmon_client.core.wire.packed_columns import compress, decompress_frame
+
+T = TypeVar("T")
+
+FORMAT = 2
+DIGEST_BYTES = 16
+MAX_LAYOUT_BYTES = 1 << 20
+_HASH_PIECE_BYTES = 2047
+"""hashlib releases the GIL for larger pieces, and waiting to get it back takes longer than hashing."""
+
+
+class _Payload(msgspec.Struct, frozen=True, array_like=True):
+    """`report` is the report without columns, `layout` a compressed _Layout, `body` the packed columns."""
+
+    format: int
+    n_sequences: int
+    report: bytes
+    layout: bytes
+    body: bytes
+
+
+class _Layout(msgspec.Struct, frozen=True, array_like=True):
+    """The names of the columns and histograms in the body; all reports of a run have the same."""
+
+    names: dict[DType, tuple[str, ...]]
+    pairs: tuple[Pair, ...]
+
+
+_PAYLOAD = msgspec.msgpack.Decoder(_Payload)
+_REPORT = msgspec.msgpack.Decoder(wire.Report)
+_LAYOUT = msgspec.msgpack.Decoder(_Layout)
+_NOTICE: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(wire.Start | wire.Scalars | wire.Pause | wire.Finish)
+
+
+def pack_report(report: wire.Report, *, parcel: wire.PackedColumns) -> bytes:
+    """Return the stored form of a report and its packed columns; `unpack_report` returns the same bits.
+
+    Callers pack a report before they queue it, which keeps the work off the writer's thread.
+    """
+    layout = _compressed_layout(_encoded_layout(parcel))
+    return msgspec.msgpack.encode(
+        _Payload(FORMAT, parcel.n_sequences, msgspec.msgpack.encode(report), layout, parcel.data)
+    )
+
+
+def unpack_report(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
+    """Return a stored report without its columns, and a function that decodes them.
+
+    Errors: Damaged, also from the function, if the payload cannot be decoded or has another format.
+    """
+    stored = _decode_payload(payload)
+    report = _decode(_REPORT, stored.report)
+    return report, lambda: _columns(report, stored)
+
+
+def check_report(payload: bytes, *, digest: bytes) -> None:
+    """Compare a stored report with its digest. Errors: Damaged if it cannot be decoded or differs."""
+    stored = _decode_payload(payload)
+    _, layout, _ = _content(payload)
+    packed = wire.PackedColumns(stored.n_sequences, layout.names, layout.pairs, stored.body)
+    if report_digest(_decode(_REPORT, stored.report), parcel=packed) != digest:
+        raise Damaged("a stored report differs from its digest: it is damaged, or another version of trmon stored it")
+
+
+def pack_notice(message: wire.Start | wire.Scalars | wire.Pause | wire.Finish) -> bytes:
+    """Return the stored form of a message that has no columns."""
+    return wire.encode(message)
+
+
+def unpack_notice(payload: bytes) -> wire.Start | wire.Scalars | wire.Pause | wire.Finish:
+    """Return a stored message that has no columns. Errors: Damaged."""
+    try:
+        message: wire.Start | wire.Scalars | wire.Pause | wire.Finish = _NOTICE.decode(payload)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise Damaged(f"a stored notice is damaged: {error}") from error
+    return message
+
+
+def message_digest(message: wire.Message) -> bytes:
+    """Return a digest of the content of a message without columns: send time and client losses do not count."""
+    return blake2b(_content_bytes(message), digest_size=DIGEST_BYTES).digest()
+
+
+def report_digest(report: wire.Report, *, parcel: wire.PackedColumns) -> bytes:
+    """Return a digest of the content of a report, as `message_digest` defines it, and of its packed columns.
+
+    Equal reports have equal digests in every wire encoding, but not from every version of the service: if digests
+    differ, `is_same_report` decides.
+    """
+    digest = sha256(_content_bytes(report))
+    digest.update(_encoded_layout(parcel))
+    data = memoryview(parcel.data)
+    for start in range(0, len(data), _HASH_PIECE_BYTES):
+        digest.update(data[start : start + _HASH_PIECE_BYTES])
+    return digest.digest()[:DIGEST_BYTES]
+
+
+def is_same_report(payload: bytes, other: bytes) -> bool:
+    """Whether two stored reports have the same content, whichever version packed them; a damaged one equals none."""
+    try:
+        return _content(payload) == _content(other)
+    except Damaged:
+        return False
+
+
+def is_same_notice(payload: bytes, other: bytes) -> bool:
+    """Whether two stored notices have the same content, whichever version packed them; a damaged one equals none."""
+    try:
+        return _content_bytes(unpack_notice(payload)) == _content_bytes(unpack_notice(other))
+    except Damaged:
+        return False
+
+
+def _content(payload: bytes) -> tuple[bytes, _Layout, bytes]:
+    stored = _decode_payload(payload)
+    content, layout = _content_bytes(_decode(_REPORT, stored.report)), _layout_of(stored)
+    try:
+        return content, layout, decompress_frame(stored.body)
+    except ZstdError as error:
+        raise _damaged(error) from error
+
+
+def _content_bytes(message: wire.Message) -> bytes:
+    """Encode a message without what a retry may change; without a decision of the client, its policy does not count."""
+    # Minor version 0 for ever: stored digests must stay those of the same messages.
+    neutral: dict[str, Any] = {"sent_at": 0.0, "wire": (wire.WIRE_MAJOR, 0)}
+    if isinstance(message, wire.Report | wire.Finish):
+        neutral["losses"] = wire.Losses()
+    if isinstance(message, wire.Report) and message.accepted is None:
+        neutral["policy"] = None
+    return msgspec.msgpack.encode(msgspec.structs.replace(message, **neutral))
+
+
+def _decode_payload(payload: bytes) -> _Payload:
+    stored = _decode(_PAYLOAD, payload)
+    if stored.format != FORMAT:
+        raise Damaged(
+            f"a stored report has format {stored.format}, this version reads {FORMAT}; use the version that wrote it"
+        )
+    return stored
+
+
+def _columns(report: wire.Report, stored: _Payload) -> Columns:
+    layout = _layout_of(stored)
+    packed = wire.PackedColumns(stored.n_sequences, layout.names, layout.pairs, stored.body)
+    try:
+        return wire.columns_of_packed(report, packed)
+    except (ArithmeticError, LookupError, TypeError, ValueError, ZstdError) as error:
+        raise _damaged(error) from error
+
+
+def _layout_of(stored: _Payload) -> _Layout:
+    try:
+        return _decompressed_layout(stored.layout)
+    except (msgspec.MsgspecError, ValueError, ZstdError) as error:
+        raise _damaged(error) from error
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise _damaged(error) from error
+
+
+def _damaged(error: Exception) -> Damaged:
+    return Damaged(f"a stored report is damaged: {error}")
+
+
+def _encoded_layout(packed: wire.PackedColumns) -> bytes:
+    return msgspec.msgpack.encode(_Layout(packed.names, packed.pairs))
+
+
+# Cached: all reports of a run have the same columns, and packing their names takes as long as packing their numbers.
+
+
+@lru_cache(MAX_CACHED_LAYOUTS)
+def _compressed_layout(layout: bytes) -> bytes:
+    return compress(layout)
+
+
+@lru_cache(MAX_CACHED_LAYOUTS)
+def _decompressed_layout(data: bytes) -> _Layout:
+    # A damaged header may state any size, which would be allocated before anything is read.
+    if not 0 <= frame_content_size(data) <= MAX_LAYOUT_BYTES:
+        raise ZstdError("the layout states an implausible size")
+    return _LAYOUT.decode(decompress_frame(data))
+
+
+MOVED_REASON = "its attempt was moved to the lake"
+
+
+def unread_report(row: Any) -> AnyReport:
+    """Return the report of a row of `newer_rows`; one that arrived after its attempt moved is not decoded."""
+    if not row.is_moved:
+        return stored_report(row)
+    key = ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk)
+    return DamagedReport(
+        id=row.id, run_id=row.run_id, key=key, received_at=row.received_at, reason=MOVED_REASON, is_late=True
+    )
+
+
+def unread_notice(row: Any) -> AnyNotice:
+    """Return the notice of a row of `newer_rows`; one that arrived after its attempt moved is not decoded."""
+    if not row.is_moved:
+        return stored_notice(row)
+    return DamagedNotice(
+        id=row.id, run_id=row.run_id, attempt_id=row.attempt_id, received_at=row.received_at, reason=MOVED_REASON
+    )
+
+
+def stored_report(row: Any) -> AnyReport:
+    """Return the report of a row; a damaged one only with its key and the reason."""
+    key = ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk)
+    try:
+        report, columns = unpack_report(row.payload)
+    except Damaged as error:
+        return DamagedReport(id=row.id, run_id=row.run_id, key=key, received_at=row.received_at, reason=str(error))
+    return StoredReport(
+        id=row.id,
+        run_id=row.run_id,
+        key=key,
+        received_at=row.received_at,
+        accepted=row.accepted,
+        n_sequences=row.n_sequences,
+        n_tokens=row.n_tokens,
+        report=report,
+        columns=columns,
+    )
+
+
+def stored_notice(row: Any) -> AnyNotice:
+    """Return the notice of a row; a damaged one only with its ids and the reason."""
+    ids = {"id": row.id, "run_id": row.run_id, "attempt_id": row.attempt_id, "received_at": row.received_at}
+    try:
+        return StoredNotice(**ids, message=unpack_notice(row.payload))
+    except Damaged as error:
+        return DamagedNotice(**ids, reason=str(error))
+
+
+_BIGINTS = ARRAY(BigInteger)
+_LIMIT = bindparam("limit", type_=BigInteger)
+
+
+def newer_rows(connection: Connection, table: Table, after: Mapping[int, int], *, limit: int) -> list[Row[Any]]:
+    """Return the rows with an id larger than the one given for their run, oldest first; any `limit` of them if more."""
+    rows = connection.execute(*newer_rows_query(connection.dialect.name, table, after, limit=limit))
+    return sorted(rows, key=attrgetter("id"))
+
+
+def newer_rows_query(
+    dialect: str, table: Table, after: Mapping[int, int], *, limit: int
+) -> tuple[Select[Any], dict[str, Any]]:
+    """Return the query and its parameters."""
+    if dialect == "sqlite":
+        return _SQLITE_QUERIES[table.name], {"limit": limit, "after": json.dumps(list(after.items()))}
+    return _POSTGRES_QUERIES[table.name], {"limit": limit, "runs": list(after), "after": list(after.values())}
+
+
+def is_moved(table: Table) -> Label[bool]:
+    """Return the column that says whether the attempt of a message has moved to the lake, or is moving."""
+    moved = tables.lake_batch_attempt
+    found = select(moved.c.attempt_id).where(moved.c.attempt_id == table.c.attempt_id).correlate(table)
+    return found.exists().label("is_moved")
+
+
+def _sqlite_query(table: Table) -> Select[Any]:
+    """Build the query with an outer join, which makes SQLite start with the runs; `is_found` drops the rows it adds."""
+    given = func.json_each(bindparam("after", type_=Text)).table_valued("value", name="given")
+    run_id, after = (func.json_extract(given.c.value, f"$[{i}]") for i in range(2))
+    newer = (table.c.run_id == run_id) & (table.c.id > after)
+    is_found = func.coalesce(table.c.id, 0) > 0
+    return select(table, is_moved(table)).select_from(given.outerjoin(table, newer)).where(is_found).limit(_LIMIT)
+
+
+def _postgres_query(table: Table) -> Select[Any]:
+    """Build the query with a lateral join per run, whose order and limit keep PostgreSQL from scanning the table."""
+    arrays = (cast(bindparam(name, type_=_BIGINTS), _BIGINTS) for name in ("runs", "after"))
+    given = func.unnest(*arrays).table_valued("run_id", "after", name="given").render_derived()
+    newer = (
+        select(table, is_moved(table))
+        .where(table.c.run_id == given.c.run_id, table.c.id > given.c.after)
+        .order_by(table.c.id)
+    )
+    rows = newer.limit(_LIMIT).lateral()
+    query = select(rows).select_from(given.join(rows, true())).limit(_LIMIT)
+    return query.execution_options(**{BINARY: True})
+
+
+_TABLES = (tables.notice, tables.report)
+_SQLITE_QUERIES = {table.name: _sqlite_query(table) for table in _TABLES}
+_POSTGRES_QUERIES = {table.name: _postgres_query(table) for table in _TABLES}

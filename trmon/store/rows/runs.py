@@ -1,0 +1,194 @@
+"""Runs, attempts and summaries of runs as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Select, case, delete, func, insert, select, true
+
+from trmon.domain.collapse_risk.risk_reading import RiskReading
+from trmon.domain.diagnosis import (
+    Diagnosis,
+    Escalation,
+    Evidence,
+    Finding,
+    Measurement,
+    Observation,
+    Quadrant,
+    remedy_of,
+)
+from trmon.domain.diagnosis.temperatures import TemperatureRatio
+from trmon.domain.health.run_summary import RunSummary, SummaryBasis
+from trmon.domain.health.sparkline import Sparkline
+from trmon.domain.model.access import EVERYTHING, Access
+from trmon.domain.model.errors import NotFound
+from trmon.domain.model.finding_form import FindingForm
+from trmon.domain.model.identity import RunKey
+from trmon.domain.runs.run import Attempt, Run, RunEnding, RunWarning
+from trmon.store.database.upsert import update_rows
+from trmon.store.rows.mapping import Codec, RowMapping
+from trmon.store.schema import tables
+
+_RUN = RowMapping(
+    Run,
+    composed={"key", "tags"},
+    codecs={
+        "ending": Codec(encode=msgspec.to_builtins, decode=lambda stored: msgspec.convert(stored, RunEnding | None)),
+        "warnings": Codec(
+            encode=msgspec.to_builtins, decode=lambda stored: msgspec.convert(stored or (), tuple[RunWarning, ...])
+        ),
+    },
+)
+_ATTEMPT = RowMapping(Attempt)
+
+_CLAIM = tables.claim.c
+_NEWEST_AT = case(
+    (_CLAIM.scalars_at > func.coalesce(_CLAIM.reported_at, 0.0), _CLAIM.scalars_at), else_=_CLAIM.reported_at
+)
+_LAST_REPORT_AT = select(func.max(_NEWEST_AT)).where(_CLAIM.run_id == tables.run.c.id).scalar_subquery()
+"""When the newest report or scalars of a run arrived."""
+
+
+def visible_runs(access: Access) -> ColumnElement[bool]:
+    """Return the predicate that the caller may see a run; the statement must read the table `run`."""
+    return true() if access.project is None else tables.run.c.project == access.project
+
+
+def select_runs(access: Access) -> Select[Any]:
+    """Return a query for the rows of runs that the caller may see."""
+    return select(tables.run, _LAST_REPORT_AT.label("last_report_at")).where(visible_runs(access))
+
+
+def has_name(key: RunKey) -> ColumnElement[bool]:
+    """Return the predicate that a run has a name."""
+    return (tables.run.c.project == key.project) & (tables.run.c.name == key.run)
+
+
+def read_runs(connection: Connection, statement: Select[Any]) -> list[Run]:
+    """Return the runs that a query made by `select_runs` finds."""
+    rows = connection.execute(statement).all()
+    tags = _tags(connection, [row.id for row in rows])
+    return [run_from_row(row._asdict(), tags=tags.get(row.id, ())) for row in rows]
+
+
+def run_from_row(row: Mapping[str, Any], *, tags: tuple[str, ...]) -> Run:
+    """Return the run of a row that a query made by `select_runs` finds."""
+    return _RUN.from_row(row, key=RunKey(row["project"], row["name"]), tags=tags)
+
+
+def read_run(connection: Connection, where: ColumnElement[bool], *, name: str, access: Access = EVERYTHING) -> Run:
+    """Return the one run that matches a predicate. Errors: NotFound, also for a run that the caller may not see."""
+    runs = read_runs(connection, select_runs(access).where(where))
+    if not runs:
+        raise NotFound("run", name)
+    return runs[0]
+
+
+def update_runs(connection: Connection, changes: Mapping[int, Mapping[str, Any]]) -> None:
+    """Update columns of runs by their ids, with one statement for all runs that change the same columns."""
+    by_columns: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for run_id, values in changes.items():
+        if values:
+            by_columns.setdefault(tuple(values), []).append({"id": run_id, **values})
+    for rows in by_columns.values():
+        update_rows(connection, tables.run, rows=rows)
+
+
+def write_tags(connection: Connection, run_id: int, *, tags: Collection[str] | None) -> None:
+    """Replace the tags of a run; None changes nothing."""
+    if tags is not None:
+        connection.execute(delete(tables.run_tag).where(tables.run_tag.c.run_id == run_id))
+    if tags:
+        connection.execute(insert(tables.run_tag), [{"run_id": run_id, "tag": tag} for tag in sorted(set(tags))])
+
+
+def attempt_from_row(row: Any) -> Attempt:
+    """Return the attempt of a row."""
+    return _ATTEMPT.from_row(row)
+
+
+def _tags(connection: Connection, run_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
+    table = tables.run_tag
+    tags: dict[int, tuple[str, ...]] = {}
+    query = select(table).where(table.c.run_id.in_(run_ids)).order_by(table.c.tag)
+    for row in connection.execute(query) if run_ids else ():
+        tags[row.run_id] = (*tags.get(row.run_id, ()), row.tag)
+    return tags
+
+
+SUMMARY_VERSION = 3
+"""To be raised when a document has other fields, or when the same rows get another diagnosis: rows of any other version
+are ignored and made anew."""
+
+
+class _SummaryDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A summary without its basis; its remedy follows from its finding."""
+
+    step: int
+    steps: int
+    primary: Finding
+    form: FindingForm | None
+    observed: tuple[Observation, ...]
+    unknown: tuple[Observation, ...]
+    shortfall: tuple[Evidence, ...]
+    quadrant: Quadrant
+    escalation: Escalation
+    temperatures: TemperatureRatio | None
+    agreement: tuple[Measurement, ...]
+    training: tuple[Measurement, ...]
+    collapse_risk: RiskReading | None
+    reward: Sparkline
+    kl: Sparkline
+    mask_rate: float
+    expected_step_seconds: float | None
+
+
+_DOCUMENT = msgspec.msgpack.Decoder(_SummaryDocument)
+_OF_SUMMARY = ("reward", "kl", "mask_rate", "expected_step_seconds")
+_OF_DIAGNOSIS = tuple(name for name in _SummaryDocument.__struct_fields__ if name not in _OF_SUMMARY)
+
+
+def summary_to_row(summary: RunSummary) -> dict[str, Any]:
+    """Return the row of a summary."""
+    fields = {name: getattr(summary.diagnosis, name) for name in _OF_DIAGNOSIS}
+    fields |= {name: getattr(summary, name) for name in _OF_SUMMARY}
+    return {
+        "run_id": summary.run_id,
+        **basis_columns(summary.basis),
+        "version": SUMMARY_VERSION,
+        "made_at": summary.made_at,
+        "document": msgspec.msgpack.encode(_SummaryDocument(**fields)),
+    }
+
+
+def summary_from_row(row: Any) -> RunSummary | None:
+    """Return the summary of a row of this version; None if its document is damaged."""
+    try:
+        document = _DOCUMENT.decode(row.document)
+    except msgspec.MsgspecError:
+        return None
+    fields = {name: getattr(document, name) for name in _OF_DIAGNOSIS}
+    return RunSummary(
+        run_id=row.run_id,
+        basis=basis_from_row(row),
+        made_at=row.made_at,
+        diagnosis=Diagnosis(**fields, remedy=remedy_of(document.primary, document.form)),
+        **{name: getattr(document, name) for name in _OF_SUMMARY},
+    )
+
+
+def basis_from_row(row: Any) -> SummaryBasis:
+    """Return the basis in a row."""
+    return SummaryBasis(attempt_id=row.attempt_id, step=row.step, report_id=row.report_id, notice_id=row.notice_id)
+
+
+def basis_columns(basis: SummaryBasis) -> dict[str, int]:
+    """Return the columns of a basis."""
+    return {
+        "attempt_id": basis.attempt_id,
+        "step": basis.step,
+        "report_id": basis.report_id,
+        "notice_id": basis.notice_id,
+    }
