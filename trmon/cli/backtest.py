@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trmon.domain.backtest.backtest_run import RunBacktest
     from trmon.domain.backtest.stored_history import StoredHistory
     from trmon.domain.collapse_risk.risk_model import RiskModel
-    from trmon.domain.rules.rule_set import RuleSet
+    from trmon.domain.rules.rule import RuleSet
     from trmon.store.archive.runs import RunSource
     from trmon.terminal.backtest.backtest_lines import BacktestWriter
     from trmon_client.core.policies.policy import Policy
@@ -113,7 +113,7 @@ def write_backtest(results: Iterable[RunBacktest], writer: BacktestWriter, *, ma
 def _rule_sets(rules: str, against: str | None) -> dict[str, RuleSet]:
     """Return the rule sets by what they were given as. Errors: InvalidInput."""
     from trmon.config.rule_files import read_rules_file
-    from trmon.domain.rules.rule_set import RuleSet
+    from trmon.domain.rules.rule import RuleSet
     from trmon.domain.rules.rule_yaml import builtin_rules
 
     given = [rules] if against is None else [rules, against]

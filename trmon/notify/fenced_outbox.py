@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from trmon.domain.alerts.delivery import Delivery
-from trmon.domain.alerts.delivery_context import DeliveryContext
-from trmon.domain.alerts.delivery_update import DeliveryUpdate
+from trmon.domain.alerts.delivery import Delivery, DeliveryContext
+from trmon.domain.alerts.muting import DeliveryUpdate
 from trmon.domain.model.errors import Fenced
-from trmon.domain.model.slots import Fences, slot_of
-from trmon.domain.ports import Ownership
+from trmon.domain.ports import Fences, Ownership, slot_of
 from trmon.store.repositories.deliveries import Outbox
 
 

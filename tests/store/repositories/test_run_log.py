@@ -29,14 +29,14 @@ from tests.store.builders import (
     report_intake,
     start_intake,
 )
-from trmon.domain.adaptation.adaptation_setting import AdaptationSetting
+from trmon.domain.adaptation.proposal import AdaptationSetting
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import BatchKey, ReportKey
 from trmon.domain.model.messages import DamagedReport, PreparedMessage, StoredReport, Unread
-from trmon.domain.policies.policy_version import PolicyVersion, default_version
+from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import RunState
 from trmon.domain.state.run_update import Checkpoint, Event, Frontier

@@ -11,24 +11,21 @@ import pytest
 from tests.store.builders import NOW, alert, append, batch, batch_key, commit, report_intake, start_intake
 from tests.store.gate import Gate
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.delivery_update import (
+from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy, Routes
+from trmon.domain.alerts.muting import (
     DeliveryUpdate,
+    MuteReason,
     update_after_failure,
     update_after_mute,
     update_after_success,
 )
-from trmon.domain.alerts.muting import MuteReason
 from trmon.domain.alerts.notification import build_notification
 from trmon.domain.alerts.owner_change import OwnerChange
-from trmon.domain.alerts.retry import RetryPolicy
-from trmon.domain.alerts.routing import Routes
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.model.identity import RunKey
-from trmon.domain.runs.run import Run, RunState
-from trmon.domain.runs.run_ending import RunEnding, RunWarning
+from trmon.domain.runs.run import Run, RunEnding, RunState, RunWarning
 from trmon.domain.state.run_update import Event, Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.repositories.runs import IN_FLIGHT_SECONDS

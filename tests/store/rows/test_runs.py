@@ -10,8 +10,7 @@ import pytest
 
 from tests.domain.diagnosis.runs import run
 from trmon.domain.diagnosis import Diagnosis, Finding, diagnose
-from trmon.domain.health.run_summary import RunSummary, SummaryBasis
-from trmon.domain.health.sparkline import Sparkline
+from trmon.domain.health.run_summary import RunSummary, Sparkline, SummaryBasis
 from trmon.store.rows.runs import summary_from_row, summary_to_row
 
 TEMPERATURE = {

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Protocol
 
 from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
-from trmon.domain.backtest.policy_mask_rate import PolicyMaskRate, mask_rate_of
+from trmon.domain.backtest.backtest_run import PolicyMaskRate, mask_rate_of
 from trmon.domain.backtest.stored_history import StoredHistory
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.errors import InvalidInput

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Engine, Select, func, select
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
-from trmon.domain.health.run_verdict import VerdictInputs, judge_run
+from trmon.domain.health.verdict import VerdictInputs, judge_run
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run
 from trmon.store.archive.arrow_tables import sequences_to_arrow

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import BigInteger, Connection, Engine, bindparam, delete, func, insert, select, text, update
 
-from trmon.domain.model.access import Access
-from trmon.domain.model.audit import AuditAction
+from trmon.domain.model.access import Access, AuditAction
 from trmon.domain.model.errors import Conflict, NotReady
 from trmon.domain.runs.run import RunState
 from trmon.store import migrations

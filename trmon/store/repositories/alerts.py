@@ -12,15 +12,12 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState
-from trmon.domain.alerts.listed_alert import ListedAlert
+from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState, ListedAlert
 from trmon.domain.incidents.incident import CAUSE_LABEL, FINDING_LABEL, is_member
-from trmon.domain.model.access import Access
-from trmon.domain.model.audit import AuditAction
+from trmon.domain.model.access import Access, AuditAction
 from trmon.domain.model.errors import Conflict, NotFound
-from trmon.domain.model.finding import CAUSES
+from trmon.domain.model.finding import CAUSES, Severity
 from trmon.domain.model.identity import RunKey
-from trmon.domain.model.severity import Severity
 from trmon.domain.state.run_update import Event
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.alerts import alert_from_row, event_from_row

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from trmon.domain.model.access import EVERYTHING
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound, NotReady
 from trmon.domain.model.identity import RunKey
-from trmon.domain.runs.run_note import checked_author, checked_note_text
+from trmon.domain.runs.run import checked_author, checked_note_text
 from trmon.store import migrations
 from trmon.store.archive import manifest
 from trmon.store.archive.manifest import Manifest

@@ -25,13 +25,11 @@ from sqlalchemy import (
 )
 
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.delivery_context import DeliveryContext
-from trmon.domain.alerts.delivery_update import DeliveryUpdate
-from trmon.domain.alerts.muting import LATE_SECONDS
+from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState
+from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate
 from trmon.domain.model.access import Access
 from trmon.domain.model.identity import RunKey
-from trmon.domain.model.slots import SLOTS, Fences
+from trmon.domain.ports import SLOTS, Fences
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.silences import read_silences
 from trmon.store.rows.alerts import alert_from_row, decode_deliveries, event_from_row

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from trmon.domain.model.errors import Fenced
-from trmon.domain.model.slots import SLOTS, Fences, SlotHoldings, spread_order
+from trmon.domain.ports import SLOTS, Fences, SlotHoldings, spread_order
 from trmon.store.database.pg_statement import LockSpace, PgStatement, lock_number, lock_numbers
 from trmon.store.database.upsert import insert_new, unnest_rows, upsert
 from trmon.store.schema import tables

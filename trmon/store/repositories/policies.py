@@ -9,11 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, insert, select
 
-from trmon.domain.adaptation.adaptation_setting import AdaptationMode, AdaptationSetting
-from trmon.domain.model.access import EVERYTHING, Access
-from trmon.domain.model.audit import AuditAction, AuditDocument
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
+from trmon.domain.model.access import EVERYTHING, Access, AuditAction, AuditDocument
 from trmon.domain.model.errors import Conflict
-from trmon.domain.policies.policy_version import PolicyVersion, default_version, version_from_trainer
+from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.mapping import Codec, Page, RowMapping, decode_cursor, page_of

@@ -11,12 +11,10 @@ from sqlalchemy import Connection, Engine, delete, exists, select, tuple_, updat
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.closing_delivery import closing_delivery
 from trmon.domain.alerts.delivery import Delivery, DeliveryState
-from trmon.domain.alerts.owner_change import OwnerChange
+from trmon.domain.alerts.owner_change import OwnerChange, closing_delivery
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.model.access import EVERYTHING, Access
-from trmon.domain.model.audit import AuditAction, AuditDocument
+from trmon.domain.model.access import EVERYTHING, Access, AuditAction, AuditDocument
 from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState

@@ -10,8 +10,7 @@ import msgspec
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, Select, Table, select
 
-from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.batches.quarantine import Quarantined, QuarantinePart, quarantined
+from trmon.domain.batches.batch import BatchRow, DecisionRow, Quarantined, QuarantinePart, quarantined
 from trmon.domain.model.identity import BatchKey
 from trmon.store.database import pg_statement
 from trmon.store.database.upsert import Row, insert_new, upsert

@@ -19,12 +19,11 @@ from trmon.domain.diagnosis import (
     Quadrant,
     remedy_of,
 )
-from trmon.domain.diagnosis.temperatures import TemperatureRatio
-from trmon.domain.health.run_summary import RunSummary, SummaryBasis
-from trmon.domain.health.sparkline import Sparkline
+from trmon.domain.diagnosis.diagnosis import TemperatureRatio
+from trmon.domain.health.run_summary import RunSummary, Sparkline, SummaryBasis
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.domain.model.errors import NotFound
-from trmon.domain.model.finding_form import FindingForm
+from trmon.domain.model.finding import FindingForm
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunEnding, RunWarning
 from trmon.store.database.upsert import update_rows
