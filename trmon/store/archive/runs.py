@@ -11,8 +11,7 @@ from types import SimpleNamespace
 from typing import Protocol
 
 from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
-from trmon.domain.backtest.backtest_run import PolicyMaskRate, mask_rate_of
-from trmon.domain.backtest.stored_history import StoredHistory
+from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory, mask_rate_of
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import BatchKey, RunKey
