@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.domain.diagnosis.runs import run
-from trmon.domain.diagnosis import Diagnosis, Finding, diagnose
+from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.health.run_summary import RunSummary, Sparkline, SummaryBasis
+from trmon.domain.model.finding import Finding
 from trmon.store.rows.runs import summary_from_row, summary_to_row
 
 TEMPERATURE = {
