@@ -29,8 +29,8 @@ from trmon.store.rows import messages
 from trmon.store.rows.batches import BATCH_MAPPING, NameDictionary, Names, batch_key_from_row, key_columns
 from trmon.store.schema import tables
 from trmon.store.schema.column_types import JsonColumn
-from trmon_client.core.columns.columns import Columns
-from trmon_client.core.columns.schema import COLUMNS, N_BINS, PAIRS
+from trmon_client.core.column_schema import COLUMNS, N_BINS, PAIRS
+from trmon_client.core.columns import Columns
 from trmon_client.core.wire import unpack_bits
 
 Rows = Sequence[Mapping[str, Any]]

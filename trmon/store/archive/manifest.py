@@ -9,7 +9,7 @@ import msgspec
 
 from trmon.domain.model.errors import Conflict, InvalidInput
 from trmon.domain.model.identity import checked_name
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
