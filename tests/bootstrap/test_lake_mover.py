@@ -13,7 +13,7 @@ from msgspec import structs
 from tests.fixtures.running_service import Serve
 from tests.fixtures.trainer import MATH, send, step_report, train
 from tests.fixtures.waiting import eventually
-from trmon.background.lake_mover import LakeMoverThread
+from trmon.bootstrap.housekeeping import LakeMoverThread
 from trmon.store.lake.mover import LakePass
 
 

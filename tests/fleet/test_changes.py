@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trmon.hosts.fleet.report_poller import FULL_POLL_EVERY_SECONDS, OVERLAP_SECONDS, ReportPoller
+from trmon.fleet.changes import FULL_POLL_EVERY_SECONDS, OVERLAP_SECONDS, ReportPoller
 from trmon.store.repositories.reports import MessageCursor, MessageKind, NewMessage
 
 

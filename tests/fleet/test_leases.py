@@ -12,11 +12,11 @@ from sqlalchemy import text
 from tests.fixtures.waiting import eventually
 from trmon.domain.model.errors import NotReady
 from trmon.domain.ports import SLOTS, SlotHoldings
-from trmon.hosts.fleet.lease_manager import LeaseManager
-from trmon.runner.ownership import SoleOwner
+from trmon.fleet.leases import LeaseManager
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.repositories.leases import Leases
+from trmon.worker.thread import SoleOwner
 
 
 class BlockingLeases:

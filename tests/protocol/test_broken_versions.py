@@ -12,13 +12,13 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.protocol.machine import Protocol
 from trmon.domain.model.messages import WriteOutcome
-from trmon.runner.pending_state import PendingState
 from trmon.store.registry import RunRegistry
 from trmon.store.repositories import reports, run_log
 from trmon.store.repositories.deliveries import Outbox
 from trmon.store.repositories.run_log import SqlRunLog
 from trmon.store.writing import group_commit
 from trmon.store.writing.transaction import WriteGroup
+from trmon.worker.recovery import PendingState
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -29,8 +29,7 @@ from trmon.notify.dispatcher import Dispatcher
 from trmon.notify.fenced_outbox import FencedOutbox
 from trmon.notify.receiver import Receiver
 from trmon.store import ProcessRole, Store
-from trmon.store.redis.commit_notice import CommitNotice
-from trmon.store.redis.pubsub import PubSub
+from trmon.store.redis import CommitNotice, PubSub
 from trmon.store.writing.group_commit import CommittedGroup
 from trmon.worker.process import WorkerProcess
 from trmon.worker.run_context import WatchConfig

@@ -12,7 +12,7 @@ import structlog
 from trmon.store.repositories.retention import Pruned
 
 if TYPE_CHECKING:
-    from trmon.store.lake.lake import LakePass
+    from trmon.store.lake.mover import LakePass
 
 
 OWNER_CHECK_SECONDS = 10.0

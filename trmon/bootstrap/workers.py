@@ -31,7 +31,7 @@ from trmon.fleet.leases import LeaseManager
 from trmon.fleet.views import RunViewCache, ViewSync
 from trmon.metrics.counters import Counters
 from trmon.store import ProcessRole, Store
-from trmon.store.redis.commit_notice import CommitNotice
+from trmon.store.redis import CommitNotice
 from trmon.store.repositories.events import StoredEvent
 from trmon.worker.channel import Channel, CommitResult, RunsChanged, ServiceProxy, Shutdown
 from trmon.worker.thread import SoleOwner, Worker

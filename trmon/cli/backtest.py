@@ -112,7 +112,7 @@ def write_backtest(results: Iterable[RunBacktest], writer: BacktestWriter, *, ma
 
 def _rule_sets(rules: str, against: str | None) -> dict[str, RuleSet]:
     """Return the rule sets by what they were given as. Errors: InvalidInput."""
-    from trmon.config.rule_files import read_rules_file
+    from trmon.config.rules import read_rules_file
     from trmon.domain.rules.rule import RuleSet
     from trmon.domain.rules.rule_yaml import builtin_rules
 

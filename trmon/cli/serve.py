@@ -11,15 +11,13 @@ from typing import Annotated
 
 import typer
 
-from trmon.bootstrap import gc_tuning
-from trmon.bootstrap.app import create_app
-from trmon.bootstrap.server import Server, bind_socket, socket_url
+from trmon.bootstrap import background_services
+from trmon.bootstrap.app import Server, bind_socket, create_app, socket_url
 from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.config import logs
 from trmon.config.settings import Settings
 from trmon.domain.model.errors import NotReady
-from trmon.hosts.child_process import ChildProcess
-from trmon.hosts.fleet.supervisor import Supervisor
+from trmon.fleet.supervisor import ChildProcess, Supervisor
 from trmon.store.database.engines import is_shared
 
 
@@ -49,7 +47,7 @@ def serve(
         if settings.public_url is None:
             settings = settings.model_copy(update={"public_url": url})
         app = create_app(settings)
-        gc_tuning.tune_garbage_collector()
+        background_services.tune_garbage_collector()
         Server(app, url=url).run([bound])
 
 

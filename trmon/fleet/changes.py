@@ -12,7 +12,7 @@ import structlog
 
 from trmon.domain.model.access import EVERYTHING, Access
 from trmon.store.repositories.events import StoredEvent
-from trmon.store.repositories.new_messages import MessageCursor, MessageKind, NewMessage
+from trmon.store.repositories.reports import MessageCursor, MessageKind, NewMessage
 
 POLL_SECONDS = 1.0
 NOTIFIED_POLL_SECONDS = 5.0

@@ -22,7 +22,7 @@ from trmon.domain.model.errors import LakeUnavailable, NotFound, Overloaded
 from trmon.domain.ports import Ownership
 from trmon.domain.runs.run import Run, RunState
 from trmon.store import Store
-from trmon.store.repositories.signal_series import SignalSeries
+from trmon.store.repositories.signals import SignalSeries
 from trmon.store.repositories.summaries import SummaryBases
 from trmon_client.core.column_schema import PRIMARY_ORDER
 

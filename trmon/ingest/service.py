@@ -20,7 +20,7 @@ from trmon.ingest.quotas import QuotaGate
 from trmon.ingest.validation import BodyReader
 from trmon.metrics.counters import Counters
 from trmon.store import Store
-from trmon.store.registry.registry_entries import ArrivedMessage
+from trmon.store.registry import ArrivedMessage
 from trmon_client.core import wire
 
 WriteFutures = list[Future[WriteResult]]

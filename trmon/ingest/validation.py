@@ -14,7 +14,7 @@ from trmon.domain.model.errors import Forbidden, InvalidInput
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import PreparedMessage
 from trmon.domain.policies import DEFAULT_POLICY
-from trmon.store.rows import report_codec
+from trmon.store.rows import messages
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.policies.decision import decide
@@ -48,7 +48,7 @@ def validate_message(message: wire.Message, key: RunKey, *, policy_of: PolicyOf)
     if isinstance(message, wire.Heartbeat):
         return PreparedMessage(key=key, message=message, digest=b"", payload=b"")
     return PreparedMessage(
-        key=key, message=message, digest=report_codec.message_digest(message), payload=report_codec.pack_notice(message)
+        key=key, message=message, digest=messages.message_digest(message), payload=messages.pack_notice(message)
     )
 
 
@@ -62,8 +62,8 @@ def _prepare_report(report: wire.Report, key: RunKey, *, policy_of: PolicyOf) ->
     return PreparedMessage(
         key=key,
         message=summary,
-        digest=report_codec.report_digest(summary, parcel=parcel),
-        payload=report_codec.pack_report(stored, parcel=parcel),
+        digest=messages.report_digest(summary, parcel=parcel),
+        payload=messages.pack_report(stored, parcel=parcel),
         n_sequences=parcel.n_sequences,
         n_tokens=n_tokens,
         accepted=accepted,
