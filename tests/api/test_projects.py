@@ -94,7 +94,7 @@ OF_NO_PROJECT = {
             "/healthz",
             "/readyz",
         ),
-        *("/", "/alerts", "/compare", "/docs", "/rules/{name}", "/runs/{project}/{run}", "/static/{path}"),
+        *("/", "/alerts", "/compare", "/docs", "/rules/{name}", "/runs/{project}/{run}", "/assets/{version}/{path}"),
     )
 }
 

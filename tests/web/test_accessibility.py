@@ -88,11 +88,10 @@ def test_each_chart_is_summed_up_in_words(visiting: Visiting) -> None:
 
 def test_a_change_of_the_verdict_is_announced_and_new_numbers_are_not(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     page = tab.go("/runs/math/stale-8b")
     said = page.evaluate(
         """async () => {
-            const { DiagnosisCard } = await import("/static/src/diagnosis.js");
+            const { DiagnosisCard } = await import("/assets/any/diagnosis.js");
             const card = new DiagnosisCard({ catalogue: new Map() }, {});
             const show = (kind, why) => card.show({
                 judged: { verdict: { kind, why } }, alerts: { items: [] }, run: {},

@@ -32,7 +32,11 @@ def test_programs_get_problem_details_at_an_unknown_address(replayed: ThreadedSe
     with replayed.client() as client:
         for_person = client.get("/unknown", headers={"Accept": "text/html"})
         assert (for_person.status_code, for_person.headers["content-type"]) == (404, "text/html; charset=utf-8")
-        for path, accept in (("/unknown", "*/*"), ("/api/v1/unknown", "text/html"), ("/static/none.js", "text/html")):
+        for path, accept in (
+            ("/unknown", "*/*"),
+            ("/api/v1/unknown", "text/html"),
+            ("/assets/any/none.js", "text/html"),
+        ):
             found = client.get(path, headers={"Accept": accept})
             assert (found.status_code, found.headers["content-type"]) == (404, "application/problem+json")
         assert client.post("/unknown", headers={"Accept": "text/html"}).json()["status"] == 404
@@ -72,11 +76,10 @@ def test_a_chart_is_saved_as_png_with_its_title(visiting: Visiting) -> None:
 
 def test_cells_of_csv_are_no_formulas(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     page = tab.go(PATH)
     cells = page.evaluate(
         """async () => {
-            const { cell } = await import("/static/src/chartexport.js");
+            const { cell } = await import("/assets/any/chart.js");
             return ["=1+1", "-1.5", "@x", 'a "b", c', null, -2.5, "inf"].map(cell);
         }"""
     )

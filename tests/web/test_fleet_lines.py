@@ -115,11 +115,10 @@ def test_the_arrow_of_a_column_tells_the_order(large: ThreadedService, visiting:
 
 def test_runs_that_stalled_together_are_one_line(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     page = tab.go("/")
     closed, opened, acknowledged = page.evaluate(
         """async () => {
-            const { linesOf } = await import("/static/src/fleetlines.js");
+            const { linesOf } = await import("/assets/any/fleetrows.js");
             const runs = [...Array(300).keys()].map((i) => ({
                 project: "math", run: `run-${i}`, tags: [], last_report_at: 1000 + i / 10,
                 verdict: { kind: "stalled", need: "now", why: "" },

@@ -43,11 +43,10 @@ def test_the_time_line_has_the_reward_over_the_cause_and_marks_where_it_broke(vi
 
 def test_the_time_line_tells_how_long_before_the_reward_fell(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     page = tab.go(PATH)
     texts = page.evaluate(
         """async () => {
-            const { storyLines, storyOf } = await import("/static/src/story.js");
+            const { storyLines, storyOf } = await import("/assets/any/diagnosis.js");
             const told = (facts) => {
                 const story = storyOf(facts);
                 return story && storyLines(story, { open() {}, closedAt: null })
@@ -86,11 +85,10 @@ def test_the_time_line_tells_how_long_before_the_reward_fell(visiting: Visiting)
 
 def test_evidence_that_rules_out_another_cause_shows_no_limit(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     page = tab.go(PATH)
     rows = page.evaluate(
         """async () => {
-            const { evidenceTable } = await import("/static/src/evidence.js");
+            const { evidenceTable } = await import("/assets/any/diagnosis.js");
             const evidence = [
                 { signal: "engine_lag", value: 0, bound: "below", threshold: 1, away_from: null, rules_out: true },
                 { signal: "mismatch_prob_pearson", value: 0.9, bound: "below", threshold: 0.95, away_from: null },
@@ -133,11 +131,10 @@ def test_the_configuration_of_the_remedy_is_shown_whole(visiting: Visiting, widt
 
 def test_labels_of_a_narrow_time_line_do_not_overlap(visiting: Visiting) -> None:
     tab = visiting(size=PHONE)
-    tab.serve_sources()
     page = tab.go(PATH)
     boxes = page.evaluate(
         """async () => {
-            const { Timeline } = await import("/static/src/timeline.js");
+            const { Timeline } = await import("/assets/any/timeline.js");
             const names = new Set(["reward_mean"]);
             const course = { path: "/runs/math/stale-8b", names, panels: [], series: { step: [39] } };
             const line = new Timeline(course, () => {});
@@ -152,11 +149,10 @@ def test_labels_of_a_narrow_time_line_do_not_overlap(visiting: Visiting) -> None
 
 def test_disclosures_and_selected_text_survive_updates(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     page = tab.go(PATH)
     found = page.evaluate(
         """async () => {
-            const { h, refill } = await import("/static/src/dom.js");
+            const { h, refill } = await import("/assets/any/dom.js");
             const box = h("div", {});
             document.body.append(box);
             const draw = (text) => refill(box, h("p", {}, text),

@@ -52,11 +52,11 @@ def test_the_chart_has_its_thresholds_and_what_drives_it(
 
 def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     tab.go("/")
     said = tab.page.evaluate(
         """async () => {
-            const { riskBadge, riskLine } = await import("/static/src/risk.js");
+            const { riskLine } = await import("/assets/any/diagnosis.js");
+            const { riskBadge } = await import("/assets/any/fleetrows.js");
             const drivers = [["grad_norm", 1.5], ["reward_mean", 0.5], ["clip_fraction", -1]]
                 .map(([input, log_odds]) => ({ input, log_odds }));
             const risk = (level) => ({ probability: 0.634, level, horizon_steps: 200, drivers, driven_by: ["reward"] });
@@ -73,11 +73,10 @@ def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(visiting: Vi
 
 def test_a_prediction_is_no_story_of_what_broke(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     tab.go("/")
     stories = tab.page.evaluate(
         """async () => {
-            const { storyOf } = await import("/static/src/story.js");
+            const { storyOf } = await import("/assets/any/diagnosis.js");
             const of = (cause) => storyOf({
                 diagnosis: { since_step: 62, observed: [], primary: "unknown", incident: { cause } },
                 alerts: { items: [] },

@@ -39,11 +39,10 @@ def test_the_diagnosis_comes_before_the_charts(visiting: Visiting) -> None:
 
 def test_alerts_on_the_run_itself_are_shown_with_their_fix(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     page = tab.go(PATH)
     text = page.evaluate(
         """async () => {
-            const { DiagnosisCard } = await import("/static/src/diagnosis.js");
+            const { DiagnosisCard } = await import("/assets/any/diagnosis.js");
             const fires = { rule: "two_trainers", summary: "m/r: two trainers live: a & <b>", fix: "End one." };
             const diagnosis = { circumstances: [fires], observed: [], unknown: [], shortfall: [], remedy: null };
             const judged = { verdict: { kind: "watch", why: "two trainers since step 3" } };
@@ -81,11 +80,10 @@ def test_lines_reach_every_canvas(visiting: Visiting) -> None:
 
 def test_every_healthy_range_of_the_catalogue_can_be_drawn(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     page = tab.go(PATH)
     found = page.evaluate(
         """async () => {
-            const { range } = await import("/static/src/healthy.js");
+            const { range } = await import("/assets/any/panels.js");
             const specs = await (await fetch("/api/v1/signals")).json();
             const ranges = specs.filter((spec) => spec.healthy);
             return [ranges.length, ranges.filter((spec) => range(spec.healthy) === null).map((spec) => spec.name)];
@@ -215,11 +213,10 @@ def test_zoomed_charts_show_their_own_values_and_policies_those_of_the_newest_st
 
 def test_an_isolated_value_is_drawn_as_a_point(visiting: Visiting) -> None:
     tab = visiting()
-    tab.serve_sources()
     page = tab.go(PATH)
     blue = page.evaluate(
         """async () => {
-            const { opts } = await import("/static/src/plotoptions.js");
+            const { opts } = await import("/assets/any/plot.js");
             const course = { markers: [], chosen: null };
             const hooks = { cursor: () => {} };
             const form = { n: 1, banded: false, log: false, width: 300, height: 130, course, hooks };

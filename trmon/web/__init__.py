@@ -1,1 +1,1 @@
-"""The web page: static files, bundled, and the routes that serve them."""
+"""The web page: its modules and styles, served as they are written."""

@@ -13,6 +13,7 @@ from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from trmon.api.http.browser_security import HEADERS
 from trmon.domain.model.access import Scope
+from trmon.web.assets import FOLDER
 
 TOKEN = {"name": "x", "scopes": ["read"]}
 
@@ -80,22 +81,26 @@ def test_no_other_site_may_read(client: httpx.Client) -> None:
 
 
 def test_the_page_is_served_at_its_paths_without_inline_scripts(client: httpx.Client) -> None:
-    page = client.get("/").text
-    script = client.get("/static/app.js")
-    assert "/static/app.js" in page
-    assert "<script>" not in page
-    assert "http" not in page.replace("http-equiv", "")
-    assert script.headers["content-type"].startswith("text/javascript")
-    assert client.get("/static/..%2Fsettings.py").status_code == 404
-    assert "link" not in client.get("/").headers
-    assert "uplot" in client.get("/runs/math/grpo").headers["link"]
-    assert client.get("/runs/math/grpo").text == client.get("/alerts").text == page
+    for path in ("/", "/alerts", "/compare", "/runs/math/grpo", "/rules/any"):
+        page = client.get(path).text
+        assert f'src="{FOLDER}/app.js"' in page
+        assert "<script>" not in page
+        assert "http" not in page.replace("http-equiv", "")
+    assert client.get(f"{FOLDER}/app.js").headers["content-type"].startswith("text/javascript")
+    assert client.get(f"{FOLDER}/..%2Fsettings.py").status_code == 404
+
+
+def test_a_file_of_the_page_is_kept_for_good_and_the_page_is_not(client: httpx.Client) -> None:
+    page, file, other = (client.get(path) for path in ("/", f"{FOLDER}/app.js", "/assets/other-version/app.js"))
+    kept = [answer.headers["cache-control"] for answer in (page, file, other)]
+    assert kept == ["no-cache", "public, max-age=31536000, immutable", "no-cache"]
+    assert other.content == file.content
 
 
 def test_an_unchanged_page_is_not_sent_again(client: httpx.Client) -> None:
-    first = client.get("/static/app.js")
-    again = client.get("/static/app.js", headers={"If-None-Match": first.headers["etag"]})
-    other = client.get("/static/app.js", headers={"If-None-Match": '"of-an-older-version"'})
+    first = client.get("/")
+    again = client.get("/", headers={"If-None-Match": first.headers["etag"]})
+    other = client.get("/", headers={"If-None-Match": '"of-an-older-version"'})
     assert (first.status_code, again.status_code, again.content, other.status_code) == (200, 304, b"", 200)
 
 
@@ -118,9 +123,9 @@ def test_garbage_on_a_connection_does_not_affect_others(service: ThreadedService
 
 
 def test_files_of_the_page_come_compressed_to_those_who_accept_it(client: httpx.Client) -> None:
-    with client.stream("GET", "/static/app.js", headers={"Accept-Encoding": "gzip"}) as compressed:
+    with client.stream("GET", f"{FOLDER}/app.js", headers={"Accept-Encoding": "gzip"}) as compressed:
         raw = b"".join(compressed.iter_raw())
-    plain = client.get("/static/app.js", headers={"Accept-Encoding": "identity"})
+    plain = client.get(f"{FOLDER}/app.js", headers={"Accept-Encoding": "identity"})
     assert (compressed.headers["content-encoding"], compressed.headers["vary"]) == ("gzip", "Accept-Encoding")
     assert "content-encoding" not in plain.headers
     assert gzip.decompress(raw) == plain.content

@@ -1,0 +1,258 @@
+// The alerts view: incidents and other alerts that fire, silences and past alerts; and the runbook of a rule.
+
+import { AlertBulk, AlertFilter } from "./alertcontrols.js";
+import { AlertGroup, AlertRow, linesOf, unfolded } from "./alertrows.js";
+import { all, unanswered, episode, follow, get, leading, send, upTo } from "./api.js";
+import { silence } from "./dialogs.js";
+import { action, h, isShortcut, moving, refill } from "./dom.js";
+import { place, Selection } from "./lists.js";
+import { clock, now, plural, span, step } from "./words.js";
+
+const REFRESH_MS = 2000;
+const PAGE = 50;
+const TYPING_MS = 250;
+
+export async function mount(stage, { live }) {
+  const view = new AlertsView(stage);
+  stage.title("Alerts");
+  await view.read();
+  const concerns = ({ kind }) => ["alert", "ack"].includes(kind);
+  const end = follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS });
+  document.addEventListener("keydown", view.keys);
+  return () => {
+    end();
+    view.end();
+    document.removeEventListener("keydown", view.keys);
+  };
+}
+
+class AlertsView {
+  #asked = 0;
+  #rows = new Map();
+  #open = new Set();
+  #found = null;
+  #isFramed = false;
+  #before = "";
+  #typed = null;
+
+  constructor(stage) {
+    this.stage = stage;
+    this.limit = PAGE;
+    this.most = PAGE;
+    this.title = h("h1", {});
+    this.count = h("p", { role: "status", class: "quiet" });
+    this.filter = new AlertFilter(() => this.#filtered());
+    this.selection = new Selection({ keyOf: episode, itemsOf: ({ alerts }) => alerts, changed: () => this.draw() });
+    this.bulk = new AlertBulk(this.selection, () => this.read());
+    this.firing = table("Firing", () => ((this.most += PAGE), this.draw()));
+    this.silences = h("section", { class: "alerts" });
+    this.past = table("Resolved", () => ((this.limit += PAGE), this.read()));
+    const none = "No alert matches these filters.";
+    this.none = h("p", { class: "notice row" }, h("span", { class: "quiet" }, none), action("Show all alerts", () => this.filter.clear()));
+    this.empty = h(
+      "section",
+      { class: "card empty quiet" },
+      "No alert has fired yet. Built-in rules watch every run; docs/rules.md lists them and shows how to write your own.",
+    );
+    this.keys = (event) => this.#key(event);
+  }
+
+  /** Read all firing alerts, since the oldest of hundreds may be the most severe, and the newest resolved ones that match. */
+  async read() {
+    const turn = ++this.#asked;
+    const { query } = this.filter;
+    const [firing, past, silences] = await Promise.all([
+      all("/alerts", { state: "firing" }),
+      query ? upTo(this.limit, "/alerts", { state: "resolved", ...query }) : { items: [], hasMore: false },
+      all("/silences"),
+    ]);
+    if (turn !== this.#asked) return;
+    const known = [...firing, ...past.items];
+    const resolved = leading(past.items, known).map((alert) => ({ ...alert, silenced: null }));
+    this.#found = { firing: leading(firing, known), resolved, hasMore: past.hasMore, silences, query };
+    if (!this.#isFramed) this.#frame();
+    this.draw();
+  }
+
+  /** Filter what is loaded at once, and once typing pauses, all resolved alerts. */
+  #filtered() {
+    this.limit = PAGE;
+    this.draw();
+    clearTimeout(this.#typed);
+    this.#typed = setTimeout(() => this.read().catch(unanswered), TYPING_MS);
+  }
+
+  end() {
+    clearTimeout(this.#typed);
+  }
+
+  #frame() {
+    this.#isFramed = true;
+    const head = h("header", { class: "row spread" }, this.title, action("New silence", () => this.#silence()));
+    const tables = [this.firing.section, this.bulk.element, this.silences, this.past.section];
+    this.stage.show(head, this.filter.bar, this.count, this.none, tables, this.empty);
+  }
+
+  draw() {
+    if (!this.#found) return;
+    const { firing, resolved, hasMore, silences, query } = this.#found;
+    const isAnswered = JSON.stringify(query) === JSON.stringify(this.filter.query);
+    const open = firing.filter((alert) => !alert.ack).length;
+    const fires = `${plural(firing.length, "alert")} ${firing.length === 1 ? "fires" : "fire"}, ${open} unacknowledged`;
+    write(this.title, firing.length ? fires : "No alert fires");
+    const matching = this.filter.chosen(firing);
+    const past = isAnswered ? resolved : this.filter.chosen(resolved);
+    const isEmpty = !this.filter.isOn && firing.length + resolved.length === 0;
+    write(this.count, this.filter.isOn ? `${step(matching.length)} of ${plural(firing.length, "firing alert")} shown` : "");
+    this.filter.bar.hidden = !this.empty.toggleAttribute("hidden", !isEmpty);
+    this.none.hidden = isEmpty || !isAnswered || matching.length + past.length > 0;
+    this.past.section.setAttribute("aria-busy", String(!isAnswered));
+    const lines = unfolded(linesOf(matching), this.#open);
+    this.lines = lines.slice(0, this.most);
+    this.selection.follow(this.lines, new Set(firing.map(episode)));
+    this.#fill(this.firing, this.lines, lines.length - this.lines.length);
+    this.#fill(this.past, past.map((alert) => ({ key: episode(alert), alerts: [alert] })), hasMore && isAnswered ? PAGE : 0);
+    const kept = new Set([...lines, ...resolved.map((alert) => ({ key: episode(alert) }))].map(({ key }) => key));
+    for (const key of this.#rows.keys()) if (!kept.has(key) && !this.filter.isOn) this.#rows.delete(key);
+    this.bulk.draw(firing, matching);
+    this.#drawSilences(silences);
+  }
+
+  #fill({ section, list, more }, lines, rest) {
+    section.hidden = !lines.length && !rest;
+    more.hidden = rest <= 0;
+    const elements = lines.map((line) => {
+      const row = this.#row(line);
+      row.show(line, this.#open.has(line.key));
+      return row.element;
+    });
+    moving(() => place(list, elements, list.tBodies));
+  }
+
+  /** Reuse the row of each line so that what is open stays open. */
+  #row(line) {
+    const fires = line.alerts[0].state === "firing";
+    const again = () => this.read();
+    const find = (one) => this.#find(one);
+    const kept = this.#rows.get(line.key);
+    if (kept && Boolean(kept.selection) === fires) return kept;
+    const { selection } = this;
+    const acknowledge = (alerts) => this.bulk.acknowledge(alerts);
+    const row = line.rule
+      ? new AlertGroup({ selection, turn: (key) => this.#turn(key), acknowledge })
+      : new AlertRow({ again, find, selection: fires ? selection : null });
+    this.#rows.set(line.key, row);
+    return row;
+  }
+
+  #turn(key) {
+    if (!this.#open.delete(key)) this.#open.add(key);
+    this.draw();
+  }
+
+  #drawSilences(silences) {
+    this.silences.hidden = !silences.length;
+    const now = JSON.stringify(silences) + silences.map(left);
+    if (now === this.#before) return;
+    this.#before = now;
+    const rows = silences.map((one) => {
+      const { id, author, note, alerts } = one;
+      return h(
+        "li",
+        { class: "row", id: `silence-${id}`, tabindex: "-1" },
+        h("code", {}, said(one)),
+        h("span", { class: "quiet" }, `${left(one)}, by ${author}${note ? `: ${note}` : ""} · mutes ${plural(alerts, "alert")} now`),
+        action("End", () => this.#end(one)),
+      );
+    });
+    refill(this.silences, h("h2", {}, "Silences"), h("ul", { class: "card silences" }, rows));
+  }
+
+  #find({ id }) {
+    const line = document.getElementById(`silence-${id}`);
+    line?.scrollIntoView({ block: "center" });
+    line?.focus({ preventScroll: true });
+  }
+
+  async #silence() {
+    const matchers = ["project", "run", "rule", "owner"].map((label) => ({ label, value: "" }));
+    if (await silence(matchers)) await this.read();
+  }
+
+  async #end(one) {
+    await send("DELETE", `/silences/${one.id}`);
+    await this.read();
+  }
+
+  #waiting = "";
+
+  /** Move with j and k, select with x, acknowledge with a; g a is a way to this view. */
+  #key(event) {
+    if (!isShortcut(event)) return;
+    const isSecond = this.#waiting === "g";
+    this.#waiting = event.key;
+    if (isSecond || !["j", "k", "x", "a"].includes(event.key)) return;
+    const rows = [...this.firing.list.tBodies];
+    const at = rows.findIndex((row) => row.contains(document.activeElement));
+    if (event.key === "j" || event.key === "k") {
+      const next = at < 0 ? 0 : Math.min(rows.length - 1, Math.max(0, at + (event.key === "j" ? 1 : -1)));
+      rows[next]?.querySelector('[type="checkbox"]').focus();
+      rows[next]?.scrollIntoView({ block: "nearest" });
+    } else if (event.key === "x" && at >= 0) {
+      const line = this.lines[at];
+      this.selection.choose(line, !line.alerts.every((alert) => this.selection.has(alert)), false);
+    } else if (event.key === "a") {
+      const chosen = this.selection.size ? this.bulk.chosen : (this.lines[at]?.alerts ?? []).filter((alert) => !alert.ack);
+      this.bulk.acknowledge(chosen);
+    } else return;
+    event.preventDefault();
+  }
+}
+
+function table(title, more) {
+  const names = ["select", "severity", "alert", "run", "since", "actions"];
+  const hidden = ["select", "actions"];
+  const heads = names.map((name) => h("th", { scope: "col" }, h("span", { class: hidden.includes(name) ? "sr" : "" }, name)));
+  const list = h("table", { class: "list", "aria-label": title }, h("thead", {}, h("tr", {}, heads)));
+  const button = h("p", {}, action("Show more", more));
+  const section = h("section", { class: "alerts" }, h("h2", {}, title), h("div", { class: "card scroll" }, list), button);
+  return { section, list, more: button };
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const said = ({ matchers, project }) =>
+  [project && `project=${project}`, ...matchers.map((m) => `${m.label}${m.operator}${m.value}`)]
+    .filter(Boolean)
+    .join(", ");
+
+function left({ starts_at: starts, ends_at: ends }) {
+  const seconds = now();
+  return starts > seconds ? `from ${clock(starts)} for ${span(ends - starts)}` : `ends in ${span(ends - seconds)}`;
+}
+
+export async function mountRule(stage, { parameters: [name] }) {
+  const rule = await get(`/rules/${encodeURIComponent(name)}`);
+  stage.title(rule.name);
+  stage.show(
+    h("header", {}, h("h1", {}, rule.name.replaceAll("_", " "))),
+    h(
+      "section",
+      { class: "card stack rule" },
+      h("p", {}, rule.meaning || rule.summary),
+      h("h2", {}, "What to do"),
+      h("p", { class: "strong" }, rule.runbook || "The rule names nothing to do."),
+      h("h2", {}, "When it fires"),
+      list(rule.fires_when.map(({ words, depth }) => h("li", { class: `deep-${Math.min(depth, 3)}` }, code(words)))),
+      list(rule.terms.map((term) => h("li", {}, code(term)))),
+    ),
+  );
+  return () => {};
+}
+
+const list = (items) => h("ul", {}, items);
+
+/** Names of signals between backquotes, as code. */
+const code = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));

@@ -1,0 +1,321 @@
+// The client of the public API and of its live events. The token lasts as long as the tab and is sent only in the
+// Authorization header.
+
+import { learn } from "./words.js";
+
+const TOKEN = "trmon.token";
+const NEWEST = 200;
+const PAGE = 1000;
+
+/** An error response of the service, or no response at all (status 0). */
+export class ApiError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** Whether the service answers: the last request did, and no view shows that it failed. Dispatches "change". */
+class Reach extends EventTarget {
+  #isAnswered = true;
+  #isShown = true;
+
+  get isGood() {
+    return this.#isAnswered && this.#isShown;
+  }
+
+  /** Record whether a request got an answer at all. */
+  answered(isAnswered) {
+    this.#isAnswered = isAnswered;
+    this.dispatchEvent(new Event("change"));
+  }
+
+  /** Record whether the view is shown, rather than an error in its place. */
+  shown(isShown) {
+    this.#isShown = isShown;
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+export const reach = new Reach();
+
+export const token = {
+  get: () => sessionStorage.getItem(TOKEN),
+  set: (value) => sessionStorage.setItem(TOKEN, value),
+  clear: () => sessionStorage.removeItem(TOKEN),
+};
+
+function headers(more = {}) {
+  const kept = token.get();
+  return kept ? { ...more, Authorization: `Bearer ${kept}` } : more;
+}
+
+const early = new Map();
+
+/** Request what a view will ask first, each a path with a query, while its modules load; its `get` takes the answer. */
+export function askEarly(questions) {
+  early.clear();
+  for (const [path, query = {}] of questions) {
+    const answer = get(path, query);
+    answer.catch(() => {}); // The view tells of it.
+    early.set(address(path, query), answer);
+  }
+}
+
+/** Return the JSON at a path under /api/v1; null values are left out of `query`. Errors: ApiError. */
+export function get(path, query = {}, { signal } = {}) {
+  const url = address(path, query);
+  const answer = early.get(url) ?? ask(url, { headers: headers(), signal });
+  early.delete(url);
+  return answer;
+}
+
+function address(path, query) {
+  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined);
+  return `/api/v1${path}${given.length ? `?${new URLSearchParams(given)}` : ""}`;
+}
+
+/** Return a file at a path under /api/v1 as a Blob. Errors: ApiError. */
+export const file = (path) => ask(`/api/v1${path}`, { headers: headers() }, (answer) => answer.blob());
+
+/** Return the newest items of a list, at most 200, oldest first. Errors: ApiError. */
+export async function newestLast(path, query = {}) {
+  const { items } = await get(path, { ...query, limit: NEWEST });
+  return items.reverse();
+}
+
+/** Return every item of a list, page by page. Errors: ApiError. */
+export const all = async (path, query = {}) => (await upTo(Infinity, path, query)).items;
+
+/** Return the first `n` items of a list, page by page, and whether more follow. Errors: ApiError. */
+export async function upTo(n, path, query = {}) {
+  const items = [];
+  let after = null;
+  do {
+    const page = await get(path, { ...query, after, limit: Math.min(PAGE, n - items.length) });
+    items.push(...page.items);
+    after = page.next;
+  } while (after && items.length < n);
+  return { items, hasMore: after !== null };
+}
+
+/** Send JSON and return the response body. Errors: ApiError. */
+export function send(method, path, body) {
+  const given = body === undefined ? {} : { body: JSON.stringify(body) };
+  return ask(`/api/v1${path}`, { method, headers: headers({ "Content-Type": "application/json" }), ...given });
+}
+
+/** Ignore that a request failed, which the next update repeats; rethrow other errors. */
+export function unanswered(error) {
+  if (!(error instanceof ApiError)) throw error;
+}
+
+/** Return null on 404: a run without steps has no diagnosis, which is not an error. */
+export async function orNothing(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
+}
+
+async function ask(url, options, read = (answer) => answer.json()) {
+  try {
+    const answer = await fetch(url, options);
+    reach.answered(true);
+    learn(answer.headers.get("date"));
+    if (answer.status === 204) return null;
+    if (answer.ok) return await read(answer);
+    throw await refusal(answer);
+  } catch (error) {
+    // An aborted request or a truncated response is not an error response of the service.
+    if (error instanceof ApiError || error.name === "AbortError") throw error;
+    reach.answered(false);
+    throw new ApiError(0, "The service does not respond.");
+  }
+}
+
+/** Build the error of a response: problem details, unless a proxy in front of the service responded. */
+async function refusal(answer) {
+  const said = await answer.json().catch(() => ({}));
+  return new ApiError(answer.status, said.detail || said.title || `The service responded with status ${answer.status}.`);
+}
+
+const FIRST_RUNS = 25; // Enough to fill a screen; the service may have to compute each of them.
+
+/** Return the query of the fleet's first page, as the address says. */
+export const firstOfFleet = () => ({ limit: FIRST_RUNS, archived: new URLSearchParams(location.search).has("archived") || null });
+
+export const keyOf = ({ project, run }) => `${project}/${run}`;
+
+export const runPath = (project, run) => `/runs/${encodeURIComponent(project)}/${encodeURIComponent(run)}`;
+
+/** Return the address of a comparison of runs, given as { project, run }. */
+export const compareAddress = (runs) =>
+  `/compare?runs=${runs.map(({ project, run }) => `${encodeURIComponent(project)}/${encodeURIComponent(run)}`).join(",")}`;
+
+const SILENT_MS = 40_000; // The service sends a keep-alive every 15 s.
+const WAITS_MS = [500, 1000, 2000, 5000, 10_000];
+
+export class Live extends EventTarget {
+  state = "connecting";
+  heardAt = null;
+  #last = null;
+  #failures = 0;
+  #abort = null;
+  #resume = () => {};
+
+  /** Stream events until the page closes; dispatches "event" with { kind, data }, and "state". Only a visible tab holds
+   *  a connection: a browser opens at most six per host over HTTP/1.1, and one more tab would never load. */
+  async start() {
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#abort?.abort() : this.restart()));
+    for (;;) {
+      await seen();
+      await this.#follow().catch((error) => this.#lost(error));
+      await this.#pause();
+    }
+  }
+
+  /** Reconnect at once, e.g. with another token. */
+  restart() {
+    this.#failures = 0;
+    this.#resume();
+    this.#abort?.abort();
+  }
+
+  /** Back off before the next attempt; without a valid token, wait for a new one. */
+  #pause() {
+    const milliseconds = WAITS_MS[Math.min(this.#failures++, WAITS_MS.length - 1)];
+    return new Promise((done) => {
+      this.#resume = done;
+      if (this.state !== "signed out") setTimeout(done, milliseconds);
+    });
+  }
+
+  async #follow() {
+    this.#abort = new AbortController();
+    const place = this.#last === null ? {} : { "Last-Event-ID": this.#last };
+    const answer = await fetch("/api/v1/events", { headers: headers(place), signal: this.#abort.signal });
+    if (!answer.ok) throw Object.assign(new Error("refused"), { status: answer.status });
+    this.#heard();
+    const watchdog = setInterval(() => this.#silent() && this.#abort.abort(), 5000);
+    try {
+      for await (const block of blocks(answer.body)) this.#take(block);
+    } finally {
+      clearInterval(watchdog);
+    }
+    this.#lost();
+  }
+
+  #take(block) {
+    this.#heard();
+    const fields = Object.fromEntries(block.split("\n").map((line) => split(line)));
+    if (fields.id) this.#last = fields.id;
+    if (!fields.data) return;
+    const detail = { kind: fields.event, data: JSON.parse(fields.data) };
+    this.dispatchEvent(new CustomEvent("event", { detail }));
+  }
+
+  #heard() {
+    this.heardAt = Date.now();
+    this.#failures = 0;
+    this.#become("live");
+  }
+
+  #silent() {
+    return Date.now() - this.heardAt > SILENT_MS;
+  }
+
+  #lost(error) {
+    this.#become(error?.status === 401 ? "signed out" : "reconnecting");
+  }
+
+  #become(state) {
+    if (state === this.state) return;
+    this.state = state;
+    this.dispatchEvent(new Event("state"));
+  }
+}
+
+/** Wait until the tab is visible. */
+function seen() {
+  return new Promise((done) => {
+    const look = () => {
+      if (document.hidden) return;
+      document.removeEventListener("visibilitychange", look);
+      done();
+    };
+    document.addEventListener("visibilitychange", look);
+    look();
+  });
+}
+
+async function* blocks(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (waiting + value).split("\n\n");
+    waiting = parts.pop();
+    yield* parts;
+  }
+}
+
+function split(line) {
+  const colon = line.indexOf(":");
+  return [line.slice(0, colon), line.slice(colon + 1).trimStart()];
+}
+
+const EVERY_MS = 30_000; // A silent trainer, a silence that ends, a deleted run: these changes send no event.
+
+/**
+ * Follow the live events; returns a function that stops it.
+ *
+ * `concerns` says whether an event affects the view; `read` reads it again, never twice at once, and is retried
+ * after an error; `fail` receives the error that ends the view. Events are heard from now on, and first read `after` a
+ * promise.
+ */
+export function follow(live, { concerns, read, fail, refreshMs, after = null }) {
+  let isChanged = false;
+  let isReading = false;
+  let isBegun = after === null;
+  const begin = () => (isBegun = true);
+  after?.then(begin, begin);
+  let readAt = Date.now();
+  const heard = ({ detail }) => (isChanged ||= concerns(detail));
+  const back = () => (isChanged ||= isBegun && live.state === "live");
+  const refresh = async () => {
+    if (!isBegun || isReading || document.hidden || !(isChanged || Date.now() - readAt > EVERY_MS)) return;
+    isReading = true;
+    isChanged = false;
+    readAt = Date.now();
+    try {
+      await read();
+    } catch (error) {
+      if ([401, 404].includes(error.status)) fail(error);
+    } finally {
+      isReading = false;
+    }
+  };
+  const timer = setInterval(refresh, refreshMs);
+  live.addEventListener("event", heard);
+  live.addEventListener("state", back);
+  return () => {
+    clearInterval(timer);
+    live.removeEventListener("event", heard);
+    live.removeEventListener("state", back);
+  };
+}
+
+export const episode = ({ identity, attempt_id, step }) => `${identity}@${attempt_id}:${step}`;
+
+/** Return the alerts that stand for themselves: incidents, and alerts that joined none of them. */
+export function leading(alerts, incidents = alerts) {
+  const joined = new Set(incidents.flatMap(({ members }) => members.map(episode)));
+  return alerts.filter((alert) => !joined.has(episode(alert)));
+}
+
+/** Whether a run's trainer has sent its end, well or ill. */
+export const hasEnded = ({ state }) => state === "finished" || state === "crashed";

@@ -1,0 +1,245 @@
+// All charts of a run, which share one range of steps, one cursor and one set of markers, with the bars above them.
+
+import { Chart, ReasonsChart } from "./chart.js";
+import { figures, fill, h, refill } from "./dom.js";
+import { signalWords } from "./panels.js";
+import { plot } from "./plot.js";
+import { percent, plural, step } from "./words.js";
+
+export class Charts {
+  element = h("section", { class: "charts", "aria-label": "Charts" });
+  #charts = [];
+  #panels = null;
+  #facts = null;
+
+  constructor(course, open) {
+    this.course = course;
+    this.open = open;
+    course.addEventListener("view", () => this.#each((chart) => chart.range()));
+    course.addEventListener("series", () => this.#draw());
+    course.addEventListener("markers", () => this.redraw());
+    course.addEventListener("axis", () => this.#each((chart) => chart.make()));
+    this.theme = () => this.#each((chart) => chart.make());
+    this.system = matchMedia("(prefers-color-scheme: dark)");
+    this.system.addEventListener("change", this.theme);
+    window.addEventListener("themechange", this.theme);
+  }
+
+  /** Take the room of the charts that will be drawn. */
+  takeRoom() {
+    const n = this.course.panels.length;
+    if (n) fill(this.element, figures(n + 1));
+  }
+
+  /** Draw the charts once the library is loaded. */
+  async begin() {
+    this.uPlot = await plot();
+    this.#draw();
+  }
+
+  redraw() {
+    this.#each((chart) => chart.redraw());
+  }
+
+  /** Outline the charts that show evidence of the finding, and tell that of the risk what drives it. */
+  outline(facts) {
+    const { diagnosis, judged } = (this.#facts = facts);
+    const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item) => item.signal)));
+    const kind = ["act", "watch"].includes(judged.verdict.kind) ? judged.verdict.kind : "";
+    this.#each((chart) => (chart.element.dataset.evidence = chart.shows(evidence) ? kind : ""));
+    this.#each((chart) => chart.learn?.(facts));
+  }
+
+  end() {
+    this.system.removeEventListener("change", this.theme);
+    window.removeEventListener("themechange", this.theme);
+    this.#each((chart) => chart.end());
+  }
+
+  #draw() {
+    if (!this.uPlot) return;
+    if (this.#panels !== this.course.panels && this.course.panels.length) this.#frame();
+    this.#each((chart) => chart.data());
+  }
+
+  #frame() {
+    const { uPlot, course, open } = this;
+    this.#panels = course.panels;
+    this.#each((chart) => chart.end());
+    this.#charts = course.panels.map((panel) => new (panel.isRisk ? RiskChart : Chart)({ uPlot, course, panel, open }));
+    this.#charts.splice(5, 0, new ReasonsChart({ uPlot, course, open }));
+    fill(
+      this.element,
+      this.#charts.map((chart) => chart.element),
+    );
+    this.#each((chart) => chart.make());
+    if (this.#facts) this.outline(this.#facts);
+  }
+
+  #each(act) {
+    this.#charts.forEach(act);
+  }
+}
+
+const SHOWN = 6; // The drivers of the largest size; the others hardly matter.
+
+const PAST = "The reward has collapsed, or the run has finished: there is nothing left to predict.";
+
+class RiskChart extends Chart {
+  #risk = null;
+  #drivers = h("div", { class: "drivers" });
+
+  constructor(given) {
+    super(given);
+    this.element.classList.add("beside");
+    this.element.append(this.#drivers);
+  }
+
+  /** Show the drivers of the newest step, and the thresholds of the model that made the estimate. */
+  learn({ diagnosis }) {
+    const risk = diagnosis?.collapse_risk ?? null;
+    if (JSON.stringify(risk) === JSON.stringify(this.#risk)) return;
+    const isMoved = risk?.warn_at !== this.#risk?.warn_at || risk?.page_at !== this.#risk?.page_at;
+    this.#risk = risk;
+    fill(this.#drivers, risk && explained(risk));
+    if (isMoved) this.make();
+  }
+
+  get limits() {
+    if (!this.#risk) return [];
+    return [
+      { at: this.#risk.warn_at, kind: "watch" },
+      { at: this.#risk.page_at, kind: "act" },
+    ];
+  }
+
+  reference() {
+    return this.#risk ? `warns at ${percent(this.#risk.warn_at)}, pages at ${percent(this.#risk.page_at)}` : "";
+  }
+}
+
+function explained(risk) {
+  const shown = [...risk.drivers].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds)).slice(0, SHOWN);
+  const most = Math.max(...shown.map(({ log_odds: size }) => Math.abs(size)));
+  return [
+    risk.level === "past" && h("p", { class: "quiet" }, PAST),
+    h("p", { class: "quiet" }, "What drives it, in log-odds"),
+    h(
+      "ol",
+      {},
+      shown.sort((a, b) => b.log_odds - a.log_odds).map((driver) => line(driver, most)),
+    ),
+    uncertain(risk),
+  ];
+}
+
+function line({ input, log_odds: size }, most) {
+  const bar = h("span", { class: "bar", "aria-hidden": "true", "data-sign": size < 0 ? "against" : "for" });
+  bar.style.width = `${Math.round((100 * Math.abs(size)) / (most || 1))}%`;
+  return h(
+    "li",
+    { title: input },
+    h("span", {}, signalWords(input)),
+    h("span", { class: "track" }, bar),
+    h("span", { class: "number" }, `${size < 0 ? "−" : "+"}${Math.abs(size).toFixed(2)}`),
+  );
+}
+
+/** Say in one line which inputs the model lacks, and which are beyond what it was fitted to. */
+function uncertain({ missing, outside }) {
+  const parts = [
+    missing.length && `Not sent: ${missing.map(signalWords).join(", ")}.`,
+    outside.length && `Beyond what the model was fitted to: ${outside.map(signalWords).join(", ")}.`,
+  ].filter(Boolean);
+  return parts.length ? h("p", { class: "quiet uncertain", title: parts.join("\n") }, parts.join(" ")) : null;
+}
+
+const NEWEST = [1000, 200];
+
+export class RangeBar {
+  constructor(course, open) {
+    Object.assign(this, { course, open });
+    this.words = h("span", { class: "quiet" });
+    this.field = h("input", { type: "number", min: 0, "aria-label": "Step", placeholder: "step" });
+    this.all = h("button", { onclick: () => course.show() }, "All steps");
+    this.newest = NEWEST.map((n) =>
+      h("button", { onclick: () => this.#newest(n), "data-steps": n }, `Last ${step(n)}`),
+    );
+    const nearer = h("button", { "aria-label": "Closer", onclick: () => course.zoom(0.5) }, "+");
+    const wider = h("button", { "aria-label": "Wider", onclick: () => course.zoom(2) }, "−");
+    this.axes = [false, true].map((byTime) =>
+      h("button", { onclick: () => course.drawBy(byTime) }, byTime ? "Time" : "Steps"),
+    );
+    const axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" }, this.axes);
+    const form = h(
+      "form",
+      { class: "row", onsubmit: (event) => this.#ask(event) },
+      this.field,
+      h("button", {}, "Open step"),
+    );
+    const parts = [this.all, this.newest, nearer, wider, axes, this.words, form];
+    this.element = h("div", { class: "row rangebar", role: "toolbar", "aria-label": "Steps" }, parts);
+    course.addEventListener("view", () => this.draw());
+    course.addEventListener("series", () => this.draw());
+    course.addEventListener("axis", () => this.draw());
+  }
+
+  draw() {
+    const { view, extent, chosen } = this.course;
+    this.words.textContent = `steps ${step(view[0])} to ${step(view[1])}`;
+    this.all.setAttribute("aria-pressed", String(view[0] <= extent[0] && view[1] >= extent[1]));
+    this.axes.forEach((button, i) => button.setAttribute("aria-pressed", String(this.course.byTime === Boolean(i))));
+    for (const button of this.newest) button.hidden = extent[1] - extent[0] <= Number(button.dataset.steps);
+    if (document.activeElement !== this.field) this.field.value = chosen ?? "";
+  }
+
+  #newest(n) {
+    const last = this.course.extent[1];
+    this.course.show(last - n, last);
+  }
+
+  #ask(event) {
+    event.preventDefault();
+    this.open(this.field.value === "" ? null : Number(this.field.value));
+  }
+}
+
+const LISTED = 100; // The newest.
+
+export class EventList {
+  element = h("section", { class: "eventlist", "aria-label": "Events" });
+  #said = null;
+
+  constructor(course, open) {
+    Object.assign(this, { course, open });
+    course.addEventListener("markers", () => this.#draw());
+  }
+
+  #draw() {
+    const { markers } = this.course;
+    const said = JSON.stringify(markers);
+    if (said === this.#said) return;
+    this.#said = said;
+    const items = markers.slice(-LISTED).map(({ step: at, what, kind }) =>
+      h(
+        "li",
+        {},
+        h("button", { class: "link", onclick: () => this.open(at) }, `step ${step(at)}`),
+        h("span", { class: `kind-${kind}` }, what),
+      ),
+    );
+    const summary = h("summary", { class: "quiet" }, plural(markers.length, "event"));
+    const list = items.length > 0 && h("details", { "data-name": "events" }, summary, h("ol", {}, items));
+    refill(this.element, list, markLegend(markers));
+  }
+}
+
+const WORDS = { act: "page alert", watch: "warning", policy: "policy change", note: "note" };
+
+/** Return the legend of markers, or null without any. */
+function markLegend(markers) {
+  const kinds = Object.keys(WORDS).filter((kind) => markers.some((marker) => marker.kind === kind));
+  if (!kinds.length) return null;
+  const items = kinds.map((kind) => h("li", { class: `mark-${kind}` }, WORDS[kind]));
+  return h("div", { class: "marks quiet" }, "Marks on the charts:", h("ul", { "aria-label": "Marks on the charts" }, items));
+}

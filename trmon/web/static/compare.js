@@ -1,0 +1,263 @@
+// Two to eight runs side by side: where they part, their signals over each other, and how they differ.
+
+import { follow, get } from "./api.js";
+import { fill, h } from "./dom.js";
+import { signalWords } from "./panels.js";
+import { decades, inks, plot } from "./plot.js";
+import { capital, kindWords, number, span, step } from "./words.js";
+
+const REFRESH_MS = 5000;
+const LETTERS = "ABCDEFGH";
+
+export async function mount(stage, { live }) {
+  const view = new CompareView(stage, new URLSearchParams(location.search));
+  stage.title("Compare");
+  await view.read();
+  const concerns = ({ data }) => view.shows(data);
+  const stop = follow(live, { concerns, read: () => view.read(), fail: stage.fail, refreshMs: REFRESH_MS });
+  return () => {
+    stop();
+    view.end();
+  };
+}
+
+class CompareView {
+  #charts = [];
+  #found = null;
+  #names = "";
+
+  constructor(stage, query) {
+    this.stage = stage;
+    this.runs = query.get("runs") ?? "";
+    this.byTime = query.get("by") === "time";
+    this.words = h("section", { class: "card panel stack", "aria-label": "Where they part", "aria-live": "polite" });
+    this.charts = h("section", { class: "charts", "aria-label": "Charts" });
+    this.differences = h("section", { class: "card panel scroll", "aria-label": "Differences" });
+    this.axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" });
+    this.system = matchMedia("(prefers-color-scheme: dark)");
+    this.theme = () => this.#charts.forEach((chart) => chart.make());
+    this.system.addEventListener("change", this.theme);
+    window.addEventListener("themechange", this.theme);
+  }
+
+  async read() {
+    const query = { runs: this.runs, by: this.byTime ? "time" : "step" };
+    const [found, uPlot] = await Promise.all([get("/compare", query), plot()]);
+    const isFirst = this.#found === null;
+    this.#found = found;
+    if (isFirst) this.#frame();
+    this.#draw(uPlot);
+  }
+
+  shows({ project, run }) {
+    return this.#found?.runs.some(({ fleet }) => fleet.project === project && fleet.run === run);
+  }
+
+  end() {
+    this.system.removeEventListener("change", this.theme);
+    window.removeEventListener("themechange", this.theme);
+    this.#charts.forEach((chart) => chart.end());
+  }
+
+  #frame() {
+    const head = h("header", {}, h("div", { class: "row" }, h("h1", {}, "Compare"), this.axes));
+    this.stage.show(head, this.words, this.charts, this.differences);
+  }
+
+  #draw(uPlot) {
+    const { runs, proposed, config } = this.#found;
+    fill(
+      this.axes,
+      [false, true].map((byTime) =>
+        h(
+          "button",
+          { "aria-pressed": String(byTime === this.byTime), onclick: () => this.#by(byTime) },
+          byTime ? "Time" : "Steps",
+        ),
+      ),
+    );
+    fill(
+      this.words,
+      runs.slice(1).map((run, i) => h("p", { class: "headline" }, parting(run, i + 1, runs.length))),
+      proposed && h("p", { class: "quiet" }, "B was proposed: the sound run of the project whose configuration differs least."),
+      h("ul", { class: "compared" }, runs.map(entry)),
+    );
+    this.#drawCharts(uPlot, runs);
+    fill(this.differences, h("h2", {}, "Differences"), table(this.#found), !config.length && h("p", { class: "quiet" }, "The configurations do not differ."));
+  }
+
+  #drawCharts(uPlot, runs) {
+    const names = [...new Set(runs.flatMap((run) => Object.keys(run.signals)))];
+    if (names.join() !== this.#names) {
+      this.#names = names.join();
+      this.#charts.forEach((chart) => chart.end());
+      this.#charts = names.map((name) => new CompareChart(uPlot, name));
+      fill(
+        this.charts,
+        this.#charts.map((chart) => chart.element),
+      );
+      this.#charts.forEach((chart) => chart.make());
+    }
+    this.#charts.forEach((chart) => chart.show(runs, { byTime: this.byTime }));
+  }
+
+  async #by(byTime) {
+    this.byTime = byTime;
+    const query = new URLSearchParams(location.search);
+    if (byTime) query.set("by", "time");
+    else query.delete("by");
+    history.replaceState(null, "", `${location.pathname}?${decodeURIComponent(query.toString())}`);
+    await this.read();
+  }
+}
+
+/** Return where a run leaves the first one; the letters are needed only among several. */
+const parting = (run, i, n) => (n > 2 ? `A and ${LETTERS[i]}: ${run.sentence}` : run.sentence);
+
+function entry({ fleet }, i) {
+  const { verdict } = fleet;
+  return h(
+    "li",
+    { class: `row run-${i + 1}` },
+    h("span", { class: "swatch", "aria-hidden": "true" }),
+    h("span", { class: "strong" }, LETTERS[i]),
+    h("a", { href: `/runs/${encodeURIComponent(fleet.project)}/${encodeURIComponent(fleet.run)}` }, `${fleet.project}/${fleet.run}`),
+    h("span", { class: `kind kind-${verdict.kind}` }, kindWords(verdict.kind)),
+    h("span", { class: "quiet" }, verdict.why),
+  );
+}
+
+function table({ runs, config, same_policy: isSamePolicy }) {
+  const names = [...new Set(runs.flatMap((run) => Object.keys(run.signals)))];
+  const rows = [
+    ["newest step", runs.map((run) => step(run.fleet.step))],
+    ["policy", runs.map(({ policy }) => policy.name + (isSamePolicy ? "" : ` ${policy.hash.slice(0, 8)}`))],
+    ...names.map((name) => [
+      `${signalWords(name)}, newest`,
+      runs.map((run) => number(run.signals[name]?.findLast((value) => value !== null))),
+    ]),
+    ...config.map(({ name, values, given }) => [name, values.map((value, i) => (given[i] ? JSON.stringify(value) : "–"))]),
+  ];
+  const letters = runs.map((_, i) => h("th", { scope: "col" }, LETTERS[i]));
+  const head = [h("th", { scope: "col" }, h("span", { class: "sr" }, "difference")), letters];
+  const body = rows.map(([name, values]) =>
+    h("tr", {}, h("th", { scope: "row" }, capital(name)), values.map((value) => h("td", {}, value))),
+  );
+  return h("table", { class: "differences" }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
+}
+
+const HEIGHT = 150;
+const FONT = "11px system-ui, sans-serif";
+const LOGARITHMIC = new Set(["kl_k3", "grad_norm"]);
+const DASHES = [[], [6, 3], [2, 2], [8, 3, 2, 3]];
+
+class CompareChart {
+  #u = null;
+  #data = [[]];
+  #n = 0;
+  #byTime = false;
+
+  constructor(uPlot, name) {
+    Object.assign(this, { uPlot, name });
+    this.where = h("span", { class: "plot tall" });
+    this.values = h("span", { class: "note" });
+    this.place = h("span", { class: "quiet" });
+    const words = [h("h2", {}, capital(signalWords(name))), this.place, this.values, h("span", {})];
+    this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), this.where);
+    this.resized = new ResizeObserver(() => this.#size());
+    this.resized.observe(this.where);
+  }
+
+  /** Show runs, over steps or over the time since their starts. */
+  show(runs, { byTime }) {
+    const isLog = LOGARITHMIC.has(this.name);
+    const drawn = (value) => (typeof value === "number" && (!isLog || value > 0) ? value : null);
+    const tables = runs.map((run) => [
+      byTime ? run.elapsed_seconds : run.step,
+      (run.signals[this.name] ?? run.step.map(() => null)).map(drawn),
+    ]);
+    this.#data = this.uPlot.join(tables.filter(([places]) => places.length));
+    const isSame = this.#n === runs.length && this.#byTime === byTime;
+    Object.assign(this, { runs });
+    this.#n = runs.length;
+    this.#byTime = byTime;
+    if (isSame && this.#u) this.#u.setData(this.#data);
+    else this.make();
+    this.#say(null);
+  }
+
+  /** Rebuild the plot, for other runs or another theme. */
+  make() {
+    this.#u?.destroy();
+    this.#u = null;
+    if (!this.#n) return;
+    this.#u = new this.uPlot(this.#options(), this.#data, this.where);
+  }
+
+  end() {
+    this.resized.disconnect();
+    this.#u?.destroy();
+  }
+
+  #size() {
+    const width = this.where.clientWidth;
+    if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT });
+  }
+
+  #options() {
+    const ink = inks();
+    const style = getComputedStyle(document.documentElement);
+    const axis = { stroke: ink.quiet, font: FONT, grid: { stroke: ink.line, width: 1 }, ticks: { show: false }, gap: 4 };
+    const place = this.#byTime ? span : step;
+    const isLog = LOGARITHMIC.has(this.name);
+    const line = (i) => ({
+      stroke: style.getPropertyValue(`--run-${i + 1}`).trim(),
+      width: 1.5,
+      dash: DASHES[Math.floor(i / 2) % DASHES.length],
+      points: { show: false },
+      spanGaps: true, // Runs have their points at different places.
+    });
+    return {
+      width: this.where.clientWidth || 320,
+      height: HEIGHT,
+      legend: { show: false },
+      padding: [6, 6, 0, 0],
+      scales: { x: { time: false }, y: { distr: isLog ? 3 : 1 } },
+      axes: [
+        { ...axis, size: 22, space: 70, values: (_, at) => at.map(place) },
+        {
+          ...axis,
+          size: 50,
+          space: 30,
+          values: (_, at) => at.map((value) => (value === null ? "" : number(value))),
+          ...(isLog ? { splits: decades, filter: (_, at) => at } : {}),
+        },
+      ],
+      series: [{}, ...Array.from({ length: this.#n }, (_, i) => line(i))],
+      cursor: { y: false, drag: { x: false, y: false }, sync: { key: "compare" }, points: { size: 5 } },
+      hooks: { setCursor: [(u) => this.#say(u.cursor.idx ?? null)] },
+    };
+  }
+
+  /** Show the values at the cursor, or the newest ones. */
+  #say(at) {
+    const columns = this.#data.slice(1);
+    const newest = (column) => (at === null ? column.findLast((value) => known(value)) : nearest(column, at));
+    fill(
+      this.values,
+      columns.map((column, i) =>
+        h("span", { class: `legend run-${i + 1}` }, `${LETTERS[i]} ${number(newest(column))}`),
+      ),
+    );
+    const place = at === null ? null : this.#data[0][at];
+    this.place.textContent = place === null ? "newest" : this.#byTime ? span(place) : `step ${step(place)}`;
+  }
+}
+
+const known = (value) => value !== null && value !== undefined;
+
+/** Return a run's newest value until a place: runs have their points at different ones. */
+function nearest(column, at) {
+  for (let i = at; i >= 0; i--) if (known(column[i])) return column[i];
+  return null;
+}

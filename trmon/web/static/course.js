@@ -1,0 +1,229 @@
+// The data behind a run's charts: signals over the displayed steps, the events at each step, and the state in the address.
+
+import { unanswered, get } from "./api.js";
+import { signalsOf } from "./panels.js";
+
+export const POINTS = 320; // About one a pixel of a chart: more would only weigh.
+const WAIT_MS = 120;
+const LEAST_STEPS = 10;
+
+const NOTHING = { exact: true, step: [], count: [], closed_at: [], signals: {} };
+
+export class Course extends EventTarget {
+  series = NOTHING;
+  whole = NOTHING; // The series over all steps.
+  chosen = null;
+  markers = [];
+  extent = [0, 1];
+  view = [0, 1];
+  byTime = false;
+  #timer = null;
+  #asked = null;
+  #fits = true;
+  names = new Set();
+
+  constructor(path, given) {
+    super();
+    this.path = path;
+    this.attempt = given.attempt;
+    this.given = given;
+    this.byTime = given.by === "time";
+  }
+
+  /** Draw charts over the time at which steps closed, or over steps. */
+  drawBy(byTime) {
+    this.byTime = byTime;
+    write({ by: byTime ? "time" : null }, this.path);
+    this.dispatchEvent(new Event("axis"));
+  }
+
+  /** Return where a step lies on the horizontal axis: itself, or when it closed in seconds since the epoch. */
+  position(at) {
+    return this.byTime ? interpolated(this.series.step, this.series.closed_at, at) : at;
+  }
+
+  /** Return the step at a place on the horizontal axis. */
+  stepAt(place) {
+    return this.byTime ? interpolated(this.series.closed_at, this.series.step, place) : place;
+  }
+
+  /** Read which signals there are, in general and of this run. */
+  async learn() {
+    const [catalogue] = await Promise.all([get("/signals").then(byName), this.#readNames()]);
+    this.catalogue = catalogue;
+  }
+
+  /** Read the series, once the signals are known. */
+  async begin() {
+    await this.#readAll();
+    if (this.given.from !== null && this.given.to !== null) this.show(this.given.from, this.given.to);
+  }
+
+  /** Read the newest steps; a view of all steps grows with the run. */
+  async follow() {
+    await this.#readNames();
+    return this.#readDrawn();
+  }
+
+  /** Whether the newest step is displayed. */
+  get isAtEnd() {
+    return this.view[1] >= this.extent[1];
+  }
+
+  /** Return the typical distance in steps between two reports. */
+  get stride() {
+    const { step: steps, count } = this.series;
+    const later = count.slice(1).reduce((sum, n) => sum + n, 0);
+    return later ? Math.max((steps.at(-1) - steps[0]) / later, 1) : 1;
+  }
+
+  /** Display other steps: with cached data at once, in full resolution once it is read. No range means all steps. */
+  show(from = this.extent[0], to = this.extent[1]) {
+    const [first, last] = this.extent;
+    const width = Math.min(Math.max(to - from, LEAST_STEPS), Math.max(last - first, 1));
+    const start = Math.min(Math.max(from, first), last - width);
+    this.view = [Math.round(start), Math.round(start + width)];
+    this.#fits = this.view[0] <= first && this.view[1] >= last;
+    this.dispatchEvent(new Event("view"));
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#settle(), WAIT_MS);
+  }
+
+  /** Pan by a fraction of the displayed range. */
+  pan(share) {
+    const by = (this.view[1] - this.view[0]) * share;
+    this.show(this.view[0] + by, this.view[1] + by);
+  }
+
+  /** Zoom the displayed range by `factor`, around the middle or around a step. */
+  zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
+    this.show(around - (around - this.view[0]) * factor, around + (this.view[1] - around) * factor);
+  }
+
+  /** Return the displayed step next to a step. */
+  beside(step, by) {
+    const steps = this.series.step;
+    const at = steps.findIndex((other) => other >= step);
+    return steps[Math.min(Math.max((at < 0 ? steps.length : at) + by, 0), steps.length - 1)];
+  }
+
+  /** Return the markers within some steps of a step. */
+  markersNear(at, within) {
+    return this.markers.filter((marker) => Math.abs(marker.step - at) <= within);
+  }
+
+  /** Record the steps at which alerts began, policies changed and notes were written. */
+  mark({ run, alerts, policies, notes }) {
+    this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run.last_step)];
+    const of = alerts.items.filter((alert) => alert.severity !== "info");
+    this.markers = [
+      ...of.map((alert) => ({ step: alert.step, kind: alert.severity === "page" ? "act" : "watch", what: alert.title })),
+      ...policies
+        .slice(1)
+        .map((version) => ({ step: this.stepOf(version), kind: "policy", what: `policy ${version.name}` }))
+        .filter(({ step }) => step !== null),
+      ...notes
+        .filter((note) => note.step !== null)
+        .map((note) => ({ step: note.step, kind: "note", what: `note: ${note.text}` })),
+    ].sort((a, b) => a.step - b.step);
+    this.dispatchEvent(new Event("markers"));
+  }
+
+  end() {
+    clearTimeout(this.#timer);
+    this.#asked?.abort();
+  }
+
+  /** Record which signals exist; some appear at a later step. */
+  async #readNames() {
+    const found = new Set([...this.names, ...(await get(`${this.path}/signals/names`))]);
+    if (this.panels && found.size === this.names.size) return;
+    this.names = found;
+    this.panels = signalsOf(found);
+  }
+
+  /** Read the displayed range; a newer request replaces one that is in flight. */
+  async #readDrawn() {
+    try {
+      await (this.#fits ? this.#readAll() : this.#readView());
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    }
+  }
+
+  async #readAll() {
+    this.series = await this.#read({});
+    this.whole = this.series;
+    const { step: steps, count } = this.series;
+    // A point is placed at the last step of its bucket.
+    if (steps.length) this.extent = [Math.max(steps[0] - count[0] + 1, 0), Math.max(steps.at(-1), steps[0] + 1)];
+    if (this.#fits) this.view = [...this.extent];
+    this.dispatchEvent(new Event("series"));
+  }
+
+  async #readView() {
+    const width = this.view[1] - this.view[0];
+    const range = { from: Math.max(0, this.view[0] - width), to: this.view[1] + width };
+    this.series = await this.#read({ ...range, points: 3 * POINTS });
+    this.dispatchEvent(new Event("series"));
+  }
+
+  #read(query) {
+    const names = this.panels.flatMap((panel) => panel.names).join(",");
+    if (!names) return { ...NOTHING };
+    this.#asked?.abort();
+    this.#asked = new AbortController();
+    const detail = { statistics: "mean,min,max", digits: 5, points: POINTS, attempt_id: this.attempt };
+    return get(`${this.path}/signals`, { names, ...detail, ...query }, { signal: this.#asked.signal });
+  }
+
+  async #settle() {
+    write(this.#fits ? { from: null, to: null } : { from: this.view[0], to: this.view[1] }, this.path);
+    // If the service is unreachable, the badge shows it, and the data is read again once it is back.
+    await this.#readDrawn().catch(unanswered);
+  }
+
+  /** Return the first step that used a version of the policy; null until the series has been read. */
+  stepOf(version) {
+    if (version.from_step) return version.from_step;
+    const known = [this.whole, this.series];
+    if (known.every((series) => series === NOTHING)) return null;
+    const { step: steps, closed_at: closed } = known.find((series) => series.closed_at.at(-1) >= version.created_at) ?? {};
+    return closed ? steps[closed.findIndex((at) => at >= version.created_at)] : this.extent[1];
+  }
+}
+
+const byName = (specs) => new Map(specs.map((spec) => [spec.name, spec]));
+
+/** Return the value at `x` on the line through the points; beyond its ends, on its last segment. */
+function interpolated(xs, ys, x) {
+  if (xs.length < 2) return ys[0] ?? x;
+  let [low, high] = [0, xs.length - 1];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (xs[middle] <= x) low = middle;
+    else high = middle;
+  }
+  const width = xs[high] - xs[low];
+  return width > 0 ? ys[low] + ((x - xs[low]) / width) * (ys[high] - ys[low]) : ys[low];
+}
+
+const NUMBERS = ["step", "from", "to", "attempt"];
+
+export function read() {
+  const given = new URLSearchParams(location.search);
+  const numbers = NUMBERS.map((name) => [name, /^\d+$/.test(given.get(name) ?? "") ? Number(given.get(name)) : null]);
+  return { ...Object.fromEntries(numbers), tab: given.get("tab"), by: given.get("by") };
+}
+
+/** Change the given keys; null removes a key. Nothing is written once the user has left the run at `path`. */
+export function write(changes, path = location.pathname) {
+  if (path !== location.pathname) return;
+  const kept = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null) kept.delete(name);
+    else kept.set(name, value);
+  }
+  const query = kept.toString().replaceAll("%2C", ",");
+  history.replaceState(null, "", location.pathname + (query ? `?${query}` : ""));
+}

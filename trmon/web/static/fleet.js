@@ -1,0 +1,290 @@
+// The fleet: every run with its verdict, sorted by urgency.
+
+import { firstOfFleet, get, keyOf, orNothing } from "./api.js";
+import { h, isShortcut } from "./dom.js";
+import { BulkBar, Controls } from "./fleetcontrols.js";
+import { answer, COLUMNS, Head, headline, isAhead, linesOf, newService, noneActive, Row } from "./fleetrows.js";
+import { Selection, VirtualList } from "./lists.js";
+
+const PAGE = 500;
+const MOST_SINGLY = 8; // Up to this many changed runs are requested one by one; more are read as pages.
+const REFRESH_MS = 2000;
+const EVERY_MS = 30_000;
+
+export async function mount(stage, { live }) {
+  const fleet = new Fleet(stage);
+  try {
+    await fleet.read();
+  } catch (error) {
+    fleet.end();
+    throw error;
+  }
+  const heard = ({ detail }) => fleet.heard(keyOf(detail.data));
+  const back = () => live.state === "live" && fleet.due();
+  live.addEventListener("event", heard);
+  live.addEventListener("state", back);
+  const timer = setInterval(() => fleet.refresh(), REFRESH_MS);
+  document.addEventListener("keydown", fleet.keys);
+  return () => {
+    fleet.end();
+    clearInterval(timer);
+    live.removeEventListener("event", heard);
+    live.removeEventListener("state", back);
+    document.removeEventListener("keydown", fleet.keys);
+  };
+}
+
+class Fleet {
+  runs = new Map();
+  #changed = new Set();
+  #readAt = 0;
+  #turn = 0;
+  #isReading = false;
+  #isFramed = false;
+  #turned = new Set();
+
+  constructor(stage) {
+    this.stage = stage;
+    this.title = h("h1", {});
+    this.under = h("p", { class: "quiet" });
+    this.body = h("tbody", { role: "rowgroup" });
+    this.selection = new Selection({ keyOf, itemsOf: ({ run }) => run ?? [], changed: () => this.draw() });
+    this.every = h("input", {
+      type: "checkbox",
+      "aria-label": "Select every run that matches the filters",
+      onchange: () => this.selection.put(this.matching, this.every.checked),
+    });
+    this.bulk = new BulkBar(this.selection, { found: () => this.runs, changed: (runs) => this.#changedByHand(runs) });
+    this.courses = new Courses({ arrived: (runs) => this.#drawn(runs), failed: (error) => this.#failed(error) });
+    const made = (line) => (line.run ? new Row(this.selection) : new Head((key) => this.#toggle(key)));
+    this.list = new VirtualList(this.body, made, (lines) => this.courses.follow(lines.flatMap(({ run }) => run ?? [])));
+    this.controls = new Controls(() => this.draw());
+    this.keys = (event) => this.#key(event);
+  }
+
+  end() {
+    this.#turn++;
+    this.list.end();
+    this.courses.end();
+  }
+
+  /** Read everything at the next refresh: events may have been missed. */
+  due() {
+    this.#readAt = 0;
+  }
+
+  /** Read every page; the first is rendered before the second is requested. A later read takes the place of this one. */
+  async read() {
+    const turn = ++this.#turn;
+    this.#isReading = true;
+    try {
+      await this.#readPages(turn);
+    } finally {
+      if (turn === this.#turn) this.#isReading = false;
+    }
+  }
+
+  async #readPages(turn) {
+    const isFirst = this.runs.size === 0;
+    this.#readAt = Date.now();
+    this.#changed.clear();
+    const found = new Map();
+    let after = null;
+    do {
+      const rest = { after, limit: PAGE, brief: true, archived: this.controls.archived() || null };
+      const page = await get("/fleet", isFirst && !after ? firstOfFleet() : rest);
+      if (turn !== this.#turn) return;
+      for (const run of page.items) found.set(keyOf(run), run);
+      after = page.next;
+      if (after && this.runs.size === 0) {
+        await this.#show(new Map(found), turn);
+        this.under.textContent = "loading more runs …";
+      }
+    } while (after);
+    await this.#show(found, turn);
+  }
+
+  heard(key) {
+    this.#changed.add(key);
+  }
+
+  /** Read what changed since, and the runs that the service had no time to compute. */
+  async refresh() {
+    if (this.#isReading) return; // A read of thousands of runs may last longer than the time between refreshes.
+    const unseen = [...this.runs].filter(([, run]) => run.step !== null && !run.reward).map(([key]) => key);
+    const wanted = new Set([...this.#changed, ...unseen]);
+    for (const key of this.#ahead()) if (wanted.size < MOST_SINGLY) wanted.add(key);
+    try {
+      if (wanted.size > MOST_SINGLY || Date.now() - this.#readAt > EVERY_MS) return await this.read();
+      if (wanted.size) await this.#readSingly(wanted);
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  #failed(error) {
+    if (error.status === 401) this.stage.fail(error);
+  }
+
+  /** Draw runs whose sparklines have arrived. */
+  #drawn(found) {
+    const known = found.filter((run) => this.runs.has(keyOf(run)));
+    this.runs = new Map([...this.runs, ...known.map((run) => [keyOf(run), run])]);
+    this.draw();
+  }
+
+  /** Return the runs that are further on than their verdicts; those first that no event will come of any more. */
+  #ahead() {
+    const ahead = [...this.runs].filter(([, run]) => isAhead(run));
+    return ahead.sort(([, a], [, b]) => a.last_report_at - b.last_report_at).map(([key]) => key);
+  }
+
+  /** Read runs one by one; a run that is not found any more, or was archived or taken back, leaves the list. */
+  async #readSingly(keys) {
+    const turn = ++this.#turn;
+    this.#changed.clear();
+    const found = await Promise.all([...keys].map(async (key) => [key, await orNothing(get(`/fleet/${path(key)}`))]));
+    if (turn !== this.#turn) return;
+    const runs = new Map(this.runs);
+    for (const [key, run] of found) {
+      if (run && run.archived === this.controls.archived()) runs.set(key, run);
+      else runs.delete(key);
+    }
+    await this.#show(runs, turn);
+  }
+
+  /** Show at once what a person changed, { key: new fields, or null for a deleted run }, then read it. */
+  async #changedByHand(changes) {
+    const runs = new Map(this.runs);
+    for (const [key, change] of changes) {
+      const run = change && { ...runs.get(key), owner: change.owner, tags: change.tags, archived: change.archived };
+      if (run && run.archived === this.controls.archived()) runs.set(key, run);
+      else runs.delete(key);
+    }
+    await this.#show(runs, ++this.#turn);
+    await this.read();
+  }
+
+  async #show(runs, turn) {
+    this.runs = this.courses.joined(runs);
+    if (runs.size === 0) {
+      this.#isFramed = false;
+      const archived = this.controls.archived() || (await get("/fleet", { archived: true, limit: 1 })).items.length;
+      if (turn !== this.#turn) return;
+      return this.stage.show(archived ? noneActive(this.controls.archived()) : newService(location.origin));
+    }
+    if (!this.#isFramed) this.#frame();
+    this.draw();
+  }
+
+  #frame() {
+    this.#isFramed = true;
+    const all = h("th", { role: "columnheader", scope: "col", "data-name": "select" }, this.every);
+    const heads = [all, ...COLUMNS.map((column) => this.controls.head(column))];
+    const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": "1" }, heads));
+    const table = h("table", { class: "fleet", role: "table", "aria-label": "Runs" }, head, this.body);
+    this.none = h(
+      "p",
+      { class: "notice row", hidden: true },
+      h("span", { class: "quiet" }, "No run matches these filters."),
+      h("button", { onclick: () => this.controls.clear() }, "Show all runs"),
+    );
+    this.stage.show(
+      h("header", {}, this.title, this.under),
+      this.controls.bar,
+      h("div", { class: "card" }, table, this.none),
+      this.bulk.element,
+    );
+  }
+
+  /** Put the lines in order; unchanged lines are reused. */
+  draw() {
+    const runs = [...this.runs.values()];
+    this.title.textContent = answer(runs);
+    this.stage.title(headline(runs));
+    this.controls.offer(runs);
+    const chosen = (this.matching = this.controls.chosen(runs));
+    this.under.textContent = this.controls.said(chosen.length, runs.length);
+    this.none.hidden = chosen.length > 0;
+    const isByVerdict = this.controls.isByVerdict();
+    const lines = linesOf(chosen, { group: this.controls.group.value, isByVerdict, turned: this.#turned });
+    this.selection.follow(lines, this.runs);
+    this.selection.mark(this.every, chosen);
+    this.list.show(lines);
+    this.bulk.draw(chosen);
+  }
+
+  #toggle(key) {
+    if (!this.#turned.delete(key)) this.#turned.add(key);
+    this.draw();
+  }
+
+  #key(event) {
+    const by = { j: 1, k: -1 }[event.key];
+    if (!isShortcut(event)) return;
+    if (event.key === "x") document.activeElement.closest("tbody tr")?.querySelector("[type=checkbox]")?.click();
+    if (!by) return;
+    const last = Number(this.body.parentElement?.getAttribute("aria-rowcount")) - 2;
+    const at = this.list.indexOf(document.activeElement);
+    this.list.focus(Math.min(Math.max(at + by, 0), last));
+  }
+}
+
+const path = (key) => key.split("/").map(encodeURIComponent).join("/");
+
+const WAIT_MS = 80; // Rows that only fly past are not read.
+const MOST = 60; // The most that one request may name.
+
+class Courses {
+  #known = new Map();
+  #wanted = [];
+  #timer = null;
+
+  /** `arrived` is called once runs have got their sparklines; `failed` gets an error. */
+  constructor({ arrived, failed }) {
+    Object.assign(this, { arrived, failed });
+  }
+
+  end() {
+    clearTimeout(this.#timer);
+  }
+
+  /** Return runs with the sparklines that are known of them; those of an earlier step end in the newest value. */
+  joined(runs) {
+    for (const [key, run] of runs) if (!isBrief(run)) this.#known.set(key, run);
+    return new Map([...runs].map(([key, run]) => [key, this.#joined(key, run)]));
+  }
+
+  /** Read the sparklines of runs in view that are not known, or of an earlier step. */
+  follow(runs) {
+    this.#wanted = runs.filter((run) => isBrief(run) || isOld(run)).slice(0, MOST);
+    if (this.#wanted.length) this.#timer ??= setTimeout(() => this.#read(), WAIT_MS);
+  }
+
+  #joined(key, run) {
+    const known = this.#known.get(key);
+    if (!known || !isBrief(run)) return run;
+    return { ...run, reward: continued(known.reward, run.reward), kl: continued(known.kl, run.kl) };
+  }
+
+  async #read() {
+    try {
+      const found = this.#wanted.length ? await get("/fleet/named", { runs: this.#wanted.map(keyOf).join() }) : [];
+      for (const run of found) this.#known.set(keyOf(run), run);
+      this.#timer = null;
+      if (found.length) this.arrived(found);
+    } catch (error) {
+      this.#timer = null;
+      this.failed(error);
+    }
+  }
+}
+
+/** Whether the sparklines of a run are of an earlier step than its newest values. */
+const isOld = ({ judged_step: judged, reward, kl }) => judged > ((reward ?? kl)?.last_step ?? judged);
+
+/** Return a sparkline with the newest value at its end. */
+const continued = (known, brief) => known && brief && { ...known, values: [...known.values.slice(0, -1), ...brief.values] };
+
+/** Whether a run has come without its sparklines. */
+const isBrief = ({ reward, kl }) => [reward, kl].some((line) => line && line.values.length < 2 && line.first_step < line.last_step);

@@ -1,0 +1,365 @@
+// One uPlot: scales, axes and lines in the theme's colours, events behind the lines; zoom by dragging, pan by keys and wheel;
+// a click opens a step, hovering names events.
+
+import { h } from "./dom.js";
+import { number, step, zone } from "./words.js";
+
+let loading = null;
+
+export function plot() {
+  loading ??= read(import.meta.resolve("./vendor/uplot-1.6.32.js")).then(() => window.uPlot);
+  return loading;
+}
+
+function read(src) {
+  return new Promise((done, failed) => {
+    const script = Object.assign(document.createElement("script"), { src });
+    script.onload = done;
+    script.onerror = () => failed(new Error(`cannot load ${src}`));
+    document.head.append(script);
+  });
+}
+
+const DASHES = [[], [5, 3], [2, 2]];
+const CLUSTER_PX = 6;
+const TICK_PX = 5; // A policy change is a small tick: adaptation makes many of them, and they are not alarms.
+/** The formats of ticks on an axis of times, by the distance between two ticks in seconds. */
+const TIMES = [
+  [86_400, "{D} {MMM}", null, null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{D} {MMM}", null, "\n{D} {MMM}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1],
+];
+const GAP_PX = 4;
+const FONT = "11px system-ui, sans-serif";
+
+export function opts({ n, banded, log, from, to, healthy, limits = [], stacked, width, height, course, hooks }) {
+  const ink = inks();
+  return {
+    width,
+    height,
+    legend: { show: false },
+    padding: [6, 6, 0, 0],
+    scales: { x: { time: course.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from, to) } },
+    axes: [
+      axis(ink, { size: 22, space: 70, values: course.byTime ? TIMES : (_, at) => at.map(step) }),
+      axis(ink, {
+        size: 50,
+        space: 30,
+        values: (_, at, _axis, _space, by) => at.map((value) => labelled(value, log ? value : by)),
+        ...(log ? { splits: decades, filter: (_, at) => at } : {}),
+      }),
+    ],
+    series: [{}, ...Array.from({ length: n }, (_, i) => lines(ink, i, { banded, stacked })).flat()],
+    bands: banded ? Array.from({ length: n }, (_, i) => ({ series: [3 * i + 3, 3 * i + 2], fill: ink.soft })) : [],
+    cursor: cursor(ink),
+    hooks: {
+      drawClear: [(u) => healthy && band(u, healthy, ink)],
+      draw: [
+        (u) => limits.forEach((limit) => level(u, limit, ink)),
+        (u) => marks(u, course, ink),
+        (u) => course.byTime && named(u, ink),
+      ],
+      setSelect: [(u) => selected(u, hooks.select)],
+      setCursor: [(u) => hooks.cursor(u.cursor.idx ?? null)],
+    },
+  };
+}
+
+/** Return the theme's colours, as a canvas needs them. */
+export function inks() {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name) => style.getPropertyValue(`--${name}`).trim();
+  return {
+    accent: of("accent"),
+    soft: of("accent-soft"),
+    line: of("line"),
+    quiet: of("quiet"),
+    second: of("second"),
+    third: of("third"),
+    faint: of("faint"),
+    ink: of("ink"),
+    act: of("act"),
+    watch: of("watch"),
+    good: of("good-soft"),
+    card: of("card"),
+  };
+}
+
+/** Format a tick value with enough digits to tell it from the next, which is `by` away. */
+function labelled(value, by) {
+  if (value === null) return "";
+  return number(value, Math.max(3, Math.ceil(Math.log10(Math.abs(value / by))) + 1));
+}
+
+/** Keep to both ends if they are given; centre a flat line; put a line of zeros at the bottom; give a logarithmic scale at least a decade. */
+function ranged(log, from, to) {
+  return (_, min, max) => {
+    if (to !== undefined) return [from, to];
+    if (min === null) return log ? [0.001, 1] : [0, 1];
+    if (log) return [min / 1.3, Math.max(max * 1.3, min * 10)];
+    if (max === min && min === from) return [from, from + 1];
+    const room = (max - min || Math.abs(max) || 1) * 0.06;
+    return [from === undefined ? min - room : Math.min(from, min), max + room];
+  };
+}
+
+/** Return the powers of ten within a scale, at most four; within less than a decade, the ends. */
+export function decades(_u, _axis, min, max) {
+  const [first, last] = [Math.ceil(Math.log10(min)), Math.floor(Math.log10(max))];
+  if (last <= first) return [min, max];
+  const by = Math.ceil((last - first) / 3);
+  return Array.from({ length: Math.floor((last - first) / by) + 1 }, (_, i) => 10 ** (first + i * by));
+}
+
+function axis(ink, given) {
+  const grid = { stroke: ink.line, width: 1 };
+  return { stroke: ink.quiet, font: FONT, grid, ticks: { show: false }, gap: GAP_PX, ...given };
+}
+
+function lines(ink, i, { banded, stacked }) {
+  const stroke = [ink.accent, ink.second, ink.third][i % 3];
+  const line = {
+    stroke,
+    width: 1.5,
+    dash: DASHES[i % 3],
+    points: { show: true, filter: (u, at) => lone(u.data[at]), size: 4, fill: stroke, stroke },
+    spanGaps: false,
+    fill: stacked ? ink.soft : undefined,
+  };
+  const edge = { stroke: "transparent", width: 0, points: { show: false } };
+  return banded ? [line, edge, edge] : [line];
+}
+
+/** Draw a value without neighbours as a point. */
+function lone(values) {
+  const is = (value) => value !== null && value !== undefined;
+  return values.flatMap((value, i) => (is(value) && !is(values[i - 1]) && !is(values[i + 1]) ? [i] : []));
+}
+
+function cursor(ink) {
+  const filters = { pub: (type) => type === "mousemove" || type === "mouseleave" };
+  return {
+    y: false,
+    points: { size: 5, fill: ink.accent },
+    drag: { x: true, y: false, setScale: false },
+    sync: { key: "run", filters },
+    bind: { dblclick: () => () => null },
+  };
+}
+
+function selected(u, select) {
+  const { left, width } = u.select;
+  if (width < 4) return;
+  const [from, to] = [u.posToVal(left, "x"), u.posToVal(left + width, "x")];
+  u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  select(from, to);
+}
+
+/** Fill the healthy range in green. */
+function band(u, [least, most], ink) {
+  const { left, top, width, height } = u.bbox;
+  const y = (value, beyond) =>
+    Number.isFinite(value) && !(u.scales.y.distr === 3 && value <= 0)
+      ? clamp(u.valToPos(value, "y", true), top, top + height)
+      : beyond;
+  const [up, down] = [y(most, top), y(least, top + height)];
+  u.ctx.save();
+  u.ctx.fillStyle = ink.good;
+  u.ctx.fillRect(left, up, width, down - up);
+  u.ctx.restore();
+}
+
+/** Draw a horizontal line at a value. */
+function level(u, { at, kind }, ink) {
+  const { ctx, bbox } = u;
+  const y = Math.round(u.valToPos(at, "y", true)) + 0.5;
+  ctx.save();
+  ctx.strokeStyle = ink[kind];
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.beginPath();
+  ctx.moveTo(bbox.left, y);
+  ctx.lineTo(bbox.left + bbox.width, y);
+  ctx.stroke();
+  ctx.restore();
+}
+
+/** Draw the events of a run; those a few pixels apart are one line, of the most urgent of them. */
+function marks(u, course, ink) {
+  const placed = course.markers.map((marker) => ({ ...marker, x: u.valToPos(course.position(marker.step), "x", true) }));
+  for (const { x, kind } of clustered(placed)) {
+    if (kind === "policy") upright(u, x, { colour: ink.quiet, dash: [], height: TICK_PX });
+    else if (kind === "note") upright(u, x, { colour: ink.accent, dash: [], height: TICK_PX });
+    else upright(u, x, { colour: ink[kind], dash: [3, 3] });
+  }
+  const { chosen } = course;
+  if (chosen !== null) upright(u, u.valToPos(course.position(chosen), "x", true), { colour: ink.ink, dash: [] });
+}
+
+/** Name the zone of an axis of times, in the corner under the other axis, so that a saved picture tells it too. */
+function named(u, ink) {
+  const { ctx, bbox } = u;
+  ctx.save();
+  ctx.font = FONT.replace("11px", `${11 * devicePixelRatio}px`);
+  ctx.fillStyle = ink.quiet;
+  ctx.textBaseline = "top";
+  ctx.fillText(zone(u.scales.x.max), 0, bbox.top + bbox.height + GAP_PX * devicePixelRatio);
+  ctx.restore();
+}
+
+const URGENCY = ["note", "policy", "watch", "act"];
+
+function clustered(placed) {
+  const clusters = [];
+  for (const marker of placed) {
+    const last = clusters.at(-1);
+    if (!last || marker.x - last.x > CLUSTER_PX * devicePixelRatio) clusters.push({ ...marker });
+    else if (URGENCY.indexOf(marker.kind) > URGENCY.indexOf(last.kind)) last.kind = marker.kind;
+  }
+  return clusters;
+}
+
+function upright(u, at, { colour, dash, height = Infinity }) {
+  const { ctx, bbox } = u;
+  if (at < bbox.left || at > bbox.left + bbox.width) return;
+  const x = Math.round(at) + 0.5;
+  ctx.save();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
+  ctx.beginPath();
+  ctx.moveTo(x, bbox.top);
+  ctx.lineTo(x, bbox.top + Math.min(bbox.height, height * devicePixelRatio));
+  ctx.stroke();
+  ctx.restore();
+}
+
+const clamp = (value, least, most) => Math.min(Math.max(value, least), most);
+
+const HEIGHT = 132;
+const CLICK_PX = 3;
+const NEAR_PX = 8;
+const NAMED = 3; // Events that a tip names; it counts the others.
+
+export class Canvas {
+  #u = null;
+  #data = [[]];
+  #tip = h("span", { class: "tip", hidden: true });
+
+  constructor(where, { uPlot, course, open, label, said, lines }) {
+    Object.assign(this, { where, uPlot, course, open, said, lines });
+    where.tabIndex = 0;
+    where.setAttribute("role", "group");
+    this.label = label;
+    this.describe("");
+    where.addEventListener("keydown", (event) => this.#key(event));
+    where.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
+    this.resized = new ResizeObserver(() => this.#size());
+    this.resized.observe(where);
+  }
+
+  /** Say in words what the chart shows, for those who do not see it. */
+  describe(words) {
+    this.where.setAttribute("aria-label", `${this.label}, chart${words ? `: ${words}` : ""}`);
+  }
+
+  /** Rebuild the plot, for other lines or another theme. */
+  make(form) {
+    this.form = form;
+    this.banded = form.banded;
+    this.#u?.destroy();
+    const { course } = this;
+    const hooks = {
+      select: (from, to) => course.show(course.stepAt(from), course.stepAt(to)),
+      cursor: (at) => this.#hover(at),
+    };
+    const size = { width: this.where.clientWidth || 320, height: HEIGHT };
+    this.#u = new this.uPlot(opts({ ...form, ...size, course, hooks }), this.#placed(), this.where);
+    this.#listen(this.#u.over);
+    this.#u.over.append(this.#tip);
+  }
+
+  data(columns) {
+    this.#data = columns;
+    this.#u.setData(this.#placed(), false);
+    this.range();
+  }
+
+  range() {
+    const [min, max] = this.course.view.map((step) => this.course.position(step));
+    this.#u?.setScale("x", { min, max });
+  }
+
+  redraw() {
+    this.#u?.redraw(false, false);
+  }
+
+  end() {
+    this.resized.disconnect();
+    this.#u?.destroy();
+  }
+
+  /** Return the columns with their steps as places on the horizontal axis. */
+  #placed() {
+    const [steps, ...columns] = this.#data;
+    return [this.course.byTime ? steps.map((step) => this.course.position(step)) : steps, ...columns];
+  }
+
+  /** Tell the values at the cursor; under the mouse, a tip names the lines and the events near it. */
+  #hover(at) {
+    this.said(at);
+    const { left, event } = this.#u.cursor;
+    this.#tip.hidden = at === null || event?.type !== "mousemove";
+    if (this.#tip.hidden) return;
+    const [place, beside] = [left, left + NEAR_PX].map((x) => this.course.stepAt(this.#u.posToVal(x, "x")));
+    this.#tip.textContent = [...this.lines(at), ...told(this.course.markersNear(place, beside - place))].join("\n");
+    this.#tip.classList.toggle("leftward", left > this.where.clientWidth / 2);
+    this.#tip.style.left = `${left}px`;
+  }
+
+  #size() {
+    const width = this.where.clientWidth;
+    if (this.#u && width && width !== this.#u.width) this.#u.setSize({ width, height: HEIGHT });
+  }
+
+  #listen(over) {
+    let pressed = null;
+    over.addEventListener("mousedown", (event) => (pressed = event.clientX));
+    over.addEventListener("click", (event) => {
+      const at = this.#u.cursor.idx;
+      if (at !== null && Math.abs(event.clientX - pressed) <= CLICK_PX) this.open(this.#data[0][at]);
+    });
+    over.addEventListener("dblclick", () => this.course.show());
+  }
+
+  #key(event) {
+    const { course } = this;
+    const act = {
+      ArrowLeft: () => course.pan(-0.1),
+      ArrowRight: () => course.pan(0.1),
+      "+": () => course.zoom(0.5),
+      "-": () => course.zoom(2),
+      0: () => course.show(),
+    }[event.key];
+    if (!act || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    act();
+  }
+
+  /** Horizontal scrolling pans and Ctrl+scroll zooms; vertical scrolling stays with the page. */
+  #wheel(event) {
+    if (event.ctrlKey) {
+      event.preventDefault();
+      const around = this.course.stepAt(this.#u.posToVal(event.offsetX, "x"));
+      this.course.zoom(event.deltaY > 0 ? 1.25 : 0.8, around);
+    } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+      event.preventDefault();
+      this.course.pan((event.deltaX || event.deltaY) / this.where.clientWidth);
+    }
+  }
+}
+
+function told(events) {
+  const more = events.length > NAMED ? [`and ${events.length - NAMED} more`] : [];
+  return [...events.slice(0, NAMED).map(({ step: at, what }) => `${step(at)}: ${what}`), ...more];
+}

@@ -1,0 +1,268 @@
+// One run: diagnosis, charts, thresholds, and the sequences of a step.
+
+import { all, unanswered, compareAddress, file, follow, get, hasEnded, newestLast, orNothing, runPath } from "./api.js";
+import { ThresholdEditor } from "./bounds.js";
+import { Charts, EventList, RangeBar } from "./charts.js";
+import { Course, read, write } from "./course.js";
+import { DiagnosisCard } from "./diagnosis.js";
+import { action, displayed, download, fill, h, lines, refill, typing } from "./dom.js";
+import { Heatmap } from "./heatmap.js";
+import { policiesCard, policyHistory } from "./policies.js";
+import { StepPanel } from "./step.js";
+import { ago, clock, plural, span, step } from "./words.js";
+
+const REFRESH_MS = 1500;
+const POLICY_LINES = 8; // As tall as a policy with three shadows.
+
+export async function mount(stage, { live, parameters: [project, run] }) {
+  const view = new RunView(stage, project, run);
+  stage.title(run);
+  const after = view.begin();
+  const concerns = ({ data }) => data.project === project && data.run === run;
+  const stop = follow(live, { concerns, read: () => view.follow(), fail: stage.fail, refreshMs: REFRESH_MS, after });
+  document.addEventListener("keydown", view.keys);
+  const end = () => {
+    stop();
+    document.removeEventListener("keydown", view.keys);
+    view.end();
+  };
+  try {
+    await after;
+  } catch (error) {
+    end();
+    throw error;
+  }
+  return end;
+}
+
+class RunView {
+  constructor(stage, project, run) {
+    Object.assign(this, { stage, project, run, path: runPath(project, run), given: read() });
+    this.course = new Course(this.path, this.given);
+    this.head = h("header", {});
+    this.notes = h("section", { class: "notes", "aria-label": "Notes" });
+    this.again = async () => this.#show(await this.#facts());
+    const { again } = this;
+    this.why = new DiagnosisCard(this.course, { open: (step) => this.open(step), again });
+    this.budget = new BudgetSection(this.path);
+    this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
+    this.charts = new Charts(this.course, (step) => this.open(step));
+    this.heat = new Heatmap(this.course, (step) => this.open(step));
+    this.editor = new ThresholdEditor(this.heat, this.course, { path: this.path, again });
+    this.heat.element.append(this.editor.element);
+    this.versions = h("div", { class: "history" });
+    this.panel = new StepPanel(this.path, (step) => this.open(step));
+    this.events = new EventList(this.course, (step) => this.open(step));
+    this.bar = new RangeBar(this.course, (step) => this.open(step));
+    this.keys = (event) => this.#key(event);
+  }
+
+  async begin() {
+    const [facts] = await Promise.all([this.#facts(), this.course.learn()]);
+    this.charts.takeRoom();
+    fill(this.policies, lines(POLICY_LINES));
+    this.stage.show(
+      this.head,
+      this.notes,
+      this.why.announcement,
+      this.why.element,
+      this.bar.element,
+      this.events.element,
+      this.charts.element,
+      h("div", { class: "lower" }, this.heat.element, h("div", { class: "stack" }, this.policies, this.versions)),
+      this.budget.element,
+      this.panel.element,
+    );
+    this.#judge(facts);
+    await Promise.all([this.course.begin(), displayed()]);
+    this.#show(facts);
+    await this.charts.begin();
+    this.heat.read();
+    if (this.given.step !== null) this.open(this.given.step, { scroll: false });
+  }
+
+  /** Read what is new. */
+  async follow() {
+    const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
+    this.#show(facts);
+    this.bar.draw();
+    this.heat.follow();
+    this.budget.follow();
+  }
+
+  /** Open a step's sequences, or close the panel with null. */
+  async open(step, { scroll = true } = {}) {
+    write({ step }, this.path);
+    this.given.step = step;
+    this.course.chosen = step;
+    this.charts.redraw();
+    this.bar.draw();
+    await this.panel.show(step, this.given.attempt);
+    if (scroll && step !== null) this.panel.element.scrollIntoView({ block: "nearest" });
+  }
+
+  end() {
+    this.course.end();
+    this.charts.end();
+    this.heat.end();
+    this.editor.end();
+    this.why.end();
+  }
+
+  async #facts() {
+    const { project, run, path } = this;
+    const asked = {
+      run: get(path),
+      judged: get(`/fleet/${encodeURIComponent(project)}/${encodeURIComponent(run)}`),
+      diagnosis: orNothing(get(`${path}/diagnosis`)),
+      firing: all("/alerts", { project, run, state: "firing" }),
+      resolved: newestLast("/alerts", { project, run, state: "resolved" }),
+      policies: newestLast(`${path}/policy/history`),
+      attempts: newestLast(`${path}/attempts`),
+      notes: newestLast(`${path}/notes`),
+      adaptation: get(`${path}/adaptation`),
+    };
+    const names = Object.keys(asked);
+    const answers = await Promise.all(Object.values(asked));
+    const { firing, resolved, ...facts } = Object.fromEntries(names.map((name, i) => [name, answers[i]]));
+    return { ...facts, alerts: { items: [...firing, ...resolved] } };
+  }
+
+  /** Show what needs no series: who the run is, its verdict, the cause and what to do, and the events. */
+  #judge(facts) {
+    this.course.mark(facts);
+    this.stage.over(hasEnded(facts.run));
+    runHead(this.head, facts, this.given.attempt);
+    notesList(this.notes, facts.notes, (step) => this.open(step));
+    this.why.show(facts);
+  }
+
+  #show(facts) {
+    this.#judge(facts);
+    const { again } = this;
+    policyHistory(this.versions, facts, { path: this.path, again });
+    policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
+    this.charts.outline(facts);
+  }
+
+  #key(event) {
+    const by = { "[": -1, "]": 1 }[event.key];
+    if (!by || typing(event.target) || !this.course.series.step.length) return;
+    const step = this.given.step === null ? this.course.extent[1] : this.course.beside(this.given.step, by);
+    this.open(step);
+  }
+}
+
+function runHead(head, { run, judged, attempts }, attempt) {
+  const now = attempts.find(({ id }) => id === attempt) ?? attempts.at(-1);
+  const pills = [attempts.length > 1 && `attempt ${now.ordinal}`, run.mode, run.state].filter(Boolean);
+  const seconds = judged.expected_step_seconds;
+  const facts = [
+    run.project,
+    run.last_step === null ? "no step yet" : `step ${step(run.last_step)}`,
+    seconds && `${span(seconds)} a step`,
+    now && plural(now.world_size, "rank"),
+    run.owner && `owner ${run.owner}`,
+    run.last_report_at && `last report ${ago(run.last_report_at)}`,
+    run.tags.length > 0 && `tags ${run.tags.join(", ")}`,
+  ];
+  refill(
+    head,
+    h(
+      "div",
+      { class: "row" },
+      h("h1", {}, run.run),
+      pills.map((text) => h("span", { class: "pill" }, text)),
+      attempts.length > 1 && chooser(attempts, now),
+      h("a", { class: "button", href: compareAddress([run]), title: "with a sound run of this project" }, "Compare"),
+      action("Share report", () => share(run), { title: "one HTML file: verdict, course, episodes; no configuration" }),
+    ),
+    h("p", { class: "quiet", title: `first report ${clock(run.created_at)}` }, facts.filter(Boolean).join(" · ")),
+    ending(run),
+    run.warnings.map(({ text }) => h("p", { class: "misuse" }, text)),
+    config(run.config),
+  );
+}
+
+function chooser(attempts, now) {
+  const options = attempts.map((one) =>
+    h("option", { value: one.id, selected: one.id === now.id }, `attempt ${one.ordinal}, ${clock(one.started_at)}`),
+  );
+  const go = (event) => location.assign(`${location.pathname}?attempt=${event.target.value}`);
+  return h("select", { "aria-label": "Attempt", onchange: go }, options);
+}
+
+function ending({ end, end_phrase }) {
+  if (!end_phrase) return null;
+  const frames = end?.traceback;
+  return [
+    h("p", { class: "ending" }, end ? `${end_phrase}, ${ago(end.at)}` : end_phrase),
+    frames && h("details", {}, h("summary", { class: "quiet" }, "innermost frames"), h("pre", { class: "config" }, frames)),
+  ];
+}
+
+function config(given) {
+  const rows = Object.entries(given);
+  if (!rows.length) return null;
+  const text = rows.map(([name, value]) => `${name} = ${JSON.stringify(value)}`).join("\n");
+  return h(
+    "details",
+    {},
+    h("summary", { class: "quiet" }, `configuration, ${plural(rows.length, "entry", "entries")}`),
+    h("pre", { class: "config" }, text),
+  );
+}
+
+async function share({ project, run }) {
+  download(await file(`${runPath(project, run)}/report.html`), `${project}-${run}.html`);
+}
+
+const SHOWN = 5;
+
+/** Show notes, given oldest first; `open` opens the step of one. */
+function notesList(element, notes, open) {
+  const items = notes.toReversed().map((note) => item(note, open));
+  const older = items.slice(SHOWN);
+  fill(
+    element,
+    items.length > 0 && h("ul", {}, items.slice(0, SHOWN)),
+    older.length > 0 && h("details", {}, h("summary", { class: "quiet" }, plural(older.length, "older note")), h("ul", {}, older)),
+  );
+}
+
+function item(note, open) {
+  const on = note.step !== null && h("button", { class: "link", onclick: () => open(note.step) }, `step ${step(note.step)}`);
+  const by = h("span", { class: "quiet", title: clock(note.at) }, `${note.author}, ${ago(note.at)}`);
+  return h("li", {}, on, h("span", { class: "text" }, note.text), by);
+}
+
+class BudgetSection {
+  #body = h("div", {});
+  #details = h(
+    "details",
+    { class: "card panel", ontoggle: () => this.follow() },
+    h("summary", {}, "Budget: mismatch, lag, advice by pipeline"),
+    this.#body,
+  );
+  element = h("section", { "aria-label": "Budget" }, this.#details);
+  #said = null;
+
+  constructor(path) {
+    this.path = path;
+  }
+
+  /** Read the budget anew while it is open; a request that fails is repeated with the next update. */
+  async follow() {
+    if (!this.#details.open) return;
+    try {
+      const [{ budgetOf }, found] = await Promise.all([import("./budget.js"), orNothing(get(`${this.path}/budget`))]);
+      const said = JSON.stringify(found);
+      if (this.#said === said) return;
+      this.#said = said;
+      refill(this.#body, found ? budgetOf(found) : h("p", { class: "quiet" }, "No batch has closed yet."));
+    } catch (error) {
+      unanswered(error);
+      if (this.#said === null) fill(this.#body, h("p", { class: "quiet" }, error.message));
+    }
+  }
+}

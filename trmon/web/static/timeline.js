@@ -1,0 +1,168 @@
+// The time line of an illness: the reward with the cause's signal under it, over the whole run, and where it broke.
+
+import { get } from "./api.js";
+import { POINTS } from "./course.js";
+import { fill, h, svg } from "./dom.js";
+import { signalWords, stem } from "./panels.js";
+import { capital, number, step } from "./words.js";
+
+const REWARD = "reward_mean";
+const LABELS = 18; // Pixels above the strips, for the labels of the marks.
+const STRIP = 62;
+const GAP = 22; // Pixels above a strip, for its name.
+const FOOT = 16;
+const PER_LETTER = 6.3;
+
+export class Timeline {
+  element = h("div", { class: "timeline" });
+  #told = null;
+  #asked = 0;
+  #key = null;
+
+  constructor(course, open) {
+    Object.assign(this, { course, open });
+    this.resized = new ResizeObserver(() => this.#draw());
+    this.resized.observe(this.element);
+  }
+
+  /** Show a story, or nothing with null; the series is read again only when the run's last step is another.
+   *
+   *  As many points as the charts have, so that both tell the same newest value. */
+  async show(story, lastStep) {
+    this.element.hidden = story === null;
+    if (!story) return;
+    const names = this.#names(story);
+    const key = JSON.stringify([story.began, story.rewardFell, names, lastStep]);
+    if (key === this.#key || !names.length) return;
+    this.element.style.minHeight = `${heightOf(names)}px`;
+    const turn = ++this.#asked;
+    const query = { names: names.join(), statistics: "mean", digits: 4, points: POINTS, attempt_id: this.course.attempt };
+    const series = await get(`${this.course.path}/signals`, query).catch(() => null);
+    if (!series || turn !== this.#asked) return;
+    this.#key = key;
+    this.#told = { story, series, names };
+    this.#draw();
+  }
+
+  end() {
+    this.resized.disconnect();
+  }
+
+  /** Return the reward, and the first evidence of the cause that the run has as a series. */
+  #names({ cause }) {
+    const has = (name) => this.course.names.has(name);
+    const drawn = (cause?.evidence ?? [])
+      .filter((item) => !item.rules_out)
+      .map(({ signal }) => (has(signal) ? signal : this.#panelOf(signal)))
+      .find((name) => name && name !== REWARD);
+    return [has(REWARD) && REWARD, drawn].filter(Boolean);
+  }
+
+  #panelOf(signal) {
+    const panel = this.course.panels.find(
+      (one) => one.names.some((name) => stem(name) === stem(signal)) || one.also?.includes(signal),
+    );
+    return panel?.names[0];
+  }
+
+  #draw() {
+    const width = this.element.clientWidth;
+    if (!this.#told || !width) return;
+    const { story, series, names } = this.#told;
+    const height = heightOf(names);
+    const first = Math.max(series.step[0] - series.count[0] + 1, 0);
+    const last = Math.max(series.step.at(-1), first + 1);
+    const x = (at) => ((Math.min(Math.max(at, first), last) - first) / (last - first)) * (width - 2) + 1;
+    const parts = names.map((name, i) => strip(series, name, { x, width, top: LABELS + i * (GAP + STRIP) + GAP }));
+    const bottom = height - FOOT;
+    const drawing = svg(
+      "svg",
+      { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary(story, series, names) },
+      svg("rect", { class: "ill", x: x(story.began), y: LABELS, width: width - x(story.began), height: bottom - LABELS }),
+      parts,
+      marks(story).map((mark, i, all) => marked(mark, { x, width, bottom, row: crowded(all, i, { x, width }) ? 1 : 0 })),
+      svg("text", { x: 0, y: height - 3 }, `step ${step(first)}`),
+      svg("text", { x: width, y: height - 3, "text-anchor": "end" }, step(last)),
+    );
+    drawing.addEventListener("click", (event) =>
+      this.open(Math.round(first + (event.offsetX / width) * (last - first))),
+    );
+    fill(this.element, drawing);
+  }
+}
+
+const heightOf = (names) => LABELS + names.length * (GAP + STRIP) + FOOT;
+
+function marks({ began, rewardFell }) {
+  const fell = rewardFell !== null && rewardFell > began && { at: rewardFell, text: "reward fell", kind: "fell" };
+  return [{ at: began, text: "broke", kind: "broke" }, fell].filter(Boolean);
+}
+
+const labelOf = ({ at, text }) => `${text} ${step(at)}`;
+
+/** Return where the label of a mark lies: after its line, or before it where the drawing ends too soon. */
+function extentOf(mark, { x, width }) {
+  const [at, length] = [x(mark.at), labelOf(mark).length * PER_LETTER];
+  return at + 4 + length < width ? [at + 4, at + 4 + length] : [at - 4 - length, at - 4];
+}
+
+/** Whether the label of a mark would run into the one before it. */
+function crowded(all, i, within) {
+  if (!i) return false;
+  const [[from, to], [start, end]] = [extentOf(all[i - 1], within), extentOf(all[i], within)];
+  return start < to + 4 && end > from - 4;
+}
+
+function marked(mark, { x, width, bottom, row }) {
+  const text = labelOf(mark);
+  const at = x(mark.at);
+  const [from] = extentOf(mark, { x, width });
+  const place = from > at ? { x: from } : { x: at - 4, "text-anchor": "end" };
+  return svg(
+    "g",
+    { class: `mark ${mark.kind}` },
+    svg("line", { x1: at, x2: at, y1: row ? LABELS : 2, y2: bottom }),
+    svg("text", { ...place, y: row ? LABELS + 11 : 12 }, text),
+  );
+}
+
+function strip(series, name, { x, width, top }) {
+  const values = series.signals[name].mean.map((value) => (typeof value === "number" ? value : null));
+  const known = values.filter((value) => value !== null);
+  const [least, most] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
+  const isLog = least > 0 && most / least > 100;
+  const scale = isLog ? Math.log10 : (value) => value;
+  const [low, high] = [scale(least), scale(most)];
+  const y = (value) => top + STRIP - 2 - (high === low ? 0.5 : (scale(value) - low) / (high - low)) * (STRIP - 4);
+  const words = `${capital(signalWords(name))} ${number(known.at(-1))}`;
+  const span = high === low ? "" : `${number(least)} to ${number(most)}${isLog ? ", logarithmic" : ""}`;
+  return [
+    svg("text", { class: "name", x: 0, y: top - 7 }, words),
+    svg("text", { x: width, y: top - 7, "text-anchor": "end" }, span),
+    svg("line", { class: "base", x1: 0, x2: width, y1: top + STRIP, y2: top + STRIP }),
+    svg("path", { class: "course", d: path(series.step, values, { x, y }) }),
+  ];
+}
+
+/** Return a line through the known values, broken where one is unknown. */
+function path(steps, values, { x, y }) {
+  let pen = "M";
+  return values
+    .map((value, i) => {
+      const drawn = value === null ? "" : `${pen}${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`;
+      pen = value === null ? "M" : "L";
+      return drawn;
+    })
+    .join("");
+}
+
+function summary({ began, rewardFell, lastGood }, series, names) {
+  const newest = (name) => number(series.signals[name].mean.findLast((value) => value !== null));
+  const marks = [
+    lastGood !== null && `last good step ${step(lastGood)}`,
+    `broke at step ${step(began)}`,
+    rewardFell !== null && `reward fell at step ${step(rewardFell)}`,
+  ];
+  const values = names.map((name) => `${signalWords(name)} now ${newest(name)}`);
+  return [...marks.filter(Boolean), ...values].join(", ");
+}
