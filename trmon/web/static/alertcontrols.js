@@ -1,7 +1,6 @@
 // What a person does with alerts: filters, which the address keeps, and the bar of the selected alerts.
 
-import { keyOf, send } from "./api.js";
-import { asked, author, said } from "./dialogs.js";
+import { dialogs, keyOf, send } from "./api.js";
 import { h, refusal } from "./dom.js";
 import { hasWords, keepInAddress, names, searchField, SelectionBar } from "./lists.js";
 import { plural } from "./words.js";
@@ -86,6 +85,7 @@ export class AlertBulk extends SelectionBar {
   /** Ask for a name and a note, then acknowledge alerts; those that fail stay selected. */
   async acknowledge(alerts) {
     if (!alerts.length) return;
+    const { asked, author, said } = await dialogs();
     const note = h("textarea", { rows: 3, maxlength: 2000, placeholder: "The node is gone; restarting" });
     const fields = [names(alerts.map(named)), author(), h("label", {}, "Note (optional)", note)];
     let failed = new Map();

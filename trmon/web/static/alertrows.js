@@ -1,7 +1,6 @@
 // The lines of the alerts view: an alert or incident a line, and one, which unfolds, for a rule's alerts of several runs.
 
-import { episode, keyOf, newestLast, runPath } from "./api.js";
-import { acknowledge, silence } from "./dialogs.js";
+import { dialogs, episode, keyOf, newestLast, runPath } from "./api.js";
 import { action, fill, h, refill } from "./dom.js";
 import { ago, clock, hour, number, plural, step } from "./words.js";
 
@@ -68,9 +67,9 @@ export class AlertRow {
 
   #actions(alert) {
     const fires = alert.state === "firing";
-    const take = async () => (await acknowledge([alert])) && this.again();
+    const take = async () => (await (await dialogs()).acknowledge([alert])) && this.again();
     const mute = async () =>
-      (await silence(
+      (await (await dialogs()).silence(
         [
           { label: "run", value: alert.run },
           { label: "rule", value: alert.members.length ? alert.labels.cause : alert.rule },

@@ -2,8 +2,7 @@
 
 import { AlertBulk, AlertFilter } from "./alertcontrols.js";
 import { AlertGroup, AlertRow, linesOf, unfolded } from "./alertrows.js";
-import { all, unanswered, episode, follow, get, leading, send, upTo } from "./api.js";
-import { silence } from "./dialogs.js";
+import { all, dialogs, episode, follow, get, leading, send, unanswered, upTo } from "./api.js";
 import { action, h, isShortcut, moving, refill } from "./dom.js";
 import { place, Selection } from "./lists.js";
 import { clock, now, plural, span, step } from "./words.js";
@@ -176,7 +175,7 @@ class AlertsView {
 
   async #silence() {
     const matchers = ["project", "run", "rule", "owner"].map((label) => ({ label, value: "" }));
-    if (await silence(matchers)) await this.read();
+    if (await (await dialogs()).silence(matchers)) await this.read();
   }
 
   async #end(one) {

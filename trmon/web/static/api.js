@@ -5,7 +5,7 @@ import { learn } from "./words.js";
 
 const TOKEN = "trmon.token";
 const NEWEST = 200;
-const PAGE = 1000;
+export const PAGE = 1000;
 
 /** An error response of the service, or no response at all (status 0). */
 export class ApiError extends Error {
@@ -49,6 +49,20 @@ function headers(more = {}) {
   const kept = token.get();
   return kept ? { ...more, Authorization: `Bearer ${kept}` } : more;
 }
+
+const RELOAD_MS = 3000;
+
+/** Return a module. One that does not load is of another version than the service: the page is then loaded anew.
+ *  Errors: ApiError if the service is away. */
+export function loaded(module) {
+  return module.catch(async (error) => {
+    if ((await ask(location.href, {}, ({ ok }) => ok)) === true) setTimeout(() => location.reload(), RELOAD_MS);
+    throw error;
+  });
+}
+
+/** Return the module of the dialogs, which are loaded when the first one is opened. */
+export const dialogs = () => loaded(import("./dialogs.js"));
 
 const early = new Map();
 

@@ -1,6 +1,6 @@
 // The page: routes addresses to views, and what surrounds every view: the badge, shortcuts, skeletons, sign-in and errors.
 
-import { ApiError, askEarly, firstOfFleet, Live, reach, runPath, token } from "./api.js";
+import { ApiError, askEarly, firstOfFleet, Live, loaded, PAGE, reach, runPath, token } from "./api.js";
 import { bone, figures, fill, h, isShortcut, several } from "./dom.js";
 import { span } from "./words.js";
 
@@ -158,7 +158,7 @@ function skeleton(view) {
 /** The views. The modules of each are read when it is first shown, and what it asks first is requested meanwhile. */
 const VIEWS = [
   { name: "fleet", path: /^\/$/, load: () => import("./fleet.js"), first: () => [["/fleet", firstOfFleet()]] },
-  { name: "alerts", path: /^\/alerts$/, load: () => import("./alerts.js"), first: () => [] },
+  { name: "alerts", path: /^\/alerts$/, load: () => import("./alerts.js"), first: () => [["/alerts", { state: "firing", limit: PAGE }]] },
   { name: "compare", path: /^\/compare$/, load: () => import("./compare.js"), first: () => [] },
   { name: "rule", path: /^\/rules\/([^/]+)$/, load: () => import("./alerts.js"), first: () => [], mount: "mountRule" },
   {
@@ -197,7 +197,7 @@ async function show() {
   try {
     const parameters = location.pathname.match(view.path).slice(1).map(decodeURIComponent);
     askEarly(view.first(...parameters));
-    const { [view.mount ?? "mount"]: mount } = await view.load().catch(unloaded);
+    const { [view.mount ?? "mount"]: mount } = await loaded(view.load());
     const ended = await mount(stage(turn), { live, parameters });
     if (turn !== shown) return ended();
     leave = ended;
@@ -205,13 +205,6 @@ async function show() {
   } catch (error) {
     if (turn === shown) fail(error);
   }
-}
-
-/** A module that does not load is of another version than the service, or the service is away: the page is loaded anew. */
-async function unloaded(error) {
-  const answer = await fetch(location.href).catch(() => null);
-  if (answer?.ok) setTimeout(() => location.reload(), RETRY_MS);
-  throw answer?.ok ? error : new ApiError(0, "The service does not respond.");
 }
 
 /** Render content, or nothing yet, in place of a skeleton. */

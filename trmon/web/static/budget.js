@@ -1,6 +1,7 @@
-// What the disclosure of a run's budget shows; a bundle of its own, which the page loads when it is opened.
+// The budget of a run: a closed disclosure, whose data is read when it is opened.
 
-import { h } from "./dom.js";
+import { get, orNothing, unanswered } from "./api.js";
+import { fill, h, refill } from "./dom.js";
 import { capital, number, percent } from "./words.js";
 
 const STATES = { within: "within", exceeded: "exceeded", undecided: "undecided", not_measured: "not measured" };
@@ -8,7 +9,7 @@ const KINDS = { present: "has it", absent: "has it not", unknown: "cannot be tol
 const PRESENCES = { present: "Shown by this run", absent: "Not shown", unknown: "Cannot be told" };
 
 /** Return the report as elements: limits, lag law, split of the drift and its kinds, advice by pipeline. */
-export const budgetOf = (found) => h("div", { class: "budget" }, mismatch(found), lag(found), split(found), kinds(found), pipeline(found));
+const budgetOf = (found) => h("div", { class: "budget" }, mismatch(found), lag(found), split(found), kinds(found), pipeline(found));
 
 function mismatch({ mismatch: items, step }) {
   const rows = items.map((item) => [
@@ -103,4 +104,35 @@ function table(heads, rows) {
   const head = h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)));
   const body = rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell))));
   return h("table", { class: "evidence" }, h("thead", {}, head), h("tbody", {}, body));
+}
+
+export class BudgetSection {
+  #body = h("div", {});
+  #details = h(
+    "details",
+    { class: "card panel", ontoggle: () => this.follow() },
+    h("summary", {}, "Budget: mismatch, lag, advice by pipeline"),
+    this.#body,
+  );
+  element = h("section", { "aria-label": "Budget" }, this.#details);
+  #said = null;
+
+  constructor(path) {
+    this.path = path;
+  }
+
+  /** Read the budget anew while it is open; a request that fails is repeated with the next update. */
+  async follow() {
+    if (!this.#details.open) return;
+    try {
+      const found = await orNothing(get(`${this.path}/budget`));
+      const said = JSON.stringify(found);
+      if (this.#said === said) return;
+      this.#said = said;
+      refill(this.#body, found ? budgetOf(found) : h("p", { class: "quiet" }, "No batch has closed yet."));
+    } catch (error) {
+      unanswered(error);
+      if (this.#said === null) fill(this.#body, h("p", { class: "quiet" }, error.message));
+    }
+  }
 }

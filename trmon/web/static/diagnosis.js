@@ -1,8 +1,7 @@
 // The diagnosis card: what is wrong, since when, the cause and the fix, beside the time line of the illness.
 
-import { get, leading } from "./api.js";
+import { dialogs, get, leading } from "./api.js";
 import { read, write } from "./course.js";
-import { acknowledge, silence } from "./dialogs.js";
 import { action, copyButton, fill, h, refill } from "./dom.js";
 import { signalWords } from "./panels.js";
 import { Timeline } from "./timeline.js";
@@ -139,14 +138,14 @@ function actions({ alerts, run }, again) {
   const open = firing.filter((alert) => !alert.ack);
   const taken = [...new Set(firing.filter((alert) => alert.ack).map((alert) => alert.ack.author))];
   const mute = async () =>
-    (await silence(
+    (await (await dialogs()).silence(
       [
         { label: "run", value: run.run },
         { label: "rule", value: "" },
       ],
       run.project,
     )) && again();
-  const take = async () => (await acknowledge(open)) && again();
+  const take = async () => (await (await dialogs()).acknowledge(open)) && again();
   const buttons = [
     open.length > 0 && action(`Acknowledge ${plural(open.length, "alert")}`, take),
     firing.length > 0 && action("Silence", mute, { title: `for ${SILENT} hours or longer` }),

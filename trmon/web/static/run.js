@@ -1,18 +1,13 @@
 // One run: diagnosis, charts, thresholds, and the sequences of a step.
 
-import { all, unanswered, compareAddress, file, follow, get, hasEnded, newestLast, orNothing, runPath } from "./api.js";
-import { ThresholdEditor } from "./bounds.js";
+import { all, compareAddress, file, follow, get, hasEnded, loaded, newestLast, orNothing, runPath } from "./api.js";
 import { Charts, EventList, RangeBar } from "./charts.js";
 import { Course, read, write } from "./course.js";
 import { DiagnosisCard } from "./diagnosis.js";
-import { action, displayed, download, fill, h, lines, refill, typing } from "./dom.js";
-import { Heatmap } from "./heatmap.js";
-import { policiesCard, policyHistory } from "./policies.js";
-import { StepPanel } from "./step.js";
+import { action, displayed, download, figures, fill, h, refill, typing } from "./dom.js";
 import { ago, clock, plural, span, step } from "./words.js";
 
 const REFRESH_MS = 1500;
-const POLICY_LINES = 8; // As tall as a policy with three shadows.
 
 export async function mount(stage, { live, parameters: [project, run] }) {
   const view = new RunView(stage, project, run);
@@ -44,14 +39,8 @@ class RunView {
     this.again = async () => this.#show(await this.#facts());
     const { again } = this;
     this.why = new DiagnosisCard(this.course, { open: (step) => this.open(step), again });
-    this.budget = new BudgetSection(this.path);
-    this.policies = h("section", { class: "card panel", "aria-label": "Policies" });
     this.charts = new Charts(this.course, (step) => this.open(step));
-    this.heat = new Heatmap(this.course, (step) => this.open(step));
-    this.editor = new ThresholdEditor(this.heat, this.course, { path: this.path, again });
-    this.heat.element.append(this.editor.element);
-    this.versions = h("div", { class: "history" });
-    this.panel = new StepPanel(this.path, (step) => this.open(step));
+    this.below = h("div", { "aria-busy": "true" }, h("div", { class: "lower" }, figures(2)));
     this.events = new EventList(this.course, (step) => this.open(step));
     this.bar = new RangeBar(this.course, (step) => this.open(step));
     this.keys = (event) => this.#key(event);
@@ -60,24 +49,26 @@ class RunView {
   async begin() {
     const [facts] = await Promise.all([this.#facts(), this.course.learn()]);
     this.charts.takeRoom();
-    fill(this.policies, lines(POLICY_LINES));
     this.stage.show(
-      this.head,
-      this.notes,
-      this.why.announcement,
-      this.why.element,
-      this.bar.element,
-      this.events.element,
-      this.charts.element,
-      h("div", { class: "lower" }, this.heat.element, h("div", { class: "stack" }, this.policies, this.versions)),
-      this.budget.element,
-      this.panel.element,
+      ...[this.head, this.notes, this.why.announcement, this.why.element],
+      ...[this.bar.element, this.events.element, this.charts.element, this.below],
     );
     this.#judge(facts);
     await Promise.all([this.course.begin(), displayed()]);
+    const lower = loaded(import("./lower.js"));
     this.#show(facts);
     await this.charts.begin();
-    this.heat.read();
+    await this.#beginBelow(await lower, facts);
+  }
+
+  /** Show what lies below the charts, whose modules are loaded after them. */
+  async #beginBelow({ Lower }, facts) {
+    const { course, path, again } = this;
+    this.lower = new Lower(course, { path, again, open: (step) => this.open(step) });
+    fill(this.below, this.lower.elements);
+    this.below.removeAttribute("aria-busy");
+    this.lower.show(facts);
+    this.lower.heat.read();
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
   }
 
@@ -86,8 +77,7 @@ class RunView {
     const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
     this.#show(facts);
     this.bar.draw();
-    this.heat.follow();
-    this.budget.follow();
+    this.lower.follow();
   }
 
   /** Open a step's sequences, or close the panel with null. */
@@ -97,16 +87,15 @@ class RunView {
     this.course.chosen = step;
     this.charts.redraw();
     this.bar.draw();
-    await this.panel.show(step, this.given.attempt);
-    if (scroll && step !== null) this.panel.element.scrollIntoView({ block: "nearest" });
+    await this.lower?.panel.show(step, this.given.attempt);
+    if (scroll && step !== null) this.lower?.panel.element.scrollIntoView({ block: "nearest" });
   }
 
   end() {
     this.course.end();
     this.charts.end();
-    this.heat.end();
-    this.editor.end();
     this.why.end();
+    this.lower?.end();
   }
 
   async #facts() {
@@ -139,10 +128,8 @@ class RunView {
 
   #show(facts) {
     this.#judge(facts);
-    const { again } = this;
-    policyHistory(this.versions, facts, { path: this.path, again });
-    policiesCard(this.policies, facts, { course: this.course, path: this.path, again }).catch(unanswered);
     this.charts.outline(facts);
+    this.lower?.show(facts);
   }
 
   #key(event) {
@@ -234,35 +221,4 @@ function item(note, open) {
   const on = note.step !== null && h("button", { class: "link", onclick: () => open(note.step) }, `step ${step(note.step)}`);
   const by = h("span", { class: "quiet", title: clock(note.at) }, `${note.author}, ${ago(note.at)}`);
   return h("li", {}, on, h("span", { class: "text" }, note.text), by);
-}
-
-class BudgetSection {
-  #body = h("div", {});
-  #details = h(
-    "details",
-    { class: "card panel", ontoggle: () => this.follow() },
-    h("summary", {}, "Budget: mismatch, lag, advice by pipeline"),
-    this.#body,
-  );
-  element = h("section", { "aria-label": "Budget" }, this.#details);
-  #said = null;
-
-  constructor(path) {
-    this.path = path;
-  }
-
-  /** Read the budget anew while it is open; a request that fails is repeated with the next update. */
-  async follow() {
-    if (!this.#details.open) return;
-    try {
-      const [{ budgetOf }, found] = await Promise.all([import("./budget.js"), orNothing(get(`${this.path}/budget`))]);
-      const said = JSON.stringify(found);
-      if (this.#said === said) return;
-      this.#said = said;
-      refill(this.#body, found ? budgetOf(found) : h("p", { class: "quiet" }, "No batch has closed yet."));
-    } catch (error) {
-      unanswered(error);
-      if (this.#said === null) fill(this.#body, h("p", { class: "quiet" }, error.message));
-    }
-  }
 }

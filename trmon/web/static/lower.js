@@ -1,0 +1,44 @@
+// What lies below the charts of a run: sequences against the threshold, policies, the budget, and the open step.
+
+import { unanswered } from "./api.js";
+import { ThresholdEditor } from "./bounds.js";
+import { BudgetSection } from "./budget.js";
+import { h, lines } from "./dom.js";
+import { Heatmap } from "./heatmap.js";
+import { policiesCard, policyHistory } from "./policies.js";
+import { StepPanel } from "./step.js";
+
+const POLICY_LINES = 8; // As tall as a policy with three shadows.
+
+export class Lower {
+  /** `open` opens a step; `again` reads the run's facts anew after a change. */
+  constructor(course, { path, open, again }) {
+    Object.assign(this, { course, path, again });
+    this.heat = new Heatmap(course, open);
+    this.editor = new ThresholdEditor(this.heat, course, { path, again });
+    this.heat.element.append(this.editor.element);
+    this.policies = h("section", { class: "card panel", "aria-label": "Policies" }, lines(POLICY_LINES));
+    this.versions = h("div", { class: "history" });
+    this.budget = new BudgetSection(path);
+    this.panel = new StepPanel(path, open);
+    const upper = h("div", { class: "lower" }, this.heat.element, h("div", { class: "stack" }, this.policies, this.versions));
+    this.elements = [upper, this.budget.element, this.panel.element];
+  }
+
+  show(facts) {
+    const { course, path, again } = this;
+    policyHistory(this.versions, facts, { path, again });
+    policiesCard(this.policies, facts, { course, path, again }).catch(unanswered);
+  }
+
+  /** Read what is new. */
+  follow() {
+    this.heat.follow();
+    this.budget.follow();
+  }
+
+  end() {
+    this.heat.end();
+    this.editor.end();
+  }
+}
