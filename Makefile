@@ -24,11 +24,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCKED := --require-hashes --only-binary :all:
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 25 --durations-min 5
 LOCK := $(BIN)/uv pip compile --quiet --universal --python $(BIN)/python --no-header --no-annotate --generate-hashes $(ARGS)
-ESBUILD := trmon/web/node_modules/.bin/esbuild
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server nginx caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint types layers unit research-test peers image-check test-deps bench bench-peers bench-rivals soft-masking collapse load load-peers soak fuzz docs site web dashboards screenshots lock wheels sbom clean
+.PHONY: help setup demo test test-all check lint types layers unit research-test peers image-check test-deps bench bench-peers bench-rivals soft-masking collapse load load-peers soak fuzz docs site dashboards screenshots lock wheels sbom clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,14 +70,8 @@ image-check: $(VENV)/test  ## build the image and run it, without an engine (roo
 	@deploy/test-deps buildah debootstrap
 	$(BIN)/pytest tests/deploy/check_image.py tests/deploy/check_container.py
 
-test-deps: $(VENV)/test  ## install the servers that the tests start (Debian, as root), and esbuild where npm is
+test-deps: $(VENV)/test  ## install the servers that the tests start (Debian, as root)
 	@deploy/test-deps $(SERVERS)
-	@if command -v npm >/dev/null && [ ! -x $(ESBUILD) ]; then \
-	  npm ci --prefix trmon/web --no-audit --no-fund --silent || echo "could not install esbuild; its test will be skipped"; fi
-
-web: trmon/web/package-lock.json  ## bundle the page's sources into trmon/web/static (needs Node)
-	npm ci --prefix trmon/web --no-audit --no-fund --silent
-	npm run --prefix trmon/web --silent build
 
 bench: $(VENV)/test  ## print the tables of bench_*.py, which docs/benchmarks.md quotes
 	@for bench in benchmarks/bench_*.py; do PYTHONPATH=. $(BIN)/python $$bench || exit 1; done
