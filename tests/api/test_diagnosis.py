@@ -16,7 +16,7 @@ from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
-from trmon.api.diagnosis_schemas import DiagnosisOut
+from trmon.api.diagnosis_schemas import diagnosis_info
 from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.model.errors import InvalidInput
@@ -162,7 +162,7 @@ def test_the_remedy_has_the_values_of_the_runs_configuration() -> None:
     found = diagnose(History.of_signals({"mismatch_kl_k3": 1e-4, "staleness_kl_k3": 0.2}, step=9))
     assert found.primary is Finding.STEP_TOO_LARGE
     config = {"actor_rollout_ref": {"actor": {"optim": {"lr": 1e-6}}}}
-    remedy = DiagnosisOut.of(found, config=config).remedy
+    remedy = diagnosis_info(found, config=config).remedy
     assert remedy is not None
     assert remedy.verl == {"actor_rollout_ref.actor.optim.lr": "5e-7"}
     assert (remedy.trl, remedy.trl_in_words) == ({}, {"learning_rate": "half of what it is"})

@@ -35,6 +35,25 @@ def test_a_run_has_its_state_and_last_step(two_runs: httpx.Client) -> None:
     assert run["firing"] == []
 
 
+def test_a_run_comes_with_its_row_of_the_fleet_and_the_parts_asked_for(two_runs: httpx.Client) -> None:
+    path = "/api/v1/runs/math/grpo"
+    alone = two_runs.get(path).json()
+    parts = ("diagnosis", "alerts", "policies", "attempts", "notes", "adaptation")
+    whole = two_runs.get(path, params={"include": ",".join(parts)}).json()
+    assert set(whole) == {*alone, *parts}
+    assert alone["status"] == two_runs.get("/api/v1/fleet/math/grpo").json()
+    assert whole["diagnosis"] == two_runs.get(f"{path}/diagnosis").json()
+    assert whole["policies"] == two_runs.get(f"{path}/policy/history").json()["items"]
+    assert whole["attempts"] == two_runs.get(f"{path}/attempts").json()["items"]
+    assert whole["adaptation"] == two_runs.get(f"{path}/adaptation").json()
+    assert (whole["alerts"], whole["notes"]) == ([], [])
+
+
+def test_an_unknown_part_of_a_run_is_refused(two_runs: httpx.Client) -> None:
+    answer = two_runs.get("/api/v1/runs/math/grpo", params={"include": "notes,tokens"})
+    assert (answer.status_code, answer.json()["field"]) == (400, "include")
+
+
 def test_runs_are_listed_newest_first_and_filtered(two_runs: httpx.Client) -> None:
     assert listed(two_runs) == ["code/ppo", "math/grpo"]
     assert listed(two_runs, project="math") == ["math/grpo"]

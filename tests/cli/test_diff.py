@@ -67,8 +67,8 @@ def test_lines_tell_verdicts_partings_and_differences() -> None:
 
 
 def test_json_is_the_answer_of_the_service() -> None:
-    from trmon_client.api.answers import encode_info
+    from trmon_client.api.answers import encode_answer
 
-    found = json.loads(encode_info(comparison(2)))
+    found = json.loads(encode_answer(comparison(2)))
     assert found["runs"][1]["sentence"] == "They part at step 20: KL first."
     assert found["runs"][0]["signals"]["loss"] == [None, None]

@@ -13,7 +13,7 @@ from trmon.domain.model.finding import Severity
 from trmon.terminal.fleet_table import WHOLE_FLEET, fleet_frame, fleet_summary_line, urgency_order
 from trmon.terminal.fleet_view import FleetView
 from trmon_client.api import RunStatus, VerdictInfo
-from trmon_client.api.answers import decode_answer, encode_info
+from trmon_client.api.answers import decode_answer, encode_answer
 from trmon_client.api.runs import OpenAlertInfo, SparklineInfo
 
 NOW = 1_000.0
@@ -32,6 +32,7 @@ def a_run(
         "state": "running",
         "owner": "ana",
         "tags": [],
+        "archived": False,
         "step": 1204,
         "last_report_at": NOW - 42,
         "expected_step_seconds": 30.0,
@@ -124,7 +125,7 @@ def test_a_low_terminal_shows_the_first_and_counts_the_others() -> None:
 
 
 def test_a_kind_of_a_newer_service_is_shown_as_text_after_the_known_ones_of_its_urgency() -> None:
-    run = decode_answer(encode_info(a_run("needs_a_nap", name="new", need=Urgency.NOW)), RunStatus)
+    run = decode_answer(encode_answer(a_run("needs_a_nap", name="new", need=Urgency.NOW)), RunStatus)
     assert "Needs a nap: because" in shown([run])
     runs = [run, a_run(VerdictKind.ACT, name="ill"), a_run(name="well")]
     assert [one.run for one in sorted(runs, key=urgency_order)] == ["ill", "new", "well"]

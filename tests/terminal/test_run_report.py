@@ -14,8 +14,9 @@ from rich.console import Console
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.finding import Finding
 from trmon.terminal.example_run import example_log
-from trmon.terminal.run_report import RunReportOut, failed, parse_failures, report_on_log
+from trmon.terminal.run_report import RunReportInfo, failed, parse_failures, report_on_log
 from trmon.terminal.run_report_text import print_report
+from trmon_client.api.answers import encode_answer
 
 VERL = {
     "actor/lr": 1e-6,
@@ -38,7 +39,7 @@ def log(folder: Path, *, n: int = 120, ill_from: int | None = None, **ill: float
     return path
 
 
-def text_of(report: RunReportOut) -> str:
+def text_of(report: RunReportInfo) -> str:
     out = io.StringIO()
     print_report(report, Console(file=out, width=140))
     return out.getvalue()
@@ -125,7 +126,7 @@ def test_agreement_that_no_finding_reads_is_shown_with_the_limits_of_its_framewo
 
 
 def test_json_has_null_for_what_is_not_known(tmp_path: Path) -> None:
-    document: dict[str, Any] = json.loads(report_on_log(log(tmp_path)).model_dump_json())
+    document: dict[str, Any] = json.loads(encode_answer(report_on_log(log(tmp_path))))
     assert document["cost"]["gpu_hours"] is None
     assert document["diagnosis"]["framework"] == "verl"
 

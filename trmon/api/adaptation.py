@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any, Self
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import Named
-from trmon.api.http.response_model import ResponseModel
 from trmon.domain.adaptation.calibration import calibrated_limits
 from trmon.domain.adaptation.proposal import (
     AdaptationMode,
@@ -29,6 +27,7 @@ from trmon.domain.model.errors import InvalidInput
 from trmon.domain.policies import default_version
 from trmon.domain.runs.run import Run, RunState
 from trmon.worker.adaptation import stored_samples
+from trmon_client.api.policies import AdaptationInfo, MoveInfo, ProposalInfo
 
 _DEFAULT = AdaptationSetting()
 
@@ -59,68 +58,7 @@ class AdaptationSettingIn(BaseModel):
             raise InvalidInput(str(error).split(" ", 1)[0], str(error)) from error
 
 
-class MoveOut(ResponseModel):
-    """A bound that would change; `wanted` is its value without limits."""
-
-    statistic: str
-    pair: str
-    side: str
-    before: Number
-    after: Number
-    wanted: Number
-    limit: str | None = Field(description="What limits the change: factor, floor or ceiling.")
-
-
-class ProposalOut(ResponseModel):
-    """A controller's proposal: a policy to activate, or the reason to keep the bounds."""
-
-    hold: NoChangeReason | None = None
-    reason: str
-    policy: dict[str, Any] | None = None
-    n_sequences: int | None = None
-    mask_rate_before: Number | None = None
-    mask_rate_after: Number | None = None
-    basis: dict[str, Number] = Field(default_factory=dict)
-    moves: list[MoveOut] = Field(default_factory=list)
-
-    @classmethod
-    def of(cls, verdict: ControllerResult) -> Self:
-        """Return the response for a verdict."""
-        if isinstance(verdict, NoChange):
-            return cls(hold=verdict.reason, reason=verdict.detail)
-        moves = [MoveOut.from_fields(move, limit=move.limit and move.limit.value) for move in verdict.moves]
-        return cls.from_fields(verdict, policy=verdict.policy.spec(), moves=moves)
-
-
-class AdaptationOut(ResponseModel):
-    """A run's adaptation setting and, unless it is off, the proposals for its newest stored sequences."""
-
-    mode: AdaptationMode
-    target_mask_rate: float | None
-    window_sequences: int
-    every_steps: int
-    floor_factor: float
-    ceiling_factor: float
-    recommended: ProposalOut | None = None
-    bound_budget: ProposalOut | None = Field(None, description="What an error bound would require; never applied.")
-
-    @classmethod
-    def of(
-        cls,
-        setting: AdaptationSetting,
-        *,
-        recommended: ControllerResult | None = None,
-        bound_budget: ControllerResult | None = None,
-    ) -> Self:
-        """Return the response for a setting."""
-        return cls.from_fields(
-            setting,
-            recommended=None if recommended is None else ProposalOut.of(recommended),
-            bound_budget=None if bound_budget is None else ProposalOut.of(bound_budget),
-        )
-
-
-router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"], route_class=AnswerRoute)
 
 MAX_STEPS = 256
 """The maximum number of steps that a recommendation reads, however few sequences each has."""
@@ -128,13 +66,13 @@ GAIN_POINTS = 20
 
 
 @router.get("/adaptation")
-def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationOut:
+def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationInfo:
     """Return the adaptation setting and, unless it is off, what the controllers propose now."""
     store = service.store
     run = store.runs.get(key, access=access)
     setting = store.adaptations.get(run.id, access=access)
     if setting.mode is AdaptationMode.OFF:
-        return AdaptationOut.of(setting)
+        return _adaptation_info(setting)
     current = store.policies.current(run.id, access=access)
     keys = store.batches.gauge_keys(run.id, access=access, limit=MAX_STEPS)
     history = stored_samples(store.run_log, keys, policy=current.policy)
@@ -142,7 +80,7 @@ def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationOu
     versions = [default_version(now=run.created_at), *store.policies.history(run.id, access=access)]
     nothing = NoChange(NoChangeReason.TOO_FEW, "no stored sequence has the columns that the policy needs")
     gain = _gain(service, run, access)
-    return AdaptationOut.of(
+    return _adaptation_info(
         setting,
         recommended=run_controller(
             setting,
@@ -157,12 +95,12 @@ def get_adaptation(key: Named, access: Reader, service: Service) -> AdaptationOu
 
 
 @router.put("/adaptation")
-def put_adaptation(key: Named, given: AdaptationSettingIn, access: Admin, service: Service) -> AdaptationOut:
+def put_adaptation(key: Named, given: AdaptationSettingIn, access: Admin, service: Service) -> AdaptationInfo:
     """Set how the bounds are adapted: off, shown only, or applied as policy versions."""
     run = service.store.runs.get(key, access=access)
     setting = given.setting()
     service.store.adaptations.put(run.id, setting, access=access, now=time.time()).result()
-    return AdaptationOut.of(setting)
+    return _adaptation_info(setting)
 
 
 def _gain(service: Components, run: Run, access: Access) -> float:
@@ -170,3 +108,25 @@ def _gain(service: Components, run: Run, access: Access) -> float:
     series = service.store.signals.series(run.id, names=["reward_mean"], points=GAIN_POINTS, access=access)
     means = series.bands["reward_mean"].mean
     return float(means[-1] - means[0]) if len(means) else math.nan
+
+
+def _proposal_info(verdict: ControllerResult) -> ProposalInfo:
+    """Return the response for a verdict."""
+    if isinstance(verdict, NoChange):
+        return ProposalInfo.from_fields(hold=verdict.reason, reason=verdict.detail)
+    moves = [MoveInfo.from_fields(move, limit=move.limit and move.limit.value) for move in verdict.moves]
+    return ProposalInfo.from_fields(verdict, policy=verdict.policy.spec(), moves=moves)
+
+
+def _adaptation_info(
+    setting: AdaptationSetting,
+    *,
+    recommended: ControllerResult | None = None,
+    bound_budget: ControllerResult | None = None,
+) -> AdaptationInfo:
+    """Return the response for a setting."""
+    return AdaptationInfo.from_fields(
+        setting,
+        recommended=None if recommended is None else _proposal_info(recommended),
+        bound_budget=None if bound_budget is None else _proposal_info(bound_budget),
+    )

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin
 from trmon.api.http.components import Service
-from trmon.api.http.parameters import After, Limit, PageOut
-from trmon.api.http.response_model import ResponseModel
+from trmon.api.http.parameters import After, Limit
 from trmon.domain.model.access import AuditAction
+from trmon_client.api.administration import AuditEntryInfo
+from trmon_client.api.answers import ItemPage
 
-
-class AuditEntryOut(ResponseModel):
-    """An administrative action: `before` is null for what was created, `after` for what was deleted."""
-
-    id: int
-    at: float
-    actor: str
-    token_id: int | None
-    action: AuditAction
-    project: str | None
-    target: str
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-
-
-router = APIRouter(prefix="/api/v1/audit", tags=["audit"])
+router = APIRouter(prefix="/api/v1/audit", tags=["audit"], route_class=AnswerRoute)
 
 
 @router.get("")
@@ -44,9 +31,9 @@ def list_audit_entries(
     ] = None,
     after: After = None,
     limit: Limit = 50,
-) -> PageOut[AuditEntryOut]:
+) -> ItemPage[AuditEntryInfo]:
     """List administrative actions, newest first; a project's token sees its project's."""
     page = service.store.audit.list(
         access=access, project=project, actor=actor, action=action, since=since, after=after, limit=limit
     )
-    return PageOut(items=[AuditEntryOut.from_fields(entry) for entry in page.items], next=page.next)
+    return ItemPage(items=[AuditEntryInfo.from_fields(entry) for entry in page.items], next=page.next)

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, Field
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.json_numbers import Number
-from trmon.api.http.parameters import (
-    After,
-    Limit,
-    Named,
-    Names,
-    OfAttempt,
-    PageOut,
-    SelectedSteps,
-    check_known,
-    split_names,
-)
-from trmon.api.http.response_model import ResponseModel
+from trmon.api.http.parameters import After, Limit, Named, Names, OfAttempt, SelectedSteps, check_known, split_names
 from trmon.domain.analysis.distribution import in_bound_units
 from trmon.domain.batches.assembly import merge_columns
-from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole, QuarantinePart
+from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.model.messages import decode_reports
 from trmon.domain.policies import PolicyRegistry
+from trmon_client.api.answers import ItemPage
+from trmon_client.api.batches import (
+    BatchInfo,
+    CriterionValuesInfo,
+    DecisionInfo,
+    ReasonsInfo,
+    SequenceDecisionsInfo,
+    SequencesInfo,
+    TurnCountsInfo,
+    TurnCriterionValuesInfo,
+    TurnsInfo,
+)
 from trmon_client.core.column_schema import COLUMNS
 from trmon_client.core.columns import Columns, TurnColumns
 from trmon_client.core.policies.decision import FIRST_TURN_CRITERION, Decision, TurnDecision, decide
@@ -40,125 +40,7 @@ from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.wire import unpack_bits
 
 
-class DecisionOut(ResponseModel):
-    """The decision of one policy over a batch; `counts` has the accepted sequences and each reason for rejection."""
-
-    policy: str
-    hash: str
-    role: PolicyRole
-    counts: dict[str, int]
-    mask_rate: Number
-
-    @classmethod
-    def of(cls, row: DecisionRow) -> Self:
-        """Return the response for a decision."""
-        return cls.from_fields(row, policy=row.policy_name, hash=row.policy_hash)
-
-
-class QuarantinedOut(ResponseModel):
-    """A part of a batch that could not be processed."""
-
-    part: QuarantinePart
-    place: str
-    reason: str
-
-
-class BatchOut(ResponseModel):
-    """A closed batch: its step, its completeness, its signals and the trainer's scalars."""
-
-    attempt_id: int
-    step: int
-    update: int | None = Field(description="Null for the whole rollout batch, before its updates.")
-    ordinal: int
-    closed_at: float
-    n_sequences: int
-    n_tokens: int
-    n_ranks: int
-    missing_ranks: list[int]
-    complete: bool | None = Field(
-        description="Null if unknown: a rank has not said how many chunks it sent, as after a crash."
-    )
-    revised: bool
-    mode: str
-    primary_pair: str | None = Field(description="Null if fewer than two log-probs were given.")
-    kl_is: str
-    policy_hash: str | None
-    mismatches: int
-    signals: dict[str, Number]
-    scalars: dict[str, Number]
-    quarantined: list[QuarantinedOut] = Field(description="Parts that could not be processed and were left out.")
-
-    @classmethod
-    def of(cls, row: BatchRow) -> Self:
-        """Return the response for a batch."""
-        key = row.key
-        return cls.from_fields(
-            row, attempt_id=key.attempt_id, step=key.step, update=key.update, complete=row.known_complete
-        )
-
-
-class SequenceDecisions(ResponseModel):
-    """The decisions of one policy over the selected sequences, in their order."""
-
-    policy: str
-    hash: str
-    role: PolicyRole
-    accepted: list[bool]
-    reasons: list[str | None] = Field(description="The first reason for each rejection; null for accepted sequences.")
-
-
-class CriterionValues(ResponseModel):
-    """The values that a criterion of the active policy compared, in the order of the sequences, and its bounds."""
-
-    statistic: str
-    pair: str
-    where: str | None
-    lower: Number | None
-    upper: Number | None
-    values: list[Number]
-
-
-class TurnCounts(ResponseModel):
-    """How many turns the selected sequences have, in their order, and how many of them the active policy rejects."""
-
-    n_turns: list[int]
-    n_rejected: list[int] | None = Field(description="Null if the active policy has no turn criteria.")
-
-
-class TurnCriterionValues(ResponseModel):
-    """The values that a turn criterion of the active policy compared, in the order of the turns, and its bounds."""
-
-    statistic: str
-    pair: str
-    lower: Number | None
-    upper: Number | None
-    values: list[Number]
-
-
-class TurnsOut(ResponseModel):
-    """The turns of one sequence in order: their columns and the decision of the active policy."""
-
-    columns: dict[str, list[Number]]
-    accepted: list[bool] | None = Field(description="Null if the active policy has no turn criteria.")
-    reasons: list[str | None] | None = Field(
-        description="The first reason for each rejection, `empty` for a turn without valid tokens."
-    )
-    criteria: list[TurnCriterionValues]
-
-
-class SequencesOut(ResponseModel):
-    """Sequences of a batch ordered by (rank, chunk, row): their columns and the decisions of each policy."""
-
-    first: int = Field(description="The index of the first returned sequence in the batch.")
-    n_sequences: int = Field(description="The number of sequences in the batch.")
-    columns: dict[str, list[Number]]
-    decisions: list[SequenceDecisions]
-    criteria: list[CriterionValues] = Field(description="The criteria of the active policy that applied.")
-    turn_counts: TurnCounts | None = Field(description="Null if the trainer gave no turns.")
-    turns: list[TurnsOut] | None = Field(description="The turns of each returned sequence, if `turns` asks for them.")
-
-
-def count_turns(columns: Columns, decision: Decision | None, *, rows: range) -> TurnCounts | None:
+def count_turns(columns: Columns, decision: Decision | None, *, rows: range) -> TurnCountsInfo | None:
     """Return how many turns the sequences of `rows` have, and how many are rejected; None without turns."""
     turns = columns.turns
     if turns is None:
@@ -170,10 +52,10 @@ def count_turns(columns: Columns, decision: Decision | None, *, rows: range) -> 
         rejected = np.bincount(turns.sequences[is_rejected], minlength=columns.n_sequences)[
             rows.start : rows.stop
         ].tolist()
-    return TurnCounts(n_turns=turns.n_turns[rows.start : rows.stop].tolist(), n_rejected=rejected)
+    return TurnCountsInfo.from_fields(n_turns=turns.n_turns[rows.start : rows.stop].tolist(), n_rejected=rejected)
 
 
-def select_turns(columns: Columns, decision: Decision | None, *, rows: range) -> list[TurnsOut] | None:
+def select_turns(columns: Columns, decision: Decision | None, *, rows: range) -> list[TurnsInfo] | None:
     """Return the turns of the sequences of `rows`; None without turns."""
     turns = columns.turns
     if turns is None:
@@ -182,14 +64,14 @@ def select_turns(columns: Columns, decision: Decision | None, *, rows: range) ->
     return [_turns_of(turns, decided, part=slice(turns.ends[i] - turns.n_turns[i], turns.ends[i])) for i in rows]
 
 
-def _turns_of(turns: TurnColumns, decided: TurnDecision | None, *, part: slice) -> TurnsOut:
+def _turns_of(turns: TurnColumns, decided: TurnDecision | None, *, part: slice) -> TurnsInfo:
     def selected(values: Any) -> list[Any]:
         return list(values[part].tolist())
 
     columns = {name: selected(array) for name, array in turns.by_name.items()}
     if decided is None:
-        return TurnsOut(columns=columns, accepted=None, reasons=None, criteria=[])
-    return TurnsOut(
+        return TurnsInfo.from_fields(columns=columns, accepted=None, reasons=None, criteria=[])
+    return TurnsInfo.from_fields(
         columns=columns,
         accepted=selected(decided.accepted),
         reasons=decided.reasons[part],
@@ -197,10 +79,12 @@ def _turns_of(turns: TurnColumns, decided: TurnDecision | None, *, part: slice) 
     )
 
 
-def _turn_criteria(decided: TurnDecision, *, part: slice) -> list[TurnCriterionValues]:
+def _turn_criteria(decided: TurnDecision, *, part: slice) -> list[TurnCriterionValuesInfo]:
     # Without a pair no criterion has values.
     compared = zip(decided.criteria, decided.compared, strict=False)
-    return [TurnCriterionValues.from_fields(criterion, values=values[part].tolist()) for criterion, values in compared]
+    return [
+        TurnCriterionValuesInfo.from_fields(criterion, values=values[part].tolist()) for criterion, values in compared
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,13 +104,13 @@ class SequenceSelection:
 
 def select_sequences(
     columns: Columns, decisions: Sequence[DecisionRow], *, registry: PolicyRegistry, selection: SequenceSelection
-) -> SequencesOut:
+) -> SequencesInfo:
     """Return the selected sequences with their stored decisions."""
     repeated = [(row, _repeat_decision(row, columns, registry=registry)) for row in decisions]
     active = next((decision for row, decision in repeated if row.role is PolicyRole.ACTIVE), None)
     rows = range(columns.n_sequences)[selection.first : selection.first + selection.limit]
     names = [name for name in columns if selection.names is None or name in selection.names]
-    return SequencesOut(
+    return SequencesInfo.from_fields(
         first=selection.first,
         n_sequences=columns.n_sequences,
         columns={name: selection.of(columns[name].tolist()) for name in names},
@@ -239,9 +123,9 @@ def select_sequences(
 
 def _sequence_decisions(
     row: DecisionRow, columns: Columns, decision: Decision | None, *, selection: SequenceSelection
-) -> SequenceDecisions:
+) -> SequenceDecisionsInfo:
     accepted = unpack_bits(row.accepted, columns.n_sequences).tolist()
-    return SequenceDecisions(
+    return SequenceDecisionsInfo.from_fields(
         policy=row.policy_name,
         hash=row.policy_hash,
         role=row.role,
@@ -250,10 +134,10 @@ def _sequence_decisions(
     )
 
 
-def _criteria(decision: Decision | None, *, selection: SequenceSelection) -> list[CriterionValues]:
+def _criteria(decision: Decision | None, *, selection: SequenceSelection) -> list[CriterionValuesInfo]:
     compared_criteria = zip(decision.policy.criteria, decision.compared, strict=True) if decision else ()
     return [
-        CriterionValues.from_fields(criterion, values=selection.of(in_bound_units(criterion, compared).tolist()))
+        CriterionValuesInfo.from_fields(criterion, values=selection.of(in_bound_units(criterion, compared).tolist()))
         for criterion, compared in compared_criteria
         if compared is not None
     ]
@@ -268,7 +152,7 @@ def _repeat_decision(row: DecisionRow, columns: Columns, *, registry: PolicyRegi
         return None
 
 
-router = APIRouter(prefix="/api/v1/runs/{project}/{run}/batches", tags=["batches"])
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}/batches", tags=["batches"], route_class=AnswerRoute)
 
 MAX_UPDATES = 1000
 
@@ -291,30 +175,30 @@ def list_batches(
     order: Annotated[
         Literal["newest", "oldest"], Query(description="Which batches come first, in the order in which they closed.")
     ] = "newest",
-) -> PageOut[BatchOut]:
+) -> ItemPage[BatchInfo]:
     """List a run's batches, newest first unless `order` is oldest."""
     run = service.store.runs.get(key, access=access)
     page = service.store.batches.list(
         run.id, access=access, attempt_id=attempt_id, after=after, limit=limit, oldest_first=order == "oldest"
     )
-    return PageOut(items=[BatchOut.of(batch) for batch in page.items], next=page.next)
+    return ItemPage(items=[_batch_info(batch) for batch in page.items], next=page.next)
 
 
 @router.get("/{step}")
 def get_batch(
     key: Named, step: Step, access: Reader, service: Service, update: Update = None, attempt_id: Attempt = None
-) -> BatchOut:
+) -> BatchInfo:
     """Return a batch of a step."""
-    return BatchOut.of(_find(service, access, key, step=step, update=update, attempt_id=attempt_id))
+    return _batch_info(_find(service, access, key, step=step, update=update, attempt_id=attempt_id))
 
 
 @router.get("/{step}/decisions")
 def list_decisions(
     key: Named, step: Step, access: Reader, service: Service, update: Update = None, attempt_id: Attempt = None
-) -> list[DecisionOut]:
+) -> list[DecisionInfo]:
     """List the decisions of each policy over a batch, the active policy first."""
     batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
-    return [DecisionOut.of(row) for row in service.store.batches.decisions(batch.key, access=access)]
+    return [_decision_info(row) for row in service.store.batches.decisions(batch.key, access=access)]
 
 
 @router.get("/{step}/sequences")
@@ -331,7 +215,7 @@ def list_sequences(
     turns: Annotated[
         bool, Query(description="Whether to return the turns of the sequences, if there are any.")
     ] = False,
-) -> SequencesOut:
+) -> SequencesInfo:
     """Return sequences of a batch: their columns, and the decision of each policy with its reason."""
     batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
     requested = split_names(names)
@@ -379,36 +263,39 @@ NOT_REASONS = ("accepted", "empty")
 """Counts of a decision that are not reasons for rejection."""
 
 
-class ReasonsOut(BaseModel):
-    """The fraction of rejected sequences by step."""
-
-    steps: list[int]
-    mask_rate: list[Number]
-    reasons: dict[str, list[float]] = Field(
-        description="For each reason, its fraction at each step; they sum to the mask rate."
-    )
-
-    @classmethod
-    def of(cls, rows: Sequence[DecisionRow]) -> Self:
-        """Return the response for one decision per step."""
-        names = sorted({name for row in rows for name in row.counts if name not in NOT_REASONS})
-        return cls(
-            steps=[row.key.step for row in rows],
-            mask_rate=[row.mask_rate for row in rows],
-            reasons={name: [_fraction(row, name) for row in rows] for name in names},
-        )
-
-
 def _fraction(row: DecisionRow, reason: str) -> float:
     decided = sum(n for name, n in row.counts.items() if name != "empty")
     return row.counts.get(reason, 0) / decided if decided else 0.0
 
 
-reasons_router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
+reasons_router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"], route_class=AnswerRoute)
 
 
 @reasons_router.get("/reasons")
-def list_reasons(access: Reader, service: Service, selected: SelectedSteps) -> ReasonsOut:
+def list_reasons(access: Reader, service: Service, selected: SelectedSteps) -> ReasonsInfo:
     """Return the fraction of each step's sequences that the active policy rejected, by reason."""
     found = service.store.batches.returned_decisions(selected.batches, access=access)
-    return ReasonsOut.of([found[key] for key in selected.batches if key in found])
+    return _reasons_info([found[key] for key in selected.batches if key in found])
+
+
+def _decision_info(row: DecisionRow) -> DecisionInfo:
+    """Return the response for a decision."""
+    return DecisionInfo.from_fields(row, policy=row.policy_name, hash=row.policy_hash)
+
+
+def _batch_info(row: BatchRow) -> BatchInfo:
+    """Return the response for a batch."""
+    key = row.key
+    return BatchInfo.from_fields(
+        row, attempt_id=key.attempt_id, step=key.step, update=key.update, complete=row.known_complete
+    )
+
+
+def _reasons_info(rows: Sequence[DecisionRow]) -> ReasonsInfo:
+    """Return the response for one decision per step."""
+    names = sorted({name for row in rows for name in row.counts if name not in NOT_REASONS})
+    return ReasonsInfo.from_fields(
+        steps=[row.key.step for row in rows],
+        mask_rate=[row.mask_rate for row in rows],
+        reasons={name: [_fraction(row, name) for row in rows] for name in names},
+    )

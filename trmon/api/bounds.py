@@ -5,27 +5,16 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import Field
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import require_reader
-from trmon.api.http.json_numbers import Number
-from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.errors import InvalidInput
+from trmon_client.api.policies import BoundsInfo
 from trmon_client.core.bounds import error_bounds, max_delta
 
-
-class BoundsOut(ResponseModel):
-    """Bounds on the difference between surrogate and objective, for rewards in [0, 1]; [TRM], section 3."""
-
-    trpo: Number
-    pinsker_marginal: Number
-    mixed: Number
-    adaptive: Number
-    vacuous: bool | None = Field(description="Whether the bound exceeds the range of rewards and certifies nothing.")
-    max_delta: Number | None = Field(description="Largest token KL that keeps the bound within the budget, in nats.")
-
-
-router = APIRouter(prefix="/api/v1/bounds", tags=["bounds"], dependencies=[Depends(require_reader)])
+router = APIRouter(
+    prefix="/api/v1/bounds", tags=["bounds"], dependencies=[Depends(require_reader)], route_class=AnswerRoute
+)
 
 
 @router.get("")
@@ -34,11 +23,11 @@ async def get_bounds(
     kl_max: Annotated[float, Query(description="Largest token KL, in nats.")],
     kl_seq: Annotated[float, Query(description="Mean KL of whole sequences, in nats.")],
     budget: Annotated[float | None, Query(description="Largest acceptable bound, in units of reward.")] = None,
-) -> BoundsOut:
+) -> BoundsInfo:
     """Return the error bounds of [TRM], and the threshold that keeps them within a budget."""
     try:
         bounds = error_bounds(horizon=horizon, kl_max=kl_max, kl_seq=kl_seq)
         delta = None if budget is None else max_delta(horizon=horizon, budget=budget, kl_seq=kl_seq)
     except ValueError as error:
         raise InvalidInput(str(error).split(" ", 1)[0], str(error)) from error
-    return BoundsOut.from_fields(bounds, max_delta=delta)
+    return BoundsInfo.from_fields(bounds, max_delta=delta)

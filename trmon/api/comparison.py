@@ -7,15 +7,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Query
 from fastapi.concurrency import run_in_threadpool
-from pydantic import Field
 
-from trmon.api.fleet import FleetRunOut, fleet_responses
+from trmon.api.fleet import fleet_responses
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import split_run_keys
-from trmon.api.http.response_model import ResponseModel
-from trmon.api.policies import PolicyVersionOut
+from trmon.api.policies import policy_info
 from trmon.domain.comparison import (
     ComparedCourse,
     SiblingCandidate,
@@ -31,49 +29,10 @@ from trmon.domain.model.access import Access
 from trmon.domain.model.errors import InvalidInput, NotFound
 from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Run
+from trmon_client.api.comparison import ComparedRun, ComparisonInfo, ConfigDifferenceInfo, PartingInfo
 from trmon_client.core.column_schema import PRIMARY_ORDER
 
-
-class ConfigDifferenceOut(ResponseModel):
-    """An entry of the configuration that is not the same in all runs, with its value in each."""
-
-    name: str = Field(description="The entry; nested ones have dotted names.")
-    values: list[Any]
-    given: list[bool] = Field(description="Which runs have the entry at all.")
-
-
-class PartingOut(ResponseModel):
-    """A signal in which a run leaves the first one, and where."""
-
-    signal: str
-    place: float = Field(description="The step, or the seconds since the run's start, from which it stays away.")
-    from_start: bool = Field(description="Whether they differ from their first common step on.")
-
-
-class ComparedRunOut(ResponseModel):
-    """One of the compared runs: its verdict, its policy, its signals, and where it parts from the first run."""
-
-    fleet: FleetRunOut
-    policy: PolicyVersionOut
-    created_at: float
-    step: list[int]
-    elapsed_seconds: list[float] = Field(description="From the run's creation until the step closed.")
-    signals: dict[str, list[Number]] = Field(description="The mean of each point.")
-    partings: list[PartingOut] = Field(description="The earliest first; those that differ from the start last.")
-    sentence: str = Field(description="Where it parts from the first run, in words; empty for the first run.")
-
-
-class ComparisonOut(ResponseModel):
-    """Two to eight runs side by side."""
-
-    by: str = Field(description="What places are: step or time.")
-    proposed: bool = Field(description="Whether the second run is the healthy sibling that the service chose.")
-    same_policy: bool
-    config: list[ConfigDifferenceOut]
-    runs: list[ComparedRunOut]
-
-
-router = APIRouter(prefix="/api/v1", tags=["runs"])
+router = APIRouter(prefix="/api/v1", tags=["runs"], route_class=AnswerRoute)
 
 Array: TypeAlias = Any
 
@@ -106,7 +65,7 @@ async def compare_runs(
         Literal["step", "time"], Query(description="Align by step, or by the time since the start.")
     ] = "step",
     points: Annotated[int, Query(ge=1, le=2000, description="Maximum number of points of each run.")] = 400,
-) -> ComparisonOut:
+) -> ComparisonInfo:
     """Compare runs: verdicts, differences of configuration and policy, signals, and where each leaves the first."""
     keys = _keys(runs)
     # Reading many long histories takes seconds: comparisons must not occupy all threads that serve other requests.
@@ -127,7 +86,7 @@ def _keys(given: str) -> list[RunKey]:
     return keys
 
 
-def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time: bool, points: int) -> ComparisonOut:
+def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time: bool, points: int) -> ComparisonInfo:
     runs = [service.store.runs.get(key, access=access) for key in keys]
     proposed = len(runs) == 1
     if proposed:
@@ -140,9 +99,9 @@ def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time
     for i, (steps, elapsed) in enumerate(read):
         parted, sentence = _parted(courses[0], courses[i], by_time=by_time) if i else ([], "")
         compared.append(
-            ComparedRunOut(
+            ComparedRun.from_fields(
                 fleet=fleet[i],
-                policy=PolicyVersionOut.of(policies[i]),
+                policy=policy_info(policies[i]),
                 created_at=runs[i].created_at,
                 step=steps.places.tolist(),
                 elapsed_seconds=elapsed.tolist(),
@@ -151,11 +110,11 @@ def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time
                 sentence=sentence,
             )
         )
-    return ComparisonOut(
+    return ComparisonInfo.from_fields(
         by="time" if by_time else "step",
         proposed=proposed,
         same_policy=len({version.policy.hash for version in policies}) == 1,
-        config=[ConfigDifferenceOut.from_fields(one) for one in compare_configs([run.config for run in runs])],
+        config=[ConfigDifferenceInfo.from_fields(one) for one in compare_configs([run.config for run in runs])],
         runs=compared,
     )
 
@@ -198,8 +157,8 @@ def _series(service: Components, run: Run, *, access: Access, points: int) -> tu
     return ComparedCourse(places=series.step, signals=signals), series.closed_at - run.created_at
 
 
-def _parted(first: ComparedCourse, other: ComparedCourse, *, by_time: bool) -> tuple[list[PartingOut], str]:
+def _parted(first: ComparedCourse, other: ComparedCourse, *, by_time: bool) -> tuple[list[PartingInfo], str]:
     """Return where a run parts from the first one, and that in words."""
     found = partings(first, other, logs=LOGS)
     sentence = parting_sentence(found, by_time=by_time, is_long_enough=are_comparable(first, other))
-    return [PartingOut.from_fields(one) for one in found], sentence
+    return [PartingInfo.from_fields(one) for one in found], sentence

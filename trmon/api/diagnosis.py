@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from trmon.api.diagnosis_schemas import DiagnosisOut, IncidentOut
+from trmon.api.diagnosis_schemas import diagnosis_info, newest_incident_info
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
 from trmon.api.http.parameters import Named
@@ -15,12 +16,13 @@ from trmon.domain.incidents.incident import Incident, led_diagnosis
 from trmon.domain.rules.rule import Rule
 from trmon.domain.runs.run import RunState
 from trmon.fleet.summaries import recent_rows
+from trmon_client.api.diagnosis import DiagnosisInfo
 
-router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"])
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"], route_class=AnswerRoute)
 
 
 @router.get("/diagnosis")
-def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisOut:
+def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisInfo:
     """Return what is wrong at a run's newest step, since when, and what to change; 404 before its first batch."""
     run = service.store.runs.get(key, access=access)
     history = recent_rows(service.store, run, access=access)
@@ -32,13 +34,13 @@ def get_diagnosis(key: Named, access: Reader, service: Service) -> DiagnosisOut:
     if standing is not None:
         found = led_diagnosis(found, standing, firing=firing, rules=rules)
     is_of_run = [alert for alert in firing if not alert.is_incident and not _reads_batches(rules.get(alert.rule))]
-    return DiagnosisOut.of(
+    return diagnosis_info(
         found,
         circumstances=is_of_run,
         config=with_sent_options(run.config, history),
         last_good_step=None if standing is None or standing.is_prediction else standing.last_good_step,
         standing=standing,
-        incident=IncidentOut.of_newest(newest),
+        incident=newest_incident_info(newest),
         is_finished=run.state is RunState.FINISHED,
         has_ended=run.state.ended,
     )

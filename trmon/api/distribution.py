@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.components import Components, Service
-from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import SelectedSteps
 from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, Distribution, distribution
 from trmon.domain.batches.assembly import merge_columns
@@ -16,60 +15,9 @@ from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.identity import BatchKey
 from trmon.domain.model.messages import decode_reports
 from trmon.domain.policies import PolicyRegistry
+from trmon_client.api.batches import CriterionInfo, DistributionInfo
 
-
-class CriterionOut(BaseModel):
-    """A criterion that applied in these steps, and how many sequences it rejected first."""
-
-    statistic: str
-    pair: str
-    where: str | None
-    n_rejected: int
-
-    @classmethod
-    def of(cls, read: CriterionKey, *, n_rejected: int) -> Self:
-        """Return the response for a criterion."""
-        statistic, pair, where = read
-        return cls(statistic=statistic, pair=pair, where=where, n_rejected=n_rejected)
-
-
-class DistributionOut(BaseModel):
-    """Histograms of a criterion's statistic over the sequences of each step, and the bounds active then."""
-
-    criteria: list[CriterionOut] = Field(description="The criteria that can be requested.")
-    chosen: CriterionOut | None = Field(
-        description="The requested criterion, or the one that rejected most; null if none applied."
-    )
-    steps: list[int]
-    edges: list[Number] = Field(description="Ascending; the outer bins include values beyond them.")
-    counts: list[list[int]] = Field(description="For each step, one count per bin.")
-    n_unknown: list[int] = Field(description="The number of sequences of each step whose statistic is NaN.")
-    lower: list[Number | None]
-    upper: list[Number | None]
-    n_steps_without_reports: int = Field(
-        description="The number of selected steps whose sequences are no longer stored."
-    )
-
-    @classmethod
-    def of(
-        cls, samples: CriterionSamples, *, chosen: CriterionKey | None, found: Distribution | None, missing: int
-    ) -> Self:
-        """Return the response for a distribution; None if no criterion applied."""
-        criteria = {read: CriterionOut.of(read, n_rejected=samples.n_rejected(read)) for read in samples.by_criterion}
-        return cls(
-            criteria=list(criteria.values()),
-            chosen=None if chosen is None else criteria[chosen],
-            steps=list(found.steps) if found else [],
-            edges=found.edges.tolist() if found else [],
-            counts=found.counts.tolist() if found else [],
-            n_unknown=list(found.n_unknown) if found else [],
-            lower=list(found.lower) if found else [],
-            upper=list(found.upper) if found else [],
-            n_steps_without_reports=missing,
-        )
-
-
-router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"], route_class=AnswerRoute)
 
 
 @router.get("/distribution")
@@ -82,14 +30,14 @@ def get_distribution(
     ] = None,
     pair: Annotated[str | None, Query(max_length=64)] = None,
     where: Annotated[str | None, Query(max_length=64)] = None,
-) -> DistributionOut:
+) -> DistributionInfo:
     """Return the distribution of a bounded statistic over each step's sequences, and the bound active then."""
     policies, samples = service.store.policies, CriterionSamples()
     registry = PolicyRegistry.of(policies.current(selected.run_id), versions=policies.history(selected.run_id))
     n_found = sum(_add_batch(service, samples, batch, registry=registry) for batch in selected.batches)
     read = samples.most_rejecting if statistic is None else _find_criterion(samples, statistic, pair=pair, where=where)
     found = None if read is None else distribution(samples.by_criterion[read])
-    return DistributionOut.of(samples, chosen=read, found=found, missing=len(selected.batches) - n_found)
+    return _distribution_info(samples, chosen=read, found=found, missing=len(selected.batches) - n_found)
 
 
 def _add_batch(service: Components, samples: CriterionSamples, key: BatchKey, *, registry: PolicyRegistry) -> bool:
@@ -108,4 +56,28 @@ def _find_criterion(samples: CriterionSamples, statistic: str, *, pair: str | No
     known = ", ".join(sorted({read[0] for read in samples.by_criterion})) or "none"
     raise InvalidInput(
         "statistic", f"{statistic!r:.64} is not the statistic of a criterion in these steps; these are: {known}"
+    )
+
+
+def _criterion_info(read: CriterionKey, *, n_rejected: int) -> CriterionInfo:
+    """Return the response for a criterion."""
+    statistic, pair, where = read
+    return CriterionInfo.from_fields(statistic=statistic, pair=pair, where=where, n_rejected=n_rejected)
+
+
+def _distribution_info(
+    samples: CriterionSamples, *, chosen: CriterionKey | None, found: Distribution | None, missing: int
+) -> DistributionInfo:
+    """Return the response for a distribution; None if no criterion applied."""
+    criteria = {read: _criterion_info(read, n_rejected=samples.n_rejected(read)) for read in samples.by_criterion}
+    return DistributionInfo.from_fields(
+        criteria=list(criteria.values()),
+        chosen=None if chosen is None else criteria[chosen],
+        steps=list(found.steps) if found else [],
+        edges=found.edges.tolist() if found else [],
+        counts=found.counts.tolist() if found else [],
+        n_unknown=list(found.n_unknown) if found else [],
+        lower=list(found.lower) if found else [],
+        upper=list(found.upper) if found else [],
+        n_steps_without_reports=missing,
     )

@@ -8,11 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Service
-from trmon.api.http.parameters import After, Limit, Named, PageOut
-from trmon.api.http.response_model import ResponseModel
+from trmon.api.http.parameters import After, Limit, Named
 from trmon.domain.runs.run import MAX_AUTHOR_LENGTH, MAX_NOTE_LENGTH, checked_author, checked_note_text
+from trmon_client.api.answers import ItemPage
+from trmon_client.api.runs import NoteInfo
 
 
 class NoteIn(BaseModel):
@@ -29,30 +31,20 @@ class NoteIn(BaseModel):
     )
 
 
-class NoteOut(ResponseModel):
-    """A note on a run, or on one of its steps."""
-
-    id: int
-    step: int | None
-    author: str
-    text: str
-    at: float
-
-
-router = APIRouter(prefix="/api/v1/runs/{project}/{run}/notes", tags=["runs"])
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}/notes", tags=["runs"], route_class=AnswerRoute)
 
 
 @router.get("")
 def list_notes(
     key: Named, access: Reader, service: Service, after: After = None, limit: Limit = 50
-) -> PageOut[NoteOut]:
+) -> ItemPage[NoteInfo]:
     """List the notes of a run and its steps, newest first."""
     page = service.store.notes.list(key, access=access, after=after, limit=limit)
-    return PageOut(items=[NoteOut.from_fields(note) for note in page.items], next=page.next)
+    return ItemPage(items=[NoteInfo.from_fields(note) for note in page.items], next=page.next)
 
 
 @router.post("", status_code=201)
-def create_note(key: Named, given: NoteIn, access: Admin, service: Service) -> NoteOut:
+def create_note(key: Named, given: NoteIn, access: Admin, service: Service) -> NoteInfo:
     """Write a note on a run, or on one of its steps."""
     note = service.store.notes.add(
         key,
@@ -62,7 +54,7 @@ def create_note(key: Named, given: NoteIn, access: Admin, service: Service) -> N
         text=checked_note_text(given.text),
         step=given.step,
     )
-    return NoteOut.from_fields(note.result())
+    return NoteInfo.from_fields(note.result())
 
 
 @router.delete("/{note_id}", status_code=204)

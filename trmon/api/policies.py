@@ -4,55 +4,26 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit, Named, PageOut
-from trmon.api.http.response_model import ResponseModel
+from trmon.api.http.parameters import After, Limit, Named
 from trmon.domain.model.access import Access, AuditAction
 from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import Run
+from trmon_client.api.answers import ItemPage
+from trmon_client.api.policies import PolicyInfo
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
 
 Spec = str | dict[str, Any]
 """A preset's name, or a policy with its name, criteria and token rules."""
-
-
-class PolicyVersionOut(ResponseModel):
-    """One version of a run's policy, with its author and reason."""
-
-    name: str
-    hash: str
-    policy: dict[str, Any]
-    shadows: list[dict[str, Any]]
-    author: str
-    reason: str
-    created_at: float
-    from_step: int
-    pinned: bool
-    calibration: str | None = Field(
-        None,
-        description="uncalibrated: the bounds are ceilings until the run has been measured; calibrated; at_ceilings; "
-        "starts_ill: nothing was calibrated; null for fixed bounds.",
-    )
-    evidence: dict[str, Any] = Field(description="The evidence for a controller's version.")
-
-    @classmethod
-    def of(cls, version: PolicyVersion) -> Self:
-        """Return the response for a version."""
-        return cls.from_fields(
-            version,
-            name=version.policy.name,
-            hash=version.policy.hash,
-            policy=version.policy.spec(),
-            shadows=[shadow.spec() for shadow in version.shadows],
-        )
 
 
 class PolicyChange(BaseModel):
@@ -99,28 +70,28 @@ def parse_shadow_policy(spec: Spec, *, field: str) -> Policy:
     return policy
 
 
-router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"])
+router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"], route_class=AnswerRoute)
 
 
 @router.get("/policy")
-def get_policy(key: Named, access: Reader, service: Service) -> PolicyVersionOut:
+def get_policy(key: Named, access: Reader, service: Service) -> PolicyInfo:
     """Return the active policy."""
     run = service.store.runs.get(key, access=access)
-    return PolicyVersionOut.of(service.store.policies.current(run.id, access=access))
+    return policy_info(service.store.policies.current(run.id, access=access))
 
 
 @router.get("/policy/history")
 def list_policy_versions(
     key: Named, access: Reader, service: Service, after: After = None, limit: Limit = 50
-) -> PageOut[PolicyVersionOut]:
+) -> ItemPage[PolicyInfo]:
     """List the versions of the run's policy, newest first; the last one is the default of every run."""
     run = service.store.runs.get(key, access=access)
     page = service.store.policies.list(run.id, access=access, after=after, limit=limit)
-    return PageOut(items=[PolicyVersionOut.of(version) for version in page.items], next=page.next)
+    return ItemPage(items=[policy_info(version) for version in page.items], next=page.next)
 
 
 @router.put("/policy")
-def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service) -> PolicyVersionOut:
+def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service) -> PolicyInfo:
     """Activate a policy; trainers receive it with their next acknowledgement."""
     run = service.store.runs.get(key, access=access)
     current = service.store.policies.current(run.id, access=access)
@@ -140,7 +111,7 @@ def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service
 
 
 @router.post("/policy/rollback")
-def roll_back_policy(key: Named, rollback: Rollback, access: Admin, service: Service) -> PolicyVersionOut:
+def roll_back_policy(key: Named, rollback: Rollback, access: Admin, service: Service) -> PolicyInfo:
     """Activate an earlier version again, as a new version; it is pinned if a controller set the current one."""
     run = service.store.runs.get(key, access=access)
     history = _history(service, run)
@@ -181,6 +152,17 @@ def _put(
     access: Access,
     action: AuditAction,
     replaces: str | None = None,
-) -> PolicyVersionOut:
+) -> PolicyInfo:
     service.store.policies.put(run.id, version, access=access, action=action, replaces=replaces).result()
-    return PolicyVersionOut.of(version)
+    return policy_info(version)
+
+
+def policy_info(version: PolicyVersion) -> PolicyInfo:
+    """Return the response for a version."""
+    return PolicyInfo.from_fields(
+        version,
+        name=version.policy.name,
+        hash=version.policy.hash,
+        policy=version.policy.spec(),
+        shadows=[shadow.spec() for shadow in version.shadows],
+    )

@@ -7,12 +7,13 @@ import time
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin
 from trmon.api.http.components import Service
-from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.access import Quota
 from trmon.domain.model.errors import Forbidden
 from trmon.domain.model.identity import checked_name
+from trmon_client.api.administration import QuotaInfo
 
 MAX_LIMIT = 1 << 62
 
@@ -29,30 +30,21 @@ class QuotaIn(BaseModel):
     )
 
 
-class QuotaOut(ResponseModel):
-    """The limits of a project; null is no limit."""
-
-    project: str
-    max_runs: int | None
-    max_bytes: int | None
-    reports_per_second: float | None
-
-
-router = APIRouter(prefix="/api/v1/quotas", tags=["quotas"])
+router = APIRouter(prefix="/api/v1/quotas", tags=["quotas"], route_class=AnswerRoute)
 
 
 @router.get("")
-def list_quotas(access: Admin, service: Service) -> list[QuotaOut]:
+def list_quotas(access: Admin, service: Service) -> list[QuotaInfo]:
     """List the quotas by project; a project's token sees its project's."""
-    return [QuotaOut.from_fields(quota) for quota in service.store.quotas.list(access=access)]
+    return [QuotaInfo.from_fields(quota) for quota in service.store.quotas.list(access=access)]
 
 
 @router.put("/{project}")
-def put_quota(project: str, given: QuotaIn, access: Admin, service: Service) -> QuotaOut:
+def put_quota(project: str, given: QuotaIn, access: Admin, service: Service) -> QuotaInfo:
     """Set the limits of a project; without any, the project is unlimited."""
     if access.project is not None:
         raise Forbidden(f"token {access.name!r} is limited to a project, and quotas are set for projects")
     quota = Quota(project=checked_name(project, field="project"), **given.model_dump())
     service.store.quotas.put(quota, access=access, now=time.time()).result()
     service.quota_gate.poll()
-    return QuotaOut.from_fields(quota)
+    return QuotaInfo.from_fields(quota)

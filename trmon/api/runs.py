@@ -3,102 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from trmon.api.diagnosis_schemas import IncidentOut
+from trmon.api.adaptation import get_adaptation
+from trmon.api.alerts import list_alerts
+from trmon.api.diagnosis import get_diagnosis
+from trmon.api.diagnosis_schemas import newest_incident_info
+from trmon.api.fleet import fleet_responses
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.json_numbers import Number
-from trmon.api.http.parameters import After, Limit, Named, PageOut
-from trmon.api.http.response_model import ResponseModel
+from trmon.api.http.parameters import After, Limit, Named, split_names
+from trmon.api.notes import list_notes
+from trmon.api.policies import list_policy_versions
 from trmon.domain.alerts.alert import AlertState, ListedAlert
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.model.access import Access
-from trmon.domain.model.identity import checked_name
-from trmon.domain.runs.attempts import Resolution
+from trmon.domain.model.errors import InvalidInput, NotFound
+from trmon.domain.model.identity import RunKey, checked_name
 from trmon.domain.runs.run import Run, RunState
 from trmon.fleet.views import RunView
 from trmon.notify.configured_receivers import routes_of
-
-
-class RunEndOut(ResponseModel):
-    """How a run ended, as its trainer reported it."""
-
-    at: float
-    rank: int = Field(description="The rank that reported the end.")
-    reason: str = Field(
-        description="closed, exited (close() was not called), exception, exit_code or signal; empty from older clients."
-    )
-    phrase: str
-    error: str = Field(description="The exception's type and message, in one line.")
-    traceback: str = Field(description="The exception's innermost frames.")
-    exit_code: int | None
-    signal: str
-
-
-class RunWarningOut(ResponseModel):
-    """A mistake in the trainer's calls, which the client also wrote to stderr."""
-
-    kind: str
-    text: str
-    at: float
-
-
-class RunOut(ResponseModel):
-    """A run; times are seconds since the epoch on the server's clock."""
-
-    project: str
-    run: str
-    state: RunState
-    owner: str | None
-    tags: list[str]
-    config: dict[str, Any]
-    mode: str
-    created_at: float
-    last_report_at: float | None
-    last_step: int | None
-    archived: bool
-    mask_rate: Number | None = Field(description="At the newest step; null for an inactive run.")
-    firing: list[str] = Field(description="The rules whose alerts fire on the run.")
-    incident: IncidentOut | None = Field(None, description="The newest incident; null without one.")
-    end: RunEndOut | None = Field(description="Null while the run goes on, and where no exit was seen.")
-    end_phrase: str | None = Field(description="How the run ended in a few words, or that no exit was seen.")
-    warnings: list[RunWarningOut]
-
-    @classmethod
-    def of(cls, run: Run, view: RunView | None, *, incident: ListedAlert | None = None) -> Self:
-        """Return the response for a run, with its view if it is active, and its newest incident."""
-        firing = [alert for alert in view.alerts if alert.state is AlertState.FIRING] if view else []
-        return cls.from_fields(
-            run,
-            project=run.key.project,
-            run=run.key.run,
-            mask_rate=view.signals.get("mask_rate") if view else None,
-            firing=[alert.rule for alert in firing if not alert.is_incident],
-            incident=IncidentOut.of_newest(incident),
-            end=RunEndOut.from_fields(run.ending) if run.ending is not None and run.state.ended else None,
-            warnings=[RunWarningOut.from_fields(warning) for warning in run.warnings],
-        )
-
-
-class AttemptOut(ResponseModel):
-    """One start of a run's trainer."""
-
-    id: int
-    name: str
-    ordinal: int
-    started_at: float
-    world_size: int
-    fork_of: int | None = Field(description="The attempt that this one branched from; null for none.")
-    fork_reason: Resolution | None = Field(
-        description="Why: two_trainers reported at once under one name, the trainer went_back in steps, or that "
-        "attempt had moved to the lake."
-    )
-    ranks_unverified: bool
+from trmon_client.api.alerts import AlertInfo
+from trmon_client.api.answers import ItemPage
+from trmon_client.api.diagnosis import DiagnosisInfo
+from trmon_client.api.runs import AttemptInfo, RunDetails, RunEndInfo, RunInfo, RunWarningInfo
 
 
 class RunChange(BaseModel):
@@ -116,7 +50,19 @@ class RunChange(BaseModel):
     archived: bool | None = None
 
 
-router = APIRouter(prefix="/api/v1/runs", tags=["runs"])
+NEWEST = 200
+"""Items of a part of a run, the newest."""
+
+Include = Annotated[
+    str | None,
+    Query(
+        max_length=256,
+        description="Parts to return too, separated by commas: diagnosis, alerts, policies, attempts, notes, "
+        f"adaptation; of each list the newest {NEWEST} items.",
+    ),
+]
+
+router = APIRouter(prefix="/api/v1/runs", tags=["runs"], route_class=AnswerRoute)
 
 
 @router.get("")
@@ -130,7 +76,7 @@ def list_runs(
     archived: bool = False,
     after: After = None,
     limit: Limit = 50,
-) -> PageOut[RunOut]:
+) -> ItemPage[RunInfo]:
     """List runs, newest first."""
     page = service.store.runs.list(
         access=access,
@@ -142,27 +88,35 @@ def list_runs(
         after=after,
         limit=limit,
     )
-    return PageOut(items=_responses(service, page.items, access=access), next=page.next)
+    return ItemPage(items=_responses(service, page.items, access=access), next=page.next)
 
 
 @router.get("/{project}/{run}")
-def get_run(key: Named, access: Reader, service: Service) -> RunOut:
-    """Return a run."""
-    return _responses(service, [service.store.runs.get(key, access=access)], access=access)[0]
+def get_run(key: Named, access: Reader, service: Service, include: Include = None) -> RunDetails:
+    """Return a run with its row of the fleet, and with the parts that `include` names."""
+    run = service.store.runs.get(key, access=access)
+    wanted = split_names(include)
+    if unknown := [name for name in wanted if name not in PARTS]:
+        raise InvalidInput("include", f"{unknown[0]!r:.64} is not a part of a run; these are: {', '.join(PARTS)}")
+    return RunDetails.from_fields(
+        _responses(service, [run], access=access)[0],
+        status=fleet_responses(service, [run], access=access)[0],
+        **{name: PARTS[name](key, access, service) for name in wanted},
+    )
 
 
 @router.get("/{project}/{run}/attempts")
 def list_attempts(
     key: Named, access: Reader, service: Service, after: After = None, limit: Limit = 50
-) -> PageOut[AttemptOut]:
+) -> ItemPage[AttemptInfo]:
     """List the attempts of a run, newest first."""
     run = service.store.runs.get(key, access=access)
     page = service.store.runs.list_attempts(run.id, access=access, after=after, limit=limit)
-    return PageOut(items=[AttemptOut.from_fields(attempt) for attempt in page.items], next=page.next)
+    return ItemPage(items=[AttemptInfo.from_fields(attempt) for attempt in page.items], next=page.next)
 
 
 @router.patch("/{project}/{run}")
-def change_run(key: Named, change: RunChange, access: Admin, service: Service) -> RunOut:
+def change_run(key: Named, change: RunChange, access: Admin, service: Service) -> RunInfo:
     """Tag, archive or rename a run, or change its owner; the new owner's receivers get the firing alerts."""
     tags = None if change.tags is None else _checked_tags(change.tags, field="tags")
     run = service.store.runs.update(
@@ -200,6 +154,49 @@ def _owner_change(service: Components) -> OwnerChange:
     )
 
 
-def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[RunOut]:
+def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[RunInfo]:
     incidents = service.store.alerts.newest_incidents([run.id for run in runs], access=access)
-    return [RunOut.of(run, service.view_cache.get(run.id), incident=incidents.get(run.id)) for run in runs]
+    return [_run_info(run, service.view_cache.get(run.id), incident=incidents.get(run.id)) for run in runs]
+
+
+def _run_info(run: Run, view: RunView | None, *, incident: ListedAlert | None = None) -> RunInfo:
+    """Return the response for a run, with its view if it is active, and its newest incident."""
+    firing = [alert for alert in view.alerts if alert.state is AlertState.FIRING] if view else []
+    return RunInfo.from_fields(
+        run,
+        project=run.key.project,
+        run=run.key.run,
+        mask_rate=view.signals.get("mask_rate") if view else None,
+        firing=[alert.rule for alert in firing if not alert.is_incident],
+        incident=newest_incident_info(incident),
+        end=RunEndInfo.from_fields(run.ending) if run.ending is not None and run.state.ended else None,
+        warnings=[RunWarningInfo.from_fields(warning) for warning in run.warnings],
+    )
+
+
+def _diagnosis(key: RunKey, access: Access, service: Components) -> DiagnosisInfo | None:
+    try:
+        return get_diagnosis(key, access, service)
+    except NotFound:
+        return None
+
+
+def _alerts(key: RunKey, access: Access, service: Components) -> list[AlertInfo]:
+    of_run = partial(list_alerts, access, service, key.project, key.run, limit=NEWEST)
+    firing, after = [], None
+    while True:
+        page = of_run(AlertState.FIRING, after=after)
+        firing += page.items
+        after = page.next
+        if after is None:
+            return firing + of_run(AlertState.RESOLVED).items
+
+
+PARTS: dict[str, Callable[[RunKey, Access, Components], Any]] = {
+    "diagnosis": _diagnosis,
+    "alerts": _alerts,
+    "policies": lambda key, access, service: list_policy_versions(key, access, service, limit=NEWEST).items,
+    "attempts": lambda key, access, service: list_attempts(key, access, service, limit=NEWEST).items,
+    "notes": lambda key, access, service: list_notes(key, access, service, limit=NEWEST).items,
+    "adaptation": get_adaptation,
+}

@@ -7,63 +7,23 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Response
-from pydantic import BaseModel, Field
 
+from trmon.api.http.answers import AnswerRoute, content_of
 from trmon.api.http.auth import Reader, require_reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.json_numbers import Number
 from trmon.api.http.parameters import FromStep, Named, Names, OfAttempt, ToStep, check_known, split_names
-from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.access import Access
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.finding import json_number
 from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.store.repositories.signals import SeriesBand, SignalSeries
+from trmon_client.api.signals import SeriesAnswer, SignalInfo
 from trmon_client.core.signals.batch_signals import SIGNALS, SignalSpec
-
-
-class SignalOut(ResponseModel):
-    """A signal of the catalogue."""
-
-    name: str
-    pair: str | None
-    unit: str
-    description: str
-    formula: str
-    healthy: str
-    prometheus: bool = Field(description="Whether /metrics exposes it by default.")
-
-    @classmethod
-    def of(cls, spec: SignalSpec) -> Self:
-        """Return the response for a signal."""
-        return cls.from_fields(spec, prometheus=spec.core)
-
-
-class BandOut(BaseModel):
-    """The requested statistics of a signal at each point; all are equal if the series is `exact`."""
-
-    min: list[Number] | None = None
-    max: list[Number] | None = None
-    mean: list[Number] | None = None
-    last: list[Number] | None = None
-
-
-class SeriesOut(BaseModel):
-    """Signals over shared points, oldest first; a point has the step of its last batch."""
-
-    exact: bool = Field(description="Whether every point is one batch.")
-    attempt_id: list[int]
-    step: list[int]
-    update: list[int | None]
-    closed_at: list[float]
-    count: list[int] = Field(description="The number of batches of each point.")
-    signals: dict[str, BandOut]
-
 
 STATISTICS = ("min", "max", "mean", "last")
 MEDIA_TYPES = {
@@ -95,7 +55,7 @@ class SeriesDetail:
 
 
 def as_json(series: SignalSeries, detail: SeriesDetail) -> Response:
-    """Return the series as a JSON document; see SeriesOut."""
+    """Return the series as a JSON document; see SeriesAnswer."""
     document = {
         "exact": series.exact,
         **{name: getattr(series, name).tolist() for name in POSITIONS},
@@ -183,15 +143,15 @@ def _updates(series: SignalSeries) -> list[int | None]:
     return [None if update < 0 else update for update in series.update.tolist()]
 
 
-router = APIRouter(prefix="/api/v1", tags=["signals"])
+router = APIRouter(prefix="/api/v1", tags=["signals"], route_class=AnswerRoute)
 
 MAX_POINTS = 10_000
 
 
 @router.get("/signals", dependencies=[Depends(require_reader)])
-async def list_signals() -> list[SignalOut]:
+async def list_signals() -> list[SignalInfo]:
     """List all signals with their unit, meaning, formula and healthy range."""
-    return [SignalOut.of(spec) for spec in SIGNALS.values()]
+    return [_signal_info(spec) for spec in SIGNALS.values()]
 
 
 @router.get("/runs/{project}/{run}/signals/names")
@@ -202,8 +162,7 @@ def list_names(key: Named, access: Reader, service: Service) -> list[str]:
 
 @router.get(
     "/runs/{project}/{run}/signals",
-    response_model=SeriesOut,
-    responses={200: {"content": {media_type: {} for media_type in MEDIA_TYPES.values()}}},
+    responses={200: {"content": content_of(SeriesAnswer) | {media_type: {} for media_type in MEDIA_TYPES.values()}}},
 )
 def get_series(
     key: Named,
@@ -257,3 +216,8 @@ def _statistics(wanted: str | None) -> tuple[str, ...]:
     if not set(chosen) <= set(STATISTICS):
         raise InvalidInput("statistics", f"must be any of {', '.join(STATISTICS)}, not {wanted!r:.64}")
     return chosen
+
+
+def _signal_info(spec: SignalSpec) -> SignalInfo:
+    """Return the response for a signal."""
+    return SignalInfo.from_fields(spec, prometheus=spec.core)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Annotated, Self
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit, PageOut
-from trmon.api.http.response_model import ResponseModel
+from trmon.api.http.parameters import After, Limit
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, MatchOperator, Silence, check_matchers
 from trmon.domain.model.access import Access, Scope
-from trmon.domain.model.finding import Severity
 from trmon.domain.model.identity import checked_name
+from trmon_client.api.alerts import CoveredAlertInfo, SilenceInfo, SilencePreviewInfo
+from trmon_client.api.answers import ItemPage
 
 MAX_PREVIEWED = 100
 MAX_SECONDS = 366 * 86_400.0
@@ -61,72 +62,27 @@ class SilenceIn(BaseModel):
         )
 
 
-class SilenceOut(ResponseModel):
-    """A silence, active, future or ended."""
-
-    id: int
-    project: str | None
-    matchers: list[MatcherIO]
-    author: str
-    note: str
-    starts_at: float
-    ends_at: float
-    alerts: int = Field(description="How many firing incidents, and alerts without one, it mutes now.")
-
-    @classmethod
-    def of(cls, silence: Silence, firing: Sequence[ListedAlert], *, now: float) -> Self:
-        """Return the response for a silence. Args: firing: the alerts that may notify."""
-        return cls.from_fields(silence, alerts=len(covered(silence, firing, now=now)))
-
-
-class CoveredAlertOut(ResponseModel):
-    """A firing alert that a silence would mute."""
-
-    identity: str
-    project: str
-    run: str
-    rule: str
-    severity: Severity
-
-
-class SilencePreviewOut(ResponseModel):
-    """The firing incidents, and alerts without one, that a silence would mute."""
-
-    total: int
-    items: list[CoveredAlertOut] = Field(description=f"The newest of them, at most {MAX_PREVIEWED}.")
-
-    @classmethod
-    def of(cls, silence: Silence, firing: Sequence[ListedAlert]) -> Self:
-        """Return the response for a silence that has begun."""
-        alerts = covered(silence, firing, now=silence.starts_at)
-        items = [
-            CoveredAlertOut.from_fields(one.alert, project=one.run.project, run=one.run.run)
-            for one in alerts[:MAX_PREVIEWED]
-        ]
-        return cls(total=len(alerts), items=items)
-
-
 def covered(silence: Silence, firing: Sequence[ListedAlert], *, now: float) -> list[ListedAlert]:
     """Return the alerts that a silence mutes."""
     return [one for one in firing if silence.covers(one.alert, run=one.run, owner=one.owner, now=now)]
 
 
-router = APIRouter(prefix="/api/v1/silences", tags=["alerts"])
+router = APIRouter(prefix="/api/v1/silences", tags=["alerts"], route_class=AnswerRoute)
 
 
 @router.post("", status_code=201)
-def create_silence(given: SilenceIn, access: Admin, service: Service) -> SilenceOut:
+def create_silence(given: SilenceIn, access: Admin, service: Service) -> SilenceInfo:
     """Mute the notifications of matching alerts for a time; the alerts are still recorded and shown."""
     now = time.time()
     silence = given.silence(access=access, now=now)
     created = service.store.silences.create(silence, access=access, now=now).result()
-    return SilenceOut.of(created, _firing(service, access), now=now)
+    return _silence_info(created, _firing(service, access), now=now)
 
 
 @router.post("/preview")
-def preview_silence(given: SilenceIn, access: Admin, service: Service) -> SilencePreviewOut:
+def preview_silence(given: SilenceIn, access: Admin, service: Service) -> SilencePreviewInfo:
     """List the firing alerts that a silence would mute, and create nothing."""
-    return SilencePreviewOut.of(given.silence(access=access, now=time.time()), _firing(service, access))
+    return _silence_preview_info(given.silence(access=access, now=time.time()), _firing(service, access))
 
 
 @router.get("")
@@ -136,13 +92,13 @@ def list_silences(
     ended: Annotated[bool, Query(description="Include silences that have ended.")] = False,
     after: After = None,
     limit: Limit = 50,
-) -> PageOut[SilenceOut]:
+) -> ItemPage[SilenceInfo]:
     """List the silences that have not ended, newest first."""
     now = time.time()
     ending_after = None if ended else now
     page = service.store.silences.list(access=access, ending_after=ending_after, after=after, limit=limit)
     firing = _firing(service, access) if page.items else []
-    return PageOut(items=[SilenceOut.of(silence, firing, now=now) for silence in page.items], next=page.next)
+    return ItemPage(items=[_silence_info(silence, firing, now=now) for silence in page.items], next=page.next)
 
 
 @router.delete("/{silence_id}", status_code=204)
@@ -158,3 +114,18 @@ def _firing(service: Components, access: Access) -> list[ListedAlert]:
     joined = service.store.alerts.members(incidents, health_rules=service.rules.health_rules())
     identities = {member.identity for members in joined.values() for member in members}
     return [one for one in firing if one.alert.identity not in identities]
+
+
+def _silence_info(silence: Silence, firing: Sequence[ListedAlert], *, now: float) -> SilenceInfo:
+    """Return the response for a silence. Args: firing: the alerts that may notify."""
+    return SilenceInfo.from_fields(silence, alerts=len(covered(silence, firing, now=now)))
+
+
+def _silence_preview_info(silence: Silence, firing: Sequence[ListedAlert]) -> SilencePreviewInfo:
+    """Return the response for a silence that has begun."""
+    alerts = covered(silence, firing, now=silence.starts_at)
+    items = [
+        CoveredAlertInfo.from_fields(one.alert, project=one.run.project, run=one.run.run)
+        for one in alerts[:MAX_PREVIEWED]
+    ]
+    return SilencePreviewInfo.from_fields(total=len(alerts), items=items)

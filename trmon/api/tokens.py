@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Self
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, digest_of, new_secret
 from trmon.api.http.components import Service
-from trmon.api.http.response_model import ResponseModel
 from trmon.domain.model.access import Scope, Token
 from trmon.domain.model.errors import Forbidden
 from trmon.domain.model.identity import checked_name
+from trmon_client.api.administration import NewTokenInfo, TokenInfo
 
 
 class TokenIn(BaseModel):
@@ -36,35 +37,7 @@ class RotationIn(BaseModel):
     days: float = Field(365.0, gt=0, le=36_500, description="The number of days the new token is valid.")
 
 
-class TokenOut(ResponseModel):
-    """A token, without its secret; `last_used_at` is accurate to a minute."""
-
-    name: str
-    scopes: list[Scope]
-    project: str | None
-    created_at: float
-    expires_at: float | None
-    last_used_at: float | None
-    replaced_at: float | None
-
-    @classmethod
-    def of(cls, token: Token) -> Self:
-        """Return the response for a token."""
-        return cls.from_fields(token, scopes=sorted(token.scopes, key=lambda scope: scope.value))
-
-
-class NewTokenOut(TokenOut):
-    """A new token with its secret, which cannot be shown again."""
-
-    secret: str
-
-    @classmethod
-    def with_secret(cls, token: Token, secret: str) -> Self:
-        """Return the response for a new token."""
-        return cls(**TokenOut.of(token).model_dump(), secret=secret)
-
-
-router = APIRouter(prefix="/api/v1/tokens", tags=["tokens"])
+router = APIRouter(prefix="/api/v1/tokens", tags=["tokens"], route_class=AnswerRoute)
 
 SECONDS_PER_DAY = 86_400.0
 SECONDS_PER_HOUR = 3600.0
@@ -81,13 +54,13 @@ Project = Annotated[
 
 
 @router.get("")
-def list_tokens(access: Admin, service: Service) -> list[TokenOut]:
+def list_tokens(access: Admin, service: Service) -> list[TokenInfo]:
     """List the tokens; a project's token lists those of its project."""
-    return [TokenOut.of(token) for token in service.store.tokens.list(access=access)]
+    return [_token_info(token) for token in service.store.tokens.list(access=access)]
 
 
 @router.post("", status_code=201)
-def create_token(given: TokenIn, access: Admin, service: Service) -> NewTokenOut:
+def create_token(given: TokenIn, access: Admin, service: Service) -> NewTokenInfo:
     """Create a token."""
     if access.project is not None and given.project != access.project:
         raise Forbidden(f"token {access.name!r} can create tokens for its own project only")
@@ -102,13 +75,13 @@ def create_token(given: TokenIn, access: Admin, service: Service) -> NewTokenOut
         expires_at=now + given.days * SECONDS_PER_DAY,
     )
     service.authenticator.clear_cache()
-    return NewTokenOut.with_secret(token, secret)
+    return _new_token_info(token, secret)
 
 
 @router.post("/{name}/rotate", status_code=201)
 def rotate_token(
     name: Name, rotation: RotationIn, access: Admin, service: Service, project: Project = None
-) -> NewTokenOut:
+) -> NewTokenInfo:
     """Replace a token by one with a new secret and the same rights; the old secret stays valid for the overlap."""
     secret, now = new_secret(), time.time()
     token = service.store.tokens.rotate(
@@ -121,7 +94,7 @@ def rotate_token(
         overlap_seconds=rotation.overlap_hours * SECONDS_PER_HOUR,
     ).result()
     service.authenticator.clear_cache()
-    return NewTokenOut.with_secret(token, secret)
+    return _new_token_info(token, secret)
 
 
 @router.delete("/{name}", status_code=204)
@@ -129,3 +102,13 @@ def revoke_token(name: Name, access: Admin, service: Service, project: Project =
     """Revoke a token, effective immediately; the last admin token of all projects answers 409."""
     service.store.tokens.revoke(name, access=access, project=project, now=time.time()).result()
     service.authenticator.clear_cache()
+
+
+def _token_info(token: Token) -> TokenInfo:
+    """Return the response for a token."""
+    return TokenInfo.from_fields(token, scopes=sorted(token.scopes, key=lambda scope: scope.value))
+
+
+def _new_token_info(token: Token, secret: str) -> NewTokenInfo:
+    """Return the response for a new token."""
+    return NewTokenInfo.from_fields(_token_info(token), secret=secret)

@@ -29,6 +29,7 @@ from trmon.api.events import router as events
 from trmon.api.fleet import router as fleet
 from trmon.api.health import router as health
 from trmon.api.http import problems
+from trmon.api.http.answers import answer_schemas
 from trmon.api.http.body import BodyMiddleware
 from trmon.api.http.connections import LimitedProtocol
 from trmon.api.http.gateway import Gateway, GetCompression
@@ -92,7 +93,7 @@ def create_app(settings: Settings) -> FastAPI:
     problems.install_problem_handlers(app, page_at=unknown_page)
     for router in ROUTERS:
         app.include_router(router, responses=problems.RESPONSES)
-    _add_wire_schemas(app)
+    _add_struct_schemas(app)
     return app
 
 
@@ -106,13 +107,13 @@ def _middleware(settings: Settings, limit: RateLimit) -> list[Middleware]:
     ]
 
 
-def _add_wire_schemas(app: FastAPI) -> None:
-    """Add the wire format's structs to OpenAPI, to which the ingest routes refer."""
+def _add_struct_schemas(app: FastAPI) -> None:
+    """Add the structs of answers and of the wire format to OpenAPI, to which routes refer."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = generate()
-        document["components"]["schemas"].update(wire_schemas())
+        document["components"]["schemas"].update(answer_schemas() | wire_schemas())
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

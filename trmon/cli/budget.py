@@ -10,7 +10,7 @@ from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.terminal.budget_text import print_budget
 from trmon.terminal.run_argument import parse_run_name
-from trmon_client.api.answers import encode_info
+from trmon_client.api.answers import encode_answer
 
 
 def budget_command(
@@ -22,6 +22,6 @@ def budget_command(
     with plain_errors(), service_of(url) as service:
         found = service.budget(str(parse_run_name(run)))
         if as_json:
-            typer.echo(encode_info(found))
+            typer.echo(encode_answer(found))
         else:
             print_budget(found, console())

@@ -19,7 +19,7 @@ from trmon.terminal.example_run import example_log
 from trmon.terminal.run_report import failed, names_of, parse_failures, report_on_log
 from trmon.terminal.run_report_text import print_report
 from trmon.terminal.standard_input import STANDARD_INPUT, log_file
-from trmon_client.api.answers import encode_info
+from trmon_client.api.answers import encode_answer
 
 FAILED = 1
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".log", ".txt")
@@ -66,7 +66,7 @@ def diagnose_command(
                 with service_of(url) as service:
                     found = diagnosis_query.fetch_diagnosis(run or "", service=service)
             if as_json:
-                echo_json(msgspec.json.format(encode_info(found)))
+                echo_json(msgspec.json.format(encode_answer(found)))
             else:
                 print_diagnosis(found, console())
 
@@ -75,7 +75,7 @@ def _print_report(file: Path, name: str, *, fail_on: str | None, gpus: int | Non
     failures = parse_failures(fail_on) if fail_on else ()
     report = report_on_log(file, gpus=gpus, name=name)
     if as_json:
-        echo_json(report.model_dump_json(indent=2))
+        echo_json(msgspec.json.format(encode_answer(report)))
     else:
         print_report(report, console())
     if held := failed(report, failures):

@@ -10,7 +10,7 @@ from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.terminal.comparison_text import print_comparison
 from trmon.terminal.run_argument import parse_run_name
-from trmon_client.api.answers import encode_info
+from trmon_client.api.answers import encode_answer
 
 
 def diff_command(
@@ -28,6 +28,6 @@ def diff_command(
     with plain_errors(), service_of(url) as service:
         found = service.diff([str(parse_run_name(run)) for run in runs], by=by)
         if as_json:
-            typer.echo(encode_info(found))
+            typer.echo(encode_answer(found))
         else:
             print_comparison(found, console())

@@ -12,7 +12,7 @@ from trmon.cli.running_service import service_of
 from trmon.domain.model.errors import InvalidInput, TrmonError
 from trmon.terminal.run_argument import parse_run_name
 from trmon.terminal.run_table import run_table
-from trmon_client.api.answers import encode_info
+from trmon_client.api.answers import encode_answer
 from trmon_client.api.errors import NotFoundError, RequestRefused
 
 
@@ -42,7 +42,7 @@ def edit_command(
                 refused.append(f"{name}: {error}")
         if as_json:
             for run in changed:
-                echo_json(encode_info(run))
+                echo_json(encode_answer(run))
         elif changed:
             console().print(run_table(changed, now=time.time()))
         if refused:

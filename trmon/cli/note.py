@@ -11,7 +11,7 @@ from trmon.cli.running_service import service_of
 from trmon.domain.model.errors import InvalidInput
 from trmon.terminal.note_table import note_table
 from trmon.terminal.run_argument import parse_run_name
-from trmon_client.api.answers import encode_info
+from trmon_client.api.answers import encode_answer
 
 
 def note_command(
@@ -29,6 +29,6 @@ def note_command(
         notes = service.notes(name) if text is None else [service.add_note(name, text, step=step)]
         if as_json:
             for note in notes:
-                typer.echo(encode_info(note))
+                typer.echo(encode_answer(note))
         else:
             console().print(note_table(notes))

@@ -6,15 +6,17 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.preflight.preflight import N_WORST, PreflightLimits, preflight
 from trmon.terminal.preflight.completions_endpoint import CompletionsEndpoint, Sampling
-from trmon.terminal.preflight.preflight_schemas import PreflightOut
+from trmon.terminal.preflight.preflight_schemas import preflight_info
 from trmon.terminal.preflight.preflight_text import print_preflight
 from trmon.terminal.preflight.score_sources import is_endpoint, read_scores
+from trmon_client.api.answers import encode_answer
 
 DEFAULTS = PreflightLimits()
 
@@ -67,9 +69,9 @@ def preflight_command(
             else rollout
         )
         sides = read_scores(source, trainer, tokens=tokens)
-        found = PreflightOut.of(preflight(*sides, limits=limits, n_worst=worst))
+        found = preflight_info(preflight(*sides, limits=limits, n_worst=worst))
         if as_json:
-            echo_json(found.model_dump_json(indent=2))
+            echo_json(msgspec.json.format(encode_answer(found)))
         else:
             print_preflight(found, console())
         sys.exit(0 if found.passed else 1)

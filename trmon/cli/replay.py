@@ -6,13 +6,15 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from trmon.cli.command import console, plain_errors, unusable_input
 from trmon.domain.recording import replay_recording
 from trmon.terminal.recording.recording_files import read_recordings
-from trmon.terminal.recording.replay_schemas import ReplayOut
+from trmon.terminal.recording.replay_schemas import replay_info
 from trmon.terminal.recording.replay_text import print_replay
+from trmon_client.api.answers import encode_answer
 
 
 def replay_command(
@@ -28,9 +30,9 @@ def replay_command(
     Exits with 1 if a sequence was decided otherwise than recorded, 2 if the recording cannot be read.
     """
     with plain_errors(), unusable_input():
-        found = ReplayOut.of(replay_recording(read_recordings(directory, step=step), n_worst=worst))
+        found = replay_info(replay_recording(read_recordings(directory, step=step), n_worst=worst))
         if as_json:
-            typer.echo(found.model_dump_json(indent=2))
+            typer.echo(msgspec.json.format(encode_answer(found)))
         else:
             print_replay(found, console())
         sys.exit(1 if found.n_differing else 0)

@@ -12,7 +12,7 @@ from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.runs.run import RunState
 from trmon.terminal.run_table import run_table
-from trmon_client.api.answers import encode_info
+from trmon_client.api.answers import encode_answer
 
 
 def runs_command(
@@ -31,6 +31,6 @@ def runs_command(
         runs = islice(found, limit)
         if as_json:
             for run in runs:
-                echo_json(encode_info(run))
+                echo_json(encode_answer(run))
         else:
             console().print(run_table(runs, now=time.time()))

@@ -14,7 +14,7 @@ from trmon.domain.model.errors import InvalidInput
 from trmon.terminal.policy_argument import parse_policy_argument
 from trmon.terminal.run_argument import parse_run_name
 from trmon.terminal.whatif_text import print_whatif
-from trmon_client.api.answers import decode_answer, encode_info
+from trmon_client.api.answers import encode_answer
 from trmon_client.api.policies import WhatIfInfo
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def whatif_command(
                 ]
         if as_json:
             for effect in found:
-                echo_json(encode_info(effect))
+                echo_json(encode_answer(effect))
         else:
             print_whatif(found, console())
 
@@ -100,6 +100,6 @@ class _StoredWhatIf:
 
 
 def _info(effect: WhatIfEffect, covered: CoveredRange) -> WhatIfInfo:
-    from trmon.api.whatif import WhatIfOut
+    from trmon.api.whatif import what_if_info
 
-    return decode_answer(WhatIfOut.of(effect, covered=covered).model_dump_json().encode(), WhatIfInfo)
+    return what_if_info(effect, covered=covered)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trmon.api.diagnosis_schemas import DiagnosisOut
 from trmon.terminal.run_argument import parse_run_name
 from trmon.terminal.run_report import report_on_log
 from trmon_client.api import DiagnosisInfo, Service
-from trmon_client.api.answers import convert_answer
 
 
 def fetch_diagnosis(name: str, *, service: Service) -> DiagnosisInfo:
@@ -18,9 +16,4 @@ def fetch_diagnosis(name: str, *, service: Service) -> DiagnosisInfo:
 
 def diagnose_metrics(file: Path, *, name: str | None = None) -> DiagnosisInfo:
     """Return the diagnosis of the newest lines of a log; `name` is for errors. Errors: InvalidInput."""
-    return as_answered(report_on_log(file, name=name).diagnosis)
-
-
-def as_answered(diagnosis: DiagnosisOut) -> DiagnosisInfo:
-    """Return a diagnosis as a service would answer it."""
-    return convert_answer(diagnosis.model_dump(mode="json"), DiagnosisInfo)
+    return report_on_log(file, name=name).diagnosis

@@ -98,8 +98,8 @@ def fleet_summary_line(runs: Sequence[RunStatus]) -> str:
     """Return the summary line that the page shows too, e.g. `1 run needs you, 2 to watch, 14 healthy`."""
     if not runs:
         return "no runs yet: a trainer's first report creates one"
-    needs = Counter(run.verdict.need for run in runs)
-    kinds = Counter(run.verdict.kind for run in runs if run.verdict.need == Urgency.NONE.value)
+    needs = Counter[str](run.verdict.need for run in runs)
+    kinds = Counter[str](run.verdict.kind for run in runs if run.verdict.need == Urgency.NONE.value)
     of_newer_services = sorted(kind for kind in kinds if kind not in KINDS)
     now = needs[Urgency.NOW.value]
     counted = {

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, Field
+from msgspec import Meta
 
-from trmon.api.diagnosis_schemas import DiagnosisOut, IgnoredOut
-from trmon.api.http.json_numbers import Number
+from trmon.api.diagnosis_schemas import diagnosis_info
 from trmon.domain.analysis.logged_run import (
     Course,
     FindingSpan,
@@ -27,6 +26,8 @@ from trmon.domain.diagnosis.history import ENGINE_PAIRS, History
 from trmon.domain.model.errors import InvalidInput
 from trmon.domain.model.finding import Finding
 from trmon.logs import format_of, sound_rows
+from trmon_client.api.answers import AnswerInfo, ApiNumber
+from trmon_client.api.diagnosis import DiagnosisInfo, IgnoredInfo
 
 ANY = "any"
 AGREEMENT_SIGNALS = ("prob_diff_mean", "abs_log_ratio_mean", "abs_log_ratio_max")
@@ -35,65 +36,52 @@ NEWEST_STEPS = 5
 NOT_FAILURES = (Finding.HEALTHY, Finding.UNKNOWN)
 
 
-class SpanOut(BaseModel):
+class SpanInfo(AnswerInfo, frozen=True, kw_only=True):
     """A finding and the steps in which it held."""
 
     finding: Finding
     title: str
     first_step: int
     last_step: int
-    stands: bool = Field(description="Whether it still held at the last step.")
-
-    @classmethod
-    def of(cls, span: FindingSpan) -> Self:
-        """Return the part of the report for a finding."""
-        return cls(
-            finding=span.finding,
-            title=span.finding.title,
-            first_step=span.first_step,
-            last_step=span.last_step,
-            stands=span.stands,
-        )
+    stands: Annotated[bool, Meta(description="Whether it still held at the last step.")]
 
 
-class CostOut(BaseModel):
+class CostInfo(AnswerInfo, frozen=True, kw_only=True):
     """What the run cost, null where it is not known; hours are GPU-hours."""
 
-    wasted_rollouts: Number
-    timed_steps: Number
-    gpu_hours: Number
-    wasted_gpu_hours: Number
-    ill_gpu_hours: Number
-
-    @classmethod
-    def of(cls, cost: RunCost) -> Self:
-        """Return the part of the report for the cost."""
-        return cls(**{name: getattr(cost, name) for name in cls.model_fields})
+    wasted_rollouts: ApiNumber
+    timed_steps: ApiNumber
+    gpu_hours: ApiNumber
+    wasted_gpu_hours: ApiNumber
+    ill_gpu_hours: ApiNumber
 
 
-class RunReportOut(BaseModel):
+class RunReportInfo(AnswerInfo, frozen=True, kw_only=True):
     """The report on a run in a log file."""
 
     file: str
     format: str
-    framework: str | None = Field(description="Whose metric names were read; null for trmon's own.")
+    framework: Annotated[str | None, Meta(description="Whose metric names were read; null for trmon's own.")]
     n_rows: int
-    agreement: str = Field(description="The option that makes the framework log how far its engines agree, if needed.")
-    agreement_signals: dict[str, Number] = Field(
-        description="Signals of the engines' agreement that no finding reads: the median of the newest 5 steps."
-    )
-    names_steps: bool = Field(description="False if no line names its step, so that lines are counted.")
+    agreement: Annotated[
+        str, Meta(description="The option that makes the framework log how far its engines agree, if needed.")
+    ]
+    agreement_signals: Annotated[
+        dict[str, ApiNumber],
+        Meta(description="Signals of the engines' agreement that no finding reads: the median of the newest 5 steps."),
+    ]
+    names_steps: Annotated[bool, Meta(description="False if no line names its step, so that lines are counted.")]
     first_step: int
     last_step: int
-    broke_at: int | None = Field(description="Where the chain of findings began that stands at the end.")
+    broke_at: Annotated[int | None, Meta(description="Where the chain of findings began that stands at the end.")]
     last_good_step: int | None
-    spans: list[SpanOut] = Field(description="All findings over the course of the run, oldest first.")
-    nonfinite: dict[str, int] = Field(description="Metrics with NaN or infinity, and the first step of each.")
-    cost: CostOut
-    diagnosis: DiagnosisOut = Field(description="The diagnosis at the last step.")
+    spans: Annotated[tuple[SpanInfo, ...], Meta(description="All findings over the course of the run, oldest first.")]
+    nonfinite: Annotated[dict[str, int], Meta(description="Metrics with NaN or infinity, and the first step of each.")]
+    cost: CostInfo
+    diagnosis: Annotated[DiagnosisInfo, Meta(description="The diagnosis at the last step.")]
 
 
-def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = None) -> RunReportOut:
+def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = None) -> RunReportInfo:
     """Return the report on the run in a log file. Errors: InvalidInput if it cannot be read or has no known metric."""
     found = format_of(file)
     run = read_logged_run(sound_rows(found, file), source=name or str(file))
@@ -101,7 +89,7 @@ def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = Non
     limits = Thresholds(nonfinite_steps=0.0) if len(run.history) == 1 else Thresholds()
     course = course_of(run.history, limits=limits)
     cost = run_cost(run, broke_at=course.broke_at, gpus=gpus)
-    return RunReportOut(
+    return RunReportInfo.from_fields(
         file=name or str(file),
         format=found.name,
         framework=run.framework,
@@ -113,9 +101,9 @@ def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = Non
         last_step=int(run.history.steps[-1]),
         broke_at=course.broke_at,
         last_good_step=course.last_good_step,
-        spans=[SpanOut.of(span) for span in course.spans],
+        spans=[_span_info(span) for span in course.spans],
         nonfinite=dict(run.nonfinite),
-        cost=CostOut.of(cost),
+        cost=_cost_info(cost),
         diagnosis=_diagnosis_out(run, course),
     )
 
@@ -132,7 +120,7 @@ def parse_failures(given: str) -> tuple[Finding, ...]:
     return tuple(_finding(word.strip()) for word in given.split(","))
 
 
-def failed(report: RunReportOut, failures: Iterable[Finding]) -> list[Finding]:
+def failed(report: RunReportInfo, failures: Iterable[Finding]) -> list[Finding]:
     """Return those of the findings that held at some step of the run."""
     held = {span.finding for span in report.spans}
     return [finding for finding in failures if finding in held]
@@ -147,9 +135,9 @@ def _finding(word: str) -> Finding:
     raise InvalidInput("--fail-on", f"{word!r} must be {ANY} or findings separated by commas: {names}")
 
 
-def _diagnosis_out(run: LoggedRun, course: Course) -> DiagnosisOut:
-    ignored = [IgnoredOut(name=item.name, why=item.why) for item in run.ignored]
-    return DiagnosisOut.of(
+def _diagnosis_out(run: LoggedRun, course: Course) -> DiagnosisInfo:
+    ignored = [IgnoredInfo.from_fields(name=item.name, why=item.why) for item in run.ignored]
+    return diagnosis_info(
         course.diagnosis,
         ignored=ignored,
         framework=run.framework,
@@ -166,3 +154,19 @@ def known(value: float | None) -> bool:
 def names_of(findings: Sequence[Finding]) -> str:
     """Return the findings as text."""
     return ", ".join(f"{finding.value} ({finding.title})" for finding in findings)
+
+
+def _span_info(span: FindingSpan) -> SpanInfo:
+    """Return the part of the report for a finding."""
+    return SpanInfo.from_fields(
+        finding=span.finding,
+        title=span.finding.title,
+        first_step=span.first_step,
+        last_step=span.last_step,
+        stands=span.stands,
+    )
+
+
+def _cost_info(cost: RunCost) -> CostInfo:
+    """Return the part of the report for the cost."""
+    return CostInfo.from_fields(cost)

@@ -12,12 +12,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trmon_client.api.alerts import AckInfo, AlertInfo, MemberInfo
+from trmon_client.api.alerts import AckInfo, AlertInfo, MemberInfo, RuleInfo
 from trmon_client.api.answers import ApiNumber
-from trmon_client.api.batches import BatchInfo, QuarantinedInfo
+from trmon_client.api.batches import BatchInfo, QuarantinedInfo, SequencesInfo
 from trmon_client.api.budget import BudgetInfo
 from trmon_client.api.comparison import ComparedRun, ComparisonInfo
-from trmon_client.api.diagnosis import CollapseRiskInfo, DiagnosisInfo, EvidenceInfo, FindingInfo, RemedyInfo
+from trmon_client.api.diagnosis import (
+    CollapseRiskInfo,
+    DiagnosisInfo,
+    EvidenceInfo,
+    FindingInfo,
+    IncidentInfo,
+    RemedyInfo,
+)
 from trmon_client.api.errors import (
     AccessDenied,
     IncompatibleService,
@@ -27,16 +34,12 @@ from trmon_client.api.errors import (
     ServiceError,
     ServiceUnreachable,
 )
-from trmon_client.api.notes import NoteInfo
 from trmon_client.api.policies import PolicyInfo, WhatIfInfo
-from trmon_client.api.rules import RuleInfo
-from trmon_client.api.runs import IncidentInfo, RunInfo, RunStatus, VerdictInfo
-from trmon_client.api.sequences import SequencesInfo
+from trmon_client.api.runs import NoteInfo, RunInfo, RunStatus, VerdictInfo
 from trmon_client.api.service import Service
 
 if TYPE_CHECKING:
-    from trmon_client.api.run_comparison import RunComparison
-    from trmon_client.api.signal_history import SignalBand, SignalHistory
+    from trmon_client.api.signals import RunComparison, SignalBand, SignalHistory
 
 __all__ = [
     "AccessDenied",
@@ -76,9 +79,9 @@ __all__ = [
 ]
 
 _WITH_NUMPY = {
-    "RunComparison": "trmon_client.api.run_comparison",
-    "SignalBand": "trmon_client.api.signal_history",
-    "SignalHistory": "trmon_client.api.signal_history",
+    "RunComparison": "trmon_client.api.signals",
+    "SignalBand": "trmon_client.api.signals",
+    "SignalHistory": "trmon_client.api.signals",
 }
 
 

@@ -1,11 +1,29 @@
-"""Alerts and incidents as a service describes them."""
+"""Alerts and incidents, their deliveries, silences and rules, as a service describes them."""
 
 from __future__ import annotations
 
-from trmon_client.api.answers import AnswerInfo, ApiNumber
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from trmon_client.api.answers import AlertState, AnswerInfo, ApiNumber, DeliveryState, Finding, MatchOperator, Severity
 
 INCIDENT = "incident"
 """The rule of the alert that carries a run's incident."""
+
+
+class AckRefusalInfo(AnswerInfo, frozen=True, kw_only=True):
+    """Why an alert was not acknowledged."""
+
+    identity: str
+    detail: str
+
+
+class AcksInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The identities of the alerts that were acknowledged, and of those that were not."""
+
+    acknowledged: tuple[str, ...]
+    refused: tuple[AckRefusalInfo, ...]
 
 
 class AckInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -16,13 +34,17 @@ class AckInfo(AnswerInfo, frozen=True, kw_only=True):
     at: float
 
 
-class SilencedInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The silence that mutes an alert now."""
+class AlertEventInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A state transition of an alert."""
 
-    id: int
-    author: str
-    note: str
-    ends_at: float
+    state: AlertState
+    at: float
+    attempt_id: int
+    step: int
+    update: int | None
+    value: ApiNumber
+    threshold: ApiNumber
+    summary: str
 
 
 class MemberInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -30,24 +52,36 @@ class MemberInfo(AnswerInfo, frozen=True, kw_only=True):
 
     identity: str
     rule: str
-    severity: str
-    state: str
+    severity: Severity
+    state: AlertState
     attempt_id: int
     step: int
     summary: str
 
 
+class SilencedInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The silence that mutes an alert; of several, the one that ends last."""
+
+    id: int
+    author: str
+    note: Annotated[str, Meta(description="Empty if the caller may not list the silence, which is of all projects.")]
+    ends_at: float
+
+
 class AlertInfo(AnswerInfo, frozen=True, kw_only=True):
-    """One episode of an alert; `step` and `update` are where it began; an incident has its alerts as `members`."""
+    """One episode of an alert; `step` and `update` are where it began."""
 
     project: str
     run: str
-    identity: str
-    rule: str
-    title: str
-    members: tuple[MemberInfo, ...]
-    severity: str
-    state: str
+    owner: Annotated[str | None, Meta(description="The owner of the run.")]
+    identity: Annotated[str, Meta(description="The same for every episode of a rule, run and labels.")]
+    rule: Annotated[str, Meta(description="The rule; `incident` for the alert that carries a run's incident.")]
+    title: Annotated[str, Meta(description="The rule in words; of an incident, its cause.")]
+    members: Annotated[
+        tuple[MemberInfo, ...], Meta(description="The alerts that joined an incident; empty for other alerts.")
+    ]
+    severity: Severity
+    state: AlertState
     attempt_id: int
     step: int
     update: int | None
@@ -58,11 +92,109 @@ class AlertInfo(AnswerInfo, frozen=True, kw_only=True):
     summary: str
     labels: dict[str, str]
     runbook: str
-    ack: AckInfo | None = None
-    owner: str | None = None
-    silenced: SilencedInfo | None = None
+    ack: Annotated[AckInfo | None, Meta(description="The acknowledgement of this episode; null if there is none.")]
+    silenced: Annotated[SilencedInfo | None, Meta(description="The silence that mutes it now; null if none does.")]
 
     @property
     def is_incident(self) -> bool:
         """Whether it carries a run's incident."""
         return self.rule == INCIDENT
+
+
+class DeliveryInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The delivery of an alert to one receiver."""
+
+    id: int
+    project: str
+    run: str
+    receiver: str
+    state: DeliveryState
+    told_state: Annotated[
+        AlertState, Meta(description="Whether the notification says that the alert fires or is resolved.")
+    ]
+    attempts: int
+    rounds: Annotated[int, Meta(description="How many notifications were sent, reminders and updates included.")]
+    made_at: float
+    due_at: float
+    tried_at: float | None
+    last_error: str | None
+    muted: Annotated[str | None, Meta(description="Why no notification was sent.")]
+    body: dict[str, Any]
+
+
+class ConditionLineInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A line of a condition in words; lines of greater depth are its parts."""
+
+    depth: int
+    words: str
+
+
+class RuleInfo(AnswerInfo, frozen=True, kw_only=True):
+    """An alert rule; `when` is its condition with thresholds and clear thresholds."""
+
+    name: str
+    severity: Severity
+    severity_when_enforcing: Severity | None
+    when: dict[str, Any]
+    reads: str
+    for_steps: int
+    for_seconds: float
+    clear_for_steps: int
+    immune_steps: int
+    summary: str
+    labels: dict[str, str]
+    runbook: str
+    meaning: str
+    finding: Annotated[
+        Finding | None, Meta(description="The finding that the rule shows; its alerts join the run's incident.")
+    ]
+    is_symptom: bool
+    fires_when: Annotated[tuple[ConditionLineInfo, ...], Meta(description="`when` in words.")]
+    terms: Annotated[
+        tuple[str, ...], Meta(description="What the rule reads, and for how many steps its condition must hold.")
+    ]
+
+
+class RulesFileInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The rules file of the service; `error` says why its latest version is not active."""
+
+    path: str | None
+    error: str | None
+
+
+class MatcherInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A condition on a label: project, run, owner, rule, severity, or a label of the rule."""
+
+    label: str
+    operator: Annotated[MatchOperator, Meta(description="`~` and `!~` take shell patterns, e.g. `qwen*`.")]
+    value: str
+
+
+class SilenceInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A silence, active, future or ended."""
+
+    id: int
+    project: str | None
+    matchers: tuple[MatcherInfo, ...]
+    author: str
+    note: str
+    starts_at: float
+    ends_at: float
+    alerts: Annotated[int, Meta(description="How many firing incidents, and alerts without one, it mutes now.")]
+
+
+class CoveredAlertInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A firing alert that a silence would mute."""
+
+    identity: str
+    project: str
+    run: str
+    rule: str
+    severity: Severity
+
+
+class SilencePreviewInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The firing incidents, and alerts without one, that a silence would mute."""
+
+    total: int
+    items: Annotated[tuple[CoveredAlertInfo, ...], Meta(description="The newest of them, at most 100.")]

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Any, Generic, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import msgspec
+from msgspec import Meta
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 T = TypeVar("T")
 _DECODING = threading.Lock()
@@ -20,41 +25,91 @@ class ApiNumber(float):
     """A number of an answer: JSON's null is NaN, "inf" and "-inf" are infinities."""
 
 
+class OpenEnum(str):
+    """A string of which a service lists the values in its OpenAPI document; a newer service may have more."""
+
+
+AdaptationMode = Annotated[OpenEnum, Meta(title="AdaptationMode")]
+AlertState = Annotated[OpenEnum, Meta(title="AlertState")]
+Assurance = Annotated[OpenEnum, Meta(title="Assurance")]
+AuditAction = Annotated[OpenEnum, Meta(title="AuditAction")]
+BudgetState = Annotated[OpenEnum, Meta(title="BudgetState")]
+DeliveryState = Annotated[OpenEnum, Meta(title="DeliveryState")]
+Finding = Annotated[OpenEnum, Meta(title="Finding")]
+FindingForm = Annotated[OpenEnum, Meta(title="FindingForm")]
+MatchOperator = Annotated[OpenEnum, Meta(title="MatchOperator")]
+NoChangeReason = Annotated[OpenEnum, Meta(title="NoChangeReason")]
+PipelineKind = Annotated[OpenEnum, Meta(title="PipelineKind")]
+PolicyRole = Annotated[OpenEnum, Meta(title="PolicyRole")]
+Presence = Annotated[OpenEnum, Meta(title="Presence")]
+Quadrant = Annotated[OpenEnum, Meta(title="Quadrant")]
+QuarantinePart = Annotated[OpenEnum, Meta(title="QuarantinePart")]
+Resolution = Annotated[OpenEnum, Meta(title="Resolution")]
+RiskLevel = Annotated[OpenEnum, Meta(title="RiskLevel")]
+RunState = Annotated[OpenEnum, Meta(title="RunState")]
+Scope = Annotated[OpenEnum, Meta(title="Scope")]
+Severity = Annotated[OpenEnum, Meta(title="Severity")]
+Stage = Annotated[OpenEnum, Meta(title="Stage")]
+ThresholdSide = Annotated[OpenEnum, Meta(title="ThresholdSide")]
+Urgency = Annotated[OpenEnum, Meta(title="Urgency")]
+VerdictKind = Annotated[OpenEnum, Meta(title="VerdictKind")]
+
+
 class AnswerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The base of what a service answers; times are seconds since the epoch on the service's clock."""
 
+    @classmethod
+    def from_fields(cls, source: object = None, /, **fields: Any) -> Self:
+        """Return an answer with the attributes of a value; `fields` are those that it lacks or names otherwise.
+
+        Errors: ValueError naming the field that does not fit.
+        """
+        given = {name: getattr(source, name) for name in cls.__struct_fields__ if hasattr(source, name)}
+        return convert_answer(given | fields, cls)
+
 
 class ItemPage(msgspec.Struct, Generic[T], frozen=True):
-    """One page of a list, and where the next one begins; None on the last page."""
+    """One page of a list."""
 
     items: list[T]
-    next: str | None
+    next: Annotated[str | None, Meta(description="Pass it as `after` to get the next page; null on the last page.")]
 
 
 def decode_answer(body: bytes, kind: type[T]) -> T:
     """Return an answer as a struct. Errors: ValueError naming the field that does not fit."""
     with _DECODING:
-        return msgspec.json.decode(body, type=kind, dec_hook=_decode_number)
+        return msgspec.json.decode(body, type=kind, dec_hook=read_value)
 
 
-def encode_info(info: AnswerInfo) -> bytes:
-    """Return a struct as the JSON of the service's answer."""
-    return msgspec.json.encode(info, enc_hook=_encode_number)
+def encode_answer(answer: object) -> bytes:
+    """Return structs as the JSON of the service's answer."""
+    return msgspec.json.encode(answer, enc_hook=_written)
 
 
 def convert_answer(document: object, kind: type[T]) -> T:
-    """Return a decoded JSON document as a struct. Errors: ValueError naming the field that does not fit."""
+    """Return a decoded JSON document, or a value with the attributes of a struct, as that struct.
+
+    Errors: ValueError naming the field that does not fit.
+    """
     with _DECODING:
-        return msgspec.convert(document, type=kind, dec_hook=_decode_number)
+        return msgspec.convert(document, type=kind, from_attributes=True, dec_hook=read_value)
 
 
-def _decode_number(kind: type, value: Any) -> ApiNumber:
-    if kind is not ApiNumber:
+def read_value(kind: type, value: Any) -> ApiNumber | OpenEnum:
+    """Return a value of an answer in its type, for msgspec's `dec_hook`. Errors: ValueError."""
+    if kind is ApiNumber:
+        return ApiNumber(math.nan if value is None else value)
+    if kind is not OpenEnum:
         raise NotImplementedError(kind)
-    return ApiNumber(math.nan if value is None else value)
+    value = value.value if isinstance(value, Enum) else value
+    if not isinstance(value, str):
+        raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
+    return OpenEnum(value)
 
 
-def _encode_number(value: Any) -> float | str | None:
+def _written(value: Any) -> float | str | None:
+    if isinstance(value, OpenEnum):
+        return str(value)
     if not isinstance(value, ApiNumber):
         raise NotImplementedError(type(value))
     if math.isnan(value):

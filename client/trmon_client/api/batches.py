@@ -1,40 +1,164 @@
-"""Closed batches of a run as a service describes them."""
+"""Closed batches of a run: their decisions, sequences and turns, and what policies rejected, step by step."""
 
 from __future__ import annotations
 
-from trmon_client.api.answers import AnswerInfo, ApiNumber
+from typing import Annotated
+
+from msgspec import Meta
+
+from trmon_client.api.answers import AnswerInfo, ApiNumber, PolicyRole, QuarantinePart
+
+
+class DecisionInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The decision of one policy over a batch; `counts` has the accepted sequences and each reason for rejection."""
+
+    policy: str
+    hash: str
+    role: PolicyRole
+    counts: dict[str, int]
+    mask_rate: ApiNumber
 
 
 class QuarantinedInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A part of a batch that the service could not process."""
+    """A part of a batch that could not be processed."""
 
-    part: str
+    part: QuarantinePart
     place: str
     reason: str
 
 
 class BatchInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A closed batch: one update of a step, or with `update` None its whole rollout batch.
-
-    `ordinal` counts the batches of a run from 1, in the order in which they closed. `complete` is None if unknown.
-    """
+    """A closed batch: its step, its completeness, its signals and the trainer's scalars."""
 
     attempt_id: int
     step: int
-    update: int | None
+    update: Annotated[int | None, Meta(description="Null for the whole rollout batch, before its updates.")]
     ordinal: int
     closed_at: float
     n_sequences: int
     n_tokens: int
     n_ranks: int
     missing_ranks: tuple[int, ...]
-    complete: bool | None
+    complete: Annotated[
+        bool | None, Meta(description="Null if unknown: a rank has not said how many chunks it sent, as after a crash.")
+    ]
     revised: bool
     mode: str
-    primary_pair: str | None
+    primary_pair: Annotated[str | None, Meta(description="Null if fewer than two log-probs were given.")]
     kl_is: str
     policy_hash: str | None
     mismatches: int
     signals: dict[str, ApiNumber]
     scalars: dict[str, ApiNumber]
-    quarantined: tuple[QuarantinedInfo, ...]
+    quarantined: Annotated[
+        tuple[QuarantinedInfo, ...], Meta(description="Parts that could not be processed and were left out.")
+    ]
+
+
+class SequenceDecisionsInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The decisions of one policy over the selected sequences, in their order."""
+
+    policy: str
+    hash: str
+    role: PolicyRole
+    accepted: tuple[bool, ...]
+    reasons: Annotated[
+        tuple[str | None, ...], Meta(description="The first reason for each rejection; null for accepted sequences.")
+    ]
+
+
+class CriterionValuesInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The values that a criterion of the active policy compared, in the order of the sequences, and its bounds."""
+
+    statistic: str
+    pair: str
+    where: str | None
+    lower: ApiNumber | None
+    upper: ApiNumber | None
+    values: tuple[ApiNumber, ...]
+
+
+class TurnCountsInfo(AnswerInfo, frozen=True, kw_only=True):
+    """How many turns the selected sequences have, in their order, and how many of them the active policy rejects."""
+
+    n_turns: tuple[int, ...]
+    n_rejected: Annotated[tuple[int, ...] | None, Meta(description="Null if the active policy has no turn criteria.")]
+
+
+class TurnCriterionValuesInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The values that a turn criterion of the active policy compared, in the order of the turns, and its bounds."""
+
+    statistic: str
+    pair: str
+    lower: ApiNumber | None
+    upper: ApiNumber | None
+    values: tuple[ApiNumber, ...]
+
+
+class TurnsInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The turns of one sequence in order: their columns and the decision of the active policy."""
+
+    columns: dict[str, tuple[ApiNumber, ...]]
+    accepted: Annotated[tuple[bool, ...] | None, Meta(description="Null if the active policy has no turn criteria.")]
+    reasons: Annotated[
+        tuple[str | None, ...] | None,
+        Meta(description="The first reason for each rejection, `empty` for a turn without valid tokens."),
+    ]
+    criteria: tuple[TurnCriterionValuesInfo, ...]
+
+
+class SequencesInfo(AnswerInfo, frozen=True, kw_only=True):
+    """Sequences of a batch ordered by (rank, chunk, row): their columns and the decisions of each policy."""
+
+    first: Annotated[int, Meta(description="The index of the first returned sequence in the batch.")]
+    n_sequences: Annotated[int, Meta(description="The number of sequences in the batch.")]
+    columns: dict[str, tuple[ApiNumber, ...]]
+    decisions: tuple[SequenceDecisionsInfo, ...]
+    criteria: Annotated[
+        tuple[CriterionValuesInfo, ...], Meta(description="The criteria of the active policy that applied.")
+    ]
+    turn_counts: Annotated[TurnCountsInfo | None, Meta(description="Null if the trainer gave no turns.")]
+    turns: Annotated[
+        tuple[TurnsInfo, ...] | None, Meta(description="The turns of each returned sequence, if `turns` asks for them.")
+    ]
+
+
+class ReasonsInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The fraction of rejected sequences by step."""
+
+    steps: tuple[int, ...]
+    mask_rate: tuple[ApiNumber, ...]
+    reasons: Annotated[
+        dict[str, tuple[float, ...]],
+        Meta(description="For each reason, its fraction at each step; they sum to the mask rate."),
+    ]
+
+
+class CriterionInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A criterion that applied in these steps, and how many sequences it rejected first."""
+
+    statistic: str
+    pair: str
+    where: str | None
+    n_rejected: int
+
+
+class DistributionInfo(AnswerInfo, frozen=True, kw_only=True):
+    """Histograms of a criterion's statistic over the sequences of each step, and the bounds active then."""
+
+    criteria: Annotated[tuple[CriterionInfo, ...], Meta(description="The criteria that can be requested.")]
+    chosen: Annotated[
+        CriterionInfo | None,
+        Meta(description="The requested criterion, or the one that rejected most; null if none applied."),
+    ]
+    steps: tuple[int, ...]
+    edges: Annotated[tuple[ApiNumber, ...], Meta(description="Ascending; the outer bins include values beyond them.")]
+    counts: Annotated[tuple[tuple[int, ...], ...], Meta(description="For each step, one count per bin.")]
+    n_unknown: Annotated[
+        tuple[int, ...], Meta(description="The number of sequences of each step whose statistic is NaN.")
+    ]
+    lower: tuple[ApiNumber | None, ...]
+    upper: tuple[ApiNumber | None, ...]
+    n_steps_without_reports: Annotated[
+        int, Meta(description="The number of selected steps whose sequences are no longer stored.")
+    ]

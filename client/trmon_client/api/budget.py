@@ -1,8 +1,55 @@
-"""The budget of a run as a service answers it: mismatch, lag, split of the drift, and advice by pipeline."""
+"""The budget of a run: mismatch, lag, split of the drift, advice by pipeline; and the advice to its trainer."""
 
 from __future__ import annotations
 
-from trmon_client.api.answers import AnswerInfo, ApiNumber
+from typing import Annotated
+
+from msgspec import Meta
+
+from trmon_client.api.answers import AnswerInfo, ApiNumber, BudgetState, PipelineKind, Presence
+from trmon_client.api.diagnosis import FleetRiskInfo
+
+
+class LrDecayInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A lasting cut of the learning rate, and the step at which it was first advised."""
+
+    factor: float
+    step: int
+
+
+class RiskAdviceInfo(FleetRiskInfo, frozen=True, kw_only=True):
+    """The risk of a collapse, and the learning-rate factor that it recommends; never applied."""
+
+    lr_scale: float = 1.0
+
+
+class AdviceInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The advice after the newest step, with reasons; the trainer applies it only if its author opts in."""
+
+    step: int
+    lr_scale: Annotated[
+        float, Meta(description="Factor for the learning rate of the next steps, for Adam-like optimizers.")
+    ]
+    lr_scale_sgd: Annotated[float, Meta(description="The same factor for plain SGD.")]
+    lr_decay: Annotated[
+        LrDecayInfo | None, Meta(description="A permanent learning-rate cut, and the step of the advice.")
+    ]
+    kl_factor: Annotated[
+        float | None, Meta(description="Factor for the KL penalty's coefficient; null without a kl_target.")
+    ]
+    stop: Annotated[bool, Meta(description="Whether an alert over batches pages.")]
+    should_stop: Annotated[
+        bool, Meta(description="Whether the run collapsed; only if its config has `stop_on_collapse: true`.")
+    ] = False
+    incident_since: Annotated[
+        int | None,
+        Meta(description="The step since which the open incident is, for the trainer's recorder; null without one."),
+    ] = None
+    collapse_risk: Annotated[
+        RiskAdviceInfo | None,
+        Meta(description="The risk of a collapse, and the learning-rate factor that it recommends; never applied."),
+    ] = None
+    reasons: dict[str, str]
 
 
 class ShownByInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -13,49 +60,59 @@ class ShownByInfo(AnswerInfo, frozen=True, kw_only=True):
 
 
 class BudgetItemInfo(AnswerInfo, frozen=True, kw_only=True):
-    """One limit of the mismatch budget; `state` is within, exceeded, undecided or not_measured."""
+    """One limit of the mismatch budget, and how the run's value was judged."""
 
     name: str
-    limit: ApiNumber
+    limit: float
     signal: str
     value: ApiNumber
-    state: str
+    state: BudgetState
     note: str
 
 
 class LagLawInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The lag law: S, T, eta and G, and what they allow; NaN where something is not known."""
+    """The lag law, eta << min(R_batch/(S G), R_crit/(T G)) (arXiv 2607.01083): a conjecture for this run."""
 
-    lag: ApiNumber
-    horizon: ApiNumber
-    lr: ApiNumber
-    update_norm: ApiNumber
+    lag: Annotated[ApiNumber, Meta(description="S: the largest lag of the newest steps, in versions.")]
+    horizon: Annotated[
+        ApiNumber, Meta(description="T: the updates of the whole run, as configured; else those so far.")
+    ]
+    lr: Annotated[ApiNumber, Meta(description="eta: the newest learning rate.")]
+    update_norm: Annotated[ApiNumber, Meta(description="G: the norm of an update over eta, as sent or configured.")]
     s_eta: ApiNumber
     t_eta: ApiNumber
-    lr_scale: ApiNumber
-    lag_scale: ApiNumber
-    ess_seq: ApiNumber
-    ess_ceiling: ApiNumber
+    lr_scale: Annotated[
+        ApiNumber, Meta(description="The learning rate that eta must stay well below; null without the radii.")
+    ]
+    lag_scale: Annotated[
+        ApiNumber, Meta(description="The lag that this learning rate must stay well below; null without R_batch.")
+    ]
+    ess_seq: Annotated[ApiNumber, Meta(description="Effective share of sequences, the median of the newest 20 steps.")]
+    ess_ceiling: Annotated[ApiNumber, Meta(description="50 ess_seq: the conjectured largest lag that pays.")]
 
 
 class PolicySplitInfo(AnswerInfo, frozen=True, kw_only=True):
-    """Lower bounds of the worst-case TVs of staleness (`alpha_0`) and mismatch (`alpha_1`), and mean TVs."""
+    """Where the drift comes from: lower bounds of the worst-case TVs of staleness and mismatch, and mean TVs."""
 
-    alpha_0: ApiNumber
-    alpha_1: ApiNumber
+    alpha_0: Annotated[
+        ApiNumber, Meta(description="Lower bound for staleness: the largest difference of a token's probabilities.")
+    ]
+    alpha_1: Annotated[ApiNumber, Meta(description="Lower bound for engine mismatch, as of staleness.")]
     mismatch_share: ApiNumber
     mean_staleness: ApiNumber
     mean_mismatch: ApiNumber
-    exact_max: ApiNumber
-    exact_mean: ApiNumber
-    is_replayed: bool
+    exact_max: Annotated[ApiNumber, Meta(description="Largest TV from logits, of the pair whose logits were sent.")]
+    exact_mean: Annotated[ApiNumber, Meta(description="Mean TV from logits.")]
+    is_replayed: Annotated[
+        bool, Meta(description="Whether routing is replayed, which hides alpha and does not shrink it.")
+    ]
 
 
 class OffPolicyKindInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A kind of off-policyness; `presence` is present, absent or unknown."""
+    """A kind of off-policyness, whether the run has it, and what shows it."""
 
     name: str
-    presence: str
+    presence: Presence
     why: str
     shown_by: tuple[ShownByInfo, ...]
 
@@ -63,24 +120,24 @@ class OffPolicyKindInfo(AnswerInfo, frozen=True, kw_only=True):
 class PipelineMethodInfo(AnswerInfo, frozen=True, kw_only=True):
     """A kind of the run's pipeline, what shows it, and the method that suits it."""
 
-    kind: str
+    kind: PipelineKind
     title: str
     shown_by: tuple[ShownByInfo, ...]
     method: str
 
 
 class AntiPatternInfo(AnswerInfo, frozen=True, kw_only=True):
-    """An anti-pattern; `presence` is present, absent or unknown."""
+    """An anti-pattern, whether the run shows it, and the numbers that do."""
 
     number: int
     name: str
-    presence: str
+    presence: Presence
     why: str
     shown_by: tuple[ShownByInfo, ...]
 
 
 class PipelineAdviceInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The methods for the run's pipeline, whether it needs a correction, and the five anti-patterns."""
+    """The advice for the run's pipeline: operational defaults of [DRIFT]'s author, not laws."""
 
     methods: tuple[PipelineMethodInfo, ...]
     correction: str | None
@@ -92,12 +149,23 @@ class BudgetInfo(AnswerInfo, frozen=True, kw_only=True):
     """The budget at the newest step; the mismatch budget and the lag law are conjectures."""
 
     step: int
-    steps: int
+    steps: Annotated[int, Meta(description="The number of newest steps that were read.")]
     mismatch: tuple[BudgetItemInfo, ...]
     lag: LagLawInfo
-    lag_words: tuple[str, ...]
+    lag_words: Annotated[tuple[str, ...], Meta(description="What the law says of this run, in sentences.")]
     split: PolicySplitInfo
-    kinds: tuple[OffPolicyKindInfo, ...] = ()
-    minorizer: ApiNumber
-    minorizer_vacuous: ApiNumber
+    kinds: Annotated[
+        tuple[OffPolicyKindInfo, ...],
+        Meta(description="The kinds of off-policyness; unknown where nothing sent tells."),
+    ]
+    minorizer: Annotated[
+        ApiNumber,
+        Meta(
+            description="L - adaptive on the sequences in the loss; null without exact KL and declared centred "
+            "advantages."
+        ),
+    ]
+    minorizer_vacuous: Annotated[
+        ApiNumber, Meta(description="1 where the minorizer's bound certifies nothing, else 0.")
+    ]
     pipeline: PipelineAdviceInfo

@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from trmon_client.api.answers import AnswerInfo, ApiNumber
+from trmon_client.api.policies import PolicyInfo
 from trmon_client.api.runs import RunStatus
 
 
 class ConfigDifferenceInfo(AnswerInfo, frozen=True, kw_only=True):
-    """An entry that is not the same in all configurations; `given` says which runs have it at all."""
+    """An entry of the configuration that is not the same in all runs, with its value in each."""
 
-    name: str
+    name: Annotated[str, Meta(description="The entry; nested ones have dotted names.")]
     values: tuple[Any, ...]
-    given: tuple[bool, ...]
+    given: Annotated[tuple[bool, ...], Meta(description="Which runs have the entry at all.")]
 
 
 class PartingInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A signal in which a run leaves the first one; `place`: the step, or the seconds since its start."""
+    """A signal in which a run leaves the first one, and where."""
 
     signal: str
-    place: float
-    from_start: bool = False
-
-
-class ComparedPolicy(AnswerInfo, frozen=True, kw_only=True):
-    """The policy that decides over a run's sequences."""
-
-    name: str
-    hash: str
+    place: Annotated[
+        float, Meta(description="The step, or the seconds since the run's start, from which it stays away.")
+    ]
+    from_start: Annotated[bool, Meta(description="Whether they differ from their first common step on.")]
 
 
 class ComparedRun(AnswerInfo, frozen=True, kw_only=True):
-    """A run with its verdict, its policy, its signals by step, and where it leaves the first run, also in words."""
+    """One of the compared runs: its verdict, its policy, its signals, and where it parts from the first run."""
 
     fleet: RunStatus
-    policy: ComparedPolicy
+    policy: PolicyInfo
     created_at: float
     step: tuple[int, ...]
-    elapsed_seconds: tuple[float, ...]
-    signals: dict[str, tuple[ApiNumber, ...]]
-    partings: tuple[PartingInfo, ...]
-    sentence: str
+    elapsed_seconds: Annotated[tuple[float, ...], Meta(description="From the run's creation until the step closed.")]
+    signals: Annotated[dict[str, tuple[ApiNumber, ...]], Meta(description="The mean of each point.")]
+    partings: Annotated[
+        tuple[PartingInfo, ...], Meta(description="The earliest first; those that differ from the start last.")
+    ]
+    sentence: Annotated[str, Meta(description="Where it parts from the first run, in words; empty for the first run.")]
 
 
 class ComparisonInfo(AnswerInfo, frozen=True, kw_only=True):
-    """Runs side by side; `proposed`: the service chose the second one, a sound run with the closest configuration."""
+    """Two to eight runs side by side."""
 
-    by: str
-    proposed: bool
+    by: Annotated[str, Meta(description="What places are: step or time.")]
+    proposed: Annotated[bool, Meta(description="Whether the second run is the healthy sibling that the service chose.")]
     same_policy: bool
     config: tuple[ConfigDifferenceInfo, ...]
     runs: tuple[ComparedRun, ...]

@@ -2,27 +2,107 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import field
+from msgspec import Meta, field
 
-from trmon_client.api.answers import AnswerInfo, ApiNumber
-from trmon_client.api.runs import FleetRiskInfo, IncidentInfo
+from trmon_client.api.answers import (
+    AlertState,
+    AnswerInfo,
+    ApiNumber,
+    Assurance,
+    Finding,
+    FindingForm,
+    Quadrant,
+    RiskLevel,
+    Severity,
+    Stage,
+    ThresholdSide,
+)
+
+
+class IncidentInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The newest illness of a run, from its first finding to its end; the first step never changes."""
+
+    finding: Annotated[
+        str | None, Meta(description="The letter of the finding that leads it; null if only symptoms are known.")
+    ]
+    title: str
+    cause: Annotated[str, Meta(description="The rule that leads it.")]
+    severity: Annotated[Severity, Meta(description="The worst so far.")]
+    since_step: int
+    last_good_step: Annotated[int | None, Meta(description="The last step before it; null if it began with the run.")]
+    state: Annotated[AlertState, Meta(description="firing while it is open, else resolved.")]
+    opened_at: float
+    ended_at: float | None
+    ended_with_run: Annotated[bool, Meta(description="Whether it stood when the run finished: the run ended ill.")]
+    fix: Annotated[str, Meta(description="The first thing to do.")]
+    identity: Annotated[str, Meta(description="The identity of its alert, to acknowledge it.")]
+    acked_by: str | None
+
+
+class FleetRiskInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The risk of a collapse in brief."""
+
+    probability: float
+    level: Annotated[
+        RiskLevel,
+        Meta(
+            description="How the probability compares with the model's thresholds; past once the reward has collapsed "
+            "or "
+            "the run has finished."
+        ),
+    ]
+    driven_by: Annotated[tuple[str, ...], Meta(description="The inputs that raise it most, in words; at most two.")]
+
+
+class RiskDriverInfo(AnswerInfo, frozen=True, kw_only=True):
+    """What an input adds to the log-odds of a collapse."""
+
+    input: str
+    log_odds: Annotated[float, Meta(description="Below 0 the input speaks against a collapse.")]
+    words: Annotated[str, Meta(description="The input in words.")]
+
+
+class RiskModelInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The model that made the estimate."""
+
+    name: str
+    fitted_on: Annotated[dict[str, Any], Meta(description="On what and how it was fitted.")]
+
+
+class CollapseRiskInfo(FleetRiskInfo, frozen=True, kw_only=True):
+    """The probability that a collapse begins within a number of steps, and why: a prediction, not a finding."""
+
+    horizon_steps: int
+    drivers: Annotated[tuple[RiskDriverInfo, ...], Meta(description="What each known input adds, the largest first.")]
+    missing: Annotated[tuple[str, ...], Meta(description="Inputs that the model reads and the run does not send.")]
+    outside: Annotated[
+        tuple[str, ...], Meta(description="Inputs beyond the values of the runs that the model was fitted to.")
+    ]
+    model: RiskModelInfo
+    warn_at: Annotated[float, Meta(description="The probability that a tenth of the runs without a collapse reached.")]
+    page_at: Annotated[
+        float, Meta(description="The probability that a twentieth of the runs without a collapse reached.")
+    ]
 
 
 class EvidenceInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A signal beyond its threshold; `bound` is above or below; `away_from`: what the threshold is a distance from.
-
-    `rules_out`: the value is a usual one, which excludes another cause.
-    """
+    """A signal beyond its threshold."""
 
     signal: str
-    value: ApiNumber
-    bound: str
+    value: Annotated[ApiNumber, Meta(description="The newest value beyond the threshold.")]
+    bound: ThresholdSide
     threshold: ApiNumber
-    away_from: float | None
+    away_from: Annotated[
+        float | None,
+        Meta(description="The point that the threshold is a distance from; null for an absolute threshold."),
+    ]
     since_step: int
-    rules_out: bool = False
+    rules_out: Annotated[
+        bool,
+        Meta(description="Whether the value is a usual one that excludes another cause; it has no limit to respect."),
+    ] = False
 
 
 class MissingInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -30,7 +110,9 @@ class MissingInfo(AnswerInfo, frozen=True, kw_only=True):
 
     signal: str
     provide: str
-    more_steps: bool = False
+    more_steps: Annotated[bool, Meta(description="Whether its inputs are sent, and only more steps are needed.")] = (
+        False
+    )
 
 
 class MeasurementInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -41,31 +123,43 @@ class MeasurementInfo(AnswerInfo, frozen=True, kw_only=True):
 
 
 class RemedyInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The smallest fix, in words and as options of verl and of TRL, and what to do if it does not help.
+    """The smallest fix, in words and as options of verl and of TRL's GRPOConfig, and what to do if it does not help.
 
-    Options without a known value are apart, with words in place of values.
+    Options have the values to set. Those whose values do not follow from the run's configuration are apart, with words
+    in place of values, such as `half of what it is`.
     """
 
     fix: str
     verl: dict[str, str]
     trl: dict[str, str]
     persists: str
-    verl_next: dict[str, str] = field(default_factory=dict)
-    trl_next: dict[str, str] = field(default_factory=dict)
-    verl_in_words: dict[str, str] = field(default_factory=dict)
-    trl_in_words: dict[str, str] = field(default_factory=dict)
-    verl_next_in_words: dict[str, str] = field(default_factory=dict)
-    trl_next_in_words: dict[str, str] = field(default_factory=dict)
+    verl_next: Annotated[dict[str, str], Meta(description="verl's options of what to try next.")] = field(
+        default_factory=dict
+    )
+    trl_next: Annotated[dict[str, str], Meta(description="TRL's options of what to try next.")] = field(
+        default_factory=dict
+    )
+    verl_in_words: Annotated[dict[str, str], Meta(description="verl's options without known values.")] = field(
+        default_factory=dict
+    )
+    trl_in_words: Annotated[dict[str, str], Meta(description="TRL's options without known values.")] = field(
+        default_factory=dict
+    )
+    verl_next_in_words: Annotated[dict[str, str], Meta(description="Those of verl to try next.")] = field(
+        default_factory=dict
+    )
+    trl_next_in_words: Annotated[dict[str, str], Meta(description="Those of TRL to try next.")] = field(
+        default_factory=dict
+    )
 
 
 class FindingInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A finding by its letter: observed with its evidence, or unknown with the signals it lacks.
+    """A finding: observed with its evidence, or unknown with the signals it lacks."""
 
-    `form` is the side on which it left its range, such as `entropy_collapse`; None if it has no forms.
-    """
-
-    finding: str
-    form: str | None = None
+    finding: Finding
+    form: Annotated[
+        FindingForm | None, Meta(description="The side on which it left its range; null if it has no forms.")
+    ] = None
     title: str
     since_step: int | None
     evidence: tuple[EvidenceInfo, ...]
@@ -76,16 +170,16 @@ class FindingInfo(AnswerInfo, frozen=True, kw_only=True):
 class EscalationInfo(AnswerInfo, frozen=True, kw_only=True):
     """The recommended stage of correction, and why."""
 
-    stage: str
+    stage: Stage
     advice: str
     evidence: tuple[EvidenceInfo, ...]
     missing: tuple[MissingInfo, ...]
 
 
 class QuadrantInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The kind of correction that can work."""
+    """The kind of correction that can work, determined by tv and chi2."""
 
-    quadrant: str
+    quadrant: Quadrant
     advice: str
 
 
@@ -97,71 +191,66 @@ class IgnoredInfo(AnswerInfo, frozen=True, kw_only=True):
 
 
 class CircumstanceInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A firing alert about the run itself rather than its signals, such as a stall."""
+    """A firing alert about the run itself rather than its signals, such as a stall or two trainers at once."""
 
     rule: str
-    severity: str
+    severity: Severity
     since_step: int
     summary: str
     fix: str
 
 
-class RiskDriverInfo(AnswerInfo, frozen=True, kw_only=True):
-    """What an input adds to the log-odds of a collapse; below 0 it speaks against one."""
-
-    input: str
-    log_odds: float
-    words: str
-
-
-class RiskModelInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The model that made an estimate, and on what it was fitted."""
-
-    name: str
-    fitted_on: dict[str, Any]
-
-
-class CollapseRiskInfo(FleetRiskInfo, frozen=True, kw_only=True):
-    """The probability that a collapse begins within `horizon_steps`, and why: a prediction, not a finding.
-
-    `missing` inputs are not sent by the run; `outside` ones are beyond what the model was fitted to.
-    """
-
-    horizon_steps: int
-    drivers: tuple[RiskDriverInfo, ...]
-    missing: tuple[str, ...]
-    outside: tuple[str, ...]
-    model: RiskModelInfo
-    warn_at: float
-    page_at: float
-
-
 class DiagnosisInfo(AnswerInfo, frozen=True, kw_only=True):
-    """What is wrong at the newest step: `primary` is the letter of the cause, `observed` all findings, the cause first.
-
-    `assurance` is what is known of a run without findings; `has_ended`: the remedy is for the next run.
-    """
+    """What is wrong at the newest step; the primary finding is the cause, the others were observed with it."""
 
     step: int
-    steps: int
-    primary: str
-    form: str | None = None
+    steps: Annotated[int, Meta(description="The number of newest steps that were read.")]
+    primary: Finding
+    form: Annotated[
+        FindingForm | None,
+        Meta(description="The side on which the primary finding left its range; null if it has no forms."),
+    ] = None
     title: str
-    meaning: str | None = None
-    since_step: int | None = None
-    last_good_step: int | None = None
-    incident: IncidentInfo | None = None
-    assurance: str = "unknown"
-    needs_more_steps: bool = False
-    agreement: tuple[MeasurementInfo, ...] = ()
-    collapse_risk: CollapseRiskInfo | None = None
-    has_ended: bool = False
+    meaning: Annotated[
+        str | None, Meta(description="What the primary finding means, in a sentence; null without one.")
+    ] = None
+    since_step: Annotated[
+        int | None,
+        Meta(description="The step at which it began: that of the standing incident, else of the primary finding."),
+    ] = None
+    last_good_step: Annotated[int | None, Meta(description="The last step before the standing incident.")] = None
+    incident: Annotated[IncidentInfo | None, Meta(description="The newest incident of the run; null without one.")] = (
+        None
+    )
+    assurance: Annotated[
+        Assurance, Meta(description="What is known of a run without findings; unknown while one stands.")
+    ]
+    needs_more_steps: Annotated[
+        bool, Meta(description="Whether a finding that is not known merely needs more steps: nothing was found so far.")
+    ] = False
+    agreement: Annotated[
+        tuple[MeasurementInfo, ...], Meta(description="The newest values of signals of how far the policies agree.")
+    ] = ()
+    collapse_risk: Annotated[
+        CollapseRiskInfo | None,
+        Meta(description="The risk at the newest step; null in the first 30 steps and without any of its inputs."),
+    ] = None
+    has_ended: Annotated[
+        bool, Meta(description="Whether the run has ended, so that the remedy is for the next one.")
+    ] = False
     remedy: RemedyInfo | None
-    circumstances: tuple[CircumstanceInfo, ...]
-    observed: tuple[FindingInfo, ...]
-    unknown: tuple[FindingInfo, ...]
-    shortfall: tuple[EvidenceInfo, ...]
+    circumstances: Annotated[
+        tuple[CircumstanceInfo, ...],
+        Meta(description="Firing alerts about the run itself: stalled, crashed, two trainers; empty for a log line."),
+    ]
+    observed: Annotated[tuple[FindingInfo, ...], Meta(description="The observed findings, the cause first.")]
+    unknown: Annotated[
+        tuple[FindingInfo, ...], Meta(description="Findings that cannot be evaluated, and the signals that they lack.")
+    ]
+    shortfall: Annotated[tuple[EvidenceInfo, ...], Meta(description="Why a run without findings is not healthy.")]
     quadrant: QuadrantInfo
     escalation: EscalationInfo
-    ignored: tuple[IgnoredInfo, ...]
-    framework: str | None = None
+    ignored: Annotated[
+        tuple[IgnoredInfo, ...], Meta(description="Names in a log line that were ignored; empty for a run.")
+    ]
+    framework: Annotated[str | None, Meta(description="The framework whose names a log has; null for a run.")] = None

@@ -1,57 +1,135 @@
-"""Runs as a service describes them: their state, their verdict and their newest incident."""
+"""Runs as a service describes them: their state, their verdict, their newest incident, and notes on them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from trmon_client.api.answers import AnswerInfo, ApiNumber
+from msgspec import UNSET, Meta, UnsetType
+
+from trmon_client.api.alerts import AlertInfo
+from trmon_client.api.answers import (
+    AnswerInfo,
+    ApiNumber,
+    Resolution,
+    RunState,
+    Severity,
+    Urgency,
+    VerdictKind,
+)
+from trmon_client.api.diagnosis import DiagnosisInfo, FleetRiskInfo, IncidentInfo
+from trmon_client.api.policies import AdaptationInfo, PolicyInfo
+
+
+class VerdictInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The verdict on a run, and why."""
+
+    kind: VerdictKind
+    need: Annotated[Urgency, Meta(description="How urgent the run is; none once its alerts are acknowledged.")]
+    why: str
+    since_step: int | None
+    todo: Annotated[str | None, Meta(description="The first thing to do; null if no action is needed.")]
+
+
+class OpenAlertInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A firing alert of a run, and who acknowledged it."""
+
+    rule: str
+    severity: Severity
+    step: int
+    acked_by: str | None
+
+
+class SparklineInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A signal over the newest steps in a few points; null where the value is unknown."""
+
+    first_step: int
+    last_step: int
+    values: tuple[float | None, ...]
+
+
+class RunStatus(AnswerInfo, frozen=True, kw_only=True):
+    """A run's verdict, open alerts and recent course."""
+
+    project: str
+    run: str
+    state: RunState
+    owner: str | None
+    tags: tuple[str, ...]
+    archived: bool
+    step: int | None
+    last_report_at: float | None
+    expected_step_seconds: Annotated[float | None, Meta(description="The median duration of the newest steps.")]
+    end_phrase: Annotated[
+        str | None, Meta(description="How the run ended in a few words, or that no exit was seen.")
+    ] = None
+    warnings: Annotated[tuple[str, ...], Meta(description="Mistakes in the trainer's calls.")] = ()
+    judged_step: Annotated[
+        int | None,
+        Meta(
+            description="The newest step of diagnosis, `mask_rate`, `reward` and `kl`; null before the first diagnosis."
+        ),
+    ] = None
+    verdict: VerdictInfo
+    incident: Annotated[IncidentInfo | None, Meta(description="The newest incident; null without one.")] = None
+    alerts: Annotated[
+        tuple[OpenAlertInfo, ...], Meta(description="The firing alerts; those of health are symptoms of an incident.")
+    ]
+    mask_rate: Annotated[ApiNumber | None, Meta(description="At the newest step.")]
+    collapse_risk: Annotated[
+        FleetRiskInfo | None, Meta(description="At the newest step; null in the first 30 steps.")
+    ] = None
+    reward: SparklineInfo | None
+    kl: Annotated[SparklineInfo | None, Meta(description="`kl_k3` of the primary pair.")]
+
+    @property
+    def name(self) -> str:
+        """The run as PROJECT/RUN."""
+        return f"{self.project}/{self.run}"
+
+
+class NoteInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A note on a run, or on one of its steps."""
+
+    id: int
+    step: int | None
+    author: str
+    text: str
+    at: float
 
 
 class RunEndInfo(AnswerInfo, frozen=True, kw_only=True):
     """How a run ended, as its trainer reported it."""
 
     at: float
-    rank: int
-    reason: str
+    rank: Annotated[int, Meta(description="The rank that reported the end.")]
+    reason: Annotated[
+        str,
+        Meta(
+            description="closed, exited (close() was not called), exception, exit_code or signal; empty from older "
+            "clients."
+        ),
+    ]
     phrase: str
-    error: str
-    traceback: str
+    error: Annotated[str, Meta(description="The exception's type and message, in one line.")]
+    traceback: Annotated[str, Meta(description="The exception's innermost frames.")]
     exit_code: int | None
     signal: str
 
 
 class RunWarningInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A mistake in the trainer's calls."""
+    """A mistake in the trainer's calls, which the client also wrote to stderr."""
 
     kind: str
     text: str
     at: float
 
 
-class IncidentInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The newest illness of a run, from its first finding to its end; `state` is firing while it is open."""
-
-    finding: str | None
-    title: str
-    cause: str
-    severity: str
-    since_step: int
-    last_good_step: int | None
-    state: str
-    opened_at: float
-    ended_at: float | None
-    ended_with_run: bool
-    fix: str
-    identity: str
-    acked_by: str | None
-
-
 class RunInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A run; `state` is running, paused, stalled, crashed or finished; `firing` are the rules whose alerts fire."""
+    """A run; times are seconds since the epoch on the server's clock."""
 
     project: str
     run: str
-    state: str
+    state: RunState
     owner: str | None
     tags: tuple[str, ...]
     config: dict[str, Any]
@@ -60,11 +138,11 @@ class RunInfo(AnswerInfo, frozen=True, kw_only=True):
     last_report_at: float | None
     last_step: int | None
     archived: bool
-    mask_rate: ApiNumber | None
-    firing: tuple[str, ...]
-    incident: IncidentInfo | None = None
-    end: RunEndInfo | None
-    end_phrase: str | None
+    mask_rate: Annotated[ApiNumber | None, Meta(description="At the newest step; null for an inactive run.")]
+    firing: Annotated[tuple[str, ...], Meta(description="The rules whose alerts fire on the run.")]
+    incident: Annotated[IncidentInfo | None, Meta(description="The newest incident; null without one.")] = None
+    end: Annotated[RunEndInfo | None, Meta(description="Null while the run goes on, and where no exit was seen.")]
+    end_phrase: Annotated[str | None, Meta(description="How the run ended in a few words, or that no exit was seen.")]
     warnings: tuple[RunWarningInfo, ...]
 
     @property
@@ -73,68 +151,36 @@ class RunInfo(AnswerInfo, frozen=True, kw_only=True):
         return f"{self.project}/{self.run}"
 
 
-class VerdictInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The verdict on a run, and why; `need` is now, soon or none; `todo` the first thing to do, if anything."""
+class AttemptInfo(AnswerInfo, frozen=True, kw_only=True):
+    """One start of a run's trainer."""
 
-    kind: str
-    need: str
-    why: str
-    since_step: int | None
-    todo: str | None
-
-
-class OpenAlertInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A firing alert of a run, and who acknowledged it."""
-
-    rule: str
-    severity: str
-    step: int
-    acked_by: str | None
-
-
-class SparklineInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A signal over the newest steps in a few points; None where the value is unknown."""
-
-    first_step: int
-    last_step: int
-    values: tuple[float | None, ...]
+    id: int
+    name: str
+    ordinal: int
+    started_at: float
+    world_size: int
+    fork_of: Annotated[int | None, Meta(description="The attempt that this one branched from; null for none.")]
+    fork_reason: Annotated[
+        Resolution | None,
+        Meta(
+            description="Why: two_trainers reported at once under one name, the trainer went_back in steps, or that "
+            "attempt had moved to the lake."
+        ),
+    ]
+    ranks_unverified: bool
 
 
-class FleetRiskInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The risk that a collapse begins within 200 steps; `level` is low, warn, page, or past if none can come any more.
+class RunDetails(RunInfo, frozen=True, kw_only=True):
+    """A run with its row of the fleet, and with the parts that the request includes; the newest items come first."""
 
-    `driven_by` are the inputs that raise it most, in words.
-    """
-
-    probability: float
-    level: str
-    driven_by: tuple[str, ...]
-
-
-class RunStatus(AnswerInfo, frozen=True, kw_only=True):
-    """A run's verdict, open alerts and recent course; `kl` is `kl_k3` of the primary pair."""
-
-    project: str
-    run: str
-    state: str
-    owner: str | None
-    tags: tuple[str, ...]
-    archived: bool = False
-    step: int | None
-    last_report_at: float | None
-    expected_step_seconds: float | None
-    end_phrase: str | None = None
-    warnings: tuple[str, ...] = ()
-    judged_step: int | None = None
-    verdict: VerdictInfo
-    incident: IncidentInfo | None = None
-    alerts: tuple[OpenAlertInfo, ...]
-    mask_rate: ApiNumber | None
-    collapse_risk: FleetRiskInfo | None = None
-    reward: SparklineInfo | None
-    kl: SparklineInfo | None
-
-    @property
-    def name(self) -> str:
-        """The run as PROJECT/RUN."""
-        return f"{self.project}/{self.run}"
+    status: RunStatus
+    diagnosis: Annotated[
+        DiagnosisInfo | None | UnsetType, Meta(description="Null before the first step; absent unless included.")
+    ] = UNSET
+    alerts: Annotated[
+        tuple[AlertInfo, ...] | UnsetType, Meta(description="Every firing alert, then the newest resolved ones.")
+    ] = UNSET
+    policies: tuple[PolicyInfo, ...] | UnsetType = UNSET
+    attempts: tuple[AttemptInfo, ...] | UnsetType = UNSET
+    notes: tuple[NoteInfo, ...] | UnsetType = UNSET
+    adaptation: AdaptationInfo | UnsetType = UNSET

@@ -11,24 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from trmon_client.api.alerts import AlertInfo
+from trmon_client.api.alerts import AlertInfo, RuleInfo
 from trmon_client.api.answers import ItemPage, decode_answer
-from trmon_client.api.batches import BatchInfo
+from trmon_client.api.batches import BatchInfo, SequencesInfo
 from trmon_client.api.budget import BudgetInfo
 from trmon_client.api.comparison import ComparisonInfo
 from trmon_client.api.diagnosis import DiagnosisInfo
 from trmon_client.api.errors import IncompatibleService, NotFoundError
-from trmon_client.api.notes import NoteInfo
 from trmon_client.api.policies import PolicyInfo, WhatIfInfo
-from trmon_client.api.rules import RuleInfo
-from trmon_client.api.runs import RunInfo, RunStatus
-from trmon_client.api.sequences import SequencesInfo
+from trmon_client.api.runs import NoteInfo, RunDetails, RunInfo, RunStatus
 from trmon_client.config.service_address import NAME, resolve_service
 from trmon_client.config.version import __version__
 
 if TYPE_CHECKING:  # with numpy, which lists of runs need not load
-    from trmon_client.api.run_comparison import RunComparison
-    from trmon_client.api.signal_history import SeriesAnswer, SignalHistory
+    from trmon_client.api.signals import RunComparison, SeriesAnswer, SignalHistory
 
 T = TypeVar("T")
 Steps = tuple[int | None, int | None]
@@ -92,7 +88,7 @@ class Service:
 
     def status(self, run: str) -> RunStatus:
         """Return a run with its verdict and open alerts."""
-        return self._read_run(run, RunStatus, under="/api/v1/fleet")
+        return self._read_run(run, RunDetails).status
 
     def diagnosis(self, run: str) -> DiagnosisInfo:
         """Return what is wrong with a run, since when, and what to change; NotFoundError before its first step."""
@@ -136,7 +132,7 @@ class Service:
         Args: points: at most so many rows, each of which then sums up several steps; updates: "all" has a row for
         every optimizer update; attempt_id: only this attempt, by default the history without what restarts redid.
         """
-        from trmon_client.api.signal_history import join_series
+        from trmon_client.api.signals import join_series
 
         names = [names] if isinstance(names, str) else list(dict.fromkeys(names))
         query = {"names": ",".join(names), "updates": updates, "attempt_id": attempt_id}
@@ -172,7 +168,7 @@ class Service:
 
     def compare(self, runs: Iterable[str], names: str | Iterable[str], steps: Steps = ALL_STEPS) -> RunComparison:
         """Return signals of several runs aligned by step."""
-        from trmon_client.api.run_comparison import compare_histories
+        from trmon_client.api.signals import compare_histories
 
         names = [names] if isinstance(names, str) else list(names)
         return compare_histories([self.signals(run, names, steps) for run in runs])
@@ -251,7 +247,7 @@ class Service:
             first = last if last is None else last + 1
 
     def _series(self, run: str, query: Mapping[str, Any], steps: Steps) -> SeriesAnswer:
-        from trmon_client.api.signal_history import SeriesAnswer
+        from trmon_client.api.signals import SeriesAnswer
 
         return self._read_run(run, SeriesAnswer, "/signals", query={**query, "from": steps[0], "to": steps[1]})
 
@@ -269,19 +265,17 @@ class Service:
             if after is None:
                 return
 
-    def _read_run(
-        self, run: str, kind: type[T], what: str = "", *, query: Mapping[str, Any] | None = None, under: str = RUNS
-    ) -> T:
-        return self._decoded(self._request_run(run, "GET", what, query=query, under=under), kind)
+    def _read_run(self, run: str, kind: type[T], what: str = "", *, query: Mapping[str, Any] | None = None) -> T:
+        return self._decoded(self._request_run(run, "GET", what, query=query), kind)
 
     def _ask_run(self, run: str, kind: type[T], what: str, question: Mapping[str, Any], **options: Any) -> T:
         given = {name: value for name, value in question.items() if value is not None}
         return self._decoded(self._request_run(run, "POST", what, body=msgspec.json.encode(given), **options), kind)
 
-    def _request_run(self, run: str, method: str, what: str = "", *, under: str = RUNS, **options: Any) -> bytes:
+    def _request_run(self, run: str, method: str, what: str = "", **options: Any) -> bytes:
         project, name = _split_name(run)
         try:
-            return self._http.request(method, f"{under}/{project}/{name}{what}", **options)
+            return self._http.request(method, f"{RUNS}/{project}/{name}{what}", **options)
         except NotFoundError as error:
             known = [found.name for found in islice(self.runs(), MAX_KNOWN)] if "no run" in str(error) else []
             raise NotFoundError(f"{error}{_did_you_mean(run, known)}", status=error.status) from None

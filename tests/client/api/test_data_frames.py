@@ -8,8 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from trmon_client.api.run_comparison import compare_histories
-from trmon_client.api.signal_history import BandAnswer, SeriesAnswer, SignalHistory, join_series
+from trmon_client.api.signals import BandAnswer, SeriesAnswer, SignalHistory, compare_histories, join_series
 
 
 def history(run: str = "math/grpo", *, steps: tuple[int, ...] = (4, 5, 6)) -> SignalHistory:
@@ -64,7 +63,7 @@ def test_a_missing_library_is_named_with_how_to_install_it(library: str) -> None
     code = f"""
 import sys
 sys.modules[{library!r}] = None
-from trmon_client.api.signal_history import join_series
+from trmon_client.api.signals import join_series
 try:
     join_series("math/grpo", [], []).{method}()
 except ImportError as error:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated
 
 from fastapi import Depends, Query
-from pydantic import BaseModel, Field
 
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
@@ -58,16 +57,6 @@ def check_known(names: Iterable[str], known: Collection[str], *, kind: str, list
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items per page.")]
 After = Annotated[str | None, Query(max_length=256, description="The `next` of the previous page.")]
-
-
-T = TypeVar("T")
-
-
-class PageOut(BaseModel, Generic[T]):
-    """One page of a list."""
-
-    items: list[T]
-    next: str | None = Field(description="Pass it as `after` to get the next page; null on the last page.")
 
 
 MAX_POINTS = 200

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.api.diagnosis_schemas import EvidenceOut
 from trmon.domain.rules.condition import ThresholdSide
-from trmon.terminal.preflight.preflight_schemas import CauseOut, PreflightOut, WorstTokenOut
+from trmon.terminal.preflight.preflight_schemas import CauseInfo, PreflightInfo, WorstTokenInfo
+from trmon_client.api.diagnosis import EvidenceInfo
 
 
-def print_preflight(found: PreflightOut, console: Console) -> None:
+def print_preflight(found: PreflightInfo, console: Console) -> None:
     """Print the verdict, the measurements, each cause with its fix, and the worst tokens."""
     console.print(f"[bold]{_headline(found)}[/bold]", highlight=False, soft_wrap=True)
     console.print(_measurements(found))
@@ -24,14 +24,14 @@ def print_preflight(found: PreflightOut, console: Console) -> None:
         console.print(worst_table(found.worst))
 
 
-def _headline(found: PreflightOut) -> str:
+def _headline(found: PreflightInfo) -> str:
     compared = f"{found.tokens:,} tokens of {found.sequences:,} sequences"
     if found.passed:
         return f"equal within the limits ({compared})"
     return f"{', '.join(cause.cause.value for cause in found.causes)} ({compared})"
 
 
-def _measurements(found: PreflightOut) -> Table:
+def _measurements(found: PreflightInfo) -> Table:
     limits, signals = found.limits, found.signals
     table = Table("measured", "value", "limit")
     bound = "" if found.tv_is == "exact" else " (lower bound)"
@@ -51,7 +51,7 @@ def _measurements(found: PreflightOut) -> Table:
     return table
 
 
-def _lines(found: PreflightOut) -> Iterator[str]:
+def _lines(found: PreflightInfo) -> Iterator[str]:
     for cause in found.causes:
         yield from _cause_lines(cause)
     for lost in found.unknown:
@@ -59,25 +59,25 @@ def _lines(found: PreflightOut) -> Iterator[str]:
         yield from (f"    {gap.signal}: {gap.provide}" for gap in lost.missing)
 
 
-def _cause_lines(cause: CauseOut) -> Iterator[str]:
+def _cause_lines(cause: CauseInfo) -> Iterator[str]:
     yield f"{cause.finding.value} {cause.cause.value}: {cause.detail}"
     yield from (f"    {line}" for line in _evidence(cause.evidence))
     yield f"  do: {cause.fix}"
     yield f"  if it persists: {cause.remedy.persists}"
 
 
-def _evidence(evidence: Iterable[EvidenceOut]) -> Iterator[str]:
+def _evidence(evidence: Iterable[EvidenceInfo]) -> Iterator[str]:
     for item in evidence:
         if item.rules_out:
             continue
         if item.away_from is not None:
             yield f"{item.signal} is {item.value:.4g}, more than {item.threshold:g} from {item.away_from:g}"
         else:
-            side = "above" if item.bound is ThresholdSide.ABOVE else "below"
+            side = "above" if item.bound == ThresholdSide.ABOVE.value else "below"
             yield f"{item.signal} is {item.value:.4g}, {side} {item.threshold:g}"
 
 
-def worst_table(worst: Iterable[WorstTokenOut]) -> Table:
+def worst_table(worst: Iterable[WorstTokenInfo]) -> Table:
     """Return the tokens on which the engines differ most."""
     table = Table(
         "sequence", "position", "token id", "rollout", "trainer", "d", title="worst tokens", title_justify="left"

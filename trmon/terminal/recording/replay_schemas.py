@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from trmon.api.http.json_numbers import Number
-from trmon.api.http.response_model import ResponseModel
 from trmon.domain.recording import RecordedToken, Replay, ReplayedUpdate
+from trmon_client.api.answers import AnswerInfo, ApiNumber
 
 
-class ReplayedUpdateOut(ResponseModel):
+class ReplayedUpdateInfo(AnswerInfo, frozen=True, kw_only=True):
     """The recorded calls of a step and update: what was decided, and the signals of their sequences."""
 
     step: int
@@ -18,19 +15,12 @@ class ReplayedUpdateOut(ResponseModel):
     n_sequences: int
     n_rejected: int
     n_differing: int
-    notes: list[str]
+    notes: tuple[str, ...]
     primary: str | None
-    signals: dict[str, Number]
-
-    @classmethod
-    def of(cls, update: ReplayedUpdate) -> Self:
-        """Return the part of the answer for an update."""
-        return cls.from_fields(
-            update, n_calls=len(update.calls), notes=list(update.notes), primary=update.columns.primary
-        )
+    signals: dict[str, ApiNumber]
 
 
-class RecordedTokenOut(ResponseModel):
+class RecordedTokenInfo(AnswerInfo, frozen=True, kw_only=True):
     """A token with a large |d|; the log-probs are the two of the primary pair."""
 
     rank: int
@@ -40,30 +30,37 @@ class RecordedTokenOut(ResponseModel):
     sequence: int
     position: int
     token_id: int | None
-    rollout_logprob: Number
-    trainer_logprob: Number
-    d: Number
+    rollout_logprob: ApiNumber
+    trainer_logprob: ApiNumber
+    d: ApiNumber
     text: str | None
 
-    @classmethod
-    def of(cls, found: RecordedToken) -> Self:
-        """Return the part of the answer for a token."""
-        names = ("sequence", "position", "token_id", "rollout_logprob", "trainer_logprob", "d")
-        return cls.from_fields(found, **{name: getattr(found.token, name) for name in names})
 
-
-class ReplayOut(ResponseModel):
+class ReplayInfo(AnswerInfo, frozen=True, kw_only=True):
     """What a recording shows: its updates, how many sequences were decided otherwise then, and its worst tokens."""
 
     n_differing: int
-    updates: list[ReplayedUpdateOut]
-    worst: list[RecordedTokenOut]
+    updates: tuple[ReplayedUpdateInfo, ...]
+    worst: tuple[RecordedTokenInfo, ...]
 
-    @classmethod
-    def of(cls, found: Replay) -> Self:
-        """Return the answer for a replay."""
-        return cls(
-            n_differing=found.n_differing,
-            updates=[ReplayedUpdateOut.of(update) for update in found.updates],
-            worst=[RecordedTokenOut.of(token) for token in found.worst],
-        )
+
+def _replayed_update_info(update: ReplayedUpdate) -> ReplayedUpdateInfo:
+    """Return the part of the answer for an update."""
+    return ReplayedUpdateInfo.from_fields(
+        update, n_calls=len(update.calls), notes=list(update.notes), primary=update.columns.primary
+    )
+
+
+def _recorded_token_info(found: RecordedToken) -> RecordedTokenInfo:
+    """Return the part of the answer for a token."""
+    names = ("sequence", "position", "token_id", "rollout_logprob", "trainer_logprob", "d")
+    return RecordedTokenInfo.from_fields(found, **{name: getattr(found.token, name) for name in names})
+
+
+def replay_info(found: Replay) -> ReplayInfo:
+    """Return the answer for a replay."""
+    return ReplayInfo.from_fields(
+        n_differing=found.n_differing,
+        updates=[_replayed_update_info(update) for update in found.updates],
+        worst=[_recorded_token_info(token) for token in found.worst],
+    )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.terminal.recording.replay_schemas import RecordedTokenOut, ReplayedUpdateOut, ReplayOut
+from trmon.terminal.recording.replay_schemas import RecordedTokenInfo, ReplayedUpdateInfo, ReplayInfo
 
 SHOWN_CHARACTERS = 60
 SIGNALS = ("kl_k1", "kl_k3", "prob_pearson", "abs_log_ratio_max")
 
 
-def print_replay(found: ReplayOut, console: Console) -> None:
+def print_replay(found: ReplayInfo, console: Console) -> None:
     """Print the updates, whether the decisions are those of then, and the worst tokens."""
     table = Table("step", "update", "sequences", "rejected", "pair", *SIGNALS)
     for update in found.updates:
@@ -28,7 +29,7 @@ def print_replay(found: ReplayOut, console: Console) -> None:
         console.print(_worst_table(found.worst))
 
 
-def _update_cells(update: ReplayedUpdateOut) -> list[str]:
+def _update_cells(update: ReplayedUpdateInfo) -> list[str]:
     values = (update.signals.get(f"{update.primary}_{name}", math.nan) for name in SIGNALS)
     return [
         str(update.step),
@@ -40,7 +41,7 @@ def _update_cells(update: ReplayedUpdateOut) -> list[str]:
     ]
 
 
-def _worst_table(worst: list[RecordedTokenOut]) -> Table:
+def _worst_table(worst: Sequence[RecordedTokenInfo]) -> Table:
     names = ("rank", "step", "update", "chunk", "sequence", "position", "token_id")
     table = Table(*(name.replace("_", " ") for name in names), "rollout", "trainer", "d", "text")
     table.title = "worst tokens"
