@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from trmon_client.config.version import __version__
 
 if TYPE_CHECKING:
-    from trmon_client.deciding.batch_decision import BatchDecision
+    from trmon_client.batch_decision import BatchDecision
     from trmon_client.monitor import Monitor, init
 
 __all__ = ["BatchDecision", "Monitor", "__version__", "init"]
 
 _MODULES = {
-    "BatchDecision": "trmon_client.deciding.batch_decision",
+    "BatchDecision": "trmon_client.batch_decision",
     "Monitor": "trmon_client.monitor",
     "init": "trmon_client.monitor",
 }

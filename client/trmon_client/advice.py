@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from trmon_client.deciding.batch_decision import BatchDecision
+from trmon_client.batch_decision import BatchDecision
 
 DECAY = "trmon_lr_decay"
 DECAYED_AT = "trmon_lr_decayed_at"

@@ -6,7 +6,6 @@
 A run that replays the rollout's routing says so: `trmon.init(..., config={"router_replay": True})`.
 """
 
-from trmon_client.core.routing.expert_load import max_vio
-from trmon_client.core.routing.router_flips import RouterFlips, flips
+from trmon_client.core.routing import RouterFlips, flips, max_vio
 
 __all__ = ["RouterFlips", "flips", "max_vio"]

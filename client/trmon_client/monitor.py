@@ -11,14 +11,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from trmon_client.batch_decision import BatchDecision
+from trmon_client.batch_statistics import GivenLogits
 from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
 from trmon_client.core.columns import Columns
+from trmon_client.core.inputs.checked_inputs import GivenBatch
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire import EndReason
-from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.error_guard import ErrorGuard
 from trmon_client.process.process_end import ProcessEnd
-from trmon_client.session import Session
+from trmon_client.session import LoggedBatch, Session
 
 AnyMonitor = TypeVar("AnyMonitor", bound="Monitor")
 
@@ -104,34 +106,19 @@ class Monitor:
             token_ids, texts [B]: kept by the recorder too, where `record_dir` and `record_texts` ask for it.
         Errors: ValueError on the first call only, naming the argument and what was expected.
         """
-        arguments = {
-            "mask": mask,
-            "cu_seqlens": cu_seqlens,
-            "rollout_logprobs": rollout_logprobs,
-            "old_logprobs": old_logprobs,
-            "logprobs": logprobs,
-            "ref_logprobs": ref_logprobs,
-            "advantages": advantages,
-            "rewards": rewards,
-            "group_ids": group_ids,
-            "versions": versions,
-            "truncated": truncated,
-            "trainer_version": trainer_version,
-            "old_version": old_version,
-            "turn_ids": turn_ids,
-            "turn_offsets": turn_offsets,
-        }
-        given = {
-            "rollout_logits": rollout_logits,
-            "logits": logits,
-            "old_logits": old_logits,
-            "rollout_topk": rollout_topk,
-            "token_ids": token_ids,
-            "divergences": divergences,
-            "tv": tv or None,
-            "sum_pi_squared": sum_pi_squared or None,
-        }
-        return self._log(arguments, logits=given, step=step, update=update, scalars=scalars, chunks=chunks, texts=texts)
+        tensors, logits = GivenBatch.of(locals()), GivenLogits.of(locals())
+        session = self._current_session()
+        if self._is_closed:
+            return BatchDecision.neutral(tensors, error_guard=session.error_guard)
+        is_first, self._is_first_batch = self._is_first_batch, False
+        try:
+            batch = LoggedBatch(step, update, chunks, tensors, logits, scalars, texts)
+            return session.log_batch(batch)
+        except Exception as error:  # the edge of the client: only a wrong argument of the first call raises
+            if is_first and isinstance(error, ValueError):
+                raise
+            session.error_guard.record(error)
+            return BatchDecision.neutral(tensors, error_guard=session.error_guard)
 
     @property
     def error_guard(self) -> ErrorGuard:
@@ -167,19 +154,6 @@ class Monitor:
         closed = EndReason.CLOSED
         end = ProcessEnd(closed) if error is None else ProcessEnd.by_exception(error, orderly=closed)
         self._close(end, timeout_seconds=self.settings.limits.exit_timeout_seconds)
-
-    def _log(self, arguments: Mapping[str, Any], **keys: Any) -> BatchDecision:
-        session = self._current_session()
-        if self._is_closed:
-            return BatchDecision.neutral(arguments, error_guard=session.error_guard)
-        is_first, self._is_first_batch = self._is_first_batch, False
-        try:
-            return session.log_batch(arguments, **keys)
-        except Exception as error:  # the edge of the client: only a wrong argument of the first call raises
-            if is_first and isinstance(error, ValueError):
-                raise
-            session.error_guard.record(error)
-            return BatchDecision.neutral(arguments, error_guard=session.error_guard)
 
     def _close(self, end: ProcessEnd, *, timeout_seconds: float) -> None:
         session = self._current_session()

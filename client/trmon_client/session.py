@@ -9,26 +9,21 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trmon_client import first_report
+from trmon_client.active_policies import ActivePolicies, AdviceCache
+from trmon_client.batch_decision import BatchDecision, CountedTokens, DecidedBatch, TensorSpec
+from trmon_client.batch_statistics import BatchStatistics, GivenLogits
 from trmon_client.config.settings import ClientSettings, Mode, launch_id
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
-from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
-from trmon_client.core.policies.decision import Decision
+from trmon_client.core.inputs.checked_inputs import CheckedInputs, GivenBatch
 from trmon_client.core.policies.policy import Policy
-from trmon_client.core.policies.token_decision import TokenDecision, apply_token_rules_to_inputs
-from trmon_client.deciding.active_policies import ActivePolicies
-from trmon_client.deciding.advice_cache import AdviceCache
-from trmon_client.deciding.batch_decision import BatchDecision
-from trmon_client.deciding.batch_statistics import BatchStatistics
-from trmon_client.deciding.counted_tokens import CountedTokens
-from trmon_client.deciding.given_policies import FiniteValues, GivenPolicies
-from trmon_client.deciding.tensor_spec import TensorSpec
-from trmon_client.deciding.token_ranges import TokenRanges
+from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
 from trmon_client.error_guard import ErrorGuard
+from trmon_client.logprob_checks import GivenPolicies, TokenRanges
 from trmon_client.process.exit_hooks import ExitHooks
 from trmon_client.process.identity import Ranks, discover_ranks
 from trmon_client.process.process_end import ProcessEnd
@@ -53,16 +48,17 @@ CHECKED_CALLS = 3
 NO_RANGES = TokenRanges({})
 
 
-@dataclass(frozen=True, slots=True)
-class DecidedBatch:
-    """Everything that is computed from the arrays of one call: the statistics and the decision."""
+@dataclass(frozen=True, slots=True, eq=False)
+class LoggedBatch:
+    """One call of `log_batch`, unchecked."""
 
-    inputs: CheckedInputs
-    finite: FiniteValues
-    ranges: TokenRanges
-    columns: Columns
-    verdict: Decision
-    tokens: TokenDecision | None
+    step: Any
+    update: Any
+    chunks: Any
+    tensors: GivenBatch
+    logits: GivenLogits = field(default_factory=GivenLogits)
+    scalars: Mapping[str, Any] | None = None
+    texts: Sequence[str] | None = None
 
 
 class Session:
@@ -102,34 +98,21 @@ class Session:
         """Whether the trainer has logged anything."""
         return self._encoder is not None
 
-    def log_batch(
-        self,
-        arguments: Mapping[str, Any],
-        *,
-        logits: Mapping[str, Any],
-        step: int,
-        update: int | None,
-        scalars: Mapping[str, Any] | None,
-        chunks: int | None,
-        texts: Sequence[str] | None = None,
-    ) -> BatchDecision:
+    def log_batch(self, batch: LoggedBatch) -> BatchDecision:
         """Decide on a call's sequences and queue its report. Errors: ValueError for invalid arguments."""
-        step = _count("step", step)
-        update = None if update is None else _count("update", update)
-        chunks = None if chunks is None else _count("chunks", chunks)
-        decided = self._decide(arguments, logits=logits, step=step)
+        step = _count("step", batch.step)
+        update = None if batch.update is None else _count("update", batch.update)
+        chunks = None if batch.chunks is None else _count("chunks", batch.chunks)
+        decided = self._decide(batch, step=step)
         encoder = self._ensure_started()
         with self._lock:
             self._check_order(step)
             chunk = self._chunks.next(step, update, chunks=chunks)
             message = messages.report_message(
-                decided.columns,
-                decided.verdict,
+                decided,
                 chunk=chunk,
                 mode=self._settings.mode,
-                scalars=scalars,
-                ranges=decided.ranges,
-                finite=decided.finite,
+                scalars=batch.scalars,
                 on_finite=self._given.learn,
                 error_guard=self.error_guard,
             )
@@ -137,10 +120,10 @@ class Session:
                 self._chunks.mark_reported(chunk.finished)
             advice = self._advice_cache.at(step) if self._ranks.rank == 0 else None
         self._log_first_report(decided.columns, step)
-        self._record(decided, chunk, token_ids=logits.get("token_ids"), texts=texts)
+        self._record(decided, chunk, batch)
         counted = CountedTokens.of(decided.inputs)
         return BatchDecision(
-            spec=TensorSpec.of(arguments),
+            spec=TensorSpec.of(batch.tensors),
             error_guard=self.error_guard,
             counted_tokens=lambda: counted,
             is_enforced=self._settings.mode is Mode.ENFORCE,
@@ -188,9 +171,9 @@ class Session:
 
         return wait
 
-    def _decide(self, arguments: Mapping[str, Any], *, logits: Mapping[str, Any], step: int) -> DecidedBatch:
-        inputs, finite = self._given.select(check_inputs(**arguments))
-        columns = self._statistics.of(inputs, logits=logits)
+    def _decide(self, batch: LoggedBatch, *, step: int) -> DecidedBatch:
+        inputs, finite = self._given.select(batch.tensors.checked())
+        columns = self._statistics.of(inputs, logits=batch.logits)
         verdict, tokens = self.policies.decide(columns, step=step), None
         if verdict.policy.tokens and columns.pairs:
             tokens = apply_token_rules_to_inputs(verdict.policy, inputs)
@@ -281,7 +264,7 @@ class Session:
             line = first_report.first_report_line(self._settings, columns, policy=self.policies.current.name, step=step)
             self.error_guard.warn_once.warn("first report", line)
 
-    def _record(self, decided: DecidedBatch, place: ChunkPlace, *, token_ids: Any, texts: Sequence[str] | None) -> None:
+    def _record(self, decided: DecidedBatch, place: ChunkPlace, batch: LoggedBatch) -> None:
         recorder = self._recorder
         if recorder is not None:
             self.error_guard.guard(
@@ -290,8 +273,8 @@ class Session:
                     verdict=decided.verdict,
                     place=place,
                     kl_is=decided.columns.kl_is,
-                    token_ids=token_ids,
-                    texts=texts,
+                    token_ids=batch.logits.token_ids,
+                    texts=batch.texts,
                 ),
                 otherwise=None,
             )

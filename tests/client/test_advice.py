@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 
+from trmon_client.active_policies import TrainerAdvice
 from trmon_client.advice import scale_lr, should_stop
-from trmon_client.deciding.batch_decision import BatchDecision
-from trmon_client.deciding.trainer_advice import TrainerAdvice
+from trmon_client.batch_decision import BatchDecision
+from trmon_client.core.inputs.checked_inputs import GivenBatch
 from trmon_client.error_guard import ErrorGuard
 
 ADVICE: dict[str, Any] = {"step": 300, "lr_scale": 0.5, "lr_scale_sgd": 0.25, "lr_decay": None}
@@ -24,7 +25,7 @@ CUT = {"factor": 0.5, "step": 200}
 def decided(advice: dict[str, Any] | None) -> BatchDecision:
     """Return a neutral decision with advice."""
     given = None if advice is None else TrainerAdvice(advice)
-    return replace(BatchDecision.neutral({"mask": np.ones((2, 3))}, error_guard=ErrorGuard()), advice=given)
+    return replace(BatchDecision.neutral(GivenBatch(mask=np.ones((2, 3))), error_guard=ErrorGuard()), advice=given)
 
 
 def plain(*, lr: float = 1.0) -> tuple[torch.optim.Optimizer, torch.Tensor]:

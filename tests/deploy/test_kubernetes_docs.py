@@ -40,7 +40,7 @@ def test_a_kustomization_of_your_own_sets_the_image_and_settings_of_every_pod(ov
     assert len(deployments) == len(all_of(overlay, "Deployment"))
     for deployment in deployments:
         pod = deployment["spec"]["template"]
-        assert {container["image"] for container in containers(pod)} == {"registry.example/trmon:0.1.0"}
+        assert {container["image"] for container in containers(pod)} == {"registry.example/trmon:0.2.0"}
         variables = {variable["name"]: variable["value"] for variable in pod["spec"]["containers"][0]["env"]}
         assert variables["TRMON_PUBLIC_URL"] == "https://trmon.example"
         assert ("TRMON_DATABASE_URL_FILE" in variables) is (overlay == "fleet")

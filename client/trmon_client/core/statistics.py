@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from trmon_client.core.columns import Columns
-from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
+from trmon_client.core.inputs.checked_inputs import CheckedInputs, GivenBatch
 from trmon_client.core.large_batches import reduction
 from trmon_client.core.reduction.sequences import block_tokens, reduce_block, reference_columns
 from trmon_client.core.reduction.token_terms import DEFAULT_CLIP, ClipRange
@@ -59,23 +59,7 @@ def columns(
     Errors: ValueError naming the argument, its shape or dtype and the expected one; values never raise.
     Source: formulas, sections 1 to 3.
     """
-    inputs = check_inputs(
-        rollout_logprobs=rollout_logprobs,
-        old_logprobs=old_logprobs,
-        logprobs=logprobs,
-        ref_logprobs=ref_logprobs,
-        mask=mask,
-        cu_seqlens=cu_seqlens,
-        advantages=advantages,
-        rewards=rewards,
-        group_ids=group_ids,
-        versions=versions,
-        truncated=truncated,
-        trainer_version=trainer_version,
-        old_version=old_version,
-        turn_ids=turn_ids,
-        turn_offsets=turn_offsets,
-    )
+    inputs = GivenBatch.of(locals()).checked()
     if backend not in get_args(ColumnsBackend):
         raise ValueError(f"backend is {backend!r}; expected 'blocks' or 'triton'")
     clip = ClipRange(_distance("clip_low", clip_low), _distance("clip_high", clip_high))

@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from trmon_client.integrations.framework_runs import batch_arguments, begin_monitor, report_numbers
-from trmon_client.integrations.method_hooks import Hook, hook_fitting, pausing_hook, warn_once
+from trmon_client.integrations.framework_runs import (
+    Hook,
+    batch_arguments,
+    begin_monitor,
+    hook_fitting,
+    pausing_hook,
+    report_numbers,
+    warn_once,
+)
 from trmon_client.monitor import Monitor
 
 ARGUMENTS = {

@@ -11,8 +11,14 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
-from trmon_client.integrations.framework_runs import batch_arguments, begin_monitor, report_batch, report_numbers
-from trmon_client.integrations.method_hooks import Hook, hook_fitting
+from trmon_client.integrations.framework_runs import (
+    Hook,
+    batch_arguments,
+    begin_monitor,
+    hook_fitting,
+    report_batch,
+    report_numbers,
+)
 from trmon_client.monitor import Monitor
 
 ARGUMENTS = {

@@ -13,8 +13,14 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, ClassVar
 
-from trmon_client.integrations.framework_runs import batch_arguments, begin_monitor, report_numbers
-from trmon_client.integrations.method_hooks import Hook, after_import, hook_fitting
+from trmon_client.integrations.framework_runs import (
+    Hook,
+    after_import,
+    batch_arguments,
+    begin_monitor,
+    hook_fitting,
+    report_numbers,
+)
 from trmon_client.monitor import Monitor
 
 TRAINER = "openrlhf.trainer.ppo_trainer"

@@ -12,8 +12,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from trmon_client.integrations.framework_runs import begin_monitor, report_batch
-from trmon_client.integrations.method_hooks import Hook, hook_fitting
+from trmon_client.integrations.framework_runs import Hook, begin_monitor, hook_fitting, report_batch
 from trmon_client.monitor import Monitor
 
 ARGUMENTS = {

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from trmon_client.integrations.framework_runs import batch_arguments, begin_monitor, report_batch
-from trmon_client.integrations.method_hooks import warn_once
+from trmon_client.integrations.framework_runs import batch_arguments, begin_monitor, report_batch, warn_once
 from trmon_client.monitor import Monitor
 
 ARGUMENTS = {

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from trmon_client.batch_decision import DecidedBatch
 from trmon_client.config.redact import redact
 from trmon_client.config.run_config import sanitize
 from trmon_client.config.settings import ClientSettings, Mode
@@ -18,11 +19,9 @@ from trmon_client.config.version import __version__
 from trmon_client.core import wire
 from trmon_client.core.arrays import Array, Transfer, is_tensor
 from trmon_client.core.columns import Columns
-from trmon_client.core.policies.decision import Decision
 from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, ChunkCount, JsonNumber
-from trmon_client.deciding.given_policies import FiniteValues
-from trmon_client.deciding.token_ranges import TokenRanges, probabilities_in, probabilities_text
 from trmon_client.error_guard import ErrorGuard, LossCounter, LossReason
+from trmon_client.logprob_checks import FiniteValues, probabilities_in, probabilities_text
 from trmon_client.process.identity import Identity, Ranks
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.sending.encoder import PendingMessage
@@ -165,22 +164,19 @@ def start_message(settings: ClientSettings, ranks: Ranks, *, sequence: int) -> P
 
 
 def report_message(
-    columns: Columns,
-    decision: Decision,
+    batch: DecidedBatch,
     *,
     chunk: ChunkPlace,
     mode: Mode,
     scalars: Mapping[str, Any] | None,
-    ranges: TokenRanges,
-    finite: FiniteValues,
     on_finite: Callable[[FiniteValues], None],
     error_guard: ErrorGuard,
 ) -> PendingMessage:
     """Return the report of one call: its columns and the decision; the encoder waits for a device's tensors.
 
-    Args: ranges: those of the given log-probs; probabilities among them are warned of. finite: those of the arguments
-        that held no finite value before; on_finite is called with them in the encoder's thread.
+    Args: on_finite: called in the encoder's thread with the finite values of arguments that had none before.
     """
+    columns, decision, ranges, finite = batch.columns, batch.verdict, batch.ranges, batch.finite
     captured = capture_scalars(scalars)
     names, arguments = tuple(captured), tuple(ranges.by_argument)
     on_device = columns.arrays if is_tensor(columns["n_tokens"]) else []

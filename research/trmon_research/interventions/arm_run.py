@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
+from trmon_client.batch_decision import BatchDecision
 from trmon_client.config.settings import Mode
-from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_research.interventions.arm_start import arm_start
 from trmon_research.interventions.arms import DIAGNOSED, FIXED_ARMS, cure_of
 from trmon_research.interventions.intervention import Action

@@ -11,15 +11,16 @@ from typing import Any
 import msgspec
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
+from trmon_client.batch_decision import BatchDecision
 from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
 from trmon_client.core import wire
+from trmon_client.core.inputs.checked_inputs import GivenBatch
 from trmon_client.core.policies.policy import Policy
-from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.error_guard import ErrorGuard
 from trmon_client.process.identity import Ranks, resolve_identity
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.sending.encoder import PendingMessage
-from trmon_client.session import Session
+from trmon_client.session import LoggedBatch, Session
 
 PROJECT = "interventions"
 CLOSE_SECONDS = 1.0
@@ -49,7 +50,7 @@ class LiveMonitor:
         **arguments: Any,
     ) -> BatchDecision:
         """See MonitorPort."""
-        return self._session.log_batch(arguments, logits={}, step=step, update=update, scalars=scalars, chunks=chunks)
+        return self._session.log_batch(LoggedBatch(step, update, chunks, GivenBatch(**arguments), scalars=scalars))
 
     def log_scalars(self, step: int, values: Mapping[str, float], /) -> None:
         """See MonitorPort."""

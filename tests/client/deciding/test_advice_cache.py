@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.client.server import Peer
 from tests.client.trainer import batch, settings
+from trmon_client.active_policies import VALID_STEPS, AdviceCache
 from trmon_client.core import wire
-from trmon_client.deciding.advice_cache import VALID_STEPS, AdviceCache
 from trmon_client.monitor import Monitor
 
 ADVICE = {"step": 7, "lr_scale": 0.5}

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from tests.client.trainer import batch, settings, spooled
+from trmon_client.batch_decision import BatchDecision
 from trmon_client.core import acceptance, statistics, wire
 from trmon_client.core.policies.policy import preset
 from trmon_client.core.policies.presets import VERL_PRESETS
 from trmon_client.core.policies.token_decision import apply_token_rules
-from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.monitor import Monitor
 
 MASK = [True, False, False, True]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from trmon_client import batch_statistics
+from trmon_client.batch_statistics import BatchStatistics, GivenLogits
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.statistics import columns_of_inputs
-from trmon_client.deciding import batch_statistics
-from trmon_client.deciding.batch_statistics import BatchStatistics
 
 
 @dataclass
@@ -52,7 +52,7 @@ def test_a_kernel_that_fails_is_tried_once_and_named(error: Exception, kernels: 
     kernels.error = error
     warnings: list[tuple[str, str]] = []
     statistics = BatchStatistics(compiled=True, warn=lambda *warning: warnings.append(warning))
-    found = [statistics.of(inputs_of(BATCH), logits={}) for _ in range(2)]
+    found = [statistics.of(inputs_of(BATCH), logits=GivenLogits()) for _ in range(2)]
     assert [columns.n_sequences for columns in found] == [2, 2]
     assert kernels.tried == ["triton", "blocks", "blocks"]
     expected = f"compiled kernels are not used on the device: {type(error).__name__}: {error}"
@@ -64,13 +64,13 @@ def test_a_kernel_that_lacks_memory_is_tried_again(kernels: Kernels) -> None:
     warnings: dict[str, str] = {}
     statistics = BatchStatistics(compiled=True, warn=warnings.setdefault)
     for _ in range(2):
-        statistics.of(inputs_of(BATCH), logits={})
+        statistics.of(inputs_of(BATCH), logits=GivenLogits())
     assert kernels.tried == ["triton", "blocks", "triton", "blocks"]
     assert len(warnings) == 1
 
 
 def test_without_a_request_no_kernel_is_tried(kernels: Kernels) -> None:
-    BatchStatistics(compiled=False, warn=pytest.fail).of(inputs_of(BATCH), logits={})
+    BatchStatistics(compiled=False, warn=pytest.fail).of(inputs_of(BATCH), logits=GivenLogits())
     assert kernels.tried == ["blocks"]
 
 
@@ -78,7 +78,7 @@ def test_a_wrong_argument_is_no_failure_of_the_kernel(kernels: Kernels, monkeypa
     monkeypatch.setattr(batch_statistics, "columns_of_inputs", lambda inputs, **_: columns_of_inputs(inputs))
     statistics = BatchStatistics(compiled=True, warn=pytest.fail)
     with pytest.raises(ValueError, match="tv needs rollout_logits"):
-        statistics.of(inputs_of(BATCH), logits={"tv": True})
+        statistics.of(inputs_of(BATCH), logits=GivenLogits(tv=True))
     assert not kernels.tried
 
 
@@ -103,7 +103,7 @@ def test_logits_that_the_kernel_cannot_read_are_left_to_torch(
     )
     logits = torch.zeros(2, 3, 5).to(dtype)
     statistics = BatchStatistics(compiled=True, warn=pytest.fail)
-    statistics.of(inputs_of(BATCH), logits={"rollout_logits": logits, "logits": logits, **options})
+    statistics.of(inputs_of(BATCH), logits=GivenLogits(rollout_logits=logits, logits=logits, **options))
     assert used == [expected]
     assert not kernels.tried
 
@@ -112,6 +112,6 @@ def test_a_batch_of_the_host_is_reduced_without_kernels_and_said_so_once(kernels
     warnings: dict[str, str] = {}
     statistics = BatchStatistics(compiled=True, warn=warnings.setdefault)
     for _ in range(2):
-        statistics.of(inputs_of(-np.ones((2, 3))), logits={})
+        statistics.of(inputs_of(-np.ones((2, 3))), logits=GivenLogits())
     assert kernels.tried == ["blocks", "blocks"]
     assert list(warnings.values()) == [batch_statistics.NOT_ON_CUDA]

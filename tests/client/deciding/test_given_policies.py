@@ -11,8 +11,8 @@ import torch
 
 from tests.client.trainer import batch, settings
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
-from trmon_client.deciding.given_policies import GivenPolicies
 from trmon_client.error_guard import WarnOnce
+from trmon_client.logprob_checks import GivenPolicies
 from trmon_client.monitor import Monitor
 
 NAN = np.full((4, 6), np.nan)

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from tests.client.trainer import batch, settings
+from trmon_client.batch_decision import BatchDecision, DecidedBatch
 from trmon_client.config.settings import Mode
 from trmon_client.core import statistics
+from trmon_client.core.inputs.checked_inputs import check_inputs
 from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
-from trmon_client.deciding.batch_decision import BatchDecision
-from trmon_client.deciding.given_policies import FiniteValues
-from trmon_client.deciding.token_ranges import TokenRanges
 from trmon_client.error_guard import ErrorGuard, LossCounter
+from trmon_client.logprob_checks import FiniteValues, TokenRanges
 from trmon_client.monitor import Monitor
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.sending import messages
@@ -195,15 +195,14 @@ def of_an_error(graphs: Graphs) -> PendingMessage:
 
 
 def of_a_report(graphs: Graphs) -> PendingMessage:
-    columns = statistics.columns(**labelled(graphs))
+    inputs = check_inputs(**labelled(graphs))
+    columns = statistics.columns_of_inputs(inputs)
+    decision = decide(columns, preset("trm"))
     return messages.report_message(
-        columns,
-        decide(columns, preset("trm")),
+        DecidedBatch(inputs, FiniteValues({}, False), TokenRanges({}), columns, decision, None),
         chunk=ChunkCounter().next(0, None, chunks=None),
         mode=Mode.ENFORCE,
         scalars={"loss": graphs.on(0.5)},
-        ranges=TokenRanges({}),
-        finite=FiniteValues({}, False),
         on_finite=lambda _: None,
         error_guard=ErrorGuard(),
     )

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trmon_client.core.inputs.checked_inputs import check_inputs
-from trmon_client.deciding.token_ranges import TokenRanges, probabilities_in
+from trmon_client.logprob_checks import TokenRanges, probabilities_in
 
 MASK = np.array([[1, 1, 0], [1, 1, 1]])
 LOGPROBS = np.array([[-0.1, -2.0, 0.5], [-1e-3, 0.0, -3.0]])

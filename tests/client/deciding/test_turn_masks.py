@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tests.client.trainer import settings, spooled
+from trmon_client.batch_decision import BatchDecision
 from trmon_client.core import wire
 from trmon_client.core.acceptance import decide
 from trmon_client.core.policies.policy import Policy
-from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_client.monitor import Monitor
 from trmon_client.turns import turn_ids_of_mask
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trmon_client.integrations.method_hooks import hook_fitting
+from trmon_client.integrations.framework_runs import hook_fitting
 
 
 class Tracking:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trmon_client.integrations.method_hooks import hook_method, unfit_methods
+from trmon_client.integrations.framework_runs import hook_method, unfit_methods
 
 
 class Trainer:

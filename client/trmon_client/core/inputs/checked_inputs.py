@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
@@ -65,50 +65,66 @@ class CheckedInputs:
         )
 
 
-def check_inputs(
-    *,
-    rollout_logprobs: Any = None,
-    old_logprobs: Any = None,
-    logprobs: Any = None,
-    ref_logprobs: Any = None,
-    mask: Any = None,
-    cu_seqlens: Any = None,
-    advantages: Any = None,
-    rewards: Any = None,
-    group_ids: Any = None,
-    versions: Any = None,
-    truncated: Any = None,
-    trainer_version: Any = None,
-    old_version: Any = None,
-    turn_ids: Any = None,
-    turn_offsets: Any = None,
-) -> CheckedInputs:
-    """Return the checked arguments of `statistics.columns` as padded arrays on one device.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class GivenBatch:
+    """The tensors of one call and what describes them, as `log_batch` and `statistics.columns` got them; unchecked.
 
-    Errors: ValueError naming the argument, its shape or dtype and the expected one.
+    They document the shapes, of which everything but the log-probs and the mask may be absent.
     """
-    policies = zip(POLICIES, (rollout_logprobs, old_logprobs, logprobs), strict=True)
-    given = {name: value for name, value in policies if not _is_absent(value)}
-    device = device_of({**given, "mask": mask})
-    tokens = read_token_inputs(given, mask=mask, cu_seqlens=cu_seqlens, device=device)
-    whole = tokens.mask
-    optional = OptionalInputs(tuple(whole.shape), next(iter(given), "mask"), tokens.layout, device)
-    counts = whole if dtype_kind(whole) == "b" else whole != 0
-    inputs = CheckedInputs(
-        logprobs=tokens.logprobs,
-        mask=counts,
-        layout=tokens.layout,
-        ref_logprobs=None if ref_logprobs is None else optional.of_tokens("ref_logprobs", ref_logprobs, kinds="f"),
-        advantages=optional.per_token("advantages", advantages, kinds="fib"),
-        rewards=optional.per_sequence("rewards", rewards, kinds="fib"),
-        group_ids=optional.labels("group_ids", group_ids),
-        versions=optional.per_token("versions", versions, kinds="i"),
-        truncated=optional.per_sequence("truncated", truncated, kinds="bi"),
-        trainer_version=policy_version("trainer_version", trainer_version),
-        old_version=policy_version("old_version", old_version),
-        turns=read_turns(optional, turn_ids=turn_ids, turn_offsets=turn_offsets, mask=counts),
-    )
-    return inputs if whole.shape[1] else _with_one_position(inputs)
+
+    rollout_logprobs: Any = None
+    old_logprobs: Any = None
+    logprobs: Any = None
+    ref_logprobs: Any = None
+    mask: Any = None
+    cu_seqlens: Any = None
+    advantages: Any = None
+    rewards: Any = None
+    group_ids: Any = None
+    versions: Any = None
+    truncated: Any = None
+    trainer_version: Any = None
+    old_version: Any = None
+    turn_ids: Any = None
+    turn_offsets: Any = None
+
+    @classmethod
+    def of(cls, names: Mapping[str, Any]) -> GivenBatch:
+        """Return the batch among the local names of a function that takes its tensors."""
+        return cls(**{name: names[name] for name in cls.__slots__})
+
+    def checked(self) -> CheckedInputs:
+        """Return the arguments as padded arrays on one device.
+
+        Errors: ValueError naming the argument, its shape or dtype and the expected one.
+        """
+        given = {name: value for name in POLICIES if not _is_absent(value := getattr(self, name))}
+        device = device_of({**given, "mask": self.mask})
+        tokens = read_token_inputs(given, mask=self.mask, cu_seqlens=self.cu_seqlens, device=device)
+        whole = tokens.mask
+        optional = OptionalInputs(tuple(whole.shape), next(iter(given), "mask"), tokens.layout, device)
+        counts = whole if dtype_kind(whole) == "b" else whole != 0
+        ref = self.ref_logprobs
+        inputs = CheckedInputs(
+            logprobs=tokens.logprobs,
+            mask=counts,
+            layout=tokens.layout,
+            ref_logprobs=None if ref is None else optional.of_tokens("ref_logprobs", ref, kinds="f"),
+            advantages=optional.per_token("advantages", self.advantages, kinds="fib"),
+            rewards=optional.per_sequence("rewards", self.rewards, kinds="fib"),
+            group_ids=optional.labels("group_ids", self.group_ids),
+            versions=optional.per_token("versions", self.versions, kinds="i"),
+            truncated=optional.per_sequence("truncated", self.truncated, kinds="bi"),
+            trainer_version=policy_version("trainer_version", self.trainer_version),
+            old_version=policy_version("old_version", self.old_version),
+            turns=read_turns(optional, turn_ids=self.turn_ids, turn_offsets=self.turn_offsets, mask=counts),
+        )
+        return inputs if whole.shape[1] else _with_one_position(inputs)
+
+
+def check_inputs(**given: Any) -> CheckedInputs:
+    """Return the checked arguments of a `GivenBatch`, by name. Errors: ValueError, as for `GivenBatch.checked`."""
+    return GivenBatch(**given).checked()
 
 
 def _is_absent(logprobs: Any) -> bool:

@@ -21,7 +21,6 @@ from trmon_client.core.wire.codec import (
     encode,
     encode_bundle,
 )
-from trmon_client.core.wire.column_decoding import wire_number
 from trmon_client.core.wire.messages import (
     WIRE_MAJOR,
     WIRE_MINOR,
@@ -48,8 +47,14 @@ from trmon_client.core.wire.messages import (
     WireError,
 )
 from trmon_client.core.wire.packed_columns import MAX_SEQUENCES, pack_bits, pack_columns, unpack_bits
-from trmon_client.core.wire.packed_turns import pack_turns
-from trmon_client.core.wire.unpacking import MAX_PARCEL_BYTES, columns_of_packed, storable_columns, unpack_columns
+from trmon_client.core.wire.unpacking import (
+    MAX_PARCEL_BYTES,
+    columns_of_packed,
+    pack_turns,
+    storable_columns,
+    unpack_columns,
+    wire_number,
+)
 
 __all__ = [
     "JSON",

@@ -10,8 +10,7 @@ from typing import Any
 
 from trmon_client.config.settings import Mode, resolve_settings
 from trmon_client.error_guard import WarnOnce
-from trmon_client.integrations.framework_runs import described_config
-from trmon_client.integrations.method_hooks import hook_method, installed_version, unfit_methods
+from trmon_client.integrations.framework_runs import described_config, hook_method, installed_version, unfit_methods
 from trmon_client.integrations.trl.rollout_hooks import RolloutHooks
 from trmon_client.integrations.trl.stream_hooks import StreamHooks
 

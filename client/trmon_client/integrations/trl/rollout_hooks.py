@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from trmon_client.batch_decision import BatchDecision
 from trmon_client.config.settings import ClientSettings
-from trmon_client.deciding.batch_decision import BatchDecision
-from trmon_client.integrations.method_hooks import Hook
+from trmon_client.integrations.framework_runs import Hook
 from trmon_client.integrations.trl.training_hooks import TrainingHooks
 from trmon_client.monitor import Monitor
 

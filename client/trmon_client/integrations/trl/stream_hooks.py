@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from trmon_client.integrations.method_hooks import Hook
+from trmon_client.integrations.framework_runs import Hook
 from trmon_client.integrations.trl.training_hooks import TrainingHooks
 from trmon_client.monitor import Monitor
 

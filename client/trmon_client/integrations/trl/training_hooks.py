@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from trmon_client.config.settings import ClientSettings
-from trmon_client.integrations.method_hooks import Hook, pausing_hook
+from trmon_client.integrations.framework_runs import Hook, pausing_hook
 from trmon_client.monitor import Monitor
 
 NAMES = ("loss", "grad_norm", "learning_rate", "entropy", "completions/clipped_ratio")

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, ClassVar
 
-from trmon_client.integrations.framework_runs import begin_monitor, report_numbers
-from trmon_client.integrations.method_hooks import Hook, hook_fitting
+from trmon_client.integrations.framework_runs import Hook, begin_monitor, hook_fitting, report_numbers
 from trmon_client.integrations.verl.trainer_hooks import TrainerHooks
 from trmon_client.monitor import Monitor
 

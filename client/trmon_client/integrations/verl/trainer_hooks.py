@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trmon_client.integrations.framework_runs import report_batch
-from trmon_client.integrations.method_hooks import Hook, hook_fitting, pausing_hook
+from trmon_client.integrations.framework_runs import Hook, hook_fitting, pausing_hook, report_batch
 from trmon_client.monitor import Monitor
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.client.trainer import batch, settings
-from trmon_client.deciding.batch_decision import BatchDecision
+from trmon_client.batch_decision import BatchDecision
 from trmon_client.integrations.trl.rollout_hooks import restrict_to_accepted
 from trmon_client.monitor import Monitor
 

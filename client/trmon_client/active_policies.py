@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
@@ -74,3 +76,42 @@ class ActivePolicies:
         self._losses.add_refused_policy(policy_hash, why)
         text = f"policy {policy_hash} is refused, {self.current.name} stays: {why}"
         self._warn_once.warn(f"policy {policy_hash}", text)
+
+
+class TrainerAdvice(dict[str, Any]):
+    """The fields of the advice by name; fields that an older service does not send are neutral."""
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the run should end now: its reward collapsed, or its numbers are NaN.
+
+        Always false unless the run's `config` has `stop_on_collapse: True`.
+        """
+        return self.get("should_stop") is True
+
+
+VALID_STEPS = 100
+"""Trainer steps for which advice is valid, however the trainer numbers them: the service may be unreachable."""
+
+
+class AdviceCache:
+    """Updated in the uploader's thread, read in the trainer's."""
+
+    def __init__(self) -> None:
+        self._newest: TrainerAdvice | None = None
+        self._updated_at = 0
+        self._n_steps = 0
+        self._step: int | None = None
+
+    def update(self, advice: Mapping[str, Any]) -> None:
+        """Store advice; the same advice again, as from a service that stopped judging, is not valid for longer."""
+        if self._newest is None or advice.get("step") != self._newest.get("step"):
+            self._updated_at = self._n_steps
+        self._newest = TrainerAdvice(advice)
+
+    def at(self, step: int) -> TrainerAdvice | None:
+        """Return the advice at a step of the trainer; None if it is too old."""
+        if step != self._step:
+            self._step = step
+            self._n_steps += 1
+        return self._newest if self._n_steps - self._updated_at <= VALID_STEPS else None

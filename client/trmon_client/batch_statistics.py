@@ -1,0 +1,146 @@
+"""The statistics of each batch: its columns, and the divergences that its logits allow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trmon_client.core.arrays import Array, is_tensor
+from trmon_client.core.columns import Columns
+from trmon_client.core.divergence.divergence_columns import Backend, exact, topk_lower_bound, with_divergences
+from trmon_client.core.inputs.checked_inputs import CheckedInputs, valid_tokens
+from trmon_client.core.statistics import ColumnsBackend, columns_of_inputs
+
+REQUESTS = ("tv", "sum_pi_squared")
+"""The columns of exact divergences that are computed on request."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class GivenLogits:
+    """The arguments of `log_batch` that give divergences, unchecked; token ids alone are for the recorder."""
+
+    rollout_logits: Any = None
+    logits: Any = None
+    old_logits: Any = None
+    rollout_topk: tuple[Any, Any] | None = None
+    token_ids: Any = None
+    divergences: Columns | None = None
+    tv: bool = False
+    sum_pi_squared: bool = False
+
+    @classmethod
+    def of(cls, names: Mapping[str, Any]) -> GivenLogits:
+        """Return the logits among the local names of a function that takes them."""
+        return cls(**{name: names[name] for name in cls.__slots__})
+
+    def by_name(self) -> dict[str, Any]:
+        """Return what is given."""
+        values = ((name, getattr(self, name)) for name in self.__slots__)
+        return {name: value for name, value in values if value is not None and value is not False}
+
+
+def attach_divergences(
+    columns: Columns, *, inputs: CheckedInputs, logits: GivenLogits, backend: Backend = "blocks"
+) -> Columns:
+    """Return the columns with the divergences that the given logits allow; unchanged without logits.
+
+    Args: inputs: the arguments that the columns were reduced from; backend: of exact divergences.
+    Errors: ValueError naming the argument that is missing or wrong.
+    """
+    given = logits.by_name()
+    requests = {name: given.pop(name) for name in REQUESTS if name in given}
+    if requests and "rollout_logits" not in given:
+        raise ValueError(f"{next(iter(requests))} needs rollout_logits and the trainer's logits")
+    if given.keys() <= {"token_ids"}:
+        return columns
+    if "divergences" in given:
+        return _with_computed(columns, given)
+    if inputs.layout.is_packed:
+        raise ValueError(
+            f"{next(iter(given))} cannot be given with cu_seqlens; expected [B, T] log-probs beside logits"
+        )
+    sides: dict[str, Any] = {name: given[name] for name in ("logits", "old_logits") if name in given}
+    mask = valid_tokens(inputs)
+    if "rollout_logits" in given:
+        found = exact(rollout_logits=given["rollout_logits"], **sides, mask=mask, backend=backend, **requests)
+        return with_divergences(columns, found)
+    return with_divergences(columns, _lower_bounds(given, sides=sides, inputs=inputs, mask=mask))
+
+
+def _with_computed(columns: Columns, given: Mapping[str, Any]) -> Columns:
+    """Return the columns with divergences that the trainer computed, as its ranks that share a vocabulary do."""
+    others = given.keys() - {"divergences", "token_ids"}
+    if others:
+        raise ValueError(f"divergences and {min(others)} are both given; expected one of them")
+    divergences = given["divergences"]
+    if not isinstance(divergences, Columns):
+        raise ValueError(
+            f"divergences is {type(divergences).__name__}; expected what divergence.exact_streamed returns"
+        )
+    return with_divergences(columns, divergences)
+
+
+def _lower_bounds(given: Mapping[str, Any], *, sides: Mapping[str, Any], inputs: CheckedInputs, mask: Array) -> Columns:
+    if "rollout_topk" not in given or "token_ids" not in given:
+        raise ValueError(f"{next(iter(given))} needs rollout_logits, or rollout_topk=(ids, logprobs) and token_ids")
+    topk_ids, topk_logprobs = given["rollout_topk"]
+    return topk_lower_bound(
+        topk_ids=topk_ids,
+        topk_logprobs=topk_logprobs,
+        rollout_logprobs=inputs.logprobs.get("rollout_logprobs"),
+        token_ids=given["token_ids"],
+        **sides,
+        mask=mask,
+    )
+
+
+NOT_ON_CUDA = "compiled=True applies to batches on a CUDA device only; this one is reduced without compiled kernels"
+
+
+class BatchStatistics:
+    """Columns and divergences of batches, on the device that holds them.
+
+    Compiled kernels are Triton's, for batches on a CUDA device; the first call for a kind of input compiles them. Where
+    they fail, and for batches elsewhere, plain NumPy or torch reduces the batch, with one warning.
+    """
+
+    def __init__(self, *, compiled: bool, warn: Callable[[str, str], object]) -> None:
+        """Args: compiled: whether to use compiled kernels; warn: called with a key and a line, in any thread."""
+        self._compiled = compiled
+        self._warn = warn
+        self._has_failed = False
+
+    def of(self, inputs: CheckedInputs, *, logits: GivenLogits) -> Columns:
+        """Return the columns of a batch, with the divergences that its logits allow.
+
+        Errors: ValueError naming the argument that is missing or wrong.
+        """
+        if not self._compiled or self._has_failed:
+            return _reduced(inputs, logits=logits, backend="blocks")
+        if not _is_on_cuda(inputs.mask):
+            self._warn("compiled on the host", NOT_ON_CUDA)
+            return _reduced(inputs, logits=logits, backend="blocks")
+        try:
+            return _reduced(inputs, logits=logits, backend="triton")
+        except Exception as error:  # noqa: BLE001  whatever a compiler meets, training goes on without it
+            failure = error
+        # A wrong argument raises here again.
+        columns = _reduced(inputs, logits=logits, backend="blocks")
+        # Memory that was short for one batch may suffice for the next.
+        self._has_failed = type(failure).__name__ != "OutOfMemoryError"
+        text = f"compiled kernels are not used on the device: {type(failure).__name__}: {failure}"
+        self._warn(f"compiled on the device {self._has_failed}", text)
+        return columns
+
+
+def _reduced(inputs: CheckedInputs, *, logits: GivenLogits, backend: ColumnsBackend) -> Columns:
+    columns = columns_of_inputs(inputs, backend=backend)
+    sides = [one for one in (logits.rollout_logits, logits.logits, logits.old_logits) if one is not None]
+    # What the kernel of divergences lacks: sums of squares, other devices, float64 and float8.
+    is_taken = not logits.sum_pi_squared and all(_is_on_cuda(one) and one.itemsize in (2, 4) for one in sides)
+    return attach_divergences(columns, inputs=inputs, logits=logits, backend=backend if is_taken else "blocks")
+
+
+def _is_on_cuda(array: Any) -> bool:
+    return is_tensor(array) and bool(array.is_cuda)
