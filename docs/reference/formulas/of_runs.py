@@ -130,14 +130,14 @@ _BUDGETS = (
         BUDGETS,
         "router_flip_rate",
         "share of (token, layer) whose sets of top-k experts differ",
-        "routing.router_flips.flips",
+        "routing.flips",
         "core/routing/test_router_flips.py::test_flips_are_sets_that_differ",
     ),
     Formula(
         BUDGETS,
         "max_vio",
         "max over layers of (max_i load_i)/(mean load) - 1",
-        "routing.expert_load.max_vio",
+        "routing.max_vio",
         "core/routing/test_expert_load.py::test_the_violation_is_that_of_the_worst_layer",
     ),
     Formula(
