@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.store.builders import NOW, intake, realistic_columns, report
-from trmon.domain.model.messages import PreparedMessage, WriteResult
+from trmon.domain.messages import PreparedMessage, WriteResult
 from trmon.store import Store
 from trmon.store.rows import messages
 from trmon_client.core import wire

@@ -14,10 +14,10 @@ import httpx
 
 from tests.fixtures.service import ThreadedService
 from tests.store.builders import NOW, batch, batch_key, start_intake
+from trmon.domain.access import EVERYTHING
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary
-from trmon.domain.model.access import EVERYTHING
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.fleet.summaries import summarize_run
 from trmon.store import Store
 

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.store.builders import NOW, batch, batch_key, start_intake
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.state.run_update import Frontier, RunUpdate
+from trmon.domain.access import EVERYTHING
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.store import Store
 
 STEPS = 100_000

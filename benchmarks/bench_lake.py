@@ -21,9 +21,9 @@ from tests.fixtures.service import ThreadedService
 from tests.store.builders import append, batch, batch_key, report_intake, start_intake
 from tests.store.lake.moving import delete_moved, move_to_lake
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
-from trmon.domain.model.messages import WriteResult
+from trmon.domain.messages import WriteResult
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 
 LONG_STEPS, SIGNALS = 100_000, tuple(f"total_signal_{i}" for i in range(100))

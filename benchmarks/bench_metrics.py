@@ -25,7 +25,7 @@ from rich.table import Table
 
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.trainer import train
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 
 RUNS = 300
 SCRAPES = 21

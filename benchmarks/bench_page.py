@@ -26,9 +26,9 @@ from rich.table import Table
 from tests.fixtures.browser import Visit, chromium, leave, visit
 from tests.fixtures.service import ServiceProcess
 from tests.store.builders import NOW, batch, batch_key, start_intake
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.identity import RunKey
-from trmon.domain.state.run_update import Frontier, RunUpdate
+from trmon.domain.access import EVERYTHING
+from trmon.domain.identity import RunKey
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.fleet.summaries import summarize_run
 from trmon.store import Store
 

@@ -84,7 +84,7 @@ def _seconds(messages: list[Any]) -> list[float]:
     """Return the CPU time of each batch."""
     from tests.domain.pipeline.stages.closings import closing, pass_context
     from trmon.domain.pipeline.close_batch import close_batch
-    from trmon.domain.state.pipeline_state import PipelineState
+    from trmon.domain.pipeline.state import PipelineState
 
     context, state, times = pass_context(), PipelineState(), []
     for message in messages:

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from tests.store.builders import batch, batch_key, intake, report, start_intake
-from trmon.domain.model.messages import PreparedMessage
+from trmon.domain.messages import PreparedMessage
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon_client.core.signals.catalogue import SIGNALS
 

@@ -21,8 +21,7 @@ from dashboards.source.panels import (
     link,
 )
 from dashboards.source.promql import per_run, run
-from trmon.domain.budget.lag_law import ESS_LAG
-from trmon.domain.budget.mismatch_budget import CHI2_SEQ, ROUTER_FLIPS, TOKEN_TV
+from trmon.domain.budget.run_budget import CHI2_SEQ, ESS_LAG, ROUTER_FLIPS, TOKEN_TV
 
 TO_PAGE = link("This run on the page", "${page}/runs/${project:percentencode}/${run:percentencode}")
 """What a click on a chart of one run opens."""

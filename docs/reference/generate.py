@@ -40,7 +40,7 @@ from trmon.domain.diagnosis.conditions import (
 )
 from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions
 from trmon.domain.diagnosis.remedies import FORM_REMEDIES, REMEDIES
-from trmon.domain.model.finding import CAUSES
+from trmon.domain.finding import CAUSES
 from trmon.domain.rules import json_schema as ruleschema
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters

@@ -26,7 +26,7 @@ from trmon.cli.backtest import (
     write_backtest,
 )
 from trmon.cli.command import console, plain_errors
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 app = typer.Typer(help=__doc__, add_completion=False, no_args_is_help=True)
 Workers = Annotated[int | None, typer.Option(min=1, help="Runs at once on this machine; default: a run a core.")]

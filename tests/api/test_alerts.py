@@ -16,7 +16,7 @@ from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.fixtures.alerting import crash
 from tests.fixtures.running_service import make_token
 from trmon.api.http.auth import require_admin
 from trmon.bootstrap.app import ROUTERS
-from trmon.domain.model.access import AuditAction, Scope
+from trmon.domain.access import AuditAction, Scope
 
 AUDIT = "/api/v1/audit"
 COMMAND_ACTIONS = {AuditAction.RUN_IMPORT, AuditAction.DATABASE_RESTORE}

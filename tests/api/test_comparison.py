@@ -14,7 +14,7 @@ from tests.fixtures.replay import ReplayedRun, replaying
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
 WELL, ILL = ReplayedRun("well", "healthy"), ReplayedRun("ill", "stale")

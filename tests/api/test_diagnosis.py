@@ -19,8 +19,8 @@ from tests.fixtures.waiting import eventually
 from trmon.api.diagnosis_schemas import diagnosis_info
 from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.history import History
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Finding
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Finding
 from trmon.fleet.summaries import STEPS
 from trmon.terminal.diagnosis_query import diagnose_metrics, fetch_diagnosis
 from trmon.terminal.diagnosis_text import print_diagnosis

@@ -15,8 +15,8 @@ from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send_step, train
 from trmon.api.events import pause_seconds
-from trmon.domain.model.access import Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope
+from trmon.domain.identity import RunKey
 
 CODE = RunKey("code", "ppo")
 EVENTS = "/api/v1/events"

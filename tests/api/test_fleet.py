@@ -11,8 +11,8 @@ import pytest
 from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.trainer import MATH, corrupt, finish, send_step, train
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.access import EVERYTHING, Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import EVERYTHING, Scope
+from trmon.domain.identity import RunKey
 
 ILL = RunKey("math", "ill")
 CODE = RunKey("code", "ppo")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.fixtures.service import ServiceProcess, ThreadedService
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store import Store
 from trmon.store.database.sqlite import check_disk_space
 

@@ -11,7 +11,7 @@ from tests.fixtures.messages import ORIGIN
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send
-from trmon.domain.model.access import Scope
+from trmon.domain.access import Scope
 from trmon_client.core import wire
 
 NOTES = "/api/v1/runs/math/grpo/notes"

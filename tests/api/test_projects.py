@@ -15,7 +15,7 @@ from tests.fixtures.alerting import crash
 from tests.fixtures.messages import report
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
-from trmon.domain.model.access import Scope
+from trmon.domain.access import Scope
 from trmon_client.core import wire
 
 RUN = "/api/v1/runs/{project}/{run}"

@@ -14,8 +14,8 @@ from tests.fixtures.messages import ORIGIN
 from tests.fixtures.running_service import make_token
 from tests.fixtures.trainer import MATH, send, statuses, step_report
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.access import Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope
+from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
 QUOTAS = "/api/v1/quotas"

@@ -21,7 +21,7 @@ from trmon.api.http.rate_limit import RateLimit
 from trmon.api.reports import FastPath
 from trmon.bootstrap.app import create_app
 from trmon.config.settings import Settings
-from trmon.domain.model.access import Scope
+from trmon.domain.access import Scope
 from trmon_client.core import wire
 
 ONE, MANY = "/api/v1/runs/math/grpo/reports", "/api/v1/reports"

@@ -8,8 +8,8 @@ import pytest
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import EVERYTHING
+from trmon.domain.identity import RunKey
 
 CODE = RunKey("code", "ppo")
 

@@ -16,7 +16,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send
 from tests.fixtures.waiting import eventually
 from trmon.cli import app
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
 PATH = "/api/v1/runs/math/ill/report.html"

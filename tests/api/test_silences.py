@@ -16,8 +16,8 @@ from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.access import Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope
+from trmon.domain.identity import RunKey
 
 CRASHED = {"matchers": [{"label": "rule", "operator": "=", "value": "crashed"}], "seconds": 600, "note": "known"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures.running_service import make_token
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.access import Scope
+from trmon.domain.access import Scope
 
 TOKENS = "/api/v1/tokens"
 

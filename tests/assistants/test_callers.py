@@ -21,8 +21,8 @@ from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.access import Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope
+from trmon.domain.identity import RunKey
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from tests.fixtures.waiting import eventually
 from trmon.assistants.tools.registry import TOOLS
 from trmon.bootstrap.app import create_app
 from trmon.config.settings import Settings
-from trmon.domain.model.access import Scope as TokenScope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope as TokenScope
+from trmon.domain.identity import RunKey
 
 RUN = "math/grpo"
 QUESTIONS: dict[str, dict[str, Any]] = {

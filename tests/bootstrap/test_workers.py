@@ -17,9 +17,9 @@ from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send_step, train
 from tests.fixtures.waiting import eventually
+from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.delivery import DeliveryState
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.domain.ports import SLOTS
 from trmon.notify.webhook import KEY_HEADER
 from trmon.store import Store

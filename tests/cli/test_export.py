@@ -16,7 +16,7 @@ from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send, send_step, train
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
 ENDED, LIVE = RunKey("math", "grpo"), RunKey("math", "live")

@@ -15,8 +15,8 @@ from tests.fixtures.command import trmon
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
-from trmon.domain.model.access import Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope
+from trmon.domain.identity import RunKey
 
 OTHER = RunKey("code", "ppo")
 N_STEPS = 5

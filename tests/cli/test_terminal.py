@@ -21,7 +21,7 @@ from tests.fixtures.prometheus import binary
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.trainer import MATH, await_batches, send, send_step
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
 COMMAND = (sys.executable, "-m", "trmon")

@@ -13,7 +13,7 @@ import pytest
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.tracker_logs import TRACKER_LOGS
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.terminal.log_watch import LogWatch
 from trmon.terminal.report_upload import ReportUploader
 

@@ -10,7 +10,7 @@ from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon.config.rules import ActiveRules
-from trmon.domain.model.errors import InvalidInput, NotReady
+from trmon.domain.errors import InvalidInput, NotReady
 from trmon.domain.rules.rule_yaml import builtin_rules
 
 OWN_RULES = """

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from trmon.config.environment_check import SECRET_FILES, unknown_variables
 from trmon.config.settings import Settings
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 SECRET = "s3cret-value"
 

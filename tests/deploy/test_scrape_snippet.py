@@ -12,7 +12,7 @@ from tests.fixtures.prometheus import prometheus, query
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.access import Scope
+from trmon.domain.access import Scope
 
 pytestmark = pytest.mark.server("prometheus")
 

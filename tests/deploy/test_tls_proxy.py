@@ -24,7 +24,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step, step_report
 from tests.fixtures.waiting import eventually
 from trmon.config.settings import Settings
-from trmon.domain.model.access import Scope
+from trmon.domain.access import Scope
 from trmon_client.core import wire
 
 pytestmark = pytest.mark.slow

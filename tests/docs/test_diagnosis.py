@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.fleet.summaries import STEPS
 

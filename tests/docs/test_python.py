@@ -13,7 +13,7 @@ from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, send, train
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -13,10 +13,10 @@ from tests.fixtures.command import trmon
 from tests.fixtures.moved_runs import MovedRuns, make_moved_runs
 from tests.store.builders import alert, commit
 from trmon.config.settings import Settings
+from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import RunKey
+from trmon.domain.finding import Severity
+from trmon.domain.identity import RunKey
 from trmon.store import Store
 
 PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text("utf-8")

@@ -12,14 +12,14 @@ from trmon.domain.adaptation.proposal import AdaptationSetting
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.model.errors import NotFound
-from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.model.messages import StoredNotice, StoredReport, Unread
+from trmon.domain.errors import NotFound
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.messages import StoredNotice, StoredReport, Unread
+from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunProgress, RunUpdate
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.ports import Fences
 from trmon.domain.runs.attempts import ActiveLaunch, Claim, renewed_claim
 from trmon.domain.runs.run import Attempt, Run, RunState
-from trmon.domain.state.run_update import Checkpoint, Event, Frontier, RunProgress, RunUpdate
 from trmon_client.core import wire
 
 RUN_ID = 1

@@ -15,8 +15,8 @@ from trmon.domain.alerts.alert import INCIDENT_RULE
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.pipeline.close_batch import close_batch
+from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.rules.rule_yaml import builtin_rules
-from trmon.domain.state.pipeline_state import PipelineState
 
 QUIET_STEPS = 130
 """Enough steps to fill all windows and baselines."""

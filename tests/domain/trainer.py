@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from trmon.domain.model.identity import BatchKey, ReportKey
-from trmon.domain.model.messages import StoredReport
+from trmon.domain.identity import BatchKey, ReportKey
+from trmon.domain.messages import StoredReport
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.policies.decision import decide

@@ -15,7 +15,7 @@ from tests.fixtures.service import ThreadedService
 from tests.store.builders import stored_reports
 from trmon.bootstrap.doctor import check_installation
 from trmon.config.settings import Settings
-from trmon.domain.model.health_check import HealthLevel
+from trmon.domain.health_check import HealthLevel
 from trmon.store import Store
 from trmon.store.maintenance.backup import back_up
 from trmon.store.maintenance.restore import restore_backup

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.terminal.run_detail import fetch_run_detail
 from trmon_client.api import Service
 

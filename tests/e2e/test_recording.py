@@ -14,7 +14,7 @@ from tests.fixtures.two_engines import two_engines_batch
 from tests.fixtures.waiting import eventually
 from tests.store.builders import stored_reports
 from trmon.config.settings import Settings
-from trmon.domain.model.messages import StoredReport
+from trmon.domain.messages import StoredReport
 from trmon.domain.recording import replay_recording
 from trmon.store import Store
 from trmon.terminal.recording.recording_files import read_recordings

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.domain.ports import SLOTS, SlotHoldings
 from trmon.fleet.leases import LeaseManager
 from trmon.store.database import engines_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 from trmon.domain.policies import default_version
 from trmon.fleet.views import PolicyThreshold, RunView, RunViewCache, thresholds_of
 from trmon_client.core.policies.policy import Policy, preset

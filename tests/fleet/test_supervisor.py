@@ -16,7 +16,7 @@ import pytest
 from tests.fixtures.sending import Sending
 from tests.fixtures.waiting import eventually
 from tests.store.builders import stored_reports
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.store import Store
 
 TRMON = [sys.executable, "-m", "trmon", "serve", "--port", "0"]

@@ -12,7 +12,7 @@ from tests.fixtures.messages import report
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.fleet import views as view_sync_module
 from trmon.fleet.views import RunViewCache, ViewSync
 from trmon.store.repositories.run_snapshots import StoredRunView

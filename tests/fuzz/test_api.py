@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.fuzzing import count_cases, fuzz_seconds
 from tests.fixtures.messages import report
 from tests.fixtures.running_service import Serve, make_token
-from trmon.domain.model.access import Scope
+from trmon.domain.access import Scope
 from trmon_client.core import wire
 
 SCHEMATHESIS = Path(__file__).parents[2] / ".venv-fuzz" / "bin" / "st"

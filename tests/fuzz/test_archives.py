@@ -23,10 +23,10 @@ from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
 from tests.store.builders import NOW, append, intake, start_intake
 from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver, finish
+from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import TrmonError
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import TrmonError
+from trmon.domain.identity import RunKey
 from trmon.domain.policies import default_version
 from trmon.fleet.views import RunViewCache
 from trmon.store import Store

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
 from tests.worker.watched_run import WATCH_CONFIG, WatchedRun, finish, train
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.preflight import preflight
 from trmon.domain.recording import replay_recording
 from trmon.terminal.preflight.score_files import ScoreFile

@@ -17,9 +17,9 @@ from tests.domain.trainer import report as trained_report
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
 from tests.fixtures.messages import as_json
 from tests.worker.watched_run import WatchedRun
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.identity import RunKey
-from trmon.domain.model.messages import PreparedMessage
+from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import RunKey
+from trmon.domain.messages import PreparedMessage
 from trmon.ingest.validation import validate_message
 from trmon.store.rows import messages
 from trmon_client.core import wire

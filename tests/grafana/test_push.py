@@ -13,7 +13,7 @@ import pytest
 
 from tests.fixtures.ports import free_port
 from tests.grafana.peer import Grafana
-from trmon.domain.model.errors import Conflict, Forbidden, InvalidInput, NotReady, TrmonError, Unauthenticated
+from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotReady, TrmonError, Unauthenticated
 from trmon.grafana.api import grafana as opened
 from trmon.grafana.push import DATASOURCE_UID, FOLDER_UID, Change, Pushed, push, shipped
 

@@ -17,8 +17,8 @@ from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon.api.http.body import MemoryBudget
-from trmon.domain.model.access import Scope
-from trmon.domain.model.errors import Overloaded
+from trmon.domain.access import Scope
+from trmon.domain.errors import Overloaded
 from trmon_client.core import wire
 
 WORKLOAD = Workload(n_ranks=1)

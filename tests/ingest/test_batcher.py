@@ -11,8 +11,8 @@ import pytest
 
 from tests.fixtures.loops import run
 from tests.store.builders import report_intake
-from trmon.domain.model.errors import Overloaded
-from trmon.domain.model.messages import PreparedMessage, WriteResult
+from trmon.domain.errors import Overloaded
+from trmon.domain.messages import PreparedMessage, WriteResult
 from trmon.ingest.service import Batcher, WriteFutures
 
 FIRST, SECOND, THIRD = (report_intake(step=step) for step in (1, 2, 3))

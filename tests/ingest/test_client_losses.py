@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fixtures.messages import ORIGIN
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.ingest.service import MAX_REASONS, ClientLosses
 from trmon_client.core import wire
 

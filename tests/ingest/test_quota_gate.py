@@ -9,10 +9,10 @@ import pytest
 from tests.fixtures.loops import run
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.trainer import step_report
-from trmon.domain.model.access import Access, Quota, QuotaUsage
-from trmon.domain.model.errors import InvalidInput, Overloaded, QuotaExceeded
-from trmon.domain.model.identity import RunKey
-from trmon.domain.model.messages import PreparedMessage
+from trmon.domain.access import Access, Quota, QuotaUsage
+from trmon.domain.errors import InvalidInput, Overloaded, QuotaExceeded
+from trmon.domain.identity import RunKey
+from trmon.domain.messages import PreparedMessage
 from trmon.ingest.quotas import QuotaGate
 from trmon.metrics.counters import Counters
 from trmon_client.core import wire

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.train_watched import train_watched
 

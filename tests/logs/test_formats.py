@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trmon.domain.analysis.logged_steps import LogDefect, LoggedStep, logged_steps
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.logs import LOG_FORMATS, format_of, read_log
 from trmon.terminal.log_import import LogSource
 

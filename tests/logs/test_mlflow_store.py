@@ -12,8 +12,8 @@ import pytest
 
 from tests.fixtures.tracker_logs import unpacked_mlflow_store
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.domain.model.errors import InvalidInput, NotReady
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import InvalidInput, NotReady
+from trmon.domain.identity import RunKey
 from trmon.logs import format_of, mlflow_store
 from trmon.logs.log_format import LogItem
 from trmon.terminal.log_import import LogImport, LogSource, messages_of, run_name

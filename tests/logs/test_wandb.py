@@ -16,7 +16,7 @@ import pytest
 
 from tests.fixtures.tracker_logs import TRACKER_LOGS
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.logs import format_of
 from trmon.logs.wandb import BLOCK_BYTES, ChunkKind, read_chunked_records
 from trmon.terminal.log_import import LogSource

@@ -20,13 +20,13 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, send, send_step, train
 from tests.fixtures.waiting import eventually
 from tests.store.builders import alert
+from trmon.domain.access import Scope
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
+from trmon.domain.finding import Finding, Severity
 from trmon.domain.health.verdict import RunVerdict, Urgency, VerdictKind
+from trmon.domain.identity import RunKey
 from trmon.domain.incidents.incident import Incident, incident_labels
-from trmon.domain.model.access import Scope
-from trmon.domain.model.finding import Finding, Severity
-from trmon.domain.model.identity import RunKey
 from trmon.domain.policies import default_version
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.run import Run, RunState

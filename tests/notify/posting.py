@@ -15,8 +15,8 @@ from tests.fixtures.receiver import WebhookServer
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
 from trmon.domain.alerts.notification import FiringAlert, Notification, NotifiedCause
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import RunKey
+from trmon.domain.finding import Severity
+from trmon.domain.identity import RunKey
 from trmon.notify.receiver import DeliveryResult, HttpPost, Receiver
 
 ALERT = Alert(

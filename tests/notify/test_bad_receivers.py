@@ -15,7 +15,7 @@ from tests.fixtures.trainer import MATH, send, train
 from tests.fixtures.waiting import eventually
 from trmon.config.settings import Settings
 from trmon.domain.alerts.delivery import RetryPolicy
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trmon.config.settings import Settings
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.notify.configured_receivers import receivers_of
 
 

@@ -17,14 +17,14 @@ import sqlalchemy as sa
 from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.waiting import eventually
 from tests.store.builders import alert, append, commit, start_intake
+from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy, Routes
 from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate, MuteReason
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import NotReady
-from trmon.domain.model.finding import Severity
+from trmon.domain.errors import NotReady
+from trmon.domain.finding import Severity
 from trmon.domain.ports import Fences
 from trmon.notify.delivery_attempt import DeliveryPolicy
 from trmon.notify.dispatcher import MAX_DUE, Dispatcher

@@ -15,7 +15,7 @@ from tests.fixtures.mail_server import Received
 from tests.notify.posting import firing_alert, notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.notify.email import Email, MailServer
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 

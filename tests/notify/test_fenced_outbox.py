@@ -13,7 +13,7 @@ from tests.fixtures.waiting import eventually
 from trmon.domain.alerts.delivery import Delivery, RetryPolicy, Routes
 from trmon.domain.alerts.muting import update_after_success
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.model.errors import Fenced
+from trmon.domain.errors import Fenced
 from trmon.domain.ports import Fences
 from trmon.notify.delivery_attempt import DeliveryPolicy
 from trmon.notify.dispatcher import THREADS_PER_RECEIVER, Dispatcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.notify.posting import notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.notify.message_text import SHARED_CAUSE, message_text
 
 

@@ -13,7 +13,7 @@ from tests.fixtures.sending import Sending
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from tests.store.builders import stored_reports
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.store import Store
 
 pytestmark = pytest.mark.server("postgres")

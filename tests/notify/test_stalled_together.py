@@ -15,7 +15,7 @@ from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.running_service import Serve
 from tests.fixtures.trainer import send_step, train
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 
 RUNS = [RunKey("math", f"run-{i:02}") for i in range(12)]
 FLOOR_SECONDS = 10.0

@@ -8,7 +8,7 @@ from msgspec import structs
 from tests.notify.posting import firing_alert, notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Flapping
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.notify.webhook import webhook_message
 
 ONE = (

@@ -16,7 +16,7 @@ from tests.fixtures.fuzzing import count_cases
 from tests.protocol.model import Acknowledged, Batch, Place, RunModel
 from tests.protocol.system import System, Worker
 from tests.store.builders import intake
-from trmon.domain.model.messages import PreparedMessage, WriteOutcome
+from trmon.domain.messages import PreparedMessage, WriteOutcome
 
 START = 1_700_000_000.0
 """In the past, so that every delivery is due."""

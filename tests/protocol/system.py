@@ -20,10 +20,10 @@ from tests.protocol.model import Batch, Change, ClosedRow
 from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver
 from trmon.domain.alerts.delivery import RetryPolicy, Routes
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.model.messages import PreparedMessage, WriteResult
+from trmon.domain.messages import PreparedMessage, WriteResult
+from trmon.domain.pipeline.run_update import RunUpdate
 from trmon.domain.ports import Fences
 from trmon.domain.rules import rule_yaml
-from trmon.domain.state.run_update import RunUpdate
 from trmon.fleet.views import RunViewCache
 from trmon.notify.delivery_attempt import DeliveryPolicy
 from trmon.notify.dispatcher import Dispatcher

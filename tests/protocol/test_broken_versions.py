@@ -11,7 +11,7 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.protocol.machine import Protocol
-from trmon.domain.model.messages import WriteOutcome
+from trmon.domain.messages import WriteOutcome
 from trmon.store.registry import RunRegistry
 from trmon.store.repositories import reports, run_log
 from trmon.store.repositories.deliveries import Outbox

@@ -13,10 +13,10 @@ from tests.fixtures.messages import one_by_one
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.model.messages import AnyReport, PreparedMessage, WriteResult
-from trmon.domain.state.run_update import Frontier, RunUpdate
+from trmon.domain.finding import Severity
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.messages import AnyReport, PreparedMessage, WriteResult
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.registry import ArrivedMessage
 from trmon.store.rows import messages

@@ -10,7 +10,7 @@ from collections import Counter
 from tests.store.builders import append, report_intake, stored_reports
 from tests.store.gate import Gate
 from tests.store.writing_child import CHILD, ENOUGH, ROOT
-from trmon.domain.model.messages import WriteOutcome
+from trmon.domain.messages import WriteOutcome
 from trmon.store import Store
 
 
@@ -37,7 +37,7 @@ def test_a_killed_process_loses_no_acknowledged_report(url: str) -> None:
 def test_another_process_can_read_during_writes(store: Store, url: str) -> None:
     append(store, report_intake(step=0))
     reading = (
-        "import sys; from trmon.domain.state.run_update import Frontier; from trmon.store import Store;"
+        "import sys; from trmon.domain.pipeline.run_update import Frontier; from trmon.store import Store;"
         "store = Store.open(sys.argv[1]); store.check();"
         "print(len(store.reports.unread_of(1, Frontier(), limit=10).reports)); store.close()"
     )

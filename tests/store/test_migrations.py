@@ -16,7 +16,7 @@ from tests.fixtures.versions import NEXT_REVISION, next_version
 from tests.store.builders import append, report_intake, stored_reports
 from tests.store.conftest import BACKENDS
 from tests.store.schema_changes import Schema, breaking_changes
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store import Store, migrations
 from trmon.store.database import engines_of, sqlite
 from trmon.store.schema import tables

@@ -12,7 +12,7 @@ from structlog.testing import CapturingLogger
 
 from tests.fixtures.redis import Redis
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store import redis as pubsub_module
 from trmon.store.redis import MAX_RUNS, CommitNotice, PubSub, SharedBuckets
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.store.builders import NOW, append, beat, intake, report_intake, start_intake
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.messages import PreparedMessage, WriteOutcome
+from trmon.domain.access import EVERYTHING
+from trmon.domain.messages import PreparedMessage, WriteOutcome
 from trmon.domain.runs.attempts import Resolution
 from trmon.store import Store
 from trmon_client.core import wire

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures.fuzzing import edited
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.terminal.array_files import FREE_BYTES, read_arrays
 
 MEMORY_BYTES = 1 << 30
@@ -94,7 +94,7 @@ BOMBS = [
 READ_EACH = """
 import resource, sys
 from pathlib import Path
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.terminal.array_files import read_arrays
 resource.setrlimit(resource.RLIMIT_AS, ({bytes}, {bytes}))
 for path in map(Path, sys.argv[1:]):

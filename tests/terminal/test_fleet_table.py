@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from trmon.domain.finding import Severity
 from trmon.domain.health.verdict import Urgency, VerdictKind
-from trmon.domain.model.finding import Severity
 from trmon.terminal.fleet_table import WHOLE_FLEET, fleet_frame, fleet_summary_line, urgency_order
 from trmon.terminal.fleet_view import FleetView
 from trmon_client.api import RunStatus, VerdictInfo

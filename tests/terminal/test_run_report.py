@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Finding
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Finding
 from trmon.terminal.example_run import example_log
 from trmon.terminal.run_report import RunReportInfo, failed, parse_failures, report_on_log
 from trmon.terminal.run_report_text import print_report

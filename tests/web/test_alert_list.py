@@ -16,7 +16,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, send
 from tests.fixtures.waiting import eventually
 from tests.web.conftest import Visiting
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 
 pytestmark = pytest.mark.server("chromium")
 

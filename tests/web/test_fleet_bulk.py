@@ -16,8 +16,8 @@ from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
 from tests.store.builders import NOW, start_intake
 from tests.web.conftest import Visiting
-from trmon.domain.model.access import Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope
+from trmon.domain.identity import RunKey
 from trmon.store import Store
 
 pytestmark = pytest.mark.server("chromium")

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, await_batches, corrupt, send_step, train
 from tests.web.conftest import Visiting
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 
 pytestmark = pytest.mark.server("chromium")
 

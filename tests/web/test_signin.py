@@ -13,7 +13,7 @@ from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
 from tests.web.conftest import Visiting
-from trmon.domain.model.access import Scope
+from trmon.domain.access import Scope
 
 pytestmark = pytest.mark.server("chromium")
 

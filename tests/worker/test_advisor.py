@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch, batch_key
-from trmon.domain.advice.advise import TARGET_STEPS
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.budget.trainer_advice import TARGET_STEPS
 from trmon.worker.run_processor import Advisor
 
 

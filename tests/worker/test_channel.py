@@ -12,9 +12,9 @@ import pytest
 from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch, batch_key
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.policies import default_version
-from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.fleet.views import RunView, RunViewCache
 from trmon.worker.channel import MAX_UNANSWERED, Channel, CommitRequest, CommitResult, RoundResult, ServiceProxy
 from trmon.worker.pass_changes import PassTally

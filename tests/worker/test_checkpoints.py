@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from trmon.domain.state.pipeline_state import PipelineState
+from trmon.domain.pipeline.state import PipelineState
 from trmon.worker.pass_changes import CHECKPOINT_BATCHES, LEAST_CHECKPOINT_BATCHES, CheckpointSchedule, checkpoint_of
 
 

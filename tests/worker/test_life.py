@@ -8,7 +8,7 @@ import pytest
 
 from tests.domain.trainer import finished, report
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish, train
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 from trmon.domain.rules import rule_yaml
 from trmon.domain.runs.run import RunState
 from trmon.worker.messages import PAGE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.domain.memory_log import RUN_ID, MemoryLog
 from tests.domain.trainer import report
-from trmon.domain.model.messages import StoredReport
-from trmon.domain.state.run_update import Frontier
+from trmon.domain.messages import StoredReport
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.worker.messages import PAGE, LogReader
 from trmon_client.core import wire
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.domain.trainer import report, stored
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import StoredNotice
-from trmon.domain.state.run_update import Frontier
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import StoredNotice
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.worker.recovery import PendingState
 from trmon_client.core import wire
 

@@ -16,7 +16,7 @@ from benchmarks.load.deployments import EmbeddedWorker
 from tests.fixtures.sending import Sending
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.store import ProcessRole, Store
 
 KEY = RunKey("math", "apart")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.domain.trainer import finished, made, report
 from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, train
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 from trmon.domain.rules import rule_yaml
 from trmon_client.core import wire
 

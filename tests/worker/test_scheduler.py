@@ -6,7 +6,7 @@ import math
 
 from tests.domain.trainer import finished, report
 from tests.worker.watched_run import ORIGIN, WatchedRun, finish, train
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 from trmon.domain.runs.run import RunState
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import preset

@@ -16,11 +16,11 @@ from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import finished, report
 from tests.store.builders import intake
 from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver
+from trmon.domain.access import EVERYTHING
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.access import EVERYTHING
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.runs.liveness import SilenceLimits
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Frontier
 from trmon.fleet.views import RunViewCache
 from trmon.store import Store
 from trmon.worker.scheduler import Scheduler

@@ -12,6 +12,7 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import Named
+from trmon.domain.access import Access
 from trmon.domain.adaptation.calibration import calibrated_limits
 from trmon.domain.adaptation.proposal import (
     AdaptationMode,
@@ -22,8 +23,7 @@ from trmon.domain.adaptation.proposal import (
     SampleWindow,
 )
 from trmon.domain.adaptation.target_mask_rate import anchor_of, recommend, run_controller
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.policies import default_version
 from trmon.domain.runs.run import Run, RunState
 from trmon.worker.adaptation import stored_samples

@@ -8,8 +8,8 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
 from trmon.api.http.parameters import Named
-from trmon.domain.advice.advise import Advice
-from trmon.domain.model.errors import NotFound
+from trmon.domain.budget.trainer_advice import Advice
+from trmon.domain.errors import NotFound
 from trmon_client.api.budget import AdviceInfo
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["diagnosis"], route_class=AnswerRoute)

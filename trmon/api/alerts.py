@@ -13,12 +13,12 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit
+from trmon.domain.access import Access
 from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState, ListedAlert
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Silence
+from trmon.domain.finding import Severity
 from trmon.domain.incidents.incident import Incident
-from trmon.domain.model.access import Access
-from trmon.domain.model.finding import Severity
 from trmon.store.repositories.deliveries import ListedDelivery
 from trmon_client.api.alerts import (
     AckRefusalInfo,

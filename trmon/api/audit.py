@@ -10,7 +10,7 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin
 from trmon.api.http.components import Service
 from trmon.api.http.parameters import After, Limit
-from trmon.domain.model.access import AuditAction
+from trmon.domain.access import AuditAction
 from trmon_client.api.administration import AuditEntryInfo
 from trmon_client.api.answers import ItemPage
 

@@ -13,13 +13,13 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit, Named, Names, OfAttempt, SelectedSteps, check_known, split_names
+from trmon.domain.access import Access
 from trmon.domain.analysis.distribution import in_bound_units
 from trmon.domain.batches.assembly import merge_columns
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import NotFound
-from trmon.domain.model.identity import RunKey
-from trmon.domain.model.messages import decode_reports
+from trmon.domain.errors import NotFound
+from trmon.domain.identity import RunKey
+from trmon.domain.messages import decode_reports
 from trmon.domain.policies import PolicyRegistry
 from trmon_client.api.answers import ItemPage
 from trmon_client.api.batches import (

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import require_reader
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon_client.api.policies import BoundsInfo
 from trmon_client.core.bounds import error_bounds, max_delta
 

@@ -14,6 +14,7 @@ from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import split_run_keys
 from trmon.api.policies import policy_info
+from trmon.domain.access import Access
 from trmon.domain.comparison import (
     ComparedCourse,
     SiblingCandidate,
@@ -23,11 +24,10 @@ from trmon.domain.comparison import (
     parting_sentence,
     partings,
 )
+from trmon.domain.errors import InvalidInput, NotFound
 from trmon.domain.health.verdict import VerdictInputs, judge_run
+from trmon.domain.identity import RunKey
 from trmon.domain.incidents.incident import Incident
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import InvalidInput, NotFound
-from trmon.domain.model.identity import RunKey
 from trmon.domain.runs.run import Run
 from trmon_client.api.comparison import ComparedRun, ComparisonInfo, ConfigDifferenceInfo, PartingInfo
 from trmon_client.core.column_schema import PRIMARY_ORDER

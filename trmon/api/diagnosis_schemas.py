@@ -11,9 +11,9 @@ from trmon.domain.collapse_risk.risk_reading import RiskReading
 from trmon.domain.diagnosis.conditions import Observation
 from trmon.domain.diagnosis.diagnosis import Diagnosis, Escalation
 from trmon.domain.diagnosis.remedies import remedy_of
+from trmon.domain.finding import Finding, meaning_of, title_of
 from trmon.domain.health.problems import first_action
 from trmon.domain.incidents.incident import Incident
-from trmon.domain.model.finding import Finding, meaning_of, title_of
 from trmon_client.api.diagnosis import (
     CircumstanceInfo,
     CollapseRiskInfo,

@@ -11,9 +11,9 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import SelectedSteps
 from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, Distribution, distribution
 from trmon.domain.batches.assembly import merge_columns
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import decode_reports
+from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import decode_reports
 from trmon.domain.policies import PolicyRegistry
 from trmon_client.api.batches import CriterionInfo, DistributionInfo
 

@@ -15,9 +15,9 @@ from fastapi.responses import StreamingResponse
 
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import InvalidInput, Unauthenticated
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Access
+from trmon.domain.errors import InvalidInput, Unauthenticated
+from trmon.domain.identity import RunKey
 from trmon.fleet.changes import CommitSignal
 from trmon.store.repositories.events import StoredEvent
 

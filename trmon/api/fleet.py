@@ -14,13 +14,13 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit, Named, split_run_keys
+from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Finding
 from trmon.domain.health.run_summary import DIGITS, RunSummary
 from trmon.domain.health.verdict import VerdictInputs, judge_run, urgency_of
 from trmon.domain.incidents.incident import Incident, notifying_alerts
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Finding
 from trmon.domain.runs.run import Run, RunState
 from trmon_client.api.answers import ApiNumber, ItemPage
 from trmon_client.api.diagnosis import FleetRiskInfo

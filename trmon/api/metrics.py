@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
-from trmon.domain.model.access import Access
+from trmon.domain.access import Access
 from trmon.fleet.verdicts import JudgedRun
 from trmon.fleet.views import RunView
 

@@ -13,8 +13,8 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit, Named
-from trmon.domain.model.access import Access, AuditAction
-from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
+from trmon.domain.access import Access, AuditAction
+from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import Run
 from trmon_client.api.answers import ItemPage

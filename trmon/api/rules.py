@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import require_reader
 from trmon.api.http.components import Service
-from trmon.domain.model.errors import NotFound
+from trmon.domain.errors import NotFound
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule, condition_in_words, terms_in_words
 from trmon_client.api.alerts import ConditionLineInfo, RuleInfo, RulesFileInfo

@@ -21,11 +21,11 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit, Named, split_names
 from trmon.api.notes import list_notes
 from trmon.api.policies import list_policy_versions
+from trmon.domain.access import Access
 from trmon.domain.alerts.alert import AlertState, ListedAlert
 from trmon.domain.alerts.owner_change import OwnerChange
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import InvalidInput, NotFound
-from trmon.domain.model.identity import RunKey, checked_name
+from trmon.domain.errors import InvalidInput, NotFound
+from trmon.domain.identity import RunKey, checked_name
 from trmon.domain.runs.run import Run, RunState
 from trmon.fleet.views import RunView
 from trmon.notify.configured_receivers import routes_of

@@ -16,9 +16,9 @@ from trmon.api.http.answers import AnswerRoute, content_of
 from trmon.api.http.auth import Reader, require_reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import FromStep, Named, Names, OfAttempt, ToStep, check_known, split_names
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import json_number
+from trmon.domain.access import Access
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import json_number
 from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.store.repositories.signals import SeriesBand, SignalSeries

@@ -13,10 +13,10 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit
+from trmon.domain.access import Access, Scope
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, MatchOperator, Silence, check_matchers
-from trmon.domain.model.access import Access, Scope
-from trmon.domain.model.identity import checked_name
+from trmon.domain.identity import checked_name
 from trmon_client.api.alerts import CoveredAlertInfo, SilenceInfo, SilencePreviewInfo
 from trmon_client.api.answers import ItemPage
 

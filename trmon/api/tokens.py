@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, digest_of, new_secret
 from trmon.api.http.components import Service
-from trmon.domain.model.access import Scope, Token
-from trmon.domain.model.errors import Forbidden
-from trmon.domain.model.identity import checked_name
+from trmon.domain.access import Scope, Token
+from trmon.domain.errors import Forbidden
+from trmon.domain.identity import checked_name
 from trmon_client.api.administration import NewTokenInfo, TokenInfo
 
 

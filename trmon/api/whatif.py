@@ -13,6 +13,7 @@ from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import Named
 from trmon.api.policies import Spec, parse_policy
+from trmon.domain.access import Access
 from trmon.domain.analysis.whatif import (
     CoveredRange,
     LengthQuartile,
@@ -21,9 +22,8 @@ from trmon.domain.analysis.whatif import (
     WeightTotal,
     WhatIfEffect,
 )
-from trmon.domain.model.access import Access
-from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.model.messages import decode_reports
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.messages import decode_reports
 from trmon_client.api.policies import (
     QuarterInfo,
     RangeInfo,

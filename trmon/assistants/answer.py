@@ -6,7 +6,7 @@ from mcp.types import CallToolResult, TextContent
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 MAX_ANSWER_BYTES = 32_768
 """Of one answer: every limit of a tool keeps it far below, whatever a trainer sends."""

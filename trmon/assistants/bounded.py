@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TypeVar
 
-from trmon.domain.model.finding import JsonNumber, json_number
+from trmon.domain.finding import JsonNumber, json_number
 from trmon.terminal.printable import printable
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from trmon.assistants.tool_binding import AnyContext, ServiceOf
-from trmon.domain.model.errors import Unauthenticated
+from trmon.domain.errors import Unauthenticated
 from trmon_client.api import Service
 
 BEARER = "bearer"

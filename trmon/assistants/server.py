@@ -12,8 +12,8 @@ from trmon.assistants.tool_binding import AnyContext, ServiceOf, bound_tool
 from trmon.assistants.tools.explanation import explain_tool
 from trmon.assistants.tools.registry import TOOLS
 from trmon.domain.diagnosis.remedies import REMEDIES
-from trmon.domain.model.errors import TrmonError
-from trmon.domain.model.finding import CAUSES
+from trmon.domain.errors import TrmonError
+from trmon.domain.finding import CAUSES
 from trmon_client.api import ServiceError
 from trmon_client.config.version import __version__
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from trmon.assistants.answer import as_result
 from trmon.assistants.tools.registry import ToolFunction
-from trmon.domain.model.errors import TrmonError
+from trmon.domain.errors import TrmonError
 from trmon_client.api import Service, ServiceError
 
 AnyContext = Context[Any, Any]

@@ -49,7 +49,7 @@ from trmon.api.tokens import router as tokens
 from trmon.api.whatif import router as whatif
 from trmon.bootstrap.lifespan import running_service
 from trmon.config.settings import Settings
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.web.routes import router as page
 from trmon.web.routes import unknown_page
 

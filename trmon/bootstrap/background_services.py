@@ -14,7 +14,7 @@ from trmon.bootstrap.housekeeping import LakeMoverThread, Pruner, RetentionLimit
 from trmon.config.rules import ActiveRules
 from trmon.config.settings import Settings
 from trmon.domain.alerts.delivery import RetryPolicy
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.domain.ports import Ownership, slot_of
 from trmon.domain.runs.liveness import SilenceLimits
 from trmon.fleet.changes import Poller

@@ -11,8 +11,8 @@ from trmon.api.http.auth import check_bind
 from trmon.config.environment_check import unknown_variables
 from trmon.config.rules import active_rules_of
 from trmon.config.settings import Settings
-from trmon.domain.model.errors import NotReady
-from trmon.domain.model.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
+from trmon.domain.errors import NotReady
+from trmon.domain.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
 from trmon.store import Store
 from trmon.store.database.engines import is_shared
 from trmon.store.database.sqlite import sqlite_file_of

@@ -21,8 +21,8 @@ from trmon.bootstrap.background_services import (
 )
 from trmon.config.rules import ActiveRules, active_rules_of
 from trmon.config.settings import Settings
-from trmon.domain.model.errors import NotReady
-from trmon.domain.state.run_update import EDIT
+from trmon.domain.errors import NotReady
+from trmon.domain.pipeline.run_update import EDIT
 from trmon.fleet.changes import CommitSignal, EventFollower, Poller
 from trmon.fleet.summaries import RunSummaries
 from trmon.fleet.verdicts import RunVerdicts

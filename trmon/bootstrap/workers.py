@@ -24,8 +24,8 @@ from trmon.bootstrap.background_services import (
 from trmon.config import logs
 from trmon.config.rules import active_rules_of
 from trmon.config.settings import Settings
-from trmon.domain.model.errors import NotReady
-from trmon.domain.state.run_update import EDIT
+from trmon.domain.errors import NotReady
+from trmon.domain.pipeline.run_update import EDIT
 from trmon.fleet.changes import EventFollower, Poller, ReportPoller
 from trmon.fleet.leases import LeaseManager
 from trmon.fleet.views import RunViewCache, ViewSync

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from trmon.cli.command import DataDir, console, parse_duration, plain_errors
 from trmon.cli.database import open_store
-from trmon.domain.model.access import EVERYTHING, AuditAction, AuditDocument, AuditEntry
+from trmon.domain.access import EVERYTHING, AuditAction, AuditDocument, AuditEntry
 from trmon.store import Store
 
 PAGE_ENTRIES = 1000

@@ -14,7 +14,7 @@ from rich.console import Console
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.cli.stored_runs import Address, Workers, find_stored_runs, map_runs
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
     from trmon.domain.backtest.backtest_run import RunBacktest

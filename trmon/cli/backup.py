@@ -11,7 +11,7 @@ from rich.filesize import decimal
 
 from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.cli.database import operator
-from trmon.domain.model.access import AuditAction
+from trmon.domain.access import AuditAction
 from trmon.store import Store
 from trmon.store.maintenance.backup import back_up
 from trmon.store.maintenance.restore import restore_backup as put_back

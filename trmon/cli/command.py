@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from trmon.domain.model.errors import InvalidInput, TrmonError
+from trmon.domain.errors import InvalidInput, TrmonError
 from trmon.terminal.printable import PrintableConsole, printable, printable_json
 
 if TYPE_CHECKING:

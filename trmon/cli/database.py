@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from trmon.cli.command import read_settings
-from trmon.domain.model.access import EVERYTHING, Access
+from trmon.domain.access import EVERYTHING, Access
 from trmon.store import Store
 from trmon.store.database.engines import is_shared
 from trmon.store.database.sqlite import check_file_exists, exclusive_use, sqlite_file_of

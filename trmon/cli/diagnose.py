@@ -11,7 +11,7 @@ import typer
 
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
 from trmon.cli.running_service import service_of
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.logs import holds_log
 from trmon.terminal import diagnosis_query
 from trmon.terminal.diagnosis_text import print_diagnosis

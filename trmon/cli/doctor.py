@@ -9,7 +9,7 @@ import typer
 
 from trmon.bootstrap.doctor import check_installation
 from trmon.cli.command import DataDir, plain_errors, read_settings
-from trmon.domain.model.health_check import HealthLevel
+from trmon.domain.health_check import HealthLevel
 
 
 def doctor(data_dir: DataDir = None) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.model.errors import InvalidInput, TrmonError
+from trmon.domain.errors import InvalidInput, TrmonError
 from trmon.terminal.run_argument import parse_run_name
 from trmon.terminal.run_table import run_table
 from trmon_client.api.answers import encode_answer

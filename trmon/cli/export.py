@@ -10,7 +10,7 @@ import typer
 
 from trmon.cli.command import DataDir, plain_errors
 from trmon.cli.database import open_store
-from trmon.domain.model.identity import checked_name
+from trmon.domain.identity import checked_name
 
 SHOWN = ("batches", "reports", "sequences", "alerts")
 

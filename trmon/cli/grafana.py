@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from trmon.cli.command import plain_errors, read_settings
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.grafana.api import grafana as opened
 from trmon.grafana.push import push, shipped
 

@@ -13,8 +13,8 @@ from rich.progress import Progress
 
 from trmon.cli.command import DataDir, echo_error, plain_errors
 from trmon.cli.running_service import uploader_to
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.identity import RunKey, checked_name
+from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import RunKey, checked_name
 from trmon.terminal.log_import import LogImport, LogSource, import_log, run_name
 from trmon.terminal.report_upload import ReportUploader
 
@@ -87,7 +87,7 @@ def _summary(key: RunKey, source: LogSource, done: LogImport) -> str:
 
 def _import_archive(directory: Path, *, project: str | None, data_dir: Path | None) -> None:
     from trmon.cli.database import open_store, operator
-    from trmon.domain.model.access import AuditAction
+    from trmon.domain.access import AuditAction
     from trmon.store.repositories.archives import ImportOutcome
 
     with open_store(data_dir, making=True) as store:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from trmon.cli.command import DataDir, console, plain_errors
-from trmon.domain.model.errors import InvalidInput, NotReady
+from trmon.domain.errors import InvalidInput, NotReady
 
 DEMO_SEED = 5
 """A seed whose reward falls for good between steps 90 and 115, however a CPU rounds; `find_collapse` needs 100 more."""

@@ -11,7 +11,7 @@ from rich.filesize import decimal
 
 from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.cli.database import open_store
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 
 lake = typer.Typer(no_args_is_help=True, help="Move attempts of ended runs to the lake, and see what has moved.")
 

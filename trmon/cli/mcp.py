@@ -10,7 +10,7 @@ import typer
 
 from trmon.cli.command import plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 
 LOOPBACK = "127.0.0.1"
 

@@ -8,7 +8,7 @@ import typer
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.terminal.note_table import note_table
 from trmon.terminal.run_argument import parse_run_name
 from trmon_client.api.answers import encode_answer

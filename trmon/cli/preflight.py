@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.preflight import N_WORST, PreflightLimits, preflight
 from trmon.terminal.preflight.completions_endpoint import CompletionsEndpoint, Sampling
 from trmon.terminal.preflight.preflight_schemas import preflight_info

@@ -11,7 +11,7 @@ import typer
 
 from trmon.cli.command import DataDir, console, plain_errors, read_settings
 from trmon.cli.database import open_store
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 
 class QueryFormat(Enum):

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from trmon.cli.command import DataDir, console, plain_errors
 from trmon.cli.database import open_store, operator
-from trmon.domain.model.access import EVERYTHING, Quota
-from trmon.domain.model.identity import checked_name
+from trmon.domain.access import EVERYTHING, Quota
+from trmon.domain.identity import checked_name
 
 MAX_LIMIT = 1 << 62
 

@@ -9,7 +9,7 @@ import typer
 
 from trmon.cli.command import plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.terminal.run_argument import parse_run_name
 
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from trmon.config.settings import DEFAULT_SERVICE_URL
-from trmon.domain.model.errors import TrmonError
+from trmon.domain.errors import TrmonError
 from trmon_client.api import Service
 from trmon_client.config.service_address import resolve_service
 

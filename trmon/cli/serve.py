@@ -16,7 +16,7 @@ from trmon.bootstrap.app import Server, bind_socket, create_app, socket_url
 from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.config import logs
 from trmon.config.settings import Settings
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.fleet.supervisor import ChildProcess, Supervisor
 from trmon.store.database.engines import is_shared
 

@@ -8,7 +8,7 @@ import typer
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.terminal.run_argument import parse_run_name, parse_steps
 from trmon.terminal.signal_rows import signal_table, write_csv, write_json_lines
 

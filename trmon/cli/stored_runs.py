@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from trmon.domain.model.errors import InvalidInput, NotReady, TrmonError
+from trmon.domain.errors import InvalidInput, NotReady, TrmonError
 
 if TYPE_CHECKING:
     from trmon.store.archive.runs import RunSource

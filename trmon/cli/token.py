@@ -11,8 +11,8 @@ from rich.table import Table
 from trmon.api.http.auth import digest_of, new_secret
 from trmon.cli.command import DataDir, console, parse_duration, plain_errors
 from trmon.cli.database import open_store, operator
-from trmon.domain.model.access import EVERYTHING, Scope, Token
-from trmon.domain.model.identity import checked_name
+from trmon.domain.access import EVERYTHING, Scope, Token
+from trmon.domain.identity import checked_name
 
 SECONDS_PER_DAY = 86_400.0
 

@@ -8,7 +8,7 @@ import typer
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.model.identity import checked_name
+from trmon.domain.identity import checked_name
 from trmon.terminal import follow_fleet
 
 

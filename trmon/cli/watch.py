@@ -13,7 +13,7 @@ import typer
 
 from trmon.cli.command import echo_error, plain_errors
 from trmon.cli.running_service import uploader_to
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.terminal.log_import import LogImport, run_name
 from trmon.terminal.log_watch import LogWatch
 

@@ -10,7 +10,7 @@ import typer
 from trmon.cli.command import console, echo_json, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.cli.stored_runs import Address, Workers, find_stored_runs, map_runs
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.terminal.policy_argument import parse_policy_argument
 from trmon.terminal.run_argument import parse_run_name
 from trmon.terminal.whatif_text import print_whatif

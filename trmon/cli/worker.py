@@ -13,7 +13,7 @@ from trmon.bootstrap import background_services
 from trmon.bootstrap.workers import running_worker
 from trmon.cli.command import plain_errors, read_settings
 from trmon.config import logs
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.metrics.counters import Counters
 
 

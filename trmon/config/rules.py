@@ -10,9 +10,8 @@ from threading import Event, Thread
 import structlog
 
 from trmon.config.settings import Settings
-from trmon.domain.model.errors import InvalidInput, NotReady
-from trmon.domain.pipeline.rule_test_yaml import ExpectedAlert, RuleTest, parse_rule_tests
-from trmon.domain.pipeline.rule_testing import run_rule_test
+from trmon.domain.errors import InvalidInput, NotReady
+from trmon.domain.pipeline.rule_testing import ExpectedAlert, RuleTest, parse_rule_tests, run_rule_test
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_settings import EnvSettingsSource
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 SUFFIX = "_FILE"
 MAX_BYTES = 1 << 16

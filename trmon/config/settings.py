@@ -15,7 +15,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from trmon.config.secret_files import EnvironmentWithSecretFiles
-from trmon.domain.model.errors import did_you_mean
+from trmon.domain.errors import did_you_mean
 from trmon_client.core.signals.batch_signals import SIGNALS
 
 if TYPE_CHECKING:

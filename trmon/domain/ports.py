@@ -11,12 +11,12 @@ from typing import Any, Protocol, TypeAlias
 from trmon.domain.adaptation.proposal import AdaptationSetting
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyNotice, AnyReport, Unread
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import AnyNotice, AnyReport, Unread
+from trmon.domain.pipeline.run_update import Frontier, RunProgress, RunUpdate
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.attempts import ActiveLaunch
 from trmon.domain.runs.run import Attempt, Run
-from trmon.domain.state.run_update import Frontier, RunProgress, RunUpdate
 
 SLOTS = 128
 """Processes lease slots rather than runs, so that the cost does not grow with the number of runs."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import structlog
 
-from trmon.domain.model.access import EVERYTHING, Access
+from trmon.domain.access import EVERYTHING, Access
 from trmon.store.repositories.events import StoredEvent
 from trmon.store.repositories.reports import MessageCursor, MessageKind, NewMessage
 

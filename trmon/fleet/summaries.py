@@ -13,12 +13,12 @@ from typing import Protocol
 import numpy as np
 import structlog
 
+from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.features import REQUIRED_SIGNALS
 from trmon.domain.diagnosis.history import History
+from trmon.domain.errors import LakeUnavailable, NotFound, Overloaded
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis, sparkline_of
-from trmon.domain.model.access import EVERYTHING, Access
-from trmon.domain.model.errors import LakeUnavailable, NotFound, Overloaded
 from trmon.domain.ports import Ownership
 from trmon.domain.runs.run import Run, RunState
 from trmon.store import Store

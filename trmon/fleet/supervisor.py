@@ -15,7 +15,7 @@ from typing import IO
 
 import structlog
 
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 
 RESTART_SECONDS = 1.0
 """Shortest time between two starts of the same command."""

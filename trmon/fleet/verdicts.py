@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.health.verdict import RunVerdict, Urgency, VerdictInputs, judge_run, urgency_of
 from trmon.domain.incidents.incident import Incident, notifying_alerts
-from trmon.domain.model.access import Access
 from trmon.domain.runs.run import Run
 from trmon.fleet.summaries import RunSummaries
 from trmon.fleet.views import RunView

@@ -9,9 +9,9 @@ from threading import Lock
 from typing import Literal, Protocol
 
 from trmon.domain.adaptation.proposal import AdaptationMode
-from trmon.domain.advice.advise import Advice
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.budget.trainer_advice import Advice
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX

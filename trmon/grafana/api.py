@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from trmon.domain.model.errors import Conflict, Forbidden, InvalidInput, NotReady, Unauthenticated
+from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotReady, Unauthenticated
 
 if TYPE_CHECKING:
     from grafana_client.api import GrafanaApi

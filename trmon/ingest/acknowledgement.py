@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import Any
 
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import NotFound
-from trmon.domain.model.identity import RunKey
-from trmon.domain.model.messages import PreparedMessage, WriteOutcome, WriteResult
+from trmon.domain.access import EVERYTHING
+from trmon.domain.errors import NotFound
+from trmon.domain.identity import RunKey
+from trmon.domain.messages import PreparedMessage, WriteOutcome, WriteResult
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.fleet.views import RunViewCache
 from trmon.store import Store

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from trmon.domain.model.access import EVERYTHING, Access, Quota, QuotaResource, QuotaUsage
-from trmon.domain.model.errors import Overloaded, QuotaExceeded
-from trmon.domain.model.identity import RunKey
-from trmon.domain.model.messages import PreparedMessage
+from trmon.domain.access import EVERYTHING, Access, Quota, QuotaResource, QuotaUsage
+from trmon.domain.errors import Overloaded, QuotaExceeded
+from trmon.domain.identity import RunKey
+from trmon.domain.messages import PreparedMessage
 from trmon.metrics.counters import Counters
 from trmon_client.core import wire
 

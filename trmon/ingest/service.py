@@ -10,10 +10,10 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Protocol
 
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import Conflict
-from trmon.domain.model.identity import RunKey
-from trmon.domain.model.messages import PreparedMessage, WriteOutcome, WriteResult
+from trmon.domain.access import Access
+from trmon.domain.errors import Conflict
+from trmon.domain.identity import RunKey
+from trmon.domain.messages import PreparedMessage, WriteOutcome, WriteResult
 from trmon.fleet.views import RunViewCache
 from trmon.ingest.acknowledgement import AckBuilder, CurrentPolicies
 from trmon.ingest.quotas import QuotaGate

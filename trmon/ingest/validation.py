@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from trmon.domain.model.access import Access, Scope
-from trmon.domain.model.errors import Forbidden, InvalidInput
-from trmon.domain.model.identity import RunKey
-from trmon.domain.model.messages import PreparedMessage
+from trmon.domain.access import Access, Scope
+from trmon.domain.errors import Forbidden, InvalidInput
+from trmon.domain.identity import RunKey
+from trmon.domain.messages import PreparedMessage
 from trmon.domain.policies import DEFAULT_POLICY
 from trmon.store.rows import messages
 from trmon_client.core import wire

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.lab.demo.run import DemoChoices, run_demo
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.grpo.train_experiment_watched import train_experiment_watched

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.logs.log_format import LogFormat, LogItem, LogSample, bare_number
 
 RUN_SEPARATOR = " - "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.logs.log_format import LogFormat, LogItem, LogSample, bare_number
 
 WRAPPERS = ("data", "metrics", "history")

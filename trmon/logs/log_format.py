@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 
 LogItem: TypeAlias = LogRow | LogDefect
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trmon.domain.analysis.logged_steps import LogDefect
-from trmon.domain.model.errors import InvalidInput, NotReady
+from trmon.domain.errors import InvalidInput, NotReady
 from trmon.logs.log_format import LogFormat, LoggedValue, LogItem, LogSample, rows_of_values
 
 FILE_START = b"SQLite format 3\x00"

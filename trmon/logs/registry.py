@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trmon.domain.analysis.logged_steps import LogDefect
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.logs.console import CONSOLE
 from trmon.logs.csv_table import CSV
 from trmon.logs.json_logs import JSON, JSON_LINES, TRAINER_STATE

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from trmon.domain.analysis.logged_steps import LogDefect
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.logs.log_format import (
     Fields,
     LogFormat,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.logs.json_logs import flat_row, parse_json
 from trmon.logs.log_format import Fields, LogFormat, LogItem, LogSample, in_file, message_reader, packages_required
 

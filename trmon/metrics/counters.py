@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
 from trmon.domain.batches.batch import QuarantinePart
-from trmon.domain.model.messages import WriteOutcome
+from trmon.domain.messages import WriteOutcome
 from trmon.worker.pass_changes import PassTally
 
 INGEST_BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)

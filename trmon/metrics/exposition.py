@@ -15,8 +15,8 @@ from types import MappingProxyType
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.collapse_risk.risk_reading import RISK
+from trmon.domain.finding import Finding, Severity
 from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of
-from trmon.domain.model.finding import Finding, Severity
 from trmon.domain.rules.rule import Rule
 from trmon.domain.signals.derived_signals import DERIVED
 from trmon.fleet.verdicts import JudgedRun

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.model.errors import NotReady
-from trmon.domain.model.finding import Severity
+from trmon.domain.errors import NotReady
+from trmon.domain.finding import Severity
 from trmon.notify.message_text import MessageText, message_text, one_line, plain_text
 from trmon.notify.receiver import TIMEOUT_SECONDS, DeliveryOutcome, DeliveryResult, result_of_status
 

@@ -11,7 +11,7 @@ from trmon.config.settings import RECEIVERS, Settings
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Routes
 from trmon.domain.alerts.notification import sample_notification
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.notify.alertmanager import PATH, Alertmanager
 from trmon.notify.apprise import Apprise
 from trmon.notify.email import Email, MailServer

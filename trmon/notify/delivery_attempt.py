@@ -20,7 +20,7 @@ from trmon.domain.alerts.muting import (
     update_after_success,
 )
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.model.errors import Fenced, NotFound
+from trmon.domain.errors import Fenced, NotFound
 from trmon.notify.delivery_queue import DeliveryQueue
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
 

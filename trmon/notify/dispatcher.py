@@ -12,7 +12,7 @@ import structlog
 
 from trmon.domain.alerts.delivery import Group, StallMerging, Subject, group_deliveries, merge_stalls
 from trmon.domain.alerts.muting import DeliveryUpdate, DispatchOutcome
-from trmon.domain.model.errors import Fenced
+from trmon.domain.errors import Fenced
 from trmon.fleet.changes import Poller
 from trmon.notify.delivery_attempt import DeliveryAttempt, DeliveryPolicy
 from trmon.notify.delivery_queue import DeliveryQueue

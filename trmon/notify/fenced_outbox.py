@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from trmon.domain.alerts.delivery import Delivery, DeliveryContext
 from trmon.domain.alerts.muting import DeliveryUpdate
-from trmon.domain.model.errors import Fenced
+from trmon.domain.errors import Fenced
 from trmon.domain.ports import Fences, Ownership, slot_of
 from trmon.store.repositories.deliveries import Outbox
 

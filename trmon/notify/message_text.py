@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trmon.domain.alerts.notification import Notification, NotifiedCause
 from trmon.domain.diagnosis.remedies import for_next_run
-from trmon.domain.model.finding import Severity
+from trmon.domain.finding import Severity
 
 
 def run_names(notifications: Sequence[Notification]) -> tuple[str, ...]:

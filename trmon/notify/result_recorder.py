@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trmon.domain.alerts.delivery import Delivery, Group
 from trmon.domain.alerts.muting import DeliveryUpdate
-from trmon.domain.model.errors import Fenced
+from trmon.domain.errors import Fenced
 from trmon.notify.delivery_queue import DeliveryQueue
 
 

@@ -15,7 +15,7 @@ from standardwebhooks import Webhook as StandardWebhook
 
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification, NotifiedCause, NotifiedRun
-from trmon.domain.model.finding import JsonNumber, Severity
+from trmon.domain.finding import JsonNumber, Severity
 from trmon.notify.message_text import merged_summary, message_key, run_names
 from trmon.notify.receiver import DeliveryResult, HttpPost
 

@@ -18,7 +18,7 @@ import structlog
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 
 MAX_RUNS = 10_000
 """Above this number of runs, a notice does not name them."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, insert, select, true, update
 
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.attempts import (
     Claim,
     Resolution,

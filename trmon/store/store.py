@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from trmon.domain.model.errors import NotReady
-from trmon.domain.model.health_check import HealthCheckResult
+from trmon.domain.errors import NotReady
+from trmon.domain.health_check import HealthCheckResult
 from trmon.store import migrations
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 MAX_RATIO = 64
 """Maximum size of the arrays over that of the file: compressed log-probs reach 10, zeros 1,000."""

@@ -11,9 +11,9 @@ from rich.table import Table
 
 from trmon.domain.collapse_risk.risk_reading import INPUT_WORDS, RiskLevel, risk_sentence
 from trmon.domain.diagnosis.diagnosis import Assurance
+from trmon.domain.finding import Finding
 from trmon.domain.framework_names.translation import FRAMEWORKS
 from trmon.domain.health.verdict import MAX_MEASUREMENTS
-from trmon.domain.model.finding import Finding
 from trmon.domain.rules.condition import ThresholdSide
 from trmon_client.api import CollapseRiskInfo, DiagnosisInfo, EvidenceInfo, FindingInfo
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trmon.domain.analysis.logged_steps import LogDefect, LogSurvey, logged_steps, survey_log
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import RunKey
 from trmon.logs import LogFormat, format_of
 from trmon.terminal.log_messages import LogMessages, RunMessage
 from trmon.terminal.report_upload import ReportUploader, bundled

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from trmon.domain.analysis.logged_steps import LoggedStep
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
 RunMessage: TypeAlias = wire.Start | wire.Scalars | wire.Finish

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import RunKey
 from trmon.logs import format_of
 from trmon.terminal.log_import import LogImport, LogSource, import_log
 from trmon.terminal.log_messages import RunMessage

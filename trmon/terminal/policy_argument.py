@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.sequence_statistics import PolicyError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import RunKey
 
 STEPS = re.compile(r"(?=.)(\d{0,18})(:?)((?<=:)\d{0,18})?")
 

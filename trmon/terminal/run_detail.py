@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon_client.api import DiagnosisInfo, PolicyInfo, RunStatus, Service, SignalHistory
 from trmon_client.core.column_schema import PRIMARY_ORDER

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from trmon.domain.finding import Severity
 from trmon.domain.health.verdict import Urgency
-from trmon.domain.model.finding import Severity
 from trmon.domain.runs.run import RunState
 from trmon.terminal.cut_text import cut_middle
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis

@@ -23,8 +23,8 @@ from trmon.domain.analysis.logged_run import (
 from trmon.domain.diagnosis.criteria import Thresholds
 from trmon.domain.diagnosis.framework_options import with_sent_options
 from trmon.domain.diagnosis.history import ENGINE_PAIRS, History
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Finding
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Finding
 from trmon.logs import format_of, sound_rows
 from trmon_client.api.answers import AnswerInfo, ApiNumber
 from trmon_client.api.diagnosis import DiagnosisInfo, IgnoredInfo

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from rich import box
 from rich.table import Table
 
-from trmon.domain.model.finding import JsonNumber, json_number
+from trmon.domain.finding import JsonNumber, json_number
 from trmon_client.api import SignalHistory
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.terminal.report_upload import ReportUploader, bundled
 from trmon_client.core.wire.segments import SUFFIX, SegmentError, scan_segment
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from trmon.domain.finding import Severity
 from trmon.domain.health.verdict import VerdictKind, duration
-from trmon.domain.model.finding import Severity
 from trmon_client.api import VerdictInfo
 
 OF_KIND = {

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
 
-from trmon.domain.model.errors import NotFound
+from trmon.domain.errors import NotFound
 from trmon.web.assets import ASSETS, DOCS, PAGES, UNKNOWN, VERSION, Asset
 
 FOR_GOOD = "public, max-age=31536000, immutable"

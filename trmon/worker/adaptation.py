@@ -21,13 +21,21 @@ from trmon.domain.adaptation.proposal import (
     sample_of_reports,
 )
 from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller, version_of_proposal
-from trmon.domain.advice.advise import TARGET_STEPS, Advice, KlTarget, LrDecay, advise, ess_target, lr_decay
-from trmon.domain.advice.stopping import stops_on_collapse
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import StoredReport, decode_reports
-from trmon.domain.pipeline.stages.merge import ClosingBatch
+from trmon.domain.budget.trainer_advice import (
+    TARGET_STEPS,
+    Advice,
+    KlTarget,
+    LrDecay,
+    advise,
+    ess_target,
+    lr_decay,
+    stops_on_collapse,
+)
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import StoredReport, decode_reports
+from trmon.domain.pipeline.merge import ClosingBatch
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import Run, RunState

@@ -10,16 +10,15 @@ from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.batches.scalar_steps import ScalarRuns, ScalarStep, ScalarSteps, ScalarTimes
-from trmon.domain.context.pass_context import PassContext
 from trmon.domain.framework_names.translation import signals_of_scalars
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import StoredNotice
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import StoredNotice
 from trmon.domain.pipeline.close_batch import close_batch, close_scalar_step, withhold_batch, withhold_scalar_step
-from trmon.domain.pipeline.stages.detect import reconsider
-from trmon.domain.pipeline.stages.merge import ClosingBatch
-from trmon.domain.pipeline.stages.publish import BatchChanges, batch_event
+from trmon.domain.pipeline.fold import reconsider
+from trmon.domain.pipeline.merge import ClosingBatch
+from trmon.domain.pipeline.publish import BatchChanges, batch_event
+from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.ports import RunLog
-from trmon.domain.state.pipeline_state import PipelineState
 from trmon.worker.adaptation import Advisor, BoundAdaptation
 from trmon.worker.messages import StoredMessage
 from trmon.worker.pass_changes import PassChanges

@@ -23,15 +23,14 @@ from trmon.domain.adaptation.calibration import (
 from trmon.domain.adaptation.proposal import PolicySample, StepKey, sample_of_reports
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.context.pass_context import PassContext
 from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.features import history_of_batches
-from trmon.domain.model.finding import Finding
-from trmon.domain.model.messages import decode_reports
+from trmon.domain.finding import Finding
+from trmon.domain.messages import decode_reports
+from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.ports import CalibrationLog
 from trmon.domain.runs.run import Run
-from trmon.domain.state.pipeline_state import PipelineState
 from trmon.worker.recovery import PAGE
 
 MISMATCH = "mismatch_kl_k3"

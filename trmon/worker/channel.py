@@ -11,11 +11,11 @@ from threading import BoundedSemaphore, Lock
 from typing import Any
 
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.errors import NotReady
 from trmon.domain.health.run_summary import RunSummary
-from trmon.domain.model.errors import NotReady
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.run_update import RunUpdate
 from trmon.domain.ports import Fences
-from trmon.domain.state.run_update import RunUpdate
 from trmon.fleet.views import RunView, RunViewCache
 from trmon.worker.pass_changes import PassTally
 

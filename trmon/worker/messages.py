@@ -9,17 +9,10 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import (
-    AnyNotice,
-    AnyReport,
-    DamagedNotice,
-    DamagedReport,
-    StoredNotice,
-    StoredReport,
-    Unread,
-)
-from trmon.domain.pipeline.state_rules import apply_duplicate_trainers
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import AnyNotice, AnyReport, DamagedNotice, DamagedReport, StoredNotice, StoredReport, Unread
+from trmon.domain.pipeline.run_update import Frontier
+from trmon.domain.pipeline.transition import apply_duplicate_trainers
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.attempts import DuplicateTrainers, find_duplicate_trainers
 from trmon.domain.runs.liveness import (
@@ -31,7 +24,6 @@ from trmon.domain.runs.liveness import (
     after_silence,
 )
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Frontier
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.recovery import PAGE, LoadedRun
 from trmon_client.core import wire

@@ -14,12 +14,11 @@ from msgspec import structs
 from trmon.domain.alerts.alert import Alert, AlertEvent
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow, QuarantinePart
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.pipeline.stages.publish import BatchChanges
+from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.publish import BatchChanges
+from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunSnapshot, RunUpdate
+from trmon.domain.pipeline.state import STATE_VERSION, PipelineState
 from trmon.domain.ports import Fences, RunUpdateWriter
-from trmon.domain.state.pipeline_state import STATE_VERSION, PipelineState
-from trmon.domain.state.run_snapshot import RunSnapshot
-from trmon.domain.state.run_update import Checkpoint, Event, Frontier, RunUpdate
 from trmon.fleet.views import RunView
 
 

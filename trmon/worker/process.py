@@ -15,9 +15,9 @@ import structlog
 
 from trmon.config.settings import Settings
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.errors import TrmonError
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.state.run_update import RunUpdate
+from trmon.domain.errors import TrmonError
+from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.run_update import RunUpdate
 from trmon.fleet.summaries import SummarySink
 from trmon.fleet.supervisor import STOP_SECONDS, ChildProcess
 from trmon.fleet.views import RunView

@@ -14,18 +14,17 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.assembly import Assembly
 from trmon.domain.batches.batch import BatchRow, Quarantined, QuarantinePart
 from trmon.domain.batches.scalar_steps import PendingScalars
-from trmon.domain.context.pass_context import PassContext
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import StoredNotice, decode_reports
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import StoredNotice, decode_reports
 from trmon.domain.pipeline.close_batch import replay_row
-from trmon.domain.pipeline.stages.detect import reconsider
-from trmon.domain.pipeline.stages.draft import made_at
-from trmon.domain.pipeline.stages.publish import BatchChanges, publish_transitions
-from trmon.domain.pipeline.state_rules import apply_state_change
+from trmon.domain.pipeline.draft import made_at
+from trmon.domain.pipeline.fold import reconsider
+from trmon.domain.pipeline.publish import BatchChanges, publish_transitions
+from trmon.domain.pipeline.run_update import Frontier, RunProgress
+from trmon.domain.pipeline.state import STATE_VERSION, PassContext, PipelineState
+from trmon.domain.pipeline.transition import apply_state_change
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import Liveness, StateChange, ending_of
-from trmon.domain.state.pipeline_state import STATE_VERSION, PipelineState
-from trmon.domain.state.run_update import Frontier, RunProgress
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.run_context import RunContext
 from trmon_client.core import wire

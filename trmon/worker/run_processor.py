@@ -6,17 +6,16 @@ import math
 from collections import Counter
 from dataclasses import replace
 
-from trmon.domain.advice.advise import Advice
-from trmon.domain.advice.stopping import STOPPING_FINDINGS
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import QuarantinePart
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.messages import Unread
-from trmon.domain.pipeline.state_rules import apply_run_end, retire_removed_rules
+from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice
+from trmon.domain.finding import Severity
+from trmon.domain.messages import Unread
+from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunUpdate
+from trmon.domain.pipeline.transition import apply_run_end, retire_removed_rules
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import time_by_now
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Checkpoint, Frontier, RunUpdate
 from trmon.fleet.views import RunView
 from trmon.worker.adaptation import Advisor, BoundAdaptation, run_quarantined
 from trmon.worker.batch_closer import BatchCloser, apply_newest_scalars, apply_scalars

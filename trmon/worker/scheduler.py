@@ -10,10 +10,10 @@ from typing import Protocol
 
 import structlog
 
-from trmon.domain.model.errors import Fenced, NotFound
-from trmon.domain.model.messages import Unread
+from trmon.domain.errors import Fenced, NotFound
+from trmon.domain.messages import Unread
+from trmon.domain.pipeline.run_update import RunUpdate
 from trmon.domain.ports import Fences, RunLog, RunUpdateWriter, in_slots, slot_of
-from trmon.domain.state.run_update import RunUpdate
 from trmon.fleet.views import RunView
 from trmon.worker.pass_changes import CommitBatcher, PassTally, PendingCommit, commit_updates
 from trmon.worker.recovery import PAGE

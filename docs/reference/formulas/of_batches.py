@@ -124,14 +124,14 @@ _SIGNALS = (
         SIGNALS_OF_A_BATCH,
         "mask_rate and its parts",
         "rejected/(accepted + rejected): of sequences, tokens, lengths, signs of A",
-        "trmon.domain.pipeline.stages.maskrates.mask_rates",
+        "trmon.domain.pipeline.replay.mask_rates",
         "domain/pipeline/stages/test_maskrates.py::test_mask_rates",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
         "turn_mask_rate and its tokens",
         "rejected turns/turns with valid tokens; the same weighted by tokens",
-        "trmon.domain.pipeline.stages.turn_agreement.turn_mask_rates",
+        "trmon.domain.pipeline.replay.turn_mask_rates",
         "domain/pipeline/stages/test_turn_agreement.py::test_the_mask_rates_of_turns_are_of_turns_with_tokens",
     ),
 )

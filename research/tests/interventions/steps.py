@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 from trmon_research.sweep.spooled_signals import StepRows
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from research.tests.interventions.pairs import NEVER, arm, plan, record
 from tests.lab.grpo.experiments import small
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon_research.interventions.pair_folder import PairFolder
 
 

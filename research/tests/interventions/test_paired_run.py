@@ -8,7 +8,7 @@ import pytest
 from research.tests.interventions.pairs import AT_ONCE, NEVER, plan
 from tests.lab.grpo.experiments import small
 from tests.lab.recording import RecordingMonitor
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 from trmon.lab.grpo.experiment_config import EngineMismatch, WeightFormat, constant
 from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
 from trmon_research.interventions.arm_run import end_reward, run_arm

@@ -8,7 +8,7 @@ import pytest
 
 from research.tests.interventions.steps import steps_of
 from trmon.domain.collapse_risk.risk_reading import RISK
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon_research.interventions.trigger import DeclineTrigger, SignalTrigger
 
 RISING = [0.1, 0.6, 0.7, 0.2, 0.6, 0.7, 0.8]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.grpo.experiments import small
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon_research.sweep.sweep_folder import MANIFEST, SweepFolder
 from trmon_research.sweep.sweep_summary import summary_table
 from trmon_research.sweep.swept_run import SweptRun, sweep_run

@@ -8,7 +8,7 @@ import pytest
 
 from research.tests.sweep.sweep_files import write_sweep_file
 from trmon.domain.backtest.stored_history import CollapseLabel
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon_client.core.policies.policy import preset
 from trmon_research.sweep.swept_history import swept_histories
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.grpo.experiments import small
 from tests.lab.recording import RecordingMonitor
-from trmon.domain.model.errors import Damaged
+from trmon.domain.errors import Damaged
 from trmon.lab.grpo.experiment_config import EngineMismatch, constant
 from trmon.lab.grpo.grpo_trainer import train_experiment
 from trmon_research.sweep.run_file import SIGNAL_COLUMNS, read_columns, read_record, rounded_column

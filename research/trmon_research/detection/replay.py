@@ -11,14 +11,14 @@ from pathlib import Path
 
 from msgspec import structs
 
+from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Routes
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import RunKey
-from trmon.domain.model.messages import PreparedMessage
+from trmon.domain.finding import Severity
+from trmon.domain.identity import RunKey
+from trmon.domain.messages import PreparedMessage
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.fleet.views import RunViewCache
 from trmon.ingest.validation import validate_message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 from trmon_research.interventions.intervention import Action, Intervention, intervention
 
 UNTOUCHED, PLACEBO, DIAGNOSED = "untouched", "placebo", "diagnosed"

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.context.pass_context import PassContext
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyReport
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import AnyReport
+from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyVersion
-from trmon.domain.state.pipeline_state import PipelineState
 from trmon.worker.calibrator import Calibrator
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon_research.interventions.pair_record import PairPlan, PairRecord
 
 

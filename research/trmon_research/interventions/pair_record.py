@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from trmon.domain.analysis.collapse import SHARE_LOST, CollapseSign
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon_client.core.wire.messages import decodable
 from trmon_research.interventions.intervention import Action

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from trmon.cli.stored_runs import ray_cluster
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon_research.interventions.arms import ARMS
 from trmon_research.interventions.pair_choice import choose_pairs
 from trmon_research.interventions.pair_folder import PairFolder

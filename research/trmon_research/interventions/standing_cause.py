@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.features import history_of_batches
+from trmon.domain.finding import Finding
 from trmon.domain.incidents.incident import Incident
-from trmon.domain.model.finding import Finding
 
 DIAGNOSED_ROWS = 512
 """256 steps of a rollout and its last update each, as many as the service reads."""

@@ -13,7 +13,7 @@ import msgspec
 from trmon.domain.analysis.collapse import NORMS_BEFORE, SPAN, smoothed
 from trmon.domain.collapse_risk.risk_model import RiskModel, decode_model
 from trmon.domain.collapse_risk.risk_reading import RISK
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon_research.sweep.spooled_signals import StepRows
 
 MISSING_AFTER = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 
 PACKAGES = ("pyarrow", "ray")
 

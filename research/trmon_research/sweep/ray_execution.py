@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from trmon.domain.model.errors import TrmonError
+from trmon.domain.errors import TrmonError
 
 RETRIES = 5
 """How often the run of a dead worker is repeated before the sweep gives up on it."""

@@ -10,18 +10,17 @@ import numpy as np
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.assembly import ClosedBatch, Completeness
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.context.pass_context import PassContext
+from trmon.domain.finding import Severity
+from trmon.domain.identity import BatchKey, ReportKey, RunKey
 from trmon.domain.incidents.incident import CAUSE_LABEL
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import BatchKey, ReportKey, RunKey
-from trmon.domain.model.messages import StoredReport
+from trmon.domain.messages import StoredReport
 from trmon.domain.pipeline.close_batch import close_batch
-from trmon.domain.pipeline.stages.merge import ClosingBatch
+from trmon.domain.pipeline.merge import ClosingBatch
+from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.pipeline_state import PipelineState
 from trmon_client.core import wire
 from trmon_research.sweep.unstored_run import ATTEMPT_ID, RUN_ID, unstored_run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.batches.scalar_steps import scalar_numbers
-from trmon.domain.model.errors import Damaged
+from trmon.domain.errors import Damaged
 from trmon_client.core import wire
 from trmon_client.core.wire.segments import SUFFIX, scan_segment
 from trmon_research.sweep.service_pipeline import RaisedAlert, ServicePipeline

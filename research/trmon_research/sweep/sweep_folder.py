@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon_client.core.wire.messages import decodable
 from trmon_research.sweep.run_file import RunOutcome, RunRecord, read_record

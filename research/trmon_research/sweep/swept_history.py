@@ -11,8 +11,8 @@ import msgspec
 
 from trmon.domain.backtest.stored_history import CollapseLabel, PolicyMaskRate, StoredHistory
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.rules.signal_reader import is_scalar
 from trmon.domain.runs.run import RunState
 from trmon_client.core.policies.policy import Policy

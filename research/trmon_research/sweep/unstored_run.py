@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Run, RunState
 
 RUN_ID, ATTEMPT_ID = 1, 1

@@ -13,8 +13,8 @@ from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from trmon.api.http.auth import Authenticator, check_bind, digest_of, new_secret
 from trmon.config.settings import Settings
-from trmon.domain.model.access import EVERYTHING, Scope, Token
-from trmon.domain.model.errors import NotReady, Unauthenticated
+from trmon.domain.access import EVERYTHING, Scope, Token
+from trmon.domain.errors import NotReady, Unauthenticated
 
 RUNS = "/api/v1/runs"
 

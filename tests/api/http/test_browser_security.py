@@ -12,7 +12,7 @@ import pytest
 from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from trmon.api.http.browser_security import HEADERS
-from trmon.domain.model.access import Scope
+from trmon.domain.access import Scope
 from trmon.web.assets import FOLDER
 
 TOKEN = {"name": "x", "scopes": ["read"]}

@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 from trmon.api.http.problems import STATUSES, status_of
-from trmon.domain.model import errors
+from trmon.domain import errors
 from trmon.store.rows import mapping
 
 RUN = "/api/v1/runs/math/grpo"

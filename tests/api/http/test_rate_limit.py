@@ -6,7 +6,7 @@ import pytest
 
 from tests.fixtures.running_service import Serve, make_token
 from trmon.api.http.rate_limit import MAX_BUCKETS, RateLimit
-from trmon.domain.model.access import Scope, Token
+from trmon.domain.access import Scope, Token
 
 
 def test_after_a_burst_requests_are_limited_to_the_rate() -> None:

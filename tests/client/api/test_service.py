@@ -15,8 +15,8 @@ from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, send, send_step, train
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.access import Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope
+from trmon.domain.identity import RunKey
 from trmon_client.api import (
     AccessDenied,
     NotFoundError,

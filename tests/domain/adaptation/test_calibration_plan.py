@@ -17,7 +17,7 @@ from trmon.domain.adaptation.calibration import (
 )
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting, BoundProposal, PolicySample
 from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon_client.core.policies.policy import Policy, preset

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from trmon.domain.adaptation.calibration import CalibrationStep, first_sample, second_sample
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 
 WARM_UP = [min(step, 12) * 1e-7 for step in range(200)]
 CONSTANT = [1e-6] * 200

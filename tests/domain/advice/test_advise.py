@@ -9,13 +9,22 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.advice.advise import Advice, KlTarget, LrDecay, advise, ess_target, kl_factor, lr_decay, lr_scales
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.budget.trainer_advice import (
+    Advice,
+    KlTarget,
+    LrDecay,
+    advise,
+    ess_target,
+    kl_factor,
+    lr_decay,
+    lr_scales,
+)
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskLevel
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.finding import Severity
+from trmon.domain.identity import BatchKey
 
 CUT = LrDecay(factor=0.5, step=200)
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trmon.domain.advice.anti_patterns import Presence, anti_patterns
-from trmon.domain.advice.pipeline_kinds import PipelineInput
+from trmon.domain.budget.pipeline_advice import PipelineInput, Presence, anti_patterns
 from trmon.domain.diagnosis.history import History
 from trmon_client.core.policies.policy import preset
 

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from tests.domain.advice.test_anti_patterns import given
-from trmon.domain.advice.pipeline_advice import CORRECTION, METHODS, NO_CORRECTION, pipeline_advice
-from trmon.domain.advice.pipeline_kinds import PipelineKind, pipeline_kinds
+from trmon.domain.budget.pipeline_advice import (
+    CORRECTION,
+    METHODS,
+    NO_CORRECTION,
+    PipelineKind,
+    pipeline_advice,
+    pipeline_kinds,
+)
 
 SMALL = {"mismatch_kl_k1": 0.04, "mismatch_chi2_token": 0.2}
 

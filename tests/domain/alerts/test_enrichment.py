@@ -14,7 +14,7 @@ from trmon.domain.alerts.muting import MuteReason, enrich_notification, mute_rea
 from trmon.domain.alerts.notification import FiringAlert, Flapping
 from trmon.domain.alerts.silences import MAX_TRANSITIONS
 from trmon.domain.alerts.transitions import transition_event
-from trmon.domain.model.finding import Severity
+from trmon.domain.finding import Severity
 
 DELIVERY = delivery_of()
 

@@ -9,7 +9,7 @@ import pytest
 from tests.domain.alerts.alert_builders import ALERT
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.alerts.silences import INHIBIT_RULES, check_inhibit_rules, inhibiting_alert
-from trmon.domain.model.finding import Severity
+from trmon.domain.finding import Severity
 from trmon.domain.rules.rule_yaml import builtin_rules
 
 

@@ -12,7 +12,7 @@ from tests.domain.alerts.alert_builders import notification_of
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Flapping, Notification
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.model.finding import Severity
+from trmon.domain.finding import Severity
 
 
 def test_the_stored_form_has_the_content_of_the_transition() -> None:

@@ -11,7 +11,7 @@ from tests.domain.pipeline.stages.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Routes
 from trmon.domain.alerts.owner_change import OwnerChange
-from trmon.domain.model.finding import Severity
+from trmon.domain.finding import Severity
 
 ROUTES = Routes(receivers=("hook", "slack", "pager"), by_owner={"ana": ("slack",), "bo": ("slack", "pager"), "cy": ()})
 OWNER_CHANGE = OwnerChange(routes=ROUTES, public_url=None, now=500.0)

@@ -9,7 +9,7 @@ import pytest
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, repeat_interval_seconds
-from trmon.domain.model.finding import Severity
+from trmon.domain.finding import Severity
 
 DELIVERY = delivery_of()
 WARNING = replace(ALERT, severity=Severity.WARN)

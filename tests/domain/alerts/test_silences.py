@@ -9,7 +9,7 @@ import pytest
 from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence, check_matchers
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 RUN = replace(MemoryLog().stored_run, owner="ana")
 """The run math/grpo, owner ana; the alert is `high`, a page, label team=rl."""

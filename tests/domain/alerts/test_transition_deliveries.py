@@ -9,9 +9,9 @@ import pytest
 from tests.domain.alerts.alert_builders import ALERT, transition_to
 from tests.domain.pipeline.stages.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.transition_deliveries import transition_deliveries
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, end_alert
-from trmon.domain.model.finding import Severity
+from trmon.domain.finding import Severity
+from trmon.domain.pipeline.publish import transition_deliveries
 from trmon.domain.runs.run import RunState
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, advance_alert, end_alert
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.finding import Severity
+from trmon.domain.identity import BatchKey
 from trmon.domain.rules.condition import Comparison, ThresholdSide
 from trmon.domain.rules.rule import Rule, RuleFinding
 from trmon.domain.rules.signal_reader import SignalReader

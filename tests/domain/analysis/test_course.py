@@ -9,7 +9,7 @@ import pytest
 
 from trmon.domain.analysis.logged_run import BRIDGED_STEPS, course_of
 from trmon.domain.diagnosis.history import History
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 
 HEALTHY = {
     "mismatch_kl_k1": 1e-4,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from trmon.domain.analysis.logged_run import LoggedRun, read_logged_run
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 
 def read(rows: list[dict[str, Any]]) -> LoggedRun:

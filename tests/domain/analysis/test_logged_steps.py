@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trmon.domain.analysis.logged_steps import LogDefect, LoggedStep, LogRow, logged_steps, survey_log
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 VERL = {"actor/lr": 1e-6, "actor/grad_norm": 0.3, "rollout_corr/k3_kl": 1e-4}
 

@@ -9,7 +9,7 @@ from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch
 from trmon.domain.backtest.stored_history import CollapseLabel, PolicyMaskRate, StoredHistory
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 
 RISE = [0.5] * 20 + [0.5 + 0.01 * step for step in range(40)]
 """A reward that gains 0.39 in 60 steps."""

@@ -17,7 +17,7 @@ from trmon.domain.backtest.rule_replay import MAX_ALERTS
 from trmon.domain.backtest.stored_history import StoredHistory
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskCalibration, RiskModel, shipped_model
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.rule_yaml import parse_rules
 from trmon.domain.runs.run import RunState

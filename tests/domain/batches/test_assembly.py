@@ -6,7 +6,7 @@ import pytest
 
 from tests.domain.trainer import finished, report, stored
 from trmon.domain.batches.assembly import Assembly, Completeness
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 from trmon_client.core import wire
 
 GRACE = 60.0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trmon.domain.batches.scalar_steps import PendingScalars
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import StoredNotice
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import StoredNotice
 from trmon_client.core import wire
 
 

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from trmon.domain.budget.lag_law import fitted_radii, lag_law
-from trmon.domain.budget.lag_words import lag_sentences
+from trmon.domain.budget.run_budget import fitted_radii, lag_law, lag_sentences
 
 RADII = {"update_norm": 2.0, "r_batch": 0.01, "r_crit": 0.4}
 

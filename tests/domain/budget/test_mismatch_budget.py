@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 
-from trmon.domain.budget.mismatch_budget import BudgetState, mismatch_budget, token_tv_state
+from trmon.domain.budget.run_budget import BudgetState, mismatch_budget, token_tv_state
 
 VALUES = (0.0, 0.5, 1.0, 2.0, 40.0)
 """Multiples of a limit of 1."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from trmon.domain.budget.policy_split import policy_split
+from trmon.domain.budget.run_budget import policy_split
 
 
 def test_the_split_has_bounds_means_and_exact_values() -> None:

@@ -39,7 +39,7 @@ from trmon.domain.collapse_risk.risk_reading import (
     risk_drivers,
     risk_signals,
 )
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 # The reward's draw-down decides first; below 1 the gradient does, by its change and then by its trend.
 BY_BOTH = Tree(

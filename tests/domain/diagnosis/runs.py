@@ -8,7 +8,7 @@ import numpy as np
 
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.history import History
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 from trmon.domain.rules.condition import Truth
 
 STEPS = 120

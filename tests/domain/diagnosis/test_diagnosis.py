@@ -11,7 +11,7 @@ from tests.domain.diagnosis.runs import HEALTHY, of_dict, run, truth
 from trmon.domain.diagnosis.criteria import Thresholds
 from trmon.domain.diagnosis.diagnosis import Quadrant, Stage, diagnose
 from trmon.domain.diagnosis.history import History
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 from trmon.domain.rules.condition import ThresholdSide, Truth
 
 

@@ -11,7 +11,7 @@ from tests.domain.diagnosis.runs import HEALTHY, run, truth
 from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.remedies import remedy_of
-from trmon.domain.model.finding import Finding, FindingForm
+from trmon.domain.finding import Finding, FindingForm
 from trmon.domain.rules.condition import Truth
 
 RISING = np.linspace(0.1, 0.4, 80)

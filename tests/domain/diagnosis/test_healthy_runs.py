@@ -11,7 +11,7 @@ from tests.domain.diagnosis import bf16
 from tests.domain.pipeline.stages.closings import closing, pass_context
 from tests.domain.trainer import report
 from trmon.domain.pipeline.close_batch import close_batch
-from trmon.domain.state.pipeline_state import PipelineState
+from trmon.domain.pipeline.state import PipelineState
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns

@@ -16,7 +16,7 @@ from trmon.domain.diagnosis.framework_options import (
 )
 from trmon.domain.diagnosis.history import config_number, config_value
 from trmon.domain.diagnosis.remedies import REMEDIES
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 
 LR = "actor_rollout_ref.actor.optim.lr"
 

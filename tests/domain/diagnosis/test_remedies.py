@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from trmon.domain.diagnosis.remedies import FORM_REMEDIES, REMEDIES, Remedy, for_next_run, remedy_of
-from trmon.domain.model.finding import Finding, FindingForm, form_of_rule
+from trmon.domain.finding import Finding, FindingForm, form_of_rule
 from trmon.domain.rules.rule_yaml import builtin_rules
 
 ALL = {finding.value: remedy for finding, remedy in REMEDIES.items()} | {

@@ -7,7 +7,7 @@ import numpy as np
 from tests.domain.diagnosis.runs import run
 from trmon.domain.diagnosis.framework_options import with_sent_options
 from trmon.domain.diagnosis.remedies import REMEDIES
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 
 LR = "actor_rollout_ref.actor.optim.lr"
 

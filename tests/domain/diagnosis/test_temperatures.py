@@ -9,7 +9,7 @@ import pytest
 
 from trmon.domain.diagnosis.diagnosis import TemperatureRatio, diagnose, temperature_ratio
 from trmon.domain.diagnosis.history import History
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 
 
 def history(n: int = 30, **changed: float) -> History:

@@ -10,8 +10,8 @@ import pytest
 
 from trmon.domain.diagnosis.diagnosis import Diagnosis, Quadrant, Stage, diagnose
 from trmon.domain.diagnosis.history import History
+from trmon.domain.finding import Finding
 from trmon.domain.framework_names.translation import signals_of_scalars, translate
-from trmon.domain.model.finding import Finding
 
 
 def of(metrics: Mapping[str, Any]) -> Diagnosis:

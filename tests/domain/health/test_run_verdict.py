@@ -12,6 +12,7 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.remedies import REMEDIES
+from trmon.domain.finding import Finding, Severity
 from trmon.domain.health.verdict import (
     REVIEW_SECONDS,
     RunVerdict,
@@ -30,7 +31,6 @@ from trmon.domain.incidents.incident import (
     incident_labels,
     notifying_alerts,
 )
-from trmon.domain.model.finding import Finding, Severity
 from trmon.domain.runs.run import Run, RunEnding, RunState
 
 NOW = 10_000.0

@@ -11,9 +11,9 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis.diagnosis import Assurance, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.remedies import REMEDIES, remedy_of
+from trmon.domain.finding import Finding, FindingForm, Severity
 from trmon.domain.incidents.incident import Incident, incident_labels, is_member, led_diagnosis
-from trmon.domain.model.finding import Finding, FindingForm, Severity
-from trmon.domain.pipeline.stages.incident_step import end_open_incident
+from trmon.domain.pipeline.transition import end_open_incident
 from trmon.domain.rules.rule_yaml import builtin_rules
 
 RULES = {rule.name: rule for rule in builtin_rules()}

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.pipeline.rule_test_yaml import ExpectedAlert, parse_rule_tests, series_values
+from trmon.domain.errors import InvalidInput
+from trmon.domain.pipeline.rule_testing import ExpectedAlert, parse_rule_tests, series_values
 
 TEST = """
 tests:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from trmon.domain.pipeline.rule_test_yaml import parse_rule_tests
-from trmon.domain.pipeline.rule_testing import run_rule_test
+from trmon.domain.pipeline.rule_testing import parse_rule_tests, run_rule_test
 from trmon.domain.rules.rule_yaml import builtin_rules, parse_rules
 
 MINE = parse_rules(

@@ -9,14 +9,13 @@ import pytest
 from tests.domain.pipeline.stages.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Transition, TransitionReason
-from trmon.domain.context.pass_context import PassContext
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.pipeline.state_rules import apply_run_end, apply_state_change, retire_removed_rules
+from trmon.domain.finding import Severity
+from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.state import PassContext, PipelineState
+from trmon.domain.pipeline.transition import apply_run_end, apply_state_change, retire_removed_rules
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.liveness import StateChange, StateChangeReason
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.pipeline_state import PipelineState
 
 KEY = BatchKey(1, 7, None)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.token_pairs import EngineScores
 
 

@@ -11,8 +11,8 @@ import pytest
 from torch import Tensor
 
 from tests.fixtures.tiny_transformer import PROMPT, TinyEngine, prompts, response_mask, tiny_engine
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Finding
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Finding
 from trmon.domain.preflight.preflight import PreflightCause, PreflightLimits, PreflightResult, preflight
 from trmon.domain.preflight.token_pairs import EngineScores
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.recording import RecordedTokens, replay_recording
 from trmon_client.core import acceptance, signals, statistics
 from trmon_client.core.recording_format import RecordedCall, RecordedText

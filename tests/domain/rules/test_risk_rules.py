@@ -14,20 +14,18 @@ from tests.store.builders import batch, batch_key
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import DRIVER_PREFIX, RISK
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Finding, Severity
 from trmon.domain.incidents.incident import PREDICTION_RULES, QUIET_STEPS, Incident
-from trmon.domain.incidents.incident_course import OPENING_STEPS
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Finding, Severity
-from trmon.domain.pipeline.stages.detect import detect_findings
-from trmon.domain.pipeline.stages.draft import DraftRow
-from trmon.domain.pipeline.stages.fold import fold_row
-from trmon.domain.pipeline.stages.transition import apply_transitions
-from trmon.domain.pipeline.state_rules import apply_run_end
+from trmon.domain.incidents.incident_updates import OPENING_STEPS
+from trmon.domain.pipeline.draft import DraftRow
+from trmon.domain.pipeline.fold import detect_findings, fold_row
+from trmon.domain.pipeline.state import PipelineState
+from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
 from trmon.domain.rules.condition import comparisons_of
 from trmon.domain.rules.condition_yaml import condition_to_yaml, parse_condition
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.pipeline_state import PipelineState
 
 RULES = {rule.name: rule for rule in builtin_rules()}
 WARN, PAGE = RULES["collapse_risk"], RULES["collapse_risk_high"]

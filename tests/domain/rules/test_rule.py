@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trmon.domain.model.finding import Severity
+from trmon.domain.finding import Severity
 from trmon.domain.rules.condition import Comparison, Evaluation, ThresholdSide, Truth
 from trmon.domain.rules.rule import Rule
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from tests.domain.rules.rule_documents import CONDITIONS, INVALID_RULES, RULE, InvalidRules
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Severity
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Severity
 from trmon.domain.rules.condition import AllOf, Truth, comparisons_of
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.trainer import report, stored
-from trmon.domain.model.messages import StoredNotice
+from trmon.domain.messages import StoredNotice
 from trmon.domain.runs.liveness import (
     Liveness,
     SilenceLimits,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.runs.run import MAX_AUTHOR_LENGTH, MAX_NOTE_LENGTH, checked_author, checked_note_text
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"

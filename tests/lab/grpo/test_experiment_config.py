@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.lab.grpo.experiments import small
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.lab.grpo.experiment_config import EngineMismatch, ExperimentConfig, Ramp, WeightFormat, constant
 from trmon.lab.grpo.models.token_policy import Architecture
 

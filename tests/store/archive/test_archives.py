@@ -27,15 +27,15 @@ from tests.store.builders import (
     start_intake,
     stored_reports,
 )
+from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole, QuarantinePart, quarantined
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
-from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.errors import Conflict, InvalidInput, NotFound
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.policies import default_version
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
 from trmon.store.archive.arrow_tables import NOT_ARCHIVED, PLAIN_TABLES
 from trmon.store.repositories.archives import ImportedRun, ImportOutcome

@@ -27,7 +27,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.types import TypeEngine
 
 from tests.fixtures.postgres import Postgres
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store.database import postgres
 from trmon.store.database.pg_pipeline import defer_waits
 from trmon.store.database.pg_statement import PgStatement

@@ -7,9 +7,9 @@ from sqlalchemy import text
 
 from tests.fixtures.postgres import Postgres
 from tests.store.builders import NOW, append, report_intake, stored_reports
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import InvalidInput, NotReady
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import EVERYTHING
+from trmon.domain.errors import InvalidInput, NotReady
+from trmon.domain.identity import RunKey
 from trmon.store import Store
 
 pytestmark = pytest.mark.server("postgres")

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, insert, text
 from sqlalchemy.exc import IntegrityError
 
 from tests.store.builders import append, report_intake, start_intake, stored_reports
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store import Store, migrations
 from trmon.store.database import sqlite
 from trmon.store.database.sqlite import SqliteStatement

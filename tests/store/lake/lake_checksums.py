@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from sqlalchemy import select
 
-from trmon.domain.model.access import EVERYTHING
+from trmon.domain.access import EVERYTHING
 from trmon.store import Store
 from trmon.store.archive.arrow_tables import SEQUENCES_SCHEMA, sequences_to_arrow
 from trmon.store.lake.delta_schema import LAKE_BATCHES, LAKE_SEQUENCES, LAKE_TABLES, batch_from_lake

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.store.builders import NOW, alert, alert_event, append, batch, batch_key, commit, report_intake, start_intake
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
+from trmon.domain.pipeline.run_update import Checkpoint, Frontier
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Checkpoint, Frontier
 from trmon.store import Store
 
 

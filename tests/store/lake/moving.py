@@ -8,7 +8,7 @@ from deltalake.exceptions import CommitFailedError
 
 from tests.fixtures.waiting import eventually
 from tests.store.builders import NOW
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store import Store
 
 N_TRIES = 20

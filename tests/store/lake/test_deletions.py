@@ -10,12 +10,12 @@ from sqlalchemy import func, select
 from tests.store.builders import NOW, append, commit, report_intake, start_intake
 from tests.store.lake.lake_runs import put_ended_run
 from tests.store.lake.test_mover import rows_of_table
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.identity import RunKey
-from trmon.domain.model.messages import DamagedReport
+from trmon.domain.access import EVERYTHING
+from trmon.domain.identity import RunKey
+from trmon.domain.messages import DamagedReport
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
 from trmon.store.lake.mover import LakeMover
 from trmon.store.schema import tables

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store.lake.delta_schema import LAKE_REPORTS
 from trmon.store.lake.delta_tables import TableFolder, table_folder_of
 from trmon.store.lake.location import REQUEST_SECONDS, lake_location_of

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from tests.fixtures.waiting import eventually
-from trmon.domain.model.errors import LakeUnavailable, Overloaded
+from trmon.domain.errors import LakeUnavailable, Overloaded
 from trmon.store.lake.location import FIRST_PAUSE_SECONDS, MAX_READS, MAX_WAITING, LakeAccess, brief_error
 
 

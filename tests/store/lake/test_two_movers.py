@@ -13,8 +13,8 @@ from sqlalchemy import delete, update
 from tests.store.builders import NOW
 from tests.store.lake.lake_checksums import checksums, lake_rows, merged, stored_rows
 from tests.store.lake.lake_runs import put_ended_run
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import NotReady
+from trmon.domain.access import EVERYTHING
+from trmon.domain.errors import NotReady
 from trmon.store import Store
 from trmon.store.lake.delta_schema import LAKE_REPORTS
 from trmon.store.lake.delta_tables import table_folder_of

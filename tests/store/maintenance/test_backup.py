@@ -12,8 +12,8 @@ import pytest
 
 from tests.store.builders import NOW, append, commit, report_intake, stored_reports
 from tests.store.writing_child import CHILD, ENOUGH, ROOT
-from trmon.domain.model.errors import Conflict, NotReady
-from trmon.domain.state.run_update import Frontier
+from trmon.domain.errors import Conflict, NotReady
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.store import Store
 from trmon.store.database.sqlite import exclusive_use, sqlite_file_of
 from trmon.store.maintenance.backup import back_up

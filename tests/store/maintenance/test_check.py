@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.store.builders import append, report_intake
-from trmon.domain.model.health_check import HealthCheckResult, HealthLevel
+from trmon.domain.health_check import HealthCheckResult, HealthLevel
 from trmon.store import Store
 
 

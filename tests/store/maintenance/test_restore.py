@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake, stored_reports
-from trmon.domain.model.access import EVERYTHING, AuditAction
-from trmon.domain.model.errors import Conflict, Fenced
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import EVERYTHING, AuditAction
+from trmon.domain.errors import Conflict, Fenced
+from trmon.domain.identity import RunKey
 from trmon.store import Store
 from trmon.store.database import engines_of
 from trmon.store.maintenance.restore import SKIPPED_IDS, RestoredState, prepare_restored

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, append, commit, report_intake
+from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
-from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.store import Store
 from trmon_client.core.policies.policy import preset

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, alert, alert_event, append, commit, start_intake
+from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertState
+from trmon.domain.errors import Conflict, NotFound
+from trmon.domain.finding import Finding, Severity
+from trmon.domain.identity import RunKey
 from trmon.domain.incidents.incident import incident_labels
-from trmon.domain.model.access import EVERYTHING, Access, Scope
-from trmon.domain.model.errors import Conflict, NotFound
-from trmon.domain.model.finding import Finding, Severity
-from trmon.domain.model.identity import RunKey
 from trmon.store import Store
 
 CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")

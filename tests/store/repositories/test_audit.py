@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, append, report_intake
+from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditEntry, Scope
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.alerts.silences import Matcher, Silence
-from trmon.domain.model.access import EVERYTHING, Access, AuditAction, AuditEntry, Scope
-from trmon.domain.model.errors import Conflict
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import Conflict
+from trmon.domain.identity import RunKey
 from trmon.domain.policies import default_version
 from trmon.store import Store
 from trmon_client.core.policies.policy import preset

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.store.builders import append, batch, batch_key, commit, start_intake
-from trmon.domain.model.access import EVERYTHING, Access, Scope
-from trmon.domain.model.errors import NotFound
+from trmon.domain.access import EVERYTHING, Access, Scope
+from trmon.domain.errors import NotFound
 from trmon.store import Store
 
 CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, alert, append, commit, delivery, start_intake
+from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy
 from trmon.domain.alerts.muting import (
@@ -16,9 +17,8 @@ from trmon.domain.alerts.muting import (
     update_after_mute,
     update_after_success,
 )
-from trmon.domain.model.access import EVERYTHING, Access, Scope
-from trmon.domain.model.errors import NotFound
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import NotFound
+from trmon.domain.identity import RunKey
 from trmon.store import Store
 
 NONE = {state.value: 0 for state in DeliveryState}

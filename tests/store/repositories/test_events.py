@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.store.builders import NOW, append, commit, start_intake
-from trmon.domain.model.access import EVERYTHING, Access, Scope
-from trmon.domain.model.identity import RunKey
-from trmon.domain.state.run_update import Event
+from trmon.domain.access import EVERYTHING, Access, Scope
+from trmon.domain.identity import RunKey
+from trmon.domain.pipeline.run_update import Event
 from trmon.store import Store
 
 CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, select, update
 
 from tests.store.builders import append, report_intake, start_intake
 from tests.store.gate import Gate
-from trmon.domain.model.errors import Fenced, NotReady
+from trmon.domain.errors import Fenced, NotReady
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.ports import SLOTS, in_slots, slot_of
-from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines

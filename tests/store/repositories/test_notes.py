@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import func, insert, select
 
 from tests.store.builders import NOW, append, start_intake
-from trmon.domain.model.access import EVERYTHING, Access, AuditAction, Scope
-from trmon.domain.model.errors import Conflict, NotFound
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import EVERYTHING, Access, AuditAction, Scope
+from trmon.domain.errors import Conflict, NotFound
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import MAX_NOTES, RunNote
 from trmon.store import Store
 from trmon.store.schema import tables

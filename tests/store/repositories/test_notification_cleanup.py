@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, alert, append, commit, delivery, start_intake
+from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
-from trmon.domain.model.access import EVERYTHING
 from trmon.store import Store
 from trmon.store.repositories.retention import DEAD_FACTOR, DEAD_ROWS, Pruned
 

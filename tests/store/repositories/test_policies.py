@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, start_intake
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
-from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon_client.core.policies.policy import preset
 

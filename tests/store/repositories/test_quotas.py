@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.store.builders import NOW, append, report_intake
-from trmon.domain.model.access import EVERYTHING, Access, AuditAction, Quota, Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import EVERYTHING, Access, AuditAction, Quota, Scope
+from trmon.domain.identity import RunKey
 from trmon.store import Store
 
 OF_CODE = Access(name="bo", scopes=frozenset({Scope.ADMIN}), project="code")

@@ -19,8 +19,8 @@ from tests.store.builders import (
     start_intake,
     stored_reports,
 )
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import WriteOutcome
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import WriteOutcome
 from trmon.store import Store
 from trmon_client.core import wire
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake, stored_reports
-from trmon.domain.state.run_update import Event, Frontier
+from trmon.domain.pipeline.run_update import Event, Frontier
 from trmon.store import Store
 from trmon.store.repositories.retention import EVENT_SECONDS, Pruned
 from trmon.store.writing.group_commit import BATCH_ROWS

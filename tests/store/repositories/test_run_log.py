@@ -29,17 +29,17 @@ from tests.store.builders import (
     report_intake,
     start_intake,
 )
+from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationSetting
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import NotFound
-from trmon.domain.model.identity import BatchKey, ReportKey
-from trmon.domain.model.messages import DamagedReport, PreparedMessage, StoredReport, Unread
+from trmon.domain.errors import NotFound
+from trmon.domain.identity import BatchKey, ReportKey
+from trmon.domain.messages import DamagedReport, PreparedMessage, StoredReport, Unread
+from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Checkpoint, Event, Frontier
 from trmon.store import Store
 from trmon.store.database import engines_of
 from trmon.store.rows.messages import newer_rows_query

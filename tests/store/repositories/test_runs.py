@@ -10,6 +10,7 @@ import pytest
 
 from tests.store.builders import NOW, alert, append, batch, batch_key, commit, report_intake, start_intake
 from tests.store.gate import Gate
+from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy, Routes
 from trmon.domain.alerts.muting import (
@@ -22,11 +23,10 @@ from trmon.domain.alerts.muting import (
 from trmon.domain.alerts.notification import build_notification
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
-from trmon.domain.model.access import EVERYTHING, Access, Scope
-from trmon.domain.model.errors import Conflict, InvalidInput, NotFound
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import Conflict, InvalidInput, NotFound
+from trmon.domain.identity import RunKey
+from trmon.domain.pipeline.run_update import Event, Frontier, RunUpdate
 from trmon.domain.runs.run import Run, RunEnding, RunState, RunWarning
-from trmon.domain.state.run_update import Event, Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.repositories.runs import IN_FLIGHT_SECONDS
 from trmon.store.schema import tables

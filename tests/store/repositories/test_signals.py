@@ -11,8 +11,8 @@ from msgspec import structs
 from sqlalchemy import update
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
+from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
-from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.store import Store
 from trmon.store.repositories.signals import SignalSeries
 from trmon.store.rows.signal_chunks import CHUNK_BATCHES

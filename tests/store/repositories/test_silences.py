@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, append, start_intake
+from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
-from trmon.domain.model.access import EVERYTHING, Access, Scope
-from trmon.domain.model.errors import NotFound
+from trmon.domain.errors import NotFound
 from trmon.store import Store
 
 CODE = Access(name="code", scopes=frozenset({Scope.ADMIN}), project="code")

@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import func, select, update
 
 from tests.store.builders import NOW, append, batch, batch_key, commit, start_intake
+from trmon.domain.access import EVERYTHING
 from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, Sparkline, SummaryBasis
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.ports import slot_of
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
 from trmon.store.rows.runs import SUMMARY_VERSION
 from trmon.store.schema import tables

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW
-from trmon.domain.model.access import EVERYTHING, Scope, Token
-from trmon.domain.model.errors import Conflict, NotFound
+from trmon.domain.access import EVERYTHING, Scope, Token
+from trmon.domain.errors import Conflict, NotFound
 from trmon.store import Store
 
 

@@ -14,7 +14,7 @@ import zstandard
 from tests.core.golden import cases, inputs
 from tests.fixtures.messages import as_json
 from tests.store.builders import realistic_columns, report
-from trmon.domain.model.errors import Damaged, TrmonError
+from trmon.domain.errors import Damaged, TrmonError
 from trmon.store.rows import messages
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns

@@ -10,8 +10,8 @@ import pytest
 
 from tests.domain.diagnosis.runs import run
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
+from trmon.domain.finding import Finding
 from trmon.domain.health.run_summary import RunSummary, Sparkline, SummaryBasis
-from trmon.domain.model.finding import Finding
 from trmon.store.rows.runs import summary_from_row, summary_to_row
 
 TEMPERATURE = {

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from tests.store.gate import Gate
-from trmon.domain.model.errors import Conflict, NotReady, Overloaded
+from trmon.domain.errors import Conflict, NotReady, Overloaded
 from trmon.store import migrations
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines

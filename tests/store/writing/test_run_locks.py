@@ -10,12 +10,12 @@ from threading import Event
 import pytest
 
 from tests.store.builders import NOW, append, beat, report_intake, start_intake, stored_reports
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import NotFound
-from trmon.domain.model.messages import WriteOutcome
+from trmon.domain.access import EVERYTHING
+from trmon.domain.errors import NotFound
+from trmon.domain.messages import WriteOutcome
+from trmon.domain.pipeline.run_update import Event as Said
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.runs.attempts import Resolution
-from trmon.domain.state.run_update import Event as Said
-from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon.store.database import engines_of
 from trmon.store.writing.group_commit import append_events

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.terminal.preflight.score_files import ScoreFile
 
 

@@ -12,19 +12,18 @@ import msgspec
 from fastapi import Response
 from fastapi.routing import APIRoute
 
+from trmon.domain.access import AuditAction, Scope
 from trmon.domain.adaptation.proposal import AdaptationMode, NoChangeReason
-from trmon.domain.advice.anti_patterns import Presence
-from trmon.domain.advice.pipeline_kinds import PipelineKind
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import MatchOperator
 from trmon.domain.batches.batch import PolicyRole, QuarantinePart
-from trmon.domain.budget.mismatch_budget import BudgetState
+from trmon.domain.budget.pipeline_advice import PipelineKind, Presence
+from trmon.domain.budget.run_budget import BudgetState
 from trmon.domain.collapse_risk.risk_reading import RiskLevel
 from trmon.domain.diagnosis.diagnosis import Assurance, Quadrant, Stage
+from trmon.domain.finding import Finding, FindingForm, Severity
 from trmon.domain.health.verdict import Urgency, VerdictKind
-from trmon.domain.model.access import AuditAction, Scope
-from trmon.domain.model.finding import Finding, FindingForm, Severity
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.runs.run import RunState

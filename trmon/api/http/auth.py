@@ -14,8 +14,8 @@ from fastapi import Depends, Request
 from starlette.types import Scope as Connection
 
 from trmon.config.settings import Settings
-from trmon.domain.model.access import EVERYTHING, Access, Scope, Token
-from trmon.domain.model.errors import NotReady, Unauthenticated
+from trmon.domain.access import EVERYTHING, Access, Scope, Token
+from trmon.domain.errors import NotReady, Unauthenticated
 
 GUARDED_PATHS = ("/api/", "/metrics")
 PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")

@@ -15,7 +15,7 @@ import zstandard
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trmon.domain.model.errors import InvalidInput, Overloaded, TooLarge, UnsupportedMedia
+from trmon.domain.errors import InvalidInput, Overloaded, TooLarge, UnsupportedMedia
 
 MEASURE_SECONDS = 1.0
 """How long released bytes are counted before they become a rate."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from trmon.domain.model.errors import Forbidden
+from trmon.domain.errors import Forbidden
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",

@@ -14,7 +14,7 @@ from fastapi import Depends, Request
 from trmon.api.http.auth import Authenticator
 from trmon.config.rules import ActiveRules
 from trmon.config.settings import Settings
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.fleet.changes import CommitSignal
 from trmon.fleet.summaries import RunSummaries
 from trmon.fleet.verdicts import RunVerdicts

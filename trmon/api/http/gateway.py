@@ -13,7 +13,7 @@ from trmon.api.http.auth import authenticate, caller_name, client_address
 from trmon.api.http.body import BodyMiddleware
 from trmon.api.http.browser_security import HEADERS, SAFE_METHODS, check_host, check_site
 from trmon.api.http.rate_limit import RateLimit
-from trmon.domain.model.errors import Unauthenticated
+from trmon.domain.errors import Unauthenticated
 
 
 def answer_head(scope: Scope, send: Send) -> tuple[Scope, Send]:

@@ -10,8 +10,8 @@ from fastapi import Depends, Query
 
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
-from trmon.domain.model.errors import InvalidInput, did_you_mean
-from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.errors import InvalidInput, did_you_mean
+from trmon.domain.identity import BatchKey, RunKey
 
 
 def split_run_keys(names: str) -> list[RunKey]:

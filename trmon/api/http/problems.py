@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from trmon.api.http.browser_security import HEADERS
-from trmon.domain.model import errors
+from trmon.domain import errors
 from trmon_client.core.wire import WireError
 
 MEDIA_TYPE = "application/problem+json"

@@ -10,8 +10,8 @@ from threading import Event, Lock, Thread
 from typing import Protocol
 
 from trmon.api.http.auth import caller_name
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import NotReady, Overloaded
+from trmon.domain.access import Access
+from trmon.domain.errors import NotReady, Overloaded
 
 MAX_BUCKETS = 10_000
 

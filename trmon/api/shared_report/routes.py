@@ -12,12 +12,12 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import Named
 from trmon.api.shared_report.html import ChartData
 from trmon.api.shared_report.report_page import SharedRun, report_page
+from trmon.domain.access import Access
 from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
+from trmon.domain.errors import NotFound
 from trmon.domain.health.verdict import VerdictInputs, judge_run, standing_incident
 from trmon.domain.incidents.incident import Incident, led_diagnosis
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import NotFound
 from trmon.domain.runs.run import Run
 from trmon.fleet.summaries import recent_rows
 from trmon_client.config.version import __version__

@@ -9,7 +9,7 @@ from pydantic import Field
 from trmon.assistants.answer import ToolAnswer
 from trmon.assistants.arguments import RunName, checked_run
 from trmon.assistants.bounded import bounded_name, bounded_text, rounded, taken, written_time
-from trmon.domain.model.finding import JsonNumber
+from trmon.domain.finding import JsonNumber
 from trmon_client.api import AlertInfo, NoteInfo, Service
 
 MAX_MEMBERS = 12

@@ -10,7 +10,7 @@ from pydantic import Field
 from trmon.assistants.answer import ToolAnswer
 from trmon.assistants.arguments import checked_run
 from trmon.assistants.bounded import bounded_name, bounded_text, rounded
-from trmon.domain.model.finding import JsonNumber
+from trmon.domain.finding import JsonNumber
 from trmon_client.api import ComparedRun, Service
 
 MAX_RUNS, MAX_PARTINGS, MAX_DIFFERENCES = 4, 6, 20

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from trmon.assistants.answer import ToolAnswer
 from trmon.assistants.arguments import RunName, checked_run
 from trmon.assistants.bounded import bounded_text, rounded
-from trmon.domain.model.finding import JsonNumber
+from trmon.domain.finding import JsonNumber
 from trmon_client.api import CollapseRiskInfo, DiagnosisInfo, EvidenceInfo, FindingInfo, Service
 from trmon_client.api.diagnosis import RemedyInfo
 

@@ -10,8 +10,8 @@ from pydantic import Field
 from trmon.assistants.answer import ToolAnswer
 from trmon.assistants.bounded import bounded_name, bounded_text
 from trmon.domain.diagnosis.remedies import REMEDIES
-from trmon.domain.model.errors import InvalidInput, did_you_mean
-from trmon.domain.model.finding import CAUSES, Finding
+from trmon.domain.errors import InvalidInput, did_you_mean
+from trmon.domain.finding import CAUSES, Finding
 from trmon_client.api import RuleInfo, Service
 from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec

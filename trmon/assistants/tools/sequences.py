@@ -12,7 +12,7 @@ from pydantic import Field
 from trmon.assistants.answer import ToolAnswer
 from trmon.assistants.arguments import RunName, checked_run
 from trmon.assistants.bounded import rounded
-from trmon.domain.model.finding import JsonNumber
+from trmon.domain.finding import JsonNumber
 from trmon_client.api import SequencesInfo, Service
 from trmon_client.core.column_schema import PAIRS, Pair
 

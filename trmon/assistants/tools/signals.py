@@ -11,7 +11,7 @@ from pydantic import Field
 from trmon.assistants.answer import ToolAnswer
 from trmon.assistants.arguments import FromStep, RunName, ToStep, checked_run
 from trmon.assistants.bounded import rounded
-from trmon.domain.model.finding import JsonNumber
+from trmon.domain.finding import JsonNumber
 from trmon_client.api import Service, SignalBand
 from trmon_client.core.signals.catalogue import SIGNALS
 

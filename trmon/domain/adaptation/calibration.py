@@ -19,8 +19,8 @@ from trmon.domain.adaptation.proposal import (
     bound_of,
     reaches_of,
 )
-from trmon.domain.model.finding import Finding
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.finding import Finding
+from trmon.domain.identity import BatchKey
 from trmon.domain.policies import CALIBRATION_AUTHOR, PolicyVersion
 from trmon.domain.rules.rule import Rule
 from trmon_client.core.arrays import Array

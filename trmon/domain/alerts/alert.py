@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import RunKey
+from trmon.domain.finding import Severity
+from trmon.domain.identity import RunKey
 
 INCIDENT_RULE = "incident"
 """The rule name of the alert that carries a run's incident; no rule may have it."""

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertEvent, AlertState
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
-from trmon.domain.model.finding import JsonNumber, Severity, json_number
-from trmon.domain.model.identity import RunKey
+from trmon.domain.finding import JsonNumber, Severity, json_number
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Run, RunState
 from trmon_client.core.wire.messages import decodable
 

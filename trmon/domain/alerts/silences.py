@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Severity
+from trmon.domain.identity import RunKey
 from trmon_client.core.wire.messages import decodable
 
 MAX_MATCHERS = 16

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.finding import Severity
+from trmon.domain.identity import BatchKey
 from trmon.domain.rules.condition import Truth
 from trmon.domain.rules.rule import Rule, RuleFinding
 

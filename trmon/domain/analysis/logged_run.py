@@ -16,10 +16,10 @@ from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.features import with_features
 from trmon.domain.diagnosis.history import History
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import CAUSES, Finding
 from trmon.domain.framework_names.tables import MetricTable
 from trmon.domain.framework_names.translation import FRAMEWORKS, SCALARS, IgnoredName, Translation, recognise, translate
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import CAUSES, Finding
 from trmon.domain.signals.run_features import RunFeatures
 from trmon.domain.signals.windows import Baseline, SignalWindow, is_number
 

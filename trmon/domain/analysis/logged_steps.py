@@ -10,9 +10,9 @@ from itertools import chain, islice
 from typing import Any, TypeAlias
 
 from trmon.domain.analysis.logged_run import RECOGNITION_ROWS, is_summary, updates_per_step
+from trmon.domain.errors import InvalidInput
 from trmon.domain.framework_names.tables import MetricTable
 from trmon.domain.framework_names.translation import Translation, number_of, recognise, translate
-from trmon.domain.model.errors import InvalidInput
 from trmon_client.core.wire import MAX_NAME_LENGTH
 
 

@@ -22,7 +22,7 @@ from trmon.domain.backtest.stored_history import (
 )
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
-from trmon.domain.pipeline.stages.fold import FoldedRow
+from trmon.domain.pipeline.fold import FoldedRow
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.signals.derived_signals import canonical_value
 from trmon_client.core.policies.policy import Policy

@@ -13,21 +13,18 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import QUARANTINED_PARTS, BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
 from trmon.domain.collapse_risk.risk_reading import risk_signals
-from trmon.domain.context.pass_context import PassContext
+from trmon.domain.finding import Severity
 from trmon.domain.incidents.incident import CAUSE_LABEL
-from trmon.domain.model.finding import Severity
-from trmon.domain.pipeline.stages.detect import detect_findings
-from trmon.domain.pipeline.stages.draft import DraftRow
-from trmon.domain.pipeline.stages.fold import FoldedRow, fold_row
-from trmon.domain.pipeline.stages.publish import publish_transitions
-from trmon.domain.pipeline.stages.transition import apply_transitions
-from trmon.domain.pipeline.state_rules import apply_run_end
+from trmon.domain.pipeline.draft import DraftRow
+from trmon.domain.pipeline.fold import FoldedRow, detect_findings, fold_row
+from trmon.domain.pipeline.publish import publish_transitions
+from trmon.domain.pipeline.state import PassContext, PipelineState
+from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
 from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules.condition import signals_of
 from trmon.domain.rules.rule import Rule, RuleFinding, RuleSet
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.signals.reward_history import LOWER_ATOMS
-from trmon.domain.state.pipeline_state import PipelineState
 
 RECEIVER = "backtest"
 

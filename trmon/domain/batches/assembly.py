@@ -9,8 +9,8 @@ from enum import Enum
 
 import numpy as np
 
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyReport, DamagedReport, StoredReport, decode_reports
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import AnyReport, DamagedReport, StoredReport, decode_reports
 from trmon_client.core import wire
 from trmon_client.core.column_schema import COLUMNS, LABELS, N_BINS, TURN_COLUMNS, Pair
 from trmon_client.core.columns import Columns, TurnColumns

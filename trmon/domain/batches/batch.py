@@ -8,7 +8,7 @@ from enum import Enum
 import msgspec
 from msgspec import structs
 
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 from trmon_client.core.column_schema import KlIs, Pair
 from trmon_client.core.wire.messages import decodable
 

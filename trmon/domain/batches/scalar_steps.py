@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import StoredNotice, StoredReport
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import StoredNotice, StoredReport
 from trmon_client.core import wire
 
 

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trmon.domain.advice.anti_patterns import CHECKED_STEPS, Presence
-from trmon.domain.advice.pipeline_kinds import PipelineInput, PipelineKind, ShownBy, pipeline_kinds
+from trmon.domain.budget.pipeline_advice import (
+    CHECKED_STEPS,
+    PipelineInput,
+    PipelineKind,
+    Presence,
+    ShownBy,
+    pipeline_kinds,
+)
 from trmon.domain.diagnosis.criteria import Thresholds
 from trmon.domain.diagnosis.features import with_features
 from trmon.domain.diagnosis.history import config_number, declares_replay

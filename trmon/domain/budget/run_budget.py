@@ -3,22 +3,260 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from trmon.domain.advice.pipeline_advice import PipelineAdvice, pipeline_advice
-from trmon.domain.advice.pipeline_kinds import PipelineInput
-from trmon.domain.budget.lag_law import HORIZON, LagLaw, fitted_radii, lag_law
-from trmon.domain.budget.lag_words import lag_sentences
-from trmon.domain.budget.mismatch_budget import BudgetItem, mismatch_budget
 from trmon.domain.budget.off_policy_kinds import KIND_SIGNALS, OffPolicyKind, off_policy_kinds
-from trmon.domain.budget.policy_split import PolicySplit, policy_split
+from trmon.domain.budget.pipeline_advice import PipelineAdvice, PipelineInput, pipeline_advice
 from trmon.domain.diagnosis.history import History, config_number, declares_replay
 from trmon.domain.signals.derived_signals import ALIASES
+from trmon_client.core.bounds import AlphaSplit
 from trmon_client.core.policies.policy import Policy
+
+ESS_LAG = 50.0
+"""[DRIFT] conjecture 5: the largest lag that pays is at most 50 ess_seq."""
+BATCH_RADIUS, CRITICAL_RADIUS = "lag_law.r_batch", "lag_law.r_crit"
+UPDATE_NORM, HORIZON = "lag_law.update_norm", "lag_law.horizon"
+"""Options of a run's configuration: the fitted radii, the norm of an update over its learning rate, and the updates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagLaw:
+    """What the law says of a run; nan where something is not known.
+
+    `lag` is S, the largest lag in versions; `horizon` is T, in updates; `lr` is eta. `lr_scale` is the smaller of the
+    two radii over their drift: eta must stay well below it (the law says <<, and names no factor). `lag_scale` is the
+    lag at which R_batch binds at this eta. `ess_ceiling` is the conjectured largest lag.
+    """
+
+    lag: float
+    horizon: float
+    lr: float
+    update_norm: float
+    s_eta: float
+    t_eta: float
+    lr_scale: float
+    lag_scale: float
+    ess_seq: float
+    ess_ceiling: float
+
+
+def lag_law(
+    *,
+    lag: float,
+    horizon: float,
+    lr: float,
+    ess_seq: float,
+    update_norm: float = math.nan,
+    r_batch: float = math.nan,
+    r_crit: float = math.nan,
+) -> LagLaw:
+    """Return the law eta << min(R_batch/(S G), R_crit/(T G)) for a run, and the ceiling 50 ess_seq of its lag.
+
+    Args: lag: S, versions; horizon: T, updates; lr: eta; update_norm: G, the norm of an update over eta; r_batch,
+    r_crit: the radii, fitted on runs of the same kind. nan where unknown: without both radii and G there is no scale.
+    Source: arXiv 2607.01083, the two-constraint rule; [DRIFT] conjecture 5; formulas, section 11.
+    """
+    by_lag = _radius_over_drift(r_batch, lag * update_norm)
+    by_horizon = _radius_over_drift(r_crit, horizon * update_norm)
+    is_known = not (math.isnan(by_lag) or math.isnan(by_horizon))
+    return LagLaw(
+        lag=lag,
+        horizon=horizon,
+        lr=lr,
+        update_norm=update_norm,
+        s_eta=lag * lr,
+        t_eta=horizon * lr,
+        lr_scale=min(by_lag, by_horizon) if is_known else math.nan,
+        lag_scale=_radius_over_drift(r_batch, lr * update_norm),
+        ess_seq=ess_seq,
+        ess_ceiling=ESS_LAG * ess_seq,
+    )
+
+
+def fitted_radii(config: Mapping[str, Any]) -> dict[str, float]:
+    """Return r_batch, r_crit and update_norm as a run's configuration declares them; nan where it does not."""
+    options = {"r_batch": BATCH_RADIUS, "r_crit": CRITICAL_RADIUS, "update_norm": UPDATE_NORM}
+    found = {name: config_number(config, option) for name, option in options.items()}
+    return {name: math.nan if value is None or value <= 0 else value for name, value in found.items()}
+
+
+def _radius_over_drift(radius: float, drift: float) -> float:
+    """Return radius/drift; infinite where nothing drifts."""
+    if math.isnan(radius) or math.isnan(drift):
+        return math.nan
+    return math.inf if drift == 0 else radius / drift
+
+
+def lag_sentences(law: LagLaw) -> Iterator[str]:
+    """Yield which learning rate the run's lag allows, or what is missing for it, and where its lag is limited."""
+    yield _allowed_rate(law)
+    if not math.isnan(law.lag_scale) and not math.isinf(law.lag_scale):
+        yield f"This learning rate allows lags well below {law.lag_scale:.3g} versions (conjecture)."
+    yield _ceiling(law)
+
+
+def _allowed_rate(law: LagLaw) -> str:
+    if math.isnan(law.lag):
+        return "The lag was not measured: pass versions and trainer_version to log_batch."
+    if not math.isnan(law.lr_scale):
+        allowed = f"A lag of {law.lag:.4g} allows learning rates well below {law.lr_scale:.3g} (conjecture)"
+        return f"{allowed}{'' if math.isnan(law.lr) else f'; this run has {law.lr:.3g}'}."
+    if math.isnan(law.lr):
+        return "The learning rate was not sent: log it as scalar lr."
+    return (
+        f"S eta is {law.s_eta:.3g} and T eta is {law.t_eta:.3g}. Which learning rate this lag allows needs R_batch and "
+        "R_crit, fitted on runs of this kind, and the norm of an update: options lag_law of the configuration."
+    )
+
+
+def _ceiling(law: LagLaw) -> str:
+    if math.isnan(law.ess_ceiling):
+        return "The ceiling of the lag, 50 ess_seq (conjecture), needs log-probs of two policies."
+    ceiling = f"the conjectured ceiling of 50 ess_seq, {law.ess_ceiling:.3g}"
+    if math.isnan(law.lag):
+        return f"A lag pays up to {ceiling}."
+    return f"The lag of {law.lag:.4g} is {'above' if law.lag > law.ess_ceiling else 'within'} {ceiling}."
+
+
+TOKEN_TV, CHI2_SEQ, ROUTER_FLIPS = 1e-4, 0.1, 1e-3
+TAIL = 0.05
+"""The share of tokens above a 95th percentile."""
+ENGINE_PREFIXES = ("mismatch_", "total_")
+
+
+class BudgetState(Enum):
+    """Whether a quantity is within its limit; `undecided` where what was measured proves neither."""
+
+    WITHIN = "within"
+    EXCEEDED = "exceeded"
+    UNDECIDED = "undecided"
+    NOT_MEASURED = "not_measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetItem:
+    """One limit of the budget; `value` is of `signal`, nan where it was not measured, `note` says how it was judged."""
+
+    name: str
+    limit: float
+    signal: str
+    value: float
+    state: BudgetState
+    note: str
+
+
+def mismatch_budget(signals: Mapping[str, float]) -> tuple[BudgetItem, ...]:
+    """Return the three limits beside the signals of a step.
+
+    Source: [DRIFT] problem 4, a conjecture; formulas, section 11.
+    """
+    return (_token_tv(signals), _chi2_seq(signals), _router_flips(signals))
+
+
+def token_tv_state(*, mean: float, largest: float, limit: float = TOKEN_TV) -> BudgetState:
+    """Return whether the 95th percentile of the tokens' TV is within a limit, as far as mean and maximum prove it.
+
+    Within: the maximum is, or the mean is at most TAIL * limit, so that by Markov's inequality less than TAIL of the
+    tokens exceed the limit. Exceeded: the mean is above what a share of TAIL at the maximum and the rest at the limit
+    can reach.
+    Args: mean, largest: over the tokens of a batch, nan where unknown.
+    Source: formulas, section 11.
+    """
+    if largest <= limit or mean <= TAIL * limit:
+        return BudgetState.WITHIN
+    if mean > (1 - TAIL) * limit + TAIL * (1.0 if math.isnan(largest) else largest):
+        return BudgetState.EXCEEDED
+    return BudgetState.NOT_MEASURED if math.isnan(mean) and math.isnan(largest) else BudgetState.UNDECIDED
+
+
+def _token_tv(signals: Mapping[str, float]) -> BudgetItem:
+    mean, largest = (signals.get(name, math.nan) for name in ("tv_mean", "tv_max"))
+    state = token_tv_state(mean=mean, largest=largest)
+    signal, value = ("tv_max", largest) if math.isnan(mean) else ("tv_mean", mean)
+    note = {
+        BudgetState.NOT_MEASURED: "needs the logits of both engines, and tv=True",
+        BudgetState.UNDECIDED: "mean and maximum of the tokens' TV prove neither",
+    }.get(state, "proved by mean and maximum of the tokens' TV")
+    return BudgetItem(
+        name="95th percentile of token TV", limit=TOKEN_TV, signal=signal, value=value, state=state, note=note
+    )
+
+
+def _chi2_seq(signals: Mapping[str, float]) -> BudgetItem:
+    prefix = next((one for one in ENGINE_PREFIXES if f"{one}chi2_seq_log1p" in signals), ENGINE_PREFIXES[0])
+    value = math.expm1(min(signals.get(f"{prefix}chi2_seq_log1p", math.nan), 700.0))
+    is_total = "; both drifts together, since mismatch was not sent" if prefix == "total_" else ""
+    return BudgetItem(
+        name="chi-squared of sequences",
+        limit=CHI2_SEQ,
+        signal=f"{prefix}chi2_seq",
+        value=value,
+        state=_limit_state(value, CHI2_SEQ),
+        note=f"an estimate over the sampled sequences{is_total}",
+    )
+
+
+def _router_flips(signals: Mapping[str, float]) -> BudgetItem:
+    value = signals.get("router_flip_rate", math.nan)
+    return BudgetItem(
+        name="router flips",
+        limit=ROUTER_FLIPS,
+        signal="router_flip_rate",
+        value=value,
+        state=_limit_state(value, ROUTER_FLIPS),
+        note="only mixtures of experts have a router" if math.isnan(value) else "share of routings that differ",
+    )
+
+
+def _limit_state(value: float, limit: float) -> BudgetState:
+    if math.isnan(value):
+        return BudgetState.NOT_MEASURED
+    return BudgetState.WITHIN if value < limit else BudgetState.EXCEEDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicySplit:
+    """Lower bounds of the worst-case TVs of [3P] and mean TVs per token; nan where a policy was not sent.
+
+    `alpha_0` (staleness) and `alpha_1` (mismatch) are bounded by the largest difference of a token's probabilities;
+    `mean_*` estimate the mean TV, the one of staleness by importance weights. `exact_max` and `exact_mean` are the TVs
+    from logits, of the pair whose logits were sent. `is_replayed`: routing replay hides alpha, it does not shrink it.
+    """
+
+    alpha_0: float
+    alpha_1: float
+    mismatch_share: float
+    mean_staleness: float
+    mean_mismatch: float
+    exact_max: float
+    exact_mean: float
+    is_replayed: bool
+
+
+def policy_split(signals: Mapping[str, float], *, is_replayed: bool) -> PolicySplit:
+    """Return the split of a step's signals.
+
+    Source: [3P] theorem 2; formulas, sections 7 and 11.
+    """
+    alphas = AlphaSplit.of_signals(signals)
+    names = ("staleness_tv_is", "mismatch_tv", "tv_max", "tv_mean")
+    mean_staleness, mean_mismatch, exact_max, exact_mean = (signals.get(name, math.nan) for name in names)
+    return PolicySplit(
+        alpha_0=alphas.staleness,
+        alpha_1=alphas.mismatch,
+        mismatch_share=alphas.mismatch_share,
+        mean_staleness=mean_staleness,
+        mean_mismatch=mean_mismatch,
+        exact_max=exact_max,
+        exact_mean=exact_mean,
+        is_replayed=is_replayed,
+    )
+
 
 ESS_ROWS = 20
 """The effective sample size of one step is noise; the ceiling reads the median of so many."""

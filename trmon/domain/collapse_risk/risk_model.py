@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trmon.domain.collapse_risk.risk_inputs import FEATURE_NAMES, N_INPUTS, Values
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon_client.core.wire.messages import decodable
 
 FORMAT = 1

@@ -13,7 +13,7 @@ import numpy as np
 
 from trmon.domain.diagnosis import features
 from trmon.domain.diagnosis.history import DEFAULT_PAIRS, Array, History
-from trmon.domain.model.finding import Finding, FindingForm
+from trmon.domain.finding import Finding, FindingForm
 from trmon.domain.rules.condition import ThresholdSide, Truth
 from trmon_client.core.column_schema import Pair
 

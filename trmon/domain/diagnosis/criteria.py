@@ -19,7 +19,7 @@ from trmon.domain.diagnosis.conditions import (
     HistoryUnless,
 )
 from trmon.domain.diagnosis.history import ENGINE_PAIRS
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 from trmon.domain.rules.condition import ThresholdSide
 
 

@@ -25,7 +25,7 @@ from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions, unhe
 from trmon.domain.diagnosis.features import with_features
 from trmon.domain.diagnosis.history import ENGINE_PAIRS, History, config_number
 from trmon.domain.diagnosis.remedies import Remedy, RenderedRemedy, remedy_of
-from trmon.domain.model.finding import CAUSES, Finding, FindingForm
+from trmon.domain.finding import CAUSES, Finding, FindingForm
 from trmon.domain.rules.condition import ThresholdSide, Truth
 from trmon.domain.signals.derived_signals import REFERENCE_POLICY, SHADOW_PREFIX
 from trmon.domain.signals.reward_history import EMA_STEPS

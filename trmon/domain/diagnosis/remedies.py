@@ -22,7 +22,7 @@ from trmon.domain.diagnosis.framework_options import (
     RunFacts,
     rendered_options,
 )
-from trmon.domain.model.finding import Finding, FindingForm
+from trmon.domain.finding import Finding, FindingForm
 
 STOP = "Stop, "
 """How the words of a remedy begin that stops the run; once it has ended, they do without."""

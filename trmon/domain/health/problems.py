@@ -9,8 +9,8 @@ from trmon.domain.alerts.alert import Alert
 from trmon.domain.diagnosis.conditions import Observation
 from trmon.domain.diagnosis.diagnosis import Diagnosis
 from trmon.domain.diagnosis.remedies import for_next_run, remedy_of
+from trmon.domain.finding import Severity, title_of
 from trmon.domain.incidents.incident import Incident
-from trmon.domain.model.finding import Severity, title_of
 
 DUPLICATE_TRAINERS_RULE = "two_trainers"
 """The built-in rule that is named before any finding, since findings may mix two trainers."""

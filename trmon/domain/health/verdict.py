@@ -9,9 +9,9 @@ from enum import Enum
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis.diagnosis import Assurance, Diagnosis, Measurement
 from trmon.domain.diagnosis.remedies import for_next_run
+from trmon.domain.finding import Severity
 from trmon.domain.health.problems import RunProblem, problems_of, symptoms_in_words
 from trmon.domain.incidents.incident import Incident
-from trmon.domain.model.finding import Severity
 from trmon.domain.runs.run import Run, RunState
 
 

@@ -11,7 +11,7 @@ from trmon.domain.alerts.alert import INCIDENT_RULE, SINCE_LABEL, Alert, AlertSt
 from trmon.domain.diagnosis.conditions import Observation
 from trmon.domain.diagnosis.diagnosis import Diagnosis
 from trmon.domain.diagnosis.remedies import remedy_of
-from trmon.domain.model.finding import Finding, FindingForm, Severity, form_of_rule, title_of
+from trmon.domain.finding import Finding, FindingForm, Severity, form_of_rule, title_of
 from trmon.domain.rules.rule import Rule
 
 QUIET_STEPS = 50

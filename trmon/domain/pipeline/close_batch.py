@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.batches.scalar_steps import ScalarStep
-from trmon.domain.context.pass_context import PassContext
-from trmon.domain.pipeline.stages.detect import detect_findings
-from trmon.domain.pipeline.stages.draft import DraftRow, draft_row
-from trmon.domain.pipeline.stages.fold import FoldedRow, amend_row, fold_row
-from trmon.domain.pipeline.stages.measure import measure_batch
-from trmon.domain.pipeline.stages.merge import ClosingBatch, merge_reports
-from trmon.domain.pipeline.stages.publish import BatchChanges, batch_event, publish_batch
-from trmon.domain.pipeline.stages.replay import replay_decisions
-from trmon.domain.pipeline.stages.scalar_row import draft_scalar_row
-from trmon.domain.pipeline.stages.transition import TransitionedBatch, apply_transitions
-from trmon.domain.pipeline.stages.withhold import withhold_row
-from trmon.domain.state.pipeline_state import PipelineState
+from trmon.domain.pipeline.draft import DraftRow, draft_row, draft_scalar_row, withhold_row
+from trmon.domain.pipeline.fold import FoldedRow, amend_row, detect_findings, fold_row
+from trmon.domain.pipeline.merge import ClosingBatch, measure_batch, merge_reports
+from trmon.domain.pipeline.publish import BatchChanges, batch_event, publish_batch
+from trmon.domain.pipeline.replay import replay_decisions
+from trmon.domain.pipeline.state import PassContext, PipelineState
+from trmon.domain.pipeline.transition import TransitionedBatch, apply_transitions
 
 
 def close_batch(closing: ClosingBatch) -> BatchChanges:

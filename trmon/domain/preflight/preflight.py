@@ -19,8 +19,8 @@ from trmon.domain.diagnosis.criteria import Thresholds
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.remedies import REMEDIES, RenderedRemedy
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import Finding
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Finding
 from trmon.domain.preflight.alignment import Alignment, align
 from trmon.domain.preflight.token_pairs import (
     EngineScores,

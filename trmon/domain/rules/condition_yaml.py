@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import yaml
 
 from trmon.domain.collapse_risk.risk_model import shipped_model
-from trmon.domain.model.errors import InvalidInput, did_you_mean
+from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.rules.condition import (
     AllOf,
     AnyOf,

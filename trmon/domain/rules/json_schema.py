@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trmon.domain.model.finding import CAUSES, Severity
+from trmon.domain.finding import CAUSES, Severity
 from trmon.domain.rules.condition_yaml import MEASURES, MODEL_THRESHOLDS, SPAN_MEASURES
 from trmon.domain.rules.rule import RowSelection
 from trmon.domain.rules.rule_yaml import NAME, REQUIRED, SUMMARY_FIELDS

@@ -10,8 +10,8 @@ from functools import cached_property
 import msgspec
 
 from trmon.domain.collapse_risk.risk_reading import RISK
-from trmon.domain.model.finding import Finding, Severity
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.finding import Finding, Severity
+from trmon.domain.identity import BatchKey
 from trmon.domain.rules.condition import (
     AllOf,
     AnyOf,

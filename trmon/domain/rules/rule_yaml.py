@@ -9,8 +9,8 @@ from importlib.resources import files
 from string import Formatter
 from typing import Any
 
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import CAUSES, Finding, Severity
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import CAUSES, Finding, Severity
 from trmon.domain.rules import condition_yaml
 from trmon.domain.rules.condition_yaml import (
     reject_unknown_keys,

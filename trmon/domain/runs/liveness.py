@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from trmon.domain.model.messages import AnyReport, StoredNotice, StoredReport
+from trmon.domain.messages import AnyReport, StoredNotice, StoredReport
 from trmon.domain.runs.run import RunEnding, RunState
 from trmon_client.core import wire
 

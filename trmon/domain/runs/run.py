@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.attempts import Resolution
 from trmon_client.core import wire
 from trmon_client.core.wire.messages import decodable

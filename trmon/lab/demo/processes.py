@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from trmon.domain.model.errors import TrmonError
+from trmon.domain.errors import TrmonError
 from trmon.fleet.supervisor import ChildProcess
 from trmon.lab.demo.training import Training
 

@@ -8,7 +8,7 @@ from enum import Enum
 import msgspec
 from msgspec import structs
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.lab.grpo.models.token_policy import Architecture
 from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
 from trmon_client.core.wire.messages import decodable

@@ -8,7 +8,7 @@ import msgspec
 import torch
 
 import trmon_client as trmon
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
 

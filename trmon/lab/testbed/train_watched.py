@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import asdict
 
 import trmon_client as trmon
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.lab.testbed.config import LabConfig
 from trmon.lab.testbed.training import StepResult, run_training
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.errors import Damaged
+from trmon.domain.errors import Damaged
 from trmon.store.rows import messages
 from trmon.store.rows.batches import BATCH_MAPPING, NameDictionary, Names, batch_key_from_row, key_columns
 from trmon.store.schema import tables

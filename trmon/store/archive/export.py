@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, func, select
 
-from trmon.domain.model.errors import Conflict, NotFound
+from trmon.domain.errors import Conflict, NotFound
 from trmon.store import migrations
 from trmon.store.archive import arrow_tables, manifest
 from trmon.store.archive.arrow_tables import PLAIN_TABLES, REPORTS, ArchivedTable, BatchNames

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from trmon.domain.model.errors import Conflict, InvalidInput
-from trmon.domain.model.identity import checked_name
+from trmon.domain.errors import Conflict, InvalidInput
+from trmon.domain.identity import checked_name
 from trmon_client.core.wire.messages import decodable
 
 FILE_MODE = 0o600

@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Engine, Executable, Table, insert, select, up
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.errors import Conflict, InvalidInput
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import Conflict, InvalidInput
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import RunState
 from trmon.store.archive import arrow_tables, table_files
 from trmon.store.archive.arrow_tables import ATTEMPTS, ArchivedTable

@@ -13,9 +13,9 @@ from typing import Protocol
 from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
 from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory, mask_rate_of
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.model.messages import AnyReport, decode_reports
+from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.messages import AnyReport, decode_reports
 from trmon.domain.runs.run import Run, RunState
 from trmon.store.archive import arrow_tables, table_files
 from trmon.store.archive.arrow_tables import REPORTS, RUNS

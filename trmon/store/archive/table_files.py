@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.store.archive.manifest import FOLDER_MODE, TABLE, Manifest, private_file
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 
 POSTGRES = ("postgresql:", "postgresql+psycopg:", "postgres:")
 

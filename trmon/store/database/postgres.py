@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext, ExecutionContext
 from sqlalchemy.exc import IntegrityError
 
-from trmon.domain.model.errors import InvalidInput, NotReady
+from trmon.domain.errors import InvalidInput, NotReady
 from trmon.store.database.engines import Engines, RetryTransaction, parse_database_url
 from trmon.store.database.pg_pipeline import known_pipeline
 

@@ -18,7 +18,7 @@ from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store.database.engines import Engines, check_in_transaction, is_shared, parse_database_url
 
 BUSY_SECONDS = 5.0

@@ -22,7 +22,7 @@ import pyarrow.fs
 from deltalake import DeltaTable, Field
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store.lake.delta_schema import PARTITIONS, LakeTable
 from trmon.store.lake.location import CONNECT_SECONDS, MAX_ATTEMPTS, REQUEST_SECONDS, LakeLocation, brief_error
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.model.errors import LakeUnavailable
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyReport
+from trmon.domain.errors import LakeUnavailable
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import AnyReport
 from trmon.store.lake import delta_schema
 from trmon.store.lake.delta_schema import LakeTable, batch_from_lake
 from trmon.store.lake.reader import AttemptIndex, LakeReader

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from urllib.parse import urlsplit
 
-from trmon.domain.model.errors import LakeUnavailable, NotReady, Overloaded
+from trmon.domain.errors import LakeUnavailable, NotReady, Overloaded
 
 SCHEMES = ("s3", "gs", "abfss")
 """The object stores; credentials come from the environment and never from the URL."""

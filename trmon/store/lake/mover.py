@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
 from sqlalchemy import Connection, Engine, func, select
 
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store.lake.attempt_rows import AttemptRows, belongs_to
 from trmon.store.lake.deletions import LakeDeletions, MovedRows
 from trmon.store.lake.delta_schema import (

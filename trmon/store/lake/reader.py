@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyarrow import ArrowException
 
-from trmon.domain.model.errors import Damaged
+from trmon.domain.errors import Damaged
 from trmon.store.lake.delta_schema import LAKE_ATTEMPTS, LakeTable
 from trmon.store.lake.delta_tables import table_folder_of
 from trmon.store.lake.location import LakeAccess, LakeLocation, brief_error

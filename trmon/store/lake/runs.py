@@ -11,9 +11,9 @@ import msgspec
 import pyarrow.compute as pc
 
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.errors import InvalidInput, NotReady
-from trmon.domain.model.identity import BatchKey, RunKey
-from trmon.domain.model.messages import AnyReport
+from trmon.domain.errors import InvalidInput, NotReady
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.messages import AnyReport
 from trmon.domain.runs.run import Run, RunState
 from trmon.store.archive.runs import WhatIfSteps
 from trmon.store.lake.delta_schema import LAKE_ATTEMPTS

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from trmon.domain.model.errors import Conflict, NotReady
+from trmon.domain.errors import Conflict, NotReady
 from trmon.store.database import sqlite
 from trmon.store.database.engines import parse_database_url
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, func, inspect, select
 
-from trmon.domain.model.errors import Damaged, NotReady
-from trmon.domain.model.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
+from trmon.domain.errors import Damaged, NotReady
+from trmon.domain.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
 from trmon.domain.ports import SLOTS
 from trmon.store import migrations
 from trmon.store.database.engines import Engines

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from sqlalchemy import BigInteger, Connection, Engine, bindparam, delete, func, insert, select, text, update
 
-from trmon.domain.model.access import Access, AuditAction
-from trmon.domain.model.errors import Conflict, NotReady
+from trmon.domain.access import Access, AuditAction
+from trmon.domain.errors import Conflict, NotReady
 from trmon.domain.runs.run import RunState
 from trmon.store import migrations
 from trmon.store.database import engines_of, sqlite

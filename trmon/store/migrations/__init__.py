@@ -18,7 +18,7 @@ from alembic.script import Script, ScriptDirectory
 from psycopg import errors
 from sqlalchemy import Connection, Engine, delete, insert, inspect, select
 
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
 from trmon.store.database.engines import RetryTransaction
 from trmon.store.database.pg_statement import AdvisoryLock, lock_exclusively
 from trmon.store.schema import tables

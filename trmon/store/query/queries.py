@@ -17,7 +17,7 @@ import duckdb
 import pyarrow as pa
 from sqlalchemy import Engine
 
-from trmon.domain.model.errors import InvalidInput, TrmonError
+from trmon.domain.errors import InvalidInput, TrmonError
 from trmon.store.lake.delta_tables import DeltaTables
 from trmon.store.lake.location import LakeLocation
 from trmon.store.query.database_rows import DatabaseRows, MovedState

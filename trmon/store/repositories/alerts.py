@@ -12,13 +12,13 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from trmon.domain.access import Access, AuditAction
 from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState, ListedAlert
+from trmon.domain.errors import Conflict, NotFound
+from trmon.domain.finding import CAUSES, Severity
+from trmon.domain.identity import RunKey
 from trmon.domain.incidents.incident import CAUSE_LABEL, FINDING_LABEL, is_member
-from trmon.domain.model.access import Access, AuditAction
-from trmon.domain.model.errors import Conflict, NotFound
-from trmon.domain.model.finding import CAUSES, Severity
-from trmon.domain.model.identity import RunKey
-from trmon.domain.state.run_update import Event
+from trmon.domain.pipeline.run_update import Event
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.alerts import alert_from_row, event_from_row
 from trmon.store.rows.mapping import Page, decode_cursor, page_of

@@ -13,9 +13,9 @@ import msgspec
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError, StatementError
 
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import Conflict, InvalidInput, NotFound, NotReady
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import EVERYTHING
+from trmon.domain.errors import Conflict, InvalidInput, NotFound, NotReady
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import checked_author, checked_note_text
 from trmon.store import migrations
 from trmon.store.archive import manifest

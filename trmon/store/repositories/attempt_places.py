@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, func, select
 
-from trmon.domain.model.access import EVERYTHING, Access
-from trmon.domain.model.errors import LakeUnavailable
+from trmon.domain.access import EVERYTHING, Access
+from trmon.domain.errors import LakeUnavailable
 from trmon.store.lake.location import lake_location_of
 from trmon.store.rows.batches import StepUpdates
 from trmon.store.rows.runs import visible_runs

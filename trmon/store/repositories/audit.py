@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 from sqlalchemy import Connection, Engine, insert, select
 
-from trmon.domain.model.access import Access, AuditAction, AuditDocument, AuditEntry
+from trmon.domain.access import Access, AuditAction, AuditDocument, AuditEntry
 from trmon.store.rows.mapping import Page, RowMapping, decode_cursor, page_of
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, Select, and_, or_, select, true
 
+from trmon.domain.access import Access
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
-from trmon.domain.model.access import Access
-from trmon.domain.model.errors import NotFound
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.errors import NotFound
+from trmon.domain.identity import BatchKey
 from trmon.store.repositories.attempt_places import AttemptPlaces, read_steps
 from trmon.store.rows.batches import (
     BatchSelection,

@@ -24,11 +24,11 @@ from sqlalchemy import (
     update,
 )
 
+from trmon.domain.access import Access
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState
 from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate
-from trmon.domain.model.access import Access
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.domain.ports import SLOTS, Fences
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.silences import read_silences

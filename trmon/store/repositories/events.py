@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Engine, func, select
 
-from trmon.domain.model.access import Access
-from trmon.domain.model.identity import RunKey
-from trmon.domain.state.run_update import Event
+from trmon.domain.access import Access
+from trmon.domain.identity import RunKey
+from trmon.domain.pipeline.run_update import Event
 from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
 

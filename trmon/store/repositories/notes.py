@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from sqlalchemy import Engine, delete, func, insert, select
 
-from trmon.domain.model.access import Access, AuditAction, AuditDocument
-from trmon.domain.model.errors import Conflict, NotFound
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Access, AuditAction, AuditDocument
+from trmon.domain.errors import Conflict, NotFound
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import MAX_NOTES, RunNote
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.mapping import Page, RowMapping, decode_cursor, page_of

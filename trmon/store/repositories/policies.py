@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, insert, select
 
+from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditDocument
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
-from trmon.domain.model.access import EVERYTHING, Access, AuditAction, AuditDocument
-from trmon.domain.model.errors import Conflict
+from trmon.domain.errors import Conflict
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.audit import write_audit

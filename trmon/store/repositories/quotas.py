@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from sqlalchemy import BigInteger, Engine, delete, func, select
 
-from trmon.domain.model.access import Access, AuditAction, Quota, QuotaUsage
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Access, AuditAction, Quota, QuotaUsage
+from trmon.domain.identity import RunKey
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.mapping import RowMapping

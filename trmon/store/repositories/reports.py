@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Select, Table, bindparam, func, select
 
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import AnyNotice, AnyReport, PreparedMessage, Unread, WriteOutcome, WriteResult
-from trmon.domain.state.run_update import Frontier
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import AnyNotice, AnyReport, PreparedMessage, Unread, WriteOutcome, WriteResult
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.store.database.postgres import BINARY
 from trmon.store.database.upsert import Row, insert_new_ids, rows_by_key
 from trmon.store.registry import ArrivedMessage, AttemptEntry, RunRegistry

@@ -12,16 +12,16 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, Engine, exists, func, or_, select
 
+from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import Fenced
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.model.messages import Unread
+from trmon.domain.errors import Fenced
+from trmon.domain.identity import BatchKey
+from trmon.domain.messages import Unread
+from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunProgress, RunUpdate
 from trmon.domain.ports import SLOTS, Fences, slot_of
 from trmon.domain.runs.attempts import ActiveLaunch
 from trmon.domain.runs.run import Run, RunState
-from trmon.domain.state.run_update import Checkpoint, Frontier, RunProgress, RunUpdate
 from trmon.store.database.upsert import upsert
 from trmon.store.registry import RunRegistry
 from trmon.store.repositories.attempt_places import AttemptPlaces, MovedAttempts

@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select
 
+from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.model.access import EVERYTHING
+from trmon.domain.pipeline.run_update import RunSnapshot
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import Run
-from trmon.domain.state.run_snapshot import RunSnapshot
 from trmon.store.repositories.policies import policy_version_from_row
 from trmon.store.rows.alerts import alert_from_row
 from trmon.store.rows.batches import NameDictionary, read_batches

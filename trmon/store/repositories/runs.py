@@ -10,13 +10,13 @@ from msgspec import structs
 from sqlalchemy import Connection, Engine, delete, exists, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
+from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditDocument
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.alerts.owner_change import OwnerChange, closing_delivery
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.model.access import EVERYTHING, Access, AuditAction, AuditDocument
-from trmon.domain.model.errors import Conflict, InvalidInput
-from trmon.domain.model.identity import RunKey
+from trmon.domain.errors import Conflict, InvalidInput
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store.lake.deletions import ask_for_deletion
 from trmon.store.registry import RunRegistry

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from sqlalchemy import Connection, Engine, or_, select
 
-from trmon.domain.model.access import Access
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.access import Access
+from trmon.domain.identity import BatchKey
 from trmon.domain.runs.attempts import Resolution
 from trmon.store.repositories.attempt_places import AttemptPlaces, read_steps
 from trmon.store.rows.batches import BatchSelection, NameDictionary

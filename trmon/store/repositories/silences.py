@@ -8,10 +8,10 @@ from dataclasses import replace
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Engine, insert, or_, select, true, update
 
+from trmon.domain.access import Access, AuditAction
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Matcher, Silence
-from trmon.domain.model.access import Access, AuditAction
-from trmon.domain.model.errors import NotFound
+from trmon.domain.errors import NotFound
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.mapping import Codec, Page, RowMapping, decode_cursor, page_of
 from trmon.store.schema import tables

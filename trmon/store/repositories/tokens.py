@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Select, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from trmon.domain.model.access import EVERYTHING, Access, AuditAction, AuditDocument, Scope, Token
-from trmon.domain.model.errors import Conflict, NotFound, NotReady, Overloaded
+from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditDocument, Scope, Token
+from trmon.domain.errors import Conflict, NotFound, NotReady, Overloaded
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.mapping import Codec, RowMapping
 from trmon.store.schema import tables

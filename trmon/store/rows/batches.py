@@ -11,7 +11,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, Connection, Select, Table, select
 
 from trmon.domain.batches.batch import BatchRow, DecisionRow, Quarantined, QuarantinePart, quarantined
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 from trmon.store.database import pg_statement
 from trmon.store.database.upsert import Row, insert_new, upsert
 from trmon.store.rows.mapping import Codec, RowMapping

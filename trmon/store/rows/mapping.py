@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ from sqlalchemy import BigInteger, Connection, Label, Row, Select, Table, Text, 
 from sqlalchemy.dialects.postgresql import ARRAY
 from zstandard import ZstdError, frame_content_size
 
-from trmon.domain.model.errors import Damaged
-from trmon.domain.model.identity import BatchKey, ReportKey
-from trmon.domain.model.messages import AnyNotice, AnyReport, DamagedNotice, DamagedReport, StoredNotice, StoredReport
+from trmon.domain.errors import Damaged
+from trmon.domain.identity import BatchKey, ReportKey
+from trmon.domain.messages import AnyNotice, AnyReport, DamagedNotice, DamagedReport, StoredNotice, StoredReport
 from trmon.store.database.postgres import BINARY
 from trmon.store.schema import tables
 from trmon_client.core import wire

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, case, delete, func, insert, select, true
 
+from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.collapse_risk.risk_reading import RiskReading
 from trmon.domain.diagnosis.conditions import Evidence, Observation
 from trmon.domain.diagnosis.diagnosis import Diagnosis, Escalation, Measurement, Quadrant, TemperatureRatio
 from trmon.domain.diagnosis.remedies import remedy_of
+from trmon.domain.errors import NotFound
+from trmon.domain.finding import Finding, FindingForm
 from trmon.domain.health.run_summary import RunSummary, Sparkline, SummaryBasis
-from trmon.domain.model.access import EVERYTHING, Access
-from trmon.domain.model.errors import NotFound
-from trmon.domain.model.finding import Finding, FindingForm
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunEnding, RunWarning
 from trmon.store.database.upsert import update_rows
 from trmon.store.rows.mapping import Codec, RowMapping

@@ -8,7 +8,7 @@ from itertools import starmap
 import msgspec
 from sqlalchemy import ARRAY, BigInteger, Connection, any_, bindparam, func, select, tuple_
 
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.store.database.engines import RetryTransaction
 from trmon.store.database.pg_statement import LockSpace, PgStatement, lock_number, lock_numbers
 from trmon.store.database.upsert import unnest_rows

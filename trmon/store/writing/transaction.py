@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from trmon.domain.model.identity import RunKey
-from trmon.domain.state.run_update import EDIT, Event
+from trmon.domain.identity import RunKey
+from trmon.domain.pipeline.run_update import EDIT, Event
 from trmon.store.registry import ArrivedMessage
 
 T = TypeVar("T")

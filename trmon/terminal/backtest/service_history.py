@@ -9,7 +9,7 @@ import msgspec
 
 from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory, why_skipped
 from trmon.domain.batches.batch import BatchRow, Quarantined
-from trmon.domain.model.identity import BatchKey, RunKey
+from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.runs.run import Run, RunState
 from trmon_client.api import Service
 from trmon_client.api.batches import BatchInfo

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.token_pairs import EngineScores
 from trmon.terminal.preflight.scored_tokens import ScoredTokens
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from trmon.domain.model.finding import Finding
+from trmon.domain.finding import Finding
 from trmon.domain.preflight.preflight import FoundCause, PreflightCause, PreflightResult
 from trmon.domain.preflight.token_pairs import TvIs
 from trmon_client.api.answers import AnswerInfo, ApiNumber

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.token_pairs import EngineScores, Rows, token_rows
 from trmon.terminal.array_files import read_arrays
 from trmon.terminal.preflight.scored_tokens import ScoredTokens

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.token_pairs import EngineScores
 from trmon.terminal.preflight.score_files import FIELDS
 from trmon.terminal.preflight.scored_tokens import ScoredTokens

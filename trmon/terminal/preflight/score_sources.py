@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.token_pairs import EngineScores
 from trmon.terminal.preflight.completions_endpoint import CompletionsEndpoint
 from trmon.terminal.preflight.score_files import SUFFIXES, ScoreFile

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.domain.recording import RecordedTokens
 from trmon.terminal.array_files import read_arrays
 from trmon_client.core.recording_format import ARRAYS, FORMAT_VERSION, INDEX_FILE, RecordedCall, Recording

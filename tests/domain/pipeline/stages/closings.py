@@ -7,12 +7,11 @@ from typing import Any
 from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import stored
 from trmon.domain.batches.assembly import Assembly
-from trmon.domain.context.pass_context import PassContext
-from trmon.domain.pipeline.stages.merge import ClosingBatch
+from trmon.domain.pipeline.merge import ClosingBatch
+from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.rule import Rule, RuleSet
-from trmon.domain.state.pipeline_state import PipelineState
 from trmon_client.core import wire
 
 

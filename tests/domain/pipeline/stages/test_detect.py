@@ -10,14 +10,13 @@ from msgspec import structs
 from tests.domain.pipeline.stages.closings import pass_context
 from tests.store.builders import batch
 from trmon.domain.batches.batch import QuarantinePart
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.pipeline.stages.detect import DetectedFindings, detect_findings, reconsider
-from trmon.domain.pipeline.stages.draft import DraftRow
-from trmon.domain.pipeline.stages.fold import fold_row
+from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.draft import DraftRow
+from trmon.domain.pipeline.fold import DetectedFindings, detect_findings, fold_row, reconsider
+from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import AnyOf, Evaluation, ThresholdEvaluation, Truth
 from trmon.domain.rules.signal_reader import SignalReader
-from trmon.domain.state.pipeline_state import PipelineState
 
 RULES = rule_yaml.parse_rules(
     """

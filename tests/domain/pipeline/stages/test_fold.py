@@ -10,12 +10,12 @@ import pytest
 
 from tests.domain.pipeline.stages.closings import pass_context
 from tests.store.builders import batch
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.pipeline.stages.draft import DraftRow
-from trmon.domain.pipeline.stages.fold import FoldedRow, amend_row, fold_row
+from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.draft import DraftRow
+from trmon.domain.pipeline.fold import FoldedRow, amend_row, fold_row
+from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.signals.reward_history import FIRST_STEPS
 from trmon.domain.signals.windows import BASELINE_ROWS
-from trmon.domain.state.pipeline_state import PipelineState
 
 
 def folded(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trmon.domain.pipeline.stages.maskrates import mask_rates
+from trmon.domain.pipeline.replay import mask_rates
 from trmon_client.core.columns import Columns
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from tests.domain.pipeline.stages.closings import closing
 from tests.domain.trainer import made, report
-from trmon.domain.pipeline.stages.measure import measure_batch
-from trmon.domain.pipeline.stages.merge import merge_reports
+from trmon.domain.pipeline.merge import measure_batch, merge_reports
 from trmon_client.core.statistics import columns
 
 

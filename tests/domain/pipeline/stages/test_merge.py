@@ -7,7 +7,7 @@ import pytest
 
 from tests.domain.pipeline.stages.closings import closing
 from tests.domain.trainer import made, report
-from trmon.domain.pipeline.stages.merge import merge_reports
+from trmon.domain.pipeline.merge import merge_reports
 from trmon_client.core import signals, statistics
 from trmon_client.core.columns import Columns
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trmon.domain.pipeline.stages.minorizer_signals import minorizer_signals
+from trmon.domain.pipeline.replay import minorizer_signals
 from trmon_client.core import divergence, statistics
 from trmon_client.core.bounds import minorizer
 from trmon_client.core.columns import Columns

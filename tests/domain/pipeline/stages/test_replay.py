@@ -12,9 +12,8 @@ import pytest
 from tests.domain.pipeline.stages.closings import closing, pass_context
 from tests.domain.trainer import made, report
 from trmon.domain.batches.batch import PolicyRole
-from trmon.domain.pipeline.stages.measure import measure_batch
-from trmon.domain.pipeline.stages.merge import merge_reports
-from trmon.domain.pipeline.stages.replay import ReplayedBatch, replay_decisions
+from trmon.domain.pipeline.merge import measure_batch, merge_reports
+from trmon.domain.pipeline.replay import ReplayedBatch, replay_decisions
 from trmon.domain.policies import FORMER_PRESETS, PolicyRegistry, PolicyVersion
 from trmon_client.core import divergence, wire
 from trmon_client.core.bounds import minorizer

@@ -11,9 +11,8 @@ import pytest
 
 from tests.domain.pipeline.stages.closings import closing, pass_context
 from tests.domain.trainer import made, report
-from trmon.domain.pipeline.stages.measure import measure_batch
-from trmon.domain.pipeline.stages.merge import merge_reports
-from trmon.domain.pipeline.stages.replay import ReplayedBatch, replay_decisions
+from trmon.domain.pipeline.merge import measure_batch, merge_reports
+from trmon.domain.pipeline.replay import ReplayedBatch, replay_decisions
 from trmon.domain.policies import PolicyRegistry, PolicyVersion
 from trmon_client.core import statistics, wire
 from trmon_client.core.columns import Columns

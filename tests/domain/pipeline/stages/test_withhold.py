@@ -9,10 +9,10 @@ import pytest
 from tests.domain.pipeline.stages.closings import closing, pass_context
 from tests.domain.trainer import report
 from trmon.domain.batches.batch import MAX_REASON_LENGTH, QuarantinePart
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.close_batch import close_batch, replay_row, withhold_batch
+from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.rules import rule_yaml
-from trmon.domain.state.pipeline_state import PipelineState
 
 [SPOKEN] = rule_yaml.parse_rules(
     "[{name: spoken, severity: warn, summary: s, immune_steps: 0, when: {absent: bound_trpo}}]"

@@ -1,18 +1,116 @@
-"""The five anti-patterns of off-policy training: which of them a run's configuration and numbers show."""
+"""The kinds of pipeline that a run has, by its configuration and its signals, with what shows it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 
-from trmon.domain.advice.pipeline_kinds import PipelineInput, ShownBy
 from trmon.domain.diagnosis.criteria import Thresholds
 from trmon.domain.diagnosis.features import with_features
-from trmon.domain.diagnosis.history import ENGINE_PAIRS, config_number
+from trmon.domain.diagnosis.history import ENGINE_PAIRS, History, config_number, config_value, declares_replay
 from trmon.domain.signals.derived_signals import ALIASES
+from trmon_client.core.policies.policy import Policy
+
+
+class PipelineKind(Enum):
+    """A property of a pipeline that decides which method suits it; a run may have several."""
+
+    SYNC_DENSE = "sync_dense"
+    ASYNC = "async"
+    MOE = "moe"
+    QUANTISED = "quantised"
+
+    @property
+    def title(self) -> str:
+        """The kind in words."""
+        return _TITLES[self]
+
+
+_TITLES = {
+    PipelineKind.SYNC_DENSE: "Synchronous, dense",
+    PipelineKind.ASYNC: "Asynchronous",
+    PipelineKind.MOE: "Mixture of experts",
+    PipelineKind.QUANTISED: "Quantised rollout",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownBy:
+    """What shows something of a run: a signal or an option of its configuration, and its value as text."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineInput:
+    """What advice reads of a run: its newest steps, its configuration, and its active policy."""
+
+    history: History
+    config: Mapping[str, Any]
+    policy: Policy
+
+    def value(self, signal: str) -> float:
+        """Return the newest known value of a signal; NaN without one."""
+        return self.history.newest(signal)[1]
+
+    def shown(self, *signals: str) -> tuple[ShownBy, ...]:
+        """Return the newest values of signals that are known."""
+        found = (self.history.newest(signal) for signal in signals)
+        return tuple(ShownBy(name=name, value=f"{value:.4g}") for name, value in found if not math.isnan(value))
+
+    def option(self, *names: str) -> ShownBy | None:
+        """Return the first option that the configuration has with a value."""
+        found = ((name, config_value(self.config, name)) for name in names)
+        return next((ShownBy(name=name, value=str(value)) for name, value in found if value is not None), None)
+
+
+QUANTISED_OPTIONS = (
+    *("actor_rollout_ref.rollout.quantization", "rollout_quantization", "quantization"),
+    *("actor_rollout_ref.rollout.dtype", "engine.weight_format"),
+)
+QUANTISED_FORMATS = ("fp8", "float8", "int8", "int4", "int3", "fp4", "nvfp4", "mxfp", "awq", "gptq", "w8a8", "w4a16")
+
+
+def pipeline_kinds(given: PipelineInput) -> dict[PipelineKind, tuple[ShownBy, ...]]:
+    """Return the kinds of a run's pipeline with what shows each; without any other it is synchronous and dense.
+
+    Source: [DRIFT], advice by pipeline.
+    """
+    shown = {
+        PipelineKind.ASYNC: _shows_lag(given),
+        PipelineKind.MOE: _shows_experts(given),
+        PipelineKind.QUANTISED: _shows_quantisation(given),
+    }
+    found = {kind: shown_by for kind, shown_by in shown.items() if shown_by}
+    return found or {PipelineKind.SYNC_DENSE: given.shown("version_lag_max")}
+
+
+def _shows_lag(given: PipelineInput) -> tuple[ShownBy, ...]:
+    """Return the largest lag if most steps have one: a lag now and then is a late rollout."""
+    lags = given.history.find("version_lag_max")[1]
+    known = lags[~np.isnan(lags)]
+    if not len(known) or not np.median(known) > 0:
+        return ()
+    return (ShownBy(name="version_lag_max", value=f"{known.max():.4g}"),)
+
+
+def _shows_experts(given: PipelineInput) -> tuple[ShownBy, ...]:
+    measured = given.shown("router_flip_rate", "max_vio")
+    if declares_replay(given.config):
+        return (*measured, ShownBy(name="router_replay", value="declared"))
+    return measured
+
+
+def _shows_quantisation(given: PipelineInput) -> tuple[ShownBy, ...]:
+    options = (given.option(name) for name in QUANTISED_OPTIONS)
+    return tuple(one for one in options if one is not None and one.value.lower().startswith(QUANTISED_FORMATS))
+
 
 LIMITS = Thresholds()
 CHECKED_STEPS = 20
@@ -178,3 +276,63 @@ def _pattern(number: int, presence: Presence, why: str, shown_by: tuple[ShownBy,
 def _last_known(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
     known = values[~np.isnan(values)]
     return float(known[-1]) if len(known) else math.nan
+
+
+METHODS = {
+    PipelineKind.SYNC_DENSE: "PPO-clip with decoupled geometric rejection: policy geo_mask; verl's preset "
+    "decoupled_geo_rs with 0.99_1.01. The geometric mean, never the sequence sum, which drops the longest responses.",
+    PipelineKind.ASYNC: "Bound the staleness, as a setting of yours and not of the algorithm, and scale the learning "
+    "rate by the effective sample size (VCPO): trmon_client.advice.scale_lr. Decoupled, with a proximal policy.",
+    PipelineKind.MOE: "Align the routing before any tuning of the loss: IcePop at once, replay of the rollout's "
+    "routing (R3) or Keep Routing for production; log router_flip_rate.",
+    PipelineKind.QUANTISED: "Treat the quantised policy as a behaviour policy of its own (QuRL, QaRL), not as a "
+    "defect: keep the ratio to it in the loss, and judge its mismatch against the run's own start.",
+}
+"""The method for each kind of pipeline."""
+NO_CORRECTION = (
+    "Below kl 0.05 and chi2_token 0.3 no correction may be needed: in the first few hundred steps, measure only."
+)
+CORRECTION = (
+    "Correct: bypass saves a forward pass where the mismatch is small; decoupled where rollouts are used late or often."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineMethod:
+    """A kind of the run's pipeline, what shows it, and the method that suits it."""
+
+    kind: PipelineKind
+    title: str
+    shown_by: tuple[ShownBy, ...]
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineAdvice:
+    """The methods for a run's pipeline, whether it needs a correction now, and the five anti-patterns."""
+
+    methods: tuple[PipelineMethod, ...]
+    correction: str | None
+    correction_shown_by: tuple[ShownBy, ...]
+    anti_patterns: tuple[AntiPattern, ...]
+
+
+def pipeline_advice(given: PipelineInput) -> PipelineAdvice:
+    """Return the advice for a run. Source: [DRIFT], advice by pipeline; formulas, section 9."""
+    return PipelineAdvice(
+        methods=tuple(
+            PipelineMethod(kind=kind, title=kind.title, shown_by=shown_by, method=METHODS[kind])
+            for kind, shown_by in pipeline_kinds(given).items()
+        ),
+        correction=_correction(given),
+        correction_shown_by=given.shown("kl_k1", "chi2_token"),
+        anti_patterns=anti_patterns(given),
+    )
+
+
+def _correction(given: PipelineInput) -> str | None:
+    """Return whether the drift asks for a correction; None where it was not measured."""
+    limits, kl, chi2 = Thresholds(), given.value("kl_k1"), given.value("chi2_token")
+    if math.isnan(kl) or math.isnan(chi2):
+        return None
+    return NO_CORRECTION if abs(kl) < limits.kl_ill and chi2 < limits.chi2_moderate else CORRECTION

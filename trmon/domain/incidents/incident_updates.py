@@ -10,6 +10,8 @@ from msgspec import structs
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
 from trmon.domain.alerts.silences import SEVERITY_RANK
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
+from trmon.domain.finding import CAUSES, Finding, Severity
+from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import (
     ENDED_LABEL,
     QUIET_STEPS,
@@ -20,8 +22,6 @@ from trmon.domain.incidents.incident import (
     incident_title,
     last_good_step_of,
 )
-from trmon.domain.model.finding import CAUSES, Finding, Severity
-from trmon.domain.model.identity import BatchKey
 from trmon.domain.rules.rule import Rule
 
 DAMPING_STEPS = 1_000

@@ -11,10 +11,56 @@ from typing import Any
 
 import msgspec
 
-from trmon.domain.advice.risk_advice import RiskAdvice, risk_advice
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_reading import RiskLevel, read_risk, risk_sentence
+from trmon.domain.finding import Finding
+from trmon.domain.incidents.incident import finding_of
 from trmon_client.core.wire.messages import decodable
+
+PAGE_LR_SCALE = 0.5
+"""The cut of the learning rate that reward_collapse asks for too; a prediction does not ask for more."""
+ACTIONS = {
+    RiskLevel.WARN: "look at what drives it and keep a checkpoint",
+    RiskLevel.PAGE: "keep a checkpoint and halve the learning rate, unless a finding names another cause",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskAdvice:
+    """The probability of a collapse, what raises it most, and the factor for the learning rate that it recommends.
+
+    The factor is apart from the advice's own `lr_scale`, which trainers that opted in apply: a prediction is no reason
+    to change a run on its own.
+    """
+
+    probability: float
+    level: RiskLevel
+    driven_by: tuple[str, ...]
+    lr_scale: float = 1.0
+
+    @property
+    def reason(self) -> str:
+        """The risk, and what to do; empty while it is low."""
+        action = ACTIONS.get(self.level)
+        return "" if action is None else f"{risk_sentence(self.probability, self.driven_by)}: {action}"
+
+
+def risk_advice(signals: Mapping[str, float], *, incident: Alert | None) -> RiskAdvice | None:
+    """Return the advice at a row's risk; None without one, and once the open incident is the collapse itself."""
+    model = shipped_model()
+    reading = read_risk(signals, model)
+    if reading is None or (incident is not None and finding_of(incident) is Finding.REWARD_COLLAPSE):
+        return None
+    level = reading.level(model.file)
+    return RiskAdvice(
+        probability=reading.probability,
+        level=level,
+        driven_by=reading.driven_by,
+        lr_scale=PAGE_LR_SCALE if level is RiskLevel.PAGE else 1.0,
+    )
+
 
 DECAY_FACTOR = 0.5
 DECAY_EVERY_STEPS = 100
@@ -189,3 +235,15 @@ def _kl_factor(row: BatchRow, kl_target: KlTarget | None) -> float | None:
 
 def _ess_seq(row: BatchRow) -> float:
     return row.signals.get(f"{row.primary_pair}_ess_seq", math.nan)
+
+
+STOP_OPTION = "stop_on_collapse"
+"""The key of a run's configuration that opts in."""
+STOPPING_FINDINGS = frozenset({Finding.REWARD_COLLAPSE, Finding.NOT_A_NUMBER})
+"""The findings that stop: each is the collapse itself. A stop on findings of drift would have ended 13 of 98 runs that
+did not collapse; formulas, section 10."""
+
+
+def stops_on_collapse(config: Mapping[str, Any]) -> bool:
+    """Whether the configuration of a run opts in: `stop_on_collapse` is true."""
+    return config.get(STOP_OPTION) is True

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trmon.domain.batches import scalar_steps
 from trmon.domain.batches.assembly import ClosedBatch, Completeness
 from trmon.domain.batches.batch import BatchRow, DecisionRow, Quarantined, QuarantinePart, quarantined
-from trmon.domain.context.pass_context import PassContext
-from trmon.domain.model.messages import StoredReport
-from trmon.domain.pipeline.stages.merge import ClosingBatch
-from trmon.domain.pipeline.stages.replay import ReplayedBatch
-from trmon.domain.state.pipeline_state import PipelineState
+from trmon.domain.batches.scalar_steps import ScalarStep
+from trmon.domain.framework_names.translation import signals_of_scalars
+from trmon.domain.messages import StoredReport
+from trmon.domain.pipeline.merge import ClosingBatch
+from trmon.domain.pipeline.replay import ReplayedBatch
+from trmon.domain.pipeline.state import PassContext, PipelineState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +93,61 @@ def assembly_signals(batch: ClosedBatch, *, mismatches: int) -> dict[str, float]
 def made_at(report: StoredReport) -> float:
     """Return when the trainer made a report, on its own clock; without it, when the report arrived."""
     return report.report.sent_at or report.received_at
+
+
+def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
+    """Return the row of a batch without signals of its sequences and without decisions, but with the error."""
+    batch, former, reports = closing.batch, closing.former, closing.batch.reports
+    row = BatchRow(
+        run_id=closing.context.run.id,
+        key=batch.key,
+        ordinal=former.ordinal if former else closing.pipeline_state.ordinal + 1,
+        closed_at=former.closed_at if former else closing.context.now,
+        n_sequences=sum(report.n_sequences for report in reports),
+        n_tokens=sum(report.n_tokens for report in reports),
+        n_ranks=len({report.key.rank for report in reports}),
+        missing_ranks=batch.missing_ranks,
+        complete=False,
+        revised=former is not None or not closing.pipeline_state.follows(batch.key),
+        mode=reports[0].report.mode if reports else closing.context.run.mode,
+        primary_pair=None,
+        kl_is="sampled",
+        policy_hash=reports[0].report.policy if reports else None,
+        mismatches=0,
+        last_report_id=batch.last_report_id,
+        signals=assembly_signals(batch, mismatches=0),
+        scalars={**scalar_steps.scalars_of_reports(reports), **closing.scalars},
+    )
+    reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *quarantined_parts(closing)]
+    return DraftRow(
+        context=closing.context,
+        pipeline_state=closing.pipeline_state,
+        row=row.with_quarantined(reasons),
+        former=former,
+        made_at=made_at(reports[0]) if reports else None,
+    )
+
+
+def draft_scalar_row(step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState) -> DraftRow:
+    """Return the row of a step of which only scalars came; those that trmon has a name for are signals."""
+    row = BatchRow(
+        run_id=context.run.id,
+        key=step.key,
+        ordinal=pipeline_state.ordinal + 1,
+        closed_at=context.now,
+        n_sequences=0,
+        n_tokens=0,
+        n_ranks=len(step.ranks),
+        missing_ranks=(),
+        complete=True,
+        revised=False,
+        mode=context.run.mode,
+        primary_pair=None,
+        kl_is="sampled",
+        policy_hash=None,
+        mismatches=0,
+        last_report_id=0,
+        signals=signals_of_scalars(step.values),
+        scalars=step.values,
+    )
+    return DraftRow(context=context, pipeline_state=pipeline_state, row=row, made_at=step.made_at)

@@ -1,27 +1,132 @@
-"""Rules over a run itself: alerts for stalls, crashes and duplicate trainers, and the end of alerts with the run."""
+"""Transition: applies each final finding to the alert of its rule."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.transitions import (
     QUIET,
     AlertText,
+    AlertTrack,
     Transition,
     TransitionReason,
+    advance_alert,
     end_alert,
     raise_alert,
     resolve_alert,
 )
-from trmon.domain.context.pass_context import PassContext
-from trmon.domain.model.finding import Severity
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.pipeline.stages.incident_step import apply_incident_step, end_open_incident
-from trmon.domain.pipeline.stages.transition import apply_findings
+from trmon.domain.finding import Severity
+from trmon.domain.identity import BatchKey
+from trmon.domain.incidents.incident import Incident
+from trmon.domain.incidents.incident_updates import DAMPING_STEPS, IncidentStep, end_incident, follow_incident
+from trmon.domain.pipeline.fold import DetectedFindings, FoldedRow
+from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.rules.condition import Evaluation, InState, Truth, TwoTrainersLive
-from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rule import Rule, RuleFinding
 from trmon.domain.runs.attempts import DuplicateTrainers
 from trmon.domain.runs.liveness import StateChange
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.pipeline_state import PipelineState
+
+
+def apply_incident_step(
+    pipeline_state: PipelineState, *, context: PassContext, key: BatchKey, at: float, is_last: bool = False
+) -> tuple[tuple[Transition, ...], PipelineState]:
+    """Return the transition of the run's incident after a step, if there is one, and the state after it.
+
+    Args: is_last: whether the run finished after the step.
+    """
+    steps = pipeline_state.steps
+    recent = tuple(ended for ended in pipeline_state.incident_ends if ended > steps - DAMPING_STEPS)
+    step = IncidentStep(
+        run_id=context.run.id,
+        run=str(context.run.key),
+        key=key,
+        at=at,
+        firing=_firing(pipeline_state, context, is_last=is_last),
+        rules=context.rules.by_name,
+        known_steps=[known.step for known in pipeline_state.gauge_keys if known.attempt_id == key.attempt_id],
+        recent_ends=len(recent),
+        is_last=is_last,
+    )
+    incident, transition = follow_incident(pipeline_state.incident, step)
+    return _with_incident(pipeline_state, incident, transition, recent=recent)
+
+
+def end_open_incident(
+    pipeline_state: PipelineState, *, key: BatchKey, at: float
+) -> tuple[tuple[Transition, ...], PipelineState]:
+    """Return the transition that ends an open incident with its run, and the state after it."""
+    incident = pipeline_state.incident
+    if incident is None or not incident.is_open:
+        return (), pipeline_state
+    ended, transition = end_incident(incident, reason=TransitionReason.FINISHED, key=key, at=at)
+    return _with_incident(pipeline_state, ended, transition, recent=pipeline_state.incident_ends)
+
+
+def _with_incident(
+    pipeline_state: PipelineState, incident: Incident | None, transition: Transition | None, *, recent: tuple[int, ...]
+) -> tuple[tuple[Transition, ...], PipelineState]:
+    if transition is None:
+        return (), structs.replace(pipeline_state, incident=incident)
+    has_ended = incident is not None and not incident.is_open
+    ends = (*recent, pipeline_state.steps) if has_ended else recent
+    return (transition,), structs.replace(pipeline_state, incident=incident, incident_ends=ends)
+
+
+def _firing(pipeline_state: PipelineState, context: PassContext, *, is_last: bool) -> list[Alert]:
+    """Return the firing alerts of health; predictions are left out once the run has finished."""
+    found = []
+    for name, track in pipeline_state.tracks.items():
+        rule = context.rule(name)
+        if rule is None or (is_last and rule.is_prediction):
+            continue
+        if track.alert is not None and track.alert.state is AlertState.FIRING and rule.is_of_health:
+            found.append(track.alert)
+    return [alert for alert in found if alert.severity is not Severity.INFO]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransitionedBatch:
+    """The folded row, the transitions of the run's alerts, and the state after them."""
+
+    folded: FoldedRow
+    transitions: tuple[Transition, ...]
+    pipeline_state: PipelineState
+
+
+def apply_transitions(detected: DetectedFindings) -> TransitionedBatch:
+    """Return the transitions of the findings of a row, in their order, and that of the incident at each new step."""
+    transitions, pipeline_state = apply_findings(
+        detected.findings, context=detected.folded.draft.context, pipeline_state=detected.folded.pipeline_state
+    )
+    row = detected.folded.row
+    if detected.folded.began_step:
+        told, pipeline_state = apply_incident_step(
+            pipeline_state, context=detected.folded.draft.context, key=row.key, at=row.closed_at
+        )
+        transitions = (*transitions, *told)
+    return TransitionedBatch(folded=detected.folded, transitions=transitions, pipeline_state=pipeline_state)
+
+
+def apply_findings(
+    findings: Iterable[tuple[Rule, RuleFinding]], *, context: PassContext, pipeline_state: PipelineState
+) -> tuple[tuple[Transition, ...], PipelineState]:
+    """Return the transitions that findings cause, and the state after them; most cause none: no alert, no truth."""
+    run_id, run = context.run.id, str(context.run.key)
+    tracks: dict[str, AlertTrack] = {}
+    transitions = []
+    for rule, finding in findings:
+        track = tracks.get(rule.name) or pipeline_state.tracks.get(rule.name, QUIET)
+        if track is QUIET and finding.raised.truth is not Truth.TRUE:
+            continue
+        transition = advance_alert(track, finding, rule=rule, run_id=run_id, run=run)
+        tracks[rule.name] = transition.track
+        transitions.append(transition)
+    return tuple(transitions), pipeline_state.with_tracks(tracks) if tracks else pipeline_state
 
 
 def apply_state_change(

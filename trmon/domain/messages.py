@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias
 
-from trmon.domain.model.errors import Damaged
-from trmon.domain.model.identity import ReportKey, RunKey
+from trmon.domain.errors import Damaged
+from trmon.domain.identity import ReportKey, RunKey
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from trmon.domain.model.errors import Forbidden
+from trmon.domain.errors import Forbidden
 
 
 class Scope(Enum):

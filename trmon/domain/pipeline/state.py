@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import median
 
 import msgspec
@@ -11,10 +11,12 @@ from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.transitions import QUIET, AlertTrack
+from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import Incident
-from trmon.domain.model.identity import BatchKey
-from trmon.domain.rules.rule import RuleFinding
+from trmon.domain.policies import PolicyRegistry
+from trmon.domain.rules.rule import Rule, RuleFinding, RuleSet
 from trmon.domain.rules.signal_reader import SignalMemory
+from trmon.domain.runs.run import Run
 from trmon.domain.signals.run_features import FeatureState
 from trmon.domain.signals.windows import Baseline, SignalWindow
 
@@ -142,3 +144,39 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _STATE_DECODER = msgspec.msgpack.Decoder(PipelineState)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassContext:
+    """A run, its policies, rules and receivers, and the time of the pass.
+
+    `receivers` get notifications of firing alerts; `all_receivers` are those that may have got one, also under another
+    owner of the run, and get the resolved ones.
+    """
+
+    run: Run
+    policies: PolicyRegistry
+    rules: RuleSet
+    receivers: tuple[str, ...]
+    public_url: str | None
+    now: float
+    all_receivers: tuple[str, ...] = ()
+    runbook_base_url: str | None = None
+
+    def runbook_url(self, rule: str) -> str | None:
+        """Return the address of a rule's runbook, or None if it has none."""
+        return None if self.runbook_base_url is None else f"{self.runbook_base_url.rstrip('/')}/{rule}"
+
+    @property
+    def signal_rules(self) -> tuple[Rule, ...]:
+        """The rules over signals of batches."""
+        return self.rules.over_signals
+
+    @property
+    def state_rules(self) -> tuple[Rule, ...]:
+        """The rules over the state of the run or its live launches."""
+        return self.rules.over_states
+
+    def rule(self, name: str) -> Rule | None:
+        """Return a rule by its name, or None."""
+        return self.rules.by_name.get(name)

@@ -4,23 +4,143 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
 
+from trmon.domain.analysis.whatif import WeightTotal
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
-from trmon.domain.pipeline.stages.maskrates import mask_rates, sequence_weights
-from trmon.domain.pipeline.stages.measure import MeasuredBatch
-from trmon.domain.pipeline.stages.merge import MergedBatch, ReportPart
-from trmon.domain.pipeline.stages.minorizer_signals import minorizer_signals
-from trmon.domain.pipeline.stages.turn_agreement import agreeing_sequences, turn_mask_rates
+from trmon.domain.diagnosis.history import config_number
+from trmon.domain.pipeline.merge import MeasuredBatch, MergedBatch, ReportPart
 from trmon.domain.signals.derived_signals import REFERENCE_POLICY, SHADOW_PREFIX
 from trmon_client.core.arrays import Array
+from trmon_client.core.bounds import minorizer
+from trmon_client.core.columns import Columns
+from trmon_client.core.histogram import quantile_of_sorted
 from trmon_client.core.policies.decision import SEMANTICS_VERSION, Decision, StatisticCache
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.wire import pack_bits, unpack_bits
+
+
+def mask_rates(columns: Columns, accepted: Array) -> dict[str, float]:
+    """Return the rejected shares, without empty sequences; NaN for a group without sequences.
+
+    Args: accepted: [B] bool.
+    Returns: mask_rate; mask_rate_tokens, weighted by valid tokens; _long and _short, of the responses in the top and
+    bottom quarter of lengths; with advantages, _positive and _negative by their sign.
+    Source: formulas, sections 5 and 6.
+    """
+    decided = (columns["n_tokens"] > 0) | (columns["n_invalid"] > 0)
+    rejected = ~accepted[decided]
+    lengths = columns["n_tokens"][decided].astype(np.float64)
+    ordered = np.sort(lengths)
+    short, long = (quantile_of_sorted(ordered, share) if len(ordered) else math.nan for share in (0.25, 0.75))
+    weights = {
+        "mask_rate": np.ones_like(lengths),
+        "mask_rate_tokens": lengths,
+        "mask_rate_long": lengths >= long,
+        "mask_rate_short": lengths <= short,
+    }
+    if "advantage" in columns:
+        advantage = columns["advantage"][decided]
+        weights |= {"mask_rate_positive": advantage > 0, "mask_rate_negative": advantage < 0}
+    matrix = np.array(list(weights.values()), np.float64)
+    totals = np.add.reduce(matrix, -1).tolist()
+    shares = (matrix @ rejected).tolist()
+    return {
+        name: share / total if total else math.nan for name, share, total in zip(weights, shares, totals, strict=True)
+    }
+
+
+def sequence_weights(columns: Columns, accepted: Array, *, soft_weights: Array | None = None) -> dict[str, float]:
+    """Return the mean weight of the non-empty sequences and their effective share; nothing where nothing is weighted.
+
+    Args: accepted: [B] bool; soft_weights: [B], M of a soft policy, in its place.
+    Returns: sequence_weight_mean, sequence_weight_ess; both are the share of accepted sequences under weights 0 and 1.
+    Source: formulas, section 6, [3P], [TRM].
+    """
+    if "sum_token_weight" not in columns and soft_weights is None:
+        return {}
+    tokens = columns["n_tokens"]
+    counted = tokens > 0
+    factors = (accepted if soft_weights is None else soft_weights)[counted]
+    of_tokens = columns["sum_token_weight"][counted] / tokens[counted] if "sum_token_weight" in columns else 1.0
+    total = WeightTotal()
+    total.add(np.where(factors > 0, of_tokens * factors, 0.0))
+    return {"sequence_weight_mean": total.mean, "sequence_weight_ess": total.effective_share}
+
+
+CENTRED_OPTION = "advantages_centred"
+RANGE_OPTION = "reward_range"
+"""Keys of a run's configuration: whether its advantages are R - b, undivided; and the range of its rewards, else 1."""
+
+
+@np.errstate(all="ignore")
+def minorizer_signals(
+    columns: Columns, accepted: Array, *, config: Mapping[str, Any], soft_weights: Array | None = None
+) -> dict[str, float]:
+    """Return L - adaptive on the sequences in the loss, and whether its bound is vacuous; nothing where not declared.
+
+    Args: accepted: [B] bool; soft_weights: [B], M of a soft policy, in its place.
+    Source: [TRM] section 3; formulas, section 7.
+    """
+    if config.get(CENTRED_OPTION) is not True or "max_kl" not in columns or "advantage" not in columns:
+        return {}
+    reward_range = config_number(config, RANGE_OPTION)
+    try:
+        found = minorizer(
+            columns, accepted=accepted, weights=soft_weights, centred=True, reward_range=reward_range or 1.0
+        )
+    except ValueError:  # a client sent a KL below zero, or the run declares a range below it
+        return {"minorizer": math.nan, "minorizer_vacuous": math.nan}
+    vacuous = math.nan if found.vacuous is None else float(found.vacuous)
+    return {"minorizer": found.value, "minorizer_vacuous": vacuous}
+
+
+def accepted_turns(parts: Sequence[ReportPart]) -> Array | None:
+    """Return the trainer's decision on the turns of all parts, [R] bool; None if a part has none."""
+    found = []
+    for part in parts:
+        sent, turns = part.stored.report.turns, part.columns.turns
+        if turns is None or sent is msgspec.UNSET or sent.accepted is None:
+            return None
+        found.append(unpack_bits(sent.accepted, len(turns.n_tokens)))
+    return np.concatenate(found)
+
+
+def agreeing_sequences(decision: Decision, parts: Sequence[ReportPart], *, accepted: Array) -> Array:
+    """Return on which sequences trainer and replay agree, turns included, [B] bool. Args: accepted: the trainer's."""
+    agree: Array = decision.accepted == accepted
+    sent = None if decision.turns is None else accepted_turns(parts)
+    if decision.turns is None or sent is None:
+        return agree
+    differing = decision.turns.turns.sequences[decision.turns.accepted != sent]
+    agree[differing] = False
+    return agree
+
+
+def turn_mask_rates(merged: MergedBatch) -> dict[str, float]:
+    """Return the rejected shares of turns and of their tokens; nothing unless the trainer decided on all turns.
+
+    Returns: turn_mask_rate, of turns with valid tokens; turn_mask_rate_tokens, of the valid tokens of turns; NaN
+    without such a turn.
+    Source: formulas, section 5.
+    """
+    accepted, turns = accepted_turns(merged.parts), merged.columns.turns
+    if accepted is None or turns is None:
+        return {}
+    n_tokens = turns.n_tokens
+    n_turns, total = int(np.count_nonzero(n_tokens)), int(n_tokens.sum())
+    rejected = ~accepted & (n_tokens > 0)
+    return {
+        "turn_mask_rate": int(np.count_nonzero(rejected)) / n_turns if n_turns else math.nan,
+        "turn_mask_rate_tokens": int(n_tokens[rejected].sum()) / total if total else math.nan,
+    }
+
 
 UNKNOWN_POLICY = "unknown_policy"
 DISAGREEMENT = "disagreement"

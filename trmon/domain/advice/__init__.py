@@ -1,1 +1,0 @@
-"""Advice to a trainer: learning rate, KL coefficient, stop."""

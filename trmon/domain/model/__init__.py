@@ -1,1 +1,0 @@
-"""Types that all other packages share: errors, identities, access, messages, severity."""

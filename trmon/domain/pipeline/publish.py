@@ -1,0 +1,203 @@
+"""Publish: collects the changes of a batch as rows, alerts, deliveries and events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msgspec import structs
+
+from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
+from trmon.domain.alerts.delivery import Delivery
+from trmon.domain.alerts.notification import NotifiedCause, build_notification
+from trmon.domain.alerts.transitions import Transition
+from trmon.domain.batches.batch import BatchRow, DecisionRow
+from trmon.domain.diagnosis.remedies import remedy_of
+from trmon.domain.finding import Severity, form_of_rule, json_number
+from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of, incident_title, last_good_step_of
+from trmon.domain.pipeline.run_update import Event
+from trmon.domain.pipeline.state import PassContext, PipelineState
+from trmon.domain.pipeline.transition import TransitionedBatch
+from trmon.domain.rules.signal_reader import SignalReader
+from trmon.domain.runs.run import RunState
+
+
+def transition_deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
+    """Return one delivery per receiver if a page or a warning has fired or resolved.
+
+    Alerts of health are told by the incident that they join. On a finished run only resolved alerts are delivered, also
+    for batches that close after its end.
+    """
+    alert, event = transition.alert, transition.event
+    if alert is None or event is None or alert.severity is Severity.INFO:
+        return ()
+    rule = context.rule(alert.rule)
+    if rule is not None and rule.is_of_health:
+        return ()
+    if context.run.state is RunState.FINISHED and event.state is AlertState.FIRING:
+        return ()
+    return deliveries_of(transition, context)
+
+
+def deliveries_of(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
+    """Return one delivery of a transition with an event per receiver."""
+    alert, event = transition.alert, transition.event
+    assert alert is not None
+    assert event is not None
+    notification = build_notification(
+        alert, event, reason=transition.reason, run=context.run, public_url=context.public_url
+    )
+    return tuple(
+        Delivery(
+            id=0,
+            receiver=receiver,
+            dedup_key=_dedup_key(event, receiver=receiver),
+            notification=notification,
+            due_at=context.now,
+            made_at=context.now,
+            run_id=alert.run_id,
+            episode=alert.episode,
+            told_state=event.state,
+        )
+        for receiver in _receivers(event, context)
+    )
+
+
+def _receivers(event: AlertEvent, context: PassContext) -> Iterable[str]:
+    """Resolved alerts go to all receivers, because the owner may have changed; muting drops those never notified."""
+    if event.state is AlertState.FIRING:
+        return context.receivers
+    return dict.fromkeys((*context.receivers, *context.all_receivers))
+
+
+def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
+    if event.silence_started_at is not None:
+        place = f"silence-{event.silence_started_at:.3f}"
+    else:
+        place = f"{event.step}" if event.update is None else f"{event.step}.{event.update}"
+    return f"{receiver}:{event.identity}:{event.attempt_id}:{place}:{event.state.value}"
+
+
+def incident_deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
+    """Return one delivery per receiver for a transition of a run's incident.
+
+    That of a finished run is kept: an incident that nobody was told of is told once, as ended ill.
+    """
+    alert = transition.alert
+    if alert is None or transition.event is None or alert.severity is Severity.INFO:
+        return ()
+    cause = _cause(alert, context)
+    return tuple(
+        replace(delivery, notification=structs.replace(delivery.notification, cause=cause))
+        for delivery in deliveries_of(transition, context)
+    )
+
+
+def _cause(alert: Alert, context: PassContext) -> NotifiedCause:
+    finding, rule = finding_of(alert), alert.labels.get(CAUSE_LABEL, "")
+    remedy = None if finding is None else remedy_of(finding, form_of_rule(finding, rule))
+    last_good = last_good_step_of(alert)
+    rendered = None if remedy is None else remedy.render(context.run.config, last_good_step=last_good)
+    return NotifiedCause(
+        rule=rule,
+        finding=None if finding is None else finding.value,
+        title=incident_title(rule, finding),
+        last_good_step=last_good,
+        remedy=alert.runbook if rendered is None else rendered.fix,
+        options={} if rendered is None else _options_of(context.run.config, verl=rendered.verl, trl=rendered.trl),
+        runbook_url=context.runbook_url(rule),
+    )
+
+
+def _options_of(config: Mapping[str, Any], *, verl: dict[str, str], trl: dict[str, str]) -> dict[str, str]:
+    """Return the options of the framework whose configuration the run has; none if that is not known."""
+    if any(name.startswith("actor_rollout_ref") for name in config):
+        return verl
+    return trl if "num_generations" in config or "per_device_train_batch_size" in config else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchChanges:
+    """All changes that one batch, or one change of a run's state, makes, and the pipeline state after it.
+
+    `is_gauge` is true if gauges show the row.
+    """
+
+    pipeline_state: PipelineState
+    row: BatchRow | None = None
+    is_gauge: bool = False
+    decisions: tuple[DecisionRow, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    alert_events: tuple[AlertEvent, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
+    events: tuple[Event, ...] = ()
+    unreplayed: int = 0
+
+
+def publish_batch(batch: TransitionedBatch) -> BatchChanges:
+    """Return the row, its decisions, and the alerts with their events and deliveries."""
+    draft, row = batch.folded.draft, batch.folded.row
+    changes = publish_transitions(batch.transitions, context=draft.context, pipeline_state=batch.pipeline_state)
+    return BatchChanges(
+        pipeline_state=batch.pipeline_state,
+        row=row,
+        is_gauge=batch.folded.is_gauge,
+        decisions=draft.decisions,
+        alerts=changes.alerts,
+        alert_events=changes.alert_events,
+        deliveries=changes.deliveries,
+        events=(batch_event(row, at=draft.context.now), *changes.events),
+        unreplayed=draft.unreplayed,
+    )
+
+
+def publish_transitions(
+    transitions: tuple[Transition, ...], *, context: PassContext, pipeline_state: PipelineState
+) -> BatchChanges:
+    """Return the alerts, deliveries and events of transitions."""
+    changed = [transition for transition in transitions if transition.alert is not None]
+    return BatchChanges(
+        pipeline_state=pipeline_state,
+        alerts=tuple(transition.alert for transition in changed if transition.alert is not None),
+        alert_events=tuple(transition.event for transition in changed if transition.event is not None),
+        deliveries=tuple(delivery for transition in changed for delivery in _deliveries(transition, context)),
+        events=tuple(_alert_event(transition) for transition in changed if transition.event is not None),
+    )
+
+
+def _deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
+    if transition.alert is not None and transition.alert.is_incident:
+        return incident_deliveries(transition, context)
+    return transition_deliveries(transition, context)
+
+
+def batch_event(row: BatchRow, *, at: float) -> Event:
+    """Return the event of a row: its place and its main signals."""
+    reader = SignalReader(row.signals, row.primary_pair)
+    place = {"attempt_id": row.key.attempt_id, "step": row.key.step, "update": row.key.update}
+    state = {"ordinal": row.ordinal, "complete": row.known_complete, "revised": row.revised}
+    return Event(
+        kind="batch",
+        data={**place, **state, **{name: json_number(reader[name]) for name in ("mask_rate", "kl_k3", "reward_mean")}},
+        at=at,
+    )
+
+
+def _alert_event(transition: Transition) -> Event:
+    alert, event = transition.alert, transition.event
+    assert alert is not None
+    assert event is not None
+    return Event(
+        kind="alert",
+        data={
+            "identity": alert.identity,
+            "rule": alert.rule,
+            "severity": alert.severity.value,
+            "state": event.state.value,
+            "reason": transition.reason.value,
+            "step": event.step,
+            "summary": event.summary,
+        },
+        at=event.at,
+    )
