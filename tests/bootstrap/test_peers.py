@@ -23,7 +23,7 @@ from trmon.bootstrap.background_services import connect_peers
 from trmon.config.settings import Settings
 from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.fleet import changes
-from trmon.fleet.changes import Poller
+from trmon.fleet.changes import PeriodicThread
 from trmon.metrics.counters import Counters
 from trmon.store import Store
 from trmon_client.core import wire
@@ -101,7 +101,7 @@ def finish(api: httpx.Client, *, step: int) -> None:
 def test_a_commit_wakes_a_poller_with_an_interval_of_an_hour(server: Redis, postgres_url: str) -> None:
     settings = Settings(database_url=postgres_url, redis_url=server.url)
     polled = threading.Semaphore(0)
-    poller = Poller("events", polled.release, every_seconds=HOUR_SECONDS)
+    poller = PeriodicThread("events", polled.release, every_seconds=HOUR_SECONDS)
     with ExitStack() as stack:
         stores = [Store.open(postgres_url) for _ in range(2)]
         for store in stores:

@@ -45,9 +45,7 @@ def names(rules: ActiveRules) -> set[str]:
 
 def test_without_a_file_the_builtin_rules_are_active() -> None:
     rules = ActiveRules(None)
-    rules.start()
     rules.refresh()
-    rules.close()
     assert rules() == builtin_rules()
 
 

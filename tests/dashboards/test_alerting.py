@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import promql_parser as promql
@@ -42,13 +43,13 @@ def measured(expression: str) -> str:
 
 @pytest.mark.server("prometheus")
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["title"])
-def test_the_series_of_a_rule_exist(watched: Watched, alert: Json) -> None:
-    expression = alert["data"][0]["model"]["expr"]
-    # A series of an alert exists while the alert fires: those that fire here are all of kind health.
-    series = measured(expression).replace('kind!="health"', 'kind!=""')
-    assert eventually(lambda: query(watched.api, re.sub(r"\[\d+[mh]\]", "[30s]", series)))
-    query(watched.api, expression)
+def test_the_series_of_every_rule_exist(watched: Watched) -> None:
+    for alert in ALERTS:
+        expression = alert["data"][0]["model"]["expr"]
+        # A series of an alert exists while the alert fires: those that fire here are all of kind health.
+        series = re.sub(r"\[\d+[mh]\]", "[30s]", measured(expression).replace('kind!="health"', 'kind!=""'))
+        assert eventually(partial(query, watched.api, series)), alert["title"]
+        query(watched.api, expression)
 
 
 @pytest.mark.server("prometheus")
@@ -70,18 +71,18 @@ def test_an_ill_run_has_one_alert_and_the_healthy_one_has_none(watched: Watched)
     eventually(firing, expected.__eq__)
 
 
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["title"])
-def test_a_rule_has_grafanas_provisioning_format(alert: Json) -> None:
-    assert re.fullmatch(r"[a-z0-9_-]{1,40}", alert["uid"])
-    assert (alert["noDataState"], alert["execErrState"]) == ("OK", "Error")
-    asking, present, condition = alert["data"]
-    assert asking["datasourceUid"] == provisioned("datasources")["datasources"][0]["uid"]
-    assert f"${asking['refId']}" in present["model"]["expression"]
-    assert condition["model"]["expression"] == present["refId"]
-    assert condition["refId"] == alert["condition"]
-    assert re.fullmatch(r"\d+[smh]", alert["for"])
-    assert alert["labels"]["severity"] in ("page", "warn")
-    assert set(alert["annotations"]) == {"summary", "description"}
+def test_every_rule_has_grafanas_provisioning_format() -> None:
+    datasource = provisioned("datasources")["datasources"][0]["uid"]
+    for alert in ALERTS:
+        assert re.fullmatch(r"[a-z0-9_-]{1,40}", alert["uid"])
+        assert (alert["noDataState"], alert["execErrState"]) == ("OK", "Error"), alert["title"]
+        asking, present, condition = alert["data"]
+        assert asking["datasourceUid"] == datasource, alert["title"]
+        assert f"${asking['refId']}" in present["model"]["expression"], alert["title"]
+        assert (condition["model"]["expression"], condition["refId"]) == (present["refId"], alert["condition"])
+        assert re.fullmatch(r"\d+[smh]", alert["for"]), alert["title"]
+        assert alert["labels"]["severity"] in ("page", "warn"), alert["title"]
+        assert set(alert["annotations"]) == {"summary", "description"}, alert["title"]
 
 
 def test_grafana_has_every_alert_of_prometheus() -> None:

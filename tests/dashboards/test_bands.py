@@ -25,13 +25,13 @@ def test_a_band(signal: str, steps: list[Step]) -> None:
     assert band(signal) == steps
 
 
-@pytest.mark.parametrize("signal", JUDGES)
-def test_steps_ascend_from_the_least(signal: str) -> None:
-    (first, _), *rest = band(signal)
-    values = [value for value, _ in rest]
-    assert first is None
-    assert values == sorted(values)
-    assert any(color == HEALTHY for _, color in band(signal))
+def test_the_steps_of_every_band_ascend_from_the_least() -> None:
+    for signal in JUDGES:
+        (first, _), *rest = band(signal)
+        values = [value for value, _ in rest]
+        assert first is None
+        assert values == sorted(values), signal
+        assert any(color == HEALTHY for _, color in band(signal)), signal
 
 
 def test_the_risk_of_a_collapse_is_banded_by_the_thresholds_of_its_model() -> None:

@@ -25,11 +25,12 @@ SHOWN: Json = json.loads((FOLDER / "postgresql" / "run-by-step.json").read_text(
 CHOSEN = {"project": "'math'", "run": "'ill'", "scalar": "'grad_norm'", "datasource": "postgres"}
 """As Grafana's format `sqlstring` quotes them."""
 PATH = "/api/v1/runs/math/ill"
-SIGNALS = {
-    "Reward": "reward_mean",
-    "KL per token": "total_kl_k3",
-    "Effective share of tokens": "total_ess_token",
-    "Response length": "response_length_mean",
+NUMBERS = {
+    "Reward": ("signals", "reward_mean"),
+    "KL per token": ("signals", "total_kl_k3"),
+    "Effective share of tokens": ("signals", "total_ess_token"),
+    "Response length": ("signals", "response_length_mean"),
+    "$scalar": ("scalars", "grad_norm"),
 }
 
 
@@ -88,22 +89,14 @@ def test_grafanas_published_model_knows_every_field() -> None:
     assert known_to_grafana(SHOWN) == SHOWN
 
 
-@pytest.mark.parametrize("title", SIGNALS)
-def test_a_signal_by_step_is_that_of_the_api(database: tuple[str, httpx.Client], title: str) -> None:
+def test_numbers_by_step_are_those_of_the_api(database: tuple[str, httpx.Client]) -> None:
     url, client = database
-    expected = averaged(batches_of(client), "signals", SIGNALS[title])
-    assert len(expected) == 40
-    assert {step: value for step, value in rows(url, query_of(title)) if value is not None} == pytest.approx(
-        expected, rel=1e-12
-    )
-
-
-def test_the_trainers_numbers_by_step_are_those_of_the_api(database: tuple[str, httpx.Client]) -> None:
-    url, client = database
-    expected = averaged(batches_of(client), "scalars", "grad_norm")
-    assert len(expected) == 40
-    found = {step: value for step, value in rows(url, query_of("$scalar")) if value is not None}
-    assert found == pytest.approx(expected, rel=1e-12)
+    batches = batches_of(client)
+    for title, (read, name) in NUMBERS.items():
+        expected = averaged(batches, read, name)
+        assert len(expected) == 40, title
+        found = {step: value for step, value in rows(url, query_of(title)) if value is not None}
+        assert found == pytest.approx(expected, rel=1e-12), title
 
 
 def test_the_rejected_share_by_step_is_that_of_the_active_policy(database: tuple[str, httpx.Client]) -> None:
@@ -113,10 +106,10 @@ def test_the_rejected_share_by_step_is_that_of_the_active_policy(database: tuple
     assert dict(rows(url, query_of("Rejected"))) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("variable", variables(SHOWN), ids=lambda variable: variable["name"])
-def test_a_variable_offers_values(database: tuple[str, httpx.Client], variable: Json) -> None:
-    values = {value for (value,) in rows(database[0], variable["query"])}
-    assert {"project": "math", "run": "ill", "scalar": "grad_norm"}[variable["name"]] in values
+def test_every_variable_offers_values(database: tuple[str, httpx.Client]) -> None:
+    offered = {one["name"]: {value for (value,) in rows(database[0], one["query"])} for one in variables(SHOWN)}
+    for name, value in {"project": "math", "run": "ill", "scalar": "grad_norm"}.items():
+        assert value in offered[name]
 
 
 def test_numbers_that_are_not_finite_are_unknown_and_all_others_exact(database: tuple[str, httpx.Client]) -> None:

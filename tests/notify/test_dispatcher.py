@@ -28,7 +28,6 @@ from trmon.domain.finding import Severity
 from trmon.domain.ports import Fences
 from trmon.notify.delivery_attempt import DeliveryPolicy
 from trmon.notify.dispatcher import MAX_DUE, Dispatcher
-from trmon.notify.fenced_outbox import FencedOutbox
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
 from trmon.store import Store
 from trmon.store.rows.alerts import write_deliveries
@@ -95,8 +94,13 @@ def start(store: Store, counts: Counter[str]) -> Iterator[Start]:
             retry=RetryPolicy(max_attempts=3, backoff_seconds=0.01),
             remind_seconds=REMIND_SECONDS,
         )
-        outbox = FencedOutbox(store.outbox, SoleOwner())
-        dispatcher = Dispatcher(outbox, receivers, policy=policy, count=lambda outcome: counts.update([outcome]))
+        dispatcher = Dispatcher(
+            store.outbox,
+            receivers,
+            ownership=SoleOwner(),
+            policy=policy,
+            count=lambda outcome: counts.update([outcome]),
+        )
         dispatcher.start()
         started.append(dispatcher)
         return dispatcher

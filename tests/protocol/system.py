@@ -27,7 +27,6 @@ from trmon.domain.rules import rule_yaml
 from trmon.fleet.views import RunViewCache
 from trmon.notify.delivery_attempt import DeliveryPolicy
 from trmon.notify.dispatcher import Dispatcher
-from trmon.notify.fenced_outbox import FencedOutbox
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 from trmon.store import Store
 from trmon.store.database import engines_of
@@ -136,9 +135,7 @@ class Worker:
 
     def deliver(self, inbox: Inbox) -> None:
         """Deliver what is due, then stop."""
-        dispatcher = Dispatcher(
-            FencedOutbox(self.store.outbox, self), {RECEIVER: inbox}, policy=POLICY, count=self._count
-        )
+        dispatcher = Dispatcher(self.store.outbox, {RECEIVER: inbox}, ownership=self, policy=POLICY, count=self._count)
         self._n_failed_records = 0
         dispatcher.start()
         try:

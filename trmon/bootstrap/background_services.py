@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from typing import Protocol
 
-from trmon.bootstrap.housekeeping import LakeMoverThread, Pruner, RetentionLimits
+import structlog
+
 from trmon.config.rules import ActiveRules
 from trmon.config.settings import Settings
 from trmon.domain.alerts.delivery import RetryPolicy
 from trmon.domain.errors import NotReady
 from trmon.domain.ports import Ownership, slot_of
 from trmon.domain.runs.liveness import SilenceLimits
-from trmon.fleet.changes import Poller
+from trmon.fleet.changes import PeriodicThread
 from trmon.fleet.leases import LeaseManager
 from trmon.fleet.summaries import SummarySink, SummaryUpdater
 from trmon.fleet.views import RunViewCache
 from trmon.metrics.counters import Counters, CountingObserver
 from trmon.notify.configured_receivers import receivers_of, routes_of
 from trmon.notify.delivery_attempt import DeliveryPolicy
-from trmon.notify.delivery_queue import DeliveryQueue
 from trmon.notify.dispatcher import Dispatcher
-from trmon.notify.fenced_outbox import FencedOutbox
-from trmon.notify.receiver import Receiver
 from trmon.store import ProcessRole, Store
 from trmon.store.redis import CommitNotice, PubSub
 from trmon.store.writing.group_commit import CommittedGroup
@@ -36,6 +34,8 @@ from trmon.worker.run_context import WatchConfig
 from trmon.worker.thread import SoleOwner, Worker
 
 SECONDS_PER_DAY = 86_400.0
+
+log = structlog.get_logger(__name__)
 
 
 class WorkerHandle(Protocol):
@@ -69,9 +69,9 @@ class BackgroundServices:
 
     worker: WorkerHandle
     dispatcher: Dispatcher
-    pruner: Pruner
-    lake_mover: LakeMoverThread | None = None
-    summary_poller: Poller | None = None
+    pruner: PeriodicThread
+    lake_mover: PeriodicThread | None = None
+    summary_poller: PeriodicThread | None = None
     lease_manager: LeaseManager | None = None
 
     def start(self, stack: ExitStack) -> None:
@@ -101,9 +101,8 @@ def build_background_services(
 ) -> BackgroundServices:
     """Return the services, not started; they own the runs of the lease manager's slots, or all runs without one."""
     ownership = SoleOwner() if lease_manager is None else lease_manager
-    receivers = receivers_of(settings)
     worker = _worker(settings, store, rules=rules, view_cache=view_cache, counters=counters, ownership=ownership)
-    dispatcher = _dispatcher(settings, FencedOutbox(store.outbox, ownership), receivers, counters=counters)
+    dispatcher = _dispatcher(settings, store, counters=counters, ownership=ownership)
     cleaning = partial(_owns_first_slot, ownership)
     pruner = _pruner(settings, store, counters=counters, is_ours=cleaning)
     summary_poller = None
@@ -121,10 +120,10 @@ def build_background_services(
     )
 
 
-def summary_poller_of(store: Store, sink: SummarySink, *, ownership: Ownership) -> Poller:
+def summary_poller_of(store: Store, sink: SummarySink, *, ownership: Ownership) -> PeriodicThread:
     """Return the thread that makes outdated summaries, not started."""
     updater = SummaryUpdater(store, sink, ownership=ownership, clock=time.time, monotonic=time.monotonic)
-    return Poller("summaries", updater.poll)
+    return PeriodicThread("summaries", updater.poll)
 
 
 def _worker(
@@ -163,9 +162,7 @@ def watch_config_of(settings: Settings, *, rules: ActiveRules) -> WatchConfig:
     )
 
 
-def _dispatcher(
-    settings: Settings, outbox: DeliveryQueue, receivers: Mapping[str, Receiver], *, counters: Counters
-) -> Dispatcher:
+def _dispatcher(settings: Settings, store: Store, *, counters: Counters, ownership: Ownership) -> Dispatcher:
     policy = DeliveryPolicy(
         routes=routes_of(settings),
         retry=RetryPolicy(
@@ -174,7 +171,13 @@ def _dispatcher(
         remind_seconds=settings.remind_seconds,
         stall_quiet_seconds=min(settings.stall_group_seconds, settings.stall_floor_seconds / 2),
     )
-    return Dispatcher(outbox, receivers, policy=policy, count=lambda outcome: counters.delivery.labels(outcome).inc())
+    return Dispatcher(
+        store.outbox,
+        receivers_of(settings),
+        ownership=ownership,
+        policy=policy,
+        count=lambda outcome: counters.delivery.labels(outcome).inc(),
+    )
 
 
 def _owns_first_slot(ownership: Ownership) -> bool:
@@ -185,34 +188,65 @@ def _owns_first_slot(ownership: Ownership) -> bool:
 
 def _lake_mover(
     settings: Settings, store: Store, *, counters: Counters, is_ours: Callable[[], bool]
-) -> LakeMoverThread | None:
-    if settings.lake_url is None:
+) -> PeriodicThread | None:
+    """Return the thread that moves attempts of ended runs to the lake; the next start completes a lake batch."""
+    if (url := settings.lake_url) is None:
         return None
-    return LakeMoverThread(
-        partial(store.lake, settings.lake_url),
-        after_seconds=settings.lake_after_seconds,
+    open_lake = cache(store.lake)
+
+    def move() -> None:
+        done = open_lake(url).run_pass(
+            now=time.time(), after_seconds=settings.lake_after_seconds, may_continue=thread.may_continue
+        )
+        for batch in done.batches:
+            counters.lake.labels("attempts").inc(batch.attempts)
+            counters.lake.labels("reports").inc(batch.reports)
+            counters.lake.labels("bytes").inc(batch.n_bytes)
+            log.info("lake_batch_moved", id=batch.id, attempts=batch.attempts, reports=batch.reports)
+        counters.lake.labels("deleted_runs").inc(done.deleted_runs)
+        counters.lake.labels("merged_files").inc(done.merged_files)
+
+    thread = PeriodicThread(
+        "lake-mover",
+        move,
         every_seconds=settings.lake_every_seconds,
         is_ours=is_ours,
-        clock=time.time,
-        count=lambda name, n: counters.lake.labels(name).inc(n),
+        failure="lake_move_failed",
+        on_failure=counters.lake.labels("failures").inc,
     )
+    return thread
 
 
-def _pruner(settings: Settings, store: Store, *, counters: Counters, is_ours: Callable[[], bool]) -> Pruner:
-    return Pruner(
-        store.retention,
-        limits=RetentionLimits(
+def _pruner(settings: Settings, store: Store, *, counters: Counters, is_ours: Callable[[], bool]) -> PeriodicThread:
+    """Return the thread that deletes what is beyond the limits of retention, in small transactions."""
+
+    def prune() -> None:
+        pruned = store.retention.prune(
+            now=time.time(),
             max_age_seconds=settings.retention_days * SECONDS_PER_DAY,
             max_bytes_per_run=settings.retention_run_bytes,
             max_bytes=settings.retention_bytes,
             max_audit_age_seconds=settings.audit_days * SECONDS_PER_DAY,
             keeps_for_lake=settings.lake_url is not None,
-        ),
+            may_continue=thread.may_continue,
+        )
+        for name, n in asdict(pruned).items():
+            counters.pruned.labels(name).inc(n)
+
+    thread = PeriodicThread(
+        "pruner",
+        prune,
         every_seconds=settings.retention_every_seconds,
         is_ours=is_ours,
-        clock=time.time,
-        count=lambda name, n: counters.pruned.labels(name).inc(n),
+        failure="pruning_failed",
+        on_failure=counters.pruned.labels("failures").inc,
     )
+    return thread
+
+
+def rules_thread(rules: ActiveRules) -> PeriodicThread | None:
+    """Return the thread that reloads the rules file when it changes, not started; None without a file."""
+    return None if rules.path is None else PeriodicThread("rules", rules.refresh)
 
 
 THRESHOLDS = (20_000, 20, 20)
@@ -236,7 +270,7 @@ def connect_peers(
     *,
     counters: Counters,
     on_notice: Callable[[CommitNotice], None],
-    pollers: Iterable[Poller] = (),
+    pollers: Iterable[PeriodicThread] = (),
 ) -> PubSub | None:
     """Return a connection, not started, that publishes each commit of the store; None without Redis or with SQLite.
 

@@ -18,12 +18,13 @@ from trmon.bootstrap.background_services import (
     build_background_services,
     connect_peers,
     reevaluate_runs,
+    rules_thread,
 )
 from trmon.config.rules import ActiveRules, active_rules_of
 from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
 from trmon.domain.pipeline.run_update import EDIT
-from trmon.fleet.changes import CommitSignal, EventFollower, Poller
+from trmon.fleet.changes import CommitSignal, EventFollower, PeriodicThread
 from trmon.fleet.summaries import RunSummaries
 from trmon.fleet.verdicts import RunVerdicts
 from trmon.fleet.views import RunViewCache, ViewSync
@@ -135,14 +136,14 @@ def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
     view_sync = ViewSync(components.store.run_snapshots, components.view_cache, idle_after_seconds=idle_after_seconds)
     view_poller = event_poller = None
     if services is None:
-        view_poller = Poller("views", view_sync.poll, pause_seconds=VIEW_PAUSE_SECONDS)
-        event_poller = Poller("events", _event_follower(components, view_sync, view_poller).poll)
+        view_poller = PeriodicThread("views", view_sync.poll, pause_seconds=VIEW_PAUSE_SECONDS)
+        event_poller = PeriodicThread("events", _event_follower(components, view_sync, view_poller).poll)
     view_sync.load_active(now=time.time())
     _connect(running, event_poller)
     peers, rate_limit_sync = _peers(components, event_poller), _rate_limit_sync(components, limit)
     components.quota_gate.poll()
-    quotas = Poller("quotas", components.quota_gate.poll, every_seconds=QUOTA_POLL_SECONDS)
-    for part in (components.rules, quotas, view_poller, event_poller, peers, rate_limit_sync):
+    quotas = PeriodicThread("quotas", components.quota_gate.poll, every_seconds=QUOTA_POLL_SECONDS)
+    for part in (rules_thread(components.rules), quotas, view_poller, event_poller, peers, rate_limit_sync):
         if part is not None:
             part.start()
             stack.callback(part.close)
@@ -150,7 +151,7 @@ def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
         services.start(stack)
 
 
-def _event_follower(components: Components, view_sync: ViewSync, view_poller: Poller) -> EventFollower:
+def _event_follower(components: Components, view_sync: ViewSync, view_poller: PeriodicThread) -> EventFollower:
     def on_events(events: Sequence[StoredEvent]) -> None:
         """Reload the views of changed runs; after an edit or a new policy, also the policy that trainers get."""
         for stored in events:
@@ -163,7 +164,7 @@ def _event_follower(components: Components, view_sync: ViewSync, view_poller: Po
     return EventFollower(components.store.events, on_events=on_events)
 
 
-def _peers(components: Components, event_poller: Poller | None) -> PubSub | None:
+def _peers(components: Components, event_poller: PeriodicThread | None) -> PubSub | None:
     """Return the connection whose notices wake the event poller; None without Redis or over SQLite."""
     if event_poller is None:
         return None
@@ -194,7 +195,7 @@ def _exposition(settings: Settings, rules: ActiveRules) -> Exposition:
     )
 
 
-def _connect(running: RunningService, event_poller: Poller | None) -> None:
+def _connect(running: RunningService, event_poller: PeriodicThread | None) -> None:
     """Subscribe to commits and rule changes, and connect the service's gauges to their sources."""
     components, services = running.components, running.services
     counters, store = components.counters, components.store

@@ -18,6 +18,7 @@ from trmon.bootstrap.background_services import (
     build_background_services,
     connect_peers,
     reevaluate_runs,
+    rules_thread,
     summary_poller_of,
     watch_config_of,
 )
@@ -26,7 +27,7 @@ from trmon.config.rules import active_rules_of
 from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
 from trmon.domain.pipeline.run_update import EDIT
-from trmon.fleet.changes import EventFollower, Poller, ReportPoller
+from trmon.fleet.changes import EventFollower, PeriodicThread, ReportPoller
 from trmon.fleet.leases import LeaseManager
 from trmon.fleet.views import RunViewCache, ViewSync
 from trmon.metrics.counters import Counters
@@ -56,8 +57,6 @@ def running_worker(settings: Settings, *, counters: Counters) -> Iterator[Backgr
             on_failure=counters.rules_reload_failures.inc,
         )
         store.writer.on_commit(lambda commit: services.dispatcher.wake() if commit.receivers else None)
-        rules.start()
-        stack.callback(rules.close)
         services.start(stack)
         report_poller, event_poller = _pollers(store, services)
         peers = connect_peers(
@@ -67,7 +66,7 @@ def running_worker(settings: Settings, *, counters: Counters) -> Iterator[Backgr
             on_notice=_notice_handler(services, report_poller=report_poller, event_poller=event_poller),
             pollers=[report_poller, event_poller],
         )
-        for part in (report_poller, event_poller, peers):
+        for part in (rules_thread(rules), report_poller, event_poller, peers):
             if part is not None:
                 part.start()
                 stack.callback(part.close)
@@ -79,7 +78,7 @@ def holder_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def _pollers(store: Store, services: BackgroundServices) -> tuple[Poller, Poller]:
+def _pollers(store: Store, services: BackgroundServices) -> tuple[PeriodicThread, PeriodicThread]:
     """Return the pollers for messages and for edits that other processes have stored."""
     report_poller = ReportPoller(store.new_messages, clock=time.monotonic)
 
@@ -89,11 +88,13 @@ def _pollers(store: Store, services: BackgroundServices) -> tuple[Poller, Poller
         services.worker.wake(edited)
 
     follower = EventFollower(store.events, on_events=on_events)
-    return Poller("reports", lambda: services.worker.wake(report_poller.poll())), Poller("events", follower.poll)
+    return PeriodicThread("reports", lambda: services.worker.wake(report_poller.poll())), PeriodicThread(
+        "events", follower.poll
+    )
 
 
 def _notice_handler(
-    services: BackgroundServices, *, report_poller: Poller, event_poller: Poller
+    services: BackgroundServices, *, report_poller: PeriodicThread, event_poller: PeriodicThread
 ) -> Callable[[CommitNotice], None]:
     """Return a function that reads at once what the pollers would find within a second."""
 
@@ -157,8 +158,9 @@ def _build_worker(settings: Settings, store: Store, channel: Channel, stack: Exi
         monotonic=time.monotonic,
     )
     rules.set_callbacks(on_change=lambda: reevaluate_runs(worker, view_cache), on_failure=lambda: None)
-    rules.start()
-    stack.callback(rules.close)
+    if (thread := rules_thread(rules)) is not None:
+        thread.start()
+        stack.callback(thread.close)
     return worker, service_proxy
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
 
 import structlog
 
@@ -65,8 +64,6 @@ def _list(alerts: tuple[ExpectedAlert, ...]) -> str:
     return ", ".join(map(str, alerts)) or "nothing"
 
 
-POLL_SECONDS = 1.0
-
 log = structlog.get_logger(__name__)
 
 FileStamp = tuple[int, int, int]
@@ -76,17 +73,14 @@ FileStamp = tuple[int, int, int]
 class ActiveRules:
     """Holds the set of rules; a reload replaces the whole set, or nothing if the file is invalid."""
 
-    def __init__(self, path: Path | None, *, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, path: Path | None) -> None:
         """Read the file. Errors: InvalidInput naming file and position."""
         self.path = path
         self.error: str | None = None
         self._stamp = _stamp_of(path)
         self._rules = builtin_rules() if path is None else read_rules_file(path)
-        self._poll_seconds = poll_seconds
         self._on_change: Callable[[], None] = lambda: None
         self._on_failure: Callable[[], None] = lambda: None
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, name="trmon-rules", daemon=True)
 
     def __call__(self) -> tuple[Rule, ...]:
         """Return the current rules."""
@@ -99,17 +93,6 @@ class ActiveRules:
     def set_callbacks(self, *, on_change: Callable[[], None], on_failure: Callable[[], None]) -> None:
         """Set the functions to call after a reload and after a failed reload."""
         self._on_change, self._on_failure = on_change, on_failure
-
-    def start(self) -> None:
-        """Start to poll the file, if there is one."""
-        if self.path is not None:
-            self._thread.start()
-
-    def close(self) -> None:
-        """Stop polling."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
 
     def refresh(self) -> None:
         """Reload the file if it changed; if it is invalid, log the error once and keep the old rules."""
@@ -127,10 +110,6 @@ class ActiveRules:
         self.error = None
         self._on_change()
         log.info("rules_reloaded", file=str(self.path), rules=len(self._rules))
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._poll_seconds):
-            self.refresh()
 
 
 def active_rules_of(settings: Settings) -> ActiveRules:

@@ -1,4 +1,4 @@
-"""Calls a function at a fixed interval on a thread of its own, and at once when woken."""
+"""How a process learns what others have changed: periodic threads, and readers of new events and messages."""
 
 from __future__ import annotations
 
@@ -19,26 +19,36 @@ NOTIFIED_POLL_SECONDS = 5.0
 """The interval while change notices wake the poller."""
 PAUSE_SECONDS = 0.05
 """Shortest time between two polls."""
+OWNER_CHECK_SECONDS = 10.0
+"""How often a process checks whether a task has become its own."""
 
 log = structlog.get_logger(__name__)
 
 
-class Poller:
-    """Calls `poll` each second, or each 5 s while change notices arrive; a failed poll is logged and tried again."""
+class PeriodicThread:
+    """Calls a task at an interval on a thread of its own, and at once when woken; a failure is logged and retried."""
 
     def __init__(
         self,
         name: str,
-        poll: Callable[[], None],
+        task: Callable[[], object],
         *,
         every_seconds: float = POLL_SECONDS,
         pause_seconds: float = PAUSE_SECONDS,
+        is_ours: Callable[[], bool] = lambda: True,
+        failure: str = "poll_failed",
+        on_failure: Callable[[], object] = lambda: None,
     ) -> None:
-        """Args: pause_seconds: between a wake-up and the poll, so that one poll reads several changes."""
+        """Args: pause_seconds: between a wake-up and the task, so that one call reads several changes; is_ours: whether
+        this process runs the task, of several; failure: the event in the log; on_failure: counts it.
+        """
         self._name = name
-        self._poll = poll
+        self._task = task
         self._every_seconds = every_seconds
         self._pause_seconds = pause_seconds
+        self._is_ours = is_ours
+        self._failure = failure
+        self._on_failure = on_failure
         self._is_notified: Callable[[], bool] = lambda: False
         self._woken = Event()
         self._stopping = Event()
@@ -53,16 +63,20 @@ class Poller:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
+    def may_continue(self) -> bool:
+        """Whether a long task goes on with its next step: no longer once the thread is closed."""
+        return not self._stopping.is_set()
+
     def slow_down_while(self, is_notified: Callable[[], bool]) -> None:
-        """Poll each 5 s only while `is_notified` holds; `wake` must be called once when it no longer does."""
+        """Call the task each 5 s only while `is_notified` holds; `wake` must be called once when it no longer does."""
         self._is_notified = is_notified
 
     def wake(self) -> None:
-        """Poll soon; may be called from any thread."""
+        """Call the task soon; may be called from any thread."""
         self._woken.set()
 
     def close(self) -> None:
-        """Stop after the current poll."""
+        """Stop after the current call."""
         self._stopping.set()
         self._woken.set()
         if self._thread.is_alive():
@@ -71,17 +85,20 @@ class Poller:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._woken.clear()
-            is_slow = self._try_poll() and self._is_notified()
-            self._woken.wait(NOTIFIED_POLL_SECONDS if is_slow else self._every_seconds)
+            self._woken.wait(self._next_after_seconds())
             self._stopping.wait(self._pause_seconds)
 
-    def _try_poll(self) -> bool:
+    def _next_after_seconds(self) -> float:
+        """Call the task if it is this process's, and return the seconds until the next call."""
+        if not self._is_ours():
+            return min(OWNER_CHECK_SECONDS, self._every_seconds)
         try:
-            self._poll()
-        except Exception as error:  # noqa: BLE001 - the edge of the thread: the next poll tries again
-            log.warning("poll_failed", poller=self._name, error=str(error))
-            return False
-        return True
+            self._task()
+        except Exception as error:  # noqa: BLE001 - the edge of the thread: the next call tries again
+            self._on_failure()
+            log.warning(self._failure, thread=self._name, error=str(error))
+            return self._every_seconds
+        return NOTIFIED_POLL_SECONDS if self._is_notified() else self._every_seconds
 
 
 PAGE_SIZE = 1000

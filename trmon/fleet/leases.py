@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import Protocol
 
 import structlog
 
 from trmon.domain.ports import Fences, SlotHoldings
+from trmon.fleet.changes import PeriodicThread
 
 RENEWALS = 5
 """How often a lease is renewed before it would expire."""
@@ -46,9 +47,13 @@ class LeaseManager:
         self._valid_until = 0.0
         self._unreleased: frozenset[int] = frozenset()
         self._lock = Lock()
-        self._woken = Event()
-        self._stopping = Event()
-        self._thread = Thread(target=self._run, name="trmon-leases", daemon=True)
+        self._thread = PeriodicThread(
+            "leases",
+            self._release_and_renew,
+            every_seconds=leases.lease_seconds / RENEWALS,
+            pause_seconds=0.0,
+            failure="lease_renewal_failed",
+        )
 
     def on_gain(self, listener: Callable[[], None]) -> None:
         """Call the listener whenever a slot is gained."""
@@ -60,9 +65,7 @@ class LeaseManager:
 
     def close(self) -> None:
         """Stop, and release every slot for others to take at once."""
-        self._stopping.set()
-        self._woken.set()
-        self._thread.join()
+        self._thread.close()
         try:
             self._leases.leave()
         except Exception as error:  # noqa: BLE001 - the edge of the process: the leases expire by themselves
@@ -71,7 +74,7 @@ class LeaseManager:
     @property
     def alive(self) -> bool:
         """Whether leases are being renewed."""
-        return self._thread.is_alive()
+        return self._thread.alive
 
     def fences(self) -> Fences | None:
         """Return the slots that are held now, each with its fence."""
@@ -88,17 +91,11 @@ class LeaseManager:
         with self._lock:
             self._unreleased |= frozenset(slots)
             self._holdings = self._holdings.without(slots)
-        self._woken.set()
+        self._thread.wake()
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._release()
-                self._renew()
-            except Exception as error:  # noqa: BLE001 - the edge of the thread: the leases expire by themselves
-                log.warning("lease_renewal_failed", error=str(error))
-            self._woken.wait(self._leases.lease_seconds / RENEWALS)
-            self._woken.clear()
+    def _release_and_renew(self) -> None:
+        self._release()
+        self._renew()
 
     def _release(self) -> None:
         with self._lock:

@@ -21,8 +21,9 @@ from trmon.domain.alerts.muting import (
 )
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.errors import Fenced, NotFound
-from trmon.notify.delivery_queue import DeliveryQueue
+from trmon.domain.ports import Fences
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
+from trmon.store.repositories.deliveries import Outbox
 
 log = structlog.get_logger(__name__)
 
@@ -55,14 +56,15 @@ class OutgoingNotification:
 class DeliveryAttempt:
     """Attempts groups of deliveries; safe to call from several threads."""
 
-    def __init__(self, outbox: DeliveryQueue, receivers: Mapping[str, Receiver], *, policy: DeliveryPolicy) -> None:
+    def __init__(self, outbox: Outbox, receivers: Mapping[str, Receiver], *, policy: DeliveryPolicy) -> None:
         self._outbox = outbox
         self._receivers = receivers
         self._policy = policy
 
-    def attempt(self, group: Group) -> list[DeliveryUpdate]:
+    def attempt(self, group: Group, claim: Fences | None) -> list[DeliveryUpdate]:
         """Return the updates of a group after one attempt; a group has one receiver, and one run or merged ones.
 
+        Args: claim: the fences under which the group was read; None: this process owns every run.
         Errors: Fenced if another process owns one of the runs by now; nothing was sent.
         """
         receiver = self._receivers.get(group[0].receiver)
@@ -77,7 +79,7 @@ class DeliveryAttempt:
         ]
         outgoing = [one for one in prepared if isinstance(one, OutgoingNotification)]
         muted = [one for one in prepared if isinstance(one, DeliveryUpdate)]
-        return muted + (self._send(outgoing, receiver) if outgoing else [])
+        return muted + (self._send(outgoing, receiver, claim) if outgoing else [])
 
     def updates_after_failure(self, deliveries: Sequence[Delivery], result: DeliveryResult) -> list[DeliveryUpdate]:
         """Return the updates after a failed attempt; deliveries that fail together are due again together."""
@@ -126,8 +128,10 @@ class DeliveryAttempt:
         )
         return OutgoingNotification(delivery, enrich_notification(delivery, context, now=now), repeat_seconds)
 
-    def _send(self, outgoing: Sequence[OutgoingNotification], receiver: Receiver) -> list[DeliveryUpdate]:
-        self._mark_tried([one.delivery for one in outgoing])
+    def _send(
+        self, outgoing: Sequence[OutgoingNotification], receiver: Receiver, claim: Fences | None
+    ) -> list[DeliveryUpdate]:
+        self._mark_tried([one.delivery for one in outgoing], claim)
         result = receiver.deliver([one.notification for one in outgoing], now=time.time())
         if result.outcome is not DeliveryOutcome.DELIVERED:
             return self.updates_after_failure([one.delivery for one in outgoing], result)
@@ -136,13 +140,13 @@ class DeliveryAttempt:
         now = time.time()
         return [update_after_success(one.delivery, now=now, repeat_seconds=one.repeat_seconds) for one in outgoing]
 
-    def _mark_tried(self, deliveries: Sequence[Delivery]) -> None:
+    def _mark_tried(self, deliveries: Sequence[Delivery], claim: Fences | None) -> None:
         """Record the attempt, so that the alert's end is sent even if this process ends before it records the result.
 
         Errors: Fenced. If the database refuses it otherwise, the notification is more important.
         """
         try:
-            self._outbox.mark_tried(deliveries, now=time.time())
+            self._outbox.mark_tried([delivery.id for delivery in deliveries], now=time.time(), fences=claim)
         except Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - the edge of a write that may fail: the notification goes out

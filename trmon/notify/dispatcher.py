@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 import structlog
 
-from trmon.domain.alerts.delivery import Group, StallMerging, Subject, group_deliveries, merge_stalls
+from trmon.domain.alerts.delivery import Delivery, Group, StallMerging, Subject, group_deliveries, merge_stalls
 from trmon.domain.alerts.muting import DeliveryUpdate, DispatchOutcome
 from trmon.domain.errors import Fenced
-from trmon.fleet.changes import Poller
+from trmon.domain.ports import Fences, Ownership, slot_of
+from trmon.fleet.changes import PeriodicThread
 from trmon.notify.delivery_attempt import DeliveryAttempt, DeliveryPolicy
-from trmon.notify.delivery_queue import DeliveryQueue
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
-from trmon.notify.result_recorder import ResultRecorder
+from trmon.store.repositories.deliveries import Outbox
 
 GROUP_WAIT_SECONDS = 0.005
 """Wait between a wake-up and a read of the outbox: alerts of one commit go into one message."""
@@ -35,17 +35,22 @@ class Dispatcher:
 
     def __init__(
         self,
-        outbox: DeliveryQueue,
+        outbox: Outbox,
         receivers: Mapping[str, Receiver],
         *,
+        ownership: Ownership,
         policy: DeliveryPolicy,
         count: Callable[[str], None],
     ) -> None:
-        """Args: count: called with the name of each outcome, and with "error"."""
+        """Args: ownership: of runs, whose deliveries this process sends; count: called with the name of each outcome,
+        and with "error".
+        """
         self._outbox = outbox
+        self._ownership = ownership
         self._receivers = receivers
         self._attempt = DeliveryAttempt(outbox, receivers, policy=policy)
-        self._recorder = ResultRecorder(outbox)
+        self._unrecorded: dict[int, tuple[Delivery, DeliveryUpdate]] = {}
+        """The results that could not be written: the next attempt writes them, and does not send again."""
         self._count = count
         self._executors = {
             name: ThreadPoolExecutor(THREADS_PER_RECEIVER, thread_name_prefix=f"trmon-notify-{name}")
@@ -57,7 +62,7 @@ class Dispatcher:
         self._n_waiting = 0
         self._in_flight: set[Subject] = set()
         self._lock = Lock()
-        self._poller = Poller("dispatcher", self._poll, pause_seconds=GROUP_WAIT_SECONDS)
+        self._poller = PeriodicThread("dispatcher", self._poll, pause_seconds=GROUP_WAIT_SECONDS)
 
     def start(self) -> None:
         """Start to poll."""
@@ -93,27 +98,28 @@ class Dispatcher:
         per_receiver = Counter(receiver for receiver, _ in in_flight)
         full = {receiver for receiver, n in per_receiver.items() if n >= MAX_DUE}
         n_skipped = self._n_waiting + sum(n for receiver, n in per_receiver.items() if receiver not in full)
-        due = self._outbox.due(now=now, limit=MAX_DUE + PER_SUBJECT * n_skipped, exclude_receivers=full)
+        fences = self._ownership.fences()
+        limit = MAX_DUE + PER_SUBJECT * n_skipped
+        due = self._outbox.due(now=now, limit=limit, slots=fences, exclude_receivers=full)
         stalls = merge_stalls(due, in_flight=in_flight, merging=self._merging, now=now)
         self._n_waiting = len(stalls.waiting)
         others = group_deliveries(due, in_flight=in_flight | stalls.subjects, grouping_receivers=self._grouping)
         for group in (*stalls.groups, *others):
-            self._outbox.claim(group)
-            self._submit(group)
+            self._submit(group, _claim_of(group, fences))
 
-    def _submit(self, group: Group) -> None:
+    def _submit(self, group: Group, claim: Fences | None) -> None:
         executor = self._executors.get(group[0].receiver)
         if executor is None:
-            self._dispatch(group)
+            self._dispatch(group, claim)
             return
         with self._lock:
             self._in_flight.update(delivery.subject for delivery in group)
-        executor.submit(self._dispatch_and_wake, group)
+        executor.submit(self._dispatch_and_wake, group, claim)
 
-    def _dispatch_and_wake(self, group: Group) -> None:
+    def _dispatch_and_wake(self, group: Group, claim: Fences | None) -> None:
         is_recorded = True
         try:
-            self._dispatch(group)
+            self._dispatch(group, claim)
         except Exception as error:  # noqa: BLE001 - the edge of the thread: it stays due, and the next poll tries again
             is_recorded = False
             self._count("error")
@@ -123,25 +129,39 @@ class Dispatcher:
         if is_recorded:
             self.wake()  # the next deliveries of the same alerts may have waited for these
 
-    def _dispatch(self, group: Group) -> None:
-        """Attempt a group and record the results, unless another process owns it by now."""
-        if not self._outbox.still_owns(group):
+    def _dispatch(self, group: Group, claim: Fences | None) -> None:
+        """Attempt a group and record the results, unless another process owns its runs by now."""
+        if claim is not None and not claim.items() <= (self._ownership.fences() or {}).items():
             return
-        updates = self._recorder.unrecorded_updates(group)
+        remembered = [self._unrecorded[delivery.id] for delivery in group if delivery.id in self._unrecorded]
+        updates = [update for delivery, update in remembered if delivery in group]
         known = {update.delivery_id for update in updates}
         new = tuple(delivery for delivery in group if delivery.id not in known)
         if new:
-            updates += self._attempt_group(new)
-        self._recorder.record(group, updates)
+            updates += self._attempt_group(new, claim)
+        self._record(group, updates, claim)
         for update in updates:
             self._count(update.outcome.value)
             if update.outcome is DispatchOutcome.DEAD:
                 receiver = group[0].receiver
                 log.warning("delivery_dead", receiver=receiver, attempts=update.attempts, reason=update.error)
 
-    def _attempt_group(self, group: Group) -> list[DeliveryUpdate]:
+    def _record(self, group: Group, updates: Sequence[DeliveryUpdate], claim: Fences | None) -> None:
+        """Write updates, or remember them and raise. Errors: Fenced, after which nothing is remembered."""
+        for update in updates:
+            self._unrecorded.pop(update.delivery_id, None)
         try:
-            return self._attempt.attempt(group)
+            self._outbox.record(updates, fences=claim)
+        except Fenced:
+            raise
+        except Exception:
+            deliveries = {delivery.id: delivery for delivery in group}
+            self._unrecorded |= {update.delivery_id: (deliveries[update.delivery_id], update) for update in updates}
+            raise
+
+    def _attempt_group(self, group: Group, claim: Fences | None) -> list[DeliveryUpdate]:
+        try:
+            return self._attempt.attempt(group, claim)
         except Fenced:
             raise
         except Exception as error:  # the edge of an attempt: a notification that cannot be rendered is retried
@@ -149,3 +169,10 @@ class Dispatcher:
             log.exception("delivery_failed", receiver=group[0].receiver)
             failure = DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
             return self._attempt.updates_after_failure(group, failure)
+
+
+def _claim_of(group: Group, fences: Fences | None) -> Fences | None:
+    """Return the fences under which a group was read; None: this process owns every run."""
+    if fences is None:
+        return None
+    return {slot: fences[slot] for slot in (slot_of(delivery.run_id) for delivery in group)}

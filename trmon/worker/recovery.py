@@ -1,4 +1,4 @@
-"""Restores a run's state from the store: its checkpoint, the rows after it, and the notices that still matter."""
+"""The state of one run in memory, and how it is recovered: its checkpoint, later rows, notices that still matter."""
 
 from __future__ import annotations
 
@@ -24,10 +24,15 @@ from trmon.domain.pipeline.run_update import Frontier, RunProgress
 from trmon.domain.pipeline.state import STATE_VERSION, PassContext, PipelineState
 from trmon.domain.pipeline.transition import apply_state_change
 from trmon.domain.ports import RunLog
-from trmon.domain.runs.liveness import Liveness, StateChange, ending_of
+from trmon.domain.runs.liveness import Liveness, StateChange, ending_of, time_by_now
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.run_context import RunContext
 from trmon_client.core import wire
+
+PAGE = 512
+"""How many messages or rows of a run are read at once."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -75,112 +80,11 @@ class PendingState:
         return {key.attempt_id for key in self.assembly.batches}
 
 
-PAGE = 512
-"""How many messages or rows of a run are read at once."""
-
-log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class RecoveredRun:
-    """A run as the last worker left it: its pipeline state, its pending batches, and how far it was read."""
-
-    pipeline_state: PipelineState
-    life: Liveness
-    frontier: Frontier
-    checkpoint_ordinal: int = 0
-    pending: PendingState = field(default_factory=PendingState)
-    quarantined: Counter[QuarantinePart] = field(default_factory=Counter)
-
-
-def recover_run(log: RunLog, context: PassContext) -> RecoveredRun:
-    """Return a run's state from its newest checkpoint, the rows after it and its notices.
-
-    Alerts that the replay raises are discarded, and the stored ones used: they were committed with the rows.
-    A checkpoint may be older than the late scalars of the newest row, so rules evaluate that row once more.
-    """
-    run = context.run
-    progress = log.progress(run.id)
-    quarantined: Counter[QuarantinePart] = Counter()
-    state = _state_of(progress, quarantined, run_id=run.id)
-    recovered = RecoveredRun(
-        pipeline_state=state,
-        life=Liveness(state=run.state, silent_since=max(run.last_report_at or run.created_at, state.silent_since)),
-        frontier=progress.frontier,
-        checkpoint_ordinal=state.ordinal,
-        quarantined=quarantined,
-    )
-    state = _with_step_start(_replay(log, recovered, context), log)
-    newest = log.batch(state.gauge_keys[-1]) if state.gauge_keys else None
-    if newest is not None:
-        _, state = reconsider(newest, context=context, pipeline_state=state)
-    recovered.pipeline_state = state.with_stored_alerts(log.open_alerts(run.id))
-    through = recovered.frontier.notice_id
-    for notice in _notices(log, run.id, after=recovered.pipeline_state.reread_notices_after, through=through):
-        _apply_old_notice(recovered, notice)
-    return recovered
-
-
-def _state_of(progress: RunProgress, quarantined: Counter[QuarantinePart], *, run_id: int) -> PipelineState:
-    """Return the state of a checkpoint; if it cannot be read an empty one, from which all rows are replayed.
-
-    A run whose rows have moved to the lake counts its batches on.
-    """
-    checkpoint = progress.checkpoint
-    if checkpoint is None or checkpoint.version != STATE_VERSION:
-        return PipelineState(ordinal=progress.moved_ordinal)
-    try:
-        return PipelineState.from_bytes(checkpoint.state)
-    except (msgspec.MsgspecError, ValueError) as error:
-        quarantined[QuarantinePart.CHECKPOINT] += 1
-        log.error("checkpoint_quarantined", run_id=run_id, error=str(error))
-        return PipelineState()
-
-
-def _replay(log: RunLog, recovered: RecoveredRun, context: PassContext) -> PipelineState:
-    """Return the state after the rows beyond the checkpoint; count the rows that cannot be decoded."""
-    state = recovered.pipeline_state
-    while rows := log.batches_after(context.run.id, state.ordinal, limit=PAGE):
-        for row in rows:
-            parts = (entry.part for entry in row.quarantined if entry.part is QuarantinePart.ROW)
-            recovered.quarantined.update(parts)
-            state = replay_row(row, context=context, pipeline_state=state)
-    return state
-
-
-def _with_step_start(state: PipelineState, log: RunLog) -> PipelineState:
-    """Set when the newest step began: its first report says so, rows do not."""
-    if state.began_at is not None or state.first_key is None:
-        return state
-    reports, _ = decode_reports(log.reports.of_batch(state.first_key))
-    return structs.replace(state, began_at=made_at(reports[0])) if reports else state
-
-
-def _notices(log: RunLog, run_id: int, *, after: int, through: int) -> Iterator[StoredNotice]:
-    while page := log.reports.notices_after(run_id, after, limit=PAGE):
-        for notice in page:
-            if notice.id > through:
-                return
-            if isinstance(notice, StoredNotice):
-                yield notice
-        after = page[-1].id
-
-
-def _apply_old_notice(recovered: RecoveredRun, notice: StoredNotice) -> None:
-    """Apply what still matters of a notice: scalars of open steps, and which ranks have started or finished."""
-    message, folded = notice.message, recovered.pipeline_state.folded
-    step = (notice.attempt_id, message.step) if isinstance(message, wire.Scalars) else None
-    if step is not None and folded is not None and step < (folded.attempt_id, folded.step):
-        return
-    recovered.pending.apply_notice(notice)
-    if isinstance(message, wire.Finish) and recovered.life.state.ended:
-        recovered.life = replace(recovered.life, ending=ending_of(message))
-
-
 @dataclass(slots=True, kw_only=True)
 class LoadedRun:
     """A run, its pipeline state and its pending batches.
 
+    `frontier` and `checkpoint_ordinal` are where the last worker stopped, `quarantined` counts between passes.
     `gauge_row` is the newest row that gauges show, `newest_key` the newest batch of which a report came, and
     `unreported` what was quarantined since the last closed batch: the next one names it. `reporting` are the attempts
     of which a report came: scalars of theirs make no rows of their own.
@@ -189,26 +93,14 @@ class LoadedRun:
     context: RunContext
     pipeline_state: PipelineState
     life: Liveness
-    pending: PendingState
-    gauge_row: BatchRow | None
-    newest_key: BatchKey | None
+    frontier: Frontier
+    checkpoint_ordinal: int
+    pending: PendingState = field(default_factory=PendingState)
+    gauge_row: BatchRow | None = None
+    newest_key: BatchKey | None = None
+    quarantined: Counter[QuarantinePart] = field(default_factory=Counter)
     unreported: list[Quarantined] = field(default_factory=list)
     reporting: set[int] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, recovered: RecoveredRun, context: RunContext, log: RunLog) -> LoadedRun:
-        """Return a run as recovery has read it."""
-        state = recovered.pipeline_state
-        folded = None if state.folded is None else log.batch(state.folded)
-        return cls(
-            context=context,
-            pipeline_state=state,
-            life=recovered.life,
-            pending=recovered.pending,
-            gauge_row=log.batch(state.gauge_keys[-1]) if state.gauge_keys else None,
-            newest_key=state.folded,
-            reporting={folded.key.attempt_id} if folded is not None and not folded.has_scalars_only else set(),
-        )
 
     @property
     def id(self) -> int:
@@ -247,3 +139,93 @@ class LoadedRun:
         self.apply_transitions(
             apply_state_change(change, context=context, pipeline_state=self.pipeline_state, key=key), changes
         )
+
+
+def recover_run(log: RunLog, context: RunContext, *, now: float) -> LoadedRun:
+    """Return a run as the last worker left it, from its newest checkpoint, the rows after it and its notices.
+
+    Alerts that the replay raises are discarded, and the stored ones used: they were committed with the rows.
+    A checkpoint may be older than the late scalars of the newest row, so rules evaluate that row once more.
+    """
+    description, progress = context.run, log.progress(context.run.id)
+    quarantined: Counter[QuarantinePart] = Counter()
+    state = _state_of(progress, quarantined, run_id=description.id)
+    silent_since = max(description.last_report_at or description.created_at, state.silent_since)
+    run = LoadedRun(
+        context=context,
+        pipeline_state=state,
+        life=Liveness(state=description.state, silent_since=silent_since),
+        frontier=progress.frontier,
+        checkpoint_ordinal=state.ordinal,
+        quarantined=quarantined,
+    )
+    judging = context.pass_context(now)
+    state = _with_step_start(_replay(log, run, judging), log)
+    run.gauge_row = log.batch(state.gauge_keys[-1]) if state.gauge_keys else None
+    if run.gauge_row is not None:
+        _, state = reconsider(run.gauge_row, context=judging, pipeline_state=state)
+    run.pipeline_state = state.with_stored_alerts(log.open_alerts(run.id))
+    for notice in _notices(log, run.id, after=state.reread_notices_after, through=run.frontier.notice_id):
+        _apply_old_notice(run, notice)
+    run.life = replace(run.life, silent_since=time_by_now(run.life.silent_since, now=now))
+    run.newest_key = state.folded
+    folded = None if state.folded is None else log.batch(state.folded)
+    if folded is not None and not folded.has_scalars_only:
+        run.reporting.add(folded.key.attempt_id)
+    return run
+
+
+def _state_of(progress: RunProgress, quarantined: Counter[QuarantinePart], *, run_id: int) -> PipelineState:
+    """Return the state of a checkpoint; if it cannot be read an empty one, from which all rows are replayed.
+
+    A run whose rows have moved to the lake counts its batches on.
+    """
+    checkpoint = progress.checkpoint
+    if checkpoint is None or checkpoint.version != STATE_VERSION:
+        return PipelineState(ordinal=progress.moved_ordinal)
+    try:
+        return PipelineState.from_bytes(checkpoint.state)
+    except (msgspec.MsgspecError, ValueError) as error:
+        quarantined[QuarantinePart.CHECKPOINT] += 1
+        log.error("checkpoint_quarantined", run_id=run_id, error=str(error))
+        return PipelineState()
+
+
+def _replay(log: RunLog, run: LoadedRun, context: PassContext) -> PipelineState:
+    """Return the state after the rows beyond the checkpoint; count the rows that cannot be decoded."""
+    state = run.pipeline_state
+    while rows := log.batches_after(context.run.id, state.ordinal, limit=PAGE):
+        for row in rows:
+            parts = (entry.part for entry in row.quarantined if entry.part is QuarantinePart.ROW)
+            run.quarantined.update(parts)
+            state = replay_row(row, context=context, pipeline_state=state)
+    return state
+
+
+def _with_step_start(state: PipelineState, log: RunLog) -> PipelineState:
+    """Set when the newest step began: its first report says so, rows do not."""
+    if state.began_at is not None or state.first_key is None:
+        return state
+    reports, _ = decode_reports(log.reports.of_batch(state.first_key))
+    return structs.replace(state, began_at=made_at(reports[0])) if reports else state
+
+
+def _notices(log: RunLog, run_id: int, *, after: int, through: int) -> Iterator[StoredNotice]:
+    while page := log.reports.notices_after(run_id, after, limit=PAGE):
+        for notice in page:
+            if notice.id > through:
+                return
+            if isinstance(notice, StoredNotice):
+                yield notice
+        after = page[-1].id
+
+
+def _apply_old_notice(run: LoadedRun, notice: StoredNotice) -> None:
+    """Apply what still matters of a notice: scalars of open steps, and which ranks have started or finished."""
+    message, folded = notice.message, run.pipeline_state.folded
+    step = (notice.attempt_id, message.step) if isinstance(message, wire.Scalars) else None
+    if step is not None and folded is not None and step < (folded.attempt_id, folded.step):
+        return
+    run.pending.apply_notice(notice)
+    if isinstance(message, wire.Finish) and run.life.state.ended:
+        run.life = replace(run.life, ending=ending_of(message))

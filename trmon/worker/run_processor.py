@@ -21,7 +21,7 @@ from trmon.worker.adaptation import Advisor, BoundAdaptation, run_quarantined
 from trmon.worker.batch_closer import BatchCloser, apply_newest_scalars, apply_scalars
 from trmon.worker.messages import LivenessCheck, LogReader, MessageHandler, StoredMessage
 from trmon.worker.pass_changes import CheckpointSchedule, PassChanges, PassResult, checkpoint_of
-from trmon.worker.recovery import LoadedRun, recover_run
+from trmon.worker.recovery import recover_run
 from trmon.worker.run_context import RunContext, WatchConfig
 
 
@@ -30,15 +30,11 @@ class RunProcessor:
 
     def __init__(self, log: RunLog, run_id: int, *, watch_config: WatchConfig, now: float) -> None:
         context = RunContext(log, run_id, watch_config=watch_config)
-        recovered = recover_run(log, context.pass_context(now))
-        silent_since = time_by_now(recovered.life.silent_since, now=now)
-        recovered.life = replace(recovered.life, silent_since=silent_since)
-        self._run = run = LoadedRun.of(recovered, context, log)
+        self._run = run = recover_run(log, context, now=now)
         self._log = log
-        self._reader = LogReader(log, run_id, read=recovered.frontier)
-        self._written = recovered.frontier
-        self._checkpoints = CheckpointSchedule(ordinal=recovered.checkpoint_ordinal, now=now)
-        self._quarantined = recovered.quarantined
+        self._reader = LogReader(log, run_id, read=run.frontier)
+        self._written = run.frontier
+        self._checkpoints = CheckpointSchedule(ordinal=run.checkpoint_ordinal, now=now)
         self._advisor = Advisor(log)
         self._adaptation = BoundAdaptation(log, run)
         self._liveness = LivenessCheck(log, run, patience=watch_config.patience, loaded_at=now)
@@ -74,7 +70,7 @@ class RunProcessor:
         Args: unread: all messages since `read`; without it the pass reads them itself.
         """
         run, changes, is_ending = self._run, PassChanges(now=now), False
-        changes.tally.quarantined, self._quarantined = self._quarantined, Counter()
+        changes.tally.quarantined, run.quarantined = run.quarantined, Counter()
         run.context.refresh()
         page = self._reader.next_page() if unread is None else self._reader.page_of(unread)
         messages = tuple(_received_by_now(message, now=now) for message in page.messages)
@@ -146,7 +142,7 @@ class RunProcessor:
                 collapses=[alert for alert in alerts if alert.rule in stopping],
                 incident=next((alert for alert in firing if alert.is_incident), None),
             ),
-            counts=self._quarantined,
+            counts=run.quarantined,
             run_id=run.id,
         )
 

@@ -1,11 +1,8 @@
-"""The lake mover: moves ended runs of a running service, survives a lake that is away, and stops in time."""
+"""Background services of a running service: ended runs move to the lake, and old reports are deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from threading import Event
-from time import sleep
 
 from deltalake import DeltaTable
 from msgspec import structs
@@ -13,8 +10,8 @@ from msgspec import structs
 from tests.fixtures.running_service import Serve
 from tests.fixtures.trainer import MATH, send, step_report, train
 from tests.fixtures.waiting import eventually
-from trmon.bootstrap.housekeeping import LakeMoverThread
-from trmon.store.lake.mover import LakePass
+
+RUN = "/api/v1/runs/math/grpo"
 
 
 def test_a_run_that_ends_moves_to_the_lake(serve: Serve, tmp_path: Path) -> None:
@@ -61,24 +58,10 @@ def test_a_lake_that_is_away_is_counted_and_moved_to_once_it_is_back(serve: Serv
     assert DeltaTable(str(lake / "reports")).to_pyarrow_table().num_rows == 3
 
 
-def test_close_does_not_wait_for_a_long_pass() -> None:
-    started = Event()
-
-    class Endless:
-        def run_pass(self, *, may_continue: Callable[[], bool], **_: object) -> LakePass:
-            started.set()
-            while may_continue():
-                sleep(0.001)
-            return LakePass(batches=(), deleted_rows=0, deleted_runs=0, merged_files=0)
-
-    mover = LakeMoverThread(
-        Endless,
-        after_seconds=0.0,
-        every_seconds=60.0,
-        is_ours=lambda: True,
-        clock=lambda: 0.0,
-        count=lambda *_: None,
-    )
-    mover.start()
-    assert started.wait(10)
-    mover.close()
+def test_old_reports_are_deleted_and_their_batches_are_kept(serve: Serve) -> None:
+    service = serve(retention_run_bytes=0, retention_every_seconds=0.05)
+    with service.client() as client:
+        train(client, steps=range(3))
+        eventually(lambda: client.get(f"{RUN}/batches/0/sequences").status_code, lambda status: status == 404)
+        assert client.get(f"{RUN}/batches/0").json()["signals"]["total_kl_k3"] is not None
+        assert 'trmon_pruned_total{what="reports"}' in client.get("/metrics").text

@@ -1,4 +1,4 @@
-"""The outbox of one process of several: ownership is checked when a delivery is sent, not only when it is read."""
+"""The dispatchers of several processes: ownership is checked when a delivery is sent, not only when it is read."""
 
 from __future__ import annotations
 
@@ -11,13 +11,10 @@ import pytest
 from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.waiting import eventually
 from trmon.domain.alerts.delivery import Delivery, RetryPolicy, Routes
-from trmon.domain.alerts.muting import update_after_success
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.errors import Fenced
 from trmon.domain.ports import Fences
 from trmon.notify.delivery_attempt import DeliveryPolicy
 from trmon.notify.dispatcher import THREADS_PER_RECEIVER, Dispatcher
-from trmon.notify.fenced_outbox import FencedOutbox
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 from trmon.store import Store
 from trmon.store.rows.alerts import write_deliveries
@@ -93,7 +90,7 @@ def test_a_process_that_does_not_know_yet_that_it_has_lost_its_slot_sends_nothin
     put(store, n=1)
     failures: list[str] = []
     dispatcher = Dispatcher(
-        FencedOutbox(store.outbox, Owner(fences)), {"pager": receiver}, policy=POLICY, count=failures.append
+        store.outbox, {"pager": receiver}, ownership=Owner(fences), policy=POLICY, count=failures.append
     )
     dispatcher.start()
     eventually(lambda: "error" in failures)
@@ -105,22 +102,24 @@ def test_a_process_that_has_lost_its_slot_after_sending_records_nothing(store: S
     one, two = store.leases("one"), store.leases("two")
     fences = dict(one.renew().fences)
     put(store, n=1)
-    outbox = FencedOutbox(store.outbox, Owner(fences))
-    [delivery] = outbox.due(now=time.time(), limit=1)
-    outbox.claim([delivery])
-    outbox.mark_tried([delivery], now=time.time())
+    receiver, failures = BlockedReceiver(), list[str]()
+    dispatcher = Dispatcher(
+        store.outbox, {"pager": receiver}, ownership=Owner(fences), policy=POLICY, count=failures.append
+    )
+    dispatcher.start()
+    eventually(lambda: len(receiver.keys) == 1)
     one.release(fences)
     two.renew()
-    with pytest.raises(Fenced):
-        outbox.record([update_after_success(delivery, now=time.time(), repeat_seconds=None)])
-    assert store.outbox.counts()["due"] == 1
+    receiver.released.set()
+    eventually(lambda: "error" in failures)
+    dispatcher.close()
+    assert (len(receiver.keys), store.outbox.counts()["due"]) == (1, 1)
 
 
 def test_a_delivery_whose_slot_is_lost_while_it_waits_is_left_to_the_new_owner(store: Store) -> None:
     fences = dict(store.leases("one").renew().fences)
     owner, receiver = Owner(fences), BlockedReceiver()
-    outbox, receivers = FencedOutbox(store.outbox, owner), {"pager": receiver}
-    dispatcher = Dispatcher(outbox, receivers, policy=POLICY, count=lambda _: None)
+    dispatcher = Dispatcher(store.outbox, {"pager": receiver}, ownership=owner, policy=POLICY, count=lambda _: None)
     put(store, n=3 * THREADS_PER_RECEIVER)
     dispatcher.start()
     eventually(lambda: len(receiver.keys) == THREADS_PER_RECEIVER)

@@ -1,14 +1,15 @@
-"""Poller polls at its interval, sooner when woken, and less often while it is notified of changes."""
+"""PeriodicThread polls at its interval, sooner when woken, and less often while it is notified of changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Semaphore
+from threading import Event, Semaphore
+from time import sleep
 
 import pytest
 
 from trmon.fleet import changes
-from trmon.fleet.changes import Poller
+from trmon.fleet.changes import PeriodicThread
 
 HOUR_SECONDS = 3600.0
 SHORT_SECONDS = 0.02
@@ -23,7 +24,7 @@ class CountedPoller:
         self.is_notified = False
         self.is_failing = False
         self.times = Semaphore(0)
-        self.poller = Poller("test", self._poll, every_seconds=SHORT_SECONDS, pause_seconds=0.0)
+        self.poller = PeriodicThread("test", self._poll, every_seconds=SHORT_SECONDS, pause_seconds=0.0)
         self.poller.slow_down_while(lambda: self.is_notified)
 
     def _poll(self) -> None:
@@ -74,3 +75,41 @@ def test_after_a_failed_poll_it_polls_at_the_short_interval(polled: CountedPolle
     assert all(polled.polls_again() for _ in range(3))
     polled.is_failing = False
     assert polled.is_waiting()
+
+
+def test_a_failure_is_counted_each_time() -> None:
+    failures = Semaphore(0)
+
+    def fail() -> None:
+        raise OSError("no space left on device")
+
+    thread = PeriodicThread("test", fail, every_seconds=0.001, pause_seconds=0.0, on_failure=failures.release)
+    thread.start()
+    assert all(failures.acquire(timeout=PATIENCE_SECONDS) for _ in range(2))
+    thread.close()
+
+
+def test_close_does_not_wait_for_a_task_of_many_steps() -> None:
+    started = Event()
+
+    def work() -> None:
+        started.set()
+        while thread.may_continue():
+            sleep(0.001)
+
+    thread = PeriodicThread("test", work, every_seconds=HOUR_SECONDS)
+    thread.start()
+    assert started.wait(PATIENCE_SECONDS)
+    thread.close()
+
+
+def test_a_task_of_another_process_is_not_run_until_it_becomes_ours() -> None:
+    calls, is_ours = Semaphore(0), Event()
+    thread = PeriodicThread(
+        "test", calls.release, every_seconds=SHORT_SECONDS, pause_seconds=0.0, is_ours=is_ours.is_set
+    )
+    thread.start()
+    assert not calls.acquire(timeout=MOMENT_SECONDS)
+    is_ours.set()
+    assert calls.acquire(timeout=PATIENCE_SECONDS)
+    thread.close()
