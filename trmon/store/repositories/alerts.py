@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Text, and_, func, literal, or_, select, type_coerce, update
+from sqlalchemy import ColumnElement, Engine, Select, Text, and_, func, literal, or_, select, type_coerce, update
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -21,7 +21,7 @@ from trmon.domain.incidents.incident import CAUSE_LABEL, FINDING_LABEL, is_membe
 from trmon.domain.pipeline.run_update import Event
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.alerts import alert_from_row, event_from_row
-from trmon.store.rows.mapping import Page, decode_cursor, page_of
+from trmon.store.rows.mapping import Page, read_page
 from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
@@ -104,7 +104,7 @@ class Alerts:
         Args: search: words that each must have in the names of its project, run, owner, rule, title or cause.
         """
         table, of_run = tables.alert, tables.run.c
-        found = select(table, of_run.project, of_run.name, of_run.owner).join(tables.run).where(visible_runs(access))
+        found = _select_listed(access)
         wanted = {
             of_run.project: project,
             of_run.name: run,
@@ -114,25 +114,20 @@ class Alerts:
         found = found.where(*(column == value for column, value in wanted.items() if value is not None))
         if search.strip():
             found = found.where(matches(search))
-        if after is not None:
-            found = found.where(table.c.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
-            rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
-        return page_of([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.id,))
+            return read_page(connection, found, table.c.id, decode=_listed, after=after, limit=limit)
 
     def every_firing(self, *, access: Access) -> tuple[ListedAlert, ...]:
         """Return all firing alerts, newest first."""
-        table, of_run = tables.alert, tables.run.c
-        found = select(table, of_run.project, of_run.name, of_run.owner).join(tables.run).where(visible_runs(access))
-        found = found.where(table.c.state == AlertState.FIRING.value)
+        table = tables.alert
+        found = _select_listed(access).where(table.c.state == AlertState.FIRING.value)
         with self._reader.connect() as connection:
             return tuple(_listed(row) for row in connection.execute(found.order_by(table.c.id.desc())))
 
     def firing(self, run_ids: Collection[int], *, access: Access) -> dict[int, tuple[ListedAlert, ...]]:
         """Return the firing alerts of runs by run id, oldest first."""
-        table, of_run = tables.alert, tables.run.c
-        found = select(table, of_run.project, of_run.name, of_run.owner).join(tables.run).where(visible_runs(access))
-        found = found.where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
+        table = tables.alert
+        found = _select_listed(access).where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
         by_run: dict[int, tuple[ListedAlert, ...]] = dict.fromkeys(run_ids, ())
         with self._reader.connect() as connection:
             for row in connection.execute(found.order_by(table.c.id)):
@@ -141,14 +136,13 @@ class Alerts:
 
     def newest_incidents(self, run_ids: Collection[int], *, access: Access) -> dict[int, ListedAlert]:
         """Return the newest incident of each run that had one, by run id."""
-        table, of_run = tables.alert, tables.run.c
+        table = tables.alert
         newest = (
             select(func.max(table.c.id))
             .where(table.c.run_id.in_(run_ids), table.c.rule == INCIDENT_RULE)
             .group_by(table.c.run_id)
         )
-        found = select(table, of_run.project, of_run.name, of_run.owner).join(tables.run)
-        found = found.where(visible_runs(access), table.c.id.in_(newest))
+        found = _select_listed(access).where(table.c.id.in_(newest))
         with self._reader.connect() as connection:
             return {row.run_id: _listed(row) for row in connection.execute(found)}
 
@@ -200,12 +194,8 @@ class Alerts:
         """
         table = tables.alert_event
         found = select(table).join(tables.run).where(table.c.identity == identity, visible_runs(access))
-        if after is not None:
-            found = found.where(table.c.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
-            rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
-        shown = page_of(rows, limit=limit, key=lambda row: (row.id,))
-        return Page(tuple(event_from_row(row) for row in shown.items), shown.next)
+            return read_page(connection, found, table.c.id, decode=event_from_row, after=after, limit=limit)
 
     def counts(self, *, access: Access) -> dict[AlertState, int]:
         """Return how many alerts are in each state."""
@@ -216,6 +206,12 @@ class Alerts:
         with self._reader.connect() as connection:
             found = {AlertState(state): count for state, count in connection.execute(counted)}
         return {state: found.get(state, 0) for state in AlertState if state is not AlertState.DROPPED}
+
+
+def _select_listed(access: Access) -> Select[Any]:
+    of_run = tables.run.c
+    found = select(tables.alert, of_run.project, of_run.name, of_run.owner).join(tables.run)
+    return found.where(visible_runs(access))
 
 
 def _listed(row: Any) -> ListedAlert:
@@ -236,15 +232,9 @@ def _refused(
 
 
 def _acknowledge(transaction: Transaction, identity: str, ack: Acknowledgement, *, access: Access) -> ListedAlert:
-    table, of_run = tables.alert, tables.run.c
-    newest = (
-        select(table, of_run.project, of_run.name, of_run.owner)
-        .join(tables.run)
-        .where(table.c.identity == identity, visible_runs(access))
-        .order_by(table.c.id.desc())
-        .limit(1)
-    )
-    row = transaction.connection.execute(newest).one_or_none()
+    table = tables.alert
+    found = _select_listed(access).where(table.c.identity == identity)
+    row = transaction.connection.execute(found.order_by(table.c.id.desc()).limit(1)).one_or_none()
     if row is None:
         raise NotFound("alert", identity)
     if row.state != AlertState.FIRING.value:

@@ -6,8 +6,9 @@ from concurrent.futures import Future
 
 from sqlalchemy import Connection, Engine, insert, select
 
-from trmon.domain.access import Access, AuditAction, AuditDocument, AuditEntry
-from trmon.store.rows.mapping import Page, RowMapping, decode_cursor, page_of
+from trmon.domain.model.access import Access, AuditAction, AuditDocument, AuditEntry
+from trmon.domain.model.identity import RunKey
+from trmon.store.rows.mapping import Page, RowMapping, read_page
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 
@@ -49,11 +50,8 @@ class AuditLog:
                 found = found.where(column == value)
         if since is not None:
             found = found.where(table.at >= since)
-        if after is not None:
-            found = found.where(table.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
-            rows = connection.execute(found.order_by(table.id.desc()).limit(limit + 1)).all()
-        return page_of([_ENTRY.from_row(row) for row in rows], limit=limit, key=lambda entry: (entry.id,))
+            return read_page(connection, found, table.id, decode=_ENTRY.from_row, after=after, limit=limit)
 
     def record(
         self,
@@ -97,3 +95,17 @@ def write_audit(
         after=after,
     )
     connection.execute(insert(tables.audit), _ENTRY.to_row(entry))
+
+
+def audit_run(
+    connection: Connection,
+    access: Access,
+    action: AuditAction,
+    key: RunKey,
+    *,
+    at: float,
+    before: AuditDocument | None = None,
+    after: AuditDocument | None = None,
+) -> None:
+    """Add an entry on a run to the audit log in the transaction of its action."""
+    write_audit(connection, access, action, at=at, target=str(key), project=key.project, before=before, after=after)

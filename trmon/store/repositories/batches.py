@@ -47,7 +47,7 @@ class Batches:
     ) -> Page[BatchRow]:
         """Return a run's batches, newest first unless asked otherwise. Errors: InvalidInput for an invalid cursor."""
         table = tables.batch
-        [ordinal] = decode_cursor(after, length=1) if after is not None else [None]
+        ordinal = None if after is None else decode_cursor(after)
         selection = BatchSelection(
             limit=limit + 1,
             newest_first=not oldest_first,
@@ -64,7 +64,7 @@ class Batches:
             batches = read_batches(connection, selected_batches(found, selection), names=self._names)
         if moved:
             batches = selection.merged(batches, moved.history.batches(moved.ids, selection))
-        return page_of(batches, limit=limit, key=lambda batch: (batch.ordinal,))
+        return page_of(batches, limit=limit, key=lambda batch: batch.ordinal)
 
     def gauge_keys(
         self,

@@ -33,7 +33,7 @@ from trmon.domain.ports import SLOTS, Fences
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.silences import read_silences
 from trmon.store.rows.alerts import alert_from_row, decode_deliveries, event_from_row
-from trmon.store.rows.mapping import Page, RowMapping, decode_cursor, page_of
+from trmon.store.rows.mapping import Page, RowMapping, read_page
 from trmon.store.rows.runs import read_run, visible_runs
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
@@ -254,11 +254,8 @@ class Deliveries:
             found = found.where(of_run.project == project)
         if run is not None:
             found = found.where(of_run.name == run)
-        if after is not None:
-            found = found.where(table.c.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
-            rows = connection.execute(found.order_by(table.c.id.desc()).limit(limit + 1)).all()
-        return page_of([_listed(row) for row in rows], limit=limit, key=lambda listed: (listed.id,))
+            return read_page(connection, found, table.c.id, decode=_listed, after=after, limit=limit)
 
 
 def _listed(row: Any) -> ListedDelivery:

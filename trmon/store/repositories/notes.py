@@ -11,8 +11,8 @@ from trmon.domain.access import Access, AuditAction, AuditDocument
 from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import MAX_NOTES, RunNote
-from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.mapping import Page, RowMapping, decode_cursor, page_of
+from trmon.store.repositories.audit import audit_run
+from trmon.store.rows.mapping import Page, RowMapping, read_page
 from trmon.store.rows.runs import has_name, read_run
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
@@ -34,10 +34,7 @@ class Notes:
         with self._reader.connect() as connection:
             run = read_run(connection, has_name(key), name=str(key), access=access)
             found = select(tables.note).where(table.run_id == run.id)
-            if after is not None:
-                found = found.where(table.id < decode_cursor(after, length=1)[0])
-            rows = connection.execute(found.order_by(table.id.desc()).limit(limit + 1)).all()
-        return page_of([_NOTE.from_row(row) for row in rows], limit=limit, key=lambda note: (note.id,))
+            return read_page(connection, found, table.id, decode=_NOTE.from_row, after=after, limit=limit)
 
     def add(
         self, key: RunKey, *, access: Access, now: float, author: str, text: str, step: int | None
@@ -53,7 +50,7 @@ class Notes:
             note = RunNote(id=0, run_id=run.id, step=step, author=author, text=text, at=now)
             inserted = insert(tables.note).returning(tables.note.c.id)
             note = replace(note, id=connection.execute(inserted, _NOTE.to_row(note)).scalar_one())
-            _audit(transaction, access, AuditAction.NOTE_CREATE, key, at=now, after=_document(note))
+            audit_run(connection, access, AuditAction.NOTE_CREATE, key, at=now, after=_document(note))
             return note
 
         return self._writer.submit(write, run=key)
@@ -69,31 +66,9 @@ class Notes:
             if row is None:
                 raise NotFound("note", str(note_id))
             connection.execute(delete(tables.note).where(named))
-            _audit(transaction, access, AuditAction.NOTE_DELETE, key, at=now, before=_document(_NOTE.from_row(row)))
+            audit_run(connection, access, AuditAction.NOTE_DELETE, key, at=now, before=_document(_NOTE.from_row(row)))
 
         return self._writer.submit(write, run=key)
-
-
-def _audit(
-    transaction: Transaction,
-    access: Access,
-    action: AuditAction,
-    key: RunKey,
-    *,
-    at: float,
-    before: AuditDocument | None = None,
-    after: AuditDocument | None = None,
-) -> None:
-    write_audit(
-        transaction.connection,
-        access,
-        action,
-        at=at,
-        target=str(key),
-        project=key.project,
-        before=before,
-        after=after,
-    )
 
 
 def _document(note: RunNote) -> AuditDocument:

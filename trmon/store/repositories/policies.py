@@ -14,7 +14,7 @@ from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.errors import Conflict
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.store.database.upsert import upsert
-from trmon.store.repositories.audit import write_audit
+from trmon.store.repositories.audit import audit_run
 from trmon.store.rows.mapping import Codec, Page, RowMapping, decode_cursor, page_of
 from trmon.store.rows.runs import read_run, visible_runs
 from trmon.store.schema import tables
@@ -46,8 +46,7 @@ class Policies:
         """Return the newest version, the default one if none was set. Errors: NotFound for an unknown run."""
         with self._reader.connect() as connection:
             run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
-            row = _newest(connection, run_id)
-        return default_version(now=run.created_at) if row is None else policy_version_from_row(row)
+            return _current(connection, run_id, made_at=run.created_at)
 
     def history(self, run_id: int, *, access: Access = EVERYTHING) -> list[PolicyVersion]:
         """Return all versions that were set, oldest first."""
@@ -64,13 +63,13 @@ class Policies:
         table = tables.policy_version.c
         found = select(tables.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(limit + 1)
         if after is not None:
-            found = found.where(table.id < decode_cursor(after, length=1)[0])
+            found = found.where(table.id < decode_cursor(after))
         with self._reader.connect() as connection:
             run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
             versions = [(row.id, policy_version_from_row(row)) for row in connection.execute(found)]
         if len(versions) <= limit:
             versions.append((0, default_version(now=run.created_at)))
-        shown = page_of(versions, limit=limit, key=lambda version: version[:1])
+        shown = page_of(versions, limit=limit, key=lambda version: version[0])
         return Page(tuple(version for _, version in shown.items), shown.next)
 
     def put(
@@ -101,8 +100,7 @@ class Policies:
 
 def _check_current(connection: Connection, run_id: int, wanted: str) -> None:
     run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=EVERYTHING)
-    newest = _newest(connection, run_id)
-    current = default_version(now=run.created_at) if newest is None else policy_version_from_row(newest)
+    current = _current(connection, run_id, made_at=run.created_at)
     if current.policy.hash != wanted:
         raise Conflict(
             f"the policy of {run.key} is {current.policy.name} ({current.policy.hash[:8]}) by {current.author} by now, "
@@ -112,22 +110,18 @@ def _check_current(connection: Connection, run_id: int, wanted: str) -> None:
 
 def _audit(connection: Connection, run_id: int, access: Access, action: AuditAction, *, version: PolicyVersion) -> None:
     run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
-    newest = _newest(connection, run_id)
-    before = default_version(now=run.created_at) if newest is None else policy_version_from_row(newest)
-    write_audit(
-        connection,
-        access,
-        action,
-        at=version.created_at,
-        target=str(run.key),
-        project=run.key.project,
-        before=_document(before),
-        after=_document(version),
-    )
+    before = _document(_current(connection, run_id, made_at=run.created_at))
+    audit_run(connection, access, action, run.key, at=version.created_at, before=before, after=_document(version))
 
 
 def _document(version: PolicyVersion) -> AuditDocument:
     return {"hash": version.policy.hash, **_VERSION.to_row(version)}
+
+
+def _current(connection: Connection, run_id: int, *, made_at: float) -> PolicyVersion:
+    """Return the newest version of a run that was made at a time; the default one if none was set."""
+    row = _newest(connection, run_id)
+    return default_version(now=made_at) if row is None else policy_version_from_row(row)
 
 
 def _newest(connection: Connection, run_id: int) -> Any:
@@ -145,8 +139,7 @@ def write_policy(connection: Connection, run_id: int, *, version: PolicyVersion)
     if version.is_adapted and not _is_current(connection, run_id, version.evidence["replaces"]):
         return
     if version.is_of_start:
-        newest = _newest(connection, run_id)
-        current = default_version(now=version.created_at) if newest is None else policy_version_from_row(newest)
+        current = _current(connection, run_id, made_at=version.created_at)
         if version_from_trainer(current, version.policy, now=version.created_at) is None:
             return
     columns = {"run_id": run_id, "hash": version.policy.hash, **_VERSION.to_row(version)}
@@ -189,17 +182,9 @@ class Adaptations:
             connection = transaction.connection
             run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
             before = connection.scalar(select(tables.adaptation.c.setting).where(tables.adaptation.c.run_id == run_id))
-            write_audit(
-                connection,
-                access,
-                AuditAction.ADAPTATION_CHANGE,
-                at=now,
-                target=str(run.key),
-                project=run.key.project,
-                before=before,
-                after=document,
-            )
-            upsert(transaction.connection, tables.adaptation, key=("run_id",), rows=[row])
+            action = AuditAction.ADAPTATION_CHANGE
+            audit_run(connection, access, action, run.key, at=now, before=before, after=document)
+            upsert(connection, tables.adaptation, key=("run_id",), rows=[row])
             transaction.mark_edited(run_id)
 
         return self._writer.submit(write, run=run_id)

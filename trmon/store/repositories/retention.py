@@ -21,41 +21,6 @@ DEAD_FACTOR = 3.0
 DEAD_ROWS = 10_000
 
 
-class NotificationCleanup:
-    """Deletes old deliveries and silences in small transactions."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    def prune_deliveries(self, *, now: float, max_age_seconds: float) -> int:
-        """Delete old deliveries, dead ones later or when there are too many, and return their number.
-
-        Deliveries of a firing alert stay: they determine who gets the resolve notice.
-        """
-        table = tables.delivery.c
-        oldest = now - max_age_seconds
-        done = table.state.in_(DONE) & (table.made_at < oldest)
-        is_dead = table.state == DeliveryState.DEAD.value
-        with self._reader.connect() as connection:
-            newest = select(table.id).where(is_dead).order_by(table.id.desc()).offset(DEAD_ROWS).limit(1)
-            surplus = connection.scalar(newest) or 0
-        dead = is_dead & or_(table.made_at < now - DEAD_FACTOR * max_age_seconds, table.id <= surplus)
-        is_closed = func.coalesce(table.episode, "").not_in(self._episodes_firing_since_before(oldest))
-        return delete_in_batches(self._writer, tables.delivery, or_(done, dead) & is_closed)
-
-    def prune_silences(self, *, now: float, max_age_seconds: float) -> int:
-        """Delete silences that ended long ago and return their number."""
-        return delete_in_batches(self._writer, tables.silence, tables.silence.c.ends_at < now - max_age_seconds)
-
-    def _episodes_firing_since_before(self, oldest: float) -> list[str]:
-        """Return the episodes that have been firing since before a time."""
-        table = tables.alert.c
-        found = select(tables.alert).where(table.state == AlertState.FIRING.value, table.since_at < oldest)
-        with self._reader.connect() as connection:
-            return [alert_from_row(row).episode for row in connection.execute(found)]
-
-
 EVENT_SECONDS = 24 * 3600.0
 EVENT_ROWS = 100_000
 SIZE_QUERY_TIMEOUT = "1h"
@@ -79,7 +44,6 @@ class Retention:
     def __init__(self, reader: Engine, writer: GroupCommit) -> None:
         self._reader = reader
         self._writer = writer
-        self._notifications = NotificationCleanup(reader, writer)
 
     def prune(
         self,
@@ -112,8 +76,8 @@ class Retention:
         return Pruned(
             reports=reports,
             events=self._prune_events(now, may_continue=may_continue),
-            deliveries=self._notifications.prune_deliveries(now=now, max_age_seconds=max_age_seconds),
-            silences=self._notifications.prune_silences(now=now, max_age_seconds=max_age_seconds),
+            deliveries=self._prune_deliveries(now=now, max_age_seconds=max_age_seconds),
+            silences=delete_in_batches(self._writer, tables.silence, tables.silence.c.ends_at < oldest),
             audit=delete_in_batches(
                 self._writer,
                 tables.audit,
@@ -159,3 +123,26 @@ class Retention:
             last_id = connection.scalar(select(func.max(table.id))) or 0
         old = or_(table.at < now - EVENT_SECONDS, table.id <= last_id - EVENT_ROWS)
         return delete_in_batches(self._writer, tables.event, old, may_continue=may_continue)
+
+    def _prune_deliveries(self, *, now: float, max_age_seconds: float) -> int:
+        """Delete old deliveries, dead ones later or when there are too many, and return their number.
+
+        Deliveries of a firing alert stay: they determine who gets the resolve notice.
+        """
+        table = tables.delivery.c
+        oldest = now - max_age_seconds
+        done = table.state.in_(DONE) & (table.made_at < oldest)
+        is_dead = table.state == DeliveryState.DEAD.value
+        with self._reader.connect() as connection:
+            newest = select(table.id).where(is_dead).order_by(table.id.desc()).offset(DEAD_ROWS).limit(1)
+            surplus = connection.scalar(newest) or 0
+        dead = is_dead & or_(table.made_at < now - DEAD_FACTOR * max_age_seconds, table.id <= surplus)
+        is_closed = func.coalesce(table.episode, "").not_in(self._episodes_firing_since_before(oldest))
+        return delete_in_batches(self._writer, tables.delivery, or_(done, dead) & is_closed)
+
+    def _episodes_firing_since_before(self, oldest: float) -> list[str]:
+        """Return the episodes that have been firing since before a time."""
+        table = tables.alert.c
+        found = select(tables.alert).where(table.state == AlertState.FIRING.value, table.since_at < oldest)
+        with self._reader.connect() as connection:
+            return [alert_from_row(row).episode for row in connection.execute(found)]

@@ -20,9 +20,9 @@ from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store.lake.deletions import ask_for_deletion
 from trmon.store.registry import RunRegistry
-from trmon.store.repositories.audit import write_audit
+from trmon.store.repositories.audit import audit_run
 from trmon.store.rows.alerts import alert_from_row, decode_deliveries, write_deliveries
-from trmon.store.rows.mapping import Page, decode_cursor, page_of
+from trmon.store.rows.mapping import Page, decode_cursor, page_of, read_page
 from trmon.store.rows.runs import (
     attempt_from_row,
     has_name,
@@ -156,12 +156,8 @@ class Runs:
         """Return a run's attempts, newest first. Errors: InvalidInput for an invalid cursor."""
         table = tables.attempt
         found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
-        if after is not None:
-            found = found.where(table.c.ordinal < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
-            rows = connection.execute(found.order_by(table.c.ordinal.desc()).limit(limit + 1))
-            attempts = [attempt_from_row(row) for row in rows]
-        return page_of(attempts, limit=limit, key=lambda attempt: (attempt.ordinal,))
+            return read_page(connection, found, table.c.ordinal, decode=attempt_from_row, after=after, limit=limit)
 
     def list(
         self,
@@ -184,10 +180,10 @@ class Runs:
             tags = tables.run_tag.c
             statement = statement.where(exists().where(tags.run_id == table.id, tags.tag == tag))
         if after is not None:
-            statement = statement.where(table.id < decode_cursor(after, length=1)[0])
+            statement = statement.where(table.id < decode_cursor(after))
         with self._reader.connect() as connection:
             runs = read_runs(connection, statement.order_by(table.id.desc()).limit(limit + 1))
-        return page_of(runs, limit=limit, key=lambda run: (run.id,))
+        return page_of(runs, limit=limit, key=lambda run: run.id)
 
     def update(
         self,
@@ -226,7 +222,15 @@ class Runs:
             changed = _get(transaction.connection, renamed, access)
             if owner_change is not None and changed.owner != before.owner:
                 _notify_new_owner(transaction, owner_change, before=before, after=changed)
-            _audit(transaction, access, AuditAction.RUN_CHANGE, at=now, before=first, after=changed)
+            audit_run(
+                transaction.connection,
+                access,
+                AuditAction.RUN_CHANGE,
+                first.key,
+                at=now,
+                before=_document(first),
+                after=_document(changed),
+            )
             return changed
 
         return self._writer.submit(change, run=key)
@@ -256,7 +260,8 @@ class Runs:
 
         def delete_run(transaction: Transaction) -> None:
             if is_audited:
-                _audit(transaction, access, AuditAction.RUN_DELETE, at=now, before=run)
+                before = _document(run)
+                audit_run(transaction.connection, access, AuditAction.RUN_DELETE, run.key, at=now, before=before)
             # Again: an attempt may have begun to move meanwhile.
             ask_for_deletion(transaction.connection, run, now=now)
             self._delete_run(transaction, run.id, now=now)
@@ -288,21 +293,6 @@ def _notify_new_owner(transaction: Transaction, owner_change: OwnerChange, *, be
     deliveries = owner_change.deliveries(alerts, before=before, after=after)
     write_deliveries(transaction.connection, deliveries)
     transaction.receivers.update(delivery.receiver for delivery in deliveries)
-
-
-def _audit(
-    transaction: Transaction, access: Access, action: AuditAction, *, at: float, before: Run, after: Run | None = None
-) -> None:
-    write_audit(
-        transaction.connection,
-        access,
-        action,
-        at=at,
-        target=str(before.key),
-        project=before.key.project,
-        before=_document(before),
-        after=None if after is None else _document(after),
-    )
 
 
 def _document(run: Run) -> AuditDocument:

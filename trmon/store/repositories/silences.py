@@ -13,7 +13,7 @@ from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Matcher, Silence
 from trmon.domain.errors import NotFound
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.mapping import Codec, Page, RowMapping, decode_cursor, page_of
+from trmon.store.rows.mapping import Codec, Page, RowMapping, read_page
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.transaction import Transaction
@@ -64,11 +64,8 @@ class Silences:
         found = select(tables.silence).where(_visible(access))
         if ending_after is not None:
             found = found.where(table.ends_at > ending_after)
-        if after is not None:
-            found = found.where(table.id < decode_cursor(after, length=1)[0])
         with self._reader.connect() as connection:
-            rows = connection.execute(found.order_by(table.id.desc()).limit(limit + 1)).all()
-        return page_of([_SILENCE.from_row(row) for row in rows], limit=limit, key=lambda silence: (silence.id,))
+            return read_page(connection, found, table.id, decode=_SILENCE.from_row, after=after, limit=limit)
 
     def active(self, *, now: float) -> tuple[Silence, ...]:
         """Return the silences of all projects that mute alerts now, oldest first."""

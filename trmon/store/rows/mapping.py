@@ -11,10 +11,14 @@ from types import UnionType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import msgspec
+from sqlalchemy import ColumnElement, Connection, Select
 
 from trmon.domain.errors import InvalidInput
 
 T = TypeVar("T")
+
+BEYOND = 1 << 63
+"""Ids are smaller than this."""
 
 Convert = Callable[[Any], Any]
 
@@ -89,10 +93,6 @@ def _enum_codec(hint: Any) -> Codec | None:
     )
 
 
-BEYOND = 1 << 63
-"""Ids are smaller than this."""
-
-
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """Items and the cursor of the next page, None on the last page."""
@@ -101,24 +101,44 @@ class Page(Generic[T]):
     next: str | None = None
 
 
-def page_of(items: Sequence[T], *, limit: int, key: Callable[[T], tuple[int, ...]]) -> Page[T]:
+def read_page(
+    connection: Connection,
+    query: Select[Any],
+    column: ColumnElement[int],
+    *,
+    decode: Callable[[Any], T],
+    after: str | None,
+    limit: int,
+) -> Page[T]:
+    """Return the rows of a query as values, the largest of a column first. Errors: InvalidInput for an invalid cursor.
+
+    Args: column: a key, which the query selects.
+    """
+    if after is not None:
+        query = query.where(column < decode_cursor(after))
+    rows = connection.execute(query.order_by(column.desc()).limit(limit + 1)).all()
+    shown = page_of(rows, limit=limit, key=lambda row: row._mapping[column])
+    return Page(tuple(decode(row) for row in shown.items), shown.next)
+
+
+def page_of(items: Sequence[T], *, limit: int, key: Callable[[T], int]) -> Page[T]:
     """Return the first `limit` items as a page; an additional item means that another page follows."""
     shown = items[:limit]
     return Page(tuple(shown), encode_cursor(key(shown[-1])) if shown and len(items) > limit else None)
 
 
-def encode_cursor(key: tuple[int, ...]) -> str:
+def encode_cursor(key: int) -> str:
     """Return a key as an opaque cursor."""
-    return base64.urlsafe_b64encode(msgspec.msgpack.encode(key)).decode().rstrip("=")
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode((key,))).decode().rstrip("=")
 
 
-def decode_cursor(cursor: str, *, length: int) -> tuple[int, ...]:
+def decode_cursor(cursor: str) -> int:
     """Return the key of a cursor. Errors: InvalidInput for an invalid cursor."""
     try:
         raw = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         key = msgspec.msgpack.decode(raw, type=tuple[int, ...])
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
         raise InvalidInput("after", "must be the `next` of an earlier page") from error
-    if len(key) != length or max(key) >= BEYOND:
+    if len(key) != 1 or key[0] >= BEYOND:
         raise InvalidInput("after", "must be the `next` of an earlier page of the same list")
-    return key
+    return key[0]
