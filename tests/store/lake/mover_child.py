@@ -5,23 +5,19 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
 
 from trmon.store import Store
 
 
 class KillingPoint:
-    """Kills this process when as many points as given have been passed."""
+    """Kills this process at a point."""
 
-    def __init__(self, kill_at: int, passed: Connection) -> None:
-        self._left = kill_at
-        self._passed = passed
+    def __init__(self, kill_at: str) -> None:
+        self._kill_at = kill_at
 
     def at_point(self, name: str) -> None:
-        """Pass a point, and name it."""
-        self._left -= 1
-        self._passed.send(name)
-        if self._left == 0:
+        """Pass a point, or die."""
+        if name == self._kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def may_continue(self) -> bool:
@@ -30,12 +26,10 @@ class KillingPoint:
         return True
 
 
-def move_all(
-    url: str, lake_url: str, *, now: float, kill_at: int, passed: Connection, environment: Mapping[str, str]
-) -> None:
-    """Move everything. Args: kill_at: the number of the point to die at; passed: is sent the name of each point."""
+def move_all(url: str, lake_url: str, *, now: float, kill_at: str, environment: Mapping[str, str]) -> None:
+    """Move everything. Args: kill_at: the point to die at, empty for none."""
     os.environ.update(environment)
-    point = KillingPoint(kill_at, passed)
+    point = KillingPoint(kill_at)
     store = Store.open(url)
     mover = store.lake(lake_url).mover
     while mover.move_next(now=now, after_seconds=50.0, at_point=point.at_point) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ import pytest
 from deltalake import DeltaTable
 from sqlalchemy import update
 
+from tests.fixtures.databases import prepare_database
+from tests.fixtures.postgres import Postgres
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
+from tests.store.conftest import BACKENDS
 from tests.store.lake.moving import delete_moved, move_to_lake
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole, QuarantinePart, quarantined
@@ -19,6 +23,7 @@ from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
+from trmon.store.database.sqlite import sqlite_file_of
 from trmon.store.lake.delta_schema import LAKE_TABLES
 from trmon.store.rows.signal_chunks import CHUNK_BATCHES
 from trmon.store.schema import tables
@@ -27,6 +32,7 @@ STEPS = CHUNK_BATCHES + 50
 """A chunk of the columnar history, and rows after it."""
 STRANGER = Access(name="stranger", scopes=frozenset(), project="other")
 Read = Callable[[Store, int, list[int]], Any]
+Filled = tuple[str, tuple[int, list[int]]]
 
 
 @pytest.fixture
@@ -35,13 +41,40 @@ def lake_url(tmp_path: Path) -> str:
     return str(tmp_path / "lake")
 
 
-@pytest.fixture
-def store(url: str, store: Store, lake_url: str) -> Iterator[Store]:
-    """A store with a lake in a folder."""
+@pytest.fixture(scope="module", params=BACKENDS)
+def made_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    """The URL of a database with a run of two attempts, to be copied; the second attempt goes back to step 200."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('filled')}/trmon.db"
+        prepare_database(url)
+    else:
+        server: Postgres = request.getfixturevalue("postgres_server")
+        url = server.database(template=request.getfixturevalue("postgres_template"))
+    store = Store.open(url)
+    run_id, first = put_attempt(store, "a", steps=range(STEPS), ordinal=1)
+    _, second = put_attempt(store, "b", steps=range(200, STEPS + 20), ordinal=1000)
     store.close()
-    opened = Store.open(url, lake_url=lake_url)
+    yield url, (run_id, [first, second])
+    if request.param != "sqlite":
+        server.drop(url)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, made_once: Filled, tmp_path: Path, lake_url: str) -> Iterator[Store]:
+    """A copy of the database, with an empty lake in a folder."""
+    url, _ = made_once
+    if url.startswith("sqlite:"):
+        shutil.copy(sqlite_file_of(url), tmp_path / "trmon.db")
+        opened = Store.open(f"sqlite:///{tmp_path}/trmon.db", lake_url=lake_url)
+        yield opened
+        opened.close()
+        return
+    server: Postgres = request.getfixturevalue("postgres_server")
+    copy = server.database(template=url)
+    opened = Store.open(copy, lake_url=lake_url)
     yield opened
     opened.close()
+    server.drop(copy)
 
 
 def put_attempt(store: Store, name: str, *, steps: range, ordinal: int) -> tuple[int, int]:
@@ -178,11 +211,9 @@ READS: dict[str, Read] = {
 
 
 @pytest.fixture
-def run(store: Store) -> tuple[int, list[int]]:
-    """A run of two attempts, and the ids of both; the second goes back to step 200."""
-    run_id, first = put_attempt(store, "a", steps=range(STEPS), ordinal=1)
-    _, second = put_attempt(store, "b", steps=range(200, STEPS + 20), ordinal=1000)
-    return run_id, [first, second]
+def run(made_once: Filled) -> tuple[int, list[int]]:
+    """The run, and the ids of its attempts."""
+    return made_once[1]
 
 
 def answers(store: Store, run: tuple[int, list[int]]) -> dict[str, str]:
