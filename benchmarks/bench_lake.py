@@ -19,7 +19,7 @@ from rich.table import Table
 
 from tests.fixtures.service import ThreadedService
 from tests.store.builders import append, batch, batch_key, report_intake, start_intake
-from tests.store.lake.moving import delete_moved, move_to_lake
+from tests.store.lake.lakes import delete_moved, move_to_lake
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
 from trmon.domain.messages import WriteResult
 from trmon.domain.pipeline.run_update import Frontier, RunUpdate

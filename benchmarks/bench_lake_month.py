@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tests.fixtures.databases import open_migrated_store
-from tests.store.lake.lake_runs import put_ended_run
+from tests.store.lake.lakes import put_ended_run
 from trmon.store import Store
 
 START = 1_798_761_600.0

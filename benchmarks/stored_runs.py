@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from tests.fixtures.databases import open_migrated_store
-from tests.store.lake.lake_runs import put_ended_run
-from tests.store.lake.moving import move_to_lake
+from tests.store.lake.lakes import move_to_lake, put_ended_run
 
 RUNS = (100, 1000)
 STEPS = 5

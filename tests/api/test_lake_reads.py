@@ -18,7 +18,7 @@ from tests.fixtures.s3 import BUCKET, s3_server
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from tests.store.builders import stored_reports
-from tests.store.lake.moving import delete_moved, move_to_lake
+from tests.store.lake.lakes import delete_moved, move_to_lake
 from trmon.store import Store
 
 RUN, SOUND = "/api/v1/runs/math/ill", "/api/v1/runs/math/sound"

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.fixtures.databases import open_migrated_store
-from tests.store.lake.lake_runs import put_ended_run
+from tests.store.lake.lakes import put_ended_run
 from trmon.cli import app
 
 LONG_AGO = 1_700_000_000.0

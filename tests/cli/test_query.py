@@ -18,8 +18,7 @@ import pytest
 from tests.fixtures.command import trmon
 from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.waiting import eventually
-from tests.store.lake.lake_runs import put_ended_run
-from tests.store.lake.moving import delete_moved, move_to_lake
+from tests.store.lake.lakes import delete_moved, move_to_lake, put_ended_run
 from trmon.config.settings import Settings
 from trmon.store.database.sqlite import sqlite_file_of
 from trmon.store.query.tables import table_columns

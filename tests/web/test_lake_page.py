@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.fixtures.replay import replaying
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
-from tests.store.lake.moving import delete_moved, move_to_lake
+from tests.store.lake.lakes import delete_moved, move_to_lake
 from tests.web.conftest import ILL, Visiting
 from tests.web.test_run import PANELS
 

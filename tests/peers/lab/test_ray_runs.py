@@ -16,8 +16,7 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from tests.fixtures.databases import open_migrated_store
-from tests.store.lake.lake_runs import put_ended_run
-from tests.store.lake.moving import move_to_lake
+from tests.store.lake.lakes import move_to_lake, put_ended_run
 from trmon.cli.stored_runs import ray_cluster
 
 pytestmark = pytest.mark.timeout(600)

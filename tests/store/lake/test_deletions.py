@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select
 
 from tests.store.builders import NOW, append, commit, report_intake, start_intake
-from tests.store.lake.lake_runs import put_ended_run
+from tests.store.lake.lakes import put_ended_run
 from tests.store.lake.test_mover import rows_of_table
 from trmon.domain.access import EVERYTHING
 from trmon.domain.identity import RunKey

@@ -15,8 +15,7 @@ from sqlalchemy import func, select
 from tests.fixtures.databases import prepare_database
 from tests.fixtures.s3 import s3_lake
 from tests.store.builders import NOW
-from tests.store.lake.lake_checksums import Rows, checksums, lake_rows, merged, stored_rows
-from tests.store.lake.lake_runs import put_ended_run
+from tests.store.lake.lakes import Rows, checksums, lake_rows, merged, put_ended_run, stored_rows
 from tests.store.lake.mover_child import move_all
 from trmon.store import Store
 from trmon.store.lake.delta_schema import LAKE_ADAPTATIONS, LAKE_NOTES, LAKE_POLICIES, LAKE_TABLES

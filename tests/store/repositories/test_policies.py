@@ -1,4 +1,4 @@
-"""Policy versions: the policy that a trainer asks for is one version, whoever adopts it first."""
+"""Tests policies: of a trainer that starts, of a person and of the controller, each version is added once or not at all."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.builders import NOW, start_intake
-from trmon.domain.pipeline.run_update import Frontier, RunUpdate
+from tests.store.builders import NOW, append, commit, report_intake
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
+from trmon.domain.model.access import EVERYTHING, Access, Scope
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
+from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon_client.core.policies.policy import preset
 
@@ -17,7 +19,8 @@ GEO = preset("geo_mask")
 
 @pytest.fixture
 def run_id(store: Store) -> int:
-    return store.reports.append([start_intake()], now=NOW)[0].result().run_id
+    [receipt] = append(store, report_intake())
+    return receipt.run_id
 
 
 def asked(store: Store, run_id: int, *, at: float) -> PolicyVersion:
@@ -40,3 +43,53 @@ def test_a_start_that_is_adopted_late_does_not_replace_what_a_person_set(store: 
     store.policies.put(run_id, by_person).result()
     store.policies.put(run_id, late).result()
     assert store.policies.history(run_id) == [by_person]
+
+
+SETTING = AdaptationSetting(mode=AdaptationMode.APPLY, target_mask_rate=0.1, every_steps=4)
+MINE = PolicyVersion(policy=preset("geo_mask"), shadows=(), author="ann", reason="", created_at=NOW)
+
+
+def adapted(over: PolicyVersion) -> PolicyVersion:
+    evidence = {"replaces": over.policy.hash, "n_sequences": 512}
+    return replace(MINE, policy=preset("seq_mis"), author="trmon:target_mask_rate", evidence=evidence)
+
+
+def test_adaptation_is_off_by_default(store: Store, run_id: int) -> None:
+    assert store.adaptations.get(run_id) == AdaptationSetting()
+    store.adaptations.put(run_id, SETTING, access=EVERYTHING, now=NOW).result()
+    store.adaptations.put(run_id, replace(SETTING, mode=AdaptationMode.RECOMMEND), access=EVERYTHING, now=NOW).result()
+    assert store.adaptations.get(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
+    assert store.adaptations.get(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
+
+
+def test_another_project_cannot_read_the_setting(store: Store, run_id: int) -> None:
+    store.adaptations.put(run_id, SETTING, access=EVERYTHING, now=NOW).result()
+    stranger = Access(name="x", scopes=frozenset(Scope), project="code")
+    assert store.adaptations.get(run_id, access=stranger) == AdaptationSetting()
+
+
+def test_a_controllers_version_keeps_its_evidence(store: Store, run_id: int) -> None:
+    version = adapted(default_version(now=NOW))
+    commit(store, run_id, policy=version)
+    assert store.policies.current(run_id) == version
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        pytest.param(replace(MINE, policy=preset("token_veto")), id="another policy was activated"),
+        pytest.param(replace(MINE, pinned=True), id="the base policy was pinned"),
+    ],
+)
+def test_a_manual_change_takes_precedence_over_the_controller(store: Store, run_id: int, since: PolicyVersion) -> None:
+    store.policies.put(run_id, MINE).result()
+    store.policies.put(run_id, since).result()
+    commit(store, run_id, policy=adapted(MINE))
+    assert store.policies.current(run_id) == since
+
+
+def test_deleting_a_run_deletes_its_setting(store: Store, run_id: int) -> None:
+    store.adaptations.put(run_id, SETTING, access=EVERYTHING, now=NOW).result()
+    run = store.runs.by_id(run_id)
+    store.runs.delete(run.key, access=Access(name="x", scopes=frozenset(Scope)), now=NOW)
+    assert store.adaptations.get(run_id) == AdaptationSetting()
