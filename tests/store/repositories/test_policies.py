@@ -1,4 +1,4 @@
-"""Tests policies: of a trainer that starts, of a person and of the controller, each version is added once or not at all."""
+"""Tests policies: of a trainer that starts, of a person and of the controller, each version is added once or never."""
 
 from __future__ import annotations
 
