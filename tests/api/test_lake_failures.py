@@ -16,7 +16,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
 from tests.store.lake.lakes import delete_moved, move_to_lake
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.store.schema import tables
 
 MOVED = "/api/v1/runs/math/moved"

@@ -14,11 +14,11 @@ from sqlalchemy import select
 
 from tests.fixtures.waiting import eventually
 from tests.store.builders import NOW, alert, alert_event, append, batch, batch_key, commit, report_intake, start_intake
+from trmon.domain.access import EVERYTHING
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import NotReady
+from trmon.domain.errors import NotReady
+from trmon.domain.pipeline.run_update import Checkpoint, Frontier
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Checkpoint, Frontier
 from trmon.store import Store
 from trmon.store.archive.arrow_tables import SEQUENCES_SCHEMA, sequences_to_arrow
 from trmon.store.lake.delta_schema import LAKE_BATCHES, LAKE_SEQUENCES, LAKE_TABLES, batch_from_lake

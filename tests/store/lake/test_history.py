@@ -16,12 +16,12 @@ from tests.fixtures.postgres import Postgres
 from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
 from tests.store.conftest import BACKENDS
 from tests.store.lake.lakes import delete_moved, move_to_lake
+from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole, QuarantinePart, quarantined
-from trmon.domain.model.access import EVERYTHING, Access
-from trmon.domain.model.errors import Conflict, NotFound
-from trmon.domain.model.identity import BatchKey
+from trmon.domain.errors import Conflict, NotFound
+from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.runs.run import RunState
-from trmon.domain.state.run_update import Frontier
 from trmon.store import Store
 from trmon.store.database.sqlite import sqlite_file_of
 from trmon.store.lake.delta_schema import LAKE_TABLES

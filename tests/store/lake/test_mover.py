@@ -14,8 +14,8 @@ from sqlalchemy import delete, update
 
 from tests.store.builders import NOW
 from tests.store.lake.lakes import checksums, lake_rows, merged, put_ended_run, stored_rows
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.model.errors import NotReady
+from trmon.domain.access import EVERYTHING
+from trmon.domain.errors import NotReady
 from trmon.store import Store
 from trmon.store.lake.delta_schema import LAKE_REPORTS, LAKE_SEQUENCES, LAKE_TABLES
 from trmon.store.lake.delta_tables import DeltaTables, table_folder_of

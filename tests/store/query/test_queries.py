@@ -12,7 +12,7 @@ from sqlalchemy import Executable, insert, update
 from tests.fixtures.databases import open_migrated_store
 from tests.store.builders import NOW, append, report_intake
 from tests.store.lake.lakes import delete_moved, move_to_lake, put_ended_run
-from trmon.domain.model.errors import InvalidInput, NotReady, TrmonError
+from trmon.domain.errors import InvalidInput, NotReady, TrmonError
 from trmon.store import Store
 from trmon.store.archive.runs import WhatIfSteps, effects_on
 from trmon.store.lake.runs import lake_runs

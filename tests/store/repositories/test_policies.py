@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.store.builders import NOW, append, commit, report_intake
+from trmon.domain.access import EVERYTHING, Access, Scope
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
-from trmon.domain.model.access import EVERYTHING, Access, Scope
+from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
-from trmon.domain.state.run_update import Frontier, RunUpdate
 from trmon.store import Store
 from trmon_client.core.policies.policy import preset
 

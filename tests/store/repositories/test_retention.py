@@ -22,11 +22,11 @@ from tests.store.builders import (
     start_intake,
     stored_reports,
 )
+from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
-from trmon.domain.model.access import EVERYTHING
-from trmon.domain.state.run_update import Event, Frontier
+from trmon.domain.pipeline.run_update import Event, Frontier
 from trmon.store import Store
 from trmon.store.repositories.retention import DEAD_FACTOR, DEAD_ROWS, EVENT_SECONDS, Pruned
 from trmon.store.writing.group_commit import BATCH_ROWS

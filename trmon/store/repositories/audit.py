@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 from sqlalchemy import Connection, Engine, insert, select
 
-from trmon.domain.model.access import Access, AuditAction, AuditDocument, AuditEntry
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Access, AuditAction, AuditDocument, AuditEntry
+from trmon.domain.identity import RunKey
 from trmon.store.rows.mapping import Page, RowMapping, read_page
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
