@@ -1,0 +1,170 @@
+"""What commands print at 80 and 120 columns, their help, and what they and the client say to bad inputs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from typer.testing import CliRunner
+
+import trmon_client as trmon
+from tests.guards.golden_files import lines
+from tests.guards.recorded_service import DRIFTING, HEALTHY, RULES, RUNS, RecordedService
+from trmon.cli import app
+
+WIDTHS = (80, 120)
+GROUPS = ("lab", "lake", "token", "quota", "notify", "rules", "grafana")
+NEEDS_SERVICE = [
+    *("top --once", "runs", "runs --json --limit 1", *(f"show {run}" for run in RUNS), f"diff {HEALTHY} {DRIFTING}"),
+    *(f"diagnose {DRIFTING}", f"budget {DRIFTING}", f"whatif --policy geo_mask --policy trm_max {DRIFTING}"),
+    *(f"signals {DRIFTING}", f"signals {DRIFTING} total_kl_k3 mask_rate --points 4", f"note {DRIFTING}"),
+    *(f"signals {DRIFTING} total_kl_k3 --steps 20:22 --csv", f"report {DRIFTING} -o %TMP%/report.html"),
+]
+NEEDS_DATABASE = (
+    "audit",
+    "quota list",
+    "token list",
+    "query",
+    "query 'SELECT run, count(*) AS n FROM batches GROUP BY run'",
+)
+ALONE = ("version", "diagnose --example", "rules check %TMP%/rules.yaml", "whatif nosuch/run --policy seq_mis")
+BAD = [
+    *("nosuch", "show", "show drift", "show math/nosuch", f"show {DRIFTING} --colour red", "runs --state up"),
+    *(f"signals {DRIFTING} total_kl_k", f"signals {DRIFTING} lr --steps last", f"whatif {DRIFTING} --policy nosuch"),
+    *("edit math/drift", "diff math/drift math/nosuch", "diagnose %TMP%/nosuch.jsonl", "rules check %TMP%/bad.yaml"),
+    *(
+        "serve --port 70000",
+        "serve --host 0.0.0.0 --data-dir %TMP%/new",
+        "worker --data-dir %TMP%/new",
+        "ingest %TMP%/new",
+    ),
+    *(
+        "top --url nonsense",
+        "runs --url http://127.0.0.1:9",
+        "query 'DROP TABLE run'",
+        "token rotate nosuch",
+        "lake status",
+    ),
+    *(
+        "quota set",
+        "restore %TMP%/rules.yaml",
+        "import %TMP%/rules.yaml",
+        "preflight %TMP%/nosuch.npz",
+        "notify test nosuch",
+    ),
+]
+BAD_SETTINGS = {
+    "PORT": "high",
+    "GRACE_SECONDS": "0",
+    "WEBHOOK_URL": "ftp://x",
+    "ROUTES": "{",
+    "NOSUCH": "1",
+    "LAKE_URL": "x:y",
+}
+
+
+def texts(service: RecordedService, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return by command what its lines are, over the recorded service, its database, and alone."""
+    (folder / "rules.yaml").write_text(RULES)
+    found: dict[str, dict[str, Any]] = {}
+    given = {"TRMON_URL": service.url, "TRMON_DATA_DIR": str(service.process.data_dir), "TRMON_LOG_LEVEL": "error"}
+    for command in (*NEEDS_SERVICE, *NEEDS_DATABASE, *ALONE):
+        wide = WIDTHS if "--json" not in command and "--csv" not in command else WIDTHS[:1]
+        shown = {f"{width} columns": run(command, folder, COLUMNS=str(width), **given) for width in wide}
+        same = len(shown) == 2 and shown["80 columns"] == shown["120 columns"]
+        found.setdefault(command.split()[0], {})[command] = shown["80 columns"] if same else shown
+    return found
+
+
+def helps() -> dict[str, dict[str, Any]]:
+    """Return by command the lines of its help, and of those of a group."""
+    top = _help("")
+    found = {"trmon": {"--help": top}}
+    for name in _names(top):
+        found[name] = {"--help": _help(name)}
+        for one in _names(found[name]["--help"]) if name in GROUPS else ():
+            found[name][f"{one} --help"] = _help(f"{name} {one}")
+    return found
+
+
+def _help(command: str) -> list[str]:
+    """Return the help of a command, in this process: there are sixty of them."""
+    return lines(CliRunner().invoke(app, f"{command} --help", env={"COLUMNS": "80"}, prog_name="trmon").output)
+
+
+def refusals(service: RecordedService, folder: Path) -> dict[str, Any]:
+    """Return what commands say to bad arguments and settings."""
+    (folder / "bad.yaml").write_text(RULES.replace("op: '<'", "op: nosuch"))
+    given = {"COLUMNS": "120", "TRMON_URL": service.url, "TRMON_LOG_LEVEL": "error"}
+    found = {command: run(command, folder, **given) for command in BAD}
+    for name, value in BAD_SETTINGS.items():
+        settings = {"COLUMNS": "120", f"TRMON_{name}": value}
+        found[f"TRMON_{name}={value} doctor"] = run("doctor --data-dir %TMP%/new", folder, **settings)
+    return found
+
+
+def client_refusals(folder: Path) -> dict[str, str]:
+    """Return what the client says to bad arguments: at `init` as errors, later on the first line of standard error."""
+    good: dict[str, Any] = {"project": "p", "run": "r", "spool_dir": folder / "spool"}
+    bad: dict[str, dict[str, Any]] = {
+        "no run": {"run": None},
+        "a name with a slash": {"run": "a/b"},
+        "an unknown policy": {"policy": "nosuch"},
+        "a policy without criteria": {"policy": {"name": "x"}},
+        "an unknown mode": {"mode": "on"},
+        "a rank beyond the world": {"rank": 3, "world_size": 2},
+        "a url of another scheme": {"url": "ftp://x", "spool_dir": None},
+        "neither url nor spool": {"spool_dir": None, "url": ""},
+        "a tag with a newline": {"tags": ["a\nb"]},
+    }
+    found = {}
+    for what, changed in bad.items():
+        try:
+            trmon.init(**{**good, **changed}).close()
+            found[what] = "accepted"
+        except Exception as error:
+            found[what] = f"{type(error).__name__}: {error}"
+    two = np.zeros((2, 4), np.float32)
+    batches: dict[str, dict[str, Any]] = {
+        "no second log-probs": {"logprobs": two},
+        "shapes that differ": {"logprobs": two, "rollout_logprobs": two[:, :3]},
+        "no mask": {"mask": None, "logprobs": two, "rollout_logprobs": two},
+        "group ids of another length": {"logprobs": two, "rollout_logprobs": two, "group_ids": np.zeros(3, np.int64)},
+        "positive log-probs": {"logprobs": two + 5, "rollout_logprobs": two},
+        "words": {"logprobs": "x", "rollout_logprobs": two},
+    }
+    for what, arrays in batches.items():
+        with trmon.init(**good, attempt=what.replace(" ", "-")) as monitor:
+            try:
+                monitor.log_batch(**{"step": 0, "mask": np.ones((2, 4), bool), **arrays})
+                found[what] = "accepted"
+            except Exception as error:
+                found[what] = f"{type(error).__name__}: {error}"
+    return {what: "\n".join(lines(said)) for what, said in found.items()}
+
+
+def run(command: str, folder: Path, **variables: str) -> dict[str, Any]:
+    """Run a command as a user does; return its exit status where it is not 0, and its lines."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TRMON_", "COLUMNS"))}
+    shell = f'"{sys.executable}" -m trmon {command.replace("%TMP%", str(folder))}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell],
+        env={**inherited, "PYTHONPATH": os.pathsep.join(sys.path[:1]), **variables},
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=110,
+    )
+    found: dict[str, Any] = {"exit": done.returncode} if done.returncode else {}
+    found |= {"stdout": lines(done.stdout)} if done.stdout else {}
+    return found | ({"stderr": lines(done.stderr)} if done.stderr else {})
+
+
+def _names(help_lines: list[str]) -> list[str]:
+    """Return the commands that a help lists: the words after a box's border, without options."""
+    listed = help_lines[next((at for at, line in enumerate(help_lines) if "─ Commands" in line), len(help_lines)) :]
+    return [line.split()[1] for line in listed if line.startswith("│ ") and line[2] not in " -"]

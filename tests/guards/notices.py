@@ -1,0 +1,42 @@
+"""What receivers are sent: the body and the names of the headers of webhooks, and mails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.fixtures.waiting import eventually
+from tests.guards.golden_files import VARIES, lines, plain
+from tests.guards.recorded_service import RecordedService
+
+N_NOTICES = 3
+"""The incidents of the drifting and of the scalar run, and the crash."""
+
+
+def webhooks(service: RecordedService) -> dict[str, Any]:
+    """Return what was posted by its delivery; what fires beside it depends on how far the run was by then."""
+    posted = eventually(lambda: [*service.webhook.posted], lambda them: len(them) >= N_NOTICES)
+    found = {}
+    for one in posted:
+        body = json.loads(one.body)
+        firing = sorted({name for other in body["firing"] for name in other})
+        headers = {name: plain(value, name.lower()) for name, value in one.headers.items() if name != "Content-Length"}
+        headers |= {name: VARIES for name in headers if "timestamp" in name.lower() or name in ("Host", "User-Agent")}
+        at = "/".join(plain(one.headers["X-Trmon-Delivery"]).split(":")[1:3])
+        found[at] = {"headers": headers, "body": plain({**body, "firing": None}) | {"names in firing": firing}}
+    return found
+
+
+def mails(service: RecordedService) -> dict[str, Any]:
+    """Return the mails by subject, as lines."""
+    received = eventually(lambda: [*service.mail.received], lambda them: len(them) >= N_NOTICES)
+    return {
+        str(one.message["Subject"]): {
+            "headers": {name: "\n".join(lines(str(value))) for name, value in one.message.items()},
+            "parts": {
+                part.get_content_type(): [line for line in lines(part.get_content()) if "Also firing" not in line]
+                for part in one.message.iter_parts()
+            },
+        }
+        for one in received
+    }

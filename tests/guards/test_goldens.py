@@ -1,0 +1,73 @@
+"""What people see of trmon is what is recorded; `python -m tests.guards.recorder` records it anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.guards import recorder
+from tests.guards.golden_files import GOLDENS, differences, golden
+
+RECORDED_ELSEWHERE = ("GET /metrics", "GET /api/v1/events")
+NAMES = sorted(path.relative_to(GOLDENS).with_suffix("").as_posix() for path in GOLDENS.glob("*/*.json"))
+FAST_NAMES = [name for name in NAMES if name.partition("/")[0] in recorder.FAST]
+SLOW_NAMES = [name for name in NAMES if name not in FAST_NAMES]
+
+
+@pytest.fixture(scope="module")
+def answers() -> Iterator[dict[str, Any]]:
+    """Return what the service answers now."""
+    with recorder.fresh() as (service, folder):
+        yield dict(recorder.documents(service, folder, recorder.FAST))
+
+
+@pytest.fixture(scope="module")
+def texts() -> Iterator[dict[str, Any]]:
+    """Return what commands, wheels and the page say now."""
+    with recorder.fresh() as (service, folder):
+        yield dict(recorder.documents(service, folder, recorder.SLOW))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FAST_NAMES)
+def test_the_service_answers_as_recorded(answers: dict[str, Any], name: str) -> None:
+    assert differences(golden(name), answers.get(name)) == []
+
+
+@pytest.mark.timeout(600)
+def test_every_route_is_recorded(answers: dict[str, Any]) -> None:
+    assert [name for name in answers if name not in FAST_NAMES] == []
+    requests = {request for name in FAST_NAMES if "/" in name for request in _requests(golden(name))}
+    missing = [
+        route
+        for route in golden("routes/all")
+        if not any(_matches(route, request) for request in requests) and route not in RECORDED_ELSEWHERE
+    ]
+    assert missing == []
+
+
+@pytest.mark.slow
+@pytest.mark.server("chromium")
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", SLOW_NAMES)
+def test_commands_wheels_and_the_page_say_what_is_recorded(texts: dict[str, Any], name: str, tmp_path: Path) -> None:
+    recorded, now = golden(name), texts.get(name)
+    if name == "packages/imports" and now is not None:
+        for what, of in recorded.items():
+            assert now[what].pop("modules") <= of.pop("modules")
+            assert now[what].pop("ours") <= of.pop("ours")
+    assert differences(recorded, now) == []
+
+
+def _requests(document: Any) -> list[tuple[str, str]]:
+    keys = [key.split(" ") for key in document if key.startswith(("GET /", "POST /", "PUT /", "PATCH /", "DELETE /"))]
+    return [(method, path.partition("?")[0]) for method, path, *_ in keys]
+
+
+def _matches(route: str, request: tuple[str, str]) -> bool:
+    method, path = route.split(" ")
+    return method == request[0] and re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", path), request[1]) is not None
