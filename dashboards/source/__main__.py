@@ -1,4 +1,4 @@
-"""Generates the Grafana dashboards and alert rules: `make dashboards`."""
+"""`make dashboards`: generates the dashboards as Classic JSON and the alert rules in Grafana's provisioning format."""
 
 from __future__ import annotations
 
@@ -33,5 +33,6 @@ def _json(dashboard: Dashboard) -> str:
     return JSONEncoder(sort_keys=True, indent=2).encode(dashboard.build()) + "\n"
 
 
-for path, text in generated().items():
-    (FOLDER / path).write_text(text)
+if __name__ == "__main__":
+    for path, text in generated().items():
+        (FOLDER / path).write_text(text)

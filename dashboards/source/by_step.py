@@ -1,4 +1,7 @@
-"""The dashboard *Run by step*: the courses of one run over its steps, read from trmon's PostgreSQL."""
+"""The dashboard *Run by step*: one run over its steps, by SQL from trmon's PostgreSQL.
+
+A batch stores its signals as little-endian float64 in one column, and their names once for many batches, in `name_set`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,21 @@ from dashboards.source.dashboard import TAG
 
 POINTS = 1000
 """Points of a line; longer runs are averaged."""
+PROJECTS = "SELECT name FROM project ORDER BY name"
+RUNS = "SELECT name FROM run WHERE project = ${project:sqlstring} AND NOT archived ORDER BY id DESC"
+SCALARS = """SELECT DISTINCT n.name FROM run r JOIN batch b ON b.attempt_id = r.attempt_id
+JOIN name_set s ON s.id = b.scalar_names CROSS JOIN LATERAL json_array_elements_text(s.names::json) AS n(name)
+WHERE r.project = ${project:sqlstring} AND r.name = ${run:sqlstring} ORDER BY n.name"""
+_ATTEMPT = """newest AS (
+  SELECT attempt_id FROM run WHERE project = ${project:sqlstring} AND name = ${run:sqlstring}
+)"""
+_POINTS = f"""SELECT min(step) AS step, avg(value) AS value FROM numbers
+GROUP BY step / (SELECT greatest(1, (max(step) - min(step)) / {POINTS}) FROM numbers) ORDER BY 1"""  # noqa: S608 - a constant
+_MANTISSA = " | ".join(
+    ["((get_byte(packed, place + 6) & 15)::bigint << 48)"]
+    + [f"(get_byte(packed, place + {i})::bigint << {8 * i})" for i in range(5, -1, -1)]
+)
+DATASOURCE = DataSourceRef(type_val="grafana-postgresql-datasource", uid="${datasource}")
 
 
 def signal_by_step(stem: str, *, of_primary_pair: bool = False) -> str:
@@ -38,23 +56,6 @@ def mask_rate_by_step() -> str:
 {_POINTS}"""  # noqa: S608 - Grafana quotes its variables
 
 
-PROJECTS = "SELECT name FROM project ORDER BY name"
-RUNS = "SELECT name FROM run WHERE project = ${project:sqlstring} AND NOT archived ORDER BY id DESC"
-SCALARS = """SELECT DISTINCT n.name FROM run r JOIN batch b ON b.attempt_id = r.attempt_id
-JOIN name_set s ON s.id = b.scalar_names CROSS JOIN LATERAL json_array_elements_text(s.names::json) AS n(name)
-WHERE r.project = ${project:sqlstring} AND r.name = ${run:sqlstring} ORDER BY n.name"""
-
-_ATTEMPT = """newest AS (
-  SELECT attempt_id FROM run WHERE project = ${project:sqlstring} AND name = ${run:sqlstring}
-)"""
-_POINTS = f"""SELECT min(step) AS step, avg(value) AS value FROM numbers
-GROUP BY step / (SELECT greatest(1, (max(step) - min(step)) / {POINTS}) FROM numbers) ORDER BY 1"""  # noqa: S608 - a constant
-_MANTISSA = " | ".join(
-    ["((get_byte(packed, place + 6) & 15)::bigint << 48)"]
-    + [f"(get_byte(packed, place + {i})::bigint << {8 * i})" for i in range(5, -1, -1)]
-)
-
-
 def _by_step(column: str, names: str, name: str) -> str:
     """Return the query of one packed value; NaN and infinities are NULL."""
     return f"""WITH {_ATTEMPT}, places AS (
@@ -76,9 +77,6 @@ def _by_step(column: str, names: str, name: str) -> str:
   FROM bits
 )
 {_POINTS}"""  # noqa: S608 - names of signals, and Grafana quotes its variables
-
-
-DATASOURCE = DataSourceRef(type_val="grafana-postgresql-datasource", uid="${datasource}")
 
 
 def by_step() -> Dashboard:

@@ -1,4 +1,4 @@
-"""The common frame of the dashboards: fixed UID, read-only, auto-refresh, links to each other and to the page."""
+"""The common frame of the dashboards: fixed UID, read-only, links to each other and to the page, marks of alerts."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dashboards.source.promql import DATASOURCE, own, per_run, run, runs
 TAG = "trmon"
 
 AnyPanel = stat.Panel | statetimeline.Panel | table.Panel | timeseries.Panel
+COLORS = {"page": ACT, "warn": WATCH}
 
 
 def dashboard(
@@ -74,9 +75,6 @@ def page_link(title: str, path: str) -> DashboardLink:
 def _others() -> DashboardLink:
     """Return the links to the other dashboards, with the same time range and variables."""
     return DashboardLink("trmon").type(DashboardLinkType.DASHBOARDS).tags([TAG]).include_vars(True).keep_time(True)
-
-
-COLORS = {"page": ACT, "warn": WATCH}
 
 
 @dataclass(frozen=True)

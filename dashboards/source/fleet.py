@@ -62,6 +62,9 @@ ORDER = (
     *("project", "run", "Need", "verdict", "cause", "Since", "Last good", "state", "Step"),
     *("Rejected", "KL", "ESS", "Reward", "Silence"),
 )
+SOMEBODY: list[Step] = [(None, HEALTHY), (1, ACT)]
+SOMETIME: list[Step] = [(None, HEALTHY), (1, WATCH)]
+LEGEND = "{{project}}/{{run}}"
 
 
 def runs_table() -> table.Panel:
@@ -123,11 +126,6 @@ def _texts(meanings: Meanings) -> dict[str, object]:
 
 def _steps(steps: list[Step]) -> dict[str, object]:
     return {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in steps]}
-
-
-SOMEBODY: list[Step] = [(None, HEALTHY), (1, ACT)]
-SOMETIME: list[Step] = [(None, HEALTHY), (1, WATCH)]
-LEGEND = "{{project}}/{{run}}"
 
 
 def fleet() -> Dashboard:

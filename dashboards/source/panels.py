@@ -1,4 +1,4 @@
-"""The panel types shared by all dashboards: stat, chart, table and timeline."""
+"""The panels of all dashboards: types, colors from the built-in rules, scales and links."""
 
 from __future__ import annotations
 
@@ -36,6 +36,42 @@ from dashboards.source.promql import DATASOURCE
 from trmon.domain.finding import Severity
 from trmon.domain.rules.condition import AllOf, AnyOf, Comparison, NewestValue, ThresholdSide
 from trmon.domain.rules.rule_yaml import builtin_rules
+
+JUDGES: dict[str, tuple[str, ...]] = {
+    "kl_k1": ("engine_mismatch",),
+    "kl_k3": ("stale_rollouts",),
+    "chi2_token": ("stale_rollouts", "variance_blowup"),
+    "ess_token": ("variance_blowup",),
+    "ratio_mean": ("support_shift",),
+    "prob_pearson": ("engine_mismatch",),
+    "prob_diff_max": ("engine_mismatch",),
+    "ppl_ratio": ("engine_mismatch",),
+    "clip_fraction": ("clip_saturation",),
+    "zero_variance_groups": ("no_learning_signal",),
+    "invalid_fraction": ("invalid_logprobs", "corrupt_logprobs"),
+    "saturated_fraction": ("corrupt_logprobs",),
+    "mask_rate": ("mask_rate",),
+    "collapse_risk": ("collapse_risk", "collapse_risk_high"),
+}
+"""The built-in rules whose limits define a signal's band, the milder one first."""
+SMALLEST = 1e-9
+"""A Grafana threshold includes its value, a rule's limit excludes it: `above 0` starts here."""
+Step = tuple[float | None, str]
+"""A value and the color from there on; None starts at the minimum."""
+PLAIN: list[Step] = [(None, "blue")]
+"""The steps of a number that is neither good nor bad."""
+RUN_HEALTH_UID = "trmon-run-health"
+LEGEND_VALUES = ["lastNotNull", "min", "max"]
+GRID_WIDTH = 24
+ROWS_PER_PAGE = 20
+Query = tuple[str, str]
+"""A PromQL expression and the legend of its series."""
+Meanings = Mapping[int, tuple[str, str]]
+"""The meaning of a number: its text and color."""
+STEP_ON_PAGE = (
+    "${page}/runs/${__data.fields.project:percentencode}/${__data.fields.run:percentencode}?step=${__value.raw}"
+)
+"""From a row's step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,30 +116,6 @@ def signed_decades(linear_below: float) -> Axis:
 HEALTHY, WATCH, ACT = "green", "orange", "red"
 COLORS = {Severity.PAGE: ACT, Severity.WARN: WATCH, Severity.INFO: WATCH}
 
-JUDGES: dict[str, tuple[str, ...]] = {
-    "kl_k1": ("engine_mismatch",),
-    "kl_k3": ("stale_rollouts",),
-    "chi2_token": ("stale_rollouts", "variance_blowup"),
-    "ess_token": ("variance_blowup",),
-    "ratio_mean": ("support_shift",),
-    "prob_pearson": ("engine_mismatch",),
-    "prob_diff_max": ("engine_mismatch",),
-    "ppl_ratio": ("engine_mismatch",),
-    "clip_fraction": ("clip_saturation",),
-    "zero_variance_groups": ("no_learning_signal",),
-    "invalid_fraction": ("invalid_logprobs", "corrupt_logprobs"),
-    "saturated_fraction": ("corrupt_logprobs",),
-    "mask_rate": ("mask_rate",),
-    "collapse_risk": ("collapse_risk", "collapse_risk_high"),
-}
-"""The built-in rules whose limits define a signal's band, the milder one first."""
-
-SMALLEST = 1e-9
-"""A Grafana threshold includes its value, a rule's limit excludes it: `above 0` starts here."""
-
-Step = tuple[float | None, str]
-"""A value and the color from there on; None starts at the minimum."""
-
 
 def band(signal: str) -> list[Step]:
     """Return the steps of a signal with rules, ascending; of two limits on one side, the milder one starts first."""
@@ -147,18 +159,7 @@ def _comparisons(condition: object) -> Iterator[Comparison]:
                 yield from _comparisons(part)
 
 
-PLAIN: list[Step] = [(None, "blue")]
-"""The steps of a number that is neither good nor bad."""
 GOOD: list[Step] = [(None, HEALTHY)]
-RUN_HEALTH_UID = "trmon-run-health"
-LEGEND_VALUES = ["lastNotNull", "min", "max"]
-GRID_WIDTH = 24
-ROWS_PER_PAGE = 20
-
-Query = tuple[str, str]
-"""A PromQL expression and the legend of its series."""
-Meanings = Mapping[int, tuple[str, str]]
-"""The meaning of a number: its text and color."""
 
 
 def number(
@@ -324,7 +325,3 @@ def run_health(labels: str) -> str:
 
 TO_RUN = link("Run health", run_health("__field.labels"))
 """From a series."""
-STEP_ON_PAGE = (
-    "${page}/runs/${__data.fields.project:percentencode}/${__data.fields.run:percentencode}?step=${__value.raw}"
-)
-"""From a row's step."""

@@ -1,4 +1,4 @@
-"""The expressions of the panels: selectors filtered by every variable of the dashboard, and one series per run.
+"""The expressions and variables of the dashboards: selectors filtered by every variable, one series per run.
 
 Several API replicas may export the same run: `per_run` takes the maximum, so that a run is one series however many
 replicas are scraped.
@@ -16,6 +16,10 @@ ANY_RUN = f'{SCRAPED}, project=~"$project", run=~"$run"'
 ONE_RUN = f'{SCRAPED}, project="$project", run="$run"'
 
 OF_A_RUN = "project, run"
+DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+ANYTHING = ".+"
+EVERYWHERE = "trmon_worker_failures_total"
+"""A metric that every instance exports, API or worker."""
 
 
 def own(metric: str, **labels: str) -> str:
@@ -61,12 +65,6 @@ def active_mask_rate(mask_rate: str, threshold: str) -> str:
 def _selector(metric: str, chosen: str, labels: Mapping[str, str]) -> str:
     matchers = [f'{name}{"=~" if "|" in value else "="}"{value}"' for name, value in labels.items()]
     return f"{metric}{{{', '.join((chosen, *matchers))}}}"
-
-
-DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-ANYTHING = ".+"
-EVERYWHERE = "trmon_worker_failures_total"
-"""A metric that every instance exports, API or worker."""
 
 
 def datasource() -> DatasourceVariable:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from trmon.config.environment_check import SECRET_FILES, unknown_variables
-from trmon.config.settings import Settings
+from trmon.config.settings import SECRET_FILES, Settings, unknown_variables
 from trmon.domain.errors import InvalidInput
 
 SECRET = "s3cret-value"

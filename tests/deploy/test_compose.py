@@ -14,8 +14,7 @@ import yaml
 from tests.deploy.compose import COMPOSE, FILE, SERVICES, Json
 from tests.deploy.confined import directives
 from tests.deploy.image import ROOT, Image
-from trmon.config.environment_check import unknown_variables
-from trmon.config.settings import Settings
+from trmon.config.settings import Settings, unknown_variables
 
 OURS = {name: service for name, service in SERVICES.items() if service["image"].startswith("trmon:")}
 ENTRYPOINT = (ROOT / "deploy" / "entrypoint.sh").read_text()

@@ -19,8 +19,7 @@ from tests.deploy.manifests import OBJECTS, OVERLAYS, SECRETS, all_of, container
 from tests.deploy.network_policies import selects
 from trmon.api.http.components import TIMEOUT_SECONDS
 from trmon.bootstrap.app import GRACE_SECONDS, create_app
-from trmon.config.environment_check import unknown_variables
-from trmon.config.settings import Settings
+from trmon.config.settings import Settings, unknown_variables
 
 VERSIONS = ("1.25", kubernetes_validate.latest_version().rpartition(".")[0])
 """Of Kubernetes: the oldest and the newest with a schema."""

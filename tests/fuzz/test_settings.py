@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsError
 
-from trmon.config.environment_check import CLIENT_SETTINGS, unknown_variables
-from trmon.config.settings import Settings
+from trmon.config.settings import CLIENT_SETTINGS, Settings, unknown_variables
 from trmon_client.config.service_address import variable_name
 from trmon_client.config.settings import resolve_settings
 

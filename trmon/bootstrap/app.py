@@ -1,4 +1,4 @@
-"""Builds the ASGI app: routes, middleware and lifespan."""
+"""The ASGI app and the server that runs it: routes, middleware, lifespan, socket."""
 
 from __future__ import annotations
 
@@ -53,13 +53,16 @@ from trmon.domain.errors import NotReady
 from trmon.web.routes import router as page
 from trmon.web.routes import unknown_page
 
-log = structlog.get_logger(__name__)
-
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
     *(diagnosis, budget, metrics, health, page),
     *(whatif, comparison, shared_report, adaptation, advice, fleet, distribution, decisions, audit, quotas, notes),
 )
+GRACE_SECONDS = 10
+"""How long requests in flight may take after SIGTERM."""
+BACKLOG = 2048
+
+log = structlog.get_logger(__name__)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -117,11 +120,6 @@ def _add_struct_schemas(app: FastAPI) -> None:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
-
-
-GRACE_SECONDS = 10
-"""How long requests in flight may take after SIGTERM."""
-BACKLOG = 2048
 
 
 def bind_socket(settings: Settings) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Builds the background services of a process: worker, dispatcher, pruner, lake mover and leases."""
+"""The background services of a process: worker, dispatcher, pruner, lake mover, leases and notices of peers."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ from trmon.worker.run_context import WatchConfig
 from trmon.worker.thread import SoleOwner, Worker
 
 SECONDS_PER_DAY = 86_400.0
+THRESHOLDS = (20_000, 20, 20)
+"""A pass of the worker makes thousands of short-lived objects; the default would start a collection every 700."""
 
 log = structlog.get_logger(__name__)
 
@@ -247,10 +249,6 @@ def _pruner(settings: Settings, store: Store, *, counters: Counters, is_ours: Ca
 def rules_thread(rules: ActiveRules) -> PeriodicThread | None:
     """Return the thread that reloads the rules file when it changes, not started; None without a file."""
     return None if rules.path is None else PeriodicThread("rules", rules.refresh)
-
-
-THRESHOLDS = (20_000, 20, 20)
-"""A pass of the worker makes thousands of short-lived objects; the default would start a collection every 700."""
 
 
 def tune_garbage_collector() -> None:

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from trmon.api.http.auth import check_bind
-from trmon.config.environment_check import unknown_variables
 from trmon.config.rules import active_rules_of
-from trmon.config.settings import Settings
+from trmon.config.settings import Settings, unknown_variables
 from trmon.domain.errors import NotReady
 from trmon.domain.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
 from trmon.store import Store
@@ -19,6 +18,9 @@ from trmon.store.database.sqlite import sqlite_file_of
 
 LATE_SECONDS = 86_400.0
 """How much longer than `TRMON_LAKE_AFTER_SECONDS` an attempt may wait before that is worth a warning."""
+MIN_FREE_BYTES = 1 << 30
+MIN_FREE_SHARE = 0.05
+GIBIBYTE = 1 << 30
 
 
 def check_lake(settings: Settings, store: Store) -> HealthCheckResult | None:
@@ -43,11 +45,6 @@ def check_lake(settings: Settings, store: Store) -> HealthCheckResult | None:
             advice="run `trmon lake move` to see why, or look for lake_move_failed in the log",
         )
     return healthy_result("lake", found)
-
-
-MIN_FREE_BYTES = 1 << 30
-MIN_FREE_SHARE = 0.05
-GIBIBYTE = 1 << 30
 
 
 def check_installation(settings: Settings, *, variables: Iterable[str] = ()) -> Iterator[HealthCheckResult]:

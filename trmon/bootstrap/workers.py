@@ -1,4 +1,7 @@
-"""`trmon worker`: a process without an API that evaluates its share of the runs in a shared database."""
+"""The processes that evaluate runs: `trmon worker` over PostgreSQL, and the worker process of an embedded service.
+
+The second one is `python -m trmon.bootstrap.workers DESCRIPTOR`.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,9 @@ from trmon.store.redis import CommitNotice
 from trmon.store.repositories.events import StoredEvent
 from trmon.worker.channel import Channel, CommitResult, RunsChanged, ServiceProxy, Shutdown
 from trmon.worker.thread import SoleOwner, Worker
+
+NICENESS = 5
+"""Where cores are scarce the service goes first: trainers wait for acknowledgements, not for signals."""
 
 
 @contextmanager
@@ -109,10 +115,6 @@ def _notice_handler(
             report_poller.wake()
 
     return on_notice
-
-
-NICENESS = 5
-"""Where cores are scarce the service goes first: trainers wait for acknowledgements, not for signals."""
 
 
 def main(descriptor: int) -> None:

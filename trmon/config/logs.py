@@ -8,8 +8,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from trmon.config.environment_check import unknown_variables
-from trmon.config.settings import Settings
+from trmon.config.settings import Settings, unknown_variables
 
 log = structlog.get_logger(__name__)
 

@@ -1,4 +1,4 @@
-"""The active rules: the built-in ones, overridden by a file that is reloaded when it changes."""
+"""Rules files: read over the built-in rules, tested, and reloaded when they change."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from trmon.domain.errors import InvalidInput, NotReady
 from trmon.domain.pipeline.rule_testing import ExpectedAlert, RuleTest, parse_rule_tests, run_rule_test
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
+
+FileStamp = tuple[int, int, int]
+"""A file's modification time, size and inode."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +67,6 @@ def _read(path: Path) -> str:
 
 def _list(alerts: tuple[ExpectedAlert, ...]) -> str:
     return ", ".join(map(str, alerts)) or "nothing"
-
-
-log = structlog.get_logger(__name__)
-
-FileStamp = tuple[int, int, int]
-"""A file's modification time, size and inode."""
 
 
 class ActiveRules:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from difflib import get_close_matches
 from email.errors import HeaderParseError
 from email.headerregistry import Address
 from ipaddress import ip_address
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from trmon.config.secret_files import EnvironmentWithSecretFiles
+from trmon.config.secret_files import SUFFIX, EnvironmentWithSecretFiles, is_secret
 from trmon.domain.errors import did_you_mean
 from trmon_client.core.signals.batch_signals import SIGNALS
 
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
 
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+DEFAULT_SERVICE_URL = "http://127.0.0.1:8642"
+DEFAULT_PORT = 8642
+RECEIVERS = {
+    "webhook": "webhook_url",
+    "slack": "slack_url",
+    "pagerduty": "pagerduty_key",
+    "alertmanager": "alertmanager_url",
+    "email": "smtp_host",
+}
+"""The receivers, each with the setting that enables it; those of `apprise_urls` have names of their own."""
+SMTP_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+Names = Annotated[tuple[str, ...], NoDecode]
+"""A list of names, comma-separated in the environment."""
 
 
 def check_apprise_names(names: Collection[str], *, reserved: Collection[str]) -> None:
@@ -48,9 +63,6 @@ def check_email_address(text: str) -> str:
     return text
 
 
-DEFAULT_SERVICE_URL = "http://127.0.0.1:8642"
-
-
 def parse_webhook_url(url: str) -> httpx.URL:
     """Return a parsed URL. Errors: ValueError, which omits the URL because it may be a secret."""
     import httpx  # every command reads the settings, and few have a webhook
@@ -63,22 +75,6 @@ def parse_webhook_url(url: str) -> httpx.URL:
     if address.scheme not in ("https", "http") or not address.host or not 0 < (address.port or 1) < 1 << 16:
         raise ValueError("must be a URL, https://host[:port]/path (or http:// with an allowed host)") from None
     return address
-
-
-DEFAULT_PORT = 8642
-RECEIVERS = {
-    "webhook": "webhook_url",
-    "slack": "slack_url",
-    "pagerduty": "pagerduty_key",
-    "alertmanager": "alertmanager_url",
-    "email": "smtp_host",
-}
-"""The receivers, each with the setting that enables it; those of `apprise_urls` have names of their own."""
-SMTP_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
-LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-
-Names = Annotated[tuple[str, ...], NoDecode]
-"""A list of names, comma-separated in the environment."""
 
 
 class Settings(BaseSettings):
@@ -444,3 +440,26 @@ def _is_loopback_host(host: str) -> bool:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+PREFIX = "TRMON_"
+CLIENT_SETTINGS = (
+    *("project", "run", "mode", "url", "token", "policy", "owner", "tags"),
+    *("attempt", "rank", "world_size", "spool_dir", "signals", "token_file"),
+    *("record_dir", "record_steps", "record_texts", "compiled"),
+)
+"""The settings that the client reads."""
+SECRET_FILES = tuple(f"{name}{SUFFIX}" for name, field in Settings.model_fields.items() if is_secret(field.annotation))
+"""The variables that name the file of a secret."""
+KUBERNETES_VARIABLE = re.compile(r"(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_\w+)?")
+"""Variables that Kubernetes sets in every pod for a Service named trmon, besides TRMON_PORT."""
+
+
+def unknown_variables(variables: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield the unknown TRMON_* variables in order, each with the most similar known one, if any."""
+    known = sorted({name.upper() for name in (*Settings.model_fields, *SECRET_FILES, *CLIENT_SETTINGS)})
+    for variable in sorted(variable for variable in variables if variable.startswith(PREFIX)):
+        name = variable.removeprefix(PREFIX)
+        if name not in known and not KUBERNETES_VARIABLE.fullmatch(name):
+            similar = get_close_matches(name, known, n=1, cutoff=0.75)
+            yield variable, f"{PREFIX}{similar[0]}" if similar else None

@@ -21,6 +21,14 @@ PAUSE_SECONDS = 0.05
 """Shortest time between two polls."""
 OWNER_CHECK_SECONDS = 10.0
 """How often a process checks whether a task has become its own."""
+PAGE_SIZE = 1000
+OVERLAP_SECONDS = 3.0
+"""How far each poll reads back before the last one: nearly every transaction of that age was visible to it."""
+FULL_POLL_WINDOW_SECONDS = 60.0
+"""How far a full poll reads back: longer than any transaction lasts."""
+FULL_POLL_EVERY_SECONDS = 15.0
+MAX_OPEN_IDS = 10_000
+"""How many ids open transactions may hold at the first poll."""
 
 log = structlog.get_logger(__name__)
 
@@ -101,9 +109,6 @@ class PeriodicThread:
         return NOTIFIED_POLL_SECONDS if self._is_notified() else self._every_seconds
 
 
-PAGE_SIZE = 1000
-
-
 class EventLog(Protocol):
     """The part of the store that reads events."""
 
@@ -129,15 +134,6 @@ class EventFollower:
             self._last_id = page[-1].id
             if len(page) < PAGE_SIZE:
                 break
-
-
-OVERLAP_SECONDS = 3.0
-"""How far each poll reads back before the last one: nearly every transaction of that age was visible to it."""
-FULL_POLL_WINDOW_SECONDS = 60.0
-"""How far a full poll reads back: longer than any transaction lasts."""
-FULL_POLL_EVERY_SECONDS = 15.0
-MAX_OPEN_IDS = 10_000
-"""How many ids open transactions may hold at the first poll."""
 
 
 class NewMessageSource(Protocol):

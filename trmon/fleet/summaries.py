@@ -1,4 +1,4 @@
-"""Summaries of runs, each with a diagnosis and sparklines: the stored ones, and newer ones made on request."""
+"""Summaries of runs, with a diagnosis and sparklines: stored, made on request, and kept current in the background."""
 
 from __future__ import annotations
 
@@ -28,6 +28,27 @@ from trmon_client.core.column_schema import PRIMARY_ORDER
 
 STEPS = 256
 """How many of the newest steps are read; an older finding is reported as this old."""
+FRESH_SECONDS = 5.0
+"""How long a summary is used while its run goes on."""
+FRESH_SECONDS_PER_RUN = 0.1
+"""How much longer with many runs: refreshing each of them that often would take a core of its own."""
+BUDGET_SECONDS = 0.25
+"""How long one request may refresh summaries; the rest are shown up to their own step, and refreshed later."""
+MAX_CACHED = 5_000
+EXTRA_SIGNALS = ("reward_mean", "step_seconds", "mask_rate")
+"""Read in addition to the signals of a diagnosis."""
+SLICE_SECONDS = 0.1
+"""How long one call of `poll`, each second, makes summaries: runs are folded in the rest of the time."""
+QUERY_SHARE = 20.0
+"""How many times as long as the query for outdated summaries took, the next one waits."""
+LIVE_SECONDS = 5.0
+"""Shortest time between two summaries of a run that goes on."""
+AGAIN_SECONDS = 60.0
+"""When a summary that was not made, or not stored, is made again, if the run does not change before."""
+LIVE_PER_OTHER = 3
+"""How many live runs go before one that is not: a backlog neither delays them much nor waits for ever."""
+
+log = structlog.get_logger(__name__)
 
 
 def recent_rows(store: Store, run: Run, *, access: Access) -> History:
@@ -62,17 +83,6 @@ def history_of(rows: SignalSeries) -> History:
     return History.of_rows(
         step=rows.step, update=rows.update, values={name: band.last for name, band in rows.bands.items()}
     )
-
-
-FRESH_SECONDS = 5.0
-"""How long a summary is used while its run goes on."""
-FRESH_SECONDS_PER_RUN = 0.1
-"""How much longer with many runs: refreshing each of them that often would take a core of its own."""
-BUDGET_SECONDS = 0.25
-"""How long one request may refresh summaries; the rest are shown up to their own step, and refreshed later."""
-MAX_CACHED = 5_000
-EXTRA_SIGNALS = ("reward_mean", "step_seconds", "mask_rate")
-"""Read in addition to the signals of a diagnosis."""
 
 
 class RunSummaries:
@@ -152,20 +162,6 @@ def summarize_run(store: Store, run: Run, *, basis: SummaryBasis, access: Access
         mask_rate=float(values["mask_rate"][-1]),
         expected_step_seconds=float(np.median(seconds)) if len(seconds) else None,
     )
-
-
-SLICE_SECONDS = 0.1
-"""How long one call of `poll`, each second, makes summaries: runs are folded in the rest of the time."""
-QUERY_SHARE = 20.0
-"""How many times as long as the query for outdated summaries took, the next one waits."""
-LIVE_SECONDS = 5.0
-"""Shortest time between two summaries of a run that goes on."""
-AGAIN_SECONDS = 60.0
-"""When a summary that was not made, or not stored, is made again, if the run does not change before."""
-LIVE_PER_OTHER = 3
-"""How many live runs go before one that is not: a backlog neither delays them much nor waits for ever."""
-
-log = structlog.get_logger(__name__)
 
 
 class SummarySink(Protocol):

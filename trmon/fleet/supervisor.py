@@ -1,4 +1,4 @@
-"""Keeps child processes of the service running, and replaces them one by one on SIGHUP."""
+"""Child processes of the service: started, awaited, restarted when they exit, and replaced one by one on SIGHUP."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ STOP_SECONDS = 30.0
 POLL_SECONDS = 0.2
 _SET_PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
+READY_SECONDS = 60.0
+"""How long a replacement may take to be ready; at the start a process is waited for as long as it runs."""
+CHECK_SECONDS = 0.2
+READY_PREFIX = "trmon_"
+"""How the first line of a child's stdout begins, which it prints once it is ready."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -119,15 +126,6 @@ class ChildProcess:
 def _end_with_parent() -> None:
     """Ask the kernel for SIGTERM when the parent ends; runs in the child, before its command."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
-
-
-READY_SECONDS = 60.0
-"""How long a replacement may take to be ready; at the start a process is waited for as long as it runs."""
-CHECK_SECONDS = 0.2
-READY_PREFIX = "trmon_"
-"""How the first line of a child's stdout begins, which it prints once it is ready."""
-
-log = structlog.get_logger(__name__)
 
 
 class Supervisor:

@@ -1,4 +1,4 @@
-"""Caches the newest values of each active run, for /metrics and the API."""
+"""The newest values of each active run, for /metrics and the API, also of runs that another process evaluates."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
 """The kinds of error bound and the signals that hold them."""
 
 Side = Literal["lower", "upper"]
+DELETION_CHECK_SECONDS = 15.0
+"""How long a deleted run may stay in the cache: its events, which would say so, are deleted with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +125,6 @@ def thresholds_of(policy: Policy) -> Iterator[PolicyThreshold]:
 
 def _last_report_at(view: RunView) -> float:
     return view.run.created_at if view.run.last_report_at is None else view.run.last_report_at
-
-
-DELETION_CHECK_SECONDS = 15.0
-"""How long a deleted run may stay in the cache: its events, which would say so, are deleted with it."""
 
 
 class SnapshotSource(Protocol):

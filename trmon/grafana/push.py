@@ -1,4 +1,4 @@
-"""Push a folder, optionally a data source, and the dashboards; what is current is left alone."""
+"""The shipped dashboards, and their push with a folder and a data source; what is current is left alone."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 Dashboard = dict[str, Any]
 """The JSON model of a dashboard; `uid` identifies it."""
+FOLDER_UID = "trmon"
+FOLDER_TITLE = "trmon"
+DATASOURCE_UID = "trmon-prometheus"
+"""The uid that the provisioned alert rules use too."""
+OF_GRAFANA = ("id", "version")
+"""Fields that Grafana adds to a dashboard when it saves it."""
 
 
 def shipped() -> list[Dashboard]:
@@ -33,14 +39,6 @@ def _shipped_folder() -> Traversable:
     """Return their folder: beside this module in an installed package, at the top of a checkout."""
     installed = files("trmon.grafana") / "dashboards"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "dashboards"
-
-
-FOLDER_UID = "trmon"
-FOLDER_TITLE = "trmon"
-DATASOURCE_UID = "trmon-prometheus"
-"""The uid that the provisioned alert rules use too."""
-OF_GRAFANA = ("id", "version")
-"""Fields that Grafana adds to a dashboard when it saves it."""
 
 
 class Change(Enum):

@@ -1,4 +1,4 @@
-"""Build the acknowledgement of a stored message: its accepted bits, a changed policy, advice."""
+"""The acknowledgement of a stored message: its accepted bits, the current policy if it changed, advice."""
 
 from __future__ import annotations
 

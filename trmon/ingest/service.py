@@ -1,4 +1,4 @@
-"""Ingest messages: read a request's body, store its messages, acknowledge them once they are durable."""
+"""Ingests messages: reads a body, stores its messages, counts them, and acknowledges them once they are durable."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ from trmon_client.core import wire
 WriteFutures = list[Future[WriteResult]]
 PendingAppend = tuple[Sequence[PreparedMessage], asyncio.Future[WriteFutures]]
 """The messages of one caller, and the future that resolves once they are queued."""
+MAX_SENDERS = 100_000
+MAX_REASONS = 32
+"""Clients name the reasons, and each becomes a label: further reasons count as `other`."""
+LossSender = tuple[RunKey, str, int]
+"""A run, a launch and its rank."""
 
 
 class ReportSink(Protocol):
@@ -70,14 +75,6 @@ class Batcher:
             own = [next(futures) for _ in messages]
             if not queued.done():
                 queued.set_result(own)
-
-
-MAX_SENDERS = 100_000
-MAX_REASONS = 32
-"""Clients name the reasons, and each becomes a label: further reasons count as `other`."""
-
-LossSender = tuple[RunKey, str, int]
-"""A run, a launch and its rank."""
 
 
 class ClientLosses:

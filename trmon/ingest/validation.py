@@ -1,4 +1,4 @@
-"""Decode and validate request bodies: small ones on the event loop, the others on another thread."""
+"""Decodes and validates request bodies, and decides the sequences of a report if its client did not."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_client.core.policies.sequence_statistics import PolicyError
 
+PolicyOf = Callable[[RunKey], Policy]
+"""Returns the current policy of a run, also for a run that does not exist yet."""
+INLINE_BYTES = 1 << 18
+"""Largest body that is read on the event loop: reading it takes less time than starting another thread."""
+Decoded = TypeVar("Decoded")
+Validated = TypeVar("Validated")
+Refusal = wire.WireError | InvalidInput | Forbidden
+"""Why one message of a bundle is refused; the other messages are stored."""
+
 
 def canonical_message(message: wire.Message, key: RunKey) -> wire.Message:
     """Return a message that names its run, with its numbers as floats sorted by name."""
@@ -34,10 +43,6 @@ def canonical_message(message: wire.Message, key: RunKey) -> wire.Message:
 
 def _numbers(scalars: dict[str, wire.JsonNumber]) -> dict[str, wire.JsonNumber]:
     return {name: wire.wire_number(scalars[name]) + 0.0 for name in sorted(scalars)}
-
-
-PolicyOf = Callable[[RunKey], Policy]
-"""Returns the current policy of a run, also for a run that does not exist yet."""
 
 
 def validate_message(message: wire.Message, key: RunKey, *, policy_of: PolicyOf) -> PreparedMessage:
@@ -77,15 +82,6 @@ def _decide(columns: Columns, policy: Policy) -> tuple[Policy, bytes]:
     except PolicyError:
         default = preset(DEFAULT_POLICY)
         return default, wire.pack_bits(decide(columns, default).accepted)
-
-
-INLINE_BYTES = 1 << 18
-"""Largest body that is read on the event loop: reading it takes less time than starting another thread."""
-
-Decoded = TypeVar("Decoded")
-Validated = TypeVar("Validated")
-Refusal = wire.WireError | InvalidInput | Forbidden
-"""Why one message of a bundle is refused; the other messages are stored."""
 
 
 class BodyReader:

@@ -1,4 +1,4 @@
-"""Console output of trainers: one file for each shape of a line."""
+"""Console output of trainers: one class for each shape of a line, among lines without metrics."""
 
 from __future__ import annotations
 

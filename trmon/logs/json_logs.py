@@ -1,4 +1,4 @@
-"""One JSON document: an object of numbers, an object of lists (columns), or a list of objects (rows)."""
+"""Logs in JSON: one document, JSON Lines, and trainer_state.json of Hugging Face's Trainer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ WRAPPERS = ("data", "metrics", "history")
 """Keys of loggers around the metrics of a row; their metrics keep their own names."""
 MAX_DEPTH = 8
 """Objects in more objects than this are no metrics, and are left out."""
+NOT_AN_OBJECT = "is not a JSON object"
+FILE_NAME = "trainer_state.json"
 
 
 def load_json(path: Path) -> Any:
@@ -86,9 +88,6 @@ def _is_json_start(sample: LogSample) -> bool:
     return sample.path.suffix == ".json" or rest[:1] in ('"', "{", "}", "]")
 
 
-NOT_AN_OBJECT = "is not a JSON object"
-
-
 def _is_lines(sample: LogSample) -> bool:
     """Whether each of the first lines is an object; a file of one line is one if its name says so."""
     lines = [line for line in sample.head.splitlines() if line.strip()]
@@ -131,9 +130,6 @@ JSON_LINES = LogFormat(
     matches=_is_lines,
     read=_read_lines,
 )
-
-
-FILE_NAME = "trainer_state.json"
 
 
 def _is_trainer_state(sample: LogSample) -> bool:

@@ -13,6 +13,9 @@ from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.domain.errors import NotReady
 
 LogItem: TypeAlias = LogRow | LogDefect
+_WRAPPED = re.compile(r"^(?:np\.float\d*|numpy\.float\d*|np\.int\d*|float|tensor|array)\(([^(),]+)(?:,[^()]*)?\)$")
+Fields: TypeAlias = Mapping[str, tuple[int, str]]
+"""The number and the type of each field, such as `(1, "double")` or `(2, "repeated Item")`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,6 @@ def in_file(file: Path, items: Iterable[LogItem], *, log: Path) -> Iterator[LogI
             yield replace(item, reason=f"{file.name} {item.reason}")
         else:
             yield item
-
-
-_WRAPPED = re.compile(r"^(?:np\.float\d*|numpy\.float\d*|np\.int\d*|float|tensor|array)\(([^(),]+)(?:,[^()]*)?\)$")
 
 
 def bare_number(text: str) -> str:
@@ -110,10 +110,6 @@ def rows_of_values(values: Iterable[LoggedValue | LogDefect], *, writer: str) ->
         row[value.name] = value.value
     if row:
         yield LogRow(row, writer=writer)
-
-
-Fields: TypeAlias = Mapping[str, tuple[int, str]]
-"""The number and the type of each field, such as `(1, "double")` or `(2, "repeated Item")`."""
 
 
 def message_reader(messages: Mapping[str, Fields], name: str) -> Callable[[bytes], Any | None]:

@@ -32,6 +32,33 @@ NAME_PART = "tfevents"
 FIRST_EVENT = b"brain.Event:"
 """In the first record of a file, before the version of the format."""
 SHOWN_FOLDERS = 5
+SCALARS_PLUGIN = b"scalars"
+_MESSAGES: Mapping[str, Fields] = {
+    "Event": {"wall_time": (1, "double"), "step": (2, "int64"), "summary": (5, "Summary")},
+    "Summary": {"value": (1, "repeated Value")},
+    "Value": {
+        "tag": (1, "bytes"),
+        "simple_value": (2, "float"),
+        "tensor": (8, "Tensor"),
+        "metadata": (9, "Metadata"),
+    },
+    "Metadata": {"plugin_data": (1, "PluginData")},
+    "PluginData": {"plugin_name": (1, "bytes")},
+    "Tensor": {
+        "dtype": (1, "int32"),
+        "tensor_content": (4, "bytes"),
+        "float_val": (5, "repeated float"),
+        "double_val": (6, "repeated double"),
+        "int_val": (7, "repeated int32"),
+        "int64_val": (10, "repeated int64"),
+    },
+}
+"""Source: tensorboard/compat/proto/event.proto, summary.proto, tensor.proto."""
+_DTYPES: Mapping[int, str] = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
+"""Of a tensor whose content is bytes; source: tensorboard/compat/proto/types.proto."""
+_HEADER = struct.Struct("<QI")
+_FOOTER = struct.Struct("<I")
+_MASK_DELTA = 0xA282EAD8
 
 
 def _matches(sample: LogSample) -> bool:
@@ -63,32 +90,6 @@ def _read(path: Path) -> Iterator[LogItem]:
         with name.open("rb") as file:
             rows = rows_of_values(scalars_of(read_records(file)), writer=name.name)
             yield from in_file(name, rows, log=path)
-
-
-SCALARS_PLUGIN = b"scalars"
-_MESSAGES: Mapping[str, Fields] = {
-    "Event": {"wall_time": (1, "double"), "step": (2, "int64"), "summary": (5, "Summary")},
-    "Summary": {"value": (1, "repeated Value")},
-    "Value": {
-        "tag": (1, "bytes"),
-        "simple_value": (2, "float"),
-        "tensor": (8, "Tensor"),
-        "metadata": (9, "Metadata"),
-    },
-    "Metadata": {"plugin_data": (1, "PluginData")},
-    "PluginData": {"plugin_name": (1, "bytes")},
-    "Tensor": {
-        "dtype": (1, "int32"),
-        "tensor_content": (4, "bytes"),
-        "float_val": (5, "repeated float"),
-        "double_val": (6, "repeated double"),
-        "int_val": (7, "repeated int32"),
-        "int64_val": (10, "repeated int64"),
-    },
-}
-"""Source: tensorboard/compat/proto/event.proto, summary.proto, tensor.proto."""
-_DTYPES: Mapping[int, str] = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
-"""Of a tensor whose content is bytes; source: tensorboard/compat/proto/types.proto."""
 
 
 def scalars_of(records: Iterable[bytes | LogDefect]) -> Iterator[LoggedValue | LogDefect]:
@@ -128,11 +129,6 @@ def _scalar(tensor: Any) -> float | None:
     if dtype is None or len(tensor.tensor_content) != np.dtype(dtype).itemsize:
         return None
     return float(np.frombuffer(tensor.tensor_content, dtype)[0])
-
-
-_HEADER = struct.Struct("<QI")
-_FOOTER = struct.Struct("<I")
-_MASK_DELTA = 0xA282EAD8
 
 
 def read_records(file: BinaryIO) -> Iterator[bytes | LogDefect]:

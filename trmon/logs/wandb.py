@@ -21,6 +21,21 @@ FILE_START = b":W&B"
 PATTERNS = ("run-*.wandb", "*run-*/run-*.wandb", "wandb/*run-*/run-*.wandb")
 """Of the files in the folder of a run, in the folder `wandb`, and in the folder that it is in."""
 SHOWN_RUNS = 5
+STEP = "_step"
+MEDIA_KEY = "_type"
+"""Among the keys of a histogram, an image or a table."""
+_MESSAGES: Mapping[str, Fields] = {
+    "Record": {"history": (2, "History")},
+    "History": {"item": (1, "repeated Item"), "step": (2, "Step")},
+    "Item": {"key": (1, "bytes"), "nested_key": (2, "repeated bytes"), "value_json": (16, "bytes")},
+    "Step": {"num": (1, "int64")},
+}
+"""Source: wandb/proto/wandb_internal.proto."""
+MAGIC = b":W&B"
+VERSION = 0
+BLOCK_BYTES = 1 << 15
+_FILE_HEADER = struct.Struct("<4sHB")
+_CHUNK_HEADER = struct.Struct("<IHB")
 
 
 def _matches(sample: LogSample) -> bool:
@@ -48,18 +63,6 @@ def _read(path: Path) -> Iterator[LogItem]:
     for name in _files_of_run(path):
         with name.open("rb") as file:
             yield from in_file(name, history_rows(read_chunked_records(file), writer=name.stem), log=path)
-
-
-STEP = "_step"
-MEDIA_KEY = "_type"
-"""Among the keys of a histogram, an image or a table."""
-_MESSAGES: Mapping[str, Fields] = {
-    "Record": {"history": (2, "History")},
-    "History": {"item": (1, "repeated Item"), "step": (2, "Step")},
-    "Item": {"key": (1, "bytes"), "nested_key": (2, "repeated bytes"), "value_json": (16, "bytes")},
-    "Step": {"num": (1, "int64")},
-}
-"""Source: wandb/proto/wandb_internal.proto."""
 
 
 def history_rows(records: Iterable[bytes | LogDefect], *, writer: str) -> Iterator[LogItem]:
@@ -95,13 +98,6 @@ def _value(text: bytes) -> Any:
         return parse_json(text)
     except (ValueError, RecursionError):
         return text.decode(errors="replace")
-
-
-MAGIC = b":W&B"
-VERSION = 0
-BLOCK_BYTES = 1 << 15
-_FILE_HEADER = struct.Struct("<4sHB")
-_CHUNK_HEADER = struct.Struct("<IHB")
 
 
 class ChunkKind(IntEnum):

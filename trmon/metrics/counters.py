@@ -1,4 +1,4 @@
-"""The service's own metrics."""
+"""The service's own metrics, and the observer that adds up the worker's passes."""
 
 from __future__ import annotations
 

@@ -42,17 +42,8 @@ OPTIONAL_SIGNALS: tuple[str, ...] = (
     *("tv_mean", "minorizer", "router_flip_relative", "ref_kl_k3"),
 )
 """Their names; a run without a value, or with NaN, has no series."""
-
-
-def optional_signal_help() -> dict[str, str]:
-    """Return the description of each metric."""
-    described = {name: SIGNALS.get(name) or DERIVED[name] for name in OPTIONAL_SIGNALS}
-    return {f"trmon_{name}": f"{one.description}; {one.unit}." for name, one in described.items()}
-
-
 Lines = Mapping[str, str]
 """Sample lines by metric."""
-
 FIXED_HELP: dict[str, str] = {
     "trmon_step": "Newest closed step of the run.",
     "trmon_mask_rate": "Fraction of the newest gauge row's sequences that a policy rejects, active or shadow.",
@@ -73,9 +64,14 @@ FIXED_HELP: dict[str, str] = {
     "trmon_runs_omitted": "Active runs that are omitted because of the limit on runs.",
     "trmon_scalar": "A scalar that the trainer logs.",
 }
-
 FiringRules = frozenset[tuple[str, Severity]]
 """The rules whose alerts fire on a run, each with the alert's severity."""
+
+
+def optional_signal_help() -> dict[str, str]:
+    """Return the description of each metric."""
+    described = {name: SIGNALS.get(name) or DERIVED[name] for name in OPTIONAL_SIGNALS}
+    return {f"trmon_{name}": f"{one.description}; {one.unit}." for name, one in described.items()}
 
 
 class Exposition:

@@ -1,4 +1,4 @@
-"""E-mail: sends the alerts of a run that are due together as one message through a mail server."""
+"""E-mail: sends the alerts of a run that are due together as one message, over an encrypted connection."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ from trmon.notify.receiver import TIMEOUT_SECONDS, DeliveryOutcome, DeliveryResu
 
 MAX_SUBJECT_LENGTH = 200
 MAX_REFERENCES = 20
+Security = Literal["starttls", "tls", "none"]
+MAX_REASON_LENGTH = 200
+Refused = Mapping[str, tuple[int, bytes]]
+"""The answer of a mail server for each address that it refused."""
 
 
 def email_message(
@@ -73,9 +77,6 @@ def _episode_id(notification: Notification, *, domain: str) -> str:
 
 def _id_of(kind: str, key: str, *, domain: str) -> str:
     return f"<trmon.{kind}.{hashlib.sha256(key.encode()).hexdigest()[:32]}@{domain}>"
-
-
-Security = Literal["starttls", "tls", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +135,6 @@ class SmtpConnection(smtplib.SMTP):
                 connected.settimeout(timeout)
                 return connected
         raise failure
-
-
-MAX_REASON_LENGTH = 200
-
-Refused = Mapping[str, tuple[int, bytes]]
-"""The answer of a mail server for each address that it refused."""
 
 
 class Email:

@@ -1,4 +1,4 @@
-"""The text of a message to people, without markup: receivers add that of their service."""
+"""The words of a message to people, without markup: receivers add that of their service."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from trmon.domain.alerts.notification import Notification, NotifiedCause
 from trmon.domain.diagnosis.remedies import for_next_run
 from trmon.domain.finding import Severity
+
+MAX_NAMED_RUNS = 10
+"""Runs that a merged message names; the others are only counted."""
+SHARED_CAUSE = "Several runs at once: look first for what they share, such as the network, storage or the scheduler."
 
 
 def run_names(notifications: Sequence[Notification]) -> tuple[str, ...]:
@@ -24,11 +28,6 @@ def merged_summary(notifications: Sequence[Notification]) -> str:
         return f"{count} runs are no longer {rule}"
     times = [notification.alert.at for notification in notifications]
     return f"{count} runs {rule} within {max(1, math.ceil(max(times) - min(times)))} s"
-
-
-MAX_NAMED_RUNS = 10
-"""Runs that a merged message names; the others are only counted."""
-SHARED_CAUSE = "Several runs at once: look first for what they share, such as the network, storage or the scheduler."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The port that every receiver implements, and the result of a delivery attempt."""
+"""What receivers share: their port, the HTTP client, and the check of the addresses that they connect to."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ import httpx
 
 from trmon.config import settings
 from trmon.domain.alerts.notification import Notification
+
+Resolve = Callable[[str, int], list[str]]
+"""Returns the addresses of a host and port."""
+GLOBAL_UNICAST = IPv6Network("2000::/3")
+NAT64 = IPv6Network("64:ff9b::/96")
+TIMEOUT_SECONDS = 10.0
+RETRIED_STATUSES = frozenset({408, 425, 429})
 
 
 class DeliveryOutcome(Enum):
@@ -59,12 +66,6 @@ class Receiver(Protocol):
 
     def close(self) -> None:
         """Close the connections."""
-
-
-Resolve = Callable[[str, int], list[str]]
-"""Returns the addresses of a host and port."""
-GLOBAL_UNICAST = IPv6Network("2000::/3")
-NAT64 = IPv6Network("64:ff9b::/96")
 
 
 class DestinationForbidden(Exception):
@@ -135,10 +136,6 @@ def _embedded_ipv4(ip: IPv6Address) -> IPv4Address | None:
     if ip in NAT64:
         return IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.ipv4_mapped or ip.sixtofour
-
-
-TIMEOUT_SECONDS = 10.0
-RETRIED_STATUSES = frozenset({408, 425, 429})
 
 
 class HttpPost:

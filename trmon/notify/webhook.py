@@ -1,4 +1,7 @@
-"""The webhook: posts the alerts of a run that are due together as signed JSON."""
+"""The webhook: posts the alerts of a run that are due together as signed JSON.
+
+Source: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,10 @@ from trmon.notify.message_text import merged_summary, message_key, run_names
 from trmon.notify.receiver import DeliveryResult, HttpPost
 
 MESSAGE_VERSION = 2
+SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of every secret
+TRMON_SIGNATURE_HEADER = "X-Trmon-Signature"
+TIMESTAMP_HEADER = "X-Trmon-Timestamp"
+KEY_HEADER = "X-Trmon-Delivery"
 
 
 class WebhookRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,10 +129,6 @@ def _run(run: NotifiedRun) -> WebhookRun:
     return WebhookRun(project=run.project, run=run.run, owner=run.owner, tags=run.tags, mode=run.mode)
 
 
-SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of every secret
-TRMON_SIGNATURE_HEADER = "X-Trmon-Signature"
-
-
 class WebhookSigner:
     """Signs the bodies of webhooks with a secret, which is plain text or `whsec_` and base64.
 
@@ -170,10 +173,6 @@ def standard_message_id(message_key: str) -> str:
 def trmon_signature(secret: str, body: bytes, *, timestamp: int) -> str:
     """Return the hex HMAC-SHA256 of '<timestamp>.<body>'."""
     return hmac.new(secret.encode(), b"%d.%b" % (timestamp, body), hashlib.sha256).hexdigest()
-
-
-TIMESTAMP_HEADER = "X-Trmon-Timestamp"
-KEY_HEADER = "X-Trmon-Delivery"
 
 
 class Webhook:

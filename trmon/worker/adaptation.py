@@ -1,4 +1,4 @@
-"""Calibrates and adapts a run's bounds in each pass; an error in it is quarantined and does not stop the run."""
+"""What closed batches lead to: a run's bounds are adapted, and its trainer gets advice."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ from trmon.worker.calibrator import Calibrator
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.recovery import LoadedRun
 from trmon_client.core.policies.policy import Policy
+
+T = TypeVar("T")
+FIRST_ROWS = 256
+"""How many of a run's first batches are searched for its first gauge rows."""
+
+log = structlog.get_logger(__name__)
 
 
 class BoundController:
@@ -116,11 +122,6 @@ def stored_samples(log: RunLog, keys: Iterable[BatchKey], *, policy: Policy) -> 
             yield (key.attempt_id, key.step), sample
 
 
-T = TypeVar("T")
-
-log = structlog.get_logger(__name__)
-
-
 class BoundAdaptation:
     """Feeds the calibrator and the bound controller with the run's batches, and adopts the versions they propose."""
 
@@ -184,10 +185,6 @@ def run_quarantined(
         counts[part] += 1
         log.error("part_quarantined", run_id=run_id, part=part.value, exc_info=error)
         return None
-
-
-FIRST_ROWS = 256
-"""How many of a run's first batches are searched for its first gauge rows."""
 
 
 class Advisor:

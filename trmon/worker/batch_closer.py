@@ -1,4 +1,4 @@
-"""Closes the batches of a run that are complete or out of time, and revises closed ones after late reports."""
+"""Closes a run's batches that are complete or out of time, and revises closed ones; what fails is quarantined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The message channel between the service and its worker process, and the messages it carries."""
+"""The channel between the service and its worker process: its messages, and the service as the worker sees it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from trmon.domain.pipeline.run_update import RunUpdate
 from trmon.domain.ports import Fences
 from trmon.fleet.views import RunView, RunViewCache
 from trmon.worker.pass_changes import PassTally
+
+MAX_UNANSWERED = 256
+"""Maximum updates in flight: the results of so few fit into the socket's buffer even if the worker reads none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,6 @@ class Channel:
     def close(self) -> None:
         """Close this end."""
         self._connection.close()
-
-
-MAX_UNANSWERED = 256
-"""Maximum updates in flight: the results of so few fit into the socket's buffer even if the worker reads none."""
 
 
 class ServiceProxy:

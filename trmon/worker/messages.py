@@ -1,4 +1,4 @@
-"""Applies new messages to a run: reports to their batches, notices to its life and its description."""
+"""Reads a run's new messages and applies them to its batches, life and description; checks its silence by the clock."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from trmon_client.core import wire
 
 StoredMessage: TypeAlias = AnyReport | AnyNotice
 _Message = TypeVar("_Message", AnyReport, AnyNotice)
+CHECK_SECONDS = 5.0
+"""How often the store is queried while two trainers report; each sends a heartbeat every 30 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +97,6 @@ def _order(stored: StoredMessage) -> tuple[float, float]:
         return stored.received_at, math.inf
     message = stored.report if isinstance(stored, StoredReport) else stored.message
     return stored.received_at, message.sent_at
-
-
-CHECK_SECONDS = 5.0
-"""How often the store is queried while two trainers report; each sends a heartbeat every 30 s."""
 
 
 class LaunchTracker:

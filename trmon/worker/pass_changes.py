@@ -1,4 +1,4 @@
-"""Collects the changes of one pass, which are committed as one update."""
+"""What a pass changes: collected, checkpointed when due, and committed with other passes in one request."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunSna
 from trmon.domain.pipeline.state import STATE_VERSION, PipelineState
 from trmon.domain.ports import Fences, RunUpdateWriter
 from trmon.fleet.views import RunView
+
+CHECKPOINT_BATCHES = 64
+CHECKPOINT_SECONDS = 30.0
+LEAST_CHECKPOINT_BATCHES = 8
+"""Fewer rows are replayed in less time than a checkpoint after each step takes, where steps are far apart."""
+MAX_UPDATES = 32
+MAX_WAIT_SECONDS = 0.05
+"""How long an update waits for those of later passes, beyond the pass that is running."""
 
 
 @dataclass(slots=True)
@@ -93,12 +101,6 @@ class PassResult:
     tally: PassTally
 
 
-CHECKPOINT_BATCHES = 64
-CHECKPOINT_SECONDS = 30.0
-LEAST_CHECKPOINT_BATCHES = 8
-"""Fewer rows are replayed in less time than a checkpoint after each step takes, where steps are far apart."""
-
-
 class CheckpointSchedule:
     """Remembers the batch and the time of a run's newest checkpoint."""
 
@@ -136,11 +138,6 @@ def checkpoint_of(
     }
     state = structs.replace(pipeline_state, **known).to_bytes()
     return Checkpoint(ordinal=pipeline_state.ordinal, version=STATE_VERSION, state=state)
-
-
-MAX_UPDATES = 32
-MAX_WAIT_SECONDS = 0.05
-"""How long an update waits for those of later passes, beyond the pass that is running."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Runs passes over the runs that need one and commits them together; a run that fails does not stop the others."""
+"""Runs passes over the runs that need one, by message or timer, and commits them together.
+
+A run that fails does not stop the others.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,16 @@ from trmon.worker.pass_changes import CommitBatcher, PassTally, PendingCommit, c
 from trmon.worker.recovery import PAGE
 from trmon.worker.run_context import WatchConfig
 from trmon.worker.run_processor import RunProcessor
+
+TICK_SECONDS = 1.0
+"""Shortest time until a timer that a pass has not moved is due again."""
+BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
+COMMIT_TIMEOUT_SECONDS = 60.0
+GROUP_SIZE = 64
+"""How many runs have their new messages read in one query and held in memory."""
+
+log = structlog.get_logger(__name__)
 
 
 class TimerQueue:
@@ -61,17 +74,6 @@ class TimerQueue:
         if at < self._queued_at.get(run_id, math.inf):
             self._queued_at[run_id] = at
             heappush(self._queue, (at, run_id))
-
-
-TICK_SECONDS = 1.0
-"""Shortest time until a timer that a pass has not moved is due again."""
-BACKOFF_SECONDS = 1.0
-MAX_BACKOFF_SECONDS = 60.0
-COMMIT_TIMEOUT_SECONDS = 60.0
-GROUP_SIZE = 64
-"""How many runs have their new messages read in one query and held in memory."""
-
-log = structlog.get_logger(__name__)
 
 
 class ViewSink(Protocol):

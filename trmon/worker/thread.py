@@ -15,6 +15,20 @@ from trmon.domain.runs.run import Run
 from trmon.worker.run_context import WatchConfig
 from trmon.worker.scheduler import PassObserver, Scheduler, ViewSink
 
+JUMP_SECONDS = 5.0
+"""A smaller difference between the clocks is their drift, or a slow round; no limit of the runner is that short."""
+TICK_SECONDS = 1.0
+PAUSE_SECONDS = (0.015, 0.25)
+"""Shortest and longest pause after a round, which lasts half as long as the round: the API gets its turn, and messages
+that arrive meanwhile share the queries and the commit of one pass. Most of a page's delay is this and one round."""
+FINISH_SECONDS = 10.0
+"""How long a closing worker goes on with unread messages, which the next one reads otherwise: whoever ends a process
+kills it after 30 s, and the checkpoints of a killed worker are missing."""
+RESUMED_PER_ROUND = 8
+"""How many unfinished runs each round resumes after a start: new reports do not wait for ten thousand of them."""
+
+log = structlog.get_logger(__name__)
+
 
 class SoleOwner:
     """Owns all runs; implements trmon.domain.ports.Ownership."""
@@ -29,10 +43,6 @@ class SoleOwner:
 
     def release(self, slots: Collection[int]) -> None:
         """Do nothing."""
-
-
-JUMP_SECONDS = 5.0
-"""A smaller difference between the clocks is their drift, or a slow round; no limit of the runner is that short."""
 
 
 class ClockWatch:
@@ -54,19 +64,6 @@ class ClockWatch:
             return 0.0
         self._difference = difference
         return jump
-
-
-TICK_SECONDS = 1.0
-PAUSE_SECONDS = (0.015, 0.25)
-"""Shortest and longest pause after a round, which lasts half as long as the round: the API gets its turn, and messages
-that arrive meanwhile share the queries and the commit of one pass. Most of a page's delay is this and one round."""
-FINISH_SECONDS = 10.0
-"""How long a closing worker goes on with unread messages, which the next one reads otherwise: whoever ends a process
-kills it after 30 s, and the checkpoints of a killed worker are missing."""
-RESUMED_PER_ROUND = 8
-"""How many unfinished runs each round resumes after a start: new reports do not wait for ten thousand of them."""
-
-log = structlog.get_logger(__name__)
 
 
 class Worker:
