@@ -72,7 +72,7 @@ def test_the_built_in_rules_raise_what_the_service_raised(service: ThreadedServi
     with Service(service.url) as api:
         for history in service_histories(api, project="math", runs=[]):
             replay = RuleReplay(RuleSet(builtin_rules()), history.run)
-            raised = [each for row in history.rows() for each in replay.add(row).transitions]
+            raised = [each for row in history.rows() for each in replay.raised(replay.add(row).transitions)]
             raised += replay.finish(now=0.0)
             alerts = {each.transition.alert.episode: each.transition.alert for each in raised if each.transition.alert}
             replayed = [of_replay(alert) for alert in alerts.values() if alert.state in STATES]

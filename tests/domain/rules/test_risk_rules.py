@@ -18,7 +18,7 @@ from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding, Severity
 from trmon.domain.incidents.incident import PREDICTION_RULES, QUIET_STEPS, Incident
 from trmon.domain.incidents.incident_updates import OPENING_STEPS
-from trmon.domain.pipeline.draft import DraftRow
+from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.fold import detect_findings, fold_row
 from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
@@ -50,7 +50,7 @@ class RiskRun:
         for _ in range(n):
             row = batch(batch_key(1, self.step), run_id=RUN_ID, ordinal=self.step + 1)
             row = structs.replace(row, signals={}, scalars={}, primary_pair="mismatch")
-            folded = fold_row(DraftRow(context=pass_context(), pipeline_state=self.pipeline_state, row=row))
+            folded = fold_row(ClosingRow(context=pass_context(), pipeline_state=self.pipeline_state, row=row))
             given = structs.replace(folded.row, signals={**folded.row.signals, **DRIVERS, **signals})
             made = apply_transitions(detect_findings(replace(folded, row=given)))
             self.transitions += made.transitions

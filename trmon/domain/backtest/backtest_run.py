@@ -11,7 +11,7 @@ from statistics import median
 import msgspec
 
 from trmon.domain.analysis.collapse import SPAN, WITHIN, CollapseSearch
-from trmon.domain.backtest.rule_replay import BacktestAlert, RaisedAlerts, RaisedTransition, ReplayedRow, RuleReplay
+from trmon.domain.backtest.rule_replay import BacktestAlert, RaisedAlerts, RaisedTransition, RuleReplay
 from trmon.domain.backtest.stored_history import (
     CollapseLabel,
     PolicyMaskRate,
@@ -22,7 +22,7 @@ from trmon.domain.backtest.stored_history import (
 )
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
-from trmon.domain.pipeline.fold import FoldedRow
+from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.signals.derived_signals import canonical_value
 from trmon_client.core.policies.policy import Policy
@@ -123,13 +123,13 @@ class OnsetSearch:
         self._n_rewards = 0
         self._has_negative = False
 
-    def add(self, folded: FoldedRow) -> None:
+    def add(self, closing: ClosingRow) -> None:
         """Add a row; of a step its last gauge row counts."""
-        if not folded.folded or not folded.is_gauge:
+        if not closing.folded or not closing.is_gauge:
             return
-        if folded.began_step:
+        if closing.began_step:
             self._pass_on()
-        row = folded.row
+        row = closing.row
         reward = canonical_value("reward_mean", signals=row.signals, scalars=row.scalars)
         grad_norm = canonical_value("grad_norm", signals=row.signals, scalars=row.scalars)
         self._newest = (row.key.step, reward, grad_norm)
@@ -191,11 +191,10 @@ def backtest_run(
     onset, n_steps, seconds = OnsetSearch(), 0, 0.0
     for row in history.rows():
         replayed = [evaluation.add(row) for evaluation in evaluations]
-        folded = replayed[0].folded
-        onset.add(folded)
-        if folded.folded and folded.began_step:
+        onset.add(replayed[0])
+        if replayed[0].folded and replayed[0].began_step:
             n_steps += 1
-            step_seconds = folded.row.signals.get("step_seconds", math.nan)
+            step_seconds = replayed[0].row.signals.get("step_seconds", math.nan)
             seconds += step_seconds if step_seconds > 0 else 0.0
     found = onset.onset(history.label)
     outcomes = tuple(evaluation.outcome(found) for evaluation in evaluations)
@@ -222,12 +221,12 @@ class _Evaluation:
         self._raised = RaisedAlerts(evaluated)
         self._newest: BatchRow | None = None
 
-    def add(self, row: BatchRow) -> ReplayedRow:
-        replayed = self._replay.add(row)
-        self._search.add(replayed)
+    def add(self, row: BatchRow) -> ClosingRow:
+        closing = self._replay.add(row)
+        self._search.add(closing, stored=row)
         self._newest = row
-        self._add_raised(replayed.transitions, row)
-        return replayed
+        self._add_raised(self._replay.raised(closing.transitions), row)
+        return closing
 
     def outcome(self, onset: CollapseOnset) -> RuleSetOutcome:
         raised, newest = self._raised, self._newest

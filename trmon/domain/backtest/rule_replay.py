@@ -15,14 +15,14 @@ from trmon.domain.collapse_risk.risk_model import RiskModel
 from trmon.domain.collapse_risk.risk_reading import risk_signals
 from trmon.domain.finding import Severity
 from trmon.domain.incidents.incident import CAUSE_LABEL
-from trmon.domain.pipeline.draft import DraftRow
-from trmon.domain.pipeline.fold import FoldedRow, detect_findings, fold_row
+from trmon.domain.pipeline.draft import ClosingRow
+from trmon.domain.pipeline.fold import detect_findings, fold_row
 from trmon.domain.pipeline.publish import publish_transitions
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
 from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules.condition import signals_of
-from trmon.domain.rules.rule import Rule, RuleFinding, RuleSet
+from trmon.domain.rules.rule import Rule, RuleSet
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.signals.reward_history import LOWER_ATOMS
 
@@ -35,15 +35,6 @@ class RaisedTransition:
 
     transition: Transition
     is_sent: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedRow:
-    """A row with its historical signals, the findings that it makes final, and the transitions that follow."""
-
-    folded: FoldedRow
-    findings: tuple[tuple[Rule, RuleFinding], ...]
-    transitions: tuple[RaisedTransition, ...]
 
 
 class RuleReplay:
@@ -66,18 +57,15 @@ class RuleReplay:
         self._model = model
         self.pipeline_state = PipelineState()
 
-    def add(self, row: BatchRow) -> ReplayedRow:
-        """Return what a row raises."""
-        folded = fold_row(DraftRow(context=self._context, pipeline_state=self.pipeline_state, row=row))
+    def add(self, row: BatchRow) -> ClosingRow:
+        """Return the row with the findings that it makes final and the transitions that follow."""
+        folded = fold_row(ClosingRow(context=self._context, pipeline_state=self.pipeline_state, row=row))
         if self._model is not None and folded.is_gauge:
             risk = risk_signals(folded.pipeline_state.features.after.risk_inputs, self._model)
             folded = replace(folded, row=structs.replace(folded.row, signals={**folded.row.signals, **risk}))
-        detected = detect_findings(folded)
-        transitioned = apply_transitions(detected)
-        self.pipeline_state = transitioned.pipeline_state
-        return ReplayedRow(
-            folded=detected.folded, findings=detected.findings, transitions=self._raised(transitioned.transitions)
-        )
+        closing = apply_transitions(detect_findings(folded))
+        self.pipeline_state = closing.pipeline_state
+        return closing
 
     def finish(self, *, now: float) -> tuple[RaisedTransition, ...]:
         """Return what the end of the run raises; nothing while it goes on, as its last step may have more rows.
@@ -88,9 +76,10 @@ class RuleReplay:
             return ()
         self._context = replace(self._context, run=self._run)
         last, self.pipeline_state = apply_run_end(context=self._context, pipeline_state=self.pipeline_state, now=now)
-        return self._raised(last)
+        return self.raised(last)
 
-    def _raised(self, transitions: tuple[Transition, ...]) -> tuple[RaisedTransition, ...]:
+    def raised(self, transitions: tuple[Transition, ...]) -> tuple[RaisedTransition, ...]:
+        """Return transitions of the newest row with whether each would be sent."""
         return tuple(RaisedTransition(transition, self._is_sent(transition)) for transition in transitions)
 
     def _is_sent(self, transition: Transition) -> bool:

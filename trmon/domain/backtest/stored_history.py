@@ -12,9 +12,9 @@ from trmon.domain.analysis.whatif import WhatIfEffect
 from trmon.domain.backtest.rule_replay import (
     FEATURE_INPUTS,
     REPLAYED_FROM,
-    ReplayedRow,
 )
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
+from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.rules.condition import AllOf, AnyOf, SignalAbsent, Truth, signals_of
 from trmon.domain.rules.rule import RowSelection, Rule, RuleSet
 from trmon.domain.rules.signal_reader import SignalReader
@@ -88,18 +88,20 @@ class RuleGapSearch:
         self._decided: set[str] = set()
         self._failed: dict[str, str] = {}
 
-    def add(self, replayed: ReplayedRow) -> None:
-        """Add a row."""
-        folded = replayed.folded
-        if not folded.folded:
+    def add(self, closing: ClosingRow, *, stored: BatchRow) -> None:
+        """Add a row that the rules have read, as it was stored."""
+        if not closing.folded:
             return
-        reader = SignalReader(folded.row.numbers, folded.row.primary_pair)
-        for reads in RowSelection if folded.is_gauge else (RowSelection.EVERY_UPDATE,):
+        reader = SignalReader(closing.row.numbers, closing.row.primary_pair)
+        for reads in RowSelection if closing.is_gauge else (RowSelection.EVERY_UPDATE,):
             missing = self._missing[reads]
             missing -= {name for name in missing if reader[name] == reader[name]}
-        self._decided |= {rule.name for rule, found in replayed.findings if found.raised.truth is not Truth.UNKNOWN}
-        before = folded.draft.row.quarantined
-        failed = [part for part in folded.row.quarantined if part.part is QuarantinePart.RULE and part not in before]
+        self._decided |= {rule.name for rule, found in closing.findings if found.raised.truth is not Truth.UNKNOWN}
+        failed = [
+            part
+            for part in closing.row.quarantined
+            if part.part is QuarantinePart.RULE and part not in stored.quarantined
+        ]
         self._failed |= {part.place: part.reason for part in failed}
 
     def gaps(self) -> Iterator[RuleGap]:

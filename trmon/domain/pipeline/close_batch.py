@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.batches.scalar_steps import ScalarStep
-from trmon.domain.pipeline.draft import DraftRow, draft_row, draft_scalar_row, withhold_row
-from trmon.domain.pipeline.fold import FoldedRow, amend_row, detect_findings, fold_row
+from trmon.domain.pipeline.draft import ClosingRow, draft_row, draft_scalar_row, withhold_row
+from trmon.domain.pipeline.fold import amend_row, detect_findings, fold_row
 from trmon.domain.pipeline.merge import ClosingBatch, measure_batch, merge_reports
 from trmon.domain.pipeline.publish import BatchChanges, batch_event, publish_batch
 from trmon.domain.pipeline.replay import replay_decisions
 from trmon.domain.pipeline.state import PassContext, PipelineState
-from trmon.domain.pipeline.transition import TransitionedBatch, apply_transitions
+from trmon.domain.pipeline.transition import apply_transitions
 
 
 def close_batch(closing: ClosingBatch) -> BatchChanges:
     """Return all changes of a batch that closes, or that is revised if it has a former row."""
     merged = merge_reports(closing)  # the reports of all ranks and chunks become one set of columns
-    measured = measure_batch(merged)  # signals
-    replayed = replay_decisions(measured)  # the active policy and its shadows decide; compared with the trainer
-    drafted = draft_row(replayed)  # the row, without the history of the run
-    folded = _fold(drafted, is_revision=closing.former is not None)
-    return publish_batch(_evaluate(folded))  # rows, events and deliveries
+    signals = measure_batch(merged.columns)
+    replayed = replay_decisions(closing, merged)  # the active policy and its shadows decide; compared with the trainer
+    drafted = draft_row(closing, merged, signals, replayed)  # the row, without the history of the run
+    folded = _fold(drafted)  # historical signals, and the pipeline state after the row
+    return publish_batch(_evaluate(folded))  # findings, alerts; rows, events and deliveries
 
 
 def close_scalar_step(step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState) -> BatchChanges:
@@ -46,7 +46,7 @@ def withhold_batch(closing: ClosingBatch, error: Exception | str) -> BatchChange
     """
     drafted = withhold_row(closing, error)
     try:
-        return publish_batch(_evaluate(_fold(drafted, is_revision=closing.former is not None)))
+        return publish_batch(_evaluate(_fold(drafted)))
     except Exception:  # noqa: BLE001 - the row already records why the batch was not processed
         pipeline_state = closing.pipeline_state.skip_batch(drafted.row.key, ordinal=drafted.row.ordinal)
         events = (batch_event(drafted.row, at=closing.context.now),)
@@ -59,16 +59,16 @@ def replay_row(row: BatchRow, *, context: PassContext, pipeline_state: PipelineS
     The alerts that the row raised are discarded: they were written together with the row.
     """
     try:
-        return _evaluate(fold_row(DraftRow(context=context, pipeline_state=pipeline_state, row=row))).pipeline_state
+        return _evaluate(fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row))).pipeline_state
     except Exception:  # noqa: BLE001 - the row was processed when it was written
         return pipeline_state.skip_batch(row.key, ordinal=row.ordinal)
 
 
-def _fold(drafted: DraftRow, *, is_revision: bool) -> FoldedRow:
+def _fold(drafted: ClosingRow) -> ClosingRow:
     """Fold a new row into the pipeline state, once and in order; a revision changes the row alone."""
-    return amend_row(drafted) if is_revision else fold_row(drafted)
+    return fold_row(drafted) if drafted.former is None else amend_row(drafted)
 
 
-def _evaluate(folded: FoldedRow) -> TransitionedBatch:
+def _evaluate(folded: ClosingRow) -> ClosingRow:
     detected = detect_findings(folded)  # findings of the rules over the row
     return apply_transitions(detected)  # pending, firing, resolved

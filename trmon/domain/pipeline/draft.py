@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches import scalar_steps
 from trmon.domain.batches.assembly import ClosedBatch, Completeness
 from trmon.domain.batches.batch import BatchRow, DecisionRow, Quarantined, QuarantinePart, quarantined
 from trmon.domain.batches.scalar_steps import ScalarStep
 from trmon.domain.framework_names.translation import signals_of_scalars
 from trmon.domain.messages import StoredReport
-from trmon.domain.pipeline.merge import ClosingBatch
-from trmon.domain.pipeline.replay import ReplayedBatch
+from trmon.domain.pipeline.merge import ClosingBatch, MergedBatch
+from trmon.domain.pipeline.replay import ReplayedDecisions
 from trmon.domain.pipeline.state import PassContext, PipelineState
+from trmon.domain.rules.rule import Rule, RuleFinding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraftRow:
-    """A row without historical signals, its decisions, and the time at which the trainer made it, on its own clock.
+class ClosingRow:
+    """A row on its way through the pipeline, and the pipeline state after it; each stage fills in its fields.
 
-    A stored row that is read again to rebuild a state has no `made_at`; its signals include the historical ones.
+    Draft: the row without historical signals, its `decisions`, and `made_at`, when the trainer made it, on its own
+    clock. A stored row that is read again to rebuild a state has no `made_at`; its signals include the historical ones.
+    Fold: `folded` is false for a row that arrived out of order; `began_step`: the row is the first of its step;
+    `is_gauge`: it is the row that gauges show. Detect: the `findings` that became final, oldest first, each with its
+    rule. Transition: the `transitions` of the run's alerts.
     """
 
     context: PassContext
@@ -30,13 +36,18 @@ class DraftRow:
     decisions: tuple[DecisionRow, ...] = ()
     made_at: float | None = None
     unreplayed: int = 0
+    folded: bool = False
+    began_step: bool = False
+    is_gauge: bool = False
+    findings: tuple[tuple[Rule, RuleFinding], ...] = ()
+    transitions: tuple[Transition, ...] = ()
 
 
-def draft_row(replayed: ReplayedBatch) -> DraftRow:
+def draft_row(
+    closing: ClosingBatch, merged: MergedBatch, signals: Mapping[str, float], replayed: ReplayedDecisions
+) -> ClosingRow:
     """Return the row of the batch, with the next ordinal of the run, or the former ordinal if it is revised."""
-    merged = replayed.measured.merged
-    closing, columns, reports = merged.closing, merged.columns, merged.closing.batch.reports
-    former = closing.former
+    columns, reports, former = merged.columns, closing.batch.reports, closing.former
     row = BatchRow(
         run_id=closing.context.run.id,
         key=closing.batch.key,
@@ -55,13 +66,17 @@ def draft_row(replayed: ReplayedBatch) -> DraftRow:
         policy_hash=reports[0].report.policy,
         mismatches=replayed.mismatches,
         last_report_id=closing.batch.last_report_id,
-        signals={**replayed.signals, **assembly_signals(closing.batch, mismatches=replayed.mismatches)},
+        signals={
+            **signals,
+            **replayed.signals,
+            **_assembly_signals(closing.batch, mismatches=replayed.mismatches),
+        },
         scalars=merged.scalars,
     )
-    return DraftRow(
+    return ClosingRow(
         context=closing.context,
         pipeline_state=closing.pipeline_state,
-        row=row.with_quarantined(quarantined_parts(closing)),
+        row=row.with_quarantined(_quarantined_parts(closing)),
         former=former,
         decisions=replayed.decisions,
         made_at=made_at(reports[0]),
@@ -69,7 +84,7 @@ def draft_row(replayed: ReplayedBatch) -> DraftRow:
     )
 
 
-def quarantined_parts(closing: ClosingBatch) -> Iterator[Quarantined]:
+def _quarantined_parts(closing: ClosingBatch) -> Iterator[Quarantined]:
     """Yield the damaged reports of a batch, and the parts quarantined since the previous batch."""
     for report in closing.batch.damaged:
         place = f"rank {report.key.rank}, chunk {report.key.chunk}"
@@ -77,7 +92,7 @@ def quarantined_parts(closing: ClosingBatch) -> Iterator[Quarantined]:
     yield from closing.other_quarantined
 
 
-def assembly_signals(batch: ClosedBatch, *, mismatches: int) -> dict[str, float]:
+def _assembly_signals(batch: ClosedBatch, *, mismatches: int) -> dict[str, float]:
     """Return the signals that describe how the batch arrived: missing ranks, mismatches, spooled bytes."""
     spooled: dict[int, int] = {}
     for report in batch.reports:
@@ -95,7 +110,7 @@ def made_at(report: StoredReport) -> float:
     return report.report.sent_at or report.received_at
 
 
-def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
+def withhold_row(closing: ClosingBatch, error: Exception | str) -> ClosingRow:
     """Return the row of a batch without signals of its sequences and without decisions, but with the error."""
     batch, former, reports = closing.batch, closing.former, closing.batch.reports
     row = BatchRow(
@@ -115,11 +130,11 @@ def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
         policy_hash=reports[0].report.policy if reports else None,
         mismatches=0,
         last_report_id=batch.last_report_id,
-        signals=assembly_signals(batch, mismatches=0),
+        signals=_assembly_signals(batch, mismatches=0),
         scalars={**scalar_steps.scalars_of_reports(reports), **closing.scalars},
     )
-    reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *quarantined_parts(closing)]
-    return DraftRow(
+    reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *_quarantined_parts(closing)]
+    return ClosingRow(
         context=closing.context,
         pipeline_state=closing.pipeline_state,
         row=row.with_quarantined(reasons),
@@ -128,7 +143,7 @@ def withhold_row(closing: ClosingBatch, error: Exception | str) -> DraftRow:
     )
 
 
-def draft_scalar_row(step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState) -> DraftRow:
+def draft_scalar_row(step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState) -> ClosingRow:
     """Return the row of a step of which only scalars came; those that trmon has a name for are signals."""
     row = BatchRow(
         run_id=context.run.id,
@@ -150,4 +165,4 @@ def draft_scalar_row(step: ScalarStep, *, context: PassContext, pipeline_state: 
         signals=signals_of_scalars(step.values),
         scalars=step.values,
     )
-    return DraftRow(context=context, pipeline_state=pipeline_state, row=row, made_at=step.made_at)
+    return ClosingRow(context=context, pipeline_state=pipeline_state, row=row, made_at=step.made_at)

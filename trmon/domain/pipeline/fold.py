@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from msgspec import structs
@@ -13,7 +13,7 @@ from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.collapse_risk.risk_reading import describe_drivers
 from trmon.domain.diagnosis.history import declares_replay
 from trmon.domain.identity import BatchKey
-from trmon.domain.pipeline.draft import DraftRow
+from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.state import GAPS, GAUGE_KEYS, PassContext, PipelineState
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleFinding
 from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
@@ -25,37 +25,23 @@ HISTORICAL = frozenset((*WITH_WINDOWS, *FEATURE_SIGNALS, "router_replay"))
 """Signals that are computed from the history of a run; a revision keeps their values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoldedRow:
-    """The complete row and the state after it; `folded` is false for a row that arrived out of order.
-
-    `began_step`: the row is the first of its step; `is_gauge`: it is the row that gauges show.
-    """
-
-    draft: DraftRow
-    row: BatchRow
-    pipeline_state: PipelineState
-    folded: bool
-    began_step: bool = False
-    is_gauge: bool = False
-
-
-def fold_row(draft: DraftRow) -> FoldedRow:
+def fold_row(closing: ClosingRow) -> ClosingRow:
     """Return the row with its historical signals, and the state after it.
 
     A row is folded only once, and only if it follows all folded rows. So the stored rows alone, in the order of their
     ordinals, determine which of them are folded into the state.
     """
-    pipeline_state, row = draft.pipeline_state, draft.row
+    pipeline_state, row = closing.pipeline_state, closing.row
     if not pipeline_state.follows(row.key):
         unknown = dict.fromkeys(WITH_WINDOWS, math.nan)
         pipeline_state = structs.replace(pipeline_state, ordinal=max(pipeline_state.ordinal, row.ordinal))
-        return FoldedRow(draft=draft, row=_with(row, unknown), pipeline_state=pipeline_state, folded=False)
+        return replace(closing, row=_with(row, unknown), pipeline_state=pipeline_state)
     began_step = pipeline_state.begins_step(row.key)
     has_rollout_row = row.key.update is None or (not began_step and pipeline_state.has_rollout_row)
     is_gauge = row.key.update is None or not has_rollout_row
     pipeline_state = structs.replace(
-        _with_step_time(pipeline_state, draft, began_step=began_step), has_rollout_row=has_rollout_row
+        _with_step_time(pipeline_state, row, made_at=closing.made_at, began_step=began_step),
+        has_rollout_row=has_rollout_row,
     )
     pipeline_state, historical = _historical_signals(pipeline_state, row, is_gauge=is_gauge)
     if is_gauge:
@@ -65,7 +51,7 @@ def fold_row(draft: DraftRow) -> FoldedRow:
         pipeline_state = structs.replace(pipeline_state, features=features)
         historical |= features.after.signals()
         if features.after.router_flips.averages:
-            historical = _with_declared_replay(historical, draft.context.run.config)
+            historical = _with_declared_replay(historical, closing.context.run.config)
     else:
         features = pipeline_state.features.with_update(row.numbers)
         pipeline_state = structs.replace(pipeline_state, features=features)
@@ -75,8 +61,8 @@ def fold_row(draft: DraftRow) -> FoldedRow:
         folded=row.key,
         gauge_keys=_gauge_keys(pipeline_state, row, began_step=began_step) if is_gauge else pipeline_state.gauge_keys,
     )
-    return FoldedRow(
-        draft=draft,
+    return replace(
+        closing,
         row=_with(row, historical),
         pipeline_state=pipeline_state,
         folded=True,
@@ -93,33 +79,30 @@ def _with_declared_replay(historical: dict[str, float], config: Mapping[str, Any
     return kept | {"router_replay": 1.0}
 
 
-def amend_row(draft: DraftRow) -> FoldedRow:
+def amend_row(closing: ClosingRow) -> ClosingRow:
     """Return a revised row with its former historical signals, and the unchanged state."""
-    pipeline_state, former = draft.pipeline_state, draft.former
+    former = closing.former
     assert former is not None
     kept = {name: value for name, value in former.signals.items() if name in HISTORICAL}
-    scalars = {**former.scalars, **draft.row.scalars}
-    return FoldedRow(
-        draft=draft,
-        row=structs.replace(_with(draft.row, kept), scalars=scalars),
-        pipeline_state=pipeline_state,
-        folded=False,
-    )
+    scalars = {**former.scalars, **closing.row.scalars}
+    return replace(closing, row=structs.replace(_with(closing.row, kept), scalars=scalars))
 
 
-def _with_step_time(pipeline_state: PipelineState, draft: DraftRow, *, began_step: bool) -> PipelineState:
+def _with_step_time(
+    pipeline_state: PipelineState, row: BatchRow, *, made_at: float | None, began_step: bool
+) -> PipelineState:
     if not began_step:
         return pipeline_state
-    seconds = draft.row.signals.get("step_seconds", math.nan)
-    same_attempt = pipeline_state.folded is not None and pipeline_state.folded.attempt_id == draft.row.key.attempt_id
-    if draft.made_at is not None and pipeline_state.began_at is not None and same_attempt:
-        seconds = draft.made_at - pipeline_state.began_at
+    seconds = row.signals.get("step_seconds", math.nan)
+    same_attempt = pipeline_state.folded is not None and pipeline_state.folded.attempt_id == row.key.attempt_id
+    if made_at is not None and pipeline_state.began_at is not None and same_attempt:
+        seconds = made_at - pipeline_state.began_at
     gaps = pipeline_state.gaps_seconds if same_attempt else ()
     return structs.replace(
         pipeline_state,
         steps=pipeline_state.steps + 1,
-        first_key=draft.row.key,
-        began_at=draft.made_at,
+        first_key=row.key,
+        began_at=made_at,
         step_seconds=seconds,
         gaps_seconds=gaps if math.isnan(seconds) else (*gaps, seconds)[-GAPS:],
     )
@@ -156,32 +139,24 @@ Numbers: TypeAlias = Mapping[str, float]
 """The scalars and signals of a row by name; a signal takes precedence over a scalar."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetectedFindings:
-    """The folded row and the findings that became final, oldest first, each with its rule."""
-
-    folded: FoldedRow
-    findings: tuple[tuple[Rule, RuleFinding], ...]
-
-
-def detect_findings(folded: FoldedRow) -> DetectedFindings:
-    """Return the findings that this row makes final, and keep the provisional ones in the state.
+def detect_findings(closing: ClosingRow) -> ClosingRow:
+    """Return the row with the findings that it makes final, and keep the provisional ones in the state.
 
     A rule over gauge rows reads the rollout row of the step at once, or without one the last update of the step, which
     is known when the next step begins. A rule over trainer scalars also waits for the next step, since scalars may
     arrive later. A rule over every update is true of a step if it is true of any row of the step.
     """
-    if not folded.folded:
-        return DetectedFindings(folded=folded, findings=())
-    context, row = folded.draft.context, folded.row
+    if not closing.folded:
+        return closing
+    context, row = closing.context, closing.row
     numbers = row.numbers
-    pipeline_state = _with_memory(folded.pipeline_state, row, numbers, context=context, is_gauge=folded.is_gauge)
+    pipeline_state = _with_memory(closing.pipeline_state, row, numbers, context=context, is_gauge=closing.is_gauge)
     final: list[tuple[Rule, RuleFinding]] = []
     provisional = dict(pipeline_state.provisional)
-    if folded.began_step:
+    if closing.began_step:
         final += [(rule, provisional[rule.name]) for rule in context.signal_rules if rule.name in provisional]
         provisional = {}
-    reading = context.signal_rules if folded.is_gauge else context.rules.over_every_update
+    reading = context.signal_rules if closing.is_gauge else context.rules.over_every_update
     found, row = _evaluate_rules(reading, row, numbers, pipeline_state=pipeline_state)
     for rule, finding in found:
         if rule.reads is RowSelection.EVERY_UPDATE:
@@ -191,8 +166,8 @@ def detect_findings(folded: FoldedRow) -> DetectedFindings:
             provisional[rule.name] = finding
         else:
             final.append((rule, finding))
-    folded = replace(folded, row=row, pipeline_state=structs.replace(pipeline_state, provisional=provisional))
-    return DetectedFindings(folded=folded, findings=tuple(final))
+    pipeline_state = structs.replace(pipeline_state, provisional=provisional)
+    return replace(closing, row=row, pipeline_state=pipeline_state, findings=tuple(final))
 
 
 def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineState) -> tuple[BatchRow, PipelineState]:

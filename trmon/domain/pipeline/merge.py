@@ -47,7 +47,6 @@ class ReportPart:
 class MergedBatch:
     """The merged columns of a batch, and the part of each report in them."""
 
-    closing: ClosingBatch
     columns: Columns
     parts: tuple[ReportPart, ...]
     scalars: dict[str, float]
@@ -61,32 +60,23 @@ def merge_reports(closing: ClosingBatch) -> MergedBatch:
         rows = slice(start, start := start + columns.n_sequences)
         parts.append(ReportPart(stored=stored, columns=columns, rows=rows))
     return MergedBatch(
-        closing=closing,
         columns=merge_columns([part.columns for part in parts]),
         parts=tuple(parts),
         scalars={**scalar_steps.scalars_of_reports(closing.batch.reports), **closing.scalars},
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredBatch:
-    """The merged batch and its signals by name."""
-
-    merged: MergedBatch
-    signals: dict[str, float]
-
-
 @np.errstate(all="ignore")
-def measure_batch(merged: MergedBatch) -> MeasuredBatch:
-    """Return the signals of the batch, with the drift features and the error bounds."""
-    columns, found = merged.columns, columns_signals(merged.columns)
+def measure_batch(columns: Columns) -> dict[str, float]:
+    """Return the signals of a batch by name, with the drift features and the error bounds."""
+    found = columns_signals(columns)
     found["alpha_mismatch_share"] = AlphaSplit.of_signals(found).mismatch_share
     found["engine_lag"] = engine_lag(columns)
     found["staleness_lag"] = staleness_lag(columns, version_lag=found.get("version_lag_max", math.nan))
     limits = _bounds(columns)
     found |= {"bound_adaptive": limits.adaptive, "bound_trpo": limits.trpo}
     found["bound_vacuous"] = math.nan if limits.vacuous is None else float(limits.vacuous)
-    return MeasuredBatch(merged=merged, signals=found)
+    return found
 
 
 def _bounds(columns: Columns) -> bounds.ErrorBounds:

@@ -16,9 +16,9 @@ from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.diagnosis.remedies import remedy_of
 from trmon.domain.finding import Severity, form_of_rule, json_number
 from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of, incident_title, last_good_step_of
+from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.run_update import Event
 from trmon.domain.pipeline.state import PassContext, PipelineState
-from trmon.domain.pipeline.transition import TransitionedBatch
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.runs.run import RunState
 
@@ -135,20 +135,20 @@ class BatchChanges:
     unreplayed: int = 0
 
 
-def publish_batch(batch: TransitionedBatch) -> BatchChanges:
+def publish_batch(closing: ClosingRow) -> BatchChanges:
     """Return the row, its decisions, and the alerts with their events and deliveries."""
-    draft, row = batch.folded.draft, batch.folded.row
-    changes = publish_transitions(batch.transitions, context=draft.context, pipeline_state=batch.pipeline_state)
+    context, row = closing.context, closing.row
+    changes = publish_transitions(closing.transitions, context=context, pipeline_state=closing.pipeline_state)
     return BatchChanges(
-        pipeline_state=batch.pipeline_state,
+        pipeline_state=closing.pipeline_state,
         row=row,
-        is_gauge=batch.folded.is_gauge,
-        decisions=draft.decisions,
+        is_gauge=closing.is_gauge,
+        decisions=closing.decisions,
         alerts=changes.alerts,
         alert_events=changes.alert_events,
         deliveries=changes.deliveries,
-        events=(batch_event(row, at=draft.context.now), *changes.events),
-        unreplayed=draft.unreplayed,
+        events=(batch_event(row, at=context.now), *changes.events),
+        unreplayed=closing.unreplayed,
     )
 
 

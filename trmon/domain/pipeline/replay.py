@@ -14,7 +14,9 @@ import numpy as np
 from trmon.domain.analysis.whatif import WeightTotal
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
 from trmon.domain.diagnosis.history import config_number
-from trmon.domain.pipeline.merge import MeasuredBatch, MergedBatch, ReportPart
+from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.merge import ClosingBatch, MergedBatch, ReportPart
+from trmon.domain.policies import PolicyRegistry, PolicyVersion
 from trmon.domain.signals.derived_signals import REFERENCE_POLICY, SHADOW_PREFIX
 from trmon_client.core.arrays import Array
 from trmon_client.core.bounds import minorizer
@@ -148,14 +150,13 @@ REFERENCE = preset(REFERENCE_POLICY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedBatch:
-    """The measured batch with its decisions, the active one first, and with the mask rates among its signals.
+class ReplayedDecisions:
+    """The decisions on a batch, the active one first, and the signals that they give, such as mask rates.
 
     `mismatches` counts the sequences on which trainer and replay disagree under equal semantics, about the sequence or
     one of its turns; `unreplayed` counts the reports whose policy is unknown, or needs columns that they lack.
     """
 
-    measured: MeasuredBatch
     signals: dict[str, float]
     decisions: tuple[DecisionRow, ...]
     mismatches: int
@@ -176,38 +177,37 @@ class _ActiveDecision:
     unreplayed: int
 
 
-def replay_decisions(measured: MeasuredBatch) -> ReplayedBatch:
-    """Return the batch with a decision for its active policy and for each shadow, and their mask rates."""
-    merged = measured.merged
+def replay_decisions(closing: ClosingBatch, merged: MergedBatch) -> ReplayedDecisions:
+    """Return a decision for the active policy and for each shadow, and their mask rates."""
+    policies = closing.context.policies
     cache = StatisticCache(merged.columns)
-    active = _replay_active(merged, cache)
-    shadows = _shadows(merged, cache)
+    active = _replay_active(merged, cache, policies=policies)
+    shadows = _shadows(merged, cache, current=policies.current)
     active_signals = {
         **mask_rates(merged.columns, active.accepted),
         **sequence_weights(merged.columns, active.accepted, soft_weights=active.soft_weights),
         **minorizer_signals(
             merged.columns,
             active.accepted,
-            config=merged.closing.context.run.config,
+            config=closing.context.run.config,
             soft_weights=active.soft_weights,
         ),
         **turn_mask_rates(merged),
         "policy_versions": float(len({part.stored.report.policy for part in merged.parts})),
     }
     rates = {f"{SHADOW_PREFIX}{name}": shadow.mask_rate if shadow else math.nan for name, shadow in shadows.items()}
-    return ReplayedBatch(
-        measured=measured,
-        signals={**measured.signals, **active_signals, **_reference_rate(merged, cache), **rates},
+    return ReplayedDecisions(
+        signals={**active_signals, **_reference_rate(merged, cache), **rates},
         decisions=(
-            _active_row(merged, active, mask_rate=active_signals["mask_rate"]),
-            *_shadow_rows(merged, shadows.values()),
+            _active_row(closing, merged, active, mask_rate=active_signals["mask_rate"]),
+            *_shadow_rows(closing.batch.key, shadows.values()),
         ),
         mismatches=active.mismatches,
         unreplayed=active.unreplayed,
     )
 
 
-def _replay_active(merged: MergedBatch, cache: StatisticCache) -> _ActiveDecision:
+def _replay_active(merged: MergedBatch, cache: StatisticCache, *, policies: PolicyRegistry) -> _ActiveDecision:
     """Decide each report by the policy that it names, over its own columns.
 
     Ranks may have different policy versions, and merged columns are only as exact as the least exact report.
@@ -218,7 +218,7 @@ def _replay_active(merged: MergedBatch, cache: StatisticCache) -> _ActiveDecisio
     soft_weights: Array | None = None
     for parts, read, rows in _decided_together(merged, cache):
         report, accepted = parts[0].stored.report, bits[rows]
-        decision = _decide(read, merged.closing.context.policies.find(report.policy))
+        decision = _decide(read, policies.find(report.policy))
         agree = None if decision is None else agreeing_sequences(decision, parts, accepted=accepted)
         if decision is not None and decision.soft_weights is not None:
             soft_weights = bits.astype(np.float64) if soft_weights is None else soft_weights
@@ -275,8 +275,7 @@ def _reasons(decision: Decision | None, bits: Array, *, agree: Array | None) -> 
     return +found
 
 
-def _shadows(merged: MergedBatch, cache: StatisticCache) -> dict[str, Decision | None]:
-    current = merged.closing.context.policies.current
+def _shadows(merged: MergedBatch, cache: StatisticCache, *, current: PolicyVersion) -> dict[str, Decision | None]:
     active = {part.stored.report.policy or current.policy.hash for part in merged.parts}
     others = [policy for policy in current.shadows if policy.hash not in active]
     has_pair = bool(merged.columns.pairs)
@@ -300,12 +299,14 @@ def _decide(cache: StatisticCache, policy: Policy | None) -> Decision | None:
         return None
 
 
-def _active_row(merged: MergedBatch, active: _ActiveDecision, *, mask_rate: float) -> DecisionRow:
-    policies = merged.closing.context.policies
+def _active_row(
+    closing: ClosingBatch, merged: MergedBatch, active: _ActiveDecision, *, mask_rate: float
+) -> DecisionRow:
+    policies = closing.context.policies
     named = merged.parts[0].stored.report.policy
     policy = policies.find(named)
     return DecisionRow(
-        key=merged.closing.batch.key,
+        key=closing.batch.key,
         policy_hash=named or policies.current.policy.hash,
         policy_name=policy.name if policy else UNKNOWN_POLICY,
         role=PolicyRole.ACTIVE,
@@ -315,10 +316,10 @@ def _active_row(merged: MergedBatch, active: _ActiveDecision, *, mask_rate: floa
     )
 
 
-def _shadow_rows(merged: MergedBatch, shadows: Iterable[Decision | None]) -> list[DecisionRow]:
+def _shadow_rows(key: BatchKey, shadows: Iterable[Decision | None]) -> list[DecisionRow]:
     return [
         DecisionRow(
-            key=merged.closing.batch.key,
+            key=key,
             policy_hash=decision.policy.hash,
             policy_name=decision.policy.name,
             role=PolicyRole.SHADOW,

@@ -16,7 +16,7 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.identity import BatchKey, RunKey
-from trmon.domain.pipeline.draft import DraftRow
+from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.fold import detect_findings, fold_row
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
@@ -177,7 +177,7 @@ def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAler
     pipeline_state, alerts = PipelineState(), []
     context = _context_of_test(test, rules)
     for row, signals in _rows(test):
-        folded = fold_row(DraftRow(context=context, pipeline_state=pipeline_state, row=row))
+        folded = fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row))
         row = structs.replace(folded.row, signals={**folded.row.signals, **signals})
         transitioned = apply_transitions(detect_findings(replace(folded, row=row)))
         pipeline_state = transitioned.pipeline_state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -23,7 +23,7 @@ from trmon.domain.finding import Severity
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.incidents.incident_updates import DAMPING_STEPS, IncidentStep, end_incident, follow_incident
-from trmon.domain.pipeline.fold import DetectedFindings, FoldedRow
+from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.rules.condition import Evaluation, InState, Truth, TwoTrainersLive
 from trmon.domain.rules.rule import Rule, RuleFinding
@@ -89,27 +89,16 @@ def _firing(pipeline_state: PipelineState, context: PassContext, *, is_last: boo
     return [alert for alert in found if alert.severity is not Severity.INFO]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransitionedBatch:
-    """The folded row, the transitions of the run's alerts, and the state after them."""
-
-    folded: FoldedRow
-    transitions: tuple[Transition, ...]
-    pipeline_state: PipelineState
-
-
-def apply_transitions(detected: DetectedFindings) -> TransitionedBatch:
-    """Return the transitions of the findings of a row, in their order, and that of the incident at each new step."""
+def apply_transitions(closing: ClosingRow) -> ClosingRow:
+    """Return the row with the transitions of its findings, in order, and that of the incident at each new step."""
+    context, row = closing.context, closing.row
     transitions, pipeline_state = apply_findings(
-        detected.findings, context=detected.folded.draft.context, pipeline_state=detected.folded.pipeline_state
+        closing.findings, context=context, pipeline_state=closing.pipeline_state
     )
-    row = detected.folded.row
-    if detected.folded.began_step:
-        told, pipeline_state = apply_incident_step(
-            pipeline_state, context=detected.folded.draft.context, key=row.key, at=row.closed_at
-        )
+    if closing.began_step:
+        told, pipeline_state = apply_incident_step(pipeline_state, context=context, key=row.key, at=row.closed_at)
         transitions = (*transitions, *told)
-    return TransitionedBatch(folded=detected.folded, transitions=transitions, pipeline_state=pipeline_state)
+    return replace(closing, transitions=transitions, pipeline_state=pipeline_state)
 
 
 def apply_findings(

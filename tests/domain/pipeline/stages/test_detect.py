@@ -11,8 +11,8 @@ from tests.domain.pipeline.stages.closings import pass_context
 from tests.store.builders import batch
 from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.identity import BatchKey
-from trmon.domain.pipeline.draft import DraftRow
-from trmon.domain.pipeline.fold import DetectedFindings, detect_findings, fold_row, reconsider
+from trmon.domain.pipeline.draft import ClosingRow
+from trmon.domain.pipeline.fold import detect_findings, fold_row, reconsider
 from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import AnyOf, Evaluation, ThresholdEvaluation, Truth
@@ -40,9 +40,9 @@ def findings(rows: list[Row]) -> list[list[tuple[str, int, int | None, str]]]:
     for ordinal, (step, update, x) in enumerate(rows, start=1):
         row = batch(BatchKey(1, step, update), run_id=1, ordinal=ordinal, signals={"kl_k1": x})
         detected = detect_findings(
-            fold_row(DraftRow(context=pass_context(rules=RULES), pipeline_state=pipeline_state, row=row))
+            fold_row(ClosingRow(context=pass_context(rules=RULES), pipeline_state=pipeline_state, row=row))
         )
-        pipeline_state = detected.folded.pipeline_state
+        pipeline_state = detected.pipeline_state
         found.append([(f.rule, f.key.step, f.key.update, f.raised.truth.value) for _, f in detected.findings])
     return found
 
@@ -78,18 +78,16 @@ def test_findings_are_final_when_their_row_is_known(
     assert findings(rows) == expected
 
 
-def detect_with(
-    steps: int, *, last: dict[str, float], late: dict[str, float]
-) -> tuple[PipelineState, DetectedFindings]:
+def detect_with(steps: int, *, last: dict[str, float], late: dict[str, float]) -> tuple[PipelineState, ClosingRow]:
     """Return the state after quiet steps and a last one, whose late scalars arrived after its row was closed."""
     pipeline_state = PipelineState()
     quiet = [({"grad_norm": 1.0}, step % 7 * 0.01) for step in range(steps)]
     for step, (scalars, kl) in enumerate([*quiet, (last, 1.0)]):
         row = batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, signals={"kl_k1": kl}, scalars=scalars)
         detected = detect_findings(
-            fold_row(DraftRow(context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state, row=row))
+            fold_row(ClosingRow(context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state, row=row))
         )
-        pipeline_state = detected.folded.pipeline_state
+        pipeline_state = detected.pipeline_state
     row = structs.replace(row, scalars={**row.scalars, **late})
     _, reconsidered = reconsider(row, context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state)
     return reconsidered, detected
@@ -100,7 +98,7 @@ def test_rules_measure_against_the_history_of_the_run() -> None:
     found = {finding.rule: finding.raised for _, finding in detected.findings}
     assert found["drift"].truth is Truth.TRUE
     assert found["drift"].value == pytest.approx((1.0 - 0.03) / (1.4826 * 0.02))
-    assert detected.folded.pipeline_state.provisional["spike"].raised.value == 11.0
+    assert detected.pipeline_state.provisional["spike"].raised.value == 11.0
 
 
 def test_a_scalar_that_arrives_after_its_row_is_read_before_the_step_ends() -> None:
@@ -137,8 +135,8 @@ def test_a_rule_over_every_update_measures_against_the_last_row_of_each_step() -
         signals = {"kl_k1": float(step) if update else 0.0}
         row = batch(BatchKey(1, step, update - 1 if update else None), run_id=1, ordinal=ordinal, signals=signals)
         pipeline_state = detect_findings(
-            fold_row(DraftRow(context=pass_context(rules=rules), pipeline_state=pipeline_state, row=row))
-        ).folded.pipeline_state
+            fold_row(ClosingRow(context=pass_context(rules=rules), pipeline_state=pipeline_state, row=row))
+        ).pipeline_state
     assert pipeline_state.update_memory.windows["kl_k1"].values == tuple(map(float, range(10)))
     assert pipeline_state.provisional["r"].raised.value == pytest.approx(1.0)
 
@@ -158,9 +156,9 @@ def test_a_failed_rule_has_no_finding_and_is_quarantined() -> None:
     failing = replace(set_aside, name="failing", when=AnyOf((Failing(),)))
     row = batch(BatchKey(1, 0, None), run_id=1, ordinal=1, signals={"quarantined_parts": 0.0})
     detected = detect_findings(
-        fold_row(DraftRow(context=pass_context(rules=(failing, set_aside)), pipeline_state=PipelineState(), row=row))
+        fold_row(ClosingRow(context=pass_context(rules=(failing, set_aside)), pipeline_state=PipelineState(), row=row))
     )
     assert [(f.rule, f.raised.truth, f.raised.value) for _, f in detected.findings] == [("set_aside", Truth.TRUE, 1.0)]
-    [named] = detected.folded.row.quarantined
+    [named] = detected.row.quarantined
     assert (named.part, named.place) == (QuarantinePart.RULE, "failing")
     assert named.reason == "ZeroDivisionError: float division by zero"

@@ -11,8 +11,8 @@ import pytest
 from tests.domain.pipeline.stages.closings import pass_context
 from tests.store.builders import batch
 from trmon.domain.identity import BatchKey
-from trmon.domain.pipeline.draft import DraftRow
-from trmon.domain.pipeline.fold import FoldedRow, amend_row, fold_row
+from trmon.domain.pipeline.draft import ClosingRow
+from trmon.domain.pipeline.fold import amend_row, fold_row
 from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.signals.reward_history import FIRST_STEPS
 from trmon.domain.signals.windows import BASELINE_ROWS
@@ -20,10 +20,10 @@ from trmon.domain.signals.windows import BASELINE_ROWS
 
 def folded(
     pipeline_state: PipelineState, step: int, *, update: int | None = None, made_at: float | None = None, **signals: Any
-) -> FoldedRow:
+) -> ClosingRow:
     """Fold a row of a step."""
     row = batch(BatchKey(1, step, update), run_id=1, ordinal=pipeline_state.ordinal + 1, signals=signals)
-    return fold_row(DraftRow(context=pass_context(), pipeline_state=pipeline_state, row=row, made_at=made_at))
+    return fold_row(ClosingRow(context=pass_context(), pipeline_state=pipeline_state, row=row, made_at=made_at))
 
 
 def test_the_step_time_is_between_the_first_batches_of_two_steps() -> None:
@@ -76,7 +76,9 @@ def test_a_revision_keeps_the_historical_signals_and_the_state() -> None:
     pipeline_state = folded(PipelineState(), 0, made_at=100.0).pipeline_state
     first = folded(pipeline_state, 1, made_at=110.0, kl=1.0)
     row = batch(first.row.key, run_id=1, ordinal=2, signals={"kl": 2.0})
-    again = amend_row(DraftRow(context=pass_context(), pipeline_state=first.pipeline_state, row=row, former=first.row))
+    again = amend_row(
+        ClosingRow(context=pass_context(), pipeline_state=first.pipeline_state, row=row, former=first.row)
+    )
     assert (again.row.signals["kl"], again.row.signals["step_seconds"]) == (2.0, 10.0)
     assert again.pipeline_state == first.pipeline_state
 
@@ -100,7 +102,7 @@ def test_flips_are_relative_to_the_start_unless_a_replay_is_declared(
     for step in range(120):
         rate = 0.1 if step < FIRST_STEPS else 0.3
         row = batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, signals={"router_flip_rate": rate})
-        made = fold_row(DraftRow(context=context, pipeline_state=pipeline_state, row=row))
+        made = fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row))
         pipeline_state = made.pipeline_state
     assert made.row.signals["router_replay"] == is_replayed
     assert made.row.signals.get("router_flip_relative") == (relative and pytest.approx(relative, rel=1e-3))

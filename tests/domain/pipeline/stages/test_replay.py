@@ -12,8 +12,8 @@ import pytest
 from tests.domain.pipeline.stages.closings import closing, pass_context
 from tests.domain.trainer import made, report
 from trmon.domain.batches.batch import PolicyRole
-from trmon.domain.pipeline.merge import measure_batch, merge_reports
-from trmon.domain.pipeline.replay import ReplayedBatch, replay_decisions
+from trmon.domain.pipeline.merge import merge_reports
+from trmon.domain.pipeline.replay import ReplayedDecisions, replay_decisions
 from trmon.domain.policies import FORMER_PRESETS, PolicyRegistry, PolicyVersion
 from trmon_client.core import divergence, wire
 from trmon_client.core.bounds import minorizer
@@ -25,9 +25,10 @@ from trmon_client.core.policies.token_decision import apply_token_rules
 from trmon_client.core.statistics import columns
 
 
-def replayed(*reports: wire.Report, **changed: Any) -> ReplayedBatch:
+def replayed(*reports: wire.Report, **changed: Any) -> ReplayedDecisions:
     """Return a replayed batch of these reports."""
-    return replay_decisions(measure_batch(merge_reports(closing(*reports, context=pass_context(**changed)))))
+    batch = closing(*reports, context=pass_context(**changed))
+    return replay_decisions(batch, merge_reports(batch))
 
 
 def version(*shadows: str, policy: str = "trm") -> PolicyVersion:
@@ -204,7 +205,8 @@ def test_the_minorizer_has_the_weights_of_a_soft_policy() -> None:
     reported = report(0, content=content, policy=policy, accepted=bits, kl_is="exact", kl_pair="total")
     context = pass_context(policies=known)
     context = replace(context, run=replace(context.run, config={"advantages_centred": True}))
-    found = replay_decisions(measure_batch(merge_reports(closing(reported, context=context))))
+    batch = closing(reported, context=context)
+    found = replay_decisions(batch, merge_reports(batch))
     assert decided.soft_weights is not None
     assert found.signals["minorizer"] == minorizer(content, weights=decided.soft_weights, centred=True).value
     assert found.signals["minorizer"] != minorizer(content, accepted=decided.accepted, centred=True).value

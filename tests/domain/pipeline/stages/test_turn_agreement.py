@@ -11,8 +11,8 @@ import pytest
 
 from tests.domain.pipeline.stages.closings import closing, pass_context
 from tests.domain.trainer import made, report
-from trmon.domain.pipeline.merge import measure_batch, merge_reports
-from trmon.domain.pipeline.replay import ReplayedBatch, replay_decisions
+from trmon.domain.pipeline.merge import merge_reports
+from trmon.domain.pipeline.replay import ReplayedDecisions, replay_decisions
 from trmon.domain.policies import PolicyRegistry, PolicyVersion
 from trmon_client.core import statistics, wire
 from trmon_client.core.columns import Columns
@@ -44,9 +44,9 @@ def sent(step: int = 0, *, content: Columns, flipped: tuple[int, ...] = (), **fi
     return report(step, content=content, policy=TURNS, **{"turns": turns} | fields)
 
 
-def replayed(*reports: wire.Report) -> ReplayedBatch:
-    context = replace(pass_context(), policies=REGISTRY)
-    return replay_decisions(measure_batch(merge_reports(closing(*reports, context=context))))
+def replayed(*reports: wire.Report) -> ReplayedDecisions:
+    batch = closing(*reports, context=replace(pass_context(), policies=REGISTRY))
+    return replay_decisions(batch, merge_reports(batch))
 
 
 def test_the_replay_of_turns_agrees() -> None:
