@@ -62,7 +62,7 @@ def print_times() -> None:
 
 def _messages() -> list[Any]:
     """Return the reports of the run, as its trainer sends them, with the trainer's scalars in those of rollouts."""
-    from tests.domain.pipeline.stages.closings import pass_context
+    from tests.domain.pipeline.closings import pass_context
     from tests.domain.trainer import report
     from tests.fixtures.recorded_runs import RecordedRun
     from tests.lab.recording import RecordingMonitor
@@ -82,7 +82,7 @@ def _messages() -> list[Any]:
 
 def _seconds(messages: list[Any]) -> list[float]:
     """Return the CPU time of each batch."""
-    from tests.domain.pipeline.stages.closings import closing, pass_context
+    from tests.domain.pipeline.closings import closing, pass_context
     from trmon.domain.pipeline.close_batch import close_batch
     from trmon.domain.pipeline.state import PipelineState
 

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from tests.domain.illness import Numbers, batch_of
-from tests.domain.pipeline.stages.closings import closing, pass_context
+from tests.domain.pipeline.closings import closing, pass_context
 from trmon.domain.alerts.alert import INCIDENT_RULE
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow

@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.wire.test_wire import MESSAGES
-from tests.domain.pipeline.stages.test_turn_agreement import sent as sent_turns
-from tests.domain.pipeline.stages.test_turn_agreement import traces
+from tests.domain.pipeline.test_replay import sent as sent_turns
+from tests.domain.pipeline.test_replay import traces
 from tests.domain.trainer import finished
 from tests.domain.trainer import report as trained_report
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document

@@ -97,7 +97,7 @@ _SIGNALS = (
         "proxy1_signal_strength, proxy3_pure_noise",
         "grad_norm^2; (proxy2 - proxy1)/(N - 1), at least 0",
         "trmon.domain.signals.run_features.gradient_noise",
-        "domain/signals/test_gradient_noise.py::test_the_band_contains_the_variance_of_the_mean_gradient",
+        "domain/signals/test_run_features.py::test_the_band_contains_the_variance_of_the_mean_gradient",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
@@ -125,14 +125,14 @@ _SIGNALS = (
         "mask_rate and its parts",
         "rejected/(accepted + rejected): of sequences, tokens, lengths, signs of A",
         "trmon.domain.pipeline.replay.mask_rates",
-        "domain/pipeline/stages/test_maskrates.py::test_mask_rates",
+        "domain/pipeline/test_replay.py::test_mask_rates",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
         "turn_mask_rate and its tokens",
         "rejected turns/turns with valid tokens; the same weighted by tokens",
         "trmon.domain.pipeline.replay.turn_mask_rates",
-        "domain/pipeline/stages/test_turn_agreement.py::test_the_mask_rates_of_turns_are_of_turns_with_tokens",
+        "domain/pipeline/test_replay.py::test_the_mask_rates_of_turns_are_of_turns_with_tokens",
     ),
 )
 

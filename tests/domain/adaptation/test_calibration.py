@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +14,25 @@ from tests.fixtures.messages import columns
 from trmon.domain.adaptation.calibration import (
     CalibratedBound,
     CalibrationOutcome,
+    CalibrationPhase,
+    CalibrationPlan,
     CalibrationResult,
+    CalibrationStep,
     calibrate,
+    calibrated_limits,
+    calibration_plan,
+    first_sample,
     raise_bounds,
+    second_sample,
+    standing_findings,
+    version_of_calibration,
 )
-from trmon.domain.adaptation.proposal import PolicySample
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting, BoundProposal, PolicySample
+from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller
+from trmon.domain.finding import Finding
+from trmon.domain.identity import BatchKey
+from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
+from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon_client.core.policies.policy import Policy, preset
 
 AUTO = preset("trm_auto")
@@ -142,3 +157,163 @@ def test_the_evidence_is_json() -> None:
     evidence = json.loads(json.dumps(result.evidence()))
     assert (evidence["outcome"], evidence["n_steps"], evidence["n_sequences"]) == ("calibrated", 20, 20 * N)
     assert {"q_pooled", "q_steps", "floor", "ceiling", "before", "after"} <= evidence["bounds"][0].keys()
+
+
+START = default_version(now=0.0)
+BY_A_PERSON = PolicyVersion(policy=preset("geo_mask"), shadows=(), author="ann", reason="", created_at=1.0)
+
+
+def made(*before: PolicyVersion, k3: float = 0.002, findings: tuple[str, ...] = ()) -> PolicyVersion:
+    plan = calibration_plan(before)
+    assert plan is not None
+    return version_of_calibration(calibrated(samples(k3=k3), findings=findings), plan, steps=(20, 39), now=2.0)
+
+
+def phase(*versions: PolicyVersion) -> CalibrationPhase | None:
+    plan = calibration_plan(versions)
+    return plan and plan.phase
+
+
+FIRST = made(START)
+SECOND = replace(FIRST, created_at=3.0)
+ILL = made(START, k3=0.1, findings=("A",))
+ADAPTED = replace(FIRST, author="trmon:target_mask_rate")
+
+
+@pytest.mark.parametrize(
+    ("versions", "due"),
+    [
+        pytest.param([START], CalibrationPhase.FIRST, id="a new run"),
+        pytest.param([START, FIRST], CalibrationPhase.SECOND, id="calibrated once"),
+        pytest.param([START, FIRST, SECOND], None, id="calibrated twice"),
+        pytest.param([START, ILL], None, id="starts ill"),
+        pytest.param([START, FIRST, ADAPTED], None, id="adapted since"),
+        pytest.param([START, BY_A_PERSON], None, id="a person's fixed policy"),
+        pytest.param([START, FIRST, replace(START, author="ann")], CalibrationPhase.FIRST, id="set again"),
+        pytest.param([replace(START, pinned=True)], None, id="pinned"),
+    ],
+)
+def test_versions_alone_tell_which_calibration_is_due(
+    versions: list[PolicyVersion], due: CalibrationPhase | None
+) -> None:
+    assert phase(*versions) is due
+
+
+def test_a_calibration_is_a_version_with_author_reason_and_evidence() -> None:
+    assert (FIRST.author, FIRST.created_at, FIRST.shadows) == ("trmon:calibration", 2.0, START.shadows)
+    assert FIRST.is_adapted
+    assert FIRST.evidence["replaces"] == AUTO.hash
+    assert (FIRST.evidence["first_step"], FIRST.evidence["last_step"], FIRST.evidence["phase"]) == (20, 39, "first")
+    assert "calibrated on 2560 sequences of 20 steps" in FIRST.reason
+
+
+def test_a_restart_keeps_the_calibration_and_another_policy_of_the_trainer_replaces_it() -> None:
+    assert version_from_trainer(FIRST, AUTO, now=9.0) is None
+    asked = version_from_trainer(FIRST, preset("geo_mask"), now=9.0)
+    assert asked is not None
+    assert asked.author == "trainer"
+
+
+def test_a_calibration_of_a_persons_policy_is_kept_from_the_trainer() -> None:
+    by_a_person = made(START, replace(START, author="ann"))
+    assert version_from_trainer(by_a_person, preset("geo_mask"), now=9.0) is None
+
+
+def test_alerts_and_observations_are_findings_by_their_letters() -> None:
+    rules = {rule.name: rule for rule in builtin_rules()}
+    firing = [rules["variance_blowup"], rules["reward_collapse"], rules["stalled"], None]
+    assert standing_findings([Finding.MODERATE_DRIFT], firing) == {"C", "D", "R"}
+    assert standing_findings([Finding.MOE_ROUTING], []) == {"A", "M"}
+
+
+def proposal(sample: list[PolicySample], *, policy: Policy, setting: AdaptationSetting) -> BoundProposal:
+    result = run_controller(
+        setting,
+        PolicySample.merge(sample),
+        current=replace(FIRST, policy=policy),
+        anchor=anchor_of([START, FIRST]),
+        calibrated=calibrated_limits([START, FIRST]),
+        is_stalled=False,
+    )
+    assert isinstance(result, BoundProposal)
+    return result
+
+
+def test_adaptation_of_a_calibrated_policy_has_its_rate_and_the_calibrated_bounds_as_floors() -> None:
+    limits = calibrated_limits([START, FIRST])
+    assert limits is not None
+    assert (limits.floors, limits.ceilings, limits.rate) == (FIRST.policy, AUTO, 0.01)
+    apply = AdaptationSetting(mode=AdaptationMode.APPLY)
+    raised = proposal(samples(k3=0.006), policy=FIRST.policy, setting=apply)
+    assert raised.basis["target_mask_rate"] == 0.01
+    assert raised.policy.name == "trm_auto (adapted)"
+    quiet = proposal(samples(k3=0.0001), policy=raised.policy, setting=apply)
+    floor, lowered = FIRST.policy.criteria[-1].upper, quiet.policy.criteria[-1].upper
+    assert floor is not None
+    assert lowered is not None
+    assert lowered >= floor
+    high = proposal(samples(k3=0.1), policy=FIRST.policy, setting=AdaptationSetting(target_mask_rate=0.2))
+    assert high.basis["target_mask_rate"] == 0.2
+    assert high.policy.criteria[-1].upper == 0.02
+
+
+def test_a_plan_is_of_the_version_that_asked() -> None:
+    assert calibration_plan([START, FIRST]) == CalibrationPlan(
+        phase=CalibrationPhase.SECOND, asked=START, current=FIRST
+    )
+
+
+WARM_UP = [min(step, 12) * 1e-7 for step in range(200)]
+CONSTANT = [1e-6] * 200
+DECAY = [1e-6 * 0.99**step for step in range(200)]
+UNKNOWN = [math.nan] * 200
+
+
+def steps(rates: Iterable[float], *, n_sequences: int = 256) -> list[CalibrationStep]:
+    return [CalibrationStep(BatchKey(1, step, None), n_sequences, lr) for step, lr in enumerate(rates)]
+
+
+def first(given: list[CalibrationStep], *, sequences: int = 2048) -> tuple[int, int] | None:
+    """Return the sample's first and last step, which must not depend on how many steps followed."""
+    found = first_sample(given, sequences=sequences)
+    if found is None:
+        return None
+    place = found[0].key.step, found[-1].key.step
+    assert first_sample(given[: place[1] + 1], sequences=sequences) == found
+    assert first_sample(given[: place[1]], sequences=sequences) is None
+    return place
+
+
+@pytest.mark.parametrize(
+    ("rates", "start"),
+    [
+        pytest.param(UNKNOWN, 20, id="lr is not sent"),
+        pytest.param(CONSTANT, 5, id="lr is constant"),
+        pytest.param(DECAY, 5, id="lr decays from the start"),
+        pytest.param(WARM_UP, 17, id="lr rises for 12 steps"),
+        pytest.param([1e-6, *UNKNOWN[1:]], 5, id="lr is sent once"),
+        pytest.param([*UNKNOWN[:30], *WARM_UP[30:]], 20, id="lr comes after step 20"),
+    ],
+)
+def test_the_sample_starts_when_the_learning_rate_has_stopped_rising_for_five_steps(
+    rates: list[float], start: int
+) -> None:
+    assert first(steps(rates)) == (start, start + 19)
+
+
+def test_a_learning_rate_that_still_rises_is_waited_for() -> None:
+    assert first(steps([step * 1e-9 for step in range(200)])) is None
+
+
+def test_small_steps_make_a_longer_sample() -> None:
+    assert first(steps(UNKNOWN, n_sequences=32)) == (20, 20 + 63)
+    assert first(steps(UNKNOWN, n_sequences=1)) is None
+
+
+def test_the_second_sample_is_the_newest_before_step_100() -> None:
+    for n in (100, 101, 150):
+        found = second_sample(steps(UNKNOWN)[:n], sequences=2048)
+        assert found is not None
+        assert (found[0].key.step, found[-1].key.step) == (80, 99)
+    assert second_sample(steps(UNKNOWN)[:99], sequences=2048) is None
+    assert second_sample(steps(UNKNOWN, n_sequences=8), sequences=2048) is None

@@ -13,6 +13,7 @@ import pytest
 
 from tests.domain.adaptation import stream
 from trmon.domain.adaptation.proposal import (
+    AdaptationMode,
     AdaptationSetting,
     BoundProposal,
     ControllerResult,
@@ -21,10 +22,13 @@ from trmon.domain.adaptation.proposal import (
     NoChangeReason,
     PolicySample,
 )
-from trmon.domain.adaptation.target_mask_rate import propose
+from trmon.domain.adaptation.target_mask_rate import anchor_of, propose, recommend, run_controller, version_of_proposal
+from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
+from trmon_client.core.bounds import max_delta
 from trmon_client.core.policies.criteria import Criterion
 from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.presets import CERTIFICATE_MARGIN
 
 SETTING = AdaptationSetting()
 
@@ -266,5 +270,97 @@ def test_a_drifting_run_is_followed() -> None:
 
 def test_a_policy_of_token_rules_alone_has_nothing_to_move() -> None:
     verdict = proposed(preset("icepop"), stream.sample(preset("icepop")))
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.NOTHING_TO_MOVE
+
+
+APPLY = AdaptationSetting(mode=AdaptationMode.APPLY)
+BY_A_PERSON = PolicyVersion(policy=stream.K3, shadows=(), author="ann", reason="", created_at=1.0)
+
+
+def verdict_of(current: PolicyVersion) -> BoundProposal | NoChange:
+    return run_controller(APPLY, stream.sample(stream.K3), current=current, anchor=stream.K3, is_stalled=False)
+
+
+def test_a_pinned_version_stays() -> None:
+    verdict = verdict_of(replace(BY_A_PERSON, pinned=True))
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.PINNED
+
+
+def test_a_run_without_readable_sequences_keeps_its_bounds() -> None:
+    verdict = run_controller(APPLY, None, current=BY_A_PERSON, anchor=stream.K3, is_stalled=False)
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.TOO_FEW
+
+
+def test_a_proposal_becomes_a_version_with_author_reason_and_evidence() -> None:
+    proposal = verdict_of(BY_A_PERSON)
+    assert isinstance(proposal, BoundProposal)
+    version = version_of_proposal(proposal, current=BY_A_PERSON, now=7.0)
+    assert (version.author, version.created_at, version.pinned) == ("trmon:target_mask_rate", 7.0, False)
+    assert version.is_adapted
+    assert version.reason == proposal.reason
+    assert version.evidence["replaces"] == stream.K3.hash
+    assert version.evidence["n_sequences"] == 4096
+
+
+def test_the_anchor_is_the_newest_version_not_made_by_a_controller() -> None:
+    start = default_version(now=0.0)
+    adapted = replace(BY_A_PERSON, policy=stream.GEO, author="trmon:target_mask_rate")
+    assert anchor_of([start]) == start.policy
+    assert anchor_of([start, adapted, adapted]) == start.policy
+    assert anchor_of([start, BY_A_PERSON, adapted]) == stream.K3
+
+
+def test_a_restart_of_the_trainer_keeps_the_adapted_version() -> None:
+    adapted = replace(BY_A_PERSON, author="trmon:target_mask_rate")
+    assert version_from_trainer(adapted, stream.GEO, now=9.0) is None
+
+
+POLICY = preset("trm_max")
+
+
+def sample(n: int = 512, *, tokens: int = 4096) -> PolicySample:
+    columns = stream.batch(np.random.default_rng(0), n=n)
+    columns.by_name["n_tokens"] = np.full(n, tokens)
+    return PolicySample.of(columns, POLICY)
+
+
+def test_at_4096_tokens_it_asks_for_almost_nothing() -> None:
+    verdict = recommend(sample(), policy=POLICY, gain=0.5, fraction=0.5)
+    assert isinstance(verdict, BoundProposal)
+    delta = max_delta(horizon=4096, budget=0.25)
+    assert delta < 1e-6
+    uppers = {(c.statistic, c.where): c.upper for c in verdict.policy.criteria}
+    assert uppers["max_kl", "kl_exact"] == pytest.approx(delta)
+    assert uppers["max_binary_kl", "kl_not_exact"] == pytest.approx(delta + CERTIFICATE_MARGIN)
+    assert uppers["max_abs_d", "kl_not_exact"] == 0.5
+    assert verdict.basis == {"gain": 0.5, "horizon": 4096, "delta": pytest.approx(delta)}
+    assert verdict.mask_rate_after >= verdict.mask_rate_before
+
+
+@pytest.mark.parametrize(
+    ("gain", "reason"),
+    [
+        pytest.param(0.0, NoChangeReason.NO_GAIN, id="nothing won, no budget"),
+        pytest.param(-0.2, NoChangeReason.NO_GAIN, id="a loss"),
+        pytest.param(math.nan, NoChangeReason.NO_GAIN, id="no rewards"),
+    ],
+)
+def test_without_a_gain_there_is_no_budget(gain: float, reason: NoChangeReason) -> None:
+    verdict = recommend(sample(), policy=POLICY, gain=gain)
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is reason
+
+
+def test_too_few_sequences_hold() -> None:
+    verdict = recommend(sample(255), policy=POLICY, gain=0.5)
+    assert isinstance(verdict, NoChange)
+    assert verdict.reason is NoChangeReason.TOO_FEW
+
+
+def test_a_policy_that_does_not_bound_token_kl_is_left_alone() -> None:
+    verdict = recommend(stream.sample(stream.GEO), policy=stream.GEO, gain=0.5)
     assert isinstance(verdict, NoChange)
     assert verdict.reason is NoChangeReason.NOTHING_TO_MOVE

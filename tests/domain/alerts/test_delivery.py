@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
+from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.delivery import (
+    MAX_WAIT_SECONDS,
+    Delivery,
+    DeliveryState,
+    MergedStalls,
+    RetryPolicy,
+    Routes,
+    StallMerging,
+    Subject,
+    group_deliveries,
+    merge_stalls,
+    repeat_interval_seconds,
+)
+from trmon.domain.finding import Severity
 
 
 def test_a_retry_repeats_the_key_and_a_reminder_has_a_new_one() -> None:
@@ -15,3 +33,160 @@ def test_a_retry_repeats_the_key_and_a_reminder_has_a_new_one() -> None:
 def test_the_subject_is_the_episode_or_without_one_the_delivery() -> None:
     assert delivery_of().subject == ("hook", ALERT.episode)
     assert delivery_of(id=9, episode=None).subject == ("hook", 9)
+
+
+def due(key: str, *, receiver: str = "hook", run_id: int | None = 1) -> Delivery:
+    """Return a due delivery; the first letter of its key names the episode."""
+    return delivery_of(receiver=receiver, dedup_key=key, run_id=run_id, episode=key[0])
+
+
+def keys(*deliveries: Delivery, in_flight: tuple[Subject, ...] = ()) -> list[str]:
+    """Return the keys of each group."""
+    groups = group_deliveries(deliveries, in_flight=in_flight, grouping_receivers=("hook", "slack"))
+    return [" ".join(delivery.dedup_key for delivery in group) for group in groups]
+
+
+def test_due_alerts_of_a_run_are_one_group_per_receiver() -> None:
+    groups = keys(due("a"), due("b"), due("c", run_id=2), due("a", receiver="slack"), due("d"))
+    assert groups == ["a b d", "c", "a"]
+
+
+def test_a_receiver_without_grouping_gets_each_alert_alone() -> None:
+    assert keys(due("a", receiver="pager"), due("b", receiver="pager"), due("c")) == ["a", "b", "c"]
+
+
+def test_one_delivery_of_an_alert_is_sent_at_a_time() -> None:
+    assert keys(due("a1"), due("b1"), due("a2")) == ["a1 b1"]
+    assert keys(due("a1"), due("b1"), due("a2"), in_flight=(("hook", "a"),)) == ["b1"]
+
+
+def test_deliveries_without_a_run_are_not_grouped() -> None:
+    assert keys(due("a", run_id=None), due("b", run_id=None)) == ["a", "b"]
+
+
+DELIVERY = delivery_of()
+WARNING = replace(ALERT, severity=Severity.WARN)
+
+
+@pytest.mark.parametrize(
+    ("delivery", "alert", "receiver_repeat_seconds", "expected"),
+    [
+        pytest.param(DELIVERY, ALERT, None, 60.0, id="a page is repeated"),
+        pytest.param(DELIVERY, WARNING, None, None, id="a warning is not"),
+        pytest.param(DELIVERY, WARNING, 5.0, 5.0, id="a receiver that drops alerts gets a warning again"),
+        pytest.param(
+            replace(DELIVERY, told_state=AlertState.RESOLVED), ALERT, 5.0, None, id="a resolve notification is not"
+        ),
+        pytest.param(DELIVERY, replace(ALERT, state=AlertState.RESOLVED), 5.0, None, id="a resolved alert is not"),
+        pytest.param(DELIVERY, None, 5.0, None, id="an alert that ended long ago is not"),
+    ],
+)
+def test_only_firing_alerts_are_repeated(
+    delivery: Delivery, alert: Alert | None, receiver_repeat_seconds: float | None, expected: float | None
+) -> None:
+    interval = repeat_interval_seconds(
+        delivery, alert, remind_seconds=60.0, receiver_repeat_seconds=receiver_repeat_seconds
+    )
+    assert interval == expected
+
+
+@pytest.mark.parametrize(("attempts", "seconds"), [(1, 2.0), (2, 4.0), (5, 32.0), (12, 600.0), (10_000, 600.0)])
+def test_waits_double_up_to_ten_minutes(attempts: int, seconds: float) -> None:
+    assert RetryPolicy(max_attempts=3, backoff_seconds=2.0).wait_seconds(attempts) == seconds
+
+
+ROUTES = Routes(receivers=("webhook", "slack"), by_owner={"ana": ("slack",), "bo": ()})
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        pytest.param("ana", ("slack",), id="an owner with a route"),
+        pytest.param("bo", (), id="an owner with an empty route"),
+        pytest.param("cy", ("webhook", "slack"), id="an owner without a route"),
+        pytest.param(None, ("webhook", "slack"), id="no owner"),
+    ],
+)
+def test_receivers_follow_the_owners_route(owner: str | None, expected: tuple[str, ...]) -> None:
+    assert ROUTES.of(owner) == expected
+
+
+QUIET_SECONDS = 30.0
+NOW = 1000.0
+
+
+def stall(
+    run_id: int, *, age_seconds: float = QUIET_SECONDS, rule: str = "stalled", gone: bool = False, **fields: Any
+) -> Delivery:
+    """Return a delivery that a run stalled so many seconds ago."""
+    alert = replace(ALERT, identity=f"{run_id}/{rule}", rule=rule, run_id=run_id)
+    usual = {"id": run_id, "run_id": None if gone else run_id, "made_at": NOW - age_seconds}
+    return delivery_of(alert, **usual | fields)
+
+
+def merged(*deliveries: Delivery, in_flight: tuple[tuple[str, str | int], ...] = ()) -> MergedStalls:
+    merging = StallMerging(receivers=("hook", "slack"), quiet_seconds=QUIET_SECONDS)
+    return merge_stalls(deliveries, in_flight=in_flight, merging=merging, now=NOW)
+
+
+def runs(stalls: MergedStalls) -> tuple[list[list[int | None]], list[int | None]]:
+    """Return the runs of each group, and those that wait."""
+    groups = [[delivery.run_id for delivery in group] for group in stalls.groups]
+    return groups, [delivery.run_id for delivery in stalls.waiting]
+
+
+@pytest.mark.parametrize(
+    ("ages", "groups", "waiting"),
+    [
+        pytest.param((1.0,), [], [0], id="a stall waits for others"),
+        pytest.param((30.0,), [], [], id="one that met no other is sent as any alert"),
+        pytest.param((40.0, 35.0), [], [], id="so are two"),
+        pytest.param((50.0, 40.0, 30.0), [[0, 1, 2]], [], id="three become one message when no further one comes"),
+        pytest.param((50.0, 40.0, 5.0), [], [0, 1, 2], id="a new one lets the others wait"),
+        pytest.param((MAX_WAIT_SECONDS, 40.0, 0.0), [[0, 1, 2]], [], id="but none waits for longer than the limit"),
+    ],
+)
+def test_stalls_of_several_runs_are_merged_once_it_is_quiet(
+    ages: tuple[float, ...], groups: list[list[int]], waiting: list[int]
+) -> None:
+    stalls = merged(*(stall(i, age_seconds=age) for i, age in enumerate(ages)))
+    assert runs(stalls) == (groups, waiting)
+    assert len(stalls.subjects) == sum(map(len, groups)) + len(waiting)
+
+
+def test_each_receiver_gets_its_own_message_and_firing_is_not_mixed_with_resolved() -> None:
+    slack = [stall(i, receiver="slack") for i in range(3)]
+    resolved = [stall(i, told_state=AlertState.RESOLVED) for i in range(3, 6)]
+    hook = [stall(i) for i in range(6, 9)]
+    assert runs(merged(*slack, *resolved, *hook)) == ([[0, 1, 2], [3, 4, 5], [6, 7, 8]], [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"rule": "crashed"}, id="another rule"),
+        pytest.param({"receiver": "pager"}, id="a receiver where each alert has its own identity"),
+        pytest.param({"gone": True}, id="of a run that was deleted"),
+    ],
+)
+def test_other_deliveries_are_left_alone(other: dict[str, Any]) -> None:
+    assert merged(*(stall(i, age_seconds=1.0, **other) for i in range(3))) == MergedStalls()
+
+
+def test_three_stalls_of_fewer_runs_are_not_merged() -> None:
+    twice = [stall(1), replace(stall(1), episode="later"), stall(2)]
+    assert merged(*twice) == MergedStalls()
+
+
+@pytest.mark.parametrize("seen", [{"attempts": 1}, {"rounds": 1}, {"state": DeliveryState.HELD}])
+def test_retries_reminders_and_held_ones_are_merged_without_a_wait(seen: dict[str, Any]) -> None:
+    old = [stall(i, age_seconds=0.0, **seen) for i in range(3)]
+    assert runs(merged(*old, stall(3, age_seconds=1.0))) == ([[0, 1, 2]], [3])
+
+
+def test_the_end_of_a_stall_waits_behind_its_start() -> None:
+    firing, resolved = stall(1, age_seconds=1.0), stall(1, age_seconds=0.5, told_state=AlertState.RESOLVED)
+    stalls = merged(firing, resolved)
+    assert stalls.waiting == (firing,)
+    assert resolved.subject in stalls.subjects
+    assert merged(resolved, in_flight=(firing.subject,)) == MergedStalls()

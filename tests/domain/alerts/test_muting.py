@@ -6,13 +6,27 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState
-from trmon.domain.alerts.muting import LATE_SECONDS, MuteReason, mute_reason
-from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
+from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
+from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState, RetryPolicy
+from trmon.domain.alerts.muting import (
+    LATE_SECONDS,
+    DeliveryUpdate,
+    DispatchOutcome,
+    MuteReason,
+    enrich_notification,
+    mute_reason,
+    update_after_failure,
+    update_after_mute,
+    update_after_success,
+)
+from trmon.domain.alerts.notification import FiringAlert, Flapping
+from trmon.domain.alerts.silences import MAX_TRANSITIONS, Matcher, MatchOperator, Silence
+from trmon.domain.alerts.transitions import transition_event
+from trmon.domain.finding import Severity
 from trmon.domain.runs.run import Run, RunState
 
 RUN = MemoryLog().stored_run
@@ -103,3 +117,145 @@ def test_a_delivery_is_muted_with_a_reason(
 def test_an_episode_is_named_by_its_alert_and_batch() -> None:
     assert ALERT.episode == "1/high@3:7"
     assert replace(ALERT, update=2).episode == "1/high@3:7.2"
+
+
+RETRY = RetryPolicy(max_attempts=3, backoff_seconds=2.0)
+NEW = delivery_of(id=7)
+DELIVERED_BEFORE = replace(NEW, rounds=1, state=DeliveryState.STANDING)
+
+
+def failed(delivery: Delivery, *, may_succeed: bool = True) -> DeliveryUpdate:
+    return update_after_failure(delivery, now=NOW, error="answered 503", retry=RETRY, may_succeed=may_succeed)
+
+
+@pytest.mark.parametrize(
+    ("update", "outcome", "state", "due_in_seconds", "attempts", "rounds"),
+    [
+        pytest.param(
+            update_after_success(NEW, now=NOW, repeat_seconds=None),
+            *(DispatchOutcome.DELIVERED, DeliveryState.DELIVERED, 0.0, 1, 1),
+            id="delivered once, it is done",
+        ),
+        pytest.param(
+            update_after_success(replace(NEW, attempts=2), now=NOW, repeat_seconds=60.0),
+            *(DispatchOutcome.DELIVERED, DeliveryState.STANDING, 60.0, 0, 1),
+            id="while its alert fires, it is due again",
+        ),
+        pytest.param(failed(NEW), DispatchOutcome.RETRIED, DeliveryState.DUE, 2.0, 1, 0, id="failed, it is retried"),
+        pytest.param(
+            failed(replace(NEW, attempts=2)),
+            DispatchOutcome.DEAD,
+            DeliveryState.DEAD,
+            0.0,
+            3,
+            0,
+            id="failed too often, it is dead",
+        ),
+        pytest.param(
+            failed(NEW, may_succeed=False),
+            DispatchOutcome.DEAD,
+            DeliveryState.DEAD,
+            0.0,
+            1,
+            0,
+            id="refused, it is dead at once",
+        ),
+        pytest.param(
+            failed(replace(DELIVERED_BEFORE, attempts=9)),
+            *(DispatchOutcome.RETRIED, DeliveryState.STANDING, 600.0, 10, 1),
+            id="a reminder is retried without a limit",
+        ),
+        pytest.param(
+            update_after_mute(NEW, now=NOW, reason=MuteReason.SILENCED),
+            *(DispatchOutcome.HELD, DeliveryState.HELD, 15.0, 0, 0),
+            id="silenced, it is checked again",
+        ),
+        pytest.param(
+            update_after_mute(NEW, now=NOW, reason=MuteReason.OUT_OF_ORDER),
+            *(DispatchOutcome.HELD, DeliveryState.HELD, 1.0, 0, 0),
+            id="before its turn, it is checked again soon",
+        ),
+        pytest.param(
+            update_after_mute(NEW, now=NOW, reason=MuteReason.ENDED),
+            *(DispatchOutcome.MUTED, DeliveryState.MUTED, 0.0, 0, 0),
+            id="ended, it is muted for good",
+        ),
+        pytest.param(
+            update_after_mute(DELIVERED_BEFORE, now=NOW, reason=MuteReason.ENDED),
+            *(DispatchOutcome.MUTED, DeliveryState.DELIVERED, 0.0, 0, 1),
+            id="ended after a delivery, it is delivered",
+        ),
+    ],
+)
+def test_an_update_sets_the_state_and_the_next_attempt(
+    update: DeliveryUpdate,
+    outcome: DispatchOutcome,
+    state: DeliveryState,
+    due_in_seconds: float,
+    attempts: int,
+    rounds: int,
+) -> None:
+    assert (update.delivery_id, update.outcome, update.state) == (7, outcome, state)
+    assert (update.due_at - NOW, update.attempts, update.rounds) == (due_in_seconds, attempts, rounds)
+
+
+def test_an_update_has_its_reason() -> None:
+    assert (failed(NEW).error, failed(NEW).tried_at) == ("answered 503", NOW)
+    assert update_after_mute(NEW, now=NOW, reason=MuteReason.SILENCED).mute is MuteReason.SILENCED
+    assert update_after_success(NEW, now=NOW, repeat_seconds=None).error is None
+
+
+DELIVERY = delivery_of()
+
+
+def enriched_context(*firing: Alert, transitions: int = 1, acked: bool = False) -> DeliveryContext:
+    """Return the context of a run whose alert had a number of transitions in as many steps, the last at its own."""
+    events = [transition_event(replace(ALERT, step=ALERT.step - back)) for back in range(transitions)]
+    return DeliveryContext(
+        run=MemoryLog().stored_run,
+        alerts=firing or (ALERT,),
+        tried={},
+        acked=frozenset({ALERT.episode} if acked else ()),
+        events=tuple(events),
+    )
+
+
+def test_a_notification_lists_the_firing_alerts_and_whether_they_are_acknowledged() -> None:
+    notification = enrich_notification(DELIVERY, enriched_context(acked=True), now=0.0)
+    assert notification.firing == (
+        FiringAlert(
+            rule="high", severity=Severity.PAGE, since_step=7, summary="x is inf", acknowledged=True, muted=None
+        ),
+    )
+    assert notification.flapping is None
+    assert notification.told_before == 0
+
+
+def test_a_notification_names_the_current_owner_and_the_key_of_the_delivery() -> None:
+    context = enriched_context()
+    context = replace(context, run=replace(context.run, owner="bo"))
+    notification = enrich_notification(replace(DELIVERY, rounds=2), context, now=0.0)
+    assert (notification.run.owner, notification.key, notification.told_before) == ("bo", "x:2", 2)
+
+
+def test_the_end_of_an_incident_says_whether_the_run_ended_ill() -> None:
+    over = replace(ALERT, rule=INCIDENT_RULE, state=AlertState.RESOLVED)
+    cured = delivery_of(over)
+    with_the_run = replace(cured, notification=structs.replace(cured.notification, reason="the run has finished"))
+    found = [enrich_notification(delivery, enriched_context(), now=0.0) for delivery in (cured, with_the_run)]
+    assert [notification.ended_ill for notification in found] == [False, True]
+
+
+def test_an_alert_that_starts_to_flap_is_reported_and_then_muted() -> None:
+    starts = enriched_context(transitions=MAX_TRANSITIONS)
+    assert mute_reason(DELIVERY, starts, now=0.0) is None
+    flapping = enrich_notification(DELIVERY, starts, now=0.0).flapping
+    assert flapping == Flapping(transitions=6, within_steps=100)
+    assert mute_reason(DELIVERY, enriched_context(transitions=MAX_TRANSITIONS + 1), now=0.0) is MuteReason.FLAPPING
+
+
+def test_transitions_of_other_alerts_and_attempts_do_not_count_as_flapping() -> None:
+    context = enriched_context(transitions=9)
+    of_other_alert = [replace(event, identity="1/low") for event in context.events]
+    of_other_attempt = [replace(event, attempt_id=2) for event in context.events]
+    assert mute_reason(DELIVERY, replace(context, events=(*of_other_alert, *of_other_attempt)), now=0.0) is None

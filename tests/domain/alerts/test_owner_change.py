@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.domain.alerts.alert_builders import ALERT
-from tests.domain.pipeline.stages.closings import pass_context
+from tests.domain.alerts.alert_builders import ALERT, delivery_of
+from tests.domain.pipeline.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Routes
-from trmon.domain.alerts.owner_change import OwnerChange
+from trmon.domain.alerts.owner_change import OwnerChange, closing_delivery
+from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.finding import Severity
 
 ROUTES = Routes(receivers=("hook", "slack", "pager"), by_owner={"ana": ("slack",), "bo": ("slack", "pager"), "cy": ()})
@@ -43,3 +44,13 @@ def test_pending_alerts_and_severity_info_are_not_delivered() -> None:
     run = pass_context().run
     quiet = [replace(ALERT, state=AlertState.PENDING), replace(ALERT, severity=Severity.INFO)]
     assert OWNER_CHANGE.deliveries(quiet, before=replace(run, owner="ana"), after=replace(run, owner="bo")) == ()
+
+
+def test_it_resolves_the_alert_under_the_name_of_the_run_that_the_receiver_knows() -> None:
+    fired = delivery_of()
+    closing = closing_delivery(fired, reason=TransitionReason.DELETED, now=99.0)
+    assert closing.dedup_key == f"hook:{ALERT.episode}:deleted:grpo:resolved"
+    assert (closing.run_id, closing.episode, closing.told_state) == (None, ALERT.episode, AlertState.RESOLVED)
+    told = closing.notification
+    assert (told.status, told.reason, told.url) == (AlertState.RESOLVED, "the run was deleted", None)
+    assert (told.alert.at, told.alert.since_at, told.run) == (99.0, ALERT.since_at, fired.notification.run)

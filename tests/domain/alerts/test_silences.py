@@ -8,8 +8,21 @@ import pytest
 
 from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence, check_matchers
+from trmon.domain.alerts.alert import Alert
+from trmon.domain.alerts.silences import (
+    INHIBIT_RULES,
+    FlapState,
+    Matcher,
+    MatchOperator,
+    Silence,
+    check_inhibit_rules,
+    check_matchers,
+    flap_state,
+    inhibiting_alert,
+)
 from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Severity
+from trmon.domain.rules.rule_yaml import builtin_rules
 
 RUN = replace(MemoryLog().stored_run, owner="ana")
 """The run math/grpo, owner ana; the alert is `high`, a page, label team=rl."""
@@ -81,3 +94,65 @@ def test_matchers_that_are_malformed_or_match_everything_are_refused(
 def test_a_pattern_that_would_stall_a_regular_expression_is_quick() -> None:
     evil = matcher("run", "~", "*a" * 100 + "b")
     assert not evil.matches({"run": "a" * 5000})
+
+
+SIX = (10, 20, 30, 40, 50, 60)
+
+
+@pytest.mark.parametrize(
+    ("steps", "at", "now", "expected"),
+    [
+        pytest.param((10,), 10, 10, FlapState.STABLE, id="the first transition"),
+        pytest.param(SIX[:5], 50, 50, FlapState.STABLE, id="the fifth"),
+        pytest.param(SIX, 60, 60, FlapState.STARTED, id="the sixth starts it"),
+        pytest.param((*SIX, 70), 70, 70, FlapState.ONGOING, id="the seventh continues it"),
+        pytest.param((*SIX, 70), 60, 70, FlapState.STARTED, id="the sixth, seen after the seventh"),
+        pytest.param((*SIX, 70), 70, 120, FlapState.STABLE, id="the seventh, seen when the alert is stable"),
+        pytest.param((0, 100, 200, 300, 400, 500, 600), 600, 600, FlapState.STABLE, id="seven that are far apart"),
+        pytest.param((7,) * 7, 7, 7, FlapState.ONGOING, id="a run state that changes within a step"),
+    ],
+)
+def test_an_alert_flaps_when_it_changes_too_often(
+    steps: tuple[int, ...], at: int, now: int, expected: FlapState
+) -> None:
+    assert flap_state(steps, at_step=at, now_step=now) is expected
+
+
+def alert_of(rule: str, severity: Severity = Severity.WARN) -> Alert:
+    return replace(ALERT, identity=f"1/{rule}", rule=rule, severity=severity)
+
+
+@pytest.mark.parametrize(
+    ("target", "firing", "expected"),
+    [
+        pytest.param(alert_of("mask_rate"), [alert_of("stale_rollouts")], "stale_rollouts", id="a source"),
+        pytest.param(alert_of("mask_rate"), [alert_of("mask_rate")], None, id="only itself"),
+        pytest.param(alert_of("stale_rollouts"), [alert_of("mask_rate")], None, id="a target"),
+        pytest.param(alert_of("crashed"), [alert_of("stale_rollouts")], None, id="not a source of it"),
+        pytest.param(
+            alert_of("mask_rate", Severity.PAGE),
+            [alert_of("stale_rollouts")],
+            None,
+            id="a warning does not mute a page",
+        ),
+        pytest.param(
+            alert_of("variance_blowup", Severity.PAGE),
+            [alert_of("corrupt_logprobs", Severity.PAGE)],
+            "corrupt_logprobs",
+            id="a page mutes a page",
+        ),
+    ],
+)
+def test_a_source_inhibits_its_targets(target: Alert, firing: list[Alert], expected: str | None) -> None:
+    source = inhibiting_alert(target, [*firing, target])
+    assert (source and source.rule) == expected
+
+
+def test_a_cycle_is_refused_with_its_rules() -> None:
+    with pytest.raises(ValueError, match=r"form a cycle: .*a.*b"):
+        check_inhibit_rules({"a": ("b",), "b": ("c",), "c": ("a",)})
+
+
+def test_sources_and_targets_are_built_in_rules() -> None:
+    named = INHIBIT_RULES.keys() | {target for targets in INHIBIT_RULES.values() for target in targets}
+    assert named <= {rule.name for rule in builtin_rules()}

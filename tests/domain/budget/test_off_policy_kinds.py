@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.domain.advice.test_anti_patterns import given
+from tests.domain.budget.test_pipeline_advice import given
 from trmon.domain.budget.off_policy_kinds import off_policy_kinds
 
 AGREEING = {"mismatch_prob_pearson": 0.999, "mismatch_kl_k1": 0.001}

@@ -164,3 +164,13 @@ def test_a_file_that_cannot_be_evaluated_is_refused_with_what_is_wrong(changes: 
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(InvalidInput, match="is not a model of collapse"):
         decode_model(b"{}")
+
+
+ANSWERS = {-2.0: 0.1608571766844092, 0.0: 0.10486123669812268, 0.5: 0.5852356003236024, 3.0: 0.8620161664955317}
+"""The risk where every feature has one value."""
+
+
+@pytest.mark.parametrize("value", ANSWERS)
+def test_the_shipped_model_gives_the_stored_answers(value: float) -> None:
+    estimate = shipped_model().estimate(np.full((N_KINDS, N_INPUTS), value))
+    assert estimate.probability == pytest.approx(ANSWERS[value], abs=1e-12)

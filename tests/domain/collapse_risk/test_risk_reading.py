@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 
+from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
 from trmon.domain.collapse_risk.risk_model import (
     FORMAT,
     HORIZON,
@@ -79,3 +82,15 @@ def test_a_risk_in_a_line_names_at_most_what_drives_it() -> None:
     said = risk_sentence(0.634, ("gradient norm", "reward"))
     assert said == f"63% risk of collapse within {HORIZON} steps, driven by gradient norm and reward"
     assert risk_sentence(0.05, ()) == f"5% risk of collapse within {HORIZON} steps"
+
+
+PAGE = Path(__file__).parents[3] / "trmon" / "web" / "src" / "signalwords.js"
+
+
+def test_every_input_has_words() -> None:
+    assert tuple(INPUT_WORDS) == INPUT_NAMES
+
+
+def test_the_page_has_the_same_words() -> None:
+    page = dict(re.findall(r'^  (\w+): "(.+)",$', PAGE.read_text(), re.MULTILINE))
+    assert {name: page.get(name) for name in INPUT_NAMES} == INPUT_WORDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from tests.domain.diagnosis.runs import HEALTHY, of_dict, run, truth
 from trmon.domain.diagnosis.criteria import Thresholds
-from trmon.domain.diagnosis.diagnosis import Quadrant, Stage, diagnose
+from trmon.domain.diagnosis.diagnosis import Quadrant, Stage, TemperatureRatio, diagnose, temperature_ratio
 from trmon.domain.diagnosis.history import History
 from trmon.domain.finding import Finding
 from trmon.domain.rules.condition import ThresholdSide, Truth
@@ -263,3 +264,38 @@ def test_equal_rewards_lead_only_if_they_came_first(equal_from: int, first: Find
     )
     assert {seen.finding for seen in found.observed} == {Finding.REWARD_COLLAPSE, Finding.NO_LEARNING_SIGNAL}
     assert found.primary is first
+
+
+def history(n: int = 30, **changed: float) -> History:
+    signals = {
+        "mismatch_kl_k3": 0.01,
+        "mismatch_temperature_near": 0.95,
+        "mismatch_temperature_far": 0.88,
+        "temperature_slope": -0.05,
+        "temperature_corr": 0.6,
+    }
+    return History(np.arange(n), {name: np.full(n, value) for name, value in (signals | changed).items()})
+
+
+def test_the_ratio_is_between_its_ends() -> None:
+    assert temperature_ratio(history()) == TemperatureRatio(0.88, 0.95)
+    assert temperature_ratio(history(mismatch_temperature_near=1.05, mismatch_temperature_far=1.2)) == TemperatureRatio(
+        1.05, 1.2
+    )
+
+
+@pytest.mark.parametrize("far", [math.nan, math.inf, -0.3, 0.0])
+def test_a_ratio_that_cannot_be_is_not_told(far: float) -> None:
+    assert temperature_ratio(history(mismatch_temperature_far=far)) is None
+
+
+def test_the_remedy_names_both_temperatures_where_the_sampling_one_is_known() -> None:
+    found = diagnose(history())
+    assert found.primary is Finding.TEMPERATURE
+    rendered = found.rendered_remedy({"temperature": 0.9})
+    assert rendered is not None
+    assert "samples at 0.9 as configured; the trainer's log-probs are of 0.95 to 1.02" in rendered.fix
+    assert rendered.trl["temperature"] == "0.9"
+    without = found.rendered_remedy()
+    assert without is not None
+    assert "0.88 to 0.95 times" in without.fix

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
-from trmon.domain.diagnosis.features import recent_growth, relative_to_median, rolling_minimum, with_features
+from tests.domain.diagnosis.runs import run
+from trmon.domain.diagnosis.conditions import HistoryAllOf, HistoryAnyOf, HistoryCondition, HistoryLimit, HistoryNot
+from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions, nucleus_sampling, unhealthy
+from trmon.domain.diagnosis.features import (
+    REQUIRED_SIGNALS,
+    recent_growth,
+    relative_to_median,
+    rolling_minimum,
+    with_features,
+)
 from trmon.domain.diagnosis.history import Array, History
 
 Feature = Callable[[Array], Array]
@@ -37,9 +46,16 @@ def least_at(values: Array, i: int) -> float:
     [(relative_to_median, relative_at), (recent_growth, rise_at), (rolling_minimum, least_at)],
     ids=lambda f: f.__name__,
 )
-@pytest.mark.parametrize("n", [1, 4, 19, 20, 21, 24, 25, 55, 100, 101, 256])
-@pytest.mark.parametrize("unknown", [0.0, 0.4])
-@pytest.mark.parametrize("zeros", [0.0, 0.6])
+@pytest.mark.parametrize(
+    ("n", "unknown", "zeros"),
+    [
+        pytest.param(1, 0.0, 0.0, id="one row"),
+        pytest.param(20, 0.0, 0.0, id="one row too few for a baseline"),
+        pytest.param(25, 0.0, 0.0, id="the first with a rise"),
+        pytest.param(101, 0.0, 0.0, id="the baseline's window is full"),
+        pytest.param(256, 0.4, 0.6, id="unknown rows, and medians of 0"),
+    ],
+)
 def test_features_are_of_the_known_values_up_to_each(
     feature: Feature, expected: Callable[[Array, int], float], n: int, unknown: float, zeros: float
 ) -> None:
@@ -71,3 +87,25 @@ def test_the_largest_numbers_and_none_make_no_warning(value: float) -> None:
     given |= {f"mismatch_{name}": [value] * rows for name in of_pair}
     found = with_features(History.of_rows(step=range(rows), update=[-1] * rows, values=given))
     assert len(found) == rows
+
+
+def limits_in(condition: HistoryCondition) -> Iterator[HistoryLimit]:
+    match condition:
+        case HistoryLimit():
+            yield condition
+        case HistoryNot():
+            yield from limits_in(condition.part)
+        case HistoryAnyOf() | HistoryAllOf():
+            for part in condition.parts:
+                yield from limits_in(part)
+
+
+def test_every_limit_reads_what_is_asked_for_or_is_made_of_it() -> None:
+    limits = Thresholds()
+    conditions = [*finding_conditions(limits).values(), nucleus_sampling(limits), unhealthy(limits)]
+    names = {limit.signal for condition in conditions for limit in limits_in(condition)}
+    assert len(names) > 15
+    history = run(saturated_fraction=0.1, grad_variance=1.0)
+    made = with_features(history).values.keys() - history.values.keys()
+    stems = {name.removeprefix("mismatch_") for name in REQUIRED_SIGNALS}
+    assert names - stems - made - {"staleness_kl_k3_early"} == set()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.domain.diagnosis import bf16
-from tests.domain.pipeline.stages.closings import closing, pass_context
+from tests.domain.pipeline.closings import closing, pass_context
 from tests.domain.trainer import report
 from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.pipeline.state import PipelineState

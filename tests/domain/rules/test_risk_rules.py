@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from tests.domain.memory_log import RUN_ID
-from tests.domain.pipeline.stages.closings import pass_context
+from tests.domain.pipeline.closings import pass_context
 from tests.store.builders import batch, batch_key
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.collapse_risk.risk_model import shipped_model

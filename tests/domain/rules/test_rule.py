@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from trmon.domain.finding import Severity
+from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import Comparison, Evaluation, ThresholdSide, Truth
-from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleSet
 
 X_ABOVE_1 = Comparison(signal="x", bound=ThresholdSide.ABOVE, threshold=1.0, clear=1.0)
 
@@ -25,3 +26,38 @@ def test_a_rule_may_be_more_severe_in_a_run_that_enforces() -> None:
     assert (rule.severity_in("observe"), rule.severity_in("enforce")) == (Severity.WARN, Severity.PAGE)
     summary = rule.format_summary(Evaluation(Truth.TRUE, "x", 1.23456789, 1.0), run="math/grpo", step=4)
     assert summary == "math/grpo step 4: x 1.235 1"
+
+
+RULES = RuleSet(
+    rule_yaml.parse_rules(
+        """
+- {name: late, severity: warn, summary: s, when: {relative: kl_k1, over: 100, above: 10}}
+- {name: drift, severity: warn, summary: s, when: {zscore: chi2_token, above: 6}}
+- {name: spike, severity: warn, summary: s, when: {relative: grad_norm, over: 100, above: 10}}
+- {name: often, severity: warn, summary: s, reads: every_update, when: {growth: clip_fraction, over: 50, above: 2}}
+- {name: still, severity: warn, summary: s, when: {state: stalled}}
+"""
+    )
+)
+
+
+def test_rules_are_known_by_what_they_read_and_by_name() -> None:
+    assert [rule.name for rule in RULES.over_signals] == ["late", "drift", "spike", "often"]
+    assert [rule.name for rule in RULES.over_states] == ["still"]
+    assert RULES.by_name["often"].reads is RowSelection.EVERY_UPDATE
+
+
+def test_what_is_remembered_is_of_the_rows_that_its_rules_read() -> None:
+    assert RULES.remembered == {
+        RowSelection.GAUGE: RememberedSignals(windows=("grad_norm", "kl_k1"), baselines=("chi2_token",)),
+        RowSelection.EVERY_UPDATE: RememberedSignals(windows=("clip_fraction",), baselines=()),
+    }
+
+
+def test_an_empty_set_asks_for_nothing() -> None:
+    empty = RuleSet(())
+    assert (empty.over_signals, empty.over_states, empty.remembered[RowSelection.GAUGE]) == (
+        (),
+        (),
+        RememberedSignals((), ()),
+    )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.domain.alerts.alert_builders import ALERT, transition_to
-from tests.domain.pipeline.stages.closings import pass_context
+from tests.domain.pipeline.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, end_alert
 from trmon.domain.finding import Severity

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.domain.pipeline.stages.closings import pass_context
+from tests.domain.pipeline.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.finding import Severity

@@ -1,15 +1,49 @@
-"""The newest sequences of a run, however its steps are cut."""
+"""A setting that cannot be is refused by its field."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.domain.adaptation import stream
-from trmon.domain.adaptation.proposal import PolicySample, SampleWindow, StepKey, sample_of_reports
+from trmon.domain.adaptation.proposal import (
+    AdaptationMode,
+    AdaptationSetting,
+    PolicySample,
+    SampleWindow,
+    StepKey,
+    sample_of_reports,
+)
 from trmon_client.core import statistics
 from trmon_client.core.policies.policy import preset
+
+
+def test_adaptation_is_off_unless_asked_for() -> None:
+    assert AdaptationSetting().mode is AdaptationMode.OFF
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("target_mask_rate", 0.0),
+        ("target_mask_rate", 0.6),
+        ("target_mask_rate", float("nan")),
+        ("window_sequences", 255),
+        ("window_sequences", 65_537),
+        ("every_steps", 0),
+        ("every_steps", 10**30),
+        ("floor_factor", 0.0),
+        ("floor_factor", 1.5),
+        ("ceiling_factor", 0.9),
+        ("ceiling_factor", float("inf")),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=field):
+        AdaptationSetting(**{field: value})
 
 
 def test_the_oldest_leave_as_soon_as_the_rest_is_enough() -> None:

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trmon.domain.comparison import LASTING_POINTS, ComparedCourse, Parting, parting_sentence, partings
+from trmon.domain.comparison import (
+    LASTING_POINTS,
+    ComparedCourse,
+    ConfigDifference,
+    Parting,
+    compare_configs,
+    parting_sentence,
+    partings,
+)
 
 STEPS = np.arange(200)
 
@@ -90,3 +98,22 @@ def test_the_sentence_tells_times_and_what_is_too_short() -> None:
     told = parting_sentence(found, by_time=True, is_long_enough=True)
     assert told == "They part at 10.0 min: reward first, then loss at 2.5 h."
     assert "too few steps" in parting_sentence((), by_time=False, is_long_enough=False)
+
+
+def test_only_entries_that_differ_are_listed_with_dotted_names() -> None:
+    first = {"lr": 1e-6, "actor": {"epochs": 1, "clip": 0.2}, "same": [1, 2]}
+    second = {"lr": 1e-6, "actor": {"epochs": 4, "clip": 0.2}, "same": [1, 2], "tag": None}
+    assert compare_configs([first, second]) == [
+        ConfigDifference("actor.epochs", (1, 4), (True, True)),
+        ConfigDifference("tag", (None, None), (False, True)),
+    ]
+
+
+def test_one_of_many_that_differs_is_enough() -> None:
+    [found] = compare_configs([{"lr": 1}, {"lr": 1}, {"lr": 2}])
+    assert found.values == (1, 1, 2)
+
+
+def test_equal_and_empty_configurations_do_not_differ() -> None:
+    assert compare_configs([{}, {}]) == []
+    assert compare_configs([{"a": {"b": 1}}, {"a": {"b": 1}}]) == []

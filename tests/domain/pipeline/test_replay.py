@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.domain.pipeline.stages.closings import closing, pass_context
+from tests.domain.pipeline.closings import closing, pass_context
 from tests.domain.trainer import made, report
 from trmon.domain.batches.batch import PolicyRole
 from trmon.domain.pipeline.merge import merge_reports
-from trmon.domain.pipeline.replay import ReplayedDecisions, replay_decisions
+from trmon.domain.pipeline.replay import ReplayedDecisions, mask_rates, minorizer_signals, replay_decisions
 from trmon.domain.policies import FORMER_PRESETS, PolicyRegistry, PolicyVersion
-from trmon_client.core import divergence, wire
+from trmon_client.core import divergence, statistics, wire
 from trmon_client.core.bounds import minorizer
+from trmon_client.core.columns import Columns
 from trmon_client.core.divergence.divergence_columns import with_divergences
 from trmon_client.core.policies.criteria import Criterion
 from trmon_client.core.policies.decision import decide
@@ -220,3 +221,178 @@ def test_geo_mask_has_its_rate_under_one_name_whether_active_or_a_shadow() -> No
     assert active.signals["mask_rate:geo_mask"] == active.signals["mask_rate"] > 0
     assert shadow.signals["mask_rate:geo_mask"] == active.signals["mask_rate:geo_mask"]
     assert "mask_rate:geo_mask" not in neither.signals
+
+
+def batch(lengths: list[int], *, invalid: list[int] | None = None, **columns: Any) -> Columns:
+    """Return columns of sequences of these lengths."""
+    values = {"n_tokens": np.array(lengths), "n_invalid": np.array(invalid or [0] * len(lengths))}
+    return Columns(values | {name: np.array(array) for name, array in columns.items()})
+
+
+@pytest.mark.parametrize(
+    ("columns", "accepted", "expected"),
+    [
+        pytest.param(
+            batch([10, 20, 30, 40]),
+            [1, 1, 1, 0],
+            {"mask_rate": 0.25, "mask_rate_tokens": 0.4, "mask_rate_long": 1.0, "mask_rate_short": 0.0},
+            id="the longest is rejected",
+        ),
+        pytest.param(
+            batch([10, 0, 0], invalid=[0, 0, 3]),
+            [1, 0, 0],
+            {"mask_rate": 0.5, "mask_rate_tokens": 0.0},
+            id="empty sequences are left out, wholly invalid ones count",
+        ),
+        pytest.param(batch([0, 0]), [0, 0], {"mask_rate": math.nan, "mask_rate_long": math.nan}, id="nothing to share"),
+        pytest.param(batch([]), [], {"mask_rate": math.nan, "mask_rate_short": math.nan}, id="no sequence at all"),
+        pytest.param(
+            batch([5, 5, 5, 5], advantage=[1.0, 2.0, -1.0, math.nan]),
+            [1, 0, 0, 0],
+            {"mask_rate_positive": 0.5, "mask_rate_negative": 1.0},
+            id="by the sign of the advantage, nan has none",
+        ),
+    ],
+)
+def test_mask_rates(columns: Columns, accepted: list[int], expected: dict[str, float]) -> None:
+    found = mask_rates(columns, np.array(accepted, bool))
+    assert {name: found[name] for name in expected} == pytest.approx(expected, nan_ok=True)
+
+
+def test_rates_by_sign_need_advantages() -> None:
+    assert "mask_rate_positive" not in mask_rates(batch([5]), np.array([True]))
+
+
+DECLARED: dict[str, Any] = {"advantages_centred": True}
+ACCEPTED = np.array([True, True, False])
+
+
+def of_logits(*, exact: bool = True) -> Columns:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(3, 4, 5))
+    b = a + 1e-3 * rng.normal(size=a.shape)
+    tokens, mask = rng.integers(0, 5, (3, 4, 1)), np.ones((3, 4), bool)
+    mu, pi = (np.take_along_axis(x - np.log(np.exp(x).sum(-1, keepdims=True)), tokens, -1)[..., 0] for x in (a, b))
+    columns = statistics.columns(rollout_logprobs=mu, logprobs=pi, mask=mask, advantages=[0.2, -0.1, -0.1])
+    return with_divergences(columns, divergence.exact(rollout_logits=a, logits=b, mask=mask)) if exact else columns
+
+
+def test_a_run_that_declares_centred_advantages_has_a_minorizer() -> None:
+    found = minorizer_signals(of_logits(), ACCEPTED, config=DECLARED | {"reward_range": 2})
+    expected = minorizer(of_logits(), accepted=ACCEPTED, centred=True, reward_range=2.0)
+    assert found == {"minorizer": expected.value, "minorizer_vacuous": float(expected.vacuous or False)}
+    assert math.isfinite(expected.value)
+
+
+def test_a_soft_policy_weights_the_gain_in_place_of_acceptance() -> None:
+    weights = np.array([1.0, 1.0, 0.25])
+    found = minorizer_signals(of_logits(), ACCEPTED, config=DECLARED, soft_weights=weights)
+    expected = minorizer(of_logits(), weights=weights, centred=True)
+    assert found["minorizer"] == expected.value != minorizer(of_logits(), accepted=ACCEPTED, centred=True).value
+
+
+@pytest.mark.parametrize("config", [{}, {"advantages_centred": False}, {"advantages_centred": "yes"}])
+def test_a_run_that_declares_nothing_has_none(config: dict[str, Any]) -> None:
+    assert minorizer_signals(of_logits(), ACCEPTED, config=config) == {}
+
+
+def test_a_run_without_logits_has_none() -> None:
+    assert minorizer_signals(of_logits(exact=False), ACCEPTED, config=DECLARED) == {}
+
+
+def test_a_range_below_zero_leaves_it_unknown() -> None:
+    found = minorizer_signals(of_logits(), ACCEPTED, config=DECLARED | {"reward_range": -1})
+    assert all(math.isnan(value) for value in found.values())
+
+
+TURNS = Policy.parse({"name": "turns", "criteria": [], "turns": [{"statistic": "turn_max_abs_d", "upper": 0.5}]})
+REGISTRY = PolicyRegistry.of(PolicyVersion(policy=TURNS, shadows=(), author="me", reason="", created_at=0.0))
+
+
+def traces(seed: int = 0, *, n: int = 4) -> Columns:
+    """Return sequences of three turns, of 4, 0 and 8 tokens."""
+    random = np.random.default_rng(seed)
+    old = -random.exponential(1.0, (n, 12))
+    rollout = np.minimum(old + random.normal(0, 0.25, old.shape), 0)
+    return statistics.columns(
+        rollout_logprobs=rollout, old_logprobs=old, mask=np.ones(old.shape, bool), turn_offsets=[[0, 4, 4]] * n
+    )
+
+
+def sent(step: int = 0, *, content: Columns, flipped: tuple[int, ...] = (), **fields: Any) -> wire.Report:
+    """Return a report with its turns; the decision on those of `flipped` is not the policy's."""
+    decided = decide(content, TURNS).turns
+    assert content.turns is not None
+    assert decided is not None
+    accepted = decided.accepted.copy()
+    accepted[list(flipped)] ^= True
+    turns = wire.pack_turns(content.turns, accepted=accepted)
+    return report(step, content=content, policy=TURNS, **{"turns": turns} | fields)
+
+
+def replayed_turns(*reports: wire.Report) -> ReplayedDecisions:
+    batch = closing(*reports, context=replace(pass_context(), policies=REGISTRY))
+    return replay_decisions(batch, merge_reports(batch))
+
+
+def test_the_replay_of_turns_agrees() -> None:
+    found = replayed_turns(sent(content=traces()), sent(content=traces(1), rank=1, world_size=2))
+    assert (found.mismatches, found.unreplayed) == (0, 0)
+    assert 0 < found.signals["turn_mask_rate"] < 1
+    assert found.signals["mask_rate"] == 0
+
+
+@pytest.mark.parametrize(("flipped", "mismatches"), [((0,), 1), ((0, 2), 1), ((0, 11), 2)])
+def test_a_sequence_with_a_turn_decided_otherwise_is_a_mismatch(flipped: tuple[int, ...], mismatches: int) -> None:
+    found = replayed_turns(sent(content=traces(), flipped=flipped))
+    assert found.mismatches == mismatches
+    assert found.decisions[0].counts["accepted"] == 4
+
+
+def test_the_mask_rates_of_turns_are_of_turns_with_tokens() -> None:
+    content = traces()
+    decided = decide(content, TURNS).turns
+    assert decided is not None
+    rejected = np.array([not accepted for accepted in decided.accepted])
+    tokens = np.tile([4, 0, 8], 4)
+    found = replayed_turns(sent(content=content)).signals
+    assert found["turn_mask_rate"] == rejected.sum() / 8 == decided.mask_rate
+    assert found["turn_mask_rate_tokens"] == tokens[rejected].sum() / 48
+
+
+def test_without_a_turn_with_tokens_the_rates_are_nan() -> None:
+    content = statistics.columns(
+        rollout_logprobs=np.full((2, 4), -1.0),
+        old_logprobs=np.full((2, 4), -1.0),
+        mask=np.ones((2, 4), bool),
+        turn_offsets=[[9], []],
+    )
+    found = replayed_turns(sent(content=content)).signals
+    assert math.isnan(found["turn_mask_rate"])
+    assert math.isnan(found["turn_mask_rate_tokens"])
+
+
+def test_a_rank_without_turns_leaves_the_batch_without_their_rates() -> None:
+    other = report(0, content=made(n=4, length=12), policy=Policy.parse("trm"), rank=1, world_size=2)
+    found = replayed_turns(sent(content=traces()), other)
+    assert "turn_mask_rate" not in found.signals
+    assert (found.mismatches, found.unreplayed) == (0, 0)
+
+
+def test_a_rank_that_lacks_a_pair_keeps_its_turns_without_tokens() -> None:
+    content = traces()
+    short = statistics.columns(mask=np.ones((2, 12), bool), turn_offsets=[[0], [0, 6]])
+    assert short.turns is not None
+    other = report(0, content=short, policy=None, turns=wire.pack_turns(short.turns), rank=1, world_size=2)
+    merged = merge_reports(closing(sent(content=content), other, context=replace(pass_context(), policies=REGISTRY)))
+    assert merged.columns.turns is not None
+    assert merged.columns.turns.n_turns.tolist() == [3] * 4 + [1, 2]
+    assert merged.columns.turns.n_tokens.tolist()[12:] == [0, 0, 0]
+
+
+def test_turns_that_the_trainer_did_not_decide_are_not_compared() -> None:
+    content = traces()
+    assert content.turns is not None
+    found = replayed_turns(sent(content=content, turns=wire.pack_turns(content.turns)))
+    assert found.mismatches == 0
+    assert "turn_mask_rate" not in found.signals
