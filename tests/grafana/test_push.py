@@ -10,7 +10,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import tomllib
 
+from dashboards.source.__main__ import generated
 from tests.fixtures.ports import free_port
 from tests.grafana.peer import Grafana
 from trmon.domain.errors import Conflict, Forbidden, InvalidInput, NotReady, TrmonError, Unauthenticated
@@ -142,3 +144,24 @@ def files_served(folder: Path) -> Iterator[str]:
 
 def test_what_is_no_address(grafana: Grafana) -> None:
     assert isinstance(refused(grafana, url="grafana:3000"), InvalidInput)
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_generated_dashboard_is_shipped() -> None:
+    names = _shipped_names()
+    assert {dashboard["uid"] for dashboard in shipped()} == {f"trmon-{Path(name).stem}" for name in names}
+
+
+def test_a_wheel_carries_them_where_they_are_looked_for() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    names = _shipped_names()
+    assert build["targets"]["wheel"]["force-include"] == {
+        f"dashboards/{name}": f"trmon/grafana/dashboards/{name}" for name in names
+    }
+
+
+def _shipped_names() -> list[str]:
+    """Return the dashboards over Prometheus; the one over PostgreSQL is imported by hand."""
+    return [path for path in generated() if path.endswith(".json") and "/" not in path]

@@ -1,4 +1,7 @@
-"""The worker over a real store: reports are appended as by the API, rows and alerts read from the database."""
+"""The worker over a real store: reports are appended as by the API, rows and alerts read from the database.
+
+It notices a jump of the clock by one that is never set.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from trmon.domain.runs.run import RunState
 from trmon.fleet.views import RunViewCache
 from trmon.store import Store
 from trmon.worker.scheduler import Scheduler
-from trmon.worker.thread import RESUMED_PER_ROUND, Worker
+from trmon.worker.thread import JUMP_SECONDS, RESUMED_PER_ROUND, ClockWatch, Worker
 from trmon_client.core import wire
 
 ORIGIN: dict[str, Any] = {"attempt": "a", "launch": "launch-1"}
@@ -432,3 +435,25 @@ def test_a_closing_worker_leaves_a_long_backlog_to_the_next_one(store: Store) ->
     receive(store, step_of(1), at=time.time())
     run_passes(scheduler_over(store), run_id, at=time.time())
     assert [row.key.step for row in rows_of(store, run_id)] == [0]
+
+
+DAY = 86_400.0
+
+
+@pytest.mark.parametrize("jump", [DAY, -DAY, JUMP_SECONDS, -JUMP_SECONDS])
+def test_a_jump_is_returned_once(jump: float) -> None:
+    now = {"wall": 1.8e9, "monotonic": 100.0}
+    watch = ClockWatch(now["wall"], lambda: now["monotonic"])
+    now = {"wall": 1.8e9 + 1000.0, "monotonic": 1100.0}
+    assert watch.jump_seconds(now["wall"]) == 0.0
+    now["wall"] += jump
+    assert watch.jump_seconds(now["wall"]) == jump
+    assert watch.jump_seconds(now["wall"]) == 0.0
+
+
+def test_a_clock_that_drifts_has_not_jumped() -> None:
+    now = {"wall": 1.8e9, "monotonic": 100.0}
+    watch = ClockWatch(now["wall"], lambda: now["monotonic"])
+    now["wall"] += 10.9
+    now["monotonic"] += 10.0
+    assert watch.jump_seconds(now["wall"]) == 0.0

@@ -1,4 +1,4 @@
-"""Adaptation of bounds: when a version is adopted, when none is, and what a restart reads again."""
+"""Adaptation of bounds: when a version is adopted and what a restart reads again; the advisor reads first rows once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 
 from tests.domain.adaptation import stream
+from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import finished, report
+from tests.store.builders import batch, batch_key
 from tests.worker.watched_run import WatchedRun
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.budget.trainer_advice import TARGET_STEPS
 from trmon.domain.policies import PolicyVersion
 from trmon.fleet.views import thresholds_of
+from trmon.worker.run_processor import Advisor
 from trmon_client.core.policies.policy import Policy
 
 APPLY = AdaptationSetting(mode=AdaptationMode.APPLY, every_steps=8, window_sequences=1024)
@@ -131,3 +136,39 @@ def test_adaptation_can_be_switched_on_and_off_during_the_run() -> None:
     train(run, range(24, 48), k3=0.02)
     assert len(run.log.versions) == 2
     assert run.observer.failures == []
+
+
+class CountingLog(MemoryLog):
+    """A log that counts how often rows are read."""
+
+    n_read = 0
+
+    def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
+        """See RunLog."""
+        self.n_read += 1
+        return super().batches_after(run_id, ordinal, limit=limit)
+
+    def close(self, steps: range) -> BatchRow:
+        """Write a row per step, none with an effective sample size, and return the last."""
+        for step in steps:
+            row = batch(batch_key(1, step), run_id=1, ordinal=step + 1)
+            self.rows[row.key] = row
+        return row
+
+
+def test_first_rows_without_the_signal_are_read_once() -> None:
+    log = CountingLog()
+    advisor, row = Advisor(log), log.close(range(TARGET_STEPS + 5))
+    for _ in range(3):
+        advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 5, alerts=())
+    assert log.n_read == 1
+
+
+def test_first_rows_that_are_not_all_written_are_read_again() -> None:
+    log = CountingLog()
+    advisor, row = Advisor(log), log.close(range(3))
+    advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 1, alerts=())
+    log.close(range(3, TARGET_STEPS + 5))
+    for _ in range(3):
+        advisor.advice(row, run=log.stored_run, steps=TARGET_STEPS + 5, alerts=())
+    assert log.n_read == 2
