@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -16,6 +17,7 @@ ILL = ReplayedRun("stale-8b", "stale", tags=("dapo",))
 WELL = ReplayedRun("healthy-8b", "healthy", owner="ben", tags=("grpo",))
 
 Visiting = Callable[..., Visit]
+Evaluate = Callable[[str], Any]
 
 # Generous: a busy machine is not a failure.
 expect.set_options(timeout=20_000)
@@ -57,3 +59,9 @@ def visiting(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Visi
     for tab in tabs:
         browser.leave(tab)
     assert [(tab.complaints, tab.strangers) for tab in tabs] == [([], [])] * len(tabs)
+
+
+@pytest.fixture
+def evaluate(visiting: Visiting) -> Evaluate:
+    """Return a function that runs a function of the page's modules, in a tab without a view."""
+    return lambda script: visiting().go("/docs").evaluate(script)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.fixtures.browser import PHONE, WIDE
-from tests.web.conftest import Visiting
+from tests.web.conftest import Evaluate, Visiting
 
 pytestmark = pytest.mark.server("chromium")
 
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 VIEWS = [
-    *("/", "/alerts", "/runs/math/stale-8b?step=30", "/runs/math/healthy-8b", "/rules/moe_routing", "/docs"),
+    *("/", "/alerts", "/runs/math/stale-8b?step=30", "/rules/moe_routing", "/docs"),
     "/compare?runs=math/healthy-8b,math/stale-8b",
 ]
 
@@ -33,12 +31,14 @@ def wait_until_drawn(page: Page) -> None:
         expect(page.locator("main .bone")).to_have_count(0)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("path", VIEWS)
-def test_axe_finds_nothing(visiting: Visiting, path: str, theme: str) -> None:
-    page = visiting(size=WIDE, theme=theme).go(path)
+def test_axe_finds_nothing_in_either_theme(visiting: Visiting, path: str) -> None:
+    page = visiting(size=WIDE).go(path)
     wait_until_drawn(page)
-    assert violations(page) == []
+    found = violations(page)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(300)  # Controls fade into their new colours.
+    assert (found, violations(page)) == ([], [])
 
 
 @pytest.mark.parametrize("path", ["/", "/runs/math/stale-8b"])
@@ -55,11 +55,9 @@ def test_axe_finds_a_planted_violation(visiting: Visiting) -> None:
     assert [one for one in violations(page) if one.startswith("color-contrast")]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_borders_of_controls_have_a_contrast_of_three(visiting: Visiting, theme: str) -> None:
-    page = visiting(theme=theme).go("/runs/math/stale-8b")
-    contrasts = page.evaluate(
-        """() => {
+def test_the_borders_of_controls_have_a_contrast_of_three(visiting: Visiting) -> None:
+    page = visiting().go("/alerts")
+    contrast = """() => {
             const style = getComputedStyle(document.documentElement);
             const channel = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
             const luminance = (name) => {
@@ -71,25 +69,15 @@ def test_the_borders_of_controls_have_a_contrast_of_three(visiting: Visiting, th
             const control = luminance("--control");
             return ["--card", "--ground", "--act-soft", "--watch-soft"].map((name) => ratio(control, luminance(name)));
         }"""
-    )
-    assert min(contrasts) >= 3
-    border = page.locator("button", has_text="All steps").evaluate("(one) => getComputedStyle(one).borderTopStyle")
+    contrasts = page.evaluate(contrast)
+    page.emulate_media(color_scheme="dark")
+    assert min(contrasts + page.evaluate(contrast)) >= 3
+    border = page.get_by_role("button", name="New silence").evaluate("(one) => getComputedStyle(one).borderTopStyle")
     assert border == "solid"
 
 
-def test_each_chart_is_summed_up_in_words(visiting: Visiting) -> None:
-    page = visiting().go("/runs/math/stale-8b")
-    wait_until_drawn(page)
-    label = re.compile(r"^Reward, chart: newest 0\.\d+, from 0\.\d+ to 0\.\d+; steps 0 to 39$")
-    expect(page.get_by_role("group", name=label)).to_be_visible()
-    label = re.compile(r"^KL, chart: engines newest \S+, from \S+ to \S+; .*total newest")
-    expect(page.get_by_role("group", name=label)).to_be_visible()
-
-
-def test_a_change_of_the_verdict_is_announced_and_new_numbers_are_not(visiting: Visiting) -> None:
-    tab = visiting()
-    page = tab.go("/runs/math/stale-8b")
-    said = page.evaluate(
+def test_a_change_of_the_verdict_is_announced_and_new_numbers_are_not(evaluate: Evaluate) -> None:
+    said = evaluate(
         """async () => {
             const { DiagnosisCard } = await import("/assets/any/diagnosis.js");
             const card = new DiagnosisCard({ catalogue: new Map() }, {});

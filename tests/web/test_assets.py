@@ -53,4 +53,5 @@ def test_a_view_loads_the_modules_that_its_page_names(view: str, visiting: Visit
     tab.go(PATHS[view])
     loaded = [url.rpartition(f"{FOLDER}/")[2] for url in tab.asked if url.endswith(".js")]
     assert set(loaded[: len(named)]) == set(named)
+    assert 10_000 < tab.received_bytes < 150_000
     assert (PLOTS in named) == (view in ("run", "compare"))

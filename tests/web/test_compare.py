@@ -7,7 +7,6 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.fixtures.browser import PHONE
 from tests.web.conftest import Visiting
 
 pytestmark = pytest.mark.server("chromium")
@@ -50,10 +49,3 @@ def test_what_cannot_be_compared_is_said(visiting: Visiting) -> None:
     page = tab.go("/compare?runs=math/stale-8b,math/stale-8b")
     expect(page.get_by_role("alert")).to_contain_text("has 'math/stale-8b' twice")
     tab.expect_complaints("400")
-
-
-def test_a_phone_shows_a_comparison_without_scrolling_sideways(visiting: Visiting) -> None:
-    tab = visiting(size=PHONE)
-    page = tab.go(PATH)
-    expect(page.locator(".charts canvas").first).to_be_visible()
-    assert tab.overflow_pixels == 0

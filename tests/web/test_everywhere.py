@@ -11,7 +11,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.fixtures.service import ThreadedService
-from tests.web.conftest import Visiting
+from tests.web.conftest import Evaluate, Visiting
 
 pytestmark = pytest.mark.server("chromium")
 
@@ -74,10 +74,8 @@ def test_a_chart_is_saved_as_png_with_its_title(visiting: Visiting) -> None:
     assert len(colours) > 10
 
 
-def test_cells_of_csv_are_no_formulas(visiting: Visiting) -> None:
-    tab = visiting()
-    page = tab.go(PATH)
-    cells = page.evaluate(
+def test_cells_of_csv_are_no_formulas(evaluate: Evaluate) -> None:
+    cells = evaluate(
         """async () => {
             const { cell } = await import("/assets/any/chart.js");
             return ["=1+1", "-1.5", "@x", 'a "b", c', null, -2.5, "inf"].map(cell);

@@ -103,26 +103,12 @@ def test_the_theme_follows_the_system_until_the_user_chooses(visiting: Visiting)
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "/",
-        "/alerts",
-        "/docs",
-        "/rules/moe_routing",
-        "/compare?runs=math/stale-8b",
-        "/runs/math/stale-8b?step=30",
-        "/runs/math/healthy-8b",
-    ],
+    ["/", "/alerts", "/docs", "/rules/moe_routing", "/compare?runs=math/stale-8b", "/runs/math/stale-8b?step=30"],
 )
 def test_a_phone_never_scrolls_sideways(visiting: Visiting, path: str) -> None:
     tab = visiting(size=PHONE)
-    tab.go(path).wait_for_load_state("load")
+    page = tab.go(path)
+    if any(part in path for part in ("/runs/", "/compare")):
+        expect(page.locator(".charts canvas").first).to_be_visible()
     tab.page.wait_for_timeout(300)
     assert tab.overflow_pixels <= 0
-
-
-@pytest.mark.parametrize("path", ["/", "/alerts", "/compare?runs=math/stale-8b", "/runs/math/stale-8b"])
-def test_a_first_view_is_small(visiting: Visiting, path: str) -> None:
-    tab = visiting()
-    tab.go(path)
-    tab.page.wait_for_timeout(1000)
-    assert 10_000 < tab.received_bytes < 300_000

@@ -9,7 +9,6 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.fixtures.browser import PHONE
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
@@ -227,7 +226,7 @@ def test_a_read_only_token_changes_nothing_and_says_so(
     tab.expect_complaints("401", "status of 403")
 
 
-@pytest.mark.parametrize("size", [(360, 740), PHONE, (768, 900), (1440, 900)])
+@pytest.mark.parametrize("size", [(360, 740), (1440, 900)])
 def test_the_bar_fits_on_every_screen(opening: Opening, size: tuple[int, int]) -> None:
     page = opening(size=size)
     select(page, "code/run-00", "code/run-02")

@@ -12,8 +12,8 @@ from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
 from tests.store.builders import NOW, start_intake
-from tests.web.conftest import Visiting
-from trmon.domain.identity import RunKey
+from tests.web.conftest import Evaluate, Visiting
+from trmon.domain.model.identity import RunKey
 from trmon.store import Store
 
 pytestmark = pytest.mark.server("chromium")
@@ -113,10 +113,8 @@ def test_the_arrow_of_a_column_tells_the_order(large: ThreadedService, visiting:
     assert names(page) == sorted(names(page), reverse=True)
 
 
-def test_runs_that_stalled_together_are_one_line(visiting: Visiting) -> None:
-    tab = visiting()
-    page = tab.go("/")
-    closed, opened, acknowledged = page.evaluate(
+def test_runs_that_stalled_together_are_one_line(evaluate: Evaluate) -> None:
+    closed, opened, acknowledged = evaluate(
         """async () => {
             const { linesOf } = await import("/assets/any/fleetrows.js");
             const runs = [...Array(300).keys()].map((i) => ({
@@ -140,30 +138,6 @@ def test_runs_that_stalled_together_are_one_line(visiting: Visiting) -> None:
     assert acknowledged == 300
 
 
-@pytest.mark.parametrize("width", [360, 768, 1100, 1440])
-def test_a_long_name_keeps_its_end_and_moves_nothing_out(serve: Serve, visiting: Visiting, width: int) -> None:
-    service = serve()
-    with service.client() as client:
-        train(client, RunKey("a-project-with-a-long-name-of-its-own", LONG))
-    tab = visiting(service.url, size=(width, 800))
-    page = tab.go("/")
-    expect(page.locator("a.run")).to_have_text(LONG)
-    expect(page.locator("a.run .end")).to_have_text("or-seed-3")
-    for part in ("a.run .end", 'td[data-name="alerts"]'):
-        expect(page.locator(part)).to_be_in_viewport(ratio=1)
-    assert tab.overflow_pixels <= 0
-
-
-def test_a_short_name_keeps_its_end_too(serve: Serve, visiting: Visiting) -> None:
-    service = serve()
-    with service.client() as client:
-        train(client, RunKey("math", "qwen3-8b-grpo-5"))
-    page = visiting(service.url, size=(768, 800)).go("/")
-    expect(page.locator("a.run")).to_have_text("qwen3-8b-grpo-5")
-    expect(page.locator("a.run .end")).to_have_text("-grpo-5")
-    expect(page.locator("a.run .end")).to_be_in_viewport(ratio=1)
-
-
 def test_a_fleet_of_archived_runs_says_so(serve: Serve, visiting: Visiting) -> None:
     service = serve()
     with service.client() as client:
@@ -173,3 +147,20 @@ def test_a_fleet_of_archived_runs_says_so(serve: Serve, visiting: Visiting) -> N
     expect(page.locator("h1")).to_have_text("Every run is archived")
     page.get_by_role("link", name="Show archived runs").click()
     expect(page.locator("tbody a.run")).to_have_text(["grpo"])
+
+
+def test_a_long_name_and_a_short_one_keep_their_ends_and_move_nothing_out(serve: Serve, visiting: Visiting) -> None:
+    service = serve()
+    with service.client() as client:
+        train(client, RunKey("a-project-with-a-long-name-of-its-own", LONG))
+        train(client, RunKey("math", "qwen3-8b-grpo-5"))
+    tab = visiting(service.url)
+    page = tab.go("/?sort=run")
+    expect(page.locator("a.run")).to_have_text([LONG, "qwen3-8b-grpo-5"])
+    expect(page.locator("a.run .end")).to_have_text(["or-seed-3", "-grpo-5"])
+    for width in (360, 768, 1440):
+        page.set_viewport_size({"width": width, "height": 800})
+        for part in ("a.run .end", 'td[data-name="alerts"]'):
+            for line in page.locator(part).all():
+                expect(line).to_be_in_viewport(ratio=1)
+        assert tab.overflow_pixels <= 0

@@ -14,7 +14,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from tests.store.lake.lakes import delete_moved, move_to_lake
 from tests.web.conftest import ILL, Visiting
-from tests.web.test_run import PANELS
+from tests.web.test_run import DRAWN, PANELS
 
 pytestmark = pytest.mark.server("chromium")
 
@@ -37,27 +37,10 @@ def moved_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedServ
     service.stop()
 
 
-def test_every_chart_is_drawn(moved_run: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(moved_run.url).go(PATH)
-    expect(page.locator(".charts canvas")).to_have_count(len(PANELS))
-    page.wait_for_function(
-        """() => [...document.querySelectorAll(".charts canvas")].filter((canvas) => {
-            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-            let blue = 0;
-            for (let i = 0; i < data.length; i += 4) blue += data[i + 3] > 128 && data[i + 2] > data[i] + 60;
-            return blue > 20;
-        }).length === """
-        + str(len(PANELS))
-    )
-
-
-def test_the_diagnosis_and_the_heat_map_are_shown(moved_run: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(moved_run.url).go(PATH)
+def test_a_run_that_is_only_in_the_lake_has_everything(moved_run: ThreadedService, visiting: Visiting) -> None:
+    page = visiting(moved_run.url).go(f"{PATH}?step=30")
+    page.wait_for_function(DRAWN, arg=len(PANELS))
     expect(page.get_by_label("Diagnosis")).to_contain_text("For the next run: Reduce the lag")
     expect(page.get_by_role("img", name=re.compile(r"\d+ sequences of 40 steps"))).to_be_visible()
-
-
-def test_a_step_has_its_sequences(moved_run: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(moved_run.url).go(f"{PATH}?step=30")
     expect(page.locator(".step h2")).to_have_text("Step 30")
     expect(page.locator(".step tbody tr")).to_have_count(96)

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.fixtures.browser import PHONE, WIDE
 from tests.fixtures.service import ThreadedService
-from tests.web.conftest import Visiting
+from tests.web.conftest import Evaluate, Visiting
 from trmon.domain.collapse_risk.risk_reading import INPUT_WORDS
 
 pytestmark = pytest.mark.server("chromium")
@@ -50,10 +50,8 @@ def test_the_chart_has_its_thresholds_and_what_drives_it(
     assert tab.overflow_pixels == 0
 
 
-def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(visiting: Visiting) -> None:
-    tab = visiting()
-    tab.go("/")
-    said = tab.page.evaluate(
+def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(evaluate: Evaluate) -> None:
+    said = evaluate(
         """async () => {
             const { riskLine } = await import("/assets/any/diagnosis.js");
             const { riskBadge } = await import("/assets/any/fleetrows.js");
@@ -71,10 +69,8 @@ def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(visiting: Vi
     assert said == [[None, None], told, told, [None, None], [None, None]]
 
 
-def test_a_prediction_is_no_story_of_what_broke(visiting: Visiting) -> None:
-    tab = visiting()
-    tab.go("/")
-    stories = tab.page.evaluate(
+def test_a_prediction_is_no_story_of_what_broke(evaluate: Evaluate) -> None:
+    stories = evaluate(
         """async () => {
             const { storyOf } = await import("/assets/any/diagnosis.js");
             const of = (cause) => storyOf({

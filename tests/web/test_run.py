@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.web.conftest import Visiting
+from tests.web.conftest import Evaluate, Visiting
 
 pytestmark = pytest.mark.server("chromium")
 
@@ -17,10 +17,18 @@ PANELS = [
     *("Version lag", "Response length", "Gradient norm", "Risk of collapse", "Gradient noise", "Pull on the entropy"),
     "Router flips",
 ]
-
-
-def plot(page: Page, title: str) -> object:
-    return page.locator("figure", has=page.get_by_role("heading", name=title, exact=True))
+DRAWN = """(n) => {
+    const canvases = [...document.querySelectorAll(".charts figure canvas")].map((canvas) => {
+        const pixels = (top) => canvas.getContext("2d").getImageData(0, top, canvas.width, canvas.height - top).data;
+        const [all, axis] = [pixels(0), pixels(canvas.height - Math.round(20 * devicePixelRatio))];
+        let [blue, darkest] = [0, 0];
+        for (let i = 0; i < all.length; i += 4) blue += all[i + 3] > 128 && all[i + 2] > all[i] + 60;
+        for (let i = 3; i < axis.length; i += 4) darkest = Math.max(darkest, axis[i]);
+        return blue > 20 && darkest > 200;
+    });
+    return canvases.length === n && canvases.every(Boolean);
+}"""
+"""Whether each of n charts has a line and readable labels of its axis."""
 
 
 def test_the_diagnosis_comes_before_the_charts(visiting: Visiting) -> None:
@@ -37,10 +45,8 @@ def test_the_diagnosis_comes_before_the_charts(visiting: Visiting) -> None:
     assert page.url.endswith("?tab=trl")
 
 
-def test_alerts_on_the_run_itself_are_shown_with_their_fix(visiting: Visiting) -> None:
-    tab = visiting()
-    page = tab.go(PATH)
-    text = page.evaluate(
+def test_alerts_on_the_run_itself_are_shown_with_their_fix(evaluate: Evaluate) -> None:
+    text = evaluate(
         """async () => {
             const { DiagnosisCard } = await import("/assets/any/diagnosis.js");
             const fires = { rule: "two_trainers", summary: "m/r: two trainers live: a & <b>", fix: "End one." };
@@ -55,33 +61,8 @@ def test_alerts_on_the_run_itself_are_shown_with_their_fix(visiting: Visiting) -
     assert "m/r: two trainers live: a & <b>. End one." in text
 
 
-def test_every_chart_is_drawn_and_evidence_is_outlined(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
-    expect(page.get_by_label("Charts").locator("h2")).to_have_text(PANELS)
-    expect(page.locator(".charts canvas")).to_have_count(len(PANELS))
-    outlined = page.locator('.charts [data-evidence="watch"] h2')
-    expect(outlined.filter(has_text="Version lag")).to_have_count(1)
-    expect(outlined.filter(has_text="Reward")).to_have_count(0)
-    expect(page.locator("figure", has_text="Engines agree")).to_contain_text("healthy ≥ 0.99")
-
-
-def test_lines_reach_every_canvas(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
-    page.wait_for_function(
-        """() => [...document.querySelectorAll(".charts canvas")].map((canvas) => {
-            const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-            let blue = 0;
-            for (let i = 0; i < data.length; i += 4) blue += data[i + 3] > 128 && data[i + 2] > data[i] + 60;
-            return blue;
-        }).filter((blue) => blue > 20).length === """
-        + str(len(PANELS))
-    )
-
-
-def test_every_healthy_range_of_the_catalogue_can_be_drawn(visiting: Visiting) -> None:
-    tab = visiting()
-    page = tab.go(PATH)
-    found = page.evaluate(
+def test_every_healthy_range_of_the_catalogue_can_be_drawn(evaluate: Evaluate) -> None:
+    found = evaluate(
         """async () => {
             const { range } = await import("/assets/any/panels.js");
             const specs = await (await fetch("/api/v1/signals")).json();
@@ -91,22 +72,6 @@ def test_every_healthy_range_of_the_catalogue_can_be_drawn(visiting: Visiting) -
     )
     assert found[0] > 10
     assert found[1] == []
-
-
-def test_the_heat_map_shows_the_threshold(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
-    heat = page.get_by_role("img", name=re.compile(r"\d+ sequences of 40 steps"))
-    expect(heat).to_be_visible()
-    expect(heat).to_have_attribute("aria-label", re.compile(r"^3840 .* 0% of the first .* ([5-9]\d|100)% of the last"))
-    page.get_by_label("Criterion").select_option("max_abs_d")
-    expect(page.locator("figure", has_text="against the threshold")).to_contain_text("at most 5")
-
-
-def test_the_policies_card_shows_mask_rates_of_active_and_shadow_policies(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
-    card = page.get_by_label("Policies")
-    for name in ("trm_auto · decides, uncalibrated", "trm_max · shadow", "geo_mask · shadow", "token_veto · shadow"):
-        expect(card).to_contain_text(name)
 
 
 def test_a_click_on_a_chart_opens_the_sequences_of_its_step(visiting: Visiting) -> None:
@@ -120,64 +85,6 @@ def test_a_click_on_a_chart_opens_the_sequences_of_its_step(visiting: Visiting) 
     assert re.search(r"step=3\d", page.url)
     expect(page.locator(".step tbody tr")).to_have_count(96)
     assert panel is not None
-
-
-def test_a_link_keeps_the_step_and_the_range(visiting: Visiting) -> None:
-    page = visiting().go(f"{PATH}?step=30&from=10&to=35")
-    expect(page.locator(".step h2")).to_have_text("Step 30")
-    expect(page.locator(".rangebar")).to_contain_text("steps 10 to 35")
-    expect(page.locator(".step .pill").first).to_contain_text("trm_auto decides · masks")
-
-
-def test_sequences_sort_by_any_column_and_are_plotted_against_length(visiting: Visiting) -> None:
-    page = visiting().go(f"{PATH}?step=38")
-    rewards = page.locator(".step tbody tr td:nth-child(3)")
-    page.get_by_role("button", name="reward", exact=True).click()
-    first = float(rewards.first.inner_text())
-    page.get_by_role("button", name="reward", exact=True).click()
-    assert float(rewards.first.inner_text()) < first
-    expect(page.get_by_role("img", name=re.compile("against length of 96 sequences"))).to_be_visible()
-    expect(page.locator(".step .position").first).to_be_visible()
-
-
-def test_the_keyboard_moves_between_steps_and_closes_them(visiting: Visiting) -> None:
-    page = visiting().go(f"{PATH}?step=30")
-    page.keyboard.press("]")
-    expect(page.locator(".step h2")).to_have_text("Step 31")
-    page.keyboard.press("[")
-    page.keyboard.press("[")
-    expect(page.locator(".step h2")).to_have_text("Step 29")
-    page.get_by_label("Close the step").click()
-    expect(page.locator(".step")).to_be_hidden()
-    assert "step=" not in page.url
-
-
-def test_charts_zoom_pan_and_reset(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
-    chart = page.locator(".plot").first
-    chart.focus()
-    page.keyboard.press("+")
-    expect(page.locator(".rangebar")).to_contain_text("steps 10 to 29")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator(".rangebar")).to_contain_text("steps 12 to 31")
-    page.wait_for_url(re.compile("from=12&to=31"))
-    page.keyboard.press("0")
-    expect(page.locator(".rangebar")).to_contain_text("steps 0 to 39")
-
-
-def test_dragging_over_a_chart_zooms_to_its_steps(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
-    over = page.locator(".charts .u-over").first
-    over.scroll_into_view_if_needed()
-    box = over.bounding_box()
-    assert box is not None
-    middle = box["y"] + box["height"] / 2
-    page.mouse.move(box["x"] + box["width"] * 0.5, middle)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.9, middle, steps=5)
-    page.mouse.up()
-    expect(page.locator(".rangebar")).to_contain_text(re.compile(r"steps \d\d to 3\d"))
-    expect(page.locator(".step")).to_be_hidden()
 
 
 def test_a_verdict_that_needs_more_steps_lists_the_missing_arguments(visiting: Visiting) -> None:
@@ -194,13 +101,6 @@ def test_a_missing_step_shows_an_error(visiting: Visiting) -> None:
     tab.expect_complaints("404")
 
 
-def test_a_missing_run_shows_run_not_found(visiting: Visiting) -> None:
-    tab = visiting()
-    page = tab.go("/runs/math/unknown")
-    expect(page.locator("h1")).to_have_text("Run not found.")
-    tab.expect_complaints("404")
-
-
 def test_zoomed_charts_show_their_own_values_and_policies_those_of_the_newest_steps(visiting: Visiting) -> None:
     tab = visiting()
     page = tab.go(f"{PATH}?from=0&to=10")
@@ -211,12 +111,11 @@ def test_zoomed_charts_show_their_own_values_and_policies_those_of_the_newest_st
     expect(lag).to_contain_text("initially 0")
 
 
-def test_an_isolated_value_is_drawn_as_a_point(visiting: Visiting) -> None:
-    tab = visiting()
-    page = tab.go(PATH)
-    blue = page.evaluate(
+def test_an_isolated_value_is_drawn_as_a_point(evaluate: Evaluate) -> None:
+    blue = evaluate(
         """async () => {
-            const { opts } = await import("/assets/any/plot.js");
+            const { opts, plot } = await import("/assets/any/plot.js");
+            const uPlot = await plot();
             const course = { markers: [], chosen: null };
             const hooks = { cursor: () => {} };
             const form = { n: 1, banded: false, log: false, width: 300, height: 130, course, hooks };
@@ -233,10 +132,81 @@ def test_an_isolated_value_is_drawn_as_a_point(visiting: Visiting) -> None:
     assert blue > 10
 
 
-def test_the_heat_map_follows_the_systems_theme(visiting: Visiting) -> None:
+def test_every_chart_is_drawn_with_its_axis_and_evidence_is_outlined(visiting: Visiting) -> None:
     page = visiting().go(PATH)
-    expect(page.get_by_role("img", name=re.compile(r"\d+ sequences of 40 steps"))).to_be_visible()
+    expect(page.get_by_label("Charts").locator("h2")).to_have_text(PANELS)
+    page.wait_for_function(DRAWN, arg=len(PANELS))
+    outlined = page.locator('.charts [data-evidence="watch"] h2')
+    expect(outlined.filter(has_text="Version lag")).to_have_count(1)
+    expect(outlined.filter(has_text="Reward")).to_have_count(0)
+    expect(page.locator("figure", has_text="Engines agree")).to_contain_text("healthy ≥ 0.99")
+    for words in (
+        r"^Reward, chart: newest 0\.\d+, from 0\.\d+ to 0\.\d+; steps 0 to 39$",
+        r"^KL, chart: engines newest \S+, from \S+ to \S+; .*total newest",
+    ):
+        expect(page.get_by_role("group", name=re.compile(words))).to_be_visible()
+
+
+def test_the_heat_map_shows_the_threshold_and_the_card_what_each_policy_masks(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    heat = page.get_by_role("img", name=re.compile(r"\d+ sequences of 40 steps"))
+    expect(heat).to_have_attribute("aria-label", re.compile(r"^3840 .* 0% of the first .* ([5-9]\d|100)% of the last"))
+    page.get_by_label("Criterion").select_option("max_abs_d")
+    expect(page.locator("figure", has_text="against the threshold")).to_contain_text("at most 5")
+    for name in ("trm_auto · decides, uncalibrated", "trm_max · shadow", "geo_mask · shadow", "token_veto · shadow"):
+        expect(page.get_by_label("Policies")).to_contain_text(name)
     drawn = "document.querySelector('.heat canvas').toDataURL()"
     light = page.evaluate(drawn)
     page.emulate_media(color_scheme="dark")
     page.wait_for_function(f"(light) => {drawn} !== light", arg=light)
+
+
+def test_a_link_opens_a_step_whose_sequences_sort_and_keys_move_on(visiting: Visiting) -> None:
+    page = visiting().go(f"{PATH}?step=30&from=10&to=35")
+    expect(page.locator(".step h2")).to_have_text("Step 30")
+    expect(page.locator(".rangebar")).to_contain_text("steps 10 to 35")
+    expect(page.locator(".step .pill").first).to_contain_text("trm_auto decides · masks")
+    expect(page.get_by_role("img", name=re.compile("against length of 96 sequences"))).to_be_visible()
+    expect(page.locator(".step .position").first).to_be_visible()
+    rewards = page.locator(".step tbody tr td:nth-child(3)")
+    page.get_by_role("button", name="reward", exact=True).click()
+    first = float(rewards.first.inner_text())
+    page.get_by_role("button", name="reward", exact=True).click()
+    assert float(rewards.first.inner_text()) < first
+    page.keyboard.press("]")
+    expect(page.locator(".step h2")).to_have_text("Step 31")
+    page.keyboard.press("[")
+    expect(page.locator(".step h2")).to_have_text("Step 30")
+    page.get_by_label("Close the step").click()
+    expect(page.locator(".step")).to_be_hidden()
+    assert "step=" not in page.url
+
+
+def test_charts_zoom_by_keys_and_by_dragging(visiting: Visiting) -> None:
+    page = visiting().go(PATH)
+    page.locator(".plot").first.focus()
+    page.keyboard.press("+")
+    expect(page.locator(".rangebar")).to_contain_text("steps 10 to 29")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".rangebar")).to_contain_text("steps 12 to 31")
+    page.wait_for_url(re.compile("from=12&to=31"))
+    page.keyboard.press("0")
+    expect(page.locator(".rangebar")).to_contain_text("steps 0 to 39")
+    over = page.locator(".charts .u-over").first
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.5, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.9, middle, steps=5)
+    page.mouse.up()
+    expect(page.locator(".rangebar")).to_contain_text(re.compile(r"steps \d\d to 3\d"))
+    expect(page.locator(".step")).to_be_hidden()
+
+
+def test_a_missing_run_shows_run_not_found(visiting: Visiting) -> None:
+    tab = visiting()
+    page = tab.go("/runs/math/unknown")
+    expect(page.locator("h1")).to_have_text("Run not found.")
+    tab.expect_complaints("404")

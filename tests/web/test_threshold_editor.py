@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -18,18 +17,27 @@ pytestmark = pytest.mark.server("chromium")
 
 PATH = "/runs/math/tried"
 POLICY = f"/api/v1{PATH}/policy"
+SHADOWS = ["trm_max", "geo_mask", "token_veto"]
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[ThreadedService]:
-    """A service with a run of 40 steps whose policy each test may change."""
-    service = ThreadedService(tmp_path / "data")
+@pytest.fixture(scope="module")
+def replayed_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service with a run of 40 steps."""
+    service = ThreadedService(tmp_path_factory.mktemp("tried") / "data")
     try:
         with service.client() as client, replaying(client, ReplayedRun("tried", "stale")):
-            client.put(f"{POLICY}", json={"policy": "trm_auto", "pinned": True}).raise_for_status()
             yield service
     finally:
         service.stop()
+
+
+@pytest.fixture
+def service(replayed_run: ThreadedService) -> ThreadedService:
+    """The service; the run's policy, which each test may change, is trm_auto, pinned, and beside it a new run's shadows."""
+    with replayed_run.client() as client:
+        client.put(POLICY, json={"policy": "trm_auto", "pinned": True, "shadows": SHADOWS}).raise_for_status()
+        client.put(f"/api/v1{PATH}/adaptation", json={"mode": "off"}).raise_for_status()
+    return replayed_run
 
 
 @pytest.fixture

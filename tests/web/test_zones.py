@@ -18,8 +18,6 @@ VIEWS = [
     "/",
     "/alerts",
     "/runs/math/stale-8b?step=30",
-    "/runs/math/healthy-8b",
-    "/compare?runs=math/healthy-8b,math/stale-8b",
 ]
 
 
