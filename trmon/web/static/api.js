@@ -156,6 +156,9 @@ async function refusal(answer) {
   return new ApiError(answer.status, said.detail || said.title || `The service responded with status ${answer.status}.`);
 }
 
+/** The query of a run with what its page shows of it. */
+export const WITH_PARTS = { include: "diagnosis,alerts,policies,attempts,notes,adaptation" };
+
 const FIRST_RUNS = 25; // Enough to fill a screen; the service may have to compute each of them.
 
 /** Return the query of the fleet's first page, as the address says. */

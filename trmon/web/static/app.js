@@ -1,6 +1,6 @@
 // The page: routes addresses to views, and what surrounds every view: the badge, shortcuts, skeletons, sign-in and errors.
 
-import { ApiError, askEarly, firstOfFleet, Live, loaded, PAGE, reach, runPath, token } from "./api.js";
+import { ApiError, askEarly, firstOfFleet, Live, loaded, PAGE, reach, runPath, token, WITH_PARTS } from "./api.js";
 import { bone, figures, fill, h, isShortcut, several } from "./dom.js";
 import { span } from "./words.js";
 
@@ -165,10 +165,10 @@ const VIEWS = [
     name: "run",
     path: /^\/runs\/([^/]+)\/([^/]+)$/,
     load: () => import("./run.js"),
-    first: (project, run) => [
-      ...[[runPath(project, run)], [`${runPath(project, run)}/signals/names`], ["/signals"]],
-      [`/fleet/${encodeURIComponent(project)}/${encodeURIComponent(run)}`],
-    ],
+    first: (project, run) => {
+      const path = runPath(project, run);
+      return [[path, WITH_PARTS], [`${path}/signals/names`], ["/signals"]];
+    },
   },
 ];
 const root = document.getElementById("view");

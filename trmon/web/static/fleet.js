@@ -1,13 +1,13 @@
 // The fleet: every run with its verdict, sorted by urgency.
 
-import { firstOfFleet, get, keyOf, loaded, orNothing } from "./api.js";
+import { firstOfFleet, get, keyOf, loaded } from "./api.js";
 import { h, isShortcut } from "./dom.js";
 import { answer, COLUMNS, Head, headline, isAhead, linesOf, newService, noneActive, Row } from "./fleetrows.js";
 import { hasWords, keepInAddress, searchField, Selection, VirtualList } from "./lists.js";
 import { plural, step } from "./words.js";
 
 const PAGE = 500;
-const MOST_SINGLY = 8; // Up to this many changed runs are requested one by one; more are read as pages.
+const MOST_NAMED = 8; // Up to this many changed runs are requested by name; more are read as pages.
 const REFRESH_MS = 2000;
 const EVERY_MS = 30_000;
 
@@ -113,10 +113,10 @@ class Fleet {
     if (this.#isReading) return; // A read of thousands of runs may last longer than the time between refreshes.
     const unseen = [...this.runs].filter(([, run]) => run.step !== null && !run.reward).map(([key]) => key);
     const wanted = new Set([...this.#changed, ...unseen]);
-    for (const key of this.#ahead()) if (wanted.size < MOST_SINGLY) wanted.add(key);
+    for (const key of this.#ahead()) if (wanted.size < MOST_NAMED) wanted.add(key);
     try {
-      if (wanted.size > MOST_SINGLY || Date.now() - this.#readAt > EVERY_MS) return await this.read();
-      if (wanted.size) await this.#readSingly(wanted);
+      if (wanted.size > MOST_NAMED || Date.now() - this.#readAt > EVERY_MS) return await this.read();
+      if (wanted.size) await this.#readNamed(wanted);
     } catch (error) {
       this.#failed(error);
     }
@@ -139,14 +139,15 @@ class Fleet {
     return ahead.sort(([, a], [, b]) => a.last_report_at - b.last_report_at).map(([key]) => key);
   }
 
-  /** Read runs one by one; a run that is not found any more, or was archived or taken back, leaves the list. */
-  async #readSingly(keys) {
+  /** Read some runs; a run that is not found any more, or was archived or taken back, leaves the list. */
+  async #readNamed(keys) {
     const turn = ++this.#turn;
     this.#changed.clear();
-    const found = await Promise.all([...keys].map(async (key) => [key, await orNothing(get(`/fleet/${path(key)}`))]));
+    const found = new Map((await get("/fleet/named", { runs: [...keys].join() })).map((run) => [keyOf(run), run]));
     if (turn !== this.#turn) return;
     const runs = new Map(this.runs);
-    for (const [key, run] of found) {
+    for (const key of keys) {
+      const run = found.get(key);
       if (run && run.archived === this.controls.archived()) runs.set(key, run);
       else runs.delete(key);
     }
@@ -239,8 +240,6 @@ class Fleet {
     this.list.focus(Math.min(Math.max(at + by, 0), last));
   }
 }
-
-const path = (key) => key.split("/").map(encodeURIComponent).join("/");
 
 const WAIT_MS = 80; // Rows that only fly past are not read.
 const MOST = 60; // The most that one request may name.

@@ -1,6 +1,6 @@
 // One run: diagnosis, charts, thresholds, and the sequences of a step.
 
-import { all, compareAddress, file, follow, get, hasEnded, loaded, newestLast, orNothing, runPath } from "./api.js";
+import { compareAddress, file, follow, get, hasEnded, loaded, runPath, WITH_PARTS } from "./api.js";
 import { Charts, EventList, RangeBar } from "./charts.js";
 import { Course, read, write } from "./course.js";
 import { DiagnosisCard } from "./diagnosis.js";
@@ -99,22 +99,12 @@ class RunView {
   }
 
   async #facts() {
-    const { project, run, path } = this;
-    const asked = {
-      run: get(path),
-      judged: get(`/fleet/${encodeURIComponent(project)}/${encodeURIComponent(run)}`),
-      diagnosis: orNothing(get(`${path}/diagnosis`)),
-      firing: all("/alerts", { project, run, state: "firing" }),
-      resolved: newestLast("/alerts", { project, run, state: "resolved" }),
-      policies: newestLast(`${path}/policy/history`),
-      attempts: newestLast(`${path}/attempts`),
-      notes: newestLast(`${path}/notes`),
-      adaptation: get(`${path}/adaptation`),
-    };
-    const names = Object.keys(asked);
-    const answers = await Promise.all(Object.values(asked));
-    const { firing, resolved, ...facts } = Object.fromEntries(names.map((name, i) => [name, answers[i]]));
-    return { ...facts, alerts: { items: [...firing, ...resolved] } };
+    const run = await get(this.path, WITH_PARTS);
+    const { status: judged, diagnosis, alerts, adaptation } = run;
+    const [policies, attempts, notes] = [run.policies, run.attempts, run.notes].map((items) => items.toReversed());
+    const resolved = alerts.filter(({ state }) => state !== "firing").toReversed();
+    const items = [...alerts.filter(({ state }) => state === "firing"), ...resolved];
+    return { run, judged, diagnosis, alerts: { items }, policies, attempts, notes, adaptation };
   }
 
   /** Show what needs no series: who the run is, its verdict, the cause and what to do, and the events. */
