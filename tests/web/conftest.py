@@ -12,6 +12,7 @@ from tests.fixtures import browser
 from tests.fixtures.browser import Visit
 from tests.fixtures.replay import ReplayedRun, replaying
 from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, corrupt
 
 ILL = ReplayedRun("stale-8b", "stale", tags=("dapo",))
 WELL = ReplayedRun("healthy-8b", "healthy", owner="ben", tags=("grpo",))
@@ -65,3 +66,11 @@ def visiting(chromium: Browser, request: pytest.FixtureRequest) -> Iterator[Visi
 def evaluate(visiting: Visiting) -> Evaluate:
     """Return a function that runs a function of the page's modules, in a tab without a view."""
     return lambda script: visiting().go("/docs").evaluate(script)
+
+
+@pytest.fixture
+def paging(service: ThreadedService) -> ThreadedService:
+    """Return a service on which one alert fires."""
+    with service.client() as client:
+        corrupt(client, MATH)
+    return service

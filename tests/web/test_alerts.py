@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import MATH, corrupt
+from tests.fixtures.trainer import MATH, corrupt, train
 from tests.web.conftest import Visiting
-from trmon.domain.access import Scope
+from trmon.domain.model.access import Scope
+from trmon.domain.model.identity import RunKey
 
 pytestmark = pytest.mark.server("chromium")
-
-
-@pytest.fixture
-def paging(tmp_path: Path) -> Iterator[ThreadedService]:
-    """A service on which one alert fires."""
-    service = ThreadedService(tmp_path / "data")
-    with service.client() as client:
-        corrupt(client, MATH)
-    yield service
-    service.stop()
 
 
 def test_an_alert_is_acknowledged_with_a_name_and_a_note(paging: ThreadedService, visiting: Visiting) -> None:
@@ -84,3 +73,104 @@ def test_a_read_only_token_gets_an_error_message(paging: ThreadedService, visiti
     page.get_by_role("dialog").get_by_role("button", name="Acknowledge").click()
     expect(page.get_by_role("dialog")).to_contain_text("This token is read-only.")
     tab.expect_complaints("401", "403")
+
+
+OTHER = RunKey("code", "ppo")
+SILENCE = {"matchers": [{"label": "run", "value": "unknown"}], "seconds": 600}
+
+
+def test_a_double_click_creates_one_silence(paging: ThreadedService, visiting: Visiting) -> None:
+    tab = visiting(paging.url)
+    page = tab.go("/alerts")
+    tab.hold_back("/silences", seconds=0.5)
+    page.get_by_role("button", name="Silence", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Silence").dblclick()
+    expect(page.locator(".silences li")).to_have_count(1)
+    with paging.client() as client:
+        assert len(client.get("/api/v1/silences").json()["items"]) == 1
+
+
+def test_a_read_only_token_cannot_end_a_silence(paging: ThreadedService, visiting: Visiting) -> None:
+    with paging.client() as client:
+        client.post("/api/v1/silences", json=SILENCE)
+        secret = make_token(client, "reader", Scope.READ)
+    tab = visiting(paging.url)
+    page = tab.go("/alerts")
+    page.get_by_label("Token").fill(secret)
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="End").click()
+    expect(page.locator(".silences")).to_contain_text("This token is read-only.")
+    tab.expect_complaints("401", "status of 403")
+
+
+def test_every_firing_alert_is_counted_and_shown(paging: ThreadedService, visiting: Visiting) -> None:
+    def in_small_pages(route: Route) -> None:
+        route.continue_(url=route.request.url.replace("limit=1000", "limit=1").replace("limit=200", "limit=1"))
+
+    with paging.client() as client:
+        corrupt(client, OTHER)
+    tab = visiting(paging.url)
+    tab.page.route("**/api/v1/alerts?*", in_small_pages)
+    page = tab.go("/alerts")
+    expect(page.locator("h1")).to_have_text("2 alerts fire, 2 unacknowledged")
+
+
+def test_the_focus_stays_on_its_alert_when_another_one_fires(paging: ThreadedService, visiting: Visiting) -> None:
+    page = visiting(paging.url).go("/alerts")
+    page.get_by_role("button", name="Silence", exact=True).focus()
+    with paging.client() as client:
+        corrupt(client, OTHER)
+    expect(page.locator("tbody")).to_have_count(2)
+    assert "math / grpo" in page.evaluate("document.activeElement.closest('tbody').textContent")
+    assert page.evaluate("document.activeElement.textContent") == "Silence"
+
+
+def test_a_link_can_be_copied_without_clipboard_access(paging: ThreadedService, visiting: Visiting) -> None:
+    tab = visiting(paging.url)
+    tab.page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page = tab.go(f"/runs/{MATH}")
+    with page.expect_event("dialog") as asked:
+        page.on("dialog", lambda dialog: dialog.dismiss())
+        page.get_by_role("button", name="Copy link").click()
+    assert asked.value.default_value == page.url
+
+
+def test_shortcuts_are_disabled_behind_a_dialog(paging: ThreadedService, visiting: Visiting) -> None:
+    page = visiting(paging.url).go("/")
+    for key in ("?", "?", "g", "a"):
+        page.keyboard.press(key)
+    expect(page.locator("dialog")).to_have_count(1)
+    assert page.url == f"{paging.url}/"
+
+
+def test_a_run_without_steps_has_no_previous_or_next_step(paging: ThreadedService, visiting: Visiting) -> None:
+    with paging.client() as client:
+        train(client, OTHER, steps=(), end=False)
+    tab = visiting(paging.url)
+    page = tab.go(f"/runs/{OTHER}")
+    page.keyboard.press("[")
+    page.keyboard.press("]")
+    expect(page.locator(".step")).to_be_hidden()
+    assert page.url == f"{paging.url}/runs/{OTHER}"
+    tab.expect_complaints("diagnosis", "404")
+
+
+def test_a_removed_filter_stays_removed(paging: ThreadedService, visiting: Visiting) -> None:
+    page = visiting(paging.url).go("/?project=math")
+    with paging.client() as client:
+        corrupt(client, OTHER)
+    expect(page.get_by_label("project").locator("option")).to_have_count(3)
+    page.get_by_label("project").select_option("")
+    expect(page.locator("a.run")).to_have_count(2)
+    with paging.client() as client:
+        train(client, RunKey("vision", "dpo"), end=False)
+    expect(page.locator("a.run")).to_have_count(3)
+
+
+def test_long_tags_and_owners_fit_on_a_phone(paging: ThreadedService, visiting: Visiting) -> None:
+    with paging.client() as client:
+        corrupt(client, OTHER, owner="o" * 100, tags=["t" * 120, "other"])
+    tab = visiting(paging.url, size=(390, 844))
+    for path in ("/", f"/runs/{OTHER}"):
+        tab.go(path)
+        assert tab.overflow_pixels <= 0

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 
+import httpx
 import pytest
 from PIL import Image
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, Page, expect
 
+from tests.fixtures.browser import Visit
 from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, corrupt
 from tests.web.conftest import Evaluate, Visiting
 
 pytestmark = pytest.mark.server("chromium")
@@ -104,3 +108,138 @@ def test_an_error_of_the_service_is_said_instead_of_saved(visiting: Visiting) ->
     page.get_by_role("button", name="Share report").click()
     expect(page.locator("header [role=alert]").filter(has_text="The database is away.")).to_be_visible()
     tab.expect_complaints("503")
+
+
+TIME = re.compile(r"\d{1,2}:\d{2}(?!\d)")
+ZONED = re.compile(r"\d{1,2}:\d{2}(?::\d{2})? (?:GMT[+-]\d+(?::\d+)?|UTC)")
+VIEWS = [
+    "/",
+    "/alerts",
+    "/runs/math/stale-8b?step=30",
+]
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_every_time_in_a_view_has_its_zone(visiting: Visiting, path: str) -> None:
+    page = visiting().go(path)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    if "/runs/" in path:
+        expect(page.locator(".charts canvas").first).to_be_visible()
+    titles = page.evaluate("[...document.querySelectorAll('[title]')].map((one) => one.title).join(' | ')")
+    text = f"{page.locator('body').inner_text()} {titles}"
+    assert len(TIME.findall(text)) == len(ZONED.findall(text)), TIME.findall(text)
+    if "/runs/" in path:
+        assert ZONED.search(text)
+
+
+def test_the_zone_is_the_browser_s(chromium: Browser, visiting: Visiting) -> None:
+    context = chromium.new_context(timezone_id="Asia/Kolkata", locale="en-GB")
+    tab = Visit(context.new_page(), visiting().url)
+    page = tab.go("/")
+    said = page.evaluate(
+        """async () => {
+            const { clock, hour, zone } = await import("/assets/any/words.js");
+            return [clock(1_700_000_000), hour(Date.now() / 1000), zone(1_700_000_000)];
+        }"""
+    )
+    assert said[0] == "15 Nov 2023, 03:43 GMT+5:30"
+    assert re.fullmatch(r"\d\d:\d\d GMT\+5:30", said[1])
+    assert said[2] == "GMT+5:30"
+    context.close()
+
+
+def test_an_axis_of_times_names_its_zone(visiting: Visiting) -> None:
+    tab = visiting()
+    tab.page.add_init_script(
+        """const filled = CanvasRenderingContext2D.prototype.fillText;
+        window.written = new Set();
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+            window.written.add(text);
+            return filled.call(this, text, ...rest);
+        };"""
+    )
+    page = tab.go("/runs/math/healthy-8b")
+    expect(page.locator(".charts canvas").first).to_be_visible()
+    assert not page.evaluate("[...window.written].filter((text) => /UTC|GMT/.test(text))")
+    page.get_by_role("button", name="Time", exact=True).click()
+    page.wait_for_function("[...window.written].some((text) => /^(UTC|GMT)/.test(text))")
+
+
+MARKUP = '"><img src=x onerror="window.taken=1"><script>window.taken=1</script>'
+
+
+def assert_untouched(page: Page) -> None:
+    """Assert that no markup became an element or ran."""
+    assert page.locator("main img, main script").count() == 0
+    assert page.evaluate("window.taken") is None
+
+
+def test_markup_from_a_trainer_stays_text(service: ThreadedService, visiting: Visiting) -> None:
+    with service.client() as client:
+        corrupt(client, MATH, owner=MARKUP, tags=[MARKUP], config={MARKUP: MARKUP})
+        policy = {"name": MARKUP[:40], "criteria": [{"statistic": "mean_k3", "upper": 0.5}]}
+        client.put(f"/api/v1/runs/{MATH}/policy", json={"policy": policy, "reason": MARKUP})
+        identity = client.get("/api/v1/alerts").json()["items"][0]["identity"]
+        client.post(f"/api/v1/alerts/{identity}/ack", json={"author": MARKUP, "note": MARKUP})
+        client.post(
+            "/api/v1/silences", json={"matchers": [{"label": "run", "value": MARKUP}], "seconds": 60, "note": MARKUP}
+        )
+    tab = visiting(service.url)
+    page = tab.go("/")
+    expect(page.locator(".tag")).to_have_text([MARKUP])
+    assert_untouched(page)
+    tab.go(f"/runs/{MATH}?step=2&tab={MARKUP}")
+    expect(page.locator("main > header")).to_contain_text(MARKUP)
+    page.locator("summary", has_text="configuration").click()
+    assert_untouched(page)
+    tab.go("/alerts")
+    expect(page.locator("tbody")).to_contain_text(MARKUP)
+    assert_untouched(page)
+
+
+def test_the_page_runs_no_injected_script(visiting: Visiting) -> None:
+    tab = visiting()
+    page = tab.go("/")
+    with page.expect_console_message(lambda said: "Content Security Policy" in said.text):
+        page.evaluate(
+            """() => {
+                const script = document.createElement("script");
+                script.textContent = "window.taken = 1";
+                document.body.append(script);
+                document.body.insertAdjacentHTML("beforeend", '<img src="/x" onerror="window.taken = 1">');
+            }"""
+        )
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.taken") is None
+    tab.expect_complaints("Content Security Policy", "404")
+
+
+def test_a_rule_has_its_meaning_what_to_do_and_when_it_fires(visiting: Visiting) -> None:
+    page = visiting().go("/rules/reward_collapse")
+    expect(page.locator("h1")).to_have_text("reward collapse")
+    card = page.locator("section.rule")
+    for said in ("has fallen from its peak", "go back to the last good checkpoint", "fires after 3 steps in a row"):
+        expect(card).to_contain_text(said)
+    expect(card.locator("code").first).to_have_text("reward_collapse")
+
+
+def test_a_rule_that_is_not_active_is_not_found(visiting: Visiting) -> None:
+    tab = visiting()
+    page = tab.go("/rules/none")
+    expect(page.locator("h1")).to_have_text("Rule not found.")
+    tab.expect_complaints("404")
+
+
+def test_the_page_names_an_openapi_document_that_is_there(client: httpx.Client) -> None:
+    page = client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    (link,) = re.findall(r'href="([^"]*openapi[^"]*)"', page.text)
+    document = client.get(link).json()
+    assert "/api/v1/runs" in document["paths"]
+
+
+def test_everything_the_page_loads_is_of_the_service(client: httpx.Client) -> None:
+    page = client.get("/docs").text
+    loaded = re.findall(r'<(?:script|link)[^>]*(?:src|href)="([^"]*)"', page)
+    assert len(loaded) == 3
+    assert all(client.get(path).status_code == 200 for path in loaded)

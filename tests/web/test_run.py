@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from tests.client.trainer import batch, settings
+from tests.fixtures.running_service import Serve
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.trainer import MATH, corrupt, finish, train
+from tests.fixtures.waiting import eventually
 from tests.web.conftest import Evaluate, Visiting
+from trmon_client.monitor import Monitor
 
 pytestmark = pytest.mark.server("chromium")
 
@@ -210,3 +218,78 @@ def test_a_missing_run_shows_run_not_found(visiting: Visiting) -> None:
     page = tab.go("/runs/math/unknown")
     expect(page.locator("h1")).to_have_text("Run not found.")
     tab.expect_complaints("404")
+
+
+MARKUP = '<img src=x onerror="window.taken=1">'
+
+
+def test_notes_stand_under_the_header_as_text_and_lead_to_their_steps(
+    service: ThreadedService, visiting: Visiting
+) -> None:
+    with service.client() as client:
+        train(client, steps=range(4))
+        for text, step in (*((f"note {number}", None) for number in range(6)), (MARKUP, 2)):
+            client.post(f"/api/v1/runs/{MATH}/notes", json={"text": text, "step": step}).raise_for_status()
+    page = visiting(service.url).go(f"/runs/{MATH}")
+    notes = page.get_by_label("Notes")
+    expect(notes.locator("> ul > li")).to_have_count(5)
+    expect(notes.locator("li").first).to_contain_text(f"step 2{MARKUP}")
+    expect(notes.locator("li").first).to_contain_text("local,")
+    notes.locator("summary", has_text="2 older notes").click()
+    expect(notes.locator("details")).to_contain_text("note 0")
+    assert page.locator("main img").count() == 0
+    notes.get_by_role("button", name="step 2").click()
+    expect(page).to_have_url(re.compile(r"step=2"))
+
+
+def test_a_crashed_run_shows_its_error_its_frames_and_its_warnings(
+    serve: Serve, visiting: Visiting, tmp_path: Path
+) -> None:
+    service = serve()
+    given = settings(tmp_path, url=service.url)
+    try:
+        with Monitor(given) as monitor:
+            for step in (0, 1, 2, 1):
+                monitor.log_batch(step=step, **batch(seed=step))
+            raise RuntimeError("loss is NaN")
+    except RuntimeError:
+        pass
+    with service.client() as client:
+        eventually(lambda: client.get("/api/v1/runs/math/grpo").json(), lambda run: run.get("state") == "crashed")
+    page = visiting(service.url).go("/runs/math/grpo")
+    expect(page.locator(".ending")).to_contain_text("RuntimeError: loss is NaN")
+    expect(page.locator("#live")).to_have_text("up to date")
+    expect(page.locator(".misuse")).to_contain_text("step 1 after step 2")
+    page.get_by_text("innermost frames", exact=True).click()
+    expect(page.get_by_text("in test_a_crashed_run_shows")).to_be_visible()
+
+
+def test_beside_a_run_that_has_ended_nothing_is_live_and_the_fix_is_for_the_next(
+    serve: Serve, visiting: Visiting
+) -> None:
+    service = serve()
+    with service.client() as client:
+        corrupt(client, MATH)
+        finish(client, steps=range(6))
+    page = visiting(service.url).go(f"/runs/{MATH}")
+    expect(page.get_by_label("Diagnosis")).to_contain_text("For the next run: Check the log-prob stream first")
+    expect(page.get_by_label("Diagnosis")).not_to_contain_text("Do this")
+    expect(page.locator("#live")).to_have_text("up to date")
+    page.get_by_role("link", name="Fleet").click()
+    expect(page.locator("#live")).to_contain_text("live")
+    expect(page.locator(".todo")).to_contain_text("For the next run: Check")
+
+
+def test_a_run_without_log_probs_is_shown_with_its_rewards(serve: Serve, visiting: Visiting, tmp_path: Path) -> None:
+    service = serve()
+    with Monitor(settings(tmp_path, url=service.url)) as monitor:
+        for step in range(30):
+            rewards = np.arange(8) % 2 * 1.0
+            monitor.log_batch(step=step, mask=np.ones((8, 6)), rewards=rewards, scalars={"entropy": 0.5}, chunks=1)
+    tab = visiting(service.url)
+    page = tab.go("/runs/math/grpo")
+    for title in ("Reward", "Response length"):
+        expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+    expect(page.get_by_role("figure").filter(has=page.get_by_role("heading", name="KL", exact=True))).to_have_count(0)
+    page.goto(f"{service.url}/")
+    expect(page.locator("main")).to_contain_text("grpo")

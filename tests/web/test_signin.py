@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Route, expect
@@ -16,14 +14,6 @@ from tests.web.conftest import Visiting
 from trmon.domain.access import Scope
 
 pytestmark = pytest.mark.server("chromium")
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[ThreadedService]:
-    """A service on a free port."""
-    service = ThreadedService(tmp_path / "data")
-    yield service
-    service.stop()
 
 
 def test_a_service_with_tokens_asks_for_one_and_forgets_it_with_the_tab(

@@ -33,7 +33,7 @@ def replayed_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedS
 
 @pytest.fixture
 def service(replayed_run: ThreadedService) -> ThreadedService:
-    """The service; the run's policy, which each test may change, is trm_auto, pinned, and beside it a new run's shadows."""
+    """The service; the run's policy, which each test may change, is pinned as trm_auto beside a new run's shadows."""
     with replayed_run.client() as client:
         client.put(POLICY, json={"policy": "trm_auto", "pinned": True, "shadows": SHADOWS}).raise_for_status()
         client.put(f"/api/v1{PATH}/adaptation", json={"mode": "off"}).raise_for_status()
@@ -192,7 +192,7 @@ def test_a_draft_is_put_in_force_after_asking_and_rolled_back(
     expect(dialog).to_contain_text(re.compile(r"max_abs_d: at most \S+ → at most 0\.02"))
     dialog.get_by_role("button", name="Put in force").click()
     history = page.locator(".history")
-    expect(history).to_contain_text("trm_auto_by_hand")
+    expect(history.locator(".versions > li .strong").first).to_have_text("trm_auto_by_hand")
     after = client.get(POLICY).json()
     assert (after["name"], after["pinned"]) == ("trm_auto_by_hand", True)
     history.get_by_text(re.compile("^History:")).click()
