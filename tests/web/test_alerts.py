@@ -11,8 +11,8 @@ from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, train
 from tests.web.conftest import Visiting
-from trmon.domain.model.access import Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope
+from trmon.domain.identity import RunKey
 
 pytestmark = pytest.mark.server("chromium")
 

@@ -15,7 +15,7 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
 from tests.store.builders import NOW, start_intake
 from tests.web.conftest import Evaluate, Visiting
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.store import Store
 
 pytestmark = pytest.mark.server("chromium")

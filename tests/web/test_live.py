@@ -14,8 +14,8 @@ from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, await_batches, corrupt, send_step, train
 from tests.web.conftest import Visiting
-from trmon.domain.model.access import Scope
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope
+from trmon.domain.identity import RunKey
 
 pytestmark = pytest.mark.server("chromium")
 
