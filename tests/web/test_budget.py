@@ -21,8 +21,8 @@ def test_the_budget_is_read_when_it_is_opened(visiting: Visiting, size: tuple[in
     tab, asked = visiting(size=size), list[str]()
 
     def note(request: Request) -> None:
-        if "budget" in request.url:
-            asked.append(request.url.rpartition("/")[2])
+        if request.url.endswith("/budget"):
+            asked.append(request.url)
 
     tab.page.on("request", note)
     page = tab.go(PATH)
@@ -37,7 +37,7 @@ def test_the_budget_is_read_when_it_is_opened(visiting: Visiting, size: tuple[in
             "Advice by pipeline",
         ]
     )
-    assert set(asked) == {"budget.js", "budget"}
+    assert len(set(asked)) == 1
     expect(section).to_contain_text("A conjecture for this run")
     expect(section).to_contain_text(re.compile(r"conjectured ceiling of 50 ess_seq, [\d.]+"))
     expect(section.locator("ol li")).to_have_count(5)
