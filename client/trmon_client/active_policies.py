@@ -1,4 +1,4 @@
-"""The policy that decides now, and the one that the service offers from a step on."""
+"""What the service sends back: the policy that decides from a step on, and the advice to the trainer."""
 
 from __future__ import annotations
 

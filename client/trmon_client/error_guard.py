@@ -1,4 +1,4 @@
-"""Stop and count the client's failures before they reach the trainer."""
+"""Keeps the client's failures from the trainer, counts what it lost, and prints each warning once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which log-prob arguments count as given: not those that never held a finite value; some trainers pass NaN."""
+"""Checks of the given log-probs by value: those that never held a finite one, and probabilities in their place."""
 
 from __future__ import annotations
 

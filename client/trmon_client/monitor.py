@@ -1,4 +1,4 @@
-"""The monitor that a trainer calls."""
+"""The monitor that a trainer calls, and `init`, which makes it."""
 
 from __future__ import annotations
 

@@ -8,16 +8,16 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trmon_client import first_report
 from trmon_client.active_policies import ActivePolicies, AdviceCache
 from trmon_client.batch_decision import BatchDecision, CountedTokens, DecidedBatch, TensorSpec
 from trmon_client.batch_statistics import BatchStatistics, GivenLogits
 from trmon_client.config.settings import ClientSettings, Mode, launch_id
 from trmon_client.core import wire
+from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, GivenBatch
 from trmon_client.core.policies.policy import Policy
@@ -31,6 +31,66 @@ from trmon_client.recording import Recorder
 from trmon_client.sending import messages
 from trmon_client.sending.encoder import LONGEST_SECONDS, Encoder, MakeSender, MessageSender
 from trmon_client.sending.messages import ChunkCounter, ChunkPlace
+
+WANTED = {
+    "sum_logp_rollout": "rollout_logprobs=",
+    "sum_logp_old": "old_logprobs=",
+    "sum_logp": "logprobs=",
+    "advantage": "advantages=",
+    "reward": "rewards=",
+    "group_id": "group_ids=",
+    "version_min": "versions=",
+}
+"""The argument of `log_batch` that provides each column."""
+
+LOGPROBS = tuple(argument for column, argument in WANTED.items() if column.startswith("sum_logp"))
+
+
+def first_report_line(settings: ClientSettings, columns: Columns, *, policy: str, step: int) -> str:
+    """Return the line without a line break."""
+    if not columns.pairs:
+        return _line_without_pairs(settings, columns, policy=policy, step=step)
+    missing = [argument for column, argument in WANTED.items() if column not in columns]
+    if "version_min" in columns and columns.trainer_version is None:
+        missing.append("trainer_version=")
+    parts = [
+        f"{settings.project}/{settings.run} step {step}",
+        f"pairs {', '.join(pair for pair in PAIRS if pair in columns.pairs)}",
+        f"mode {settings.mode.value}, policy {policy}",
+        f"missing: {' '.join(missing)}" if missing else "nothing missing",
+        _destination(settings),
+    ]
+    return "; ".join(parts)
+
+
+def scalars_only_line(settings: ClientSettings, names: Iterable[str], *, step: int) -> str:
+    """Return the line about a trainer that has logged scalars of two steps and no batch, without a line break."""
+    parts = [
+        f"{settings.project}/{settings.run} step {step}",
+        f"scalars only: {', '.join(sorted(map(str, names)))}",
+        f"the run is judged by them; agreement of the policies is not measured: pass {' '.join(LOGPROBS)} to log_batch",
+        _destination(settings),
+    ]
+    return "; ".join(parts)
+
+
+def _line_without_pairs(settings: ClientSettings, columns: Columns, *, policy: str, step: int) -> str:
+    given = [argument for column, argument in WANTED.items() if column in columns]
+    policies = [argument for argument in given if argument in LOGPROBS]
+    parts = [
+        f"{settings.project}/{settings.run} step {step}",
+        f"nothing to compare: {f'only {policies[0]} is given' if policies else 'no log-probs are given'}, and a pair "
+        f"needs two of {' '.join(LOGPROBS)}",
+        f"policy {policy} does not apply: every sequence that is not empty is accepted",
+        "the run is judged by its scalars, rewards and lengths",
+        _destination(settings),
+    ]
+    return "; ".join(parts)
+
+
+def _destination(settings: ClientSettings) -> str:
+    return settings.page_url or f"no url (TRMON_URL): reports go to {settings.run_spool_dir} for `trmon ingest`"
+
 
 _SEQUENCES = itertools.count()
 """Numbers the messages of this process: several monitors may share one launch."""
@@ -261,7 +321,7 @@ class Session:
     def _log_first_report(self, columns: Columns, step: int) -> None:
         is_first, self._is_first_report = self._is_first_report, False
         if is_first and self._ranks.rank == 0:
-            line = first_report.first_report_line(self._settings, columns, policy=self.policies.current.name, step=step)
+            line = first_report_line(self._settings, columns, policy=self.policies.current.name, step=step)
             self.error_guard.warn_once.warn("first report", line)
 
     def _record(self, decided: DecidedBatch, place: ChunkPlace, batch: LoggedBatch) -> None:
@@ -283,7 +343,7 @@ class Session:
         """Say that only scalars come, at their second step: those of the first may precede its batch."""
         self._scalars_step = step if self._scalars_step is None else self._scalars_step
         if self._ranks.rank == 0 and self._n_calls == 0 and step != self._scalars_step:
-            line = first_report.scalars_only_line(self._settings, values, step=step)
+            line = scalars_only_line(self._settings, values, step=step)
             self.error_guard.warn_once.warn("scalars only", line)
 
     def _apply_ack(self, ack: wire.Ack) -> None:

@@ -1,1 +1,1 @@
-"""Settings of the client, the limits of its queues, and the launcher's variables."""
+"""Settings of the client, the trainer's configuration as plain values, and the service's address."""

@@ -1,4 +1,4 @@
-"""Settings of the client: arguments of `init`, else TRMON_* variables; no other module reads these."""
+"""Settings of the client: arguments of `init`, else TRMON_* and launchers' variables; no other module reads these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error bounds of the surrogate objective and the thresholds derived from them."""
+"""The error bounds of the surrogate objective, its gain on the kept sequences, and the thresholds that follow."""
 
 from __future__ import annotations
 

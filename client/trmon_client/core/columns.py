@@ -1,4 +1,4 @@
-"""Columns: the sufficient statistics of a batch, their schema and their histograms."""
+"""Columns: the sufficient statistics of a batch, one value for each sequence and turn; also as one float64 matrix."""
 
 from __future__ import annotations
 

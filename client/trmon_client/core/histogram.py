@@ -1,4 +1,4 @@
-"""The histogram of d: the number of tokens between the edges of the schema, one row for each pair."""
+"""The histogram of d between the edges of the schema, one row for each pair, and the quantiles read from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run that a framework trains, as the integrations report it: its settings, its batches and its numbers."""
+"""What the integrations share: hooks on a framework's methods, and the run that it trains, its batches and numbers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from numbers import Real
 from types import ModuleType
 from typing import Any
 
-from trmon_client.config.redact import redact_values
-from trmon_client.config.run_config import plain_config
+from trmon_client.config.run_config import plain_config, redact_values
 from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
 from trmon_client.error_guard import WarnOnce
 from trmon_client.monitor import Monitor

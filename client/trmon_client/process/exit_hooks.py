@@ -1,4 +1,4 @@
-"""Tell a monitor how its process ends: by an uncaught exception, an exit code, SIGTERM or the interpreter's end."""
+"""Tells a monitor how its process ends: by an uncaught exception, an exit code, SIGTERM or the interpreter's end."""
 
 from __future__ import annotations
 

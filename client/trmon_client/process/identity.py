@@ -1,4 +1,4 @@
-"""The attempt and the launch that this process reports under, resolved once, in the encoder's thread."""
+"""The data-parallel rank, the attempt and the launch that this process reports under."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Carry messages to the service without blocking the trainer: queue, encoder, retry buffer, spool, uploader."""
+"""Carries messages to the service without blocking the trainer: queue, encoder, retry buffer, spool, uploader."""

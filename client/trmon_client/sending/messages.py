@@ -1,4 +1,4 @@
-"""The messages of a monitor: filled in the trainer's thread, built in the encoder's."""
+"""The messages of a monitor: numbered and filled in the trainer's thread, built in the encoder's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from trmon_client.batch_decision import DecidedBatch
-from trmon_client.config.redact import redact
-from trmon_client.config.run_config import sanitize
+from trmon_client.config.run_config import redact, sanitize
 from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.config.version import __version__
 from trmon_client.core import wire

@@ -1,4 +1,9 @@
-"""The spool: messages on disk, in segment files of one process, until the service acknowledges them."""
+"""The spool: messages on disk, in segment files of one process, until the service acknowledges them.
+
+Only their owner may read them, whatever the umask says. A spool is locked by `flock` itself, not the package filelock,
+because trainers fork: filelock 3 keeps the lock open in a forked child. Spools that dead processes of the same run left
+are drained by the first process that locks them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Post bundles of messages to the service, and read what its answer means for them."""
+"""Posts bundles of messages to the service over one connection, and reads what its answer means for them."""
 
 from __future__ import annotations
 

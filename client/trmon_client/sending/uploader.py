@@ -1,4 +1,4 @@
-"""The thread that uploads the retry buffer to the service and handles the answers."""
+"""Encoded messages that wait for the service, in memory or in the spool, and the thread that uploads them."""
 
 from __future__ import annotations
 

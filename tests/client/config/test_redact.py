@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon_client.config.redact import redact, redact_values
+from trmon_client.config.run_config import redact, redact_values
 
 SECRETS = {
     "a password in a URL": ("postgresql://me:hunter2@db/x", "postgresql://***@db/x"),

@@ -15,9 +15,8 @@ from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.criteria import TokenRule
 from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import Policy, preset
-from trmon_client.core.policies.presets import TOKEN_POLICIES, VERL_PRESETS
+from trmon_client.core.policies.presets import KEYS, REJECTION_MODES, TOKEN_POLICIES, VERL_PRESETS
 from trmon_client.core.policies.sequence_statistics import PolicyError
-from trmon_client.core.policies.verl_options import KEYS, REJECTION_MODES
 
 PLAIN_STATISTIC = {
     "k1": lambda d: d,

@@ -20,9 +20,8 @@ from verl.workers.config import ActorConfig
 from tests.peers.verl.test_signals import of_log_ratios
 from trmon_client.core import acceptance, statistics
 from trmon_client.core.policies.policy import Policy
-from trmon_client.core.policies.presets import VERL_PRESETS
+from trmon_client.core.policies.presets import KEYS, VERL_PRESETS
 from trmon_client.core.policies.token_decision import apply_token_rules
-from trmon_client.core.policies.verl_options import KEYS
 
 CONFIGS: dict[str, RolloutCorrectionConfig] = {
     name: method()

@@ -1,4 +1,4 @@
-"""Checks the logits of two policies and reads them in blocks, so that they are never copied as a whole."""
+"""The logits of two policies: checked, read in blocks, or projected from hidden states; never copied as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the arguments of `log_batch` and `statistics.columns`; returns padded [B, T] arrays on one device."""
+"""The arguments of `log_batch` and `statistics.columns`: as given, and checked as [B, T] arrays with valid tokens."""
 
 from __future__ import annotations
 

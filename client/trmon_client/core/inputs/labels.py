@@ -1,4 +1,4 @@
-"""Checks the optional arguments: advantages, rewards, group labels, versions and truncation."""
+"""Checks the optional arguments: advantages, rewards, group labels, versions, truncation and turns."""
 
 from __future__ import annotations
 

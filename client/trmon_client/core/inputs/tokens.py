@@ -1,4 +1,4 @@
-"""Reads the tokens of a batch, given padded, ragged or packed, as padded [B, T] arrays."""
+"""Reads the tokens of a batch, given padded, ragged or packed, as padded [B, T] arrays, and restores their layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tokens and the sums of one block of a large batch."""
+"""The blocks of a large batch: sequences of similar length, their valid tokens, and reusable memory for their terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""A decision: which sequences stay in the loss, and the reason for each one that is rejected."""
+"""Decides which sequences and turns of a batch stay in the loss, with a reason for each one that is rejected.
+
+A pure function of the columns: the same code runs in the trainer, over numpy or torch and without a host
+synchronisation, and in the service. A sequence beyond the bounds of a soft policy keeps a weight that falls with its
+excess, which is relative to the violated bound, so that one tau serves criteria of different units and bounds that
+move: (s - upper)/|upper| or (lower - s)/|lower|. Ratios and their bounds are logs; any violation of a bound of 0 is
+an infinite excess.
+"""
 
 from __future__ import annotations
 

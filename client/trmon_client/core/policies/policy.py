@@ -10,7 +10,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, TypeVar
 
 from trmon_client.core.column_schema import PAIRS
-from trmon_client.core.policies import verl_options
+from trmon_client.core.policies import presets
 from trmon_client.core.policies.calibration import Calibration, parse_calibration
 from trmon_client.core.policies.criteria import (
     TURN_ARGUMENTS,
@@ -88,8 +88,8 @@ class Policy:
             return preset(policy)
         if not isinstance(policy, Mapping):
             raise PolicyError(f"a policy must be the name of a preset or a mapping, got {type(policy).__name__}")
-        if policy.keys() & verl_options.KEYS:
-            return cls(*verl_options.rules_from_verl(policy))
+        if policy.keys() & presets.KEYS:
+            return cls(*presets.rules_from_verl(policy))
         if {"name"} < policy.keys() <= {"name", "calibrate", "soft_tau"}:
             return _changed_preset(policy)
         if not {"name", "criteria"} <= policy.keys() <= _KEYS:
@@ -205,7 +205,7 @@ def _preset(name: str, bounds: PresetBounds) -> Policy:
     if name in VERL_PRESETS:
         if bounds.given():
             raise PolicyError(f"{name} takes no bounds; give verl's options as a mapping to change them")
-        return Policy(name, *verl_options.rules_from_verl(VERL_PRESETS[name])[1:])
+        return Policy(name, *presets.rules_from_verl(VERL_PRESETS[name])[1:])
     if name in TOKEN_POLICIES:
         return Policy(name, (), (preset_token_rule(name, bounds),))
     criteria = preset_criteria(name, bounds)

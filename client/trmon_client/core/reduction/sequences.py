@@ -1,4 +1,4 @@
-"""Reduces one block of sequences to its columns."""
+"""Reduces blocks of sequences to their columns: terms of pairs, labels, and the KL to a reference policy."""
 
 from __future__ import annotations
 

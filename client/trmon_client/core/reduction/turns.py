@@ -1,4 +1,4 @@
-"""Reduces tokens to the columns of their turns."""
+"""Reduces tokens to the columns of their turns, on the host and on a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes signals over groups, the responses that share a prompt."""
+"""Computes the signals of rewards, of groups (the responses that share a prompt) and of response lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encodes and decodes messages in MessagePack and JSON."""
+"""Encodes and decodes messages in MessagePack and JSON, and checks their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unpacks and checks the columns of a report, whether sent packed or one by one."""
+"""Unpacks and checks the columns of a report and of its turns, whether sent packed or one by one."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from trmon_client.integrations.framework_runs import Hook
-from trmon_client.integrations.trl.training_hooks import TrainingHooks
+from trmon_client.integrations.trl.rollout_hooks import TrainingHooks
 from trmon_client.monitor import Monitor
 
 REWARDS, GROUP_IDS, VERSIONS, FIRST_VERSION = (f"trmon_{name}" for name in ("rewards", "groups", "versions", "first"))
