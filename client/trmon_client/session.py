@@ -1,4 +1,4 @@
-"""The state of a monitor in one process; a forked child gets its own."""
+"""The state of a monitor in one process: decides on batches, queues messages; a forked child gets its own."""
 
 from __future__ import annotations
 

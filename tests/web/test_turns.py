@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from tests.client.deciding.test_turn_masks import IDS, KEPT, POLICY, traces
+from tests.client.test_turn_masks import IDS, KEPT, POLICY, traces
 from tests.client.trainer import settings
 from tests.fixtures.running_service import Serve
 from tests.fixtures.waiting import eventually

@@ -1,4 +1,4 @@
-"""The thread that builds and encodes the trainer's messages, and starts the uploader."""
+"""The queue that the trainer fills, and the encoder's thread, which builds messages and starts the uploader."""
 
 from __future__ import annotations
 

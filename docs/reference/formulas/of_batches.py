@@ -11,7 +11,7 @@ from .formula import ACCEPTANCE, BOUNDS, SIGNALS_OF_A_BATCH, Formula
 
 _STATISTIC = "core/policies/test_decide.py::test_each_statistic_of_the_log_probs_equals_its_definition"
 _OTHER_STATISTIC = "core/policies/test_decide.py::test_each_statistic_of_other_inputs_equals_its_definition"
-_BOUND = "core/bounds/test_surrogate_error.py::test_bounds_equal_the_golden_values"
+_BOUND = "core/test_bounds.py::test_bounds_equal_the_golden_values"
 
 _SIGNALS_OF = {
     **dict.fromkeys(("reward", "zero", "all", "none", "effective", "group", "version", "length"), "the_labels"),
@@ -76,14 +76,14 @@ _SIGNALS = (
         "E-value of a histogram",
         "log mean_l prod (1 + l (rho - 1)), rho at lower edges, l = .01, .03, .1, .3, .9",
         "signals.gradient_signals.ln_e_values",
-        "core/signals/test_regression_signals.py::test_log_probs_of_another_sampler_have_a_large_e_value",
+        "core/signals/test_gradient_signals.py::test_log_probs_of_another_sampler_have_a_large_e_value",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
         "range of the temperature",
         "1 + logp_slope_q to 1 + var(d)/cov(d, log q)",
         "signals.gradient_signals.regression_signals",
-        "core/signals/test_regression_signals.py::test_the_slopes_bracket_the_ratio_of_temperatures",
+        "core/signals/test_gradient_signals.py::test_the_slopes_bracket_the_ratio_of_temperatures",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
@@ -111,14 +111,14 @@ _SIGNALS = (
         "signal, noise and SNR of a gradient",
         "|E g|^2 = (|sum g|^2 - sum |g|^2)/(K(K - 1)); tr Var g = (sum |g|^2 - K |mean|^2)/(K - 1); K signal/noise",
         "gradients.gradient_moments",
-        "core/gradients/test_gradient_moments.py::test_signal_and_noise_have_their_expectation_over_every_batch",
+        "core/test_gradients.py::test_signal_and_noise_have_their_expectation_over_every_batch",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
         "progress proxy (a conjecture)",
         "<grad J, E g>^2/(tr Var g + |Bias g|^2)",
         "gradients.progress_proxy",
-        "core/gradients/test_gradient_moments.py::test_its_terms_have_their_expectation_over_every_batch",
+        "core/test_gradients.py::test_its_terms_have_their_expectation_over_every_batch",
     ),
     Formula(
         SIGNALS_OF_A_BATCH,
@@ -260,7 +260,7 @@ _ACCEPTANCE = (
         "verl's options",
         "the seven fields, the eleven rejection modes, TIS, IcePop; u of k1 is [1/u, u]",
         "policies.verl_options.rules_from_verl",
-        "core/policies/test_verl_options.py::test_every_mode_keeps_the_tokens_that_its_name_implies",
+        "core/policies/test_presets.py::test_every_mode_keeps_the_tokens_that_its_name_implies",
     ),
     *(
         Formula(
@@ -278,7 +278,7 @@ _ACCEPTANCE = (
         "what m2po would drop",
         "share above the second moment of the bins of d, at their smallest and largest |d|",
         "policies.token_decision.fraction_dropped",
-        "core/policies/test_second_moment.py::test_the_fraction_dropped_of_counted_values_is_that_of_the_tokens",
+        "core/policies/test_token_decision.py::test_the_fraction_dropped_of_counted_values_is_that_of_the_tokens",
     ),
     Formula(
         ACCEPTANCE,
@@ -320,7 +320,7 @@ _ACCEPTANCE = (
         "L, se(L)",
         "(1/N) sum_i M_i A_i (sum_t rho_t - T_i)",
         "bounds.surrogate",
-        "core/bounds/test_surrogate.py::test_the_surrogate_is_the_mean_over_sequences_with_its_standard_error",
+        "core/test_bounds.py::test_the_surrogate_is_the_mean_over_sequences_with_its_standard_error",
     ),
 )
 
@@ -335,21 +335,21 @@ _BOUNDS = (
         "D of a batch",
         "min(largest KL(p||q), largest KL(q||p), delta)",
         "bounds.batch_bounds",
-        "core/bounds/test_surrogate_error.py::test_bounds_use_the_minimum_of_the_two_maxima_not_the_maximum_of_the_minima",
+        "core/test_bounds.py::test_bounds_use_the_minimum_of_the_two_maxima_not_the_maximum_of_the_minima",
     ),
     Formula(
         BOUNDS,
         "of accepted sequences",
         "D = min(delta, largest accepted KL)",
         "bounds.batch_bounds",
-        "core/bounds/test_surrogate_error.py::test_bounds_of_accepted_sequences_ignore_the_others_and_cap_the_kl_at_delta",
+        "core/test_bounds.py::test_bounds_of_accepted_sequences_ignore_the_others_and_cap_the_kl_at_delta",
     ),
     Formula(
         BOUNDS,
         "rewards of range r",
         "r times each bound",
         "bounds.error_bounds",
-        "core/bounds/test_surrogate_error.py::test_the_reward_range_scales_the_bounds_and_the_limit_of_vacuousness",
+        "core/test_bounds.py::test_the_reward_range_scales_the_bounds_and_the_limit_of_vacuousness",
     ),
     Formula(BOUNDS, "max_delta", "max(3b/(4 T^1.5), (b/2T)^2/D_seq)", "bounds.max_delta", _BOUND),
     Formula(
@@ -357,21 +357,21 @@ _BOUNDS = (
         "improvement_supported",
         "KL exact, nothing rejected, L - 2 se(L) > adaptive",
         "bounds.improvement",
-        "core/bounds/test_improvement.py::test_a_gain_above_two_standard_errors_and_the_bound_is_supported",
+        "core/test_bounds.py::test_a_gain_above_two_standard_errors_and_the_bound_is_supported",
     ),
     Formula(
         BOUNDS,
         "alpha split",
         "max |p - q| of staleness (alpha_0) and of mismatch (alpha_1)",
         "bounds.alpha_split",
-        "core/bounds/test_alpha_split.py::test_the_split_holds_the_largest_differences_of_probability",
+        "core/test_bounds.py::test_the_split_holds_the_largest_differences_of_probability",
     ),
     Formula(
         BOUNDS,
         "minorizer",
         "L - adaptive of the sequences in the loss, with the weights M of a soft policy",
         "bounds.minorizer",
-        "core/bounds/test_minorizer.py::test_the_weighted_gain_of_every_small_policy_is_at_least_the_minorizer",
+        "core/test_bounds.py::test_the_weighted_gain_of_every_small_policy_is_at_least_the_minorizer",
     ),
 )
 

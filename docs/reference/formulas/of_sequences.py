@@ -118,9 +118,9 @@ _COLUMNS = (
             name,
             text,
             "statistics.columns",
-            "core/reduction/test_sequence_labels.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
+            "core/reduction/test_sequences.py::test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only"
             if name not in ("reward", "truncated")
-            else "core/reduction/test_sequence_labels.py::test_labels_of_a_sequence_are_copied",
+            else "core/reduction/test_sequences.py::test_labels_of_a_sequence_are_copied",
         )
         for name, text in _LABEL_FORMULAS.items()
     ),
@@ -129,7 +129,7 @@ _COLUMNS = (
         "group_id",
         "64 bits, or the first 8 bytes of BLAKE2b",
         "inputs.labels.group_labels",
-        "core/inputs/test_group_labels.py::test_integer_labels_are_kept_and_others_hashed",
+        "core/inputs/test_checked_inputs.py::test_integer_labels_are_kept_and_others_hashed",
     ),
     *(
         Formula(COLUMNS, name, text, "policies.token_decision.apply_token_rules", _OF_TOKENS)
@@ -141,7 +141,7 @@ _COLUMNS = (
             f"{name} of a turn",
             text,
             "reduction.turns.turn_columns",
-            "core/reduction/test_turn_reduction.py::test_every_case_of_three_tokens_equals_the_plain_reference",
+            "core/reduction/test_turns.py::test_every_case_of_three_tokens_equals_the_plain_reference",
         )
         for name, text in _TURN_FORMULAS.items()
     ),
@@ -158,21 +158,21 @@ _COLUMNS = (
         "histogram of a large batch",
         "#(edge_i <= d < edge_(i+1))",
         "histogram.histogram_in_place",
-        "core/large_batches/test_reduce.py::test_columns_equal_those_of_the_general_reduction",
+        "core/large_batches/test_reduction.py::test_columns_equal_those_of_the_general_reduction",
     ),
     Formula(
         COLUMNS,
         "quantile of |d|",
         "from the histogram, within a bin",
         "histogram.abs_quantiles",
-        "core/columns/test_quantiles.py::test_quantiles_of_the_histogram_are_accurate_to_a_bin",
+        "core/test_histogram.py::test_quantiles_of_the_histogram_are_accurate_to_a_bin",
     ),
     Formula(
         COLUMNS,
         "percentile over sequences",
         "linear between neighbours",
         "histogram.percentile",
-        "core/columns/test_quantiles.py::test_percentiles_interpolate_linearly_like_numpy",
+        "core/test_histogram.py::test_percentiles_interpolate_linearly_like_numpy",
     ),
     Formula(
         COLUMNS,
@@ -211,7 +211,7 @@ _REFERENCE = tuple(
         name,
         text,
         "reduction.sequences.reference_columns",
-        "core/reduction/test_reference_policy.py::test_columns_equal_the_plain_reference",
+        "core/reduction/test_sequences.py::test_columns_equal_the_plain_reference",
     )
     for name, text in _REFERENCE_FORMULAS.items()
 )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from trmon_client.config.settings import Mode
 from trmon_client.integrations.framework_runs import (
     begin_monitor,
     described_config,
+    hook_fitting,
+    hook_method,
     report_batch,
     report_numbers,
     run_settings,
+    unfit_methods,
 )
 
 
@@ -102,3 +107,70 @@ def test_an_object_that_lacks_a_setting_is_said_once_and_a_process_may_have_no_r
     assert begin_monitor("slime", lambda: {"config": config, "run": config["wandb_group"]}) is None
     assert begin_monitor("slime", lambda: None) is None
     assert capfd.readouterr().err == "trmon: slime trains without trmon: 'wandb_group'\n"
+
+
+class Trainer:
+    """A trainer of another version than expected."""
+
+    def compute_loss(self, model: str, inputs: str, extra: int = 0) -> str:
+        """Return what it was given."""
+        return f"{model} {inputs} {extra}"
+
+
+@pytest.mark.parametrize(
+    ("expected", "unfit"),
+    [
+        ({"compute_loss": ("model", "inputs")}, []),
+        ({"compute_loss": ("model", "inputs", "extra")}, []),
+        ({"compute_loss": ("inputs",)}, ["compute_loss(inputs)"]),
+        ({"log": ("logs",), "compute_loss": ()}, ["log(logs)"]),
+    ],
+    ids=["first parameters", "all parameters", "other parameters", "no method"],
+)
+def test_methods_that_do_not_fit_are_named(expected: dict[str, tuple[str, ...]], unfit: list[str]) -> None:
+    assert unfit_methods(Trainer(), expected) == unfit
+
+
+def test_a_hook_wraps_the_method_of_one_object_only() -> None:
+    trainer, other = Trainer(), Trainer()
+
+    def hook(compute: Any, model: str, inputs: str, **kwargs: Any) -> str:
+        return f"<{compute(model, inputs, **kwargs)}>"
+
+    hook_method(trainer, "compute_loss", hook)
+    assert trainer.compute_loss("pi", inputs="rows", extra=2) == "<pi rows 2>"
+    assert other.compute_loss("pi", "rows") == "pi rows 0"
+
+
+def test_a_second_hook_replaces_the_first() -> None:
+    trainer = Trainer()
+    for mark in "ab":
+        hook_method(trainer, "compute_loss", lambda compute, *args, mark=mark: mark + compute(*args))
+    assert trainer.compute_loss("pi", "rows") == "bpi rows 0"
+
+
+class Tracking:
+    """A logger of another version than expected."""
+
+    def log(self, data: str, step: int) -> str:
+        """Return what it was given."""
+        return f"{data} {step}"
+
+
+def hook(log: Any, tracking: Tracking, *args: Any) -> str:
+    """Mark what the wrapped method returns."""
+    return f"<{log(tracking, *args)}>"
+
+
+def test_a_class_that_does_not_fit_is_named_once_and_left_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    expected = {"log": ("self", "metrics"), "finish": ("self",)}
+    assert [hook_fitting(owner, expected, {}, framework="verl") for owner in (Tracking, Tracking())] == [False, False]
+    assert capfd.readouterr().err.count("Tracking of verl unknown lacks log(self, metrics), finish(self)") == 1
+    assert Tracking().log("loss", 1) == "loss 1"
+
+
+def test_a_class_that_fits_is_wrapped_for_all_its_objects() -> None:
+    kind = type("Tracking", (Tracking,), {})
+    assert hook_fitting(kind, {"log": ("self", "data", "step")}, {"log": hook}, framework="verl")
+    assert kind().log("loss", 1) == "<loss 1>"
+    assert Tracking().log("loss", 1) == "loss 1"

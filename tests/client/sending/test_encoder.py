@@ -17,7 +17,9 @@ from tests.client.server import ACCEPT, HANG, HANG_UP, PATIENCE_SECONDS, Answer,
 from tests.client.trainer import batch, settings, spooled, steps
 from trmon_client.config.settings import Limits
 from trmon_client.core import wire
+from trmon_client.error_guard import WarnOnce
 from trmon_client.monitor import Monitor
+from trmon_client.sending.encoder import MessageQueue, PendingMessage
 from trmon_client.sending.transport import MAX_ANSWER_BYTES, HttpTransport, UploadOutcome
 
 BUSY = problem(429, "too many", **{"Retry-After": "0.05"})
@@ -377,3 +379,50 @@ def test_a_trainer_that_changes_its_directory_keeps_one_spool(tmp_path: Path, mo
     monitor.log_batch(step=1, **batch())
     monitor.close()
     assert steps(spooled(tmp_path)) == [0, 1]
+
+
+def message(size_bytes: int = 1) -> PendingMessage:
+    return PendingMessage(lambda _identity, _losses: pytest.fail("nothing builds here"), size_bytes=size_bytes)
+
+
+def test_it_is_full_by_count_and_accepts_more_after_a_get() -> None:
+    queue = MessageQueue(Limits(queue_reports=2))
+    assert [queue.put(message()) for _ in range(3)] == [True, True, False]
+    queue.get()
+    assert queue.put(message())
+
+
+def test_it_is_full_by_bytes() -> None:
+    queue = MessageQueue(Limits(queue_bytes=10))
+    assert [queue.put(message(size)) for size in (6, 5, 4)] == [True, False, True]
+
+
+def test_the_last_message_always_fits() -> None:
+    queue = MessageQueue(Limits(queue_reports=1))
+    first, last = message(), message()
+    queue.put(first)
+    queue.close(last)
+    queue.close(message())
+    assert [queue.get(), queue.get(), queue.get()] == [first, last, None]
+
+
+def test_once_closed_it_returns_what_it_holds_and_then_none() -> None:
+    queue = MessageQueue(Limits())
+    last = message()
+    queue.put(last)
+    queue.close()
+    assert not queue.put(message())
+    assert queue.get() is last
+    assert queue.get() is None
+
+
+def test_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    WarnOnce().warn("key", "HTTP 403: no\x1b[2J\x07\r\x9b access\u202e, für λ")
+    assert capsys.readouterr().err == "trmon: HTTP 403: no\\x1b[2J\\x07\\r\\x9b access\\u202e, für λ\n"
+
+
+def test_a_warning_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    warnings = WarnOnce()
+    for key in ("a", "b", "a"):
+        warnings.warn(key, f"line {key}")
+    assert capsys.readouterr().err == "trmon: line a\ntrmon: line b\n"

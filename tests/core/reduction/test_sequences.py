@@ -134,3 +134,99 @@ def test_a_reference_without_a_valid_token_has_no_kl() -> None:
 def test_a_wrong_reference_is_named(value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         statistics.columns(**{**example(), "ref_logprobs": value})
+
+
+def test_advantages_and_versions_of_tokens_are_reduced_over_valid_tokens_only() -> None:
+    logp = np.array([[-1.0, -1.0, -1.0], [-1.0, np.nan, -1.0], [-1.0, -1.0, -1.0]])
+    found = statistics.columns(
+        rollout_logprobs=logp,
+        logprobs=logp,
+        mask=np.array([[1, 1, 0], [1, 1, 1], [0, 0, 0]]),
+        advantages=np.array([[1.0, 2.0, 9.0], [1.0, 9.0, 3.0], [9.0, 9.0, 9.0]]),
+        versions=np.array([[3, 5, 99], [7, 1, 8], [4, 4, 4]]),
+    )
+    np.testing.assert_array_equal(found["advantage"], [1.5, 2.0, np.nan])
+    assert found["version_min"].tolist() == [3, 7, -1]
+    assert found["version_max"].tolist() == [5, 8, -1]
+
+
+def test_negative_versions_of_tokens_are_allowed() -> None:
+    logp = np.full((2, 2), -1.0)
+    versions = np.array([[-5, -3], [-7, -7]])
+    found = statistics.columns(rollout_logprobs=logp, logprobs=logp, mask=np.array([[1, 1], [1, 0]]), versions=versions)
+    assert (found["version_min"].tolist(), found["version_max"].tolist()) == ([-5, -7], [-3, -7])
+
+
+def test_labels_of_a_sequence_are_copied() -> None:
+    found = statistics.columns(
+        **batch(0, n_sequences=2),
+        advantages=[0.5, -1],
+        rewards=[1, 0],
+        versions=[4, 6],
+        truncated=[3, 0],
+        trainer_version=7,
+        old_version=6,
+    )
+    assert found["advantage"].tolist() == [0.5, -1.0]
+    assert found["reward"].tolist() == [1.0, 0.0]
+    assert found["version_min"].tolist() == found["version_max"].tolist() == [4, 6]
+    assert found["truncated"].tolist() == [1, 0]
+    assert (found.trainer_version, found.old_version) == (7, 6)
+
+
+def test_columns_own_their_memory() -> None:
+    given = {"advantages": np.ones(3), "rewards": np.ones(3), "group_ids": np.arange(3), "versions": np.arange(3)}
+    given["truncated"] = np.ones(3, np.int64)
+    found = statistics.columns(**batch(seed=0, n_sequences=3), **given)
+    assert not any(np.shares_memory(array, mine) for array in given.values() for mine in found.values())
+
+
+CLIPPED = {
+    "up with a gain: the clipped branch": (1.3, 1.0, (1, 0, 0)),
+    "up with a loss: unbounded": (1.3, -1.0, (0, 1, 1)),
+    "down with a loss: the clipped branch": (0.7, -1.0, (1, 0, 0)),
+    "down with a gain: leaks, but bounded": (0.7, 1.0, (0, 1, 0)),
+    "within the range": (1.1, 1.0, (0, 0, 0)),
+    "an unknown advantage": (1.3, math.nan, (0, 0, 0)),
+}
+
+
+@pytest.mark.parametrize(("ratio", "advantage", "expected"), CLIPPED.values(), ids=CLIPPED)
+@pytest.mark.parametrize("per_token", [False, True])
+@pytest.mark.parametrize("horizon", [2, 300, 1 << 13])
+def test_a_token_is_counted_by_its_ratio_and_advantage(
+    ratio: float, advantage: float, expected: tuple[int, ...], per_token: bool, horizon: int
+) -> None:
+    old = np.full((1, horizon), -1.0, np.float32)
+    mask = np.arange(horizon)[None] == 0
+    found = statistics.columns(
+        old_logprobs=old,
+        logprobs=old + np.float32(math.log(ratio)),
+        mask=mask,
+        advantages=np.full((1, horizon) if per_token else 1, advantage),
+    )
+    assert tuple(found[name][0] for name in ("n_clipped", "n_leaked", "n_leaked_high")) == expected
+
+
+def test_the_clip_range_is_an_argument() -> None:
+    old = np.full((1, 1), -1.0)
+    given: dict[str, Any] = {
+        "old_logprobs": old,
+        "logprobs": old + math.log(1.25),
+        "mask": old < 0,
+        "advantages": [1.0],
+    }
+    assert statistics.columns(**given, clip_high=0.28)["n_clipped"].tolist() == [0]
+    assert statistics.columns(**given)["n_clipped"].tolist() == [1]
+
+
+def test_clipping_uses_the_staleness_pair_if_it_is_available() -> None:
+    rollout = np.full((1, 1), -1.0)
+    given: dict[str, Any] = {
+        "rollout_logprobs": rollout,
+        "logprobs": rollout + 0.5,
+        "mask": rollout < 0,
+        "advantages": [1.0],
+    }
+    assert statistics.columns(**given)["n_clipped"].tolist() == [1]
+    assert statistics.columns(**given, old_logprobs=rollout + 0.5)["n_clipped"].tolist() == [0]
