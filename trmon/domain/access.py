@@ -1,4 +1,4 @@
-"""Access control: tokens, their scopes and their project."""
+"""Access to a service: tokens with their scopes, the log of who changed what, and quotas of projects."""
 
 from __future__ import annotations
 

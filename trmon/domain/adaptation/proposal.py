@@ -1,4 +1,4 @@
-"""Results of controllers: a proposal of bounds with its evidence, or the reason for no change."""
+"""What a controller reads and returns: the sample of a policy's statistics, a proposal of bounds, or why none."""
 
 from __future__ import annotations
 

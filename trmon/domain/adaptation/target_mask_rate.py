@@ -1,4 +1,4 @@
-"""The controller that keeps the mask rate of a policy at a target, independent of the scale of its statistics."""
+"""The controllers of bounds: one keeps a mask rate at its target, one recommends a bound from an error budget."""
 
 from __future__ import annotations
 

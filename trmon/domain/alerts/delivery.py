@@ -1,4 +1,4 @@
-"""Deliveries: one notification to one receiver, as the outbox stores it."""
+"""Deliveries: a notification to a receiver in the outbox, its context, retries, routing, grouping and merged stalls."""
 
 from __future__ import annotations
 

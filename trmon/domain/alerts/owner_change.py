@@ -1,4 +1,4 @@
-"""Deliveries of an owner change: the new owner's receivers get the alerts that fire."""
+"""Deliveries when a run changes its owner or its name, or is deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Silences: mute matching alerts for a time, with an author and a note."""
+"""What may mute an alert: silences, a firing cause that inhibits its symptoms, and flapping."""
 
 from __future__ import annotations
 

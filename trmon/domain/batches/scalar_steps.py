@@ -1,4 +1,4 @@
-"""Steps of which only scalars came: when they close, as batches without sequences."""
+"""Scalars of trainers, and the steps of which only scalars came, which close without sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of pipeline that a run has, by its configuration and its signals, with what shows it."""
+"""Advice for a run's pipeline: its kinds, the method that suits each, and five anti-patterns. Source: [DRIFT]."""
 
 from __future__ import annotations
 
