@@ -7,14 +7,13 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import trmon_client as trmon
-from trmon.lab.testbed.config import LabConfig
-from trmon.lab.testbed.injection import Injection
-from trmon.lab.testbed.monitor_port import DecisionPort
-from trmon.lab.testbed.training import prepare_training, run_training
+from trmon.lab.grpo.experiment_config import ExperimentConfig
+from trmon.lab.grpo.grpo_trainer import DecisionPort, train_experiment
+from trmon.lab.grpo.injections import Injection, Onset, injected
 
 PROJECT = "math"
 SILENT, SILENT_STEPS = "tool-use-7b", 20
@@ -34,10 +33,9 @@ class Trainee:
     blind: bool = False
 
     @property
-    def config(self) -> LabConfig:
+    def config(self) -> ExperimentConfig:
         """The lab's configuration of it, of a run that never ends."""
-        made = LabConfig.injected(self.injection, 0) if self.injection else LabConfig.healthy(0)
-        return replace(made, n_steps=sys.maxsize, onset_step=40)
+        return injected(self.injection, seed=0, n_steps=sys.maxsize, onset=Onset(40))
 
 
 STALE = Trainee("qwen3-8b-grpo", "ana", ("dapo", "async"), 90, Injection.STALE)
@@ -76,7 +74,6 @@ class Fleet:
 
     def train(self) -> None:
         """Train every run to where the pictures show it."""
-        prepare_training(LabConfig.healthy(0))
         self._fall_silent()
         self._finish(FINISHED)
         with suppress(MemoryError):
@@ -92,8 +89,8 @@ class Fleet:
 
     def _finish(self, trainee: Trainee, *, error: Exception | None = None) -> None:
         with self._start(trainee) as monitor:
-            for result in run_training(trainee.config, monitor):
-                if result.step + 1 == trainee.n_steps:
+            for result in train_experiment(trainee.config, monitor):
+                if result.update + 1 == trainee.n_steps:
                     break
             if error is not None:
                 raise error
@@ -104,8 +101,8 @@ class Fleet:
 
         def go() -> None:
             with self._start(trainee) as monitor:
-                for result in run_training(trainee.config, Blind(monitor) if trainee.blind else monitor):
-                    if result.step + 1 >= trainee.n_steps:
+                for result in train_experiment(trainee.config, Blind(monitor) if trainee.blind else monitor):
+                    if result.update + 1 >= trainee.n_steps:
                         reached.set()
                         if self._over.wait(LIVING_STEP_SECONDS):
                             break
@@ -124,7 +121,11 @@ class Fleet:
             trainer.kill()
 
     def _start(self, trainee: Trainee) -> trmon.Monitor:
-        config = {"model": trainee.name, "lr": trainee.config.learning_rate, "n_prompts": trainee.config.n_prompts}
+        config = {
+            "model": trainee.name,
+            "lr": trainee.config.learning_rate.start,
+            "n_prompts": trainee.config.n_prompts,
+        }
         return trmon.init(
             project=PROJECT, run=trainee.name, url=self.url, owner=trainee.owner, tags=trainee.tags, config=config
         )

@@ -1,4 +1,4 @@
-"""`trmon lab`: its subcommands, and clear errors; what they train is tested in tests/lab."""
+"""`trmon lab`: a configuration in a file, and clear errors; what they train is tested in tests/lab."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_configuration_in_a_file_is_trained_and_spooled(in_folder: Path) -> None:
     config = in_folder / "config.json"
     config.write_bytes(msgspec.json.encode(small(n_updates=2)))
-    done = CliRunner().invoke(app, ["lab", "train", "--config", str(config), "--run", "mine"])
+    done = CliRunner().invoke(app, ["lab", "--config", str(config), "--run", "mine"])
     assert done.exit_code == 0, done.output
-    assert [line.split()[:2] for line in done.stdout.splitlines()] == [["update", "0"], ["update", "1"]]
+    assert [line.split()[:2] for line in done.stdout.splitlines()] == [["step", "0"], ["step", "1"]]
     assert any("mine" in path.parts and path.is_file() for path in in_folder.rglob("*"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "--run: name the run, or give a subcommand: train"),
-        (["train", "--config", "bad.json"], "--config: bad.json: Object missing required field `task`"),
-        (["train", "--config", "absent.json"], "No such file"),
-        (["train", "--config", "good.json", "--device", "abacus"], "--device: torch cannot compute on 'abacus': "),
+        (["--inject", "nan", "--config", "good.json"], "--inject: and --config were both given"),
+        (["--config", "bad.json"], "--config: bad.json: Object missing required field `task`"),
+        (["--config", "absent.json"], "No such file"),
+        (["--config", "good.json", "--device", "abacus"], "--device: torch cannot compute on 'abacus': "),
     ],
 )
 def test_what_is_wrong_is_said(in_folder: Path, arguments: list[str], problem: str) -> None:

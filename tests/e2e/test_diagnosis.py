@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import httpx
 import pytest
 
 from tests.fixtures.lab import diagnosed
 from tests.fixtures.service import ThreadedService
-from trmon.lab.testbed.config import LabConfig
-from trmon.lab.testbed.injection import Injection
+from trmon.lab.grpo.experiment_config import ExperimentConfig
+from trmon.lab.grpo.injections import Injection, Onset, injected
 
 CAUSES = {
     Injection.QUANTISE: "M",
@@ -42,30 +41,26 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     service.stop()
 
 
-def short(config: LabConfig) -> LabConfig:
+def short(injection: Injection) -> ExperimentConfig:
     """A few healthy steps, a few to full severity, and a few of it.
 
     A new optimizer's first steps are large too; finding G counts them for 20 steps, which the findings of a collapse
     compare with.
     """
-    onset_step = 24 if config.injection in LATE else 12
-    return replace(
-        config,
-        n_steps=onset_step + SLOW.get(config.injection, 24),
-        onset_step=onset_step,
-        ramp_steps=8,
-    )
+    onset_step = 24 if injection in LATE else 12
+    n_steps = onset_step + SLOW.get(injection, 24)
+    return injected(injection, seed=0, n_steps=n_steps, onset=Onset(onset_step, ramp_steps=8))
 
 
 @pytest.mark.parametrize("injection", CAUSES, ids=lambda injection: injection.value)
 def test_the_cause_of_an_injection_is_named(client: httpx.Client, injection: Injection) -> None:
-    config = short(LabConfig.injected(injection, 0))
+    config = short(injection)
     found = diagnosed(client, config, name=injection.value)
     assert found["primary"] == CAUSES[injection]
-    assert config.onset_step <= found["observed"][0]["since_step"] < config.n_steps
+    assert config.first_change <= found["observed"][0]["since_step"] < config.n_updates
 
 
 def test_nothing_is_found_in_a_healthy_run(client: httpx.Client) -> None:
-    found = diagnosed(client, replace(short(LabConfig.healthy(0)), n_steps=AS_LONG_AS_NEEDED), name="healthy")
+    found = diagnosed(client, injected(None, seed=0, n_steps=AS_LONG_AS_NEEDED), name="healthy")
     assert (found["primary"], found["observed"]) == ("unknown", [])
     assert [lost["finding"] for lost in found["unknown"]] == ["F"]

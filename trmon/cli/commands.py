@@ -125,7 +125,7 @@ COMMANDS = {
         "Train a healthy, a drifting and a collapsing run against a local service, and print what trmon reported.",
     ),
     "lab": CommandEntry(
-        "trmon.cli.lab:lab",
+        "trmon.cli.lab:lab_command",
         "Train a small policy by reinforcement learning, which reports to a running service.",
     ),
     "lake": CommandEntry("trmon.cli.lake:lake", "Move attempts of ended runs to the lake, and see what has moved."),

@@ -1,20 +1,21 @@
-"""`trmon demo` and `trmon lab`: train small runs with trmon attached; all need torch."""
+"""`trmon demo` and `trmon lab`: train small runs with trmon attached; both need torch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trmon.cli.command import DataDir, console, plain_errors
 from trmon.domain.errors import InvalidInput, NotReady
 
+if TYPE_CHECKING:
+    from trmon.lab.grpo.injections import Injection
+
 DEMO_SEED = 5
-"""A seed whose reward falls for good between steps 90 and 115, however a CPU rounds; `find_collapse` needs 100 more."""
-LAB_SUMMARY = "Train a small policy by reinforcement learning, which reports to a running service."
 INJECTIONS = "What goes wrong: quantise, stale, router, pad, support, lr, temperature, reward, nan, entropy or length."
 
 
@@ -28,55 +29,46 @@ def demo_command(
     """Train a healthy, a drifting and a collapsing run against a local service, and print what trmon reported."""
     with plain_errors():
         with _needs_torch():
-            from trmon.lab.commands import DemoChoices, injection, run_demo
-        choices = DemoChoices(injection(inject), seed=seed, n_steps=steps, keep=keep, data_dir=data_dir)
+            from trmon.lab.demo.run import DemoChoices, run_demo
+        choices = DemoChoices(_injection(inject), seed=seed, n_steps=steps, keep=keep, data_dir=data_dir)
         if not run_demo(choices, console=console()):
             raise typer.Exit(1)
 
 
-lab = typer.Typer(help=LAB_SUMMARY, invoke_without_command=True, add_completion=False)
-
-
-@lab.callback()
 def lab_command(
-    context: typer.Context,
-    run: Annotated[str | None, typer.Option(help="Name of the run; required without a subcommand.")] = None,
-    project: Annotated[str, typer.Option(help="Project of the run.")] = "lab",
-    url: Annotated[str | None, typer.Option(help="URL of the service; default: write a spool directory.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A configuration as JSON, in place of the usual one.")] = None,
     inject: Annotated[str | None, typer.Option(help=f"{INJECTIONS} Default: nothing.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
     steps: Annotated[int, typer.Option(min=1, help="Steps to train.")] = 240,
-) -> None:
-    """Train one small policy by reinforcement learning and report to a running service."""
-    if context.invoked_subcommand is not None:
-        return
-    with plain_errors():
-        if run is None:
-            raise InvalidInput("--run", "name the run, or give a subcommand: train")
-        with _needs_torch():
-            from trmon.lab.commands import lab_config_of, train_watched
-        config = lab_config_of(inject, seed=seed, n_steps=steps)
-        for result in train_watched(config, url=url, project=project, name=run):
-            typer.echo(f"step {result.step} reward {result.reward:.3f} exact {result.exact:.3f}")
-
-
-@lab.command("train")
-def train(
-    config: Annotated[Path, typer.Option(help="A configuration as JSON.")],
     project: Annotated[str, typer.Option(help="Project of the run.")] = "lab",
     run: Annotated[str | None, typer.Option(help="Name of the run; default: made of its configuration.")] = None,
     url: Annotated[str | None, typer.Option(help="URL of the service; default: write a spool directory.")] = None,
     device: Annotated[str, typer.Option(help="What torch computes on, such as cuda.")] = "cpu",
 ) -> None:
-    """Train one configuration, and report to a running service."""
+    """Train a small policy by reinforcement learning, which reports to a running service."""
     with plain_errors():
         with _needs_torch():
-            from trmon.lab.commands import read_config, train_experiment_watched
-        for outcome in train_experiment_watched(read_config(config), url=url, project=project, name=run, device=device):
-            typer.echo(
-                f"update {outcome.update} reward {outcome.reward:.3f} evaluated {outcome.evaluated.reward:.3f} "
-                f"grad_norm {outcome.grad_norm:.3f}"
-            )
+            from trmon.lab.grpo.injections import injected
+            from trmon.lab.grpo.watched_experiment import read_config, train_experiment_watched
+        if config is None:
+            chosen = injected(None if inject is None else _injection(inject), seed=seed, n_steps=steps)
+        elif inject is None:
+            chosen = read_config(config)
+        else:
+            raise InvalidInput("--inject", "and --config were both given; a configuration has its own faults")
+        for outcome in train_experiment_watched(chosen, url=url, project=project, name=run, device=device):
+            typer.echo(f"step {outcome.update} reward {outcome.reward:.3f} exact {outcome.exact:.3f}")
+
+
+def _injection(name: str) -> Injection:
+    """Return the injection with a name. Errors: InvalidInput."""
+    from trmon.lab.grpo.injections import Injection
+
+    try:
+        return Injection(name)
+    except ValueError as error:
+        known = ", ".join(known.value for known in Injection)
+        raise InvalidInput("--inject", f"{name!r} must be one of {known}") from error
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""The testbeds: train small policies by reinforcement learning and inject faults; only this package imports torch."""
+"""The lab: trains small policies by reinforcement learning with faults; only this package imports torch."""

@@ -12,7 +12,7 @@ from trmon.domain.diagnosis.framework_options import ACTOR, CORRECTION, ROLLOUT
 from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.finding import CAUSES, Finding
 from trmon.lab.grpo.experiment_config import EngineMismatch, PpoReference, Ramp, WeightFormat, constant
-from trmon.lab.grpo.models.token_policy import Architecture
+from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.interventions.arms import CURES, SMALL_STEPS, cure_of
 from trmon_research.interventions.intervention import Action, intervention
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.models.token_policy import Architecture
-from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
+from trmon.lab.grpo.tasks import TASK_FAMILIES
+from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.sweep.sweep_plan import (
     FIRST_ROUNDS,
     LATER_SHARES,

@@ -6,16 +6,16 @@ import multiprocessing
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import trmon_client as trmon
-from trmon.lab.testbed.config import LabConfig
-from trmon.lab.testbed.injection import Injection
-from trmon.lab.testbed.training import run_training
+from trmon.lab.grpo.experiment_config import ExperimentConfig
+from trmon.lab.grpo.grpo_trainer import train_experiment
+from trmon.lab.grpo.injections import Injection, Onset, injected
 from trmon_client.core import wire
 from trmon_research.detection.faults import InjectedFault
 from trmon_research.detection.recorded_run import PROJECT, RecordedCourse, RunName, messages_in, write_course
@@ -78,8 +78,8 @@ def record_run(name: RunName, cache: Path, *, n_steps: int) -> None:
     monitor = trmon.init(project=PROJECT, run=str(name), spool_dir=folder, world_size=1, rank=0, attempt="a")
     if name.testbed == LAB:
         lab = lab_config(name, n_steps=n_steps)
-        found = [LabStep(step.reward, step.reward, step.grad_norm) for step in run_training(lab, monitor)]
-        onset, settings = lab.onset_step, {"seed": name.seed}
+        found = [LabStep(step.reward, step.reward, step.grad_norm) for step in train_experiment(lab, monitor)]
+        onset, settings = Onset().step, {"seed": name.seed}
     else:
         config = sums_config(name, n_steps=n_steps)
         found = list(SumsTrainer(config, monitor).steps())
@@ -102,8 +102,7 @@ def sums_config(name: RunName, *, n_steps: int) -> SumsConfig:
     return SumsConfig(fault, seed=name.seed, n_steps=n_steps, **SPECIAL_CONFIGS.get(fault, {}))
 
 
-def lab_config(name: RunName, *, n_steps: int) -> LabConfig:
+def lab_config(name: RunName, *, n_steps: int) -> ExperimentConfig:
     """Return the configuration of a run of the lab."""
-    if name.kind == LAB_HEALTHY:
-        return replace(LabConfig.healthy(name.seed), n_steps=n_steps)
-    return replace(LabConfig.injected(Injection[name.kind], name.seed), n_steps=n_steps)
+    injection = None if name.kind == LAB_HEALTHY else Injection[name.kind]
+    return injected(injection, seed=name.seed, n_steps=n_steps)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from trmon.domain.analysis.collapse import smoothed
-from trmon.lab.grpo.trainer_state import TrainerState
+from trmon.lab.grpo.grpo_trainer import TrainerState
 
 CHECKPOINT_EVERY = 20
 UNTRUSTED_UPDATES = 40

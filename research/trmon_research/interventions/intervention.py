@@ -9,7 +9,7 @@ from enum import Enum
 from msgspec import structs
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig, PpoReference, Ramp, WeightFormat, constant
-from trmon.lab.grpo.models.token_policy import Architecture
+from trmon.lab.grpo.token_policy import Architecture
 
 
 class Action(Enum):

@@ -9,8 +9,7 @@ from enum import Enum
 import msgspec
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.grpo_trainer import GrpoTrainer, UpdateOutcome
-from trmon.lab.grpo.trainer_state import TrainerState
+from trmon.lab.grpo.grpo_trainer import GrpoTrainer, TrainerState, UpdateOutcome
 from trmon_client.config.settings import Mode
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_research.interventions.checkpoints import CHECKPOINT_EVERY

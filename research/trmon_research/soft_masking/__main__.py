@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.models.token_policy import Architecture
+from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.soft_masking.differences import table
 from trmon_research.soft_masking.pair_arms import ARM_UPDATES, PREFIX_UPDATES, PairOutcome, run_pair
 from trmon_research.sweep.sweep_plan import configurations_of

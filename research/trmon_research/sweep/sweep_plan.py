@@ -17,8 +17,8 @@ from trmon.lab.grpo.experiment_config import (
     WeightFormat,
     constant,
 )
-from trmon.lab.grpo.models.token_policy import Architecture
-from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
+from trmon.lab.grpo.tasks import TASK_FAMILIES
+from trmon.lab.grpo.token_policy import Architecture
 
 WARM_STARTS = 3
 """Policies that runs of one task and architecture start from."""

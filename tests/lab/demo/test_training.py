@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trmon.lab.demo.training import demo_trainings
-from trmon.lab.testbed.injection import Injection
+from trmon.lab.demo.processes import demo_trainings
+from trmon.lab.grpo.injections import Injection
 
 
 def injections(injection: Injection) -> dict[str, Injection | None]:

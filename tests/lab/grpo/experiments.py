@@ -8,9 +8,8 @@ import torch
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.grpo.mismatched_engine import MismatchedEngine
-from trmon.lab.grpo.models.token_policy import Architecture, TokenPolicy, seeded_policy
-from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
-from trmon.lab.grpo.tasks.token_task import TaskPrompts
+from trmon.lab.grpo.tasks import TASK_FAMILIES, TaskPrompts
+from trmon.lab.grpo.token_policy import Architecture, TokenPolicy, seeded_policy
 
 TASK = TASK_FAMILIES["sort"]
 

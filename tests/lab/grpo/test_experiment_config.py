@@ -8,7 +8,7 @@ import pytest
 from tests.lab.grpo.experiments import small
 from trmon.domain.errors import InvalidInput
 from trmon.lab.grpo.experiment_config import EngineMismatch, ExperimentConfig, Ramp, WeightFormat, constant
-from trmon.lab.grpo.models.token_policy import Architecture
+from trmon.lab.grpo.token_policy import Architecture
 
 
 def test_a_ramp_moves_in_equal_steps_between_its_values() -> None:

@@ -8,7 +8,7 @@ from statistics import fmean, pstdev
 import pytest
 import torch
 
-from trmon.lab.grpo.grpo_loss import SMALLEST_STD, grpo_advantages, ppo_clip_loss
+from trmon.lab.grpo.rollout_batch import SMALLEST_STD, grpo_advantages, ppo_clip_loss
 
 
 def test_advantages_are_rewards_normalised_in_their_group() -> None:

@@ -20,8 +20,8 @@ from trmon.lab.grpo.experiment_config import (
     constant,
 )
 from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
-from trmon.lab.grpo.models.token_policy import Architecture
 from trmon.lab.grpo.supervised_start import supervised_start
+from trmon.lab.grpo.token_policy import Architecture
 
 
 def _train(config: ExperimentConfig) -> tuple[list[UpdateOutcome], RecordingMonitor]:

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from tests.lab.grpo.experiments import policy, prompts
-from trmon.lab.grpo.models.expert_layer import N_EXPERTS, ExpertLayer, load_imbalance
-from trmon.lab.grpo.models.token_policy import Architecture, seeded_policy
+from trmon.lab.grpo.token_policy import N_EXPERTS, Architecture, ExpertLayer, load_imbalance, seeded_policy
 
 
 @pytest.mark.parametrize("architecture", Architecture)

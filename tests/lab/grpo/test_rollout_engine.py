@@ -7,10 +7,9 @@ import torch
 
 from tests.lab.grpo.experiments import TASK, engine, policy, prompts
 from trmon.lab.grpo.experiment_config import EngineMismatch, WeightFormat, constant
-from trmon.lab.grpo.mismatched_engine import CLEAN, SampledResponses
-from trmon.lab.grpo.models.token_policy import Architecture
-from trmon.lab.grpo.tasks.token_task import EOS
-from trmon.lab.grpo.weight_precision import rounded_weights
+from trmon.lab.grpo.mismatched_engine import CLEAN, SampledResponses, rounded_weights
+from trmon.lab.grpo.tasks import EOS
+from trmon.lab.grpo.token_policy import Architecture
 
 
 def _sampled(

@@ -5,11 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trmon.lab.grpo.tasks.add_digits import AddDigits
-from trmon.lab.grpo.tasks.close_brackets import KINDS, CloseBrackets
-from trmon.lab.grpo.tasks.sort_symbols import SortSymbols
-from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
-from trmon.lab.grpo.tasks.token_task import EOS, TaskPrompts, TokenTask, build_prompts, score_answers
+from trmon.lab.grpo.tasks import (
+    EOS,
+    KINDS,
+    TASK_FAMILIES,
+    AddDigits,
+    CloseBrackets,
+    SortSymbols,
+    TaskPrompts,
+    TokenTask,
+    build_prompts,
+    score_answers,
+)
 
 
 def _drawn(task: TokenTask, n: int = 64) -> list[tuple[list[int], list[int]]]:

@@ -8,9 +8,8 @@ import torch
 from tests.lab.grpo.experiments import small
 from tests.lab.recording import RecordingMonitor
 from trmon.lab.grpo.experiment_config import EngineMismatch, ExperimentConfig, constant
-from trmon.lab.grpo.grpo_trainer import GrpoTrainer, UpdateOutcome, train_experiment
-from trmon.lab.grpo.models.token_policy import Architecture
-from trmon.lab.grpo.trainer_state import TrainerState
+from trmon.lab.grpo.grpo_trainer import GrpoTrainer, TrainerState, UpdateOutcome, train_experiment
+from trmon.lab.grpo.token_policy import Architecture
 
 STALE = EngineMismatch(lag=constant(2.0), router_noise=constant(1.0))
 

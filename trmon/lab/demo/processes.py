@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -9,12 +10,82 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import IO
+from threading import Thread
+from typing import IO, Any, Self
 
-from trmon.domain.errors import TrmonError
-from trmon.fleet.supervisor import ChildProcess
-from trmon.lab.demo.training import Training
+from trmon.domain.model.errors import TrmonError
+from trmon.hosts.child_process import ChildProcess
+from trmon.lab.grpo.injections import Injection, Onset
+
+HEALTHY, ILL, COLLAPSING = "healthy", "ill", "collapsing"
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One trainer to start: its run name, its injection and the number of steps."""
+
+    name: str
+    seed: int
+    injection: Injection | None
+    n_steps: int
+
+    @property
+    def onset_step(self) -> int:
+        """The first step with the injection."""
+        return Onset().step
+
+
+def demo_trainings(injection: Injection, *, seed: int, n_steps: int) -> tuple[Training, ...]:
+    """Return the healthy training, the one with the injection and, unless it is the same, one whose reward collapses.
+
+    The engines of the last one agree: its learner gets the rewards with the wrong sign.
+    """
+    cases = {HEALTHY: None, ILL: injection} | ({} if injection is Injection.REWARD else {COLLAPSING: Injection.REWARD})
+    return tuple(Training(name, seed=seed, injection=fault, n_steps=n_steps) for name, fault in cases.items())
+
+
+class Pager:
+    """Listens on a free loopback port; `alerts` are the received ones, oldest first, each with its run's name."""
+
+    def __init__(self) -> None:
+        self.alerts: list[dict[str, Any]] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._thread = Thread(target=self._server.serve_forever, name="demo-pager", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """The URL of the webhook."""
+        return f"http://127.0.0.1:{self._server.server_port}/alerts"
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Store the alerts of a message."""
+        self.alerts += [alert | {"run": alert.get("run", message["run"])["run"]} for alert in message["alerts"]]
+
+
+def _handler(pager: Pager) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            pager.take(json.loads(body))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Log nothing, to keep the demo's terminal clean."""
+
+    return Handler
+
 
 USUAL_PORT = 8642
 START_SECONDS = 180.0

@@ -15,12 +15,20 @@ from rich.console import Console
 
 from trmon.fleet.supervisor import ChildProcess
 from trmon.lab.demo.board import Board
-from trmon.lab.demo.processes import DemoError, ServiceProcess, run_service, run_trainer
+from trmon.lab.demo.processes import (
+    HEALTHY,
+    ILL,
+    DemoError,
+    Pager,
+    ServiceProcess,
+    Training,
+    demo_trainings,
+    run_service,
+    run_trainer,
+)
 from trmon.lab.demo.readings import RunReader, RunReading
-from trmon.lab.demo.receiver import Pager
 from trmon.lab.demo.story import DemoStory, story_lines, tell_story
-from trmon.lab.demo.training import HEALTHY, ILL, Training, demo_trainings
-from trmon.lab.testbed.injection import Injection
+from trmon.lab.grpo.injections import Injection
 
 PROJECT = "demo"
 READ_EVERY_SECONDS = 0.5

@@ -2,15 +2,114 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trmon.domain.analysis.collapse import smoothed
-from trmon.lab.demo.calibration import CalibrationSummary, calibration_lines
-from trmon.lab.demo.readings import RunReading
-from trmon.lab.demo.run_story import RunStory, run_lines, tell_run
-from trmon.lab.demo.training import Training
+from trmon.domain.alerts.transitions import TransitionReason
+from trmon.domain.analysis.collapse import Collapse, find_collapse, smoothed
+from trmon.lab.demo.processes import Training
+from trmon.lab.demo.readings import CalibrationSummary, RunReading, calibration_lines
+
+KL = "mismatch_kl_k3"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStory:
+    """The outcome of a failing run: its messages in the order of their steps, and the collapse of its reward.
+
+    The first message opens the run's incident; the later ones say that its cause changed or that it got worse.
+    `onset` is None if the reward held.
+    """
+
+    training: Training
+    reading: RunReading
+    messages: tuple[dict[str, Any], ...]
+    onset: Collapse | None
+
+    @property
+    def opening(self) -> dict[str, Any] | None:
+        """The first message; None if nothing was said."""
+        return self.messages[0] if self.messages else None
+
+    @property
+    def went_well(self) -> bool:
+        """Return True if the run was reported with a cause; the lead time is not judged."""
+        return self.opening is not None and self.opening["cause"] is not None
+
+
+def tell_run(training: Training, reading: RunReading, fired: Sequence[dict[str, Any]]) -> RunStory:
+    """Return the story of a run. Args: fired: the messages of firing alerts of any run, in any order."""
+    own = [message for message in fired if message["run"] == training.name]
+    rewards, norms = (reading.signals.get(name, ()) for name in ("reward_mean", "grad_norm"))
+    return RunStory(
+        training=training,
+        reading=reading,
+        messages=tuple(sorted(own, key=lambda message: int(message["step"]))),
+        onset=find_collapse(rewards, grad_norms=norms),
+    )
+
+
+def run_lines(story: RunStory) -> list[str]:
+    """Return the story of a run as lines of text."""
+    return [_injected(story), *_messages(story), _reward(story)]
+
+
+def _injected(story: RunStory) -> str:
+    training, values = story.training, story.reading.signals.get(KL, ())
+    known = [value for value in values if not math.isnan(value)]
+    injection = training.injection.value if training.injection else "none"
+    drift = f"; the largest kl_k3 between its engines is {max(known):.2g}" if known else ""
+    return f"The {training.name} run: from step {training.onset_step} on, the injection {injection!r} grows{drift}."
+
+
+def _messages(story: RunStory) -> list[str]:
+    if story.opening is None:
+        return ["  Detected: nothing. trmon raised no alert on it."]
+    lines = [f"  Detected at step {story.opening['step']} ({story.opening['severity']}): {_finding(story.opening)}."]
+    lines += [f"    {story.opening['summary']}", f"    do: {_remedy(story.opening)}"]
+    for message in story.messages[1:]:
+        lines.append(f"  Updated at step {message['step']} ({message['severity']}): {_reason(message)}")
+        lines += [f"    {message['summary']}"]
+        lines += [f"    do: {_remedy(message)}"] if _remedy(message) != _remedy(story.opening) else []
+    return lines
+
+
+def _finding(message: dict[str, Any]) -> str:
+    cause, since = message["cause"], f"since step {message['since_step']}"
+    if cause is None:
+        return f"{message['rule']} {since}"
+    last_good = cause["last_good_step"]
+    return f"{cause['title']} {since}" + ("" if last_good is None else f", last good step {last_good}")
+
+
+def _reason(message: dict[str, Any]) -> str:
+    cause = message["cause"]
+    if message["reason"] == TransitionReason.REVISED.value and cause is not None:
+        return f"the cause is now {cause['title']}"
+    return str(message["reason"])
+
+
+def _remedy(message: dict[str, Any]) -> str:
+    cause = message["cause"]
+    return str(message["runbook"] if cause is None else cause["remedy"])
+
+
+def _reward(story: RunStory) -> str:
+    averages = [value for value in smoothed(story.reading.signals.get("reward_mean", ())) if not math.isnan(value)]
+    if not averages:
+        return "  Its reward: too few steps to tell."
+    fall = f"from {max(averages):.2f} at its peak to {averages[-1]:.2f}"
+    if story.onset is None:
+        return f"  Its reward (EMA over 20 steps) went {fall}: no collapse within these steps."
+    collapsed = f"  Its reward (EMA over 20 steps) collapsed at step {story.onset.step}, {fall}"
+    if story.opening is None:
+        return f"{collapsed}."
+    lead = story.onset.step - int(story.opening["step"])
+    if lead == 0:
+        return f"{collapsed}: at the step of the alert."
+    return f"{collapsed}: {abs(lead)} steps {'after' if lead > 0 else 'before'} the alert."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from enum import Enum
 import msgspec
 from msgspec import structs
 
-from trmon.domain.errors import InvalidInput
-from trmon.lab.grpo.models.token_policy import Architecture
-from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
-from trmon_client.core.wire.messages import decodable
+from trmon.domain.model.errors import InvalidInput
+from trmon.lab.grpo.tasks import TASK_FAMILIES
+from trmon.lab.grpo.token_policy import Architecture
+from trmon_client.core.wire.decodable_types import decodable
 
 HASH_CHARACTERS = 12
 
@@ -81,6 +81,24 @@ class EngineMismatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.weight_format if update >= self.first_update else WeightFormat.BFLOAT16
 
 
+class TrainingFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What goes wrong while the engines agree.
+
+    `negated_share` is the share of groups whose rewards reach the learner with the wrong sign, `nan_share` that of
+    responses whose reward is NaN, `token_limit` the longest response in tokens, None for that of the task.
+    """
+
+    negated_share: Ramp = constant(0.0)
+    nan_share: Ramp = constant(0.0)
+    token_limit: Ramp | None = None
+
+    @property
+    def ramps(self) -> tuple[Ramp, ...]:
+        """What may move."""
+        limit = () if self.token_limit is None else (self.token_limit,)
+        return (self.negated_share, self.nan_share, *limit)
+
+
 @decodable
 class ExperimentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One experiment; equal configurations give equal runs on one machine and one thread.
@@ -111,6 +129,8 @@ class ExperimentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     entropy_coefficient: Ramp = constant(0.0)
     length_bonus: Ramp = constant(0.0)
     engine: EngineMismatch = EngineMismatch()
+    faults: TrainingFaults | msgspec.UnsetType = msgspec.UNSET
+    """Left out of the hash where it is not set."""
 
     def __post_init__(self) -> None:
         """Errors: InvalidInput for a task that is not known or experts that do not fit."""
@@ -126,7 +146,8 @@ class ExperimentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         """The settings that may move."""
         engine = self.engine
         of_trainer = (self.learning_rate, self.entropy_coefficient, self.length_bonus)
-        return (*of_trainer, engine.router_noise, engine.lag, engine.top_p, engine.temperature, engine.padded_share)
+        of_engine = (engine.router_noise, engine.lag, engine.top_p, engine.temperature, engine.padded_share)
+        return (*of_trainer, *of_engine, *(self.faults.ramps if self.faults else ()))
 
     @property
     def first_change(self) -> int:

@@ -4,23 +4,120 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from trmon.lab.grpo.clean_evaluation import NOT_EVALUATED, CleanEvaluation, EvaluatedPolicy
 from trmon.lab.grpo.experiment_config import ExperimentConfig, PpoReference
-from trmon.lab.grpo.grpo_loss import ppo_clip_loss
 from trmon.lab.grpo.mismatched_engine import MismatchedEngine
-from trmon.lab.grpo.models.token_policy import ResponseScores, TokenPolicy, seeded_policy
-from trmon.lab.grpo.rollout_batch import RolloutBatch, build_batch
-from trmon.lab.grpo.supervised_start import supervised_start
-from trmon.lab.grpo.tasks.task_families import TASK_FAMILIES
-from trmon.lab.grpo.trainer_state import ENGINE_STREAM, LEARNER_STREAM, TrainerState, random_stream
-from trmon.lab.testbed.monitor_port import DecisionPort, MonitorPort
+from trmon.lab.grpo.rollout_batch import RolloutBatch, build_batch, ppo_clip_loss
+from trmon.lab.grpo.supervised_start import NOT_EVALUATED, CleanEvaluation, EvaluatedPolicy, supervised_start
+from trmon.lab.grpo.tasks import TASK_FAMILIES
+from trmon.lab.grpo.token_policy import ResponseScores, TokenPolicy, seeded_policy
+
+ENGINE_STREAM, LEARNER_STREAM = 1, 2
+"""The streams of a run's randomness: sampling in the rollout engine; prompts and minibatches."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrainerState:
+    """A copy of a trainer's state before `next_update`.
+
+    `weights` and `optimizer` are what was learned, `published` the versions that a lagging engine may still load,
+    oldest first; the streams are states of generators; `evaluated` is the evaluation in force. The engine loads its
+    weights at every update, and has no other state.
+    """
+
+    next_update: int
+    weights: Mapping[str, Tensor]
+    optimizer: dict[str, Any]
+    published: tuple[tuple[int, dict[str, Tensor]], ...]
+    learner_stream: Tensor
+    engine_stream: Tensor
+    evaluated: EvaluatedPolicy
+
+    def rolled_back(self, checkpoint: TrainerState) -> TrainerState:
+        """Return the state with what the run had learned at a checkpoint, while data, ramps and time go on.
+
+        The rollout engine restarts with the weights of the checkpoint: older versions are gone.
+        The next update evaluates.
+        """
+        return replace(
+            self,
+            weights=checkpoint.weights,
+            optimizer=checkpoint.optimizer,
+            published=(),
+            evaluated=NOT_EVALUATED,
+        )
+
+    def reseeded(self, seed: int) -> TrainerState:
+        """Return the state with the streams of another seed."""
+        return replace(
+            self,
+            learner_stream=random_stream(seed, LEARNER_STREAM).get_state(),
+            engine_stream=random_stream(seed, ENGINE_STREAM).get_state(),
+        )
+
+
+def random_stream(seed: int, stream: int, *, device: torch.device | None = None) -> torch.Generator:
+    """Return the generator of one stream of a run's randomness, on a device; default: the CPU."""
+    return torch.Generator(device or "cpu").manual_seed(seed * 1000 + stream)
+
+
+class DecisionPort(Protocol):
+    """The decision on B sequences."""
+
+    @property
+    def mask(self) -> Tensor:
+        """True for the sequences that stay in the loss, [B]; all true if the monitor only observes."""
+
+    @property
+    def sequence_weights(self) -> Tensor:
+        """The weight of each sequence in the loss, [B] float32: 0 or 1 as `mask` unless the policy is soft."""
+
+    @property
+    def mask_rate(self) -> float:
+        """Share of the sequences that the policy rejects, whether or not they are masked."""
+
+    @property
+    def signals(self) -> Mapping[str, float]:
+        """The signals of the sequences, by name."""
+
+    def clean(self, rollout_logprobs: Tensor, logprobs: Tensor) -> Tensor:
+        """Return the rollout log-probs [B, T], those of rejected sequences replaced by detached `logprobs`."""
+
+
+class MonitorPort(Protocol):
+    """The interface that a trainer reports to."""
+
+    def log_batch(
+        self,
+        *,
+        step: int,
+        mask: Tensor,
+        rollout_logprobs: Tensor,
+        old_logprobs: Tensor,
+        logprobs: Tensor,
+        advantages: Tensor,
+        rewards: Tensor,
+        group_ids: Tensor,
+        versions: Tensor,
+        truncated: Tensor | None = None,
+        trainer_version: int,
+        old_version: int,
+        update: int | None = None,
+        chunks: int | None = None,
+        scalars: Mapping[str, float] | None = None,
+    ) -> DecisionPort:
+        """Report B sequences and return the decision on them; `chunks` is the number of calls per (step, update)."""
+
+    def log_scalars(self, step: int, values: Mapping[str, float], /) -> None:
+        """Report the trainer's own metrics of a step."""
+
 
 EVALUATE_EVERY = 10
 CPU = torch.device("cpu")
@@ -28,10 +125,13 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, slots=True)
 class UpdateOutcome:
-    """One update: the mean reward that the learner saw, the largest gradient norm, the latest clean evaluation."""
+    """One update: the mean reward that the learner saw, the share of exact answers, the largest gradient norm, and the
+    latest clean evaluation.
+    """
 
     update: int
     reward: float
+    exact: float
     grad_norm: float
     evaluated: EvaluatedPolicy
 
@@ -95,7 +195,7 @@ class GrpoTrainer:
         losses, norms = self._train(batch, update, weights=decision.sequence_weights)
         grad_norm = max(norms, key=lambda norm: math.inf if math.isnan(norm) else norm)
         self._monitor.log_scalars(update, {"grad_norm": grad_norm, "loss": losses[-1]})
-        return UpdateOutcome(update, batch.rewards.mean().item(), grad_norm, self._evaluated)
+        return UpdateOutcome(update, batch.rewards.mean().item(), batch.exact, grad_norm, self._evaluated)
 
     def capture(self, next_update: int) -> TrainerState:
         """Return a copy of the state before an update."""
@@ -135,11 +235,18 @@ class GrpoTrainer:
         version, weights = self._published[max(0, len(self._published) - 1 - lag)]
         self._engine.load(weights, version=version, weight_format=mismatch.format_at(update))
         prompts = self._task.draw(config.n_prompts, generator=self._generator).to(self._device)
-        sampled = self._engine.sample(prompts, copies=config.n_responses, mismatch=mismatch, update=update)
+        limit = config.faults.token_limit if config.faults else None
+        sampled = self._engine.sample(
+            prompts,
+            copies=config.n_responses,
+            mismatch=mismatch,
+            update=update,
+            limit=None if limit is None else round(limit.at(update)),
+        )
         with torch.no_grad():
             replayed = sampled.experts if config.router_replay else None
             old = self._policy.score(sampled.prompts.tokens, sampled.tokens, replayed=replayed)
-        return build_batch(sampled, old, n_responses=config.n_responses, length_bonus=config.length_bonus.at(update))
+        return build_batch(sampled, old, config=config, update=update, generator=self._generator)
 
     def _train(self, batch: RolloutBatch, update: int, *, weights: Tensor) -> tuple[list[float], list[float]]:
         """Return the loss and the gradient norm of each optimizer step; one without a finite gradient is left out.

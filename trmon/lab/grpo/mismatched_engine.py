@@ -9,11 +9,52 @@ import torch
 from torch import Tensor
 
 from trmon.lab.grpo.experiment_config import EngineMismatch, WeightFormat
-from trmon.lab.grpo.models.expert_layer import N_EXPERTS
-from trmon.lab.grpo.models.token_policy import TokenPolicy
-from trmon.lab.grpo.tasks.token_task import EOS, TaskPrompts
-from trmon.lab.grpo.weight_precision import rounded_activations, rounded_weights
-from trmon.lab.testbed.rollout import nucleus_logprobs
+from trmon.lab.grpo.tasks import EOS, TaskPrompts
+from trmon.lab.grpo.token_policy import N_EXPERTS, TokenPolicy
+
+INTEGER_BITS = {WeightFormat.INT8: 8, WeightFormat.INT4: 4, WeightFormat.INT3: 3}
+LARGEST_FLOAT8 = 448.0
+ACTIVATION_TYPES = {
+    WeightFormat.FLOAT32: torch.float32,
+    WeightFormat.FLOAT16: torch.float16,
+}
+"""Precision of features and logits; bfloat16 where a format is not listed, as engines with quantised weights have."""
+
+
+def rounded_weights(weights: Mapping[str, Tensor], weight_format: WeightFormat) -> dict[str, Tensor]:
+    """Return the weights in a format, as float32; biases and norms keep 16 bits, as inference engines keep them."""
+    return {name: _rounded(weight, weight_format) for name, weight in weights.items()}
+
+
+def _rounded(weight: Tensor, weight_format: WeightFormat) -> Tensor:
+    if weight_format is WeightFormat.FLOAT32:
+        return weight
+    if weight_format is WeightFormat.FLOAT16:
+        return weight.half().float()
+    if weight_format is WeightFormat.BFLOAT16 or weight.dim() < 2:
+        return weight.bfloat16().float()
+    if weight_format is WeightFormat.FLOAT8:
+        return _to_float8(weight)
+    return to_integers(weight, bits=INTEGER_BITS[weight_format])
+
+
+def rounded_activations(values: Tensor, weight_format: WeightFormat) -> Tensor:
+    """Return features or logits in the precision that an engine with weights in this format computes them in."""
+    return values.to(ACTIVATION_TYPES.get(weight_format, torch.bfloat16)).float()
+
+
+def _to_float8(weight: Tensor) -> Tensor:
+    scale = weight.abs().max().clamp(min=1e-12) / LARGEST_FLOAT8
+    rounded: Tensor = (weight / scale).to(torch.float8_e4m3fn).float() * scale
+    return rounded
+
+
+def to_integers(weight: Tensor, *, bits: int) -> Tensor:
+    """Return a tensor rounded to the nearest multiple of its largest magnitude over 2^(bits - 1) - 1."""
+    spacing = weight.abs().max().clamp(min=1e-12) / (2 ** (bits - 1) - 1)
+    rounded: Tensor = (weight / spacing).round() * spacing
+    return rounded
+
 
 CLEAN = EngineMismatch(weight_format=WeightFormat.FLOAT32)
 """An engine that agrees with the training engine up to rounding."""
@@ -63,15 +104,21 @@ class MismatchedEngine:
         self._format, self._version = weight_format, version
 
     @torch.no_grad()
-    def sample(self, prompts: TaskPrompts, *, copies: int, mismatch: EngineMismatch, update: int) -> SampledResponses:
-        """Return `copies` responses in a row to every prompt [B], with the mismatch of an update: [B * copies]."""
+    def sample(
+        self, prompts: TaskPrompts, *, copies: int, mismatch: EngineMismatch, update: int, limit: int | None = None
+    ) -> SampledResponses:
+        """Return `copies` responses in a row to every prompt [B], with the mismatch of an update: [B * copies].
+
+        Args: limit: the most tokens of a response, if that is less than the task's.
+        """
+        longest = self._limit if limit is None else min(limit, self._limit)
         features, cache = self._policy.trunk.read_prompt(prompts.tokens, copies=copies)
         going, steps = features.new_ones(len(features), dtype=torch.bool), list[_SampledToken]()
-        for _ in range(self._limit):
+        for _ in range(longest):
             steps.append(self._sample_token(features, going, mismatch=mismatch, update=update))
             token = steps[-1].token
             going = going & (token != EOS)
-            if len(steps) == self._limit or not going.any():
+            if len(steps) == longest or not going.any():
                 break
             features, cache = self._policy.trunk.read_next(token, cache)
         missing = self._limit - len(steps)
@@ -121,3 +168,13 @@ def _padded(columns: list[Tensor], missing: int) -> Tensor:
     if not missing:
         return values
     return torch.cat([values, values.new_zeros((len(values), missing, *values.shape[2:]))], dim=1)
+
+
+def nucleus_logprobs(logprobs: Tensor, *, top_p: float) -> Tensor:
+    """Return log-probs [B, V] of the smallest set of symbols that reaches top_p, renormalised; the rest are -inf."""
+    if top_p >= 1.0:
+        return logprobs
+    ranked, order = logprobs.sort(dim=-1, descending=True)
+    held_before = ranked.exp().cumsum(dim=-1) - ranked.exp()
+    outside = torch.zeros_like(held_before, dtype=torch.bool).scatter(1, order, held_before >= top_p)
+    return logprobs.masked_fill(outside, float("-inf")).log_softmax(dim=-1)

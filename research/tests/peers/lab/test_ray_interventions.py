@@ -10,7 +10,7 @@ from msgspec import structs
 from rich.console import Console
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.models.token_policy import Architecture
+from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.interventions.pair_folder import PairFolder
 from trmon_research.interventions.run_interventions import InterventionChoices, run_interventions
 from trmon_research.interventions.trigger import SignalTrigger

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.models.token_policy import Architecture
+from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.collapse.rivals import rldoctor_replay, rlprobe_replay, rlwatch_replay
 from trmon_research.collapse.rivals.trainer_log import LoggedStep, logged_steps
 

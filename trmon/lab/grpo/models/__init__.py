@@ -1,1 +1,0 @@
-"""Tiny autoregressive policies: a GRU, a transformer with a key-value cache, and a layer of experts."""

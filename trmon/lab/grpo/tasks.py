@@ -1,0 +1,187 @@
+"""Families of tasks whose answers can be verified, over a small vocabulary with an end-of-sequence token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+EOS = 0
+"""Ends a response; symbols are numbered from 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskPrompts:
+    """B prompts and their answers.
+
+    `tokens` [B, P] are padded on the left, so that every response starts at the same position; `answers` [B, L] end
+    with EOS and are padded with EOS; `answer_lengths` [B] count the first EOS.
+    """
+
+    tokens: Tensor
+    answers: Tensor
+    answer_lengths: Tensor
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, rows: Tensor) -> TaskPrompts:
+        """Return the prompts of the given rows [n]."""
+        return TaskPrompts(self.tokens[rows], self.answers[rows], self.answer_lengths[rows])
+
+    def repeat(self, n: int) -> TaskPrompts:
+        """Return every prompt n times in a row: [B * n]."""
+        return self[torch.arange(len(self), device=self.tokens.device).repeat_interleave(n)]
+
+    def to(self, device: torch.device) -> TaskPrompts:
+        """Return the prompts on a device."""
+        return TaskPrompts(self.tokens.to(device), self.answers.to(device), self.answer_lengths.to(device))
+
+    @property
+    def answer_mask(self) -> Tensor:
+        """True for the tokens of the answers up to their EOS, [B, L]."""
+        places = torch.arange(self.answers.shape[1], device=self.answers.device)
+        return places < self.answer_lengths[:, None]
+
+
+class TokenTask(Protocol):
+    """A family of prompts: n_symbols symbols, prompts of prompt_length tokens, responses of at most response_limit."""
+
+    @property
+    def n_symbols(self) -> int:
+        """The number of symbols."""
+
+    @property
+    def prompt_length(self) -> int:
+        """Tokens of a prompt with its padding and the separator."""
+
+    @property
+    def response_limit(self) -> int:
+        """Most tokens of a response, EOS included; longer than any answer."""
+
+    def draw(self, n: int, *, generator: torch.Generator) -> TaskPrompts:
+        """Return n random prompts."""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskScores:
+    """The verified rewards of B responses: `reward` [B] in [0, 1], and `exact` [B], true where all is right."""
+
+    reward: Tensor
+    exact: Tensor
+
+
+def score_answers(tokens: Tensor, mask: Tensor, *, prompts: TaskPrompts) -> TaskScores:
+    """Return the rewards of responses [B, L]: half for an exact answer, half for the share of right positions.
+
+    A position counts up to the end of the longer of response and answer; EOS is one. Args: mask: [B, L], true up to
+    the response's EOS, or to the limit.
+    """
+    right = ((tokens == prompts.answers) & mask & prompts.answer_mask).sum(dim=1)
+    longer = torch.maximum(mask.sum(dim=1), prompts.answer_lengths)
+    exact = right == longer
+    return TaskScores(reward=0.5 * exact + 0.5 * right / longer, exact=exact)
+
+
+def build_prompts(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, task: TokenTask) -> TaskPrompts:
+    """Return the prompts of (prompt, answer) pairs of symbols; separator, padding and EOS are added."""
+    padding, separator = task.n_symbols + 1, task.n_symbols + 2
+    tokens = [[padding] * (task.prompt_length - 1 - len(prompt)) + [*prompt, separator] for prompt, _ in pairs]
+    answers = [[*answer] + [EOS] * (task.response_limit - len(answer)) for _, answer in pairs]
+    lengths = [len(answer) + 1 for _, answer in pairs]
+    return TaskPrompts(torch.tensor(tokens), torch.tensor(answers), torch.tensor(lengths))
+
+
+SHORTEST_LIST, LONGEST_LIST = 5, 9
+
+
+@dataclass(frozen=True)
+class SortSymbols:
+    """See TokenTask."""
+
+    n_symbols: int = 10
+    prompt_length: int = LONGEST_LIST + 1
+    response_limit: int = LONGEST_LIST + 4
+
+    def draw(self, n: int, *, generator: torch.Generator) -> TaskPrompts:
+        """Return n prompts of uniform length and uniform symbols."""
+        symbols = torch.randint(1, self.n_symbols + 1, (n, LONGEST_LIST), generator=generator).tolist()
+        lengths = torch.randint(SHORTEST_LIST, LONGEST_LIST + 1, (n,), generator=generator).tolist()
+        shown = [row[:length] for row, length in zip(symbols, lengths, strict=True)]
+        return build_prompts([(row, sorted(row)) for row in shown], task=self)
+
+
+SHORTEST_NUMBER, LONGEST_NUMBER = 2, 3
+
+
+@dataclass(frozen=True)
+class AddDigits:
+    """See TokenTask; digit d is symbol d + 1, least significant first, the digits of both numbers alternate."""
+
+    n_symbols: int = 10
+    prompt_length: int = 2 * LONGEST_NUMBER + 1
+    response_limit: int = LONGEST_NUMBER + 4
+
+    def draw(self, n: int, *, generator: torch.Generator) -> TaskPrompts:
+        """Return n prompts of uniform length and uniform digits."""
+        digits = torch.randint(10, (n, 2, LONGEST_NUMBER), generator=generator).tolist()
+        lengths = torch.randint(SHORTEST_NUMBER, LONGEST_NUMBER + 1, (n,), generator=generator).tolist()
+        pairs = [
+            (_alternating(first[:length], second[:length]), _digits_of_sum(first[:length], second[:length]))
+            for (first, second), length in zip(digits, lengths, strict=True)
+        ]
+        return build_prompts(pairs, task=self)
+
+
+def _alternating(first: list[int], second: list[int]) -> list[int]:
+    return [digit + 1 for pair in zip(first, second, strict=True) for digit in pair]
+
+
+def _digits_of_sum(first: list[int], second: list[int]) -> list[int]:
+    carry, symbols = 0, []
+    for one, other in zip(first, second, strict=True):
+        carry, digit = divmod(one + other + carry, 10)
+        symbols.append(digit + 1)
+    return symbols
+
+
+KINDS = 3
+SHORTEST_OPENING, LONGEST_OPENING = 4, 10
+DEEPEST = 6
+OPENS = 0.65
+"""The chance that a bracket opens where one could close."""
+
+
+@dataclass(frozen=True)
+class CloseBrackets:
+    """See TokenTask; kind k opens with symbol k + 1 and closes with symbol k + 1 + KINDS."""
+
+    n_symbols: int = 2 * KINDS
+    prompt_length: int = LONGEST_OPENING + 1
+    response_limit: int = DEEPEST + 5
+
+    def draw(self, n: int, *, generator: torch.Generator) -> TaskPrompts:
+        """Return n prompts of uniform length; at most DEEPEST brackets are open at once."""
+        lengths = torch.randint(SHORTEST_OPENING, LONGEST_OPENING + 1, (n,), generator=generator).tolist()
+        kinds = torch.randint(KINDS, (n, LONGEST_OPENING), generator=generator).tolist()
+        opens = (torch.rand((n, LONGEST_OPENING), generator=generator) < OPENS).tolist()
+        rows = zip(kinds, opens, lengths, strict=True)
+        return build_prompts([_brackets(kind[:length], open_) for kind, open_, length in rows], task=self)
+
+
+def _brackets(kinds: list[int], opens: list[bool]) -> tuple[list[int], list[int]]:
+    """Return a beginning, and the closing brackets of those that it leaves open, innermost first."""
+    prompt, stack = [], list[int]()
+    for kind, does_open in zip(kinds, opens, strict=False):
+        if not stack or (does_open and len(stack) < DEEPEST):
+            stack.append(kind)
+            prompt.append(kind + 1)
+        else:
+            prompt.append(stack.pop() + 1 + KINDS)
+    return prompt, [kind + 1 + KINDS for kind in reversed(stack)]
+
+
+TASK_FAMILIES: Mapping[str, TokenTask] = {"sort": SortSymbols(), "add": AddDigits(), "brackets": CloseBrackets()}
