@@ -84,7 +84,7 @@ class RunReader:
 
     def __init__(self, url: str, *, project: str) -> None:
         self.url = url
-        self._http = httpx.Client(base_url=f"{url}/api/v1", timeout=10.0)
+        self._http = httpx.Client(base_url=f"{url}/api/v1", timeout=60.0)
         self._project = project
 
     def close(self) -> None:

@@ -32,8 +32,8 @@ from trmon.lab.grpo.injections import Injection
 
 PROJECT = "demo"
 READ_EVERY_SECONDS = 0.5
-SETTLE_SECONDS = 60.0
-"""Time limit for closing and notifying the last batches after the trainers have ended."""
+SETTLE_SECONDS = 900.0
+"""Time limit for closing and notifying the last batches after the trainers have ended, for a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
