@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from tests.notifications.receivers.posting import notification
+from tests.notify.posting import notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.model.identity import RunKey
 from trmon.lab.demo.processes import Pager
-from trmon.notifications.receivers.http_post import HttpPost
-from trmon.notifications.receivers.receiver import DeliveryOutcome, DeliveryResult
-from trmon.notifications.receivers.webhook import Webhook
+from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost
+from trmon.notify.webhook import Webhook
 
 
 def test_the_receiver_stores_every_alert_with_its_run() -> None:

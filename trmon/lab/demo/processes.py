@@ -16,7 +16,7 @@ from threading import Thread
 from typing import IO, Any, Self
 
 from trmon.domain.model.errors import TrmonError
-from trmon.hosts.child_process import ChildProcess
+from trmon.fleet.supervisor import ChildProcess
 from trmon.lab.grpo.injections import Injection, Onset
 
 HEALTHY, ILL, COLLAPSING = "healthy", "ill", "collapsing"

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from trmon.domain.policies.policy_version import CALIBRATION_AUTHOR
+from trmon.domain.policies import CALIBRATION_AUTHOR
 
 FIXED_POLICY = "trm"
 SETTLED_STEPS = 80

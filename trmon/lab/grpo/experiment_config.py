@@ -11,7 +11,7 @@ from msgspec import structs
 from trmon.domain.model.errors import InvalidInput
 from trmon.lab.grpo.tasks import TASK_FAMILIES
 from trmon.lab.grpo.token_policy import Architecture
-from trmon_client.core.wire.decodable_types import decodable
+from trmon_client.core.wire.messages import decodable
 
 HASH_CHARACTERS = 12
 
