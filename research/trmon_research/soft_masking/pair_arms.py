@@ -12,10 +12,10 @@ import numpy as np
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.grpo.grpo_trainer import GrpoTrainer, TrainerState, UpdateOutcome, train_experiment
+from trmon_client.batch_decision import BatchDecision
 from trmon_client.config.settings import Mode
 from trmon_client.core.policies.criteria import Criterion
 from trmon_client.core.policies.policy import Policy, preset
-from trmon_client.deciding.batch_decision import BatchDecision
 from trmon_research.interventions.live_monitor import LiveMonitor, live_settings
 
 PREFIX_UPDATES, ARM_UPDATES = 200, 200

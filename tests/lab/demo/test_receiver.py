@@ -6,7 +6,7 @@ from msgspec import structs
 
 from tests.notify.posting import notification
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.model.identity import RunKey
+from trmon.domain.identity import RunKey
 from trmon.lab.demo.processes import Pager
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost
 from trmon.notify.webhook import Webhook

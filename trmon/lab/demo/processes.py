@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, Any, Self
 
-from trmon.domain.model.errors import TrmonError
+from trmon.domain.errors import TrmonError
 from trmon.fleet.supervisor import ChildProcess
 from trmon.lab.grpo.injections import Injection, Onset
 

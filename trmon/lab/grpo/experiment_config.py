@@ -8,7 +8,7 @@ from enum import Enum
 import msgspec
 from msgspec import structs
 
-from trmon.domain.model.errors import InvalidInput
+from trmon.domain.errors import InvalidInput
 from trmon.lab.grpo.tasks import TASK_FAMILIES
 from trmon.lab.grpo.token_policy import Architecture
 from trmon_client.core.wire.messages import decodable
