@@ -22,8 +22,7 @@ from typer.core import TyperGroup
 
 from trmon.assistants.tools.registry import TOOLS
 from trmon.bootstrap.app import create_app
-from trmon.cli.commands import COMMANDS
-from trmon.cli.lazy_group import load_command
+from trmon.cli.commands import COMMANDS, load_command
 from trmon.config.secret_files import SUFFIX, is_secret
 from trmon.config.settings import Settings
 from trmon.domain.diagnosis.conditions import (

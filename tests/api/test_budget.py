@@ -13,7 +13,7 @@ from tests.fixtures.command import trmon
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, finish, send, train
-from trmon.terminal.budget_text import budget_lines
+from trmon.cli.budget import budget_lines
 from trmon_client.api import NotFoundError, Service
 from trmon_client.core import divergence, statistics, wire
 from trmon_client.core.columns import Columns

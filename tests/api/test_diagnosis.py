@@ -17,12 +17,12 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
 from trmon.api.diagnosis_schemas import diagnosis_info
+from trmon.cli.diagnose import diagnose_metrics, fetch_diagnosis
 from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
 from trmon.fleet.summaries import STEPS
-from trmon.terminal.diagnosis_query import diagnose_metrics, fetch_diagnosis
 from trmon.terminal.diagnosis_text import print_diagnosis
 from trmon_client.api import NotFoundError, Service, ServiceUnreachable
 from trmon_client.core import wire

@@ -13,12 +13,12 @@ from tests.fixtures.command import trmon
 from tests.fixtures.replay import ReplayedRun, replaying
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
+from trmon.cli.backtest import service_histories
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.backtest.rule_replay import RuleReplay
 from trmon.domain.backtest.stored_history import RUN_STATES
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.rule_yaml import builtin_rules
-from trmon.terminal.backtest.service_history import service_histories
 from trmon_client.api import AlertInfo, Service
 
 NAMES = {"math/stale", "math/healthy"}

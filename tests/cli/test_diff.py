@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from trmon.terminal.comparison_text import comparison_lines
+from trmon.cli.diff import comparison_lines
 from trmon_client.api.answers import convert_answer
 from trmon_client.api.comparison import ComparisonInfo
 

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from trmon.cli.commands import COMMANDS
-from trmon.cli.lazy_group import load_command
+from trmon.cli.commands import COMMANDS, load_command
 
 DATABASE_AND_SERVER = {
     "sqlalchemy",

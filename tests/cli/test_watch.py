@@ -13,9 +13,9 @@ import pytest
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.tracker_logs import TRACKER_LOGS
 from tests.fixtures.waiting import eventually
+from trmon.cli.running_service import ReportUploader
+from trmon.cli.watch import LogWatch
 from trmon.domain.identity import RunKey
-from trmon.terminal.log_watch import LogWatch
-from trmon.terminal.report_upload import ReportUploader
 
 
 def line(step: int) -> str:

@@ -6,8 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from trmon.cli.commands import COMMANDS
-from trmon.cli.lazy_group import load_command
+from trmon.cli.commands import COMMANDS, load_command
 from trmon.config.secret_files import SUFFIX
 
 PAGE = (Path(__file__).parents[2] / "docs" / "assistants.md").read_text("utf-8")

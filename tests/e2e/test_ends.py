@@ -14,8 +14,8 @@ import pytest
 
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
+from trmon.cli.show import fetch_run_detail
 from trmon.domain.identity import RunKey
-from trmon.terminal.run_detail import fetch_run_detail
 from trmon_client.api import Service
 
 RUN = RunKey("math", "grpo")

@@ -13,11 +13,11 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.two_engines import two_engines_batch
 from tests.fixtures.waiting import eventually
 from tests.store.builders import stored_reports
+from trmon.cli.replay import read_recordings
 from trmon.config.settings import Settings
 from trmon.domain.messages import StoredReport
 from trmon.domain.recording import replay_recording
 from trmon.store import Store
-from trmon.terminal.recording.recording_files import read_recordings
 from trmon_client.core.recording_format import INDEX_FILE, Recording
 
 pytestmark = pytest.mark.slow

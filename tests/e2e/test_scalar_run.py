@@ -15,9 +15,8 @@ from tests.client.trainer import settings
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
+from trmon.cli.show import fetch_run_detail, print_run
 from trmon.domain.identity import RunKey
-from trmon.terminal.run_detail import fetch_run_detail
-from trmon.terminal.run_page import print_run
 from trmon_client.api import Service
 from trmon_client.monitor import Monitor
 

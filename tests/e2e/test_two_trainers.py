@@ -17,11 +17,10 @@ from tests.client.trainer import batch, settings
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
+from trmon.cli.show import fetch_run_detail, print_run
 from trmon.domain.identity import RunKey
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
-from trmon.terminal.run_detail import fetch_run_detail
-from trmon.terminal.run_page import print_run
 from trmon_client.api import Service
 from trmon_client.monitor import Monitor
 

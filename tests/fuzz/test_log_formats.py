@@ -24,12 +24,12 @@ from tests.logs import test_console as console_logs
 from tests.logs import test_tensorboard as tensorboard_logs
 from tests.logs import test_wandb as wandb_logs
 from tests.logs.test_formats import STATE
+from trmon.cli.diagnose import print_report
+from trmon.cli.import_ import LogSource, messages_of
 from trmon.domain.errors import InvalidInput
 from trmon.domain.framework_names.translation import FRAMEWORKS
 from trmon.domain.identity import RunKey
-from trmon.terminal.log_import import LogSource, messages_of
 from trmon.terminal.run_report import report_on_log
-from trmon.terminal.run_report_text import print_report
 from trmon_client.api.answers import encode_answer
 from trmon_client.core import wire
 

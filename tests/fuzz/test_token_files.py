@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
+from trmon.cli.replay import read_recordings
 from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.preflight import preflight
 from trmon.domain.recording import replay_recording
-from trmon.terminal.preflight.score_files import ScoreFile
-from trmon.terminal.recording.recording_files import read_recordings
+from trmon.terminal.preflight_scores import ScoreFile
 from trmon_client.core import acceptance
 from trmon_client.core.recording_format import INDEX_FILE
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.tracker_logs import unpacked_mlflow_store
+from trmon.cli.import_ import LogImport, LogSource, messages_of, run_name
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.domain.errors import InvalidInput, NotReady
 from trmon.domain.identity import RunKey
 from trmon.logs import format_of, mlflow_store
 from trmon.logs.log_format import LogItem
-from trmon.terminal.log_import import LogImport, LogSource, messages_of, run_name
 from trmon_client.core import wire
 
 METRIC = "INSERT INTO metrics (key, value, timestamp, run_uuid, step, is_nan) VALUES (?, ?, ?, ?, ?, 0)"

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.tracker_logs import TRACKER_LOGS
+from trmon.cli.import_ import LogImport, LogSource, messages_of
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import RunKey
 from trmon.logs import format_of
 from trmon.logs.tensorboard import masked_crc32c
-from trmon.terminal.log_import import LogImport, LogSource, messages_of
 from trmon_client.core import wire
 
 RECORDINGS = TRACKER_LOGS / "tensorboard"

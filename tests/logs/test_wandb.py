@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.tracker_logs import TRACKER_LOGS
+from trmon.cli.import_ import LogSource
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.domain.errors import InvalidInput
 from trmon.logs import format_of
 from trmon.logs.wandb import BLOCK_BYTES, ChunkKind, read_chunked_records
-from trmon.terminal.log_import import LogSource
 
 RECORDINGS = TRACKER_LOGS / "wandb"
 OFFLINE_RUN = RECORDINGS / "offline-run-20231114_221320-trmon01"

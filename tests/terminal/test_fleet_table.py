@@ -10,8 +10,7 @@ from rich.console import Console
 
 from trmon.domain.finding import Severity
 from trmon.domain.health.verdict import Urgency, VerdictKind
-from trmon.terminal.fleet_table import WHOLE_FLEET, fleet_frame, fleet_summary_line, urgency_order
-from trmon.terminal.fleet_view import FleetView
+from trmon.terminal.fleet import WHOLE_FLEET, FleetView, fleet_frame, fleet_summary_line, urgency_order
 from trmon_client.api import RunStatus, VerdictInfo
 from trmon_client.api.answers import decode_answer, encode_answer
 from trmon_client.api.runs import OpenAlertInfo, SparklineInfo

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.terminal.test_fleet_table import a_run, shown
+from trmon.cli.top import KEYS, split_keys
 from trmon.domain.health.verdict import VerdictKind
-from trmon.terminal.fleet_view import MAX_FILTER, FleetView
-from trmon.terminal.keys import KEYS, split_keys
+from trmon.terminal.fleet import MAX_FILTER, FleetView
 from trmon_client.api.runs import SparklineInfo
 
 RUNS = [a_run(name=f"run-{i}") for i in range(30)]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from trmon.terminal.note_table import note_table
+from trmon.cli.note import note_table
 from trmon_client.api import NoteInfo
 
 

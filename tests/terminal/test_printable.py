@@ -9,7 +9,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from trmon.terminal.printable import PrintableConsole, printable, printable_json
+from trmon.terminal.text import PrintableConsole, printable, printable_json
 
 CASES = [
     pytest.param("\x1b]0;owned\x07", "\ufffd]0;owned\ufffd", id="an escape sequence"),

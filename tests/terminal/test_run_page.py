@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from trmon.terminal.cut_text import cut_middle
-from trmon.terminal.run_page import signal_course_table
+from trmon.cli.show import signal_course_table
+from trmon.terminal.text import cut_middle
 from trmon_client.api import SignalBand, SignalHistory
 
 VALUES = np.array([12345.678, -0.000748391, -1.23456e-05])

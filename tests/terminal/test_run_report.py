@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from trmon.cli.diagnose import example_log, print_report
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
-from trmon.terminal.example_run import example_log
 from trmon.terminal.run_report import RunReportInfo, failed, parse_failures, report_on_log
-from trmon.terminal.run_report_text import print_report
 from trmon_client.api.answers import encode_answer
 
 VERL = {

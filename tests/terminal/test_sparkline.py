@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from trmon.terminal.sparkline import ASCII_BARS, text_sparkline
+from trmon.terminal.text import ASCII_BARS, text_sparkline
 
 CASES = [
     ("nothing is nothing", [], 8, ""),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trmon.terminal.run_argument import parse_run_name
+from trmon.terminal.arguments import parse_run_name
 
 RunName = Annotated[str, Field(description="The run as PROJECT/RUN, as list_runs names it.", max_length=300)]
 FromStep = Annotated[int | None, Field(ge=0, description="The first step; by default the first of the run.")]

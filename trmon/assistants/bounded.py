@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TypeVar
 
 from trmon.domain.finding import JsonNumber, json_number
-from trmon.terminal.printable import printable
+from trmon.terminal.text import printable
 
 T = TypeVar("T")
 DIGITS = 4

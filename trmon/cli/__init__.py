@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from trmon.cli.commands import COMMANDS
-from trmon.cli.lazy_group import LazyGroup
+from trmon.cli.commands import COMMANDS, LazyGroup
 
 app = typer.Typer(
     cls=LazyGroup,

@@ -5,25 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.cli.stored_runs import Address, Workers, find_stored_runs, map_runs
+from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory, why_skipped
+from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.errors import InvalidInput
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.runs.run import Run, RunState
+from trmon_client.api import Service
+from trmon_client.api.batches import BatchInfo
+from trmon_client.api.runs import RunInfo
+from trmon_client.core.policies.policy import Policy
 
 if TYPE_CHECKING:
     from trmon.domain.backtest.backtest_run import RunBacktest
-    from trmon.domain.backtest.stored_history import StoredHistory
     from trmon.domain.collapse_risk.risk_model import RiskModel
     from trmon.domain.rules.rule import RuleSet
     from trmon.store.archive.runs import RunSource
-    from trmon.terminal.backtest.backtest_lines import BacktestWriter
-    from trmon_client.core.policies.policy import Policy
+    from trmon.terminal.backtest_text import BacktestWriter
+
 
 BUILTIN = "builtin"
 Rules = Annotated[str, typer.Option(help="A rules file, or builtin.")]
@@ -126,8 +135,7 @@ def backtest_writer(
     stack: ExitStack, backtest: Backtest, *, output: Path | None, as_json: bool, as_csv: bool
 ) -> BacktestWriter:
     """Return what writes the results: tables, or lines of JSON or CSV. Errors: InvalidInput."""
-    from trmon.terminal.backtest.backtest_lines import CsvWriter, JsonLinesWriter
-    from trmon.terminal.backtest.backtest_tables import BacktestTables
+    from trmon.terminal.backtest_text import BacktestTables, CsvWriter, JsonLinesWriter
 
     if as_json and as_csv:
         raise InvalidInput("--csv", "and --json were both given; give one of them")
@@ -151,7 +159,7 @@ class Backtest:
     def of(cls, rules: str, against: str | None, *, policies: Sequence[str] | None, model: Path | None) -> Backtest:
         """Return the backtest of rule sets, policies and a model as they are written. Errors: InvalidInput."""
         from trmon.domain.collapse_risk.risk_model import decode_model
-        from trmon.terminal.policy_argument import parse_policy_argument
+        from trmon.terminal.arguments import parse_policy_argument
 
         rule_sets = _rule_sets(rules, against)
         parsed = [parse_policy_argument(text) for text in policies or ()]
@@ -177,7 +185,6 @@ def _is_url(source: str) -> bool:
 def _histories_of_service(
     source: str, stack: ExitStack, *, project: str | None, runs: Sequence[str]
 ) -> Iterator[StoredHistory]:
-    from trmon.terminal.backtest.service_history import service_histories
 
     service = stack.enter_context(service_of(source or None))
     yield from service_histories(service, project=project, runs=runs)
@@ -192,3 +199,79 @@ def _progress() -> Iterator[Callable[[str], None]]:
         return
     with terminal.status("") as status:
         yield lambda name: status.update(f"reading {name}")
+
+
+MAX_STEPS = 1_000_000
+"""The most that a service applies a policy to."""
+
+
+def service_histories(service: Service, *, project: str | None, runs: Sequence[str]) -> Iterator[StoredHistory]:
+    """Yield the named runs (PROJECT/RUN), or without names all of a project or of the service.
+
+    Errors: ServiceError.
+    """
+    found = (service.run(name) for name in runs) if runs else service.runs(project)
+    for run in found:
+        yield StoredHistory(
+            run=_run(run),
+            rows=partial(_rows, service, run.name),
+            apply_policy=partial(_apply_policy, service, run.name),
+        )
+
+
+def _rows(service: Service, run: str) -> Iterator[BatchRow]:
+    return map(_row, service.batches(run))
+
+
+def _apply_policy(service: Service, run: str, policy: Policy) -> PolicyMaskRate:
+    effect = service.what_if(run, policy.spec(), max_steps=MAX_STEPS)
+    if not effect.total.n_sequences:
+        return PolicyMaskRate(policy=policy.name, skipped=why_skipped(effect.undecided))
+    return PolicyMaskRate(
+        policy=policy.name,
+        n_sequences=effect.total.n_sequences,
+        mask_rate=float(effect.total.mask_rate),
+        original_mask_rate=float(effect.then.mask_rate),
+    )
+
+
+def _run(info: RunInfo) -> Run:
+    return Run(
+        id=1,
+        key=RunKey(info.project, info.run),
+        state=RunState(info.state),
+        owner=info.owner,
+        tags=info.tags,
+        config=info.config,
+        mode=info.mode,
+        created_at=info.created_at,
+        last_report_at=info.last_report_at,
+        last_step=info.last_step,
+        attempt_id=None,
+        archived=info.archived,
+    )
+
+
+def _row(info: BatchInfo) -> BatchRow:
+    return BatchRow(
+        run_id=1,
+        key=BatchKey(info.attempt_id, info.step, info.update),
+        ordinal=info.ordinal,
+        closed_at=info.closed_at,
+        n_sequences=info.n_sequences,
+        n_tokens=info.n_tokens,
+        n_ranks=info.n_ranks,
+        missing_ranks=info.missing_ranks,
+        complete=info.complete is not False,
+        unconfirmed=info.complete is None,
+        revised=info.revised,
+        mode=info.mode,
+        primary_pair=info.primary_pair,  # type: ignore[arg-type]
+        kl_is=info.kl_is,  # type: ignore[arg-type]
+        policy_hash=info.policy_hash,
+        mismatches=info.mismatches,
+        last_report_id=info.ordinal,
+        signals={name: float(value) for name, value in info.signals.items()},
+        scalars={name: float(value) for name, value in info.scalars.items()},
+        quarantined=tuple(msgspec.convert(msgspec.to_builtins(part), Quarantined) for part in info.quarantined),
+    )

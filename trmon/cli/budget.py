@@ -2,15 +2,93 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.terminal.budget_text import print_budget
-from trmon.terminal.run_argument import parse_run_name
+from trmon.terminal.arguments import parse_run_name
+from trmon_client.api import BudgetInfo
 from trmon_client.api.answers import encode_answer
+from trmon_client.api.budget import BudgetItemInfo, ShownByInfo
+
+PRESENCE_MARKS = {"present": "!", "absent": "-", "unknown": "?"}
+
+
+def print_budget(found: BudgetInfo, console: Console) -> None:
+    """Print the mismatch budget, the lag law, the split of the drift, its kinds, and the advice for the pipeline."""
+    for line in budget_lines(found):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def budget_lines(found: BudgetInfo) -> Iterator[str]:
+    """Yield the lines of a budget."""
+    yield f"Budget at step {found.step} ({found.steps} steps read)"
+    yield ""
+    yield "Mismatch below which correction is conjectured to gain less than 0.3%:"
+    yield from (_item(item) for item in found.mismatch)
+    yield ""
+    yield "Lag and learning rate (a law with fitted constants: a conjecture for this run):"
+    yield from (f"  {words}" for words in found.lag_words)
+    yield ""
+    yield from _split(found)
+    yield ""
+    yield from _kinds(found)
+    yield ""
+    yield from _pipeline(found)
+
+
+def _item(item: BudgetItemInfo) -> str:
+    value = "" if math.isnan(item.value) else f"{item.signal} {item.value:.3g}, "
+    return f"  {item.state.replace('_', ' '):12}  {item.name} < {item.limit:g}: {value}{item.note}"
+
+
+def _split(found: BudgetInfo) -> Iterator[str]:
+    split = found.split
+    yield "Where the drift comes from (lower bounds of the worst token's TV, and means):"
+    yield f"  staleness  at least {_number(split.alpha_0)}, mean {_number(split.mean_staleness)}"
+    yield f"  mismatch   at least {_number(split.alpha_1)}, mean {_number(split.mean_mismatch)}"
+    if not math.isnan(split.mismatch_share):
+        yield f"  mismatch makes {split.mismatch_share:.0%} of the sum of the bounds"
+    if not math.isnan(split.exact_max):
+        yield f"  exact TV   at most {_number(split.exact_max)}, mean {_number(split.exact_mean)}, from logits"
+    if split.is_replayed:
+        yield "  routing is replayed, which hides the difference of the routers and does not reduce it"
+    if not math.isnan(found.minorizer):
+        vacuous = " (vacuous: its bound exceeds the range of rewards)" if found.minorizer_vacuous > 0 else ""
+        yield f"  minorizer  {found.minorizer:.3g}: the gain that the error bound leaves{vacuous}"
+
+
+def _kinds(found: BudgetInfo) -> Iterator[str]:
+    yield "Kinds of off-policyness (! this run has it, - it has not, ? cannot be told):"
+    for kind in found.kinds:
+        yield f"  {PRESENCE_MARKS.get(kind.presence, '?')} {kind.name}: {kind.why}{_shown(kind.shown_by)}"
+
+
+def _pipeline(found: BudgetInfo) -> Iterator[str]:
+    advice = found.pipeline
+    yield "Advice by pipeline ([DRIFT]: its author's defaults, not laws):"
+    for method in advice.methods:
+        yield f"  {method.title}{_shown(method.shown_by)}: {method.method}"
+    if advice.correction is not None:
+        yield f"  {advice.correction}{_shown(advice.correction_shown_by)}"
+    yield "Anti-patterns (! shown by this run, - not shown, ? cannot be told):"
+    for pattern in advice.anti_patterns:
+        mark = PRESENCE_MARKS.get(pattern.presence, "?")
+        yield f"  {mark} {pattern.number} {pattern.name}: {pattern.why}{_shown(pattern.shown_by)}"
+
+
+def _shown(shown_by: Iterable[ShownByInfo]) -> str:
+    values = ", ".join(f"{one.name} {one.value}" for one in shown_by)
+    return f" ({values})" if values else ""
+
+
+def _number(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{value:.3g}"
 
 
 def budget_command(

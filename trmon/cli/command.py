@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from trmon.domain.errors import InvalidInput, TrmonError
-from trmon.terminal.printable import PrintableConsole, printable, printable_json
+from trmon.terminal.text import PrintableConsole, printable, printable_json
 
 if TYPE_CHECKING:
     from trmon.config.settings import Settings

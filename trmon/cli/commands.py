@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from pkgutil import resolve_name
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
 
 
 class CommandEntry(NamedTuple):
@@ -18,10 +22,10 @@ COMMANDS = {
         "Run the service: all of it over SQLite; over PostgreSQL the API and, with --workers, workers.",
     ),
     "worker": CommandEntry(
-        "trmon.cli.worker:worker", "Process a share of the runs: close batches, evaluate rules, send notifications."
+        "trmon.cli.serve:worker", "Process a share of the runs: close batches, evaluate rules, send notifications."
     ),
     "doctor": CommandEntry(
-        "trmon.cli.doctor:doctor",
+        "trmon.cli.serve:doctor",
         "Check settings, database, indexes, clocks, disk and leases; exit with 1 if something is wrong.",
     ),
     "ingest": CommandEntry(
@@ -42,7 +46,7 @@ COMMANDS = {
         "Print where runs part, in which signal first, and how their verdicts, policies and configurations differ.",
     ),
     "report": CommandEntry(
-        "trmon.cli.report:report_command",
+        "trmon.cli.show:report_command",
         "Write a run as one HTML file that needs no service: verdict, course, alerts, policies and notes.",
     ),
     "diagnose": CommandEntry(
@@ -78,11 +82,11 @@ COMMANDS = {
         "Write a note on a run or on one of its steps, or print its notes, newest first.",
     ),
     "edit": CommandEntry(
-        "trmon.cli.edit:edit_command",
+        "trmon.cli.runs:edit_command",
         "Change the owner and the tags of runs, archive them, or take them back; needs a token with the scope admin.",
     ),
     "delete": CommandEntry(
-        "trmon.cli.delete:delete_command",
+        "trmon.cli.runs:delete_command",
         "Delete a run with all its data, after asking; needs a token with the scope admin.",
     ),
     "replay": CommandEntry(
@@ -90,18 +94,18 @@ COMMANDS = {
         "Compute the signals, decisions and worst tokens of a trainer's recording again.",
     ),
     "migrate": CommandEntry(
-        "trmon.cli.migrate:migrate", "Migrate the database to this version; `serve` does it automatically."
+        "trmon.cli.database:migrate", "Migrate the database to this version; `serve` does it automatically."
     ),
     "backup": CommandEntry(
-        "trmon.cli.backup:backup",
+        "trmon.cli.database:backup",
         "Copy the SQLite database into one checked file while the service runs (PostgreSQL: use pg_dump).",
     ),
     "restore": CommandEntry(
-        "trmon.cli.backup:restore",
+        "trmon.cli.database:restore",
         "Replace the database by a backup and keep the old one beside it; refused while a service uses it.",
     ),
     "export": CommandEntry(
-        "trmon.cli.export:export",
+        "trmon.cli.database:export",
         "Write a project as partitioned parquet, for DuckDB and `trmon import`, while the service runs.",
     ),
     "query": CommandEntry(
@@ -118,7 +122,7 @@ COMMANDS = {
         "trmon.cli.audit:audit_command", "Show administrative actions, newest first: when, who, what, before and after."
     ),
     "version": CommandEntry(
-        "trmon.cli.version:version_command", "Print the versions of the service, the client and the wire format."
+        "trmon.cli.serve:version_command", "Print the versions of the service, the client and the wire format."
     ),
     "demo": CommandEntry(
         "trmon.cli.lab:demo_command",
@@ -131,7 +135,26 @@ COMMANDS = {
     "lake": CommandEntry("trmon.cli.lake:lake", "Move attempts of ended runs to the lake, and see what has moved."),
     "token": CommandEntry("trmon.cli.token:token", "Create, list, rotate and revoke API tokens."),
     "quota": CommandEntry("trmon.cli.quota:quota", "Limit what projects store and send."),
-    "notify": CommandEntry("trmon.cli.notify:notify", "Test the receivers of alerts."),
-    "rules": CommandEntry("trmon.cli.rules:rules", "Check and test alert rules."),
+    "notify": CommandEntry("trmon.cli.alerts:notify", "Test the receivers of alerts."),
+    "rules": CommandEntry("trmon.cli.alerts:rules", "Check and test alert rules."),
     "grafana": CommandEntry("trmon.cli.grafana:grafana", "Push the dashboards to a Grafana."),
 }
+
+
+class LazyGroup(TyperGroup):
+    """Lists placeholders with the summaries of `COMMANDS`, and loads the command that runs."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """See TyperGroup."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else load_command(name), rest
+
+
+def load_command(name: str) -> Any:
+    """Import the command, or the group of commands, of a name and return it as Typer builds it."""
+    loaded = resolve_name(COMMANDS[name].target)
+    if isinstance(loaded, typer.Typer):
+        return typer.main.get_group(loaded)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(loaded)
+    return typer.main.get_command(alone)

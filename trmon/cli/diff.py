@@ -2,15 +2,78 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterator, Sequence
+from string import ascii_uppercase
 from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.terminal.comparison_text import print_comparison
-from trmon.terminal.run_argument import parse_run_name
+from trmon.domain.health.verdict import VerdictKind
+from trmon.terminal.arguments import parse_run_name
+from trmon.terminal.text import cut_middle
 from trmon_client.api.answers import encode_answer
+from trmon_client.api.comparison import ComparedRun, ComparisonInfo
+
+NAME_WIDTH = 24
+LEAST_WIDTH = 6
+GAP = "  "
+
+
+def print_comparison(found: ComparisonInfo, console: Console) -> None:
+    """Print the runs with their verdicts, where they part, and what differs, in the width of the console."""
+    for line in comparison_lines(found, width=console.width):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def comparison_lines(found: ComparisonInfo, *, width: int) -> Iterator[str]:
+    """Yield the lines of a comparison; names and values that do not fit lose their middle."""
+    for letter, run in zip(ascii_uppercase, found.runs, strict=False):
+        yield cut_middle(f"{letter}  {run.fleet.project}/{run.fleet.run}", width)
+        yield f"   {_verdict(run)}"
+    if found.proposed:
+        yield "B is the sound run of the project whose configuration differs least."
+    for letter, run in list(zip(ascii_uppercase, found.runs, strict=False))[1:]:
+        yield f"A and {letter}: {run.sentence}"
+    yield ""
+    yield _row("", ascii_uppercase[: len(found.runs)], width=width)
+    for name, values in _rows(found):
+        yield _row(name, values, width=width)
+    if not found.config:
+        yield "The configurations do not differ."
+
+
+def _verdict(run: ComparedRun) -> str:
+    verdict = run.fleet.verdict
+    known = {kind.value: kind.words.capitalize() for kind in VerdictKind}
+    return f"{known.get(verdict.kind, verdict.kind)}: {verdict.why}"
+
+
+def _rows(found: ComparisonInfo) -> Iterator[tuple[str, Sequence[str]]]:
+    yield "newest step", ["-" if run.fleet.step is None else str(run.fleet.step) for run in found.runs]
+    yield "policy", [run.policy.name for run in found.runs]
+    if not found.same_policy:
+        yield "policy hash", [run.policy.hash for run in found.runs]
+    for name in dict.fromkeys(name for run in found.runs for name in run.signals):
+        yield name, [_newest(run, name) for run in found.runs]
+    for entry in found.config:
+        given = zip(entry.values, entry.given, strict=True)
+        yield entry.name, [json.dumps(value) if is_given else "-" for value, is_given in given]
+
+
+def _newest(run: ComparedRun, name: str) -> str:
+    known = [value for value in run.signals.get(name, ()) if not math.isnan(value)]
+    return f"{known[-1]:.4g}" if known else "-"
+
+
+def _row(name: str, values: Sequence[str], *, width: int) -> str:
+    room = max((width - NAME_WIDTH) // len(values) - len(GAP), LEAST_WIDTH)
+    cells = [cut_middle(value, room).ljust(room) for value in values]
+    return f"{cut_middle(name, NAME_WIDTH).ljust(NAME_WIDTH)}{GAP}{GAP.join(cells)}".rstrip()
 
 
 def diff_command(

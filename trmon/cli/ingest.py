@@ -3,14 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from trmon.cli.command import plain_errors
-from trmon.cli.running_service import uploader_to
-from trmon.terminal.spool_upload import segments_in, send_segment
+from trmon.cli.running_service import ReportUploader, bundled, uploader_to
+from trmon.domain.errors import InvalidInput
+from trmon_client.core.wire.segments import SUFFIX, SegmentError, scan_segment
+
+
+def segments_in(directory: Path) -> list[Path]:
+    """Return the segment files under a directory, oldest first for each process. Errors: InvalidInput if none."""
+    if not directory.is_dir():
+        wrong = "is a file; give the folder it lies in" if directory.exists() else "is not there"
+        raise InvalidInput("DIR", f"{directory} {wrong}")
+    found = sorted(directory.rglob(f"*{SUFFIX}"))
+    if not found:
+        where = "pass the client's spool directory, as its trainer's user"
+        raise InvalidInput("DIR", f"{directory} contains no segments (*{SUFFIX}) that you may read; {where}")
+    return found
+
+
+def bundles_in(segment: Path, counts: Counter[str]) -> Iterator[list[bytes]]:
+    """Yield the messages of a segment in bundles, and count damaged ones."""
+    try:
+        found = scan_segment(segment.read_bytes())
+    except SegmentError:
+        counts["damaged"] += 1
+        return
+    counts["damaged"] += found.n_damaged + bool(found.torn_bytes)
+    yield from bundled(found.messages)
+
+
+def send_segment(segment: Path, uploader: ReportUploader) -> Counter[str]:
+    """Send one segment, whose file is kept, and return the counts of its messages by outcome. Errors: ServiceError."""
+    counts: Counter[str] = Counter()
+    for bundle in bundles_in(segment, counts):
+        counts.update(ack.status for ack in uploader.post(bundle).acks)
+    return counts
 
 
 def ingest(

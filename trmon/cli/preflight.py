@@ -2,21 +2,217 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
+from msgspec import Meta
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
 from trmon.domain.errors import InvalidInput
-from trmon.domain.preflight.preflight import N_WORST, PreflightLimits, preflight
-from trmon.terminal.preflight.completions_endpoint import CompletionsEndpoint, Sampling
-from trmon.terminal.preflight.preflight_schemas import preflight_info
-from trmon.terminal.preflight.preflight_text import print_preflight
-from trmon.terminal.preflight.score_sources import is_endpoint, read_scores
-from trmon_client.api.answers import encode_answer
+from trmon.domain.finding import Finding
+from trmon.domain.preflight.preflight import (
+    N_WORST,
+    FoundCause,
+    PreflightCause,
+    PreflightLimits,
+    PreflightResult,
+    preflight,
+)
+from trmon.domain.preflight.token_pairs import TvIs
+from trmon.domain.rules.condition import ThresholdSide
+from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling
+from trmon.terminal.preflight_scores import is_endpoint, read_scores
+from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer
+from trmon_client.api.diagnosis import EvidenceInfo, MissingInfo, RemedyInfo
+
+
+class CauseInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A cause that was found, the finding that it becomes in a run, and what to do."""
+
+    cause: PreflightCause
+    finding: Finding
+    detail: str
+    fix: str
+    evidence: tuple[EvidenceInfo, ...]
+    remedy: RemedyInfo
+
+
+class IdDifferenceInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The first token whose id differs."""
+
+    sequence: int
+    position: int
+    rollout_id: int | None
+    trainer_id: int | None
+
+
+class UnknownInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A finding that could not be decided, and what it needs."""
+
+    finding: Finding
+    missing: tuple[MissingInfo, ...]
+
+
+class WorstTokenInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A token on which the engines differ much; positions are those of the trainer's row."""
+
+    sequence: int
+    position: int
+    token_id: int | None
+    rollout_logprob: ApiNumber
+    trainer_logprob: ApiNumber
+    d: ApiNumber
+
+
+class LimitsInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The limits that the pair had to keep."""
+
+    max_abs_d: ApiNumber
+    tv_p95: ApiNumber
+    equal_share: ApiNumber
+
+
+class PreflightInfo(AnswerInfo, frozen=True, kw_only=True):
+    """What was measured over the tokens that both engines score, and the causes."""
+
+    passed: bool
+    sequences: int
+    tokens: Annotated[int, Meta(description="Tokens that could be compared.")]
+    equal_share: Annotated[ApiNumber, Meta(description="Share of the log-probs that are equal as float32.")]
+    max_abs_d: Annotated[ApiNumber, Meta(description="Largest |d|, nats.")]
+    tv_p95: Annotated[ApiNumber, Meta(description="95th percentile of the total variation of tokens.")]
+    tv_is: Annotated[TvIs, Meta(description="Exact from logits, or a lower bound from the sampled tokens.")]
+    trainer_mass_outside: Annotated[
+        ApiNumber | None,
+        Meta(description="Mean probability of the trainer outside the rollout's support; null without logits."),
+    ]
+    temperature_slope: Annotated[
+        ApiNumber, Meta(description="How far the ratio of two temperatures is from 1, at least.")
+    ]
+    temperature_corr: Annotated[ApiNumber, Meta(description="Correlation of d with the rollout's log-prob.")]
+    signals: Annotated[dict[str, ApiNumber], Meta(description="Signals of the pair mismatch.")]
+    token_ids_compared: bool
+    retokenised_sequences: int | None
+    first_id_difference: IdDifferenceInfo | None
+    padding_rollout_only: int
+    padding_trainer_only: int
+    shift: Annotated[int, Meta(description="By how many positions the rollout's log-probs fit too late.")]
+    rollout_missing: int
+    trainer_missing: int
+    rollout_no_probability: int
+    trainer_no_probability: int
+    rollout_zeros: int
+    trainer_zeros: int
+    limits: LimitsInfo
+    causes: tuple[CauseInfo, ...]
+    unknown: tuple[UnknownInfo, ...]
+    worst: tuple[WorstTokenInfo, ...]
+
+
+def _cause_info(found: FoundCause) -> CauseInfo:
+    """Return the part of the answer for a cause."""
+    return CauseInfo.from_fields(found, finding=found.cause.finding, fix=found.fix)
+
+
+def preflight_info(result: PreflightResult) -> PreflightInfo:
+    """Return the answer for a result."""
+    alignment, counts = result.alignment, result.counts
+    return PreflightInfo.from_fields(
+        result,
+        causes=[_cause_info(found) for found in result.causes],
+        token_ids_compared=alignment.n_retokenised is not None,
+        retokenised_sequences=alignment.n_retokenised,
+        first_id_difference=alignment.first_difference,
+        padding_rollout_only=alignment.rollout_only,
+        padding_trainer_only=alignment.trainer_only,
+        shift=alignment.shift,
+        **asdict(counts),
+    )
+
+
+def print_preflight(found: PreflightInfo, console: Console) -> None:
+    """Print the verdict, the measurements, each cause with its fix, and the worst tokens."""
+    console.print(f"[bold]{_headline(found)}[/bold]", highlight=False, soft_wrap=True)
+    console.print(_measurements(found))
+    for line in _lines(found):
+        console.print(escape(line), highlight=False, soft_wrap=True)
+    if found.worst and not found.passed:
+        console.print(worst_table(found.worst))
+
+
+def _headline(found: PreflightInfo) -> str:
+    compared = f"{found.tokens:,} tokens of {found.sequences:,} sequences"
+    if found.passed:
+        return f"equal within the limits ({compared})"
+    return f"{', '.join(cause.cause.value for cause in found.causes)} ({compared})"
+
+
+def _measurements(found: PreflightInfo) -> Table:
+    limits, signals = found.limits, found.signals
+    table = Table("measured", "value", "limit")
+    bound = "" if found.tv_is == "exact" else " (lower bound)"
+    table.add_row("equal log-probs", f"{found.equal_share:.2%}", f">= {limits.equal_share:.2%}")
+    table.add_row("largest |d|", f"{found.max_abs_d:.3g} nats", f"<= {limits.max_abs_d:g}")
+    table.add_row(f"95th percentile of token TV{bound}", f"{found.tv_p95:.3g}", f"<= {limits.tv_p95:g}")
+    table.add_row("kl_k3", f"{signals['kl_k3']:.3g} nats", "")
+    table.add_row("correlation of probabilities", f"{signals['prob_pearson']:.5f}", "")
+    table.add_row("mean ratio", f"{signals['ratio_mean']:.4f}", "")
+    table.add_row("temperature slope", f"{found.temperature_slope:.3g}", "")
+    if found.trainer_mass_outside is not None and not math.isnan(found.trainer_mass_outside):
+        table.add_row("trainer's mass outside the rollout's support", f"{found.trainer_mass_outside:.3g}", "")
+    ids = "not compared: both engines must name them"
+    if found.token_ids_compared:
+        ids = f"{found.retokenised_sequences} sequences differ" if found.retokenised_sequences else "equal"
+    table.add_row("token ids", ids, "")
+    return table
+
+
+def _lines(found: PreflightInfo) -> Iterator[str]:
+    for cause in found.causes:
+        yield from _cause_lines(cause)
+    for lost in found.unknown:
+        yield f"not known: {lost.finding.value} {lost.finding.title}"
+        yield from (f"    {gap.signal}: {gap.provide}" for gap in lost.missing)
+
+
+def _cause_lines(cause: CauseInfo) -> Iterator[str]:
+    yield f"{cause.finding.value} {cause.cause.value}: {cause.detail}"
+    yield from (f"    {line}" for line in _evidence(cause.evidence))
+    yield f"  do: {cause.fix}"
+    yield f"  if it persists: {cause.remedy.persists}"
+
+
+def _evidence(evidence: Iterable[EvidenceInfo]) -> Iterator[str]:
+    for item in evidence:
+        if item.rules_out:
+            continue
+        if item.away_from is not None:
+            yield f"{item.signal} is {item.value:.4g}, more than {item.threshold:g} from {item.away_from:g}"
+        else:
+            side = "above" if item.bound == ThresholdSide.ABOVE.value else "below"
+            yield f"{item.signal} is {item.value:.4g}, {side} {item.threshold:g}"
+
+
+def worst_table(worst: Iterable[WorstTokenInfo]) -> Table:
+    """Return the tokens on which the engines differ most."""
+    table = Table(
+        "sequence", "position", "token id", "rollout", "trainer", "d", title="worst tokens", title_justify="left"
+    )
+    for token in worst:
+        token_id = "-" if token.token_id is None else str(token.token_id)
+        numbers = (f"{value:.4f}" for value in (token.rollout_logprob, token.trainer_logprob, token.d))
+        table.add_row(str(token.sequence), str(token.position), token_id, *numbers)
+    return table
+
 
 DEFAULTS = PreflightLimits()
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import time
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
+import msgspec
 import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from trmon.cli.command import DataDir, console, plain_errors, read_settings
 from trmon.cli.database import open_store
@@ -46,20 +53,82 @@ def query(
 
 
 def _write(result: Any, format_: QueryFormat, output: Path | None) -> None:
-    from trmon.terminal import query_output
 
     if format_ is QueryFormat.PARQUET:
         if output is None:
             raise InvalidInput("--format", "parquet needs --output FILE")
-        query_output.write_parquet_result(result, output)
+        write_parquet_result(result, output)
     elif format_ is QueryFormat.TABLE:
         if output is not None:
             raise InvalidInput("--output", "needs --format csv, json or parquet")
-        query_output.print_result(result, console())
+        print_result(result, console())
     else:
-        write = query_output.write_csv_result if format_ is QueryFormat.CSV else query_output.write_json_result
+        write = write_csv_result if format_ is QueryFormat.CSV else write_json_result
         if output is None:
             write(result, typer.get_text_stream("stdout"))
         else:
             with output.open("w", newline="", encoding="utf-8") as file:
                 write(result, file)
+
+
+MAX_ROWS = 200
+"""Rows of a table on the terminal; the other formats have them all."""
+
+
+def print_result(result: Any, console: Console) -> None:
+    """Print the first rows. Args: result: a RecordBatchReader."""
+    table = Table(*map(escape, result.schema.names), box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in _rows(result):
+        if table.row_count == MAX_ROWS:
+            console.print(table)
+            console.print(f"only the first {MAX_ROWS} rows; --format csv, json or parquet has all")
+            return
+        table.add_row(*(escape(_short(value)) for value in row))
+    console.print(table)
+
+
+def write_csv_result(result: Any, out: TextIO) -> None:
+    """Write a header and all rows; null is an empty cell, lists and maps are JSON."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(result.schema.names)
+    for row in _rows(result):
+        writer.writerow([_cell(value) for value in row])
+
+
+def write_json_result(result: Any, out: TextIO) -> None:
+    """Write an object a row; NaN is null, a map is an object."""
+    names = result.schema.names
+    documents = (dict(zip(names, row, strict=True)) for row in _rows(result))
+    out.writelines(f"{msgspec.json.encode(document, enc_hook=str).decode()}\n" for document in documents)
+
+
+def write_parquet_result(result: Any, path: Path) -> None:
+    """Write a parquet file, which appears whole or not at all."""
+    import pyarrow.parquet as pq  # an optional dependency
+
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        with pq.ParquetWriter(partial, result.schema, compression="zstd") as writer:
+            for batch in result:
+                writer.write_batch(batch)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _rows(result: Any) -> Iterator[tuple[Any, ...]]:
+    for batch in result:
+        columns = [column.to_pylist(maps_as_pydicts="lossy") for column in batch.columns]
+        yield from zip(*columns, strict=True)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, (dict, list)):
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    return str(value)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else _cell(value)

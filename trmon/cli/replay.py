@@ -2,19 +2,171 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from trmon.cli.command import console, plain_errors, unusable_input
-from trmon.domain.recording import replay_recording
-from trmon.terminal.recording.recording_files import read_recordings
-from trmon.terminal.recording.replay_schemas import replay_info
-from trmon.terminal.recording.replay_text import print_replay
-from trmon_client.api.answers import encode_answer
+from trmon.domain.errors import InvalidInput
+from trmon.domain.recording import RecordedToken, RecordedTokens, Replay, ReplayedUpdate, replay_recording
+from trmon.terminal.array_files import read_arrays
+from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer
+from trmon_client.core.recording_format import ARRAYS, FORMAT_VERSION, INDEX_FILE, RecordedCall, Recording
+
+
+class ReplayedUpdateInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The recorded calls of a step and update: what was decided, and the signals of their sequences."""
+
+    step: int
+    update: int | None
+    n_calls: int
+    n_sequences: int
+    n_rejected: int
+    n_differing: int
+    notes: tuple[str, ...]
+    primary: str | None
+    signals: dict[str, ApiNumber]
+
+
+class RecordedTokenInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A token with a large |d|; the log-probs are the two of the primary pair."""
+
+    rank: int
+    step: int
+    update: int | None
+    chunk: int
+    sequence: int
+    position: int
+    token_id: int | None
+    rollout_logprob: ApiNumber
+    trainer_logprob: ApiNumber
+    d: ApiNumber
+    text: str | None
+
+
+class ReplayInfo(AnswerInfo, frozen=True, kw_only=True):
+    """What a recording shows: its updates, how many sequences were decided otherwise then, and its worst tokens."""
+
+    n_differing: int
+    updates: tuple[ReplayedUpdateInfo, ...]
+    worst: tuple[RecordedTokenInfo, ...]
+
+
+def _replayed_update_info(update: ReplayedUpdate) -> ReplayedUpdateInfo:
+    """Return the part of the answer for an update."""
+    return ReplayedUpdateInfo.from_fields(
+        update, n_calls=len(update.calls), notes=list(update.notes), primary=update.columns.primary
+    )
+
+
+def _recorded_token_info(found: RecordedToken) -> RecordedTokenInfo:
+    """Return the part of the answer for a token."""
+    names = ("sequence", "position", "token_id", "rollout_logprob", "trainer_logprob", "d")
+    return RecordedTokenInfo.from_fields(found, **{name: getattr(found.token, name) for name in names})
+
+
+def replay_info(found: Replay) -> ReplayInfo:
+    """Return the answer for a replay."""
+    return ReplayInfo.from_fields(
+        n_differing=found.n_differing,
+        updates=[_replayed_update_info(update) for update in found.updates],
+        worst=[_recorded_token_info(token) for token in found.worst],
+    )
+
+
+def read_recordings(directory: Path, *, step: int | None = None) -> list[RecordedTokens]:
+    """Return the calls of all recordings in a folder and below, each once; of two recordings the newer one has it.
+
+    Args: step: only the calls of this step.
+    Errors: InvalidInput if there is no recording, or one cannot be read.
+    """
+    indexes = [path for path in sorted(directory.rglob(INDEX_FILE)) if not path.parent.name.endswith(".partial")]
+    if not indexes:
+        raise InvalidInput(str(directory), f"has no recording ({INDEX_FILE})")
+    recordings = sorted(((_read_index(path), path.parent) for path in indexes), key=lambda pair: pair[0].written_at)
+    _check_one_run(directory, [recording for recording, _ in recordings])
+    found: dict[tuple[int, int, int | None, int], tuple[Recording, RecordedCall, Path]] = {}
+    for recording, folder in recordings:
+        for call in recording.calls:
+            if step is None or call.step == step:
+                found[recording.rank, call.step, call.update, call.chunk] = recording, call, folder
+    return [
+        RecordedTokens(
+            rank=recording.rank,
+            call=call,
+            arrays=read_arrays(folder / call.file, names=ARRAYS),
+            semantics=recording.semantics,
+        )
+        for recording, call, folder in found.values()
+    ]
+
+
+def _read_index(path: Path) -> Recording:
+    try:
+        recording = msgspec.json.decode(path.read_bytes(), type=Recording)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise InvalidInput(str(path), f"cannot be read: {error}") from error
+    if recording.format != FORMAT_VERSION:
+        raise InvalidInput(str(path), f"has format {recording.format}; this version reads {FORMAT_VERSION}")
+    if any(Path(call.file).name != call.file for call in recording.calls):
+        raise InvalidInput(str(path), "names a file outside its folder")
+    return recording
+
+
+def _check_one_run(directory: Path, recordings: list[Recording]) -> None:
+    runs = sorted({f"{recording.project}/{recording.run}" for recording in recordings})
+    if len(runs) > 1:
+        raise InvalidInput(str(directory), f"has recordings of {', '.join(runs)}; name the folder of one run")
+
+
+SHOWN_CHARACTERS = 60
+SIGNALS = ("kl_k1", "kl_k3", "prob_pearson", "abs_log_ratio_max")
+
+
+def print_replay(found: ReplayInfo, console: Console) -> None:
+    """Print the updates, whether the decisions are those of then, and the worst tokens."""
+    table = Table("step", "update", "sequences", "rejected", "pair", *SIGNALS)
+    for update in found.updates:
+        table.add_row(*_update_cells(update))
+    console.print(table)
+    for note in dict.fromkeys(note for update in found.updates for note in update.notes):
+        console.print(escape(f"not compared: {note}"), highlight=False, soft_wrap=True)
+    if found.n_differing:
+        console.print(f"[bold]{found.n_differing} sequences were decided otherwise[/bold]", highlight=False)
+    if found.worst:
+        console.print(_worst_table(found.worst))
+
+
+def _update_cells(update: ReplayedUpdateInfo) -> list[str]:
+    values = (update.signals.get(f"{update.primary}_{name}", math.nan) for name in SIGNALS)
+    return [
+        str(update.step),
+        "-" if update.update is None else str(update.update),
+        str(update.n_sequences),
+        str(update.n_rejected),
+        update.primary or "-",
+        *("-" if math.isnan(value) else f"{value:.4g}" for value in values),
+    ]
+
+
+def _worst_table(worst: Sequence[RecordedTokenInfo]) -> Table:
+    names = ("rank", "step", "update", "chunk", "sequence", "position", "token_id")
+    table = Table(*(name.replace("_", " ") for name in names), "rollout", "trainer", "d", "text")
+    table.title = "worst tokens"
+    table.title_justify = "left"
+    for token in worst:
+        places = ("-" if (value := getattr(token, name)) is None else str(value) for name in names)
+        numbers = (f"{value:.4f}" for value in (token.rollout_logprob, token.trainer_logprob, token.d))
+        table.add_row(*places, *numbers, escape((token.text or "")[:SHOWN_CHARACTERS]))
+    return table
 
 
 def replay_command(

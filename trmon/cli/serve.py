@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 from functools import partial
+from importlib.metadata import version as version_of
+from threading import Event
 from typing import Annotated
 
 import typer
+from prometheus_client import start_http_server
 
 from trmon.bootstrap import background_services
 from trmon.bootstrap.app import Server, bind_socket, create_app, socket_url
+from trmon.bootstrap.doctor import check_installation
+from trmon.bootstrap.workers import running_worker
 from trmon.cli.command import DataDir, plain_errors, read_settings
 from trmon.config import logs
 from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
+from trmon.domain.health_check import HealthLevel
 from trmon.fleet.supervisor import ChildProcess, Supervisor
+from trmon.metrics.counters import Counters
 from trmon.store.database.engines import is_shared
+from trmon_client.core import wire
 
 
 def serve(
@@ -66,3 +75,52 @@ def _supervise(settings: Settings, bound: socket.socket, *, replicas: int, worke
         *(child([*trmon, "worker"]) for _ in range(workers)),
     ]
     Supervisor(children).run(ready=f"trmon_url={url}")
+
+
+def worker(
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port for this worker's /metrics; default: none."),
+    ] = None,
+) -> None:
+    """Process a share of the runs: close batches, evaluate rules, send notifications."""
+    with plain_errors():
+        settings = read_settings()
+        logs.configure_logging(settings)
+        ending = Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ending.set())
+        background_services.tune_garbage_collector()
+        counters = Counters()
+        if metrics_port is not None:
+            _show(counters, host=settings.host, port=metrics_port)
+        with running_worker(settings, counters=counters):
+            typer.echo("trmon_worker=watching")
+            ending.wait()
+
+
+def _show(counters: Counters, *, host: str, port: int) -> None:
+    try:
+        start_http_server(port, addr=host, registry=counters.registry)
+    except OSError as error:
+        reason = error.strerror or error
+        raise NotReady(f"cannot listen on {host} port {port}: {reason}; --metrics-port chooses another") from error
+
+
+def doctor(data_dir: DataDir = None) -> None:
+    """Check settings, database, indexes, clocks, disk and leases; exit with 1 if something is wrong."""
+    with plain_errors():
+        found = []
+        for one in check_installation(read_settings(data_dir=data_dir), variables=os.environ):
+            found.append(one.level)
+            typer.echo(
+                f"{one.level.value:<4}  {one.name}: {one.detail}" + (f"\n      -> {one.advice}" if one.advice else "")
+            )
+        sys.exit(1 if HealthLevel.FAIL in found else 0)
+
+
+def version_command() -> None:
+    """Print the versions of the service, the client and the wire format."""
+    versions = {name: version_of(name) for name in ("trmon", "trmon-client")}
+    typer.echo(", ".join(f"{name} {number}" for name, number in versions.items()))
+    typer.echo(f"wire {wire.WIRE_MAJOR}.{wire.WIRE_MINOR}, semantics {wire.SEMANTICS_VERSION}")

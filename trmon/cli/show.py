@@ -3,15 +3,212 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.terminal.run_argument import parse_run_name
-from trmon.terminal.run_detail import fetch_run_detail
-from trmon.terminal.run_page import print_run
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Severity
+from trmon.domain.health.verdict import Urgency
+from trmon.domain.identity import RunKey
+from trmon.domain.runs.run import RunState
+from trmon.domain.signals.derived_signals import SHADOW_PREFIX
+from trmon.terminal.arguments import parse_run_name
+from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
+from trmon.terminal.diagnosis_text import when_to_act
+from trmon.terminal.text import OF_SEVERITY, cut_middle, last_seen_text, percent_text, text_sparkline, verdict_line
+from trmon_client.api import DiagnosisInfo, PolicyInfo, RunStatus, Service, SignalBand, SignalHistory
+from trmon_client.api.runs import OpenAlertInfo
+from trmon_client.core.column_schema import PRIMARY_ORDER
+from trmon_client.core.signals.catalogue import SIGNALS
+
+POINTS = 40
+MAIN = (
+    *("reward_mean", "response_length_mean"),
+    *("kl_k3", "kl_k1", "chi2_token", "ess_token", "ess_seq", "prob_pearson", "ratio_mean", "abs_log_ratio_max"),
+    *("version_lag_mean", "clip_fraction", "zero_variance_groups", "invalid_fraction", "grad_norm"),
+)
+"""The signals in the table; those of a pair by their stem."""
+MASK_RATE = "mask_rate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDetail:
+    """A run: `diagnosis` and `history` are None before its first step closes; `drawn` names what is in `history`."""
+
+    run: RunStatus
+    policy: PolicyInfo
+    diagnosis: DiagnosisInfo | None
+    history: SignalHistory | None
+    drawn: tuple[str, ...]
+
+    @property
+    def mask_rates(self) -> Mapping[str, str]:
+        """The signal of each policy's mask rate by the policy's name, the active policy first."""
+        shadows = {shadow["name"]: f"{SHADOW_PREFIX}{shadow['name']}" for shadow in self.policy.shadows}
+        return {self.policy.name: MASK_RATE, **shadows}
+
+
+def fetch_run_detail(service: Service, key: RunKey) -> RunDetail:
+    """Return the details of a run. Errors: ServiceError, also if there is no such run."""
+    name = str(key)
+    run, policy = service.status(name), service.policy(name)
+    if run.reward is None:
+        return RunDetail(run=run, policy=policy, diagnosis=None, history=None, drawn=())
+    diagnosis = service.diagnosis(name)
+    names = service.signal_names(name)
+    drawn = _drawn(names)
+    rates = [name for name in names if name == MASK_RATE or name.startswith(SHADOW_PREFIX)]
+    history = service.signals(name, (*drawn, *rates), points=POINTS)
+    return RunDetail(run=run, policy=policy, diagnosis=diagnosis, history=history, drawn=drawn)
+
+
+def _drawn(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the full names of the main signals that a run has; of a pair's signals, those of the primary pair."""
+    found = (next((name for name in _spellings(stem) if name in names), None) for stem in MAIN)
+    return tuple(name for name in found if name is not None)
+
+
+def _spellings(stem: str) -> tuple[str, ...]:
+    return (stem, *(f"{pair}_{stem}" for pair in PRIMARY_ORDER))
+
+
+NO_BAND = SignalBand(last=np.empty(0), mean=np.empty(0), min=np.empty(0), max=np.empty(0))
+UNCALIBRATED = ("uncalibrated", "starts_ill")
+"""Calibrations after which the bounds are still ceilings."""
+WIDE = 110
+"""Terminal columns from which the healthy ranges fit."""
+NAME_WIDTH, NUMBER_WIDTH, PADDING = 26, 9, 3
+LEAST_BARS = 8
+
+
+def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
+    """Print the details of a run."""
+    run = detail.run
+    console.print(Text(f"{run.project}/{run.run}", style="bold"), Text(_about(run, now=now), style="dim"))
+    if run.end_phrase:
+        console.print(Text(run.end_phrase), soft_wrap=True)
+    for warning in run.warnings:
+        console.print(Text(f"warning: {warning}"), style=OF_SEVERITY[Severity.WARN.value], soft_wrap=True)
+    console.print(verdict_line(run.verdict), soft_wrap=True)
+    if run.verdict.todo and run.incident is not None and run.verdict.need != Urgency.NONE.value:
+        when = when_to_act(run.state == RunState.FINISHED.value)
+        console.print(Text(f"{when}: {run.verdict.todo}"), soft_wrap=True)
+    if run.incident is not None and run.incident.acked_by:
+        console.print(Text(f"acknowledged by {run.incident.acked_by}", style="dim"), soft_wrap=True)
+    for alert in run.alerts:
+        console.print(_alert(alert), soft_wrap=True)
+    if detail.diagnosis is not None:
+        console.print()
+        show_diagnosis(detail.diagnosis, console)
+    if detail.history is not None:
+        told = _evidence(detail.diagnosis)
+        console.print(signal_course_table(detail.history, detail.drawn, told=told, console=console))
+        console.print(_policies(detail, detail.history, console))
+
+
+def _about(run: RunStatus, *, now: float) -> str:
+    step = "no step" if run.step is None else f"step {run.step:,}"
+    every = "" if run.expected_step_seconds is None else f", {run.expected_step_seconds:.3g} s each"
+    owner = f" · owner {run.owner}" if run.owner else ""
+    tags = f" · {', '.join(run.tags)}" if run.tags else ""
+    return f"{run.state} · {step}{every} · seen {last_seen_text(run.last_report_at, now=now)}{owner}{tags}"
+
+
+def _alert(alert: OpenAlertInfo) -> Text:
+    taken = f", acknowledged by {alert.acked_by}" if alert.acked_by else ""
+    style = OF_SEVERITY.get(alert.severity, "")
+    return Text(f"{alert.severity}: {alert.rule} since step {alert.step}{taken}", style=style)
+
+
+def signal_course_table(
+    history: SignalHistory, names: Sequence[str], *, told: Collection[str], console: Console
+) -> Table:
+    """Return the table of signals: their newest, least and largest values and their course.
+
+    Args: told: the stems of signals that are evidence, which are bold in any pair.
+    """
+    first, last = history.step[0], history.step[-1]
+    is_wide = console.width >= WIDE
+    table = Table(box=box.SIMPLE_HEAD, title=f"steps {first:,} to {last:,}", title_justify="left")
+    table.add_column("signal", no_wrap=True)
+    for column in ("now", "least", "largest"):
+        table.add_column(column, justify="right", no_wrap=True)
+    if is_wide:
+        table.add_column("healthy", no_wrap=True)
+    table.add_column("course", no_wrap=True)
+    n_bars = POINTS if is_wide else _bars_beside_numbers(console)
+    for name in names:
+        band = history.bands[name]
+        healthy = SIGNALS[name].healthy if name in SIGNALS else ""
+        numbers = (_newest(band), min(_known(band.min), default=None), max(_known(band.max), default=None))
+        known = [_number(number, digits=4 if is_wide else 3) for number in numbers]
+        cells: list[str | Text] = [*known, *([Text(healthy)] if is_wide else []), _course(band, console, n_bars=n_bars)]
+        table.add_row(cut_middle(name, NAME_WIDTH), *cells, style="bold" if _stem(name) in told else "")
+    return table
+
+
+def _bars_beside_numbers(console: Console) -> int:
+    """Return how many bars of a course fit beside a name and three whole numbers."""
+    taken = NAME_WIDTH + 3 * NUMBER_WIDTH + 5 * PADDING
+    return min(max(console.width - taken, LEAST_BARS), POINTS)
+
+
+def _evidence(diagnosis: DiagnosisInfo | None) -> frozenset[str]:
+    """Return the stems of the signals that a diagnosis rests on."""
+    observed = diagnosis.observed if diagnosis else ()
+    return frozenset(_stem(item.signal) for observation in observed for item in observation.evidence)
+
+
+def _stem(name: str) -> str:
+    return SIGNALS[name].stem if name in SIGNALS else name
+
+
+def _policies(detail: RunDetail, history: SignalHistory, console: Console) -> Table:
+    table = Table("policy", "", box=box.SIMPLE_HEAD, title="what each policy rejects", title_justify="left")
+    table.add_column("now", justify="right")
+    table.add_column("largest", justify="right")
+    table.add_column("course", no_wrap=True)
+    for policy, name in detail.mask_rates.items():
+        band = history.bands.get(name, NO_BAND)
+        role = _role(detail) if policy == detail.policy.name else "shadow"
+        shares = (percent_text(_newest(band)), percent_text(max(_known(band.max), default=None)))
+        row = (*shares, _course(band, console, n_bars=min(POINTS, console.width // 3)))
+        table.add_row(Text(policy), role, *row)
+    return table
+
+
+def _role(detail: RunDetail) -> str:
+    """Return the role of the active policy; bounds that are still ceilings are named as uncalibrated."""
+    return "active, uncalibrated" if detail.policy.calibration in UNCALIBRATED else "active"
+
+
+def _course(band: SignalBand, console: Console, *, n_bars: int) -> str:
+    return text_sparkline(band.mean.tolist(), width=n_bars, ascii_only=console.options.ascii_only)
+
+
+def _newest(band: SignalBand) -> float | None:
+    return next(reversed(_known(band.last)), None)
+
+
+def _known(values: Any) -> list[float]:
+    """Return the finite values of an array."""
+    found: list[float] = values[np.isfinite(values)].tolist()
+    return found
+
+
+def _number(value: float | None, *, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"
 
 
 def show(
@@ -21,3 +218,18 @@ def show(
     """Print a run: verdict, alerts, cause, evidence, remedy, signals and what policies reject."""
     with plain_errors(), service_of(url) as service:
         print_run(fetch_run_detail(service, parse_run_name(run)), console(), now=time.time())
+
+
+def report_command(
+    run: Annotated[str, typer.Argument(metavar="PROJECT/RUN", help="A run of a running service.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
+) -> None:
+    """Write a run as one HTML file that needs no service: verdict, course, alerts, policies and notes."""
+    with plain_errors(), service_of(url) as service:
+        if output.exists() and not force:
+            raise InvalidInput("--output", f"{output} exists; choose another file, or give --force")
+        page = service.report(str(parse_run_name(run)))
+        output.write_bytes(page)
+        typer.echo(f"{output}: {len(page) / 1000:.0f} kB")

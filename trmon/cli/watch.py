@@ -2,20 +2,120 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Annotated
 
 import typer
 
 from trmon.cli.command import echo_error, plain_errors
-from trmon.cli.running_service import uploader_to
+from trmon.cli.import_ import LogImport, LogSource, RunMessage, import_log, run_name
+from trmon.cli.running_service import ReportUploader, uploader_to
+from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import RunKey
-from trmon.terminal.log_import import LogImport, run_name
-from trmon.terminal.log_watch import LogWatch
+from trmon.logs import format_of
+from trmon_client.api import ServiceError
+from trmon_client.core import wire
+
+READING_SHARE = 0.1
+"""Of the time at most: a long log is read less often."""
+TAIL_BYTES = 1 << 16
+
+
+class LogWatch:
+    """Reads a log again whenever it has changed, and sends the steps that were not sent before."""
+
+    def __init__(self, path: Path, key: RunKey, *, uploader: ReportUploader) -> None:
+        self._path = path
+        self._key = key
+        self._uploader = uploader
+        self._sent: set[tuple[str, type[RunMessage], int]] = set()
+        self._last: wire.Origin | None = None
+        self._seen: list[tuple[Path, int, int]] = []
+
+    def follow(self, stop: Event, *, every_seconds: float) -> Iterator[LogImport | str]:
+        """Yield what each reading sent, or why nothing can be read or sent for now, until stopped."""
+        wait_seconds = 0.0
+        while not stop.wait(wait_seconds):
+            began_at = time.monotonic()
+            try:
+                yield from self._read_if_changed()
+            except (InvalidInput, ServiceError) as error:
+                yield str(error)
+            wait_seconds = max(every_seconds, (time.monotonic() - began_at) / READING_SHARE)
+
+    def pause(self, *, now: float) -> None:
+        """Tell the service that no more is sent for now; the run may go on. Errors: ServiceError."""
+        if self._last is None:
+            return
+        pause = wire.Pause(
+            project=self._key.project,
+            run=self._key.run,
+            attempt=self._last.attempt,
+            launch=self._last.launch,
+            sent_at=now,
+            sequence=int(now * 1000),
+            reason="trmon watch was stopped",
+        )
+        self._uploader.post([wire.encode(pause)])
+
+    def _read_if_changed(self) -> Iterator[LogImport]:
+        found = format_of(self._path)
+        seen = [_size_and_time(file) for file in found.files(self._path)]
+        if seen == self._seen:
+            return
+        self._seen = seen
+        with _whole_lines(self._path) if found.has_lines else nullcontext(self._path) as log:
+            try:
+                source = LogSource.of(log)
+                yield import_log(source, self._key, uploader=self._uploader, is_ended=False, is_wanted=self._is_new)
+            except InvalidInput as error:
+                raise InvalidInput(str(self._path), error.message) from error
+            except ServiceError:
+                self._seen = []
+                self._sent.clear()
+                raise
+
+    def _is_new(self, message: RunMessage) -> bool:
+        key = (message.attempt, type(message), message.sequence)
+        is_new = key not in self._sent
+        self._sent.add(key)
+        self._last = message
+        return is_new
+
+
+def _size_and_time(file: Path) -> tuple[Path, int, int]:
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise InvalidInput(str(file), f"cannot be read: {error.strerror or error}") from error
+    return file, found.st_size, found.st_mtime_ns
+
+
+@contextmanager
+def _whole_lines(path: Path) -> Iterator[Path]:
+    """Return a copy of a file up to its last line end: a number in the line that is being written may be cut off."""
+    with TemporaryDirectory(prefix="trmon-watch-") as folder:
+        copy = Path(folder, path.name)
+        shutil.copyfile(path, copy)
+        with copy.open("r+b") as file:
+            size = end = file.seek(0, 2)
+            while end > 0:
+                begin = max(0, end - TAIL_BYTES)
+                file.seek(begin)
+                found = file.read(end - begin).rfind(b"\n")
+                if found >= 0:
+                    size = begin + found + 1
+                    break
+                size = end = begin
+            file.truncate(size)
+        yield copy
 
 
 def watch(

@@ -18,8 +18,7 @@ from trmon.cli import app
 from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.preflight import PreflightCause, preflight
 from trmon.domain.preflight.token_pairs import EngineScores
-from trmon.terminal.preflight.completions_endpoint import CompletionsEndpoint, Sampling
-from trmon.terminal.preflight.scored_tokens import ScoredTokens
+from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling, ScoredTokens
 
 N = 6
 

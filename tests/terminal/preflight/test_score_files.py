@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trmon.domain.errors import InvalidInput
-from trmon.terminal.preflight.score_files import ScoreFile
+from trmon.terminal.preflight_scores import ScoreFile
 
 
 def write_lines(path: Path, *rows: dict[str, Any]) -> Path:

@@ -12,8 +12,7 @@ from trmon.assistants.answer import ToolAnswer
 from trmon.assistants.arguments import RunName, checked_run
 from trmon.assistants.bounded import bounded_name, bounded_text, rounded, written_time
 from trmon.domain.finding import JsonNumber
-from trmon.terminal.fleet_table import fetch_fleet
-from trmon.terminal.fleet_view import FleetView
+from trmon.terminal.fleet import FleetView, fetch_fleet
 from trmon_client.api import RunStatus, Service
 from trmon_client.api.runs import RunEndInfo
 

@@ -10,7 +10,7 @@ from trmon.assistants.answer import ToolAnswer
 from trmon.assistants.arguments import FromStep, RunName, ToStep, checked_run
 from trmon.assistants.bounded import bounded_name, rounded
 from trmon.domain.finding import JsonNumber
-from trmon.terminal.policy_argument import parse_policy_argument
+from trmon.terminal.arguments import parse_policy_argument
 from trmon_client.api import Service
 
 MAX_UNDECIDED = 5

@@ -1,8 +1,4 @@
-"""The rollout engine behind an OpenAI-compatible endpoint, such as vLLM's or SGLang's.
-
-`/completions` scores given tokens (`echo` with `logprobs`) and samples responses. OpenAI's protocol names tokens by
-their text; vLLM and SGLang add ids if asked with `return_token_ids`, vLLM also with `return_tokens_as_token_ids`.
-"""
+"""The sequences that a preflight has both engines score."""
 
 from __future__ import annotations
 
@@ -16,8 +12,21 @@ import httpx
 import numpy as np
 
 from trmon.domain.errors import InvalidInput
-from trmon.domain.preflight.token_pairs import EngineScores
-from trmon.terminal.preflight.scored_tokens import ScoredTokens
+from trmon.domain.preflight.token_pairs import EngineScores, Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScoredTokens:
+    """Whole sequences, prompts included, [T_i] each; `mask`: the tokens that count, usually those of the response."""
+
+    token_ids: Rows
+    mask: Rows | None = None
+
+    @classmethod
+    def of(cls, scores: EngineScores) -> ScoredTokens | None:
+        """Return the tokens of an engine's scores; None without token ids."""
+        return None if scores.token_ids is None else cls(token_ids=scores.token_ids, mask=scores.mask)
+
 
 CONCURRENT_REQUESTS = 8
 TIMEOUT_SECONDS = 600.0

@@ -1,1 +1,0 @@
-"""`trmon replay`: reads recordings and prints what they show."""

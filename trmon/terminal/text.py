@@ -1,0 +1,122 @@
+"""Text that is cut to a width."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from trmon.domain.finding import Severity
+from trmon.domain.health.verdict import VerdictKind, duration
+from trmon_client.api import VerdictInfo
+
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
+
+
+def cut_middle(text: str, width: int) -> str:
+    """Return text of at most `width` characters, without its middle if it is longer: ends tell names apart."""
+    if len(text) <= width:
+        return text
+    kept = max(width - len(ELLIPSIS), 0)
+    tail = kept // 2
+    return f"{text[: kept - tail]}{ELLIPSIS[:width]}{text[len(text) - tail :]}"
+
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def printable(text: str) -> str:
+    """Return text with a replacement for each control or invisible character other than line ends."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t\xa0" else REPLACEMENT for c in text)
+
+
+def printable_json(document: str) -> str:
+    """Return JSON with an escape, which parsers read alike, for each control or invisible character."""
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in document)
+
+
+class PrintableConsole(Console):
+    """A console whose own colours and cursor movements are all that controls the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of a renderable, printable."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
+OF_KIND = {
+    VerdictKind.ACT.value: "bold red",
+    VerdictKind.CRASHED.value: "bold",
+    VerdictKind.STALLED.value: "bold",
+    VerdictKind.WATCH.value: "yellow",
+    VerdictKind.ENDED_ILL.value: "yellow",
+    VerdictKind.UNKNOWN.value: "dim",
+    VerdictKind.TRAINING_HEALTHY.value: "green",
+    VerdictKind.NO_DRIFT_FOUND.value: "green",
+    VerdictKind.HEALTHY.value: "green",
+    VerdictKind.FINISHED.value: "dim",
+}
+OF_SEVERITY = {Severity.PAGE.value: "bold red", Severity.WARN.value: "yellow", Severity.INFO.value: "dim"}
+
+
+def verdict_line(verdict: VerdictInfo, *, limit: str = "") -> Text:
+    """Return a verdict in one line, e.g. `Act: staleness since step 63`. Args: limit: what it does not cover yet."""
+    known = f" ({limit})" if limit else ""
+    return Text(f"{kind_words(verdict.kind).capitalize()}{known}: {verdict.why}", style=OF_KIND.get(verdict.kind, ""))
+
+
+def kind_words(kind: str) -> str:
+    """Return a kind of verdict in words, also one of a newer service."""
+    return kind.replace("_", " ")
+
+
+def last_seen_text(at: float | None, *, now: float) -> str:
+    """Return how long ago a run reported."""
+    return "never" if at is None else f"{duration(max(now - at, 0.0))} ago"
+
+
+def percent_text(value: float | None) -> str:
+    """Return a share as a percentage."""
+    return "-" if value is None else f"{value:.0%}" if value == 0 or value >= 0.1 else f"{value:.1%}"
+
+
+BARS = "▁▂▃▄▅▆▇█"
+ASCII_BARS = "_.-=+*%#"
+"""For terminals without Unicode."""
+GAP = " "
+
+
+def text_sparkline(values: Sequence[float | None], *, width: int, ascii_only: bool = False) -> str:
+    """Return at most `width` bars between the least and the largest finite value; a gap where no value is known.
+
+    The last bar is the newest value; a bar of several values shows the last known one.
+    Equal values are drawn in the middle.
+    """
+    bars = ASCII_BARS if ascii_only else BARS
+    known = [_last_known(part) for part in _parts(values, width)]
+    finite = [value for value in known if value is not None]
+    if not finite:
+        return GAP * len(known)
+    low, span = min(finite), max(finite) - min(finite)
+    return "".join(GAP if value is None else _bar(bars, value - low, span) for value in known)
+
+
+def _parts(values: Sequence[float | None], width: int) -> list[Sequence[float | None]]:
+    n = min(width, len(values))
+    edges = [len(values) * i // n for i in range(n + 1)] if n else [0]
+    return [values[begin:end] for begin, end in pairwise(edges)]
+
+
+def _last_known(values: Sequence[float | None]) -> float | None:
+    return next((value for value in reversed(values) if value is not None and math.isfinite(value)), None)
+
+
+def _bar(bars: str, height: float, span: float) -> str:
+    return bars[round(height / span * (len(bars) - 1))] if span > 0 else bars[len(bars) // 2 - 1]
