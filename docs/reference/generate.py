@@ -20,7 +20,7 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 from typer.core import TyperGroup
 
-from trmon.assistants.tools.registry import TOOLS
+from trmon.assistants.server import TOOLS
 from trmon.bootstrap.app import create_app
 from trmon.cli.commands import COMMANDS, load_command
 from trmon.config.secret_files import SUFFIX, is_secret

@@ -13,10 +13,9 @@ from tests.fixtures.messages import ORIGIN, columns
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import finish, send, send_step
 from tests.fixtures.waiting import eventually
-from trmon.assistants.answer import MAX_ANSWER_BYTES, ToolAnswer, as_result
-from trmon.assistants.bounded import bounded_text, rounded, taken, written_time
-from trmon.domain.errors import InvalidInput
-from trmon.domain.identity import RunKey
+from trmon.assistants.answers import MAX_ANSWER_BYTES, ToolAnswer, as_result, bounded_text, rounded, taken, written_time
+from trmon.domain.model.errors import InvalidInput
+from trmon.domain.model.identity import RunKey
 from trmon_client.core import wire
 
 LARGE = RunKey("math", "large")

@@ -17,7 +17,7 @@ from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import corrupt, finish, train
 from tests.fixtures.waiting import eventually
-from trmon.assistants.tools.registry import TOOLS
+from trmon.assistants.server import TOOLS
 from trmon.bootstrap.app import create_app
 from trmon.config.settings import Settings
 from trmon.domain.access import Scope as TokenScope

@@ -9,7 +9,7 @@ import pytest
 from tests.fixtures.assistant import Assistant, over_stdio
 from tests.fixtures.replay import ReplayedRun, replaying
 from tests.fixtures.service import ThreadedService
-from trmon.assistants.tools.registry import TOOLS
+from trmon.assistants.server import TOOLS
 
 ILL, SOUND = "math/stale", "math/sound"
 

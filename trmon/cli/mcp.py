@@ -32,8 +32,7 @@ def mcp_command(
     The token is that of TRMON_TOKEN or TRMON_TOKEN_FILE. Needs the extra `mcp`.
     """
     with plain_errors(), _needs_sdk(), service_of(url) as service:
-        from trmon.assistants.caller import caller_by_token, one_caller
-        from trmon.assistants.server import build_server
+        from trmon.assistants.server import build_server, caller_by_token, one_caller
 
         if http_port is None:
             build_server(one_caller(service)).run("stdio")

@@ -1,1 +1,0 @@
-"""The tools: each asks a service one question and returns a small answer."""
