@@ -12,7 +12,7 @@ import pytest
 from tests.fixtures.messages import ORIGIN, as_json, report
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
-from trmon.domain.model.access import Scope
+from trmon.domain.access import Scope
 from trmon_client.core import wire
 
 ONE, MANY = "/api/v1/runs/math/grpo/reports", "/api/v1/reports"

@@ -12,9 +12,9 @@ from starlette.types import Scope as Connection
 
 from trmon.api.http.auth import require_sender
 from trmon.api.http.components import components_of
-from trmon.domain.model.access import Scope
-from trmon.domain.model.errors import UnsupportedMedia
-from trmon.domain.model.identity import RunKey
+from trmon.domain.access import Scope
+from trmon.domain.errors import UnsupportedMedia
+from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
 _REF = "#/components/schemas/{name}"

@@ -12,8 +12,8 @@ from mcp.types import CallToolResult, TextContent
 from pydantic import Field
 from pydantic_core import to_json
 
-from trmon.domain.model.errors import InvalidInput
-from trmon.domain.model.finding import JsonNumber, json_number
+from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import JsonNumber, json_number
 from trmon.terminal.printable import printable
 from trmon.terminal.run_argument import parse_run_name
 

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from trmon.assistants.answers import Answer, RunName, bounded_name, bounded_text, checked_run, rounded
 from trmon.domain.diagnosis.remedies import REMEDIES
-from trmon.domain.model.errors import InvalidInput, did_you_mean
-from trmon.domain.model.finding import CAUSES, Finding
+from trmon.domain.errors import InvalidInput, did_you_mean
+from trmon.domain.finding import CAUSES, Finding
 from trmon_client.api import BudgetInfo, CollapseRiskInfo, DiagnosisInfo, EvidenceInfo, FindingInfo, RuleInfo, Service
 from trmon_client.api.budget import ShownByInfo
 from trmon_client.api.diagnosis import RemedyInfo

@@ -30,8 +30,8 @@ from trmon.assistants.step_tools import (
     worst_sequences_tool,
 )
 from trmon.domain.diagnosis.remedies import REMEDIES
-from trmon.domain.model.errors import TrmonError, Unauthenticated
-from trmon.domain.model.finding import CAUSES
+from trmon.domain.errors import TrmonError, Unauthenticated
+from trmon.domain.finding import CAUSES
 from trmon_client.api import Service, ServiceError
 from trmon_client.config.version import __version__
 

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from trmon.assistants.answers import Answer, FromStep, RunName, ToStep, bounded_name, checked_run, rounded
-from trmon.domain.model.finding import JsonNumber
+from trmon.domain.finding import JsonNumber
 from trmon.terminal.policy_argument import parse_policy_argument
 from trmon_client.api import SequencesInfo, Service, SignalBand
 from trmon_client.core.column_schema import PAIRS, Pair
