@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -88,7 +89,10 @@ def _media_type(request: Request) -> str:
     return media_type
 
 
-ENDPOINTS = {re.compile(MANY): send_many, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", ONE)): send_one}
+ENDPOINTS: dict[re.Pattern[str], Callable[..., Awaitable[Response]]] = {
+    re.compile(MANY): send_many,
+    re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", ONE)): send_one,
+}
 
 
 class Reports:
