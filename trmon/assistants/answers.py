@@ -14,8 +14,8 @@ from pydantic_core import to_json
 
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import JsonNumber, json_number
-from trmon.terminal.printable import printable
-from trmon.terminal.run_argument import parse_run_name
+from trmon.terminal.arguments import parse_run_name
+from trmon.terminal.text import printable
 
 Answer = dict[str, Any]
 """What a tool answers; a field that is unknown is None, and left out of the result."""

@@ -19,8 +19,7 @@ from trmon.assistants.answers import (
     taken,
     written_time,
 )
-from trmon.terminal.fleet_table import fetch_fleet
-from trmon.terminal.fleet_view import FleetView
+from trmon.terminal.fleet import FleetView, fetch_fleet
 from trmon_client.api import AlertInfo, ComparedRun, NoteInfo, RunStatus, Service
 from trmon_client.api.runs import RunEndInfo
 

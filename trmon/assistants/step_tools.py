@@ -12,7 +12,7 @@ from pydantic import Field
 
 from trmon.assistants.answers import Answer, FromStep, RunName, ToStep, bounded_name, checked_run, rounded
 from trmon.domain.finding import JsonNumber
-from trmon.terminal.policy_argument import parse_policy_argument
+from trmon.terminal.arguments import parse_policy_argument
 from trmon_client.api import SequencesInfo, Service, SignalBand
 from trmon_client.core.column_schema import PAIRS, Pair
 from trmon_client.core.signals.catalogue import SIGNALS
