@@ -42,6 +42,7 @@ def slowly(tab: Visit, path: str) -> Page:
 def test_a_step_has_a_skeleton_too(visiting: Visiting) -> None:
     tab = visiting()
     page = tab.go("/runs/math/stale-8b")
+    expect(page.locator(".editor")).to_be_attached()
     tab.hold_back("/batches/", seconds=2)
     page.get_by_role("spinbutton", name="Step").fill("30")
     page.get_by_role("button", name="Open step").click()
