@@ -42,6 +42,7 @@ class Fleet {
   #isReading = false;
   #isFramed = false;
   #turned = new Set();
+  #loading = null;
 
   constructor(stage) {
     this.stage = stage;
@@ -216,13 +217,18 @@ class Fleet {
   }
 
   /** Draw the bar of the selected runs, whose module is loaded with the first selection. */
-  async #drawBulk() {
-    if (!this.selection.size && !this.bulk) return;
-    const { BulkBar } = await loaded(import("./fleetbulk.js"));
-    const changed = (runs) => this.#changedByHand(runs);
-    this.bulk ??= new BulkBar(this.selection, { found: () => this.runs, changed });
+  #drawBulk() {
+    if (!this.bulk && this.selection.size) this.#loading ??= this.#loadBulk().catch((error) => this.#failed(error));
+    if (!this.bulk) return;
     if (!this.bulk.element.isConnected) this.bar.replaceWith(this.bulk.element);
     this.bulk.draw(this.matching);
+  }
+
+  async #loadBulk() {
+    const { BulkBar } = await loaded(import("./fleetbulk.js"));
+    const changed = (runs) => this.#changedByHand(runs);
+    this.bulk = new BulkBar(this.selection, { found: () => this.runs, changed });
+    this.#drawBulk();
   }
 
   #toggle(key) {
