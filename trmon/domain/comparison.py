@@ -1,4 +1,4 @@
-"""Comparisons of runs: where they part, and how their configurations differ."""
+"""Comparisons of runs: where they diverge, how their configurations differ, and a healthy sibling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings about a run, by the letters of formulas, sections 9 and 10."""
+"""Findings about a run, their forms and severities. Source: formulas, sections 9 and 10."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interfaces between the worker and the store, which implements them on SQLite and PostgreSQL."""
+"""The interfaces between the worker and the store, and the slots by which workers divide the runs."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_a_risk_in_a_line_names_at_most_what_drives_it() -> None:
     assert risk_sentence(0.05, ()) == f"5% risk of collapse within {HORIZON} steps"
 
 
-PAGE = Path(__file__).parents[3] / "trmon" / "web" / "src" / "signalwords.js"
+PAGE = Path(__file__).parents[3] / "trmon" / "web" / "static" / "panels.js"
 
 
 def test_every_input_has_words() -> None:

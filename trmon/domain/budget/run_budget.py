@@ -1,4 +1,4 @@
-"""The budget of a run at its newest step, as one report."""
+"""The budget of a run: mismatch, the lag law and the split of its drift; conjectures, named as such."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signals that the model of collapse reads, and how each is scaled before its history is taken."""
+"""Inputs of the model of collapse: the signals it reads, their history in a run, and its features."""
 
 from __future__ import annotations
 

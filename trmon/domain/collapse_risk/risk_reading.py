@@ -1,4 +1,4 @@
-"""A step's risk as people read it: the probability, what drives it, and what the model did not know."""
+"""The risk of a collapse as signals of a row, and as people read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metric names of one framework, and the signals of trmon that are the same number."""
+"""The metric names of each framework, and the signals of trmon that are the same number."""
 
 from __future__ import annotations
 

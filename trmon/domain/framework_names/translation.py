@@ -1,4 +1,4 @@
-"""Translates a line of a log into signals under trmon's names."""
+"""Recognises the framework of a log, and translates its lines into signals under trmon's names."""
 
 from __future__ import annotations
 

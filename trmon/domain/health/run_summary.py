@@ -1,4 +1,4 @@
-"""The summary of a run's newest steps."""
+"""The stored summary of a run's newest steps: its diagnosis and its sparklines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The course of an incident: when it opens, when its cause is revised or it worsens, and when it is over."""
+"""Updates of an incident: when it opens, when its cause is revised or it worsens, and when it is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draft: builds the row of a batch from the batch alone, without the history of its run."""
+"""Draft: builds the row of a batch or of a step of scalars, without the history of its run."""
 
 from __future__ import annotations
 

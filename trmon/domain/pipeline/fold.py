@@ -1,4 +1,4 @@
-"""Fold: adds a row to the state of its run, and the historical signals to the row."""
+"""Fold: adds a row to the state of its run, and detects the findings of the rules over it."""
 
 from __future__ import annotations
 

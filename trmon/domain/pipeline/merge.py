@@ -1,4 +1,4 @@
-"""Merge: concatenates the reports of all ranks and chunks into one set of columns, without averaging."""
+"""Merge: concatenates the reports of all ranks into one set of columns, and measures their signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs tests of rules: passes their series through the pipeline and returns the alerts."""
+"""Tests of rules: read from YAML, passed through the pipeline, and the alerts that they raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline's state of a run, kept from batch to batch; it can be rebuilt from the rows of the run."""
+"""The state of a run that passes carry from batch to batch, and the context of one pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transition: applies each final finding to the alert of its rule."""
+"""Transitions: what findings, states of the run and its end change in its alerts and its incident."""
 
 from __future__ import annotations
 

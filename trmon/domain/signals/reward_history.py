@@ -1,4 +1,4 @@
-"""The history of a run's reward: how far it has fallen from its peak, in units of what makes a collapse."""
+"""Running statistics: a smoothed value, a sketch of quantiles, the fall of the reward from its peak."""
 
 from __future__ import annotations
 
