@@ -218,7 +218,7 @@ class Fleet {
 
   /** Draw the bar of the selected runs, whose module is loaded with the first selection. */
   #drawBulk() {
-    if (!this.bulk && this.selection.size) this.#loading ??= this.#loadBulk().catch((error) => this.#failed(error));
+    if (!this.bulk && this.selection.size) this.#loading ??= this.#loadBulk().finally(() => (this.#loading = null));
     if (!this.bulk) return;
     if (!this.bulk.element.isConnected) this.bar.replaceWith(this.bulk.element);
     this.bulk.draw(this.matching);
