@@ -35,6 +35,7 @@ VARYING_WORDS = [
         (r"={5,}\d{6,}={2}", "<boundary>"),
         (r"(trmon\.(message|episode)|msg)[._][0-9a-f]{32}", r"\1.<id>"),
         (r"/tmp/[^\s\"'<>,;:)]+", "<path>"),
+        (r"/[\w./-]+(?=/tests/guards/)", "<path>"),
         (r"\b0\.[12]\.\d+(\.dev\d+)?\b", "<version>"),
         (r"\b[\d.]+ (s|ms|min) ago\b", "<time> ago"),
         (r"/app(-\w+)?\.(js|css)\?v=\w+|\?v=[0-9a-f]+", "?v=<hash>"),
