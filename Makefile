@@ -27,7 +27,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python $(BIN)/python --no-he
 SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server nginx caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint types layers unit research-test peers image-check test-deps bench bench-peers bench-rivals soft-masking collapse load load-peers soak fuzz docs site dashboards screenshots lock wheels sbom clean
+.PHONY: help setup demo test test-all check lint types layers unit research-test peers image-check test-deps bench bench-peers bench-rivals soft-masking collapse load load-peers soak fuzz mutants docs site dashboards screenshots lock wheels sbom clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,9 +44,10 @@ test-all: test-deps check $(FUZZ)/done  ## the same, and browsers, servers, trai
 
 check: lint types layers
 
-lint: $(VENV)/test  ## format and lint
+lint: $(VENV)/test  ## format, lint, and the budget of files and lines
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	@$(BIN)/python -m tests.guards.budget
 
 types: $(VENV)/test  ## mypy, strict
 	$(BIN)/mypy
@@ -95,6 +96,9 @@ load: $(VENV)/test  ## load a service of its own and print what it took (ARGS="-
 
 soak: $(VENV)/test  ## cause each fault under load at random moments: nothing is lost, doubled, missing or repeated
 	PYTHONPATH=. $(BIN)/python -m benchmarks.load.soak $(ARGS)
+
+mutants: $(VENV)/test  ## try sixty faults that the tests must find (ARGS="alerts store"; half an hour)
+	$(BIN)/python -m tests.guards.mutants $(ARGS)
 
 fuzz: test-deps $(FUZZ)/done  ## fuzz every parser, the API and the protocol, each for 10 minutes (ARGS="-k wire --fuzz-seconds 60")
 	$(BIN)/pytest -m fuzz --timeout 0 --fuzz-seconds 600 tests/fuzz tests/protocol $(ARGS)

@@ -98,7 +98,7 @@ def _help(command: str) -> list[str]:
 
 def refusals(service: RecordedService, folder: Path) -> dict[str, Any]:
     """Return what commands say to bad arguments and settings."""
-    (folder / "bad.yaml").write_text(RULES.replace("op: '<'", "op: nosuch"))
+    (folder / "bad.yaml").write_text(RULES.replace("below", "beneath"))
     given = {"COLUMNS": "120", "TRMON_URL": service.url, "TRMON_LOG_LEVEL": "error"}
     found = {command: run(command, folder, **given) for command in BAD}
     for name, value in BAD_SETTINGS.items():
@@ -157,7 +157,7 @@ def run(command: str, folder: Path, **variables: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         cwd=folder,
-        timeout=110,
+        timeout=500,
     )
     found: dict[str, Any] = {"exit": done.returncode} if done.returncode else {}
     found |= {"stdout": lines(done.stdout)} if done.stdout else {}

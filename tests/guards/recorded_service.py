@@ -23,7 +23,13 @@ HEALTHY, DRIFTING, SCALARS, ENFORCED, CRASHED = (
     f"{PROJECT}/{n}" for n in ("well", "drift", "scalars", "enforce", "oom")
 )
 RUNS = (HEALTHY, DRIFTING, SCALARS, ENFORCED, CRASHED)
-RULES = "rules:\n- name: reward_low\n  signal: reward_mean\n  op: '<'\n  value: -1000\n  severity: info\n"
+RULES = """
+- name: reward_low
+  severity: warn
+  when: {signal: reward_mean, below: -1000}
+  summary: "{run}: the reward is {value} at step {step}"
+  runbook: Look at the reward.
+"""
 
 
 @dataclass(frozen=True)
