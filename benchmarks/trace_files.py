@@ -32,6 +32,7 @@ RULE = """
 - name: lr_high
   severity: page
   immune_steps: 0
+  for_steps: 1
   when: {signal: lr, above: 1}
   summary: "{run}: lr is {value} at step {step}"
   runbook: Lower it.
@@ -73,7 +74,10 @@ def of_log_batch(folder: Path) -> set[str]:
 
 
 def of_report(folder: Path) -> set[str]:
-    """Return the files that a service passes from a report to the webhook of its alert."""
+    """Return the files that a service passes from a report to the webhook of its alert.
+
+    A rule reads the row of a step once the next step begins, so the report before has the value that it fires on.
+    """
     passed = PassedFiles()
     rules = folder / "rules.yaml"
     rules.write_text(RULE)
@@ -83,7 +87,7 @@ def of_report(folder: Path) -> set[str]:
         service = ThreadedService(folder / "data", **given)
         with service.client() as client:
             for step in range(10):
-                message = report(columns(seed=step), step=step, chunks=1, scalars={"lr": 2.0 if step == 9 else 0.1})
+                message = report(columns(seed=step), step=step, chunks=1, scalars={"lr": 2.0 if step >= 8 else 0.1})
                 if step == 9:
                     time.sleep(2)  # until the steps before are judged
                     passed.is_on = True

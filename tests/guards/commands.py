@@ -62,8 +62,6 @@ BAD_SETTINGS = {
     "GRACE_SECONDS": "0",
     "WEBHOOK_URL": "ftp://x",
     "ROUTES": "{",
-    "NOSUCH": "1",
-    "LAKE_URL": "x:y",
 }
 
 
