@@ -10,6 +10,7 @@ from threading import Thread
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from tests.fixtures.command import trmon
 from tests.fixtures.databases import open_migrated_store
@@ -18,6 +19,7 @@ from tests.fixtures.messages import report
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.versions import CodeVersion, next_version
+from trmon.cli import app
 from trmon.store.database.sqlite import exclusive_use
 from trmon_client.core import wire
 from trmon_client.core.wire.segments import HEADER, SUFFIX, encode_record
@@ -71,11 +73,18 @@ def spooled(directory: Path, *messages: wire.Message, tail: bytes = b"") -> Path
     return segment
 
 
-def test_versions() -> None:
+def test_versions_are_a_command_and_an_option() -> None:
     shown = trmon("version")
     assert shown.returncode == 0
     assert "trmon 0." in shown.stdout
     assert f"wire {wire.WIRE_MAJOR}.{wire.WIRE_MINOR}" in shown.stdout
+    assert trmon("--version").stdout == shown.stdout
+
+
+def test_help_has_a_short_option_at_every_command() -> None:
+    for command in ((), ("runs",), ("token", "create")):
+        shown = CliRunner().invoke(app, [*command, "-h"])
+        assert (shown.exit_code, shown.output) == (0, CliRunner().invoke(app, [*command, "--help"]).output)
 
 
 def test_a_token_is_printed_once_listed_and_revoked(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.grpo.injections import Injection, Onset, injected
 
 CAUSES = {
-    Injection.QUANTISE: "M",
+    Injection.QUANTISE: "A",
     Injection.ROUTER: "M",
     Injection.PAD: "A'",
     Injection.SUPPORT: "A''",

@@ -1,6 +1,8 @@
-"""The command `trmon`: one file per command, each a few lines over the package that does the work."""
+"""The command `trmon`: one file a noun, with what the command prints."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
@@ -10,8 +12,35 @@ app = typer.Typer(
     cls=LazyGroup,
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
     help="Watch LLM reinforcement-learning runs for off-policy drift.",
 )
+
+
+def version_command() -> None:
+    """Print the versions of the service, the client and the wire format."""
+    from importlib.metadata import version as version_of
+
+    from trmon_client.core import wire
+
+    versions = {name: version_of(name) for name in ("trmon", "trmon-client")}
+    typer.echo(", ".join(f"{name} {number}" for name, number in versions.items()))
+    typer.echo(f"wire {wire.WIRE_MAJOR}.{wire.WIRE_MINOR}, semantics {wire.SEMANTICS_VERSION}")
+
+
+def _show_versions(wanted: bool) -> None:
+    if wanted:
+        version_command()
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_versions, help="Print the versions and exit.")
+    ] = False,
+) -> None:
+    """Commands and their options follow."""
 
 
 def _placeholder() -> None:

@@ -122,7 +122,7 @@ COMMANDS = {
         "trmon.cli.audit:audit_command", "Show administrative actions, newest first: when, who, what, before and after."
     ),
     "version": CommandEntry(
-        "trmon.cli.serve:version_command", "Print the versions of the service, the client and the wire format."
+        "trmon.cli:version_command", "Print the versions of the service, the client and the wire format."
     ),
     "demo": CommandEntry(
         "trmon.cli.lab:demo_command",

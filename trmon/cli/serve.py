@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from functools import partial
-from importlib.metadata import version as version_of
 from threading import Event
 from typing import Annotated
 
@@ -27,7 +26,6 @@ from trmon.domain.health_check import HealthLevel
 from trmon.fleet.supervisor import ChildProcess, Supervisor
 from trmon.metrics.counters import Counters
 from trmon.store.database.engines import is_shared
-from trmon_client.core import wire
 
 
 def serve(
@@ -117,10 +115,3 @@ def doctor(data_dir: DataDir = None) -> None:
                 f"{one.level.value:<4}  {one.name}: {one.detail}" + (f"\n      -> {one.advice}" if one.advice else "")
             )
         sys.exit(1 if HealthLevel.FAIL in found else 0)
-
-
-def version_command() -> None:
-    """Print the versions of the service, the client and the wire format."""
-    versions = {name: version_of(name) for name in ("trmon", "trmon-client")}
-    typer.echo(", ".join(f"{name} {number}" for name, number in versions.items()))
-    typer.echo(f"wire {wire.WIRE_MAJOR}.{wire.WIRE_MINOR}, semantics {wire.SEMANTICS_VERSION}")

@@ -75,7 +75,10 @@ INJECTED: dict[Injection, Callable[[Onset], dict[str, Any]]] = {
     Injection.SUPPORT: lambda at: {"engine": EngineMismatch(top_p=at.ramp(1, 0.7))},
     Injection.LR: lambda at: {"learning_rate": at.ramp(LEARNING_RATE, 4e-3)},
     Injection.TEMPERATURE: lambda at: {"engine": EngineMismatch(temperature=at.ramp(1, 0.7))},
-    Injection.REWARD: lambda at: {"faults": TrainingFaults(negated_share=at.ramp(0, 1))},
+    Injection.REWARD: lambda at: {
+        "faults": TrainingFaults(negated_share=at.ramp(0, 1)),
+        "entropy_coefficient": at.ramp(0, -0.1),  # so that the policy does not scatter, which is a cause of its own
+    },
     Injection.NAN: lambda at: {"faults": TrainingFaults(nan_share=at.ramp(0, 0.05))},
     Injection.ENTROPY: lambda at: {"entropy_coefficient": at.ramp(0, 1)},
     Injection.LENGTH: lambda at: {"faults": TrainingFaults(token_limit=at.ramp(TASK_LIMIT, SHORTEST_LIMIT))},
