@@ -24,7 +24,7 @@ from trmon.domain.access import Scope
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
 from trmon.domain.finding import Finding, Severity
-from trmon.domain.health.verdict import RunVerdict, Urgency, VerdictKind
+from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind
 from trmon.domain.identity import RunKey
 from trmon.domain.incidents.incident import Incident, incident_labels
 from trmon.domain.policies import default_version

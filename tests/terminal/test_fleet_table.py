@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from trmon.domain.finding import Severity
-from trmon.domain.health.verdict import Urgency, VerdictKind
+from trmon.domain.health.judgement import Urgency, VerdictKind
 from trmon.terminal.fleet import WHOLE_FLEET, FleetView, fleet_frame, fleet_summary_line, urgency_order
 from trmon_client.api import RunStatus, VerdictInfo
 from trmon_client.api.answers import decode_answer, encode_answer

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.terminal.test_fleet_table import a_run, shown
 from trmon.cli.top import KEYS, split_keys
-from trmon.domain.health.verdict import VerdictKind
+from trmon.domain.health.judgement import VerdictKind
 from trmon.terminal.fleet import MAX_FILTER, FleetView
 from trmon_client.api.runs import SparklineInfo
 

@@ -1,4 +1,4 @@
-"""`trmon rules`: check and test alert rules."""
+"""`trmon rules` and `trmon notify`: check and test alert rules, and test the receivers of alerts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import typer
 
 from trmon.cli.command import plain_errors, read_settings
 from trmon.config import rules as rulefiles
-from trmon.notify.configured_receivers import send_test_notification
-from trmon.notify.receiver import DeliveryOutcome
 from trmon.terminal.text import printable
 
 rules = typer.Typer(no_args_is_help=True, help="Check and test alert rules.")
@@ -44,6 +42,9 @@ notify = typer.Typer(no_args_is_help=True, help="Test the receivers of alerts.")
 @notify.command("test")
 def try_receivers() -> None:
     """Send a test alert, firing and then resolved, to every configured receiver; exit status 1 unless all arrive."""
+    from trmon.notify.configured_receivers import send_test_notification  # with httpx, which rules need not load
+    from trmon.notify.receiver import DeliveryOutcome
+
     with plain_errors():
         heard = True
         for name, state, result in send_test_notification(read_settings(), now=time.time()):

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.health.verdict import VerdictKind
+from trmon.domain.health.judgement import VerdictKind
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.text import cut_middle
 from trmon_client.api.answers import encode_answer

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from trmon.config.settings import DEFAULT_SERVICE_URL
 from trmon.domain.errors import TrmonError
 from trmon_client.api import IncompatibleService, Service
 from trmon_client.config.service_address import resolve_service
-from trmon_client.core import wire
+
+if TYPE_CHECKING:
+    from trmon_client.core import wire
+
+DEFAULT_SERVICE_URL = "http://127.0.0.1:8642"
+"""Also the default of the setting `url`, whose module is slow to import."""
 
 
 def service_of(url: str | None) -> Service:
@@ -19,7 +24,6 @@ def service_of(url: str | None) -> Service:
 
 def uploader_to(url: str | None) -> ReportUploader:
     """Return what sends messages to the service at a URL. Errors: TrmonError."""
-
     service_url, token = _address(url)
     return ReportUploader(service_url, token=token)
 
@@ -61,6 +65,8 @@ class ReportUploader:
 
     def post(self, bundle: list[bytes]) -> wire.Acks:
         """Return the answers to a bundle, after waiting as long as the service asks for. Errors: ServiceError."""
+        from trmon_client.core import wire  # with numpy
+
         body = wire.encode_bundle(bundle)
         answer = self._http.request("POST", "/api/v1/reports", body=body, media_type=wire.MSGPACK, max_tries=MAX_TRIES)
         try:

@@ -19,7 +19,7 @@ from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Severity
-from trmon.domain.health.verdict import Urgency
+from trmon.domain.health.judgement import Urgency
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX

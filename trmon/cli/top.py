@@ -18,7 +18,7 @@ from rich.live import Live
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.health.verdict import duration
+from trmon.domain.health.judgement import duration
 from trmon.domain.identity import checked_name
 from trmon.terminal.fleet import FleetView, fetch_fleet, fleet_frame, rows_within
 from trmon_client.api import RunStatus, Service, ServiceError

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from trmon.domain.diagnosis.diagnosis import Assurance, Diagnosis
-from trmon.domain.health.verdict import RunVerdict, Urgency
+from trmon.domain.health.judgement import RunVerdict, Urgency
 from trmon.domain.runs.run import Run
 
 Array: TypeAlias = Any

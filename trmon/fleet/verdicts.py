@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
+from trmon.domain.health.judgement import RunVerdict, Urgency
 from trmon.domain.health.run_summary import RunSummary
-from trmon.domain.health.verdict import RunVerdict, Urgency, VerdictInputs, judge_run, urgency_of
+from trmon.domain.health.verdict import VerdictInputs, judge_run, urgency_of
 from trmon.domain.incidents.incident import Incident, notifying_alerts
 from trmon.domain.runs.run import Run
 from trmon.fleet.summaries import RunSummaries

@@ -12,7 +12,7 @@ from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trmon.domain.health.verdict import Urgency, VerdictKind
+from trmon.domain.health.judgement import Urgency, VerdictKind
 from trmon.terminal.text import (
     OF_SEVERITY,
     cut_middle,

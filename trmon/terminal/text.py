@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from trmon.domain.finding import Severity
-from trmon.domain.health.verdict import VerdictKind, duration
+from trmon.domain.health.judgement import VerdictKind, duration
 from trmon_client.api import VerdictInfo
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"

@@ -13,16 +13,8 @@ from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.finding import Finding, Severity
-from trmon.domain.health.verdict import (
-    REVIEW_SECONDS,
-    RunVerdict,
-    Urgency,
-    VerdictInputs,
-    VerdictKind,
-    duration,
-    judge_run,
-    urgency_of,
-)
+from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
+from trmon.domain.health.verdict import REVIEW_SECONDS, VerdictInputs, judge_run, urgency_of
 from trmon.domain.incidents.incident import (
     ENDED_LABEL,
     WITH_THE_RUN,

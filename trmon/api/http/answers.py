@@ -23,7 +23,7 @@ from trmon.domain.budget.run_budget import BudgetState
 from trmon.domain.collapse_risk.risk_reading import RiskLevel
 from trmon.domain.diagnosis.diagnosis import Assurance, Quadrant, Stage
 from trmon.domain.finding import Finding, FindingForm, Severity
-from trmon.domain.health.verdict import Urgency, VerdictKind
+from trmon.domain.health.judgement import Urgency, VerdictKind
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.runs.run import RunState

@@ -12,7 +12,7 @@ from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.collapse_risk.risk_reading import RiskReading, risk_sentence
 from trmon.domain.diagnosis.diagnosis import Diagnosis
 from trmon.domain.finding import meaning_of, title_of
-from trmon.domain.health.verdict import RunVerdict
+from trmon.domain.health.judgement import RunVerdict
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Run, RunNote, RunState

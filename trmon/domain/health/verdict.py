@@ -1,81 +1,26 @@
-"""Verdicts on runs: their kinds, their urgency and their words."""
+"""Judging runs: what is known of a run to the verdict on it, and its words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis.diagnosis import Assurance, Diagnosis, Measurement
 from trmon.domain.diagnosis.remedies import for_next_run
 from trmon.domain.finding import Severity
+from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
 from trmon.domain.health.problems import RunProblem, problems_of, symptoms_in_words
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run, RunState
 
-
-class Urgency(Enum):
-    """How soon to investigate."""
-
-    NOW = "now"
-    SOON = "soon"
-    NONE = "none"
-
-
-class VerdictKind(Enum):
-    """The kinds of verdicts, most urgent first."""
-
-    ACT = "act"
-    CRASHED = "crashed"
-    STALLED = "stalled"
-    WATCH = "watch"
-    ENDED_ILL = "ended_ill"
-    UNKNOWN = "unknown"
-    TRAINING_HEALTHY = "training_healthy"
-    NO_DRIFT_FOUND = "no_drift_found"
-    HEALTHY = "healthy"
-    FINISHED = "finished"
-
-    @property
-    def words(self) -> str:
-        """The kind in words, e.g. `no drift found`."""
-        return self.value.replace("_", " ")
-
-    @property
-    def urgency(self) -> Urgency:
-        """How soon to investigate a run with this verdict."""
-        if self in (VerdictKind.ACT, VerdictKind.CRASHED, VerdictKind.STALLED):
-            return Urgency.NOW
-        return Urgency.SOON if self in (VerdictKind.WATCH, VerdictKind.ENDED_ILL) else Urgency.NONE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunVerdict:
-    """The verdict on a run, and the reason in a phrase; `since_step` is the step at which it began, if known.
-
-    `todo` is the first action in a sentence; None if no action is needed. `is_past` is true long after the run's end.
-    `cause` is the rule or finding that leads its problems; empty without any.
-    """
-
-    kind: VerdictKind
-    why: str
-    since_step: int | None = None
-    todo: str | None = None
-    is_past: bool = False
-    cause: str = ""
-
-    @property
-    def sentence(self) -> str:
-        """The verdict in one line, e.g. `Act: staleness since step 63`."""
-        return f"{self.kind.words.capitalize()}: {self.why}"
-
-    @property
-    def urgency(self) -> Urgency:
-        """How soon to investigate."""
-        return Urgency.NONE if self.is_past else self.kind.urgency
-
-
+REVIEW_SECONDS = 86_400.0
+"""How long a run that ended ill is still to be investigated after its end."""
+SHORTEST_TOLD_SECONDS = 0.1
+"""The shortest usual step that the verdict on a stalled run states; shorter ones are of tests and replays."""
+STATE_RULES = frozenset({"stalled", "crashed"})
+"""The built-in rules that only repeat the state of the run."""
+MAX_ERROR_LENGTH = 120
 KINDS = {
     Assurance.HEALTHY: VerdictKind.HEALTHY,
     Assurance.NO_DRIFT_FOUND: VerdictKind.NO_DRIFT_FOUND,
@@ -135,23 +80,6 @@ def _not_measured(diagnosis: Diagnosis) -> str:
 def _how_to_measure(diagnosis: Diagnosis) -> str:
     provided = [gap.provide for gap in diagnosis.missing if gap.provide.startswith("pass rollout_logprobs")]
     return f" ({provided[0]})" if provided else ""
-
-
-def duration(seconds: float) -> str:
-    """Return a readable duration, e.g. `40 s`, `14 min`, `3 h`, `2 d`."""
-    for unit, length in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 1 else f"{max(seconds, 0.0):.1g} s"
-
-
-REVIEW_SECONDS = 86_400.0
-"""How long a run that ended ill is still to be investigated after its end."""
-SHORTEST_TOLD_SECONDS = 0.1
-"""The shortest usual step that the verdict on a stalled run states; shorter ones are of tests and replays."""
-STATE_RULES = frozenset({"stalled", "crashed"})
-"""The built-in rules that only repeat the state of the run."""
-MAX_ERROR_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,75 @@
+"""Verdicts on runs: their kinds and how urgent each is. Commands import it to start, so it imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Urgency(Enum):
+    """How soon to investigate."""
+
+    NOW = "now"
+    SOON = "soon"
+    NONE = "none"
+
+
+class VerdictKind(Enum):
+    """The kinds of verdicts, most urgent first."""
+
+    ACT = "act"
+    CRASHED = "crashed"
+    STALLED = "stalled"
+    WATCH = "watch"
+    ENDED_ILL = "ended_ill"
+    UNKNOWN = "unknown"
+    TRAINING_HEALTHY = "training_healthy"
+    NO_DRIFT_FOUND = "no_drift_found"
+    HEALTHY = "healthy"
+    FINISHED = "finished"
+
+    @property
+    def words(self) -> str:
+        """The kind in words, e.g. `no drift found`."""
+        return self.value.replace("_", " ")
+
+    @property
+    def urgency(self) -> Urgency:
+        """How soon to investigate a run with this verdict."""
+        if self in (VerdictKind.ACT, VerdictKind.CRASHED, VerdictKind.STALLED):
+            return Urgency.NOW
+        return Urgency.SOON if self in (VerdictKind.WATCH, VerdictKind.ENDED_ILL) else Urgency.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunVerdict:
+    """The verdict on a run, and the reason in a phrase; `since_step` is the step at which it began, if known.
+
+    `todo` is the first action in a sentence; None if no action is needed. `is_past` is true long after the run's end.
+    `cause` is the rule or finding that leads its problems; empty without any.
+    """
+
+    kind: VerdictKind
+    why: str
+    since_step: int | None = None
+    todo: str | None = None
+    is_past: bool = False
+    cause: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one line, e.g. `Act: staleness since step 63`."""
+        return f"{self.kind.words.capitalize()}: {self.why}"
+
+    @property
+    def urgency(self) -> Urgency:
+        """How soon to investigate."""
+        return Urgency.NONE if self.is_past else self.kind.urgency
+
+
+def duration(seconds: float) -> str:
+    """Return a readable duration, e.g. `40 s`, `14 min`, `3 h`, `2 d`."""
+    for unit, length in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else f"{max(seconds, 0.0):.1g} s"
