@@ -7,15 +7,15 @@ import sys
 
 SCRIPT = """
 import gc, time
-from trmon.bootstrap import app, gc_tuning
+from trmon.bootstrap import app, background_services
 
-gc_tuning.tune_garbage_collector()
+background_services.tune_garbage_collector()
 assert len(gc.get_objects()) < 1000, "a full collection examines little more than objects made after the start"
 knot = [time]
 knot.append(knot)
 del knot
 assert gc.collect() > 0, "later objects are still collected"
-print(gc.get_threshold() == gc_tuning.THRESHOLDS)
+print(gc.get_threshold() == background_services.THRESHOLDS)
 """
 
 

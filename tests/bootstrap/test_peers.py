@@ -107,7 +107,7 @@ def test_a_commit_wakes_a_poller_with_an_interval_of_an_hour(server: Redis, post
         for store in stores:
             stack.callback(store.close)
         here = connect_peers(settings, stores[0], counters=Counters(), on_notice=lambda _: None)
-        there = connect_peers(settings, stores[1], counters=Counters(), on_notice=lambda _: changes.wake())
+        there = connect_peers(settings, stores[1], counters=Counters(), on_notice=lambda _: poller.wake())
         # The first poll is its own; the second follows the subscription, the third the commit.
         for part in (poller, here, there):
             assert part is not None
