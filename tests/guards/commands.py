@@ -19,7 +19,7 @@ from trmon.cli import app
 WIDTHS = (80, 120)
 GROUPS = ("lab", "lake", "token", "quota", "notify", "rules", "grafana")
 NEEDS_SERVICE = [
-    *("top --once", "runs", "runs --json --limit 1", *(f"show {run}" for run in RUNS), f"diff {HEALTHY} {DRIFTING}"),
+    *("top --once", "runs", *(f"show {run}" for run in RUNS), f"diff {HEALTHY} {DRIFTING}"),
     *(f"diagnose {DRIFTING}", f"budget {DRIFTING}", f"whatif --policy geo_mask --policy trm_max {DRIFTING}"),
     *(f"signals {DRIFTING}", f"signals {DRIFTING} total_kl_k3 mask_rate --points 4", f"note {DRIFTING}"),
     *(f"signals {DRIFTING} total_kl_k3 --steps 20:22 --csv", f"report {DRIFTING} -o %TMP%/report.html"),
@@ -29,7 +29,6 @@ NEEDS_DATABASE = (
     "quota list",
     "token list",
     "query",
-    "query 'SELECT run, count(*) AS n FROM batches GROUP BY run'",
 )
 ALONE = ("version", "diagnose --example", "rules check %TMP%/rules.yaml", "whatif nosuch/run --policy seq_mis")
 BAD = [
@@ -38,9 +37,7 @@ BAD = [
     *("edit math/drift", "diff math/drift math/nosuch", "diagnose %TMP%/nosuch.jsonl", "rules check %TMP%/bad.yaml"),
     *(
         "serve --port 70000",
-        "serve --host 0.0.0.0 --data-dir %TMP%/new",
         "worker --data-dir %TMP%/new",
-        "ingest %TMP%/new",
     ),
     *(
         "top --url nonsense",

@@ -37,7 +37,8 @@ VARYING_WORDS = [
         (r"/tmp/[^\s\"'<>,;:)]+", "<path>"),
         (r"/[\w./-]+(?=/tests/guards/)", "<path>"),
         (r"\b0\.[12]\.\d+(\.dev\d+)?\b", "<version>"),
-        (r"\b[\d.]+ (s|ms|min) ago\b", "<time> ago"),
+        (r" *\b[\d.]+ (s|ms|min) ago\b", " <time> ago"),
+        (r"\b[\d.e-]+ s each", "<time> each"),
         (r"\bline \d+, in ", "line <n>, in "),
         (r"/app(-\w+)?\.(js|css)\?v=\w+|\?v=[0-9a-f]+", "?v=<hash>"),
     )
