@@ -64,7 +64,8 @@ SLOW = (
     "api/test_lake_failures.py",
     "api/test_lake_reads.py",
     "assistants/",
-    "bootstrap/test_worker_main.py",
+    "bootstrap/test_peers.py",
+    "bootstrap/test_workers.py",
     "cli/",
     "client/test_advice.py",
     "dashboards/",
@@ -72,14 +73,14 @@ SLOW = (
     "docs/test_operations.py",
     "e2e/",
     "examples/",
+    "fleet/",
     "fuzz/",
     "grafana/",
-    "hosts/",
     "lab/",
     "metrics/test_prometheus.py",
-    "notifications/test_outage.py",
-    "notifications/test_owner_change.py",
-    "notifications/test_stalled_together.py",
+    "notify/test_outage.py",
+    "notify/test_owner_change.py",
+    "notify/test_stalled_together.py",
     "proof/",
     "protocol/",
     "research/",
@@ -91,9 +92,10 @@ SLOW = (
     "store/maintenance/test_backup.py",
     "store/test_durability.py",
     "web/",
+    "worker/test_process.py",
 )
 """What only `make test-all` runs: processes, browsers, other people's servers, training, proofs and faults."""
-QUICK = ("e2e/test_two_trainers.py", "examples/test_readme.py", "web/test_bundle.py")
+QUICK = ("e2e/test_two_trainers.py", "examples/test_readme.py", "web/test_assets.py")
 """Of these, what `make test` runs as well: among it one path from end to end."""
 
 LONGEST = ("store/lake/test_killed_mover.py", "e2e/test_online_upgrade.py", "e2e/test_demo.py")
