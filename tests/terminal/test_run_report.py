@@ -93,7 +93,7 @@ def test_nan_is_shown_with_its_first_step(tmp_path: Path) -> None:
 def test_nan_in_a_single_line_is_a_finding_and_in_a_run_if_it_recurs(tmp_path: Path) -> None:
     def found(n: int, ill_from: int) -> bool:
         report = report_on_log(log(tmp_path, n=n, ill_from=ill_from, **{"actor/grad_norm": math.nan}))
-        return report.diagnosis.primary is Finding.NOT_A_NUMBER
+        return report.diagnosis.primary == Finding.NOT_A_NUMBER.value
 
     assert found(1, 0)
     assert found(120, 117)
@@ -105,7 +105,7 @@ def test_a_reward_that_falls_breaks_a_run_and_names_the_last_checkpoint(tmp_path
     rows = ({"step": step, "reward": 0.8 if step < 60 else 0.1, "learning_rate": 2e-6} for step in range(120))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     report = report_on_log(path)
-    assert report.diagnosis.primary is Finding.REWARD_COLLAPSE
+    assert report.diagnosis.primary == Finding.REWARD_COLLAPSE.value
     assert report.last_good_step is not None
     assert 60 <= report.last_good_step <= 72
     assert report.diagnosis.remedy is not None
@@ -163,7 +163,7 @@ def test_the_example_is_a_recorded_run() -> None:
     with example_log() as file:
         report = report_on_log(file, name="example")
     assert (report.first_step, report.last_step, report.framework) == (0, 219, None)
-    assert report.diagnosis.primary is Finding.STEP_TOO_LARGE
+    assert report.diagnosis.primary == Finding.STEP_TOO_LARGE.value
     assert {Finding.STEP_TOO_LARGE, Finding.REWARD_COLLAPSE} <= {span.finding for span in report.spans if span.stands}
     # The learning rate grows from step 120 on.
     assert report.broke_at is not None
