@@ -20,6 +20,7 @@ def comparison(n: int) -> ComparisonInfo:
         "state": "running",
         "owner": None,
         "tags": [],
+        "archived": False,
         "step": 40,
         "last_report_at": 1.0,
         "expected_step_seconds": 1.0,
@@ -29,9 +30,21 @@ def comparison(n: int) -> ComparisonInfo:
         "reward": None,
         "kl": None,
     }
+    policy = {
+        "name": "trm_auto",
+        "hash": "abcdef0123456789",
+        "policy": {},
+        "shadows": [],
+        "author": "default",
+        "reason": "",
+        "created_at": 0.0,
+        "from_step": 0,
+        "pinned": False,
+        "evidence": {},
+    }
     run = {
         "fleet": status,
-        "policy": {"name": "trm_auto", "hash": "abcdef0123456789"},
+        "policy": policy,
         "created_at": 0.0,
         "step": [1, 2],
         "elapsed_seconds": [1.0, 2.0],
