@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 T = TypeVar("T")
-_DECODING = threading.Lock()
-"""Threads that decode a type for the first time at once would end the process."""
+_PREPARING = threading.Lock()
+_prepared: set[Any] = set()
+"""The types that are ready to be decoded: threads that prepare one for the first time at once would end the process."""
 
 
 class ApiNumber(float):
@@ -77,8 +78,8 @@ class ItemPage(msgspec.Struct, Generic[T], frozen=True):
 
 def decode_answer(body: bytes, kind: type[T]) -> T:
     """Return an answer as a struct. Errors: ValueError naming the field that does not fit."""
-    with _DECODING:
-        return msgspec.json.decode(body, type=kind, dec_hook=read_value)
+    prepare(kind)
+    return msgspec.json.decode(body, type=kind, dec_hook=read_value)
 
 
 def encode_answer(answer: object) -> bytes:
@@ -91,8 +92,16 @@ def convert_answer(document: object, kind: type[T]) -> T:
 
     Errors: ValueError naming the field that does not fit.
     """
-    with _DECODING:
-        return msgspec.convert(document, type=kind, from_attributes=True, dec_hook=read_value)
+    prepare(kind)
+    return msgspec.convert(document, type=kind, from_attributes=True, dec_hook=read_value)
+
+
+def prepare(kind: Any) -> None:
+    """Make a type ready to be decoded by several threads at once; the first call for it alone waits for others."""
+    if kind not in _prepared:
+        with _PREPARING:
+            msgspec.json.Decoder(kind, dec_hook=read_value)
+            _prepared.add(kind)
 
 
 def read_value(kind: type, value: Any) -> ApiNumber | OpenEnum:

@@ -27,7 +27,7 @@ from trmon.domain.health.judgement import Urgency, VerdictKind
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.runs.run import RunState
-from trmon_client.api.answers import ApiNumber, OpenEnum, encode_answer, read_value
+from trmon_client.api.answers import ApiNumber, OpenEnum, encode_answer, prepare
 
 JSON = "application/json"
 REF = "#/components/schemas/{name}"
@@ -55,8 +55,7 @@ class AnswerRoute(APIRoute):
             status = options.get("status_code") or 200
             options["response_model"] = None
             options["responses"] = {**(options.get("responses") or {}), status: {"content": content_of(kind)}}
-            # Threads that prepare a type for the first time at once would end the process.
-            msgspec.json.Decoder(kind, dec_hook=read_value)
+            prepare(kind)
             endpoint = _encoding(endpoint, status=status)
         super().__init__(path, endpoint, **options)
 
