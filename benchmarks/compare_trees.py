@@ -19,15 +19,6 @@ from pathlib import Path
 from typing import Any
 
 N_CALLS, N_REPORTS = 200, 400
-RULE = """
-- name: lr_high
-  severity: page
-  immune_steps: 0
-  for_steps: 1
-  when: {signal: lr, above: 1}
-  summary: "{run}: lr is {value} at step {step}"
-  runbook: Lower it.
-"""
 
 
 def command(*arguments: str) -> Callable[[], float]:
@@ -96,6 +87,8 @@ def ingest() -> float:
 
 def time_to_alert() -> float:
     """Return the time from the report after which a rule fires to its webhook, in ms."""
+    from trace_files import RULE
+
     from tests.fixtures.receiver import WebhookServer
 
     with WebhookServer() as webhook, tempfile.NamedTemporaryFile("w", suffix=".yaml") as rules:

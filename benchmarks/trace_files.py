@@ -40,7 +40,7 @@ RULE = """
 
 
 class PassedFiles:
-    """Notes the files of the product whose functions are called, while it is told to."""
+    """Notes the files of the product whose functions are called while `is_on`."""
 
     def __init__(self) -> None:
         self.found: set[str] = set()
@@ -81,7 +81,7 @@ def of_report(folder: Path) -> set[str]:
     passed = PassedFiles()
     rules = folder / "rules.yaml"
     rules.write_text(RULE)
-    threading.setprofile(passed)  # type: ignore[arg-type]
+    threading.setprofile(passed)
     with WebhookServer() as webhook:
         given = {"webhook_url": webhook.url, "webhook_allow_hosts": ("127.0.0.1",), "rules_file": rules}
         service = ThreadedService(folder / "data", **given)
@@ -98,7 +98,7 @@ def of_report(folder: Path) -> set[str]:
                 time.sleep(0.01)
             passed.is_on = False
         service.stop()
-    threading.setprofile(None)  # type: ignore[arg-type]
+    threading.setprofile(None)
     return passed.found
 
 
@@ -106,12 +106,12 @@ def main() -> None:
     """Print both counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--names", action="store_true", help="also print the files")
-    is_told = parser.parse_args().names
+    shows_names = parser.parse_args().names
     for what, files_of in (("log_batch, tenth call", of_log_batch), ("a report to its webhook", of_report)):
         with tempfile.TemporaryDirectory() as folder:
             found = files_of(Path(folder))
         print(f"{what}: {len(found)} files")
-        if is_told:
+        if shows_names:
             print(*sorted(str(Path(name).relative_to(ROOT)) for name in found), sep="\n")
 
 

@@ -28,7 +28,7 @@ def documents(
 ) -> Iterator[tuple[str, Any]]:
     """Yield what trmon says now, each with its name `<kind>/<noun>`."""
     client = service.client
-    told: dict[str, Callable[[], dict[str, Any]]] = {
+    askers: dict[str, Callable[[], dict[str, Any]]] = {
         "page": lambda: {"views": page.views(service.url, pictures)},
         "commands": lambda: commands.texts(service, folder),
         "help": commands.helps,
@@ -45,7 +45,7 @@ def documents(
     routes.reads(client)
     for kind in (*SLOW, *FAST):
         if kind in kinds:
-            yield from ((f"{kind}/{noun}", document) for noun, document in told[kind]().items())
+            yield from ((f"{kind}/{noun}", document) for noun, document in askers[kind]().items())
 
 
 @contextmanager
