@@ -1,6 +1,6 @@
 """Speeds of two trees side by side: python benchmarks/compare_trees.py OLD NEW [--repetitions 5] [NAME ...]
 
-Each root has a virtual environment of its own in .venv. The measurements alternate between the trees, each in a fresh
+Each root has its own virtual environment in .venv. The measurements alternate between the trees, each in a fresh
 process; printed are the medians and their ratio. On a busy machine only the ratio says something.
 """
 

@@ -123,7 +123,7 @@ class BatchStatistics:
             return _reduced(inputs, logits=logits, backend="blocks")
         try:
             return _reduced(inputs, logits=logits, backend="triton")
-        except Exception as error:  # noqa: BLE001  whatever a compiler meets, training goes on without it
+        except Exception as error:  # noqa: BLE001  whatever a compiler meets, training continues without it
             failure = error
         # A wrong argument raises here again.
         columns = _reduced(inputs, logits=logits, backend="blocks")

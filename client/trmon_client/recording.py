@@ -167,7 +167,7 @@ INCIDENT = "incident"
 
 
 class Recorder:
-    """Holds calls of the newest `record_steps` steps; a thread of its own writes them, each call once.
+    """Holds calls of the newest `record_steps` steps; a separate thread writes them, each call once.
 
     The trainer's thread adds, the uploader's learns of incidents. Failures are counted and reported once.
     """
@@ -267,7 +267,7 @@ class Recorder:
             before.join()
         try:
             path = self._folder.write(self._name(reason), self._recording(reason), calls)
-        except Exception as error:  # noqa: BLE001  the edge of a thread: the trainer goes on without a recording
+        except Exception as error:  # noqa: BLE001  the edge of a thread: the trainer continues without a recording
             self._error_guard.record(error)
             return
         self._error_guard.warn_once.warn(f"recording {path}", f"the last steps are recorded in {path}")

@@ -35,7 +35,7 @@ class IncidentInfo(AnswerInfo, frozen=True, kw_only=True):
     state: Annotated[AlertState, Meta(description="firing while it is open, else resolved.")]
     opened_at: float
     ended_at: float | None
-    ended_with_run: Annotated[bool, Meta(description="Whether it stood when the run finished: the run ended ill.")]
+    ended_with_run: Annotated[bool, Meta(description="Whether it was open when the run finished (ended ill).")]
     fix: Annotated[str, Meta(description="The first thing to do.")]
     identity: Annotated[str, Meta(description="The identity of its alert, to acknowledge it.")]
     acked_by: str | None

@@ -141,7 +141,7 @@ class RunInfo(AnswerInfo, frozen=True, kw_only=True):
     mask_rate: Annotated[ApiNumber | None, Meta(description="At the newest step; null for an inactive run.")]
     firing: Annotated[tuple[str, ...], Meta(description="The rules whose alerts fire on the run.")]
     incident: Annotated[IncidentInfo | None, Meta(description="The newest incident; null without one.")] = None
-    end: Annotated[RunEndInfo | None, Meta(description="Null while the run goes on, and where no exit was seen.")]
+    end: Annotated[RunEndInfo | None, Meta(description="Null while the run continues, and where no exit was seen.")]
     end_phrase: Annotated[str | None, Meta(description="How the run ended in a few words, or that no exit was seen.")]
     warnings: tuple[RunWarningInfo, ...]
 

@@ -52,7 +52,7 @@ function headers(more = {}) {
 
 const RELOAD_MS = 3000;
 
-/** Return a module. One that does not load is of another version than the service: the page is then loaded anew.
+/** Return a module. One that does not load is of another version than the service: the page is then reloaded.
  *  Errors: ApiError if the service is away. */
 export function loaded(module) {
   return module.catch(async (error) => {
