@@ -22,7 +22,7 @@ from trmon.api.http.parameters import After, Limit, Named, split_names
 from trmon.api.notes import list_notes
 from trmon.api.policies import list_policy_versions
 from trmon.domain.access import Access
-from trmon.domain.alerts.alert import AlertState, ListedAlert
+from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.errors import InvalidInput, NotFound
 from trmon.domain.identity import RunKey, checked_name
@@ -31,7 +31,7 @@ from trmon.fleet.views import RunView
 from trmon.notify.configured_receivers import routes_of
 from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import ItemPage
-from trmon_client.api.diagnosis import DiagnosisInfo
+from trmon_client.api.diagnosis import DiagnosisInfo, IncidentInfo
 from trmon_client.api.runs import AttemptInfo, RunDetails, RunEndInfo, RunInfo, RunWarningInfo
 
 
@@ -98,9 +98,10 @@ def get_run(key: Named, access: Reader, service: Service, include: Include = Non
     wanted = split_names(include)
     if unknown := [name for name in wanted if name not in PARTS]:
         raise InvalidInput("include", f"{unknown[0]!r:.64} is not a part of a run; these are: {', '.join(PARTS)}")
+    [status] = fleet_responses(service, [run], access=access)
     return RunDetails.from_fields(
-        _responses(service, [run], access=access)[0],
-        status=fleet_responses(service, [run], access=access)[0],
+        _run_info(run, service.view_cache.get(run.id), incident=status.incident),
+        status=status,
         **{name: PARTS[name](key, access, service) for name in wanted},
     )
 
@@ -156,10 +157,13 @@ def _owner_change(service: Components) -> OwnerChange:
 
 def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[RunInfo]:
     incidents = service.store.alerts.newest_incidents([run.id for run in runs], access=access)
-    return [_run_info(run, service.view_cache.get(run.id), incident=incidents.get(run.id)) for run in runs]
+    return [
+        _run_info(run, service.view_cache.get(run.id), incident=newest_incident_info(incidents.get(run.id)))
+        for run in runs
+    ]
 
 
-def _run_info(run: Run, view: RunView | None, *, incident: ListedAlert | None = None) -> RunInfo:
+def _run_info(run: Run, view: RunView | None, *, incident: IncidentInfo | None) -> RunInfo:
     """Return the response for a run, with its view if it is active, and its newest incident."""
     firing = [alert for alert in view.alerts if alert.state is AlertState.FIRING] if view else []
     return RunInfo.from_fields(
@@ -168,7 +172,7 @@ def _run_info(run: Run, view: RunView | None, *, incident: ListedAlert | None = 
         run=run.key.run,
         mask_rate=view.signals.get("mask_rate") if view else None,
         firing=[alert.rule for alert in firing if not alert.is_incident],
-        incident=newest_incident_info(incident),
+        incident=incident,
         end=RunEndInfo.from_fields(run.ending) if run.ending is not None and run.state.ended else None,
         warnings=[RunWarningInfo.from_fields(warning) for warning in run.warnings],
     )
