@@ -22,7 +22,9 @@ from trmon.store.schema import tables
 MOVED = "/api/v1/runs/math/moved"
 READS = (f"{MOVED}/batches", f"{MOVED}/batches/1/sequences", f"{MOVED}/signals?names=total_kl_k3", f"{MOVED}/diagnosis")
 
-IMPORTING_DELTALAKE = tuple(f"trmon.store.lake.{name}" for name in ("lake_history", "lake_reader", "table_reader"))
+IMPORTING_DELTALAKE = tuple(
+    f"trmon.store.lake.{name}" for name in ("delta_tables", "files", "history", "mover", "reader", "runs")
+)
 
 
 def serve_moved_run(data_dir: Path, lake_url: str) -> ThreadedService:

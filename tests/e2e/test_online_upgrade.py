@@ -27,7 +27,7 @@ from tests.fixtures.waiting import eventually
 
 pytestmark = [pytest.mark.server("postgres"), pytest.mark.timeout(900)]
 
-WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, drift_from=5, drift_steps=15)
+WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, drift_from=10, drift_steps=15)
 N_CONNECTIONS = 6
 PER_SECOND = 30.0
 PHASE_STEPS = 5
@@ -152,6 +152,8 @@ def rehearsal(folder: Path, old: CodeVersion, new: CodeVersion) -> Iterator[tupl
             SteadyTrainer(fleet.balancer.url, run, spool=folder / "spool", environment=version.environment)
             for version, run in ((old, "old-client"), (new, "new-client"))
         ]
+        for trainer in trainers:
+            stack.callback(trainer.abandon)
         with sending(fleet, pager) as senders:
             let_pass(senders)
             yield fleet, senders

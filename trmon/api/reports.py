@@ -95,7 +95,7 @@ ENDPOINTS: dict[re.Pattern[str], Callable[..., Awaitable[Response]]] = {
 }
 
 
-class Reports:
+class ReportEndpoints:
     """Calls the endpoints of reports ahead of the framework's routing and dependencies, a third of the ingest time.
 
     The routes are there for OpenAPI, and for requests with other methods.

@@ -38,7 +38,7 @@ from trmon.api.metrics import router as metrics
 from trmon.api.notes import router as notes
 from trmon.api.policies import router as policies
 from trmon.api.quotas import router as quotas
-from trmon.api.reports import Reports, wire_schemas
+from trmon.api.reports import ReportEndpoints, wire_schemas
 from trmon.api.reports import router as reports
 from trmon.api.rules import router as rules
 from trmon.api.runs import router as runs
@@ -105,7 +105,7 @@ def _middleware(settings: Settings, limit: RateLimit) -> list[Middleware]:
     bodies = BodyMiddleware(max_bytes=settings.max_body_bytes, max_held_bytes=settings.max_held_bytes)
     return [
         Middleware(Gateway, hosts=settings.answered_hosts, limit=limit, bodies=bodies),
-        Middleware(Reports),
+        Middleware(ReportEndpoints),
         Middleware(GetCompression),
     ]
 

@@ -171,7 +171,7 @@ class LogitSource(Protocol):
 
 
 @dataclass(frozen=True)
-class GivenLogits:
+class WholeLogits:
     """Logits [B, T, V] that the caller has."""
 
     logits: Array
@@ -227,7 +227,7 @@ def logit_source(name: str, value: Any) -> LogitSource:
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     """
     if not isinstance(value, HiddenStates):
-        return GivenLogits(_checked(name, value, axes=("B", "T", "V")))
+        return WholeLogits(_checked(name, value, axes=("B", "T", "V")))
     hidden = _checked(f"{name}.hidden", value.hidden, axes=("B", "T", "H"))
     weight = _checked(f"{name}.weight", value.weight, axes=("V", "H"))
     if hidden.shape[-1] != weight.shape[-1]:
