@@ -6,39 +6,23 @@ import socket
 import socketserver
 import threading
 from contextlib import suppress
-from types import TracebackType
 
-from tests.client.server import tls_context
+from tests.client.server import LoopbackServer
 
 
-class ProxyServer:
+class ProxyServer(LoopbackServer):
     """Relays to a port of the loopback, whatever host the client names; speaks TLS to the client if it is secure."""
 
     def __init__(self, upstream_port: int, *, is_secure: bool = False) -> None:
+        super().__init__(_handler(self), is_secure=is_secure)
         self.heads: list[bytes] = []
         """The first line and the headers of each request that the proxy itself read."""
         self.upstream_port = upstream_port
-        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        if is_secure:
-            self._server.socket = tls_context().wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 
     @property
     def address(self) -> str:
         """Host and port."""
-        return f"127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> ProxyServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        return f"127.0.0.1:{self.port}"
 
     def serve(self, client: socket.socket) -> None:
         """Read the head of a request and relay the rest, after CONNECT both ways without reading."""

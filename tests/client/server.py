@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import socketserver
 import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from trmon_client.core import wire
 
@@ -64,32 +64,19 @@ class Request:
     """The client's port, which identifies the connection."""
 
 
-def stored(_message: Any) -> wire.Ack:
-    """Acknowledge any message."""
-    return wire.Ack("stored")
+class _Listener(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
 
 
-class Peer:
-    """A server on a free port of the loopback; `script` answers the next requests, `otherwise` the rest."""
+AnyServer = TypeVar("AnyServer", bound="LoopbackServer")
 
-    def __init__(
-        self,
-        script: Iterable[Answer] = (),
-        *,
-        otherwise: Answer = ACCEPT,
-        acknowledge: Callable[[Any], wire.Ack] = stored,
-        port: int = 0,
-        is_secure: bool = False,
-    ) -> None:
-        self.script = deque(script)
-        self.otherwise = otherwise
-        self.acknowledge = acknowledge
-        self.requests: list[Request] = []
-        self.messages: list[Any] = []
-        self._changed = threading.Condition()
+
+class LoopbackServer:
+    """Serves each connection to a port of the loopback in a thread of its own while it is entered."""
+
+    def __init__(self, handler: Callable[..., Any], *, port: int = 0, is_secure: bool = False) -> None:
         self._ends = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _Listener(("127.0.0.1", port), handler)
         self._scheme = "https" if is_secure else "http"
         if is_secure:
             self._server.socket = tls_context().wrap_socket(self._server.socket, server_side=True)
@@ -103,17 +90,41 @@ class Peer:
     def url(self) -> str:
         return f"{self._scheme}://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Peer:
+    def __enter__(self: AnyServer) -> AnyServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ends.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def stored(_message: Any) -> wire.Ack:
+    """Acknowledge any message."""
+    return wire.Ack("stored")
+
+
+class Peer(LoopbackServer):
+    """A server on a free port of the loopback; `script` answers the next requests, `otherwise` the rest."""
+
+    def __init__(
+        self,
+        script: Iterable[Answer] = (),
+        *,
+        otherwise: Answer = ACCEPT,
+        acknowledge: Callable[[Any], wire.Ack] = stored,
+        port: int = 0,
+        is_secure: bool = False,
+    ) -> None:
+        super().__init__(_handler(self), port=port, is_secure=is_secure)
+        self.script = deque(script)
+        self.otherwise = otherwise
+        self.acknowledge = acknowledge
+        self.requests: list[Request] = []
+        self.messages: list[Any] = []
+        self._changed = threading.Condition()
 
     def wait_until(self, happened: Callable[[Peer], bool]) -> None:
         """Wait until the condition holds; fail if it does not in time."""
@@ -151,8 +162,8 @@ def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            messages = wire.decode_bundle(body)
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            messages = wire.decode_bundle(body) if body else []
             answer = peer.answer(Request(self.path, dict(self.headers), messages, self.client_address[1]))
             if answer.hangs or answer.hangs_up:
                 self.close_connection = True
@@ -164,6 +175,8 @@ def _handler(peer: Peer) -> type[BaseHTTPRequestHandler]:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
+
+        do_GET = do_POST
 
         def log_message(self, format: str, *args: Any) -> None:
             """Log nothing."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import socketserver
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import cycle
-from types import TracebackType
+
+from tests.client.server import LoopbackServer
 
 Behaviour = Callable[[socket.socket, threading.Event], None]
 """Gets each accepted connection, and the event that the server ends."""
@@ -64,44 +66,22 @@ def status(line: str, *headers: str, body: bytes = b"") -> Behaviour:
     return answer(head.encode() + body)
 
 
-class HostileServer:
+class HostileServer(LoopbackServer):
     """Listens on a port, by default a free one, treats every connection as `behave` says, and counts them."""
 
     def __init__(self, behave: Behaviour, *, port: int = 0) -> None:
-        self.n_connections = 0
-        self._behave = behave
-        self._ends = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self._thread = threading.Thread(target=self._accept)
+        server = self
+        self.n_connections = self.n_closed = 0
 
-    @property
-    def url(self) -> str:
-        """The URL of the server."""
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                server.n_connections += 1
+                self.request.settimeout(60.0)
+                with suppress(OSError), self.request:
+                    behave(self.request, server._ends)
+                server.n_closed += 1
 
-    def __enter__(self) -> HostileServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ends.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self.n_connections += 1
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        connection.settimeout(60.0)
-        with suppress(OSError), connection:
-            self._behave(connection, self._ends)
+        super().__init__(Handler, port=port)
 
 
 def _read_request(connection: socket.socket) -> None:

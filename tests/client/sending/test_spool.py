@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from trmon_client.config.settings import Limits
-from trmon_client.core.wire.segments import HEADER, encode_record, scan_segment
+from trmon_client.core.wire.segments import HEADER, encode_record
 from trmon_client.error_guard import LossCounter
 from trmon_client.sending.spool import DirectoryLock, Spool
 
@@ -21,7 +21,9 @@ RECORD_BYTES = len(encode_record(MESSAGE))
 
 
 class MakeSpool(Protocol):
-    def __call__(self, name: str = "a", *, losses: LossCounter | None = None, **limits: int) -> Spool: ...
+    def __call__(
+        self, name: str = "a", *, holds: int = 0, losses: LossCounter | None = None, **limits: int
+    ) -> Spool: ...
 
 
 @pytest.fixture
@@ -29,8 +31,10 @@ def spool(tmp_path: Path) -> Iterator[MakeSpool]:
     """Makes spools below the test's folder and closes them with the test."""
     made: list[Spool] = []
 
-    def make(name: str = "a", *, losses: LossCounter | None = None, **limits: int) -> Spool:
+    def make(name: str = "a", *, holds: int = 0, losses: LossCounter | None = None, **limits: int) -> Spool:
         made.append(Spool(tmp_path / name, limits=Limits(**limits), losses=losses or LossCounter()))
+        for message in numbered(holds):
+            made[-1].append(message)
         return made[-1]
 
     yield make
@@ -64,9 +68,7 @@ def test_only_the_owner_may_read(tmp_path: Path, spool: MakeSpool) -> None:
 
 
 def test_messages_are_read_in_order_over_many_segments_and_the_files_deleted(tmp_path: Path, spool: MakeSpool) -> None:
-    queue = spool(segment_bytes=3 * RECORD_BYTES)
-    for message in numbered(10):
-        queue.append(message)
+    queue = spool(holds=10, segment_bytes=3 * RECORD_BYTES)
     assert len(list(tmp_path.rglob("*.seg"))) == 5
     assert drained(queue) == numbered(10)
     assert queue.is_empty
@@ -88,9 +90,7 @@ def test_messages_appended_while_it_is_read_come_after(spool: MakeSpool) -> None
 
 
 def test_a_bundle_keeps_within_its_bytes_but_has_one_message_at_least(spool: MakeSpool) -> None:
-    queue = spool()
-    for message in numbered(3):
-        queue.append(message)
+    queue = spool(holds=3)
     assert len(queue.peek(n_messages=8, size_bytes=2 * len(MESSAGE))) == 2
     assert len(queue.peek(n_messages=8, size_bytes=1)) == 1
 
@@ -98,9 +98,7 @@ def test_a_bundle_keeps_within_its_bytes_but_has_one_message_at_least(spool: Mak
 def test_beyond_the_cap_the_oldest_segment_is_dropped_and_its_messages_counted(spool: MakeSpool) -> None:
     losses = LossCounter()
     segment_bytes = len(HEADER) + 2 * RECORD_BYTES
-    queue = spool(losses=losses, segment_bytes=segment_bytes, spool_bytes=3 * segment_bytes)
-    for message in numbered(9):
-        queue.append(message)
+    queue = spool(holds=9, losses=losses, segment_bytes=segment_bytes, spool_bytes=3 * segment_bytes)
     assert losses.snapshot() == {"spool_full": 4}
     assert drained(queue) == numbered(9)[4:]
 
@@ -155,9 +153,7 @@ def test_a_disk_that_stays_full_is_not_filled_with_empty_files(tmp_path: Path, s
 
 def test_a_segment_that_cannot_be_opened_now_is_read_later(spool: MakeSpool) -> None:
     losses = LossCounter()
-    queue = spool(losses=losses, segment_bytes=RECORD_BYTES)
-    for message in numbered(3):
-        queue.append(message)
+    queue = spool(holds=3, losses=losses, segment_bytes=RECORD_BYTES)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
@@ -184,9 +180,7 @@ def test_a_segment_of_another_version_stays_on_disk(tmp_path: Path, spool: MakeS
 
 
 def test_only_damaged_records_are_lost_and_counted(tmp_path: Path, spool: MakeSpool) -> None:
-    queue = spool()
-    for message in numbered(3):
-        queue.append(message)
+    queue = spool(holds=3)
     queue.close()
     (path,) = tmp_path.rglob("*.seg")
     data = bytearray(path.read_bytes())
@@ -201,9 +195,7 @@ def test_only_damaged_records_are_lost_and_counted(tmp_path: Path, spool: MakeSp
 
 
 def test_the_spool_of_a_dead_process_is_adopted_by_one_process_and_read_first(tmp_path: Path, spool: MakeSpool) -> None:
-    dead = spool("dead")
-    for message in numbered(2):
-        dead.append(message)
+    dead = spool("dead", holds=2)
     dead.close()
     adopter, other = spool("adopter"), spool("other")
     adopter.adopt()
@@ -216,9 +208,7 @@ def test_the_spool_of_a_dead_process_is_adopted_by_one_process_and_read_first(tm
 
 
 def test_an_adopting_process_that_dies_leaves_the_rest_to_the_next(spool: MakeSpool) -> None:
-    dead = spool("dead", segment_bytes=RECORD_BYTES)
-    for message in numbered(3):
-        dead.append(message)
+    dead = spool("dead", holds=3, segment_bytes=RECORD_BYTES)
     dead.close()
     adopter = spool("adopter")
     adopter.adopt()
@@ -250,12 +240,3 @@ def test_a_lock_is_held_once_and_released(tmp_path: Path) -> None:
     assert again is not None
     again.release()
     assert DirectoryLock.acquire(tmp_path / "absent") is None
-
-
-def test_a_process_killed_during_a_write_leaves_complete_records(tmp_path: Path, spool: MakeSpool) -> None:
-    queue = spool()
-    for message in numbered(3):
-        queue.append(message)
-    (path,) = tmp_path.rglob("*.seg")
-    assert scan_segment(path.read_bytes()).messages == numbered(3)
-    queue.close()

@@ -8,12 +8,14 @@ import sys
 import textwrap
 import threading
 from base64 import b64encode
-from contextlib import suppress
 
 import pytest
 
+from tests.client.faults import hostile_server as hostile
+from tests.client.faults.hostile_server import HostileServer
 from tests.client.proxy_server import ProxyServer, SocksServer
-from tests.client.server import CERTIFICATE, PATIENCE_SECONDS, Answer, Peer, problem
+from tests.client.server import CERTIFICATE, Answer, Peer, problem
+from tests.fixtures.waiting import eventually
 from trmon_client.config.settings import Limits
 from trmon_client.core import wire
 from trmon_client.sending.transport import HttpTransport, UploadOutcome, UploadResult
@@ -39,25 +41,13 @@ def test_requests_share_one_connection() -> None:
 
 def test_a_connection_that_the_service_closed_is_reopened_without_a_failure() -> None:
     body = wire.encode(wire.Acks([wire.Ack("stored")]))
-    is_closed = threading.Event()
-
-    def answer(server: socket.socket) -> None:
-        for _ in range(2):
-            connection, _address = server.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            is_closed.set()
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=answer, args=(server,))
-        thread.start()
-        transport = HttpTransport(f"http://127.0.0.1:{server.getsockname()[1]}", token=None, limits=Limits())
-        assert transport.send([HEARTBEAT]).outcome is UploadOutcome.ANSWERED
-        assert is_closed.wait(PATIENCE_SECONDS)
-        assert transport.send([HEARTBEAT]).outcome is UploadOutcome.ANSWERED
+    # Without "Connection: close": the client is not told.
+    with HostileServer(hostile.answer(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)) as server:
+        transport = HttpTransport(server.url, token=None, limits=Limits())
+        for n in (1, 2):
+            assert transport.send([HEARTBEAT]).outcome is UploadOutcome.ANSWERED
+            eventually(lambda: server.n_closed, n.__eq__)
         transport.close()
-        thread.join()
 
 
 def test_an_error_answer_leaves_the_connection_usable() -> None:
@@ -69,22 +59,17 @@ def test_an_error_answer_leaves_the_connection_usable() -> None:
 def test_an_answer_that_comes_before_the_body_is_read_counts() -> None:
     """A service refuses a body that is too large by its length, and closes the connection."""
 
-    def refuse(server: socket.socket) -> None:
-        connection, _ = server.accept()
-        with connection, suppress(OSError):
-            connection.recv(1 << 10)
-            connection.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            connection.shutdown(socket.SHUT_WR)
-            while connection.recv(1 << 16):
-                pass
+    def refuse(connection: socket.socket, _ends: threading.Event) -> None:
+        connection.recv(1 << 10)
+        connection.sendall(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(1 << 16):
+            pass
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=refuse, args=(server,))
-        thread.start()
-        transport = HttpTransport(f"http://127.0.0.1:{server.getsockname()[1]}", token=None, limits=Limits())
+    with HostileServer(refuse) as server:
+        transport = HttpTransport(server.url, token=None, limits=Limits())
         result = transport.send([HEARTBEAT] * 200_000)
         transport.close()
-        thread.join()
     assert result.outcome is UploadOutcome.REFUSED
     assert result.detail.startswith("HTTP 413: ")
 

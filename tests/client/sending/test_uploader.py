@@ -20,7 +20,9 @@ def numbered(n: int) -> list[bytes]:
 
 
 class MakeRetryBuffer(Protocol):
-    def __call__(self, folder: Path, *, losses: LossCounter | None = None, **limits: int) -> RetryBuffer: ...
+    def __call__(
+        self, folder: Path, *, holds: int = 0, losses: LossCounter | None = None, **limits: int
+    ) -> RetryBuffer: ...
 
 
 @pytest.fixture
@@ -28,10 +30,12 @@ def retry_buffer() -> Iterator[MakeRetryBuffer]:
     """Makes buffers that spool below a folder and closes them with the test."""
     made: list[RetryBuffer] = []
 
-    def make(folder: Path, *, losses: LossCounter | None = None, **limits: int) -> RetryBuffer:
+    def make(folder: Path, *, holds: int = 0, losses: LossCounter | None = None, **limits: int) -> RetryBuffer:
         chosen, losses = Limits(**limits), losses or LossCounter()
         spool = Spool(folder / "run" / "process", limits=chosen, losses=losses)
         made.append(RetryBuffer(spool, limits=chosen, losses=losses, warn_once=WarnOnce()))
+        for message in numbered(holds):
+            made[-1].add(message)
         return made[-1]
 
     yield make
@@ -44,9 +48,7 @@ def on_disk(tmp_path: Path) -> list[bytes]:
 
 
 def test_below_half_full_nothing_touches_the_disk(tmp_path: Path, retry_buffer: MakeRetryBuffer) -> None:
-    queue = retry_buffer(tmp_path, queue_reports=8)
-    for message in numbered(4):
-        queue.add(message)
+    queue = retry_buffer(tmp_path, holds=4, queue_reports=8)
     assert (queue.queued, on_disk(tmp_path)) == (4, [])
 
 
@@ -55,18 +57,14 @@ def test_beyond_half_full_memory_moves_to_the_spool_by_count_or_bytes(
 ) -> None:
     for limits in ({"queue_reports": 8}, {"queue_bytes": 8}):
         folder = tmp_path / next(iter(limits))
-        queue = retry_buffer(folder, **limits)
-        for message in numbered(5):
-            queue.add(message)
+        queue = retry_buffer(folder, holds=5, **limits)
         assert (queue.queued, on_disk(folder)) == (0, numbered(5))
 
 
 def test_messages_in_flight_are_returned_again_until_acknowledged(
     tmp_path: Path, retry_buffer: MakeRetryBuffer
 ) -> None:
-    queue = retry_buffer(tmp_path)
-    for message in numbered(6):
-        queue.add(message)
+    queue = retry_buffer(tmp_path, holds=6)
     assert queue.next_bundle(4) == numbered(4)
     assert queue.next_bundle(2) == numbered(2)
     queue.acknowledge(2)
@@ -96,9 +94,7 @@ def test_spooling_while_messages_are_in_flight_sends_nothing_twice(
 def test_messages_in_flight_go_to_disk_before_those_that_were_spooled_meanwhile(
     tmp_path: Path, retry_buffer: MakeRetryBuffer, ends: str
 ) -> None:
-    queue = retry_buffer(tmp_path, queue_reports=4)
-    for message in numbered(2):
-        queue.add(message)
+    queue = retry_buffer(tmp_path, holds=2, queue_reports=4)
     assert queue.next_bundle(4) == numbered(2)
     for message in numbered(5)[2:]:
         queue.add(message)
@@ -130,9 +126,7 @@ def test_with_write_through_all_messages_are_on_disk_in_order(tmp_path: Path, re
 def test_close_writes_all_to_disk_and_a_late_acknowledgement_changes_nothing(
     tmp_path: Path, retry_buffer: MakeRetryBuffer
 ) -> None:
-    queue = retry_buffer(tmp_path)
-    for message in numbered(3):
-        queue.add(message)
+    queue = retry_buffer(tmp_path, holds=3)
     queue.next_bundle(2)
     queue.close()
     queue.acknowledge(2)
@@ -146,9 +140,7 @@ def test_without_room_in_memory_and_spool_the_newest_is_dropped_and_counted(
 ) -> None:
     (tmp_path / "run").write_text("no folder")
     losses = LossCounter()
-    queue = retry_buffer(tmp_path, losses=losses, queue_reports=4)
-    for message in numbered(7):
-        queue.add(message)
+    queue = retry_buffer(tmp_path, holds=7, losses=losses, queue_reports=4)
     assert losses.snapshot() == {"queue_full": 3}
     assert queue.next_bundle(4) == numbered(4)
     queue.close()
@@ -160,9 +152,7 @@ def test_without_room_the_last_message_is_kept_and_the_end_says_what_is_lost(
 ) -> None:
     (tmp_path / "run").write_text("no folder")
     losses = LossCounter()
-    queue = retry_buffer(tmp_path, losses=losses, queue_reports=4)
-    for message in numbered(5):
-        queue.add(message)
+    queue = retry_buffer(tmp_path, holds=5, losses=losses, queue_reports=4)
     queue.add(b"last", is_last=True)
     assert losses.snapshot() == {"queue_full": 1}
     assert queue.next_bundle(8) == [*numbered(4), b"last"]
