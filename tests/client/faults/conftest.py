@@ -16,6 +16,8 @@ import pytest
 from tests.client.faults.tiny_trainer import train
 
 PROCESS_SECONDS = 110.0
+EXIT_SECONDS = 30.0
+"""Far above the limit of 4 s: no result depends on a busy machine."""
 
 PRELUDE = """
 import os, signal, sys, threading, time
@@ -42,6 +44,12 @@ class FinishedTrainer:
     stderr: str
     returncode: int
     exit_seconds: float
+
+    def assert_untouched(self, digest: str, *, code: int = 0) -> None:
+        """Assert that it trained to this digest and ended as without trmon."""
+        assert (self.returncode, self.told["digest"]) == (code, digest), self.stderr
+        assert code or "Traceback" not in self.stderr
+        assert self.exit_seconds < EXIT_SECONDS
 
 
 class RunTrainer(Protocol):

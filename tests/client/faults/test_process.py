@@ -19,9 +19,6 @@ from trmon_client.monitor import Monitor
 
 pytestmark = pytest.mark.slow
 
-EXIT_SECONDS = 30.0
-"""Far above the limit of 4 s: no result depends on a busy machine."""
-
 ALL_STEPS = [step for step in range(STEPS) for _ in range(N_UPDATES)]
 TRAIN = """
 monitor = trmon.init()
@@ -50,16 +47,14 @@ def test_a_process_ends_as_without_trmon_and_spools_what_a_hanging_service_holds
 ) -> None:
     with HostileServer(never_answer) as server:
         done = run_trainer(TRAIN + end, url=server.url)
-    assert (done.returncode, done.told["digest"]) == (code, untouched)
-    assert done.exit_seconds < EXIT_SECONDS
+    done.assert_untouched(untouched, code=code)
     assert steps(spooled(tmp_path)) == ALL_STEPS
 
 
 def test_os_exit_waits_for_nothing(untouched: str, run_trainer: RunTrainer) -> None:
     with HostileServer(never_answer) as server:
         done = run_trainer(TRAIN + "os._exit(4)", url=server.url)
-    assert (done.returncode, done.told["digest"]) == (4, untouched)
-    assert done.exit_seconds < EXIT_SECONDS
+    done.assert_untouched(untouched, code=4)
 
 
 def test_workers_of_a_data_loader_that_hold_the_monitor_lose_nothing(run_trainer: RunTrainer) -> None:
@@ -84,8 +79,7 @@ def test_workers_of_a_data_loader_that_hold_the_monitor_lose_nothing(run_trainer
     """
     with Peer() as peer:
         done = run_trainer(script, url=peer.url)
-    assert done.returncode == 0, done.stderr
-    assert done.told["digest"] == done.told["untouched"]
+    done.assert_untouched(done.told["untouched"])
     assert peer.steps == [0, 0]
     scalars = [message.values for message in peer.of(wire.Scalars)]
     assert sorted(values["index"] for values in scalars if "index" in values) == list(range(16))
@@ -131,9 +125,7 @@ def test_calls_while_the_interpreter_shuts_down_raise_nothing(untouched: str, ru
     tell(ends_at=time.time())
     """
     done = run_trainer(script, url=f"http://127.0.0.1:{free_port()}")
-    assert (done.returncode, done.told["digest"]) == (0, untouched)
-    assert "Traceback" not in done.stderr
-    assert done.exit_seconds < EXIT_SECONDS
+    done.assert_untouched(untouched)
 
 
 def test_eight_monitors_share_the_time_of_the_exit(tmp_path: Path, untouched: str, run_trainer: RunTrainer) -> None:
@@ -144,8 +136,7 @@ def test_eight_monitors_share_the_time_of_the_exit(tmp_path: Path, untouched: st
     """
     with HostileServer(never_answer) as server:
         done = run_trainer(script, url=server.url)
-    assert (done.returncode, done.told["digest"]) == (0, untouched)
-    assert done.exit_seconds < EXIT_SECONDS
+    done.assert_untouched(untouched)
     assert sorted(steps(spooled(tmp_path))) == sorted(8 * ALL_STEPS)
 
 
@@ -166,6 +157,5 @@ def test_a_call_that_never_returns_in_another_thread_does_not_keep_the_process(
     tell(ends_at=time.time())
     """
     done = run_trainer(script)
-    assert (done.returncode, done.told["digest"]) == (0, untouched)
-    assert done.exit_seconds < EXIT_SECONDS
+    done.assert_untouched(untouched)
     assert steps(spooled(tmp_path)) == ALL_STEPS

@@ -47,23 +47,14 @@ def batches(client: httpx.Client) -> list[tuple[int, int]]:
 
 def lost(client: httpx.Client) -> dict[str, int]:
     """Return the losses that the service's metrics tell, by reason."""
-    return counted(client, "trmon_dropped_total", label="reason")
-
-
-def counted(client: httpx.Client, name: str, *, label: str) -> dict[str, int]:
-    """Return the samples of a counter that are not 0, by a label."""
     families = text_string_to_metric_families(client.get("/metrics").text)
-    samples = [sample for family in families for sample in family.samples if sample.name == name]
-    return {sample.labels[label]: int(sample.value) for sample in samples if sample.value}
+    samples = (sample for family in families for sample in family.samples if sample.name == "trmon_dropped_total")
+    return {sample.labels["reason"]: int(sample.value) for sample in samples if sample.value}
 
 
-def test_a_service_that_was_absent_at_the_start_gets_every_step(tmp_path: Path) -> None:
-    port, untouched = free_port(), train(steps=STEPS)
-    with Monitor(settings(tmp_path, url=f"http://127.0.0.1:{port}")) as monitor:
-        assert train(monitor, steps=STEPS) == untouched
-        with served(tmp_path, port) as service, service.client() as client:
-            assert eventually(lambda: batches(client), lambda found: len(found) == len(PER_STEP)) == PER_STEP
-            assert lost(client) == {}
+def every_batch(client: httpx.Client) -> list[tuple[int, int]]:
+    """Return the batches of the run as soon as there are as many as the trainer reported."""
+    return eventually(lambda: batches(client), lambda found: len(found) == len(PER_STEP))
 
 
 def test_a_service_that_dies_and_returns_after_an_hour_gets_every_step(
@@ -89,11 +80,10 @@ def test_a_service_that_dies_and_returns_after_an_hour_gets_every_step(
         with Monitor(chosen) as monitor:
             assert train(monitor, steps=STEPS, before_step=die_and_return) == untouched
             with service.client() as client:
-                found = eventually(lambda: batches(client), lambda found: len(found) == len(PER_STEP))
+                assert every_batch(client) == PER_STEP
                 assert lost(client) == {}
     finally:
         service.kill()
-    assert found == PER_STEP
 
 
 def test_as_many_failures_as_in_an_hour_leave_the_spool_complete(tmp_path: Path) -> None:
@@ -104,7 +94,8 @@ def test_as_many_failures_as_in_an_hour_leave_the_spool_complete(tmp_path: Path)
             assert train(monitor, steps=STEPS) == untouched
             eventually(lambda: server.n_connections, lambda n: n >= TRIES_IN_AN_HOUR)
         with served(tmp_path, port) as service, service.client() as client:
-            assert eventually(lambda: batches(client), lambda found: len(found) == len(PER_STEP)) == PER_STEP
+            assert every_batch(client) == PER_STEP
+            assert lost(client) == {}
 
 
 def test_losses_are_told_when_the_service_returns(tmp_path: Path) -> None:

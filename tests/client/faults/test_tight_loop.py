@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.faults.conftest import RunTrainer
+from tests.client.faults.conftest import EXIT_SECONDS, RunTrainer
 from tests.client.server import Peer
 from tests.client.trainer import settings
 from tests.fixtures.ports import free_port
@@ -16,9 +16,6 @@ from trmon_client.core import wire
 from trmon_client.monitor import Monitor
 
 pytestmark = pytest.mark.slow
-
-EXIT_SECONDS = 30.0
-"""Far above the limit of 4 s: no result depends on a busy machine."""
 
 CALLS = 100_000
 BATCHES = 5_000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.server import HANG, Peer
+from tests.client.server import Peer
 from tests.client.trainer import spooled, steps
 from trmon_client.core import wire
 from trmon_client.process.exit_hooks import BLOCKED_SECONDS
@@ -43,14 +43,78 @@ def run(
     )
 
 
-def test_an_uncaught_exception_is_a_crash_and_still_prints(tmp_path: Path) -> None:
+def finished(
+    tmp_path: Path, end: str, *, before: str = "", **variables: str
+) -> tuple[subprocess.CompletedProcess[str], wire.Finish, list[int]]:
+    """Run a trainer against a service; return its process, its only finish, and the steps that arrived."""
     with Peer() as peer:
-        done = run(tmp_path, "raise RuntimeError('loss is NaN')", url=peer.url)
+        done = run(tmp_path, end, url=peer.url, before=before, **variables)
         (finish,) = peer.of(wire.Finish)
-    assert (finish.outcome, finish.reason, finish.error) == ("crashed", "exception", "RuntimeError: loss is NaN")
-    assert finish.finished == [], "nobody knows whether the last update was complete"
-    assert "RuntimeError: loss is NaN" in done.stderr
-    assert done.returncode == 1
+        return done, finish, peer.steps
+
+
+CAUGHT = """
+    try:
+        sys.exit(2)
+    except SystemExit:
+        log(monitor, 1)
+"""
+OF_ANOTHER_THREAD = """
+    thread = threading.Thread(target=lambda: sys.exit(4))
+    thread.start()
+    thread.join()
+"""
+INTERACTIVE = """
+    sys.ps1 = ">>> "
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        sys.excepthook(*sys.exc_info())
+    log(monitor, 1)
+"""
+SWALLOWED = """
+    sys.excepthook = lambda *_: print("swallowed")
+    raise RuntimeError("loss is NaN")
+"""
+# The signal is blocked in the main thread, so that another thread takes it and the native call goes on.
+IN_A_NATIVE_CALL = """
+    import ctypes
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    ctypes.CDLL(None).poll(None, 0, 60_000)
+"""
+TERMINATE = "os.kill(os.getpid(), signal.SIGTERM); import time; time.sleep(60)"
+NAN = "RuntimeError: loss is NaN"
+
+ENDS = {
+    "close": ("monitor.close()", 0, "closed", ""),
+    "the end of the script": ("", 0, "exited", ""),
+    "an exit that reports success": ("sys.exit(0)", 0, "exited", ""),
+    "an exit that the trainer caught": (CAUGHT, 0, "exited", ""),
+    "an exit in another thread": (OF_ANOTHER_THREAD, 0, "exited", ""),
+    "a failure under an interactive interpreter": (INTERACTIVE, 0, "exited", ""),
+    "an exit with a code": ("sys.exit(3)", 3, "exit_code", "exit code 3"),
+    "an exit with a text": ("sys.exit('no data left')", 1, "exit_code", "exit code 1: no data left"),
+    "an exception": ("raise RuntimeError('loss is NaN')", 1, "exception", NAN),
+    "an exception that another hook swallows": (SWALLOWED, 1, "exception", NAN),
+    "SIGTERM": (TERMINATE, -signal.SIGTERM, "signal", ""),
+    "SIGTERM while the main thread waits in a native call": (IN_A_NATIVE_CALL, -signal.SIGTERM, "signal", ""),
+}
+
+
+@pytest.mark.parametrize(("end", "code", "reason", "error"), ENDS.values(), ids=ENDS.keys())
+def test_an_end_is_told_and_is_as_without_trmon(tmp_path: Path, end: str, code: int, reason: str, error: str) -> None:
+    done, finish, steps_told = finished(tmp_path, end)
+    assert done.returncode == code
+    assert (finish.outcome, finish.reason, finish.error) == ("crashed" if error else "finished", reason, error)
+    assert finish.exit_code == (code if reason == "exit_code" else None)
+    assert finish.signal == ("SIGTERM" if reason == "signal" else "")
+    # After a failure or a signal nobody knows whether the last update was complete.
+    is_orderly = reason in ("closed", "exited")
+    assert finish.finished == ([wire.ChunkCount(steps_told[-1], None, 1)] if is_orderly else [])
+    assert steps_told == ([0, 1] if "log(monitor, 1)" in end else [0])
+    assert "swallowed" in done.stdout if end is SWALLOWED else (error in done.stderr or reason == "exit_code")
+    assert spooled(tmp_path) == []
 
 
 def test_a_crash_carries_the_innermost_frames_without_secrets(tmp_path: Path) -> None:
@@ -60,111 +124,10 @@ def test_a_crash_carries_the_innermost_frames_without_secrets(tmp_path: Path) ->
 
         connect("https://me:hunter2@example.com/data")
     """
-    with Peer() as peer:
-        run(tmp_path, script, url=peer.url)
-        (finish,) = peer.of(wire.Finish)
+    _, finish, _ = finished(tmp_path, script)
     assert finish.error == "OSError: cannot reach https://***@example.com/data with token=*** and n_tokens=512"
     assert "in connect" in finish.traceback
     assert "hunter2" not in finish.traceback
-
-
-NORMAL_ENDS = {"the end of the script": "", "sys.exit()": "sys.exit()", "sys.exit(0)": "sys.exit(0)"}
-
-
-@pytest.mark.parametrize("end", NORMAL_ENDS.values(), ids=NORMAL_ENDS.keys())
-def test_a_normal_end_without_close_is_a_finish(tmp_path: Path, end: str) -> None:
-    with Peer() as peer:
-        done = run(tmp_path, end, url=peer.url)
-        (finish,) = peer.of(wire.Finish)
-        assert peer.steps == [0]
-    assert (finish.outcome, finish.reason, finish.error) == ("finished", "exited", "")
-    assert finish.finished == [wire.ChunkCount(0, None, 1)]
-    assert done.returncode == 0
-    assert spooled(tmp_path) == []
-
-
-def test_close_is_told_from_an_end_without_it(tmp_path: Path) -> None:
-    with Peer() as peer:
-        run(tmp_path, "monitor.close()", url=peer.url)
-        (finish,) = peer.of(wire.Finish)
-    assert (finish.outcome, finish.reason) == ("finished", "closed")
-
-
-EXITS = {
-    "a code": ("sys.exit(3)", 3, "exit code 3", 3),
-    "a text": ("sys.exit('no data left')", 1, "exit code 1: no data left", 1),
-}
-
-
-@pytest.mark.parametrize(("end", "code", "error", "told"), EXITS.values(), ids=EXITS.keys())
-def test_an_exit_with_a_code_is_a_crash_that_tells_it(
-    tmp_path: Path, end: str, code: int, error: str, told: int
-) -> None:
-    with Peer() as peer:
-        done = run(tmp_path, end, url=peer.url)
-        (finish,) = peer.of(wire.Finish)
-    assert done.returncode == code
-    assert (finish.outcome, finish.reason, finish.error, finish.exit_code) == ("crashed", "exit_code", error, told)
-
-
-def test_an_exit_that_the_trainer_caught_does_not_count(tmp_path: Path) -> None:
-    script = """
-        try:
-            sys.exit(2)
-        except SystemExit:
-            log(monitor, 1)
-    """
-    with Peer() as peer:
-        run(tmp_path, script, url=peer.url)
-        (finish,) = peer.of(wire.Finish)
-    assert (finish.outcome, finish.reason) == ("finished", "exited")
-
-
-def test_an_exit_in_another_thread_ends_that_thread_only(tmp_path: Path) -> None:
-    script = """
-        thread = threading.Thread(target=lambda: sys.exit(4))
-        thread.start()
-        thread.join()
-    """
-    with Peer() as peer:
-        run(tmp_path, script, url=peer.url)
-        (finish,) = peer.of(wire.Finish)
-    assert finish.outcome == "finished"
-
-
-def test_an_exception_that_another_hook_swallows_is_still_a_crash(tmp_path: Path) -> None:
-    script = """
-        sys.excepthook = lambda *_: print("swallowed")
-        raise RuntimeError("loss is NaN")
-    """
-    with Peer() as peer:
-        done = run(tmp_path, script, url=peer.url)
-        (finish,) = peer.of(wire.Finish)
-    assert "swallowed" in done.stdout
-    assert (finish.outcome, finish.error) == ("crashed", "RuntimeError: loss is NaN")
-
-
-def test_a_failure_under_an_interactive_interpreter_ends_nothing(tmp_path: Path) -> None:
-    script = """
-        sys.ps1 = ">>> "
-        try:
-            1 / 0
-        except ZeroDivisionError:
-            sys.excepthook(*sys.exc_info())
-        log(monitor, 1)
-    """
-    with Peer() as peer:
-        run(tmp_path, script, url=peer.url)
-        (finish,) = peer.of(wire.Finish)
-        assert peer.steps == [0, 1]
-    assert finish.outcome == "finished"
-
-
-def test_an_end_without_close_spools_what_a_hanging_service_did_not_acknowledge(tmp_path: Path) -> None:
-    with Peer(otherwise=HANG) as peer:
-        done = run(tmp_path, "", url=peer.url)
-    assert done.returncode == 0
-    assert steps(spooled(tmp_path)) == [0]
 
 
 SPOOLED = """
@@ -274,53 +237,19 @@ def test_a_handler_that_the_trainer_sets_later_has_all_the_time_it_needs(tmp_pat
     assert done.returncode == 0, done.stderr
 
 
-TERMINATE = "os.kill(os.getpid(), signal.SIGTERM); import time; time.sleep(60)"
-
-
-def test_sigterm_is_told_and_the_process_still_dies_by_it(tmp_path: Path) -> None:
-    with Peer() as peer:
-        done = run(tmp_path, TERMINATE, url=peer.url)
-        (finish,) = peer.of(wire.Finish)
-    assert (finish.outcome, finish.reason, finish.signal) == ("finished", "signal", "SIGTERM")
-    assert finish.finished == [], "nobody knows whether the last update was complete"
-    assert done.returncode == -signal.SIGTERM
-
-
-def test_sigterm_is_told_while_the_main_thread_waits_in_a_native_call(tmp_path: Path) -> None:
-    # The signal is blocked in the main thread, so that another thread takes it and the native call goes on.
-    script = """
-        import ctypes
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        ctypes.CDLL(None).poll(None, 0, 60_000)
-    """
-    with Peer() as peer:
-        done = run(tmp_path, script, url=peer.url)
-        (finish,) = peer.of(wire.Finish)
-    assert (finish.reason, finish.signal) == ("signal", "SIGTERM")
-    assert done.returncode == -signal.SIGTERM
-
-
-def test_signals_may_be_turned_off(tmp_path: Path) -> None:
-    with Peer() as peer:
-        done = run(tmp_path, TERMINATE, url=peer.url, TRMON_SIGNALS="0")
-        assert peer.of(wire.Finish) == []
-    assert done.returncode == -signal.SIGTERM
-
-
 def test_a_handler_of_the_trainer_is_left_alone(tmp_path: Path) -> None:
     before = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('mine', flush=True))\n"
-    script = "signal.raise_signal(signal.SIGTERM)\nsys.exit(5)"
-    with Peer() as peer:
-        done = run(tmp_path, script, url=peer.url, before=before)
-        (finish,) = peer.of(wire.Finish)
+    done, finish, _ = finished(tmp_path, "signal.raise_signal(signal.SIGTERM)\nsys.exit(5)", before=before)
     assert done.stdout == "mine\n"
     assert (finish.reason, finish.exit_code) == ("exit_code", 5)
 
 
-def test_ranks_other_than_the_first_keep_the_default_action(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "variables", [{"TRMON_SIGNALS": "0"}, {"TRMON_RANK": "1", "TRMON_WORLD_SIZE": "2"}], ids=["turned off", "rank 1"]
+)
+def test_without_a_handler_sigterm_ends_the_process_untold(tmp_path: Path, variables: dict[str, str]) -> None:
     with Peer() as peer:
-        done = run(tmp_path, TERMINATE, url=peer.url, TRMON_RANK="1", TRMON_WORLD_SIZE="2")
+        done = run(tmp_path, TERMINATE, url=peer.url, **variables)
         assert peer.of(wire.Finish) == []
     assert done.returncode == -signal.SIGTERM
 
@@ -336,10 +265,8 @@ def test_a_forked_child_dies_by_sigterm_and_its_parents_run_goes_on(tmp_path: Pa
         log(monitor, 1)
         time.sleep(0.2)
     """
-    with Peer() as peer:
-        done = run(tmp_path, script, url=peer.url)
-        (finish,) = peer.of(wire.Finish)
-        assert peer.steps == [0, 1]
+    done, finish, steps_told = finished(tmp_path, script)
+    assert steps_told == [0, 1]
     assert done.stdout == f"{-signal.SIGTERM}\n"
     assert finish.reason == "exited"
 
@@ -368,18 +295,6 @@ def test_an_exit_of_the_process_itself_and_a_kill_are_silent(tmp_path: Path) -> 
         run(tmp_path, "os._exit(0)", url=peer.url)
         run(tmp_path, DIE, url=peer.url)
         assert peer.of(wire.Finish) == []
-
-
-def test_an_announced_number_of_chunks_travels_with_each_of_them(tmp_path: Path) -> None:
-    script = """
-        monitor.log_batch(step=1, rollout_logprobs=mu, logprobs=mu, mask=np.ones((2, 3)), chunks=3)
-        raise RuntimeError("out of memory")
-    """
-    with Peer() as peer:
-        run(tmp_path, script, url=peer.url)
-        reports, (finish,) = peer.of(wire.Report), peer.of(wire.Finish)
-    assert [report.chunks for report in reports] == [None, 3]
-    assert finish.finished == []
 
 
 def test_a_child_of_multiprocessing_that_ends_without_close_sends_queued_messages(tmp_path: Path) -> None:

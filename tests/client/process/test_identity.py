@@ -39,39 +39,31 @@ def test_a_launcher_names_the_attempt_and_the_launch(
     assert (attempt_id(variables), launch_id(variables)) == (attempt, launch)
 
 
-def test_a_long_launcher_id_stays_a_name_and_distinct() -> None:
-    ids = {attempt_id({"TORCHELASTIC_RUN_ID": "x" * 500 + end}) for end in "ab"}
-    assert len(ids) == 2
-    assert all(found is not None and len(found) <= 128 for found in ids)
+@pytest.mark.parametrize("end", ["x" * 500, ""], ids=["and long", "and short"])
+def test_a_launcher_id_that_cannot_be_encoded_is_replaced_and_stays_distinct(end: str) -> None:
+    names = [
+        {**TORCHRUN, "TORCHELASTIC_RUN_ID": f"job{unprintable}{end}"} for unprintable in ("\udcff", "\udcfe", "\n")
+    ]
+    for name in (attempt_id, launch_id):
+        found = {str(name(variables)).encode() for variables in names}
+        assert len(found) == 3
+        assert all(len(one) <= 128 for one in found)
 
 
-@pytest.mark.parametrize("end", [pytest.param("x" * 500, id="and long"), pytest.param("", id="and short")])
-def test_a_launcher_id_that_cannot_be_encoded_is_replaced_and_stays_distinct(tmp_path: Path, end: str) -> None:
-    for unprintable in ("\udcff", "\udcfe", "\n"):
-        environment = {**TORCHRUN, "TORCHELASTIC_RUN_ID": f"job{unprintable}{end}"}
-        monitor = Monitor(settings(tmp_path, environment=environment))
-        monitor.log_batch(step=0, **batch())
-        monitor.close()
-    reports = [message for message in spooled(tmp_path) if isinstance(message, wire.Report)]
-    assert (
-        len(reports) == len({report.attempt for report in reports}) == len({report.launch for report in reports}) == 3
-    )
-
-
-def settled(tmp_path: Path, *, is_fork: bool = False, **given: Any) -> Identity:
+def settled(
+    tmp_path: Path, *, is_fork: bool = False, ranks: Ranks | None = None, n_before: int = 0, **given: Any
+) -> Identity:
     chosen = settings(tmp_path, **given)
-    return resolve_identity(chosen, discover_ranks(chosen), is_fork=is_fork, give_up=threading.Event())
-
-
-def test_a_given_attempt_overrides_the_launchers(tmp_path: Path) -> None:
-    identity = settled(tmp_path, environment={**TORCHRUN, "TRMON_ATTEMPT": "third"})
-    assert (identity.attempt, identity.launch, identity.is_attempt_local) == ("third", "torchrun-job7-2-2950", False)
+    found, never = ranks or discover_ranks(chosen), threading.Event()
+    return resolve_identity(chosen, found, is_fork=is_fork, give_up=never, n_before=n_before)
 
 
 def test_without_a_launcher_and_a_group_the_attempt_is_local_and_marked_so(tmp_path: Path) -> None:
     first, second = settled(tmp_path), settled(tmp_path)
     assert first.is_attempt_local
     assert first.attempt != second.attempt
+    named = settled(tmp_path, environment={**TORCHRUN, "TRMON_ATTEMPT": "third"})
+    assert (named.attempt, named.launch, named.is_attempt_local) == ("third", "torchrun-job7-2-2950", False)
 
 
 def test_a_fork_keeps_the_attempt_and_gets_its_own_launch(tmp_path: Path) -> None:
@@ -92,16 +84,7 @@ def test_a_second_monitor_repeats_steps_under_its_own_launch(tmp_path: Path, env
 
 
 def test_ranks_that_all_restart_share_the_new_launch(tmp_path: Path) -> None:
-    again = [
-        resolve_identity(
-            settings(tmp_path, environment=TORCHRUN),
-            Ranks(rank, 2),
-            is_fork=False,
-            give_up=threading.Event(),
-            n_before=1,
-        )
-        for rank in (0, 1)
-    ]
+    again = [settled(tmp_path, environment=TORCHRUN, ranks=Ranks(rank, 2), n_before=1) for rank in (0, 1)]
     assert {identity.launch for identity in again} == {"torchrun-job7-2-2950-2"}
 
 
