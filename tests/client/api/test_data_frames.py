@@ -29,23 +29,13 @@ def history(run: str = "math/grpo", *, steps: tuple[int, ...] = (4, 5, 6)) -> Si
 COLUMNS = ["step", "attempt_id", "update", "closed_at", "count", "reward_mean", "step.last"]
 
 
-def test_pandas() -> None:
-    frame = history().to_pandas()
-    assert (list(frame.columns), len(frame)) == (COLUMNS, 3)
-    assert (frame["step"].tolist(), frame["update"].tolist()) == ([4, 5, 6], [-1] * 3)
-    np.testing.assert_array_equal(frame["reward_mean"], [0.5, np.nan, np.inf])
-
-
-def test_polars() -> None:
-    frame = history().to_polars()
-    assert (frame.columns, frame.height) == (COLUMNS, 3)
-    np.testing.assert_array_equal(frame["reward_mean"].to_numpy(), [0.5, np.nan, np.inf])
-
-
-def test_arrow() -> None:
-    table = history().to_arrow()
-    assert (table.column_names, table.num_rows) == (COLUMNS, 3)
-    np.testing.assert_array_equal(table["step"].to_numpy(), [4, 5, 6])
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_a_history_is_a_table(library: str) -> None:
+    table = getattr(history(), f"to_{library}")()
+    columns = {name: np.asarray(table[name]) for name in COLUMNS}
+    assert list(table.column_names if library == "arrow" else table.columns) == COLUMNS
+    assert (columns["step"].tolist(), columns["update"].tolist()) == ([4, 5, 6], [-1] * 3)
+    np.testing.assert_array_equal(columns["reward_mean"], [0.5, np.nan, np.inf])
 
 
 def test_runs_side_by_side() -> None:

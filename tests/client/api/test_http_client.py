@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
 from tests.client.proxy_server import ProxyServer, SocksServer
 from tests.client.server import ACCEPT, CERTIFICATE, HANG_UP, Answer, Peer, problem
-from tests.fixtures.running_service import Serve
 from trmon_client.api import (
+    AccessDenied,
     IncompatibleService,
     NotFoundError,
     RequestRefused,
@@ -62,6 +56,8 @@ def test_a_service_that_stays_busy_says_for_how_long() -> None:
 REFUSALS = [
     pytest.param(problem(400, "step: too large"), RequestRefused, "answered 400: step: too large", id="invalid"),
     pytest.param(problem(404, "no run 'a'"), NotFoundError, "answered 404: no run 'a'", id="missing"),
+    pytest.param(problem(401, "no token"), AccessDenied, "answered 401: no token; .* set TRMON_TOKEN", id="no token"),
+    pytest.param(problem(403, "lacks the scope"), AccessDenied, "answered 403: lacks the scope$", id="scope"),
     pytest.param(problem(404, "no route '/x'"), IncompatibleService, "no route '/x'; correct the URL, or", id="older"),
     pytest.param(problem(405, "POST is not allowed"), IncompatibleService, "update the older of", id="method"),
     pytest.param(Answer(403, {"Content-Type": "text/html"}, b"<h1>"), IncompatibleService, "not from trmon", id="page"),
@@ -85,34 +81,11 @@ def test_a_refusal_says_what_to_do(answer: Answer, kind: type[Exception], said: 
         assert len(peer.requests) == 1, "a change must not be sent twice"
 
 
-def test_another_program_at_the_url_is_told(serve: Serve, tmp_path: Path) -> None:
-    url = serve().url
-    with Service(f"{url}/elsewhere") as service, pytest.raises(IncompatibleService, match="no route '/elsewhere"):
-        next(service.runs())
-    place = tmp_path / "api" / "v1" / "runs" / "math" / "grpo"
-    place.parent.mkdir(parents=True)
-    place.write_text("<h1>welcome</h1>")
-    with files_of(tmp_path) as url, Service(url) as service:
-        with pytest.raises(IncompatibleService, match="does not answer like a service of this"):
-            service.run("math/grpo")
-        with pytest.raises(IncompatibleService, match=r"answered 404: .*, with a page that is not from trmon"):
-            service.run("math/none")
-
-
-@contextmanager
-def files_of(folder: Path) -> Iterator[str]:
-    """Serve a folder with the server of Python's library, and yield its URL."""
-
-    class Handler(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            """Log nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+def test_another_program_at_the_url_is_told() -> None:
+    page = Answer(200, {"Content-Type": "text/html"}, b"<h1>welcome</h1>")
+    said = "does not answer like a service of this"
+    with Peer([page]) as peer, Service(peer.url) as service, pytest.raises(IncompatibleService, match=said):
+        service.run("math/grpo")
 
 
 def test_a_certificate_must_be_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
