@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import httpx
 import pytest
@@ -61,3 +62,12 @@ def service(tmp_path: Path) -> Iterator[httpx.Client]:
         with httpx.Client(base_url=url, timeout=30.0) as client:
             yield client
         process.terminate()
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A server (`tests.client.server.Peer`) to which the next run reports, as run math/tiny."""
+    from tests.client.integrations.run_server import run_server
+
+    with run_server(tmp_path, monkeypatch) as peer:
+        yield peer

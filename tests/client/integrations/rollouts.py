@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,3 +94,20 @@ def assert_bit_identical(before: list[torch.Tensor], after: list[torch.Tensor]) 
             if one.is_floating_point()
             else (one == other).all()
         )
+
+
+def swift_batches(rollouts: Rollouts, batch: Callable[..., Any]) -> list[dict[str, Any]]:
+    """Return the rollouts in two micro-batches of ms-swift without advantages. Args: batch: the class of one."""
+    return [
+        {
+            "model_inputs": {},
+            "grpo_batch": batch(
+                completion_mask=rollouts.mask[rows].bool(),
+                truncated_mask=torch.tensor(TRUNCATED[rows]),
+                seq_lengths=rollouts.mask[rows].sum(1),
+                old_per_token_logps=rollouts.old[rows],
+                rollout_per_token_logps=rollouts.mu[rows],
+            ),
+        }
+        for rows in (slice(0, 2), slice(2, 4))
+    ]

@@ -12,11 +12,11 @@ import torch
 
 from tests.client.integrations.rollouts import (
     GROUPS,
-    TRUNCATED,
     Rollouts,
     assert_bit_identical,
     assert_reported,
     reported,
+    swift_batches,
     tensors_of,
 )
 from tests.client.server import Peer
@@ -51,7 +51,7 @@ class GRPOTrainer:
         self.reward_weights = torch.tensor([1.0, 2.0])
         by_function = torch.stack([self.rollouts.rewards, torch.full((4,), torch.nan)], dim=1)
         self._rewards_per_func = torch.cat([torch.full((4, 2), 9.0), by_function])
-        self.batches = batches(rollouts)
+        self.batches = swift_batches(rollouts, GRPOBatch)
         self.logged: list[Any] = []
 
     def train(self) -> str:
@@ -70,23 +70,6 @@ class GRPOTrainer:
         assert len(samples) == len(GROUPS)
         for batch, rows in zip(batch_encoded_inputs, self.rollouts.advantages.split(2), strict=True):
             batch["grpo_batch"].advantages = rows
-
-
-def batches(rollouts: Rollouts) -> list[dict[str, Any]]:
-    """Return the rollouts in two micro-batches, before their advantages are known."""
-    return [
-        {
-            "model_inputs": {},
-            "grpo_batch": GRPOBatch(
-                completion_mask=rollouts.mask[rows].bool(),
-                truncated_mask=torch.tensor(TRUNCATED[rows]),
-                seq_lengths=rollouts.mask[rows].sum(1),
-                old_per_token_logps=rollouts.old[rows],
-                rollout_per_token_logps=rollouts.mu[rows],
-            ),
-        }
-        for rows in (slice(0, 2), slice(2, 4))
-    ]
 
 
 @pytest.fixture(autouse=True)
@@ -143,17 +126,4 @@ def test_sequence_parallel_ranks_report_nothing_and_train(server: Peer, capfd: p
     swift_callback({}, trainer)
     assert trainer.train() == "trained"
     assert capfd.readouterr().err.count("gives several ranks the same sequences") == 1
-    assert not server.messages
-
-
-def test_another_version_is_named_once_and_left_as_it_is(server: Peer, capfd: pytest.CaptureFixture[str]) -> None:
-    class OlderTrainer(GRPOTrainer):
-        def log(self, metrics: dict[str, Any]) -> None:  # type: ignore[override]
-            self.logged.append(metrics)
-
-    for _ in range(2):
-        trainer = OlderTrainer(Rollouts.generate())
-        swift_callback({}, trainer)
-        assert trainer.train() == "trained"
-    assert capfd.readouterr().err.count("lacks log(logs)") == 1
     assert not server.messages

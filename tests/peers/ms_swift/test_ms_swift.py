@@ -15,11 +15,11 @@ from transformers import TrainerCallback
 
 from tests.client.integrations.rollouts import (
     GROUPS,
-    TRUNCATED,
     Rollouts,
     assert_bit_identical,
     assert_reported,
     reported,
+    swift_batches,
     tensors_of,
 )
 from tests.client.server import Peer
@@ -43,7 +43,7 @@ class Trainer(GRPOTrainer):
         self._has_teacher, self.use_teacher_api = False, False
         self.advantage_reweight, self.sdar_loss_coef = None, 0.0
         self._logs: Any = defaultdict(list)
-        self.batches = batches(rollouts)
+        self.batches = swift_batches(rollouts, GRPOBatch)
 
     def train(self, *_args: Any, **_kwargs: Any) -> str:
         samples = [GRPOSample(messages=[], prompt_id=f"prompt{group}") for group in GROUPS]
@@ -55,23 +55,6 @@ class Trainer(GRPOTrainer):
 
     def split_by_mini_batches(self, inputs: list[GRPOSample]) -> list[list[GRPOSample]]:
         return [inputs[:2], inputs[2:]]
-
-
-def batches(rollouts: Rollouts) -> list[dict[str, Any]]:
-    """Return the rollouts in two micro-batches, before their advantages are known."""
-    return [
-        {
-            "model_inputs": {},
-            "grpo_batch": GRPOBatch(
-                completion_mask=rollouts.mask[rows].bool(),
-                truncated_mask=torch.tensor(TRUNCATED[rows]),
-                seq_lengths=rollouts.mask[rows].sum(1),
-                old_per_token_logps=rollouts.old[rows],
-                rollout_per_token_logps=rollouts.mu[rows],
-            ),
-        }
-        for rows in (slice(0, 2), slice(2, 4))
-    ]
 
 
 def test_the_batches_of_the_trainer_are_reported_and_stay_as_they_are(server: Peer) -> None:

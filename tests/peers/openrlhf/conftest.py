@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
-
-import pytest
-
-from tests.client.integrations.run_server import run_server
-from tests.client.server import Peer
 
 
 class EmptyModule(ModuleType):
@@ -52,10 +45,3 @@ PATIENCE = {
     "worker_register_timeout_seconds": "300",
 }
 os.environ.update({f"RAY_{name}": value for name, value in PATIENCE.items()})
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
-    """A server to which the next run reports, as run math/tiny."""
-    with run_server(tmp_path, monkeypatch) as peer:
-        yield peer

@@ -38,10 +38,10 @@ class LoggingTrainer(Trainer):  # type: ignore[misc]
         return ((model(inputs["x"]) - inputs["y"]) ** 2).mean()
 
 
-def train(folder: Path, service: httpx.Client, metrics: Metrics, *, steps: int = STEPS, **given: Any) -> None:
+def train(folder: Path, service: httpx.Client, metrics: Metrics, **given: Any) -> None:
     """Train with the callback, and wait until the service has finished with the run."""
     arguments = TrainingArguments(
-        output_dir=str(folder / "out"), max_steps=steps, logging_steps=1, report_to=[], use_cpu=True,
+        output_dir=str(folder / "out"), max_steps=STEPS, logging_steps=1, report_to=[], use_cpu=True,
         save_strategy="steps", save_steps=50, disable_tqdm=True, learning_rate=1e-2, hub_token="hf_secret",
         remove_unused_columns=False,
     )  # fmt: skip
@@ -57,21 +57,10 @@ def train(folder: Path, service: httpx.Client, metrics: Metrics, *, steps: int =
     eventually(lambda: service.get(RUN).json()["state"], lambda state: state == "finished")
 
 
-@pytest.mark.parametrize(
-    ("finding", "ill"),
-    [
-        ("R", {"reward": 0.1}),
-        ("S", {"entropy": 0.02}),
-        ("L", {"completions/mean_length": 15.0}),
-        ("L", {"completions/clipped_ratio": 0.7}),
-    ],
-)
-def test_what_the_scalars_show_is_found(
-    tmp_path: Path, service: httpx.Client, finding: str, ill: dict[str, float]
-) -> None:
-    train(tmp_path, service, lambda step: {**HEALTHY, **(ill if step >= ILL_FROM else {})})
+def test_what_the_scalars_show_is_found(tmp_path: Path, service: httpx.Client) -> None:
+    train(tmp_path, service, lambda step: {**HEALTHY, **({"reward": 0.1} if step >= ILL_FROM else {})})
     incident = service.get(RUN).json()["incident"]
-    assert incident["finding"] == finding
+    assert incident["finding"] == "R"
     assert ILL_FROM <= incident["since_step"] < STEPS
 
 

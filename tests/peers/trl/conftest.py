@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -62,17 +62,3 @@ def received() -> Iterator[Received]:
     """A server that receives one run."""
     with Peer() as peer:
         yield Received(peer)
-
-
-@pytest.fixture
-def receive() -> Iterator[Callable[[], Received]]:
-    """Return a function that starts servers, each for one run."""
-    peers: list[Peer] = []
-
-    def start() -> Received:
-        peers.append(Peer().__enter__())
-        return Received(peers[-1])
-
-    yield start
-    for peer in peers:
-        peer.__exit__(None, None, None)

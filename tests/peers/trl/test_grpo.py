@@ -153,12 +153,11 @@ def test_log_probs_of_a_rollout_func_are_the_samplers(tmp_path: Path, received: 
     assert [columns["n_tokens"].tolist() for columns in received.columns] == 4 * [4 * [2]]
 
 
-@pytest.mark.parametrize("status", [500, 503])
-def test_a_service_that_fails_changes_nothing(tmp_path: Path, status: int) -> None:
+def test_a_service_that_fails_changes_nothing(tmp_path: Path) -> None:
     alone = tiny.grpo(tmp_path, sampler=tiny.noisy)
     alone.train()
     watched = tiny.grpo(tmp_path, sampler=tiny.noisy)
-    with Peer(otherwise=Answer(status)) as peer:
+    with Peer(otherwise=Answer(500)) as peer:
         attach(watched, project="math", run="tiny", url=peer.url, spool_dir=tmp_path / "spool")
         watched.train()
         assert peer.requests

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.client.integrations.run_server import run_server
 from tests.client.server import Peer
 from trmon_client.integrations.verl.tracking_hooks import TrackingHooks
 
@@ -21,9 +17,8 @@ def hooks() -> TrackingHooks:
 
 
 @pytest.fixture
-def server(hooks: TrackingHooks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Peer]:
+def server(hooks: TrackingHooks, server: Peer, monkeypatch: pytest.MonkeyPatch) -> Peer:
     """A server to which the next run reports, under the names that verl gives it."""
-    with run_server(tmp_path, monkeypatch) as peer:
-        for name in ("PROJECT", "RUN"):
-            monkeypatch.delenv(f"TRMON_{name}")
-        yield peer
+    for name in ("PROJECT", "RUN"):
+        monkeypatch.delenv(f"TRMON_{name}")
+    return server

@@ -14,15 +14,14 @@ from transfer_queue import KVBatchMeta
 from verl import DataProto
 from verl.experimental.separation.ray_trainer import SeparateRayPPOTrainer
 from verl.trainer.ppo.v1 import trainer_base
-from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils
 from verl.utils.tracking import Tracking
 
+from tests.client.integrations.rollouts import LENGTH, LENGTHS, SCORES, Rollouts
+
 CONFIG = Path(verl.__file__).parent / "trainer/config/_generated_ppo_trainer.yaml"
-PROMPT, LENGTH = 2, 4
-LENGTHS = (4, 2, 3, 1)
+PROMPT = 2
 UIDS = ("first", "first", "second", "second")
-SCORES = (1.0, 0.0, 0.5, 0.25)
 METRICS = {"pg_loss": 0.25, "grad_norm": 1.5, "lr": 1e-6, "mfu": 0.5}
 
 
@@ -45,19 +44,6 @@ def tracking(values: Any) -> Tracking:
         default_backend=values.trainer.logger,
         config=OmegaConf.to_container(values, resolve=False),
     )
-
-
-def mask() -> torch.Tensor:
-    """Return the mask of the responses, [B, T]."""
-    return (torch.arange(LENGTH) < torch.tensor(LENGTHS)[:, None]).long()
-
-
-def log_probs(*, noise: float, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return log-probs of the sampler and of the trainer, 0 where no token counts."""
-    generator = torch.Generator().manual_seed(seed)
-    mu = -torch.empty((len(LENGTHS), LENGTH)).exponential_(generator=generator)
-    old = (mu + noise * torch.randn(mu.shape, generator=generator)).clamp(max=0)
-    return mu * mask(), old * mask()
 
 
 def scores() -> torch.Tensor:
@@ -96,11 +82,10 @@ def separate(values: Any) -> Any:
     return trainer
 
 
-def train_on(trainer: Any, *, noise: float = 0.1, **labels: Any) -> dict[str, Any]:
+def train_on(trainer: Any) -> dict[str, Any]:
     """Do what `fit_step` does between generation and the synchronisation; return verl's metrics."""
-    mu, old = log_probs(noise=noise)
-    ids = torch.ones((len(LENGTHS), PROMPT + LENGTH), dtype=torch.long)
-    attention = torch.cat([torch.ones((len(LENGTHS), PROMPT), dtype=torch.long), mask()], dim=1)
+    rollouts, ids = Rollouts.generate(), torch.ones((len(LENGTHS), PROMPT + LENGTH), dtype=torch.long)
+    attention = torch.cat([torch.ones((len(LENGTHS), PROMPT), dtype=torch.long), rollouts.mask], dim=1)
     batch = DataProto.from_dict(
         tensors={
             "prompts": ids[:, :PROMPT],
@@ -108,13 +93,13 @@ def train_on(trainer: Any, *, noise: float = 0.1, **labels: Any) -> dict[str, An
             "input_ids": ids,
             "attention_mask": attention,
             "position_ids": (attention.cumsum(-1) - 1).clamp(min=0),
-            "response_mask": mask(),
-            "rollout_log_probs": mu,
+            "response_mask": rollouts.mask,
+            "rollout_log_probs": rollouts.mu,
             "rm_scores": scores(),
         },
-        non_tensors={"uid": np.array(UIDS, dtype=object), **labels},
+        non_tensors={"uid": np.array(UIDS, dtype=object)},
     )
-    scored = DataProto.from_dict(tensors={"old_log_probs": old, "entropys": torch.ones_like(old)})
+    scored = DataProto.from_dict(tensors={"old_log_probs": rollouts.old, "entropys": torch.ones_like(rollouts.old)})
     trainer._compute_old_log_prob = lambda _batch: (scored, 0.5)
     trainer.metrics, trainer.timing_raw = {}, {}
     trainer.reward_tensor, trainer.reward_extra_infos_dict = scores(), {}
@@ -144,30 +129,26 @@ class Store:
     tags: list[dict[str, Any]]
 
 
-def v1(
-    values: Any, *, versions: list[int], monkeypatch: Any, noise: float = 0.1, trainer_class: type = PPOTrainerSync
-) -> tuple[Any, KVBatchMeta]:
-    """Return a trainer of verl's v1 and its sampled batch, whose last row is verl's padding."""
-    batch = v1_batch(versions=versions, monkeypatch=monkeypatch, noise=noise)
+def v1(values: Any, *, trainer_class: type) -> Any:
+    """Return a trainer of verl's v1."""
     trainer = object.__new__(trainer_class)
     trainer.config, trainer.global_steps, trainer.parameter_sync_step = values, 5, 1
     trainer.actor_rollout_wg = Workers()
     trainer.logger = tracking(values)
-    return trainer, batch
+    return trainer
 
 
-def v1_batch(*, versions: list[int], monkeypatch: Any, noise: float = 0.1) -> KVBatchMeta:
+def v1_batch(*, versions: list[int], monkeypatch: Any) -> KVBatchMeta:
     """Return a sampled batch, whose last row is verl's padding, and whose rows are the only ones in the store."""
-    mu, old = log_probs(noise=noise)
-    rows, tags = {}, []
+    rollouts, rows, tags = Rollouts.generate(), {}, []
     for i, length in enumerate(LENGTHS):
         is_padding = i == len(LENGTHS) - 1
         rows[f"{UIDS[i]}_{i}_0"] = {
             "uid": UIDS[i],
             "responses": torch.ones(length, dtype=torch.long),
             "response_mask": torch.full((length,), 0 if is_padding else 1),
-            "rollout_log_probs": mu[i, :length],
-            "log_probs": torch.cat([torch.zeros(PROMPT), old[i, :length]]),
+            "rollout_log_probs": rollouts.mu[i, :length],
+            "log_probs": torch.cat([torch.zeros(PROMPT), rollouts.old[i, :length]]),
             "entropy": torch.ones(PROMPT + length),
             "rm_scores": scores()[i, :length],
         }

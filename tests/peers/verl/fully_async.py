@@ -41,10 +41,9 @@ def config() -> Any:
 
 def sample(number: int, *, version: int) -> RolloutSample:
     """Return two responses to a prompt, as the rollouter puts them into the queue."""
-    rows = slice(2 * number, 2 * number + 2)
-    mu, _ = drivers.log_probs(noise=0.1)
+    rollouts, rows = drivers.Rollouts.generate(), slice(2 * number, 2 * number + 2)
     ids = torch.ones((2, drivers.PROMPT + drivers.LENGTH), dtype=torch.long)
-    attention = torch.cat([torch.ones((2, drivers.PROMPT), dtype=torch.long), drivers.mask()[rows]], dim=1)
+    attention = torch.cat([torch.ones((2, drivers.PROMPT), dtype=torch.long), rollouts.mask[rows]], dim=1)
     batch = DataProto.from_dict(
         tensors={
             "prompts": ids[:, : drivers.PROMPT],
@@ -52,8 +51,8 @@ def sample(number: int, *, version: int) -> RolloutSample:
             "input_ids": ids,
             "attention_mask": attention,
             "position_ids": (attention.cumsum(-1) - 1).clamp(min=0),
-            "response_mask": drivers.mask()[rows],
-            "rollout_log_probs": mu[rows],
+            "response_mask": rollouts.mask[rows],
+            "rollout_log_probs": rollouts.mu[rows],
             "rm_scores": drivers.scores()[rows],
         },
         non_tensors={
@@ -125,9 +124,11 @@ class Workers(drivers.Workers):
 
     def compute_log_prob(self, batch: Any) -> Any:
         """Return log-probs of the trainer."""
-        _, old = drivers.log_probs(noise=0.1)
         before, after = torch.zeros(drivers.PROMPT - 1), torch.zeros(1)
-        rows = [torch.cat([before, row[:length], after]) for row, length in zip(old, drivers.LENGTHS, strict=True)]
+        rows = [
+            torch.cat([before, row[:length], after])
+            for row, length in zip(drivers.Rollouts.generate().old, drivers.LENGTHS, strict=True)
+        ]
         values = torch.cat(rows)
         tensors = {"log_probs": values, "entropy": torch.ones_like(values)}
         return tensordict_utils.get_tensordict(tensors, non_tensor_dict={"metrics": {"mfu": 0.5}})

@@ -73,7 +73,7 @@ def test_batches_of_v1_are_chunks_of_a_step_without_their_padding(
 ) -> None:
     n_batches = 2 if trainer_class is PPOTrainerSeparateAsync else 1
     versions = [4, 4, 3, 4]
-    trainer, _ = drivers.v1(drivers.config(), versions=versions, monkeypatch=monkeypatch, trainer_class=trainer_class)
+    trainer = drivers.v1(drivers.config(), trainer_class=trainer_class)
     trainer.parameter_sync_step = n_batches
     metrics: dict[str, Any] = {}
     for trainer.local_trigger_step in range(n_batches):

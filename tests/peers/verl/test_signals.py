@@ -13,7 +13,7 @@ import torch
 from verl.trainer.ppo import rollout_corr_helper as verl
 from verl.utils.metric import Metric
 
-from trmon_client.core import acceptance, statistics
+from trmon_client.core import statistics
 from trmon_client.core.columns import Columns
 from trmon_client.core.signals import batch_signals
 
@@ -81,18 +81,6 @@ def test_verl_computes_the_effective_sample_size_after_truncation_which_hides_an
     assert expected["rollout_is_eff_sample_size"] == pytest.approx(0.999, abs=1e-4)
     assert found["mismatch_ess_token"] == pytest.approx(0.0011, abs=1e-4)
     assert found["mismatch_ess_truncated"] == pytest.approx(expected["rollout_is_eff_sample_size"])
-
-
-@pytest.mark.parametrize(("ratio", "verl_keeps", "trmon_keeps"), [(1.5, True, False), (0.65, False, True)])
-def test_k1_bounds_apply_to_the_inverse_ratio_in_verl_and_to_the_ratio_in_trmon(
-    ratio: float, verl_keeps: bool, trmon_keeps: bool
-) -> None:
-    given = of_log_ratios([[math.log(ratio)] * 4])
-    _, mask, _ = verl.compute_rollout_correction_and_rejection_mask(
-        **given, rollout_rs="seq_mean_k1", rollout_rs_threshold="0.6_1.4"
-    )
-    decision = acceptance.decide(columns_of(given), acceptance.preset("seq_mean_k1", lower=0.6, upper=1.4))
-    assert (bool(mask.any()), bool(decision.accepted[0])) == (verl_keeps, trmon_keeps)
 
 
 def test_a_large_float32_log_ratio_gives_infinite_k3_in_verl_and_a_clamped_one_in_trmon() -> None:
