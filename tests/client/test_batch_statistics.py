@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.client.server import Peer
-from tests.client.trainer import settings
+from tests.client.trainer import settings, spooled
 from trmon_client import batch_statistics
+from trmon_client.batch_decision import BatchDecision
 from trmon_client.batch_statistics import BatchStatistics, GivenLogits
 from trmon_client.core import wire
 from trmon_client.core.column_schema import REFERENCE_STEMS
@@ -149,112 +149,81 @@ def batch() -> dict[str, Any]:
     return {**picked, "mask": np.ones((B, T), bool), "rollout_logits": rollout, "logits": policy, "token_ids": ids}
 
 
-def logged(tmp_path: Path, given: dict[str, Any]) -> tuple[Any, wire.Report]:
-    """Return the decision on a batch and the report that was sent."""
-    with Peer() as peer:
-        with Monitor(settings(tmp_path, url=peer.url, policy="trm_max")) as monitor:
-            decision = monitor.log_batch(step=0, **given)
-        (report,) = peer.of(wire.Report)
-    return decision, report
+def decided(tmp_path: Path, given: dict[str, Any]) -> tuple[BatchDecision, Columns]:
+    """Return the decision on a batch, and its columns."""
+    with Monitor(settings(tmp_path, policy="trm_max")) as monitor:
+        decision = monitor.log_batch(step=0, **given)
+    assert decision.columns is not None
+    return decision, decision.columns
 
 
-def test_with_logits_the_policy_decides_by_the_exact_kl(tmp_path: Path) -> None:
+def test_with_logits_the_policy_decides_by_the_exact_kl_and_the_report_says_so(tmp_path: Path) -> None:
     given = batch()
     p, q = log_softmax(given["rollout_logits"]), log_softmax(given["logits"])
     kl = (np.exp(p) * (p - q)).sum(axis=-1)
-    decision, report = logged(tmp_path, given)
+    decision, columns = decided(tmp_path, given)
     assert decision.reasons == [None, None, "max_kl", None]
+    np.testing.assert_allclose(columns["max_kl"], kl.max(axis=-1), rtol=1e-5)
+    assert not {"sum_tv", "sum_pi_squared"} & columns.keys()
+    (report,) = (message for message in spooled(tmp_path) if isinstance(message, wire.Report))
     assert (report.kl_is, report.kl_pair) == ("exact", "total")
-    np.testing.assert_allclose(wire.unpack_columns(report)["max_kl"], kl.max(axis=-1), rtol=1e-5)
+    np.testing.assert_array_equal(wire.unpack_columns(report)["max_kl"], columns["max_kl"])
 
 
 def test_with_the_engines_top_k_the_kl_is_a_certified_lower_bound(tmp_path: Path) -> None:
     given = batch()
     logprobs = log_softmax(given.pop("rollout_logits"))
     ids = np.argsort(-logprobs, axis=-1)[..., :8]
-    decision, report = logged(tmp_path, {**given, "rollout_topk": (ids, np.take_along_axis(logprobs, ids, -1))})
-    assert (report.kl_is, report.kl_pair) == ("lower_bound", "total")
+    decision, columns = decided(tmp_path, {**given, "rollout_topk": (ids, np.take_along_axis(logprobs, ids, -1))})
+    assert (columns.kl_is, columns.kl_pair) == ("lower_bound", "total")
+    assert decision.reasons is not None
     assert decision.reasons[ILL] == "max_kl"
-
-
-def test_without_logits_the_kl_is_sampled(tmp_path: Path) -> None:
-    given = {name: value for name, value in batch().items() if name not in ("rollout_logits", "logits", "token_ids")}
-    _, report = logged(tmp_path, given)
-    assert report.kl_is == "sampled"
-    assert "max_kl" not in report.columns
-
-
-@pytest.mark.parametrize(
-    ("left_out", "message"),
-    [
-        pytest.param(
-            ("rollout_logits", "token_ids"), "logits needs rollout_logits, or rollout_topk", id="one side only"
-        ),
-        pytest.param(("logits",), "logits", id="the rollout engine's only"),
-    ],
-)
-def test_an_incomplete_set_of_logits_is_refused_on_the_first_call(
-    tmp_path: Path, left_out: tuple[str, ...], message: str
-) -> None:
-    given = {name: value for name, value in batch().items() if name not in left_out}
-    monitor = Monitor(settings(tmp_path))
-    with pytest.raises(ValueError, match=message):
-        monitor.log_batch(step=0, **given)
-    monitor.close()
 
 
 def test_total_variation_and_squared_probabilities_come_on_request(tmp_path: Path) -> None:
     given = batch()
     p, q = (np.exp(log_softmax(given[name])) for name in ("rollout_logits", "logits"))
-    _, report = logged(tmp_path, {**given, "tv": True, "sum_pi_squared": True, "advantages": np.ones(B)})
-    columns = wire.unpack_columns(report)
+    _, columns = decided(tmp_path, {**given, "tv": True, "sum_pi_squared": True, "advantages": np.ones(B)})
     np.testing.assert_allclose(columns["sum_tv"], np.abs(p - q).sum(axis=(1, 2)) / 2, rtol=1e-9)
-    np.testing.assert_allclose(columns["max_tv"], np.abs(p - q).sum(axis=2).max(axis=1) / 2, rtol=1e-6)
     np.testing.assert_allclose(columns["sum_pi_squared"], (q**2).sum(axis=(1, 2)), rtol=1e-9)
-    _, report = logged(tmp_path, given)
-    assert not {"sum_tv", "sum_pi_squared"} & wire.unpack_columns(report).keys()
 
 
-def test_divergences_computed_elsewhere_take_the_place_of_logits(tmp_path: Path) -> None:
-    given = batch()
-    sides = {name: given.pop(name) for name in ("rollout_logits", "logits")}
-    computed = exact_streamed(**sides, mask=given["mask"], tv=True)
-    decision, report = logged(tmp_path, {**given, "divergences": computed})
-    assert decision.reasons == [None, None, "max_kl", None]
-    assert (report.kl_is, report.kl_pair) == ("exact", "total")
-    columns = wire.unpack_columns(report)
-    for name in ("max_kl", "sum_kl", "sum_tv"):
-        np.testing.assert_array_equal(columns[name], computed[name])
-
-
-def test_packed_sequences_take_divergences_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_packed", [False, True], ids=["padded", "packed"])
+def test_divergences_computed_elsewhere_take_the_place_of_logits(tmp_path: Path, *, is_packed: bool) -> None:
     given = batch()
     sides = {name: given.pop(name) for name in ("rollout_logits", "logits")}
     computed = exact_streamed(**sides, mask=given["mask"])
-    packed = {name: given[name].reshape(-1) for name in ("rollout_logprobs", "logprobs")}
-    _, report = logged(tmp_path, {**packed, "cu_seqlens": np.arange(B + 1) * T, "divergences": computed})
-    assert report.kl_is == "exact"
+    if is_packed:
+        given = {name: given[name].reshape(-1) for name in ("rollout_logprobs", "logprobs")}
+        given["cu_seqlens"] = np.arange(B + 1) * T
+    decision, columns = decided(tmp_path, {**given, "divergences": computed})
+    assert decision.reasons == [None, None, "max_kl", None]
+    assert (columns.kl_is, columns.kl_pair) == ("exact", "total")
+    np.testing.assert_array_equal(columns["sum_kl"], computed["sum_kl"])
+
+
+NONE = dict.fromkeys(("rollout_logits", "logits"))
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tv": True, "rollout_logits": None, "logits": None}, "tv needs rollout_logits and the trainer's logits"),
-        ({"sum_pi_squared": True, "rollout_logits": None}, "sum_pi_squared needs rollout_logits"),
-        ({"divergences": {}, "rollout_logits": None, "logits": None}, "divergences is dict; expected what"),
+        ({"rollout_logits": None, "token_ids": None}, "logits needs rollout_logits, or rollout_topk"),
+        ({"logits": None}, "logits"),
+        ({"tv": True, **NONE}, "tv needs rollout_logits and the trainer's logits"),
+        ({"divergences": {}, **NONE}, "divergences is dict; expected what"),
         ({"divergences": {}}, "divergences and logits are both given"),
     ],
 )
 def test_what_cannot_be_computed_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    with Monitor(settings(tmp_path, url=None, policy="trm_max")) as monitor, pytest.raises(ValueError, match=message):
+    with Monitor(settings(tmp_path)) as monitor, pytest.raises(ValueError, match=message):
         monitor.log_batch(step=0, **{**batch(), **change})
 
 
 def test_the_kl_to_a_reference_policy_is_reported_and_decides_nothing(tmp_path: Path) -> None:
     given = batch()
-    reference = given["logprobs"] - 0.5
-    decision, report = logged(tmp_path, {**given, "ref_logprobs": reference})
-    without, plain = logged(tmp_path, given)
-    np.testing.assert_allclose(wire.unpack_columns(report)["sum_ref_d"], np.full(B, -0.5 * T))
+    decision, columns = decided(tmp_path, {**given, "ref_logprobs": given["logprobs"] - 0.5})
+    without, plain = decided(tmp_path, given)
+    np.testing.assert_allclose(columns["sum_ref_d"], np.full(B, -0.5 * T))
     assert decision.reasons == without.reasons
-    assert wire.unpack_columns(report).keys() - wire.unpack_columns(plain).keys() == {*REFERENCE_STEMS}
+    assert columns.keys() - plain.keys() == {*REFERENCE_STEMS}

@@ -94,23 +94,17 @@ def test_token_rules_and_turns_both_mask(tmp_path: Path) -> None:
     assert decision.token_mask.tolist() == kept.tolist()
 
 
-def test_observe_changes_nothing_and_says_what_would_be_masked(tmp_path: Path) -> None:
+def test_in_observe_mode_and_without_turn_criteria_nothing_is_masked(tmp_path: Path) -> None:
     decision = log(tmp_path, **traces(), turn_ids=IDS, mode="observe")
     assert decision.token_mask is not None
     assert decision.token_mask.tolist() == MASK.tolist()
     assert decision.turns is not None
     assert decision.turns.mask_rate == 0.4
-
-
-def test_without_turn_criteria_turns_are_reported_and_nothing_is_masked(tmp_path: Path) -> None:
-    policy = {"name": "loose", "criteria": [{"statistic": "max_abs_d", "upper": 10.0}]}
-    decision = log(tmp_path, **traces(), turn_ids=IDS, policy=policy)
-    assert decision.turns is None
-    assert decision.token_mask is not None
-    assert decision.token_mask.tolist() == MASK.tolist()
-    report = next(message for message in spooled(tmp_path) if isinstance(message, wire.Report))
-    assert isinstance(report.turns, wire.PackedTurns)
-    assert report.turns.accepted is None
+    loose = {"name": "loose", "criteria": [{"statistic": "max_abs_d", "upper": 10.0}]}
+    without = log(tmp_path, **traces(), turn_ids=IDS, policy=loose)
+    assert without.turns is None
+    assert without.token_mask is not None
+    assert without.token_mask.tolist() == MASK.tolist()
 
 
 def test_the_report_holds_the_turns_and_what_was_decided(tmp_path: Path) -> None:
@@ -124,11 +118,6 @@ def test_the_report_holds_the_turns_and_what_was_decided(tmp_path: Path) -> None
     assert replayed is not None
     assert replayed.codes.tolist() == decision.turns.codes.tolist()
     assert wire.unpack_bits(report.turns.accepted, 5).tolist() == decision.turns.accepted.tolist()
-
-
-def test_a_policy_of_turns_needs_turns_in_the_first_call(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="turn_ids or turn_offsets"):
-        log(tmp_path, **traces())
 
 
 def test_a_soft_policy_weights_the_turns_that_are_kept_of_a_sequence_beyond_its_bounds(tmp_path: Path) -> None:

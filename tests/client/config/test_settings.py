@@ -53,14 +53,11 @@ def test_the_defaults_are_observe_mode_trm_auto_and_a_local_spool() -> None:
 MISTAKES = {
     "no project": ({"project": None}, "project is needed.*TRMON_PROJECT"),
     "a run with a slash": ({"run": "a/b"}, r"run \(TRMON_RUN\) must be 1 to 128 letters"),
-    "a run that leads with a dot": ({"run": ".."}, "run"),
     "a name of 10,000 characters": ({"project": "x" * 10_000}, "project .{0,200}$"),
     "an unknown mode": ({"mode": "on"}, "mode .* observe, enforce or off, and is 'on'"),
     "an unknown policy": ({"policy": "trm_min"}, "trm_min"),
-    "a policy that is no spec": ({"policy": {"name": "x"}}, "name and criteria"),
     "a url of another scheme": ({"url": "ftp://trmon"}, "url .*http"),
     "a url with the end of its line": ({"url": "http://trmon:8642\n"}, "url .*http"),
-    "a url that is no text": ({"url": 5}, "url .*http"),
     "a spool that is no path": ({"spool_dir": 5}, "spool_dir .*path"),
     "a spool with NUL": ({"spool_dir": "a\0b"}, "spool_dir .*path"),
     "a url with a query": ({"url": "http://trmon:8642?"}, "url .*http"),
@@ -69,6 +66,8 @@ MISTAKES = {
     "a rank beyond the world": ({"rank": 4, "world_size": 4}, "rank must be 0 to world_size - 1"),
     "a rank that is no number": ({"rank": "one", "world_size": 4}, r"rank \(TRMON_RANK\) must be a whole number"),
     "an attempt without characters": ({"attempt": "a\n"}, "attempt .*printable"),
+    "no step to record": ({"record_steps": "0"}, r"record_steps \(TRMON_RECORD_STEPS\) must be"),
+    "no switch": ({"record_texts": "maybe"}, r"record_texts \(TRMON_RECORD_TEXTS\) must be"),
     "too many tags": ({"tags": [str(i) for i in range(65)]}, "tags .*at most 64"),
 }
 
