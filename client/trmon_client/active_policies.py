@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from trmon_client.core import wire
@@ -15,14 +14,6 @@ from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.error_guard import LossCounter, WarnOnce
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedPolicy:
-    """A policy from the service, and the step from which it decides."""
-
-    policy: Policy
-    from_step: int
-
-
 class ActivePolicies:
     """Decides with the current policy; refuses and reports an offered policy that cannot be used."""
 
@@ -31,7 +22,7 @@ class ActivePolicies:
         self._losses = losses
         self._warn_once = warn_once
         self._lock = threading.RLock()
-        self._offer: OfferedPolicy | None = None
+        self._offer: tuple[Policy, int] | None = None
 
     def offer(self, update: wire.PolicyUpdate) -> None:
         """Store a policy update, to be used from its step on."""
@@ -46,31 +37,30 @@ class ActivePolicies:
             self._refuse(update.hash, f"its content hashes to {policy.hash} here: another version of the rules")
             return
         with self._lock:
-            self._offer = None if policy.hash == self.current.hash else OfferedPolicy(policy, update.from_step)
+            self._offer = None if policy.hash == self.current.hash else (policy, update.from_step)
 
     def decide(self, columns: Columns, *, step: int) -> Decision:
         """Return the decision of the current policy, which an offer that is due and usable has replaced.
 
         Errors: PolicyError when the current policy needs an argument that the columns lack.
         """
-        offer = self._due(step)
-        if offer is not None:
+        if (offered := self._due(step)) is not None:
             try:
-                decision = decide(columns, offer.policy)
+                decision = decide(columns, offered)
             except PolicyError as error:
-                self._refuse(offer.policy.hash, str(error))
+                self._refuse(offered.hash, str(error))
             else:
-                self.current = offer.policy
+                self.current = offered
                 return decision
         return decide(columns, self.current)
 
-    def _due(self, step: int) -> OfferedPolicy | None:
+    def _due(self, step: int) -> Policy | None:
+        """Return the offered policy, once, from its step on."""
         with self._lock:
-            offer = self._offer
-            if offer is None or step < offer.from_step:
+            if self._offer is None or step < self._offer[1]:
                 return None
-            self._offer = None
-            return offer
+            (policy, _), self._offer = self._offer, None
+            return policy
 
     def _refuse(self, policy_hash: str, why: str) -> None:
         self._losses.add_refused_policy(policy_hash, why)

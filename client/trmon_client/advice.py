@@ -31,7 +31,8 @@ def scale_lr(optimizer: Any, decision: BatchDecision, *, process_group: Any = No
     # Each part is guarded alone: a rank that failed before the broadcast would leave the others waiting in it.
     kept = guard(lambda: _stored_scale(optimizer), otherwise=NEUTRAL)
     wanted = guard(lambda: _advised_scale(kept, optimizer, decision.advice), otherwise=kept)
-    agreed = guard(lambda: _broadcast_scale(wanted, optimizer, process_group), otherwise=kept)
+    numbers = [wanted.factor, wanted.decay, wanted.decayed_at]
+    agreed = guard(lambda: _Scale(*_broadcast(numbers, optimizer, process_group)), otherwise=kept)
     return guard(lambda: _apply(optimizer, agreed), otherwise=1.0)
 
 
@@ -110,10 +111,6 @@ def _factor(value: Any) -> float:
     if not 0 < factor <= 1 or math.isnan(factor):
         raise ValueError(f"a scale of the learning rate must be above 0 and at most 1, and is {factor}")
     return factor
-
-
-def _broadcast_scale(wanted: _Scale, optimizer: Any, process_group: Any) -> _Scale:
-    return _Scale(*_broadcast([wanted.factor, wanted.decay, wanted.decayed_at], optimizer, process_group))
 
 
 def _broadcast(wanted: list[float], optimizer: Any, process_group: Any) -> list[float]:

@@ -141,51 +141,6 @@ def _detached(value: Any) -> Any:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class TokenMask:
-    """In the layout of the log-probs: mask, bool; weights, float32, 0 where `mask` is false."""
-
-    mask: Any
-    weights: Any
-
-    @classmethod
-    def unchanged(cls, spec: TensorSpec, counted: CountedTokens) -> TokenMask:
-        """Return the trainer's own mask, with weight 1 for every token that counts."""
-        # A copy: it may share the memory of the trainer's own mask.
-        mask = counted.mask & True
-        return cls._in_layout(spec, mask, functions_of(mask).cast(mask, "f4"), layout=counted.layout)
-
-    @classmethod
-    def enforced(
-        cls,
-        spec: TensorSpec,
-        accepted: Array,
-        *,
-        tokens: CountedTokens | TokenDecision,
-        kept: Array | None = None,
-        soft_weights: Array | None = None,
-    ) -> TokenMask:
-        """Return the tokens of accepted sequences that stay in the loss, and their weights.
-
-        Args: accepted: [B] bool; tokens: the decision of the policy's token rules, or the tokens that count where
-        the policy has none; kept: [B, T] bool, the tokens of no rejected turn, None if no turn is rejected;
-        soft_weights: [B], those of a soft policy, which replace `accepted`.
-        """
-        mask = tokens.mask
-        weights = tokens.weights if isinstance(tokens, TokenDecision) else functions_of(mask).cast(mask, "f4")
-        xp = functions_of(weights)
-        in_loss = accepted[:, None] if soft_weights is None else soft_weights[:, None] > 0
-        kept = in_loss if kept is None else in_loss & kept
-        if soft_weights is not None:
-            weights = weights * xp.cast(soft_weights, "f4")[:, None]
-        weights = xp.where(kept, weights, 0.0)
-        return cls._in_layout(spec, mask & kept, weights, layout=tokens.layout)
-
-    @classmethod
-    def _in_layout(cls, spec: TensorSpec, mask: Array, weights: Array, *, layout: InputLayout) -> TokenMask:
-        return cls(spec.to_inputs(layout.restored(mask)), spec.to_inputs(layout.restored(weights)))
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BatchDecision:
     """What one `log_batch` decided; neutral, with `verdict` None, where nothing was decided.
@@ -275,29 +230,40 @@ class BatchDecision:
         Computed when this or `weights` is first read. None where the arguments of `log_batch` are no batch.
         """
         found = self._token_mask
-        return None if found is None else found.mask
+        return None if found is None else found[0]
 
     @property
     def weights(self) -> Any | None:
         """Each token's weight in the loss, float32: 0 where `token_mask` is false, 1 in observe and without rules."""
         found = self._token_mask
-        return None if found is None else found.weights
+        return None if found is None else found[1]
 
     @cached_property
-    def _token_mask(self) -> TokenMask | None:
+    def _token_mask(self) -> tuple[Any, Any] | None:
         return self.error_guard.guard(self._read_token_mask, otherwise=None)
 
-    def _read_token_mask(self) -> TokenMask:
-        if not self.is_enforced or self.verdict is None:
-            return TokenMask.unchanged(self.spec, self.counted_tokens())
+    def _read_token_mask(self) -> tuple[Any, Any]:
+        """Return mask, bool, and weights, float32, 0 where the mask is false, in the layout of the log-probs."""
         counted = self.counted_tokens()
-        kept = None
+        if not self.is_enforced or self.verdict is None:
+            # A copy: it may share the memory of the trainer's own mask.
+            mask = counted.mask & True
+            return self._in_layout(mask, functions_of(mask).cast(mask, "f4"), layout=counted.layout)
+        rules, soft = self.tokens, self._soft_weights
+        mask, layout = (counted.mask, counted.layout) if rules is None else (rules.mask, rules.layout)
+        weights = functions_of(mask).cast(mask, "f4") if rules is None else rules.weights
+        xp = functions_of(weights)
+        # The weights of a soft policy take the place of what is accepted.
+        kept = self.verdict.accepted[:, None] if soft is None else soft[:, None] > 0
         if self.verdict.turns is not None and counted.turns is not None:
-            kept = self.verdict.turns.kept_tokens(counted.turns.rows())
-        tokens = counted if self.tokens is None else self.tokens
-        return TokenMask.enforced(
-            self.spec, self.verdict.accepted, tokens=tokens, kept=kept, soft_weights=self._soft_weights
-        )
+            kept = kept & self.verdict.turns.kept_tokens(counted.turns.rows())
+        if soft is not None:
+            weights = weights * xp.cast(soft, "f4")[:, None]
+        return self._in_layout(mask & kept, xp.where(kept, weights, 0.0), layout=layout)
+
+    def _in_layout(self, *arrays: Array, layout: InputLayout) -> tuple[Any, Any]:
+        mask, weights = (self.spec.to_inputs(layout.restored(array)) for array in arrays)
+        return mask, weights
 
     def clean(self, mu: Any, pi: Any) -> Any:
         """Return mu with pi, detached, in the rows without weight in the loss: their gradients become 0, never NaN.

@@ -126,15 +126,6 @@ def probabilities_in(ranges: Mapping[str, Any]) -> list[str]:
     return [name for name, (least, largest) in ranges.items() if least >= 0 and POSITIVE_NOISE < largest <= 1]
 
 
-def probabilities_text(names: list[str]) -> str:
-    """Return the warning about arguments that hold probabilities."""
-    given = " and ".join(f"{name}=" for name in names)
-    return (
-        f"{given} holds values from 0 to 1 only: these are probabilities, and log-probs are expected (at most 0); "
-        "pass their logarithm"
-    )
-
-
 def _range(values: Array, mask: Array) -> Array:
     """Tokens that do not count are 0, which is no more than the least probability and no less than any log-prob."""
     if is_tensor(values):

@@ -114,7 +114,7 @@ class RecordingFolder:
         """
         kept = self._fitting(calls)
         self._make_room(sum(map(_size_on_disk, kept)))
-        target = self.directory / f"{self._prefix}{name}"
+        target = self.directory / f"rank{self.rank}-{name}"
         unfinished = target.with_name(target.name + UNFINISHED)
         make_private_folder(self.directory)
         unfinished.mkdir(mode=FOLDER_MODE)
@@ -131,10 +131,6 @@ class RecordingFolder:
             raise
         return target
 
-    @property
-    def _prefix(self) -> str:
-        return f"rank{self.rank}-"
-
     def _fitting(self, calls: Sequence[HeldCall]) -> list[HeldCall]:
         kept: list[HeldCall] = []
         left = self.disk_bytes
@@ -147,7 +143,7 @@ class RecordingFolder:
 
     def _make_room(self, size_bytes: int) -> None:
         """Delete the oldest recordings of this rank, and those that a dead process has not finished."""
-        existing = sorted(self.directory.glob(f"{self._prefix}*")) if self.directory.is_dir() else []
+        existing = sorted(self.directory.glob(f"rank{self.rank}-*")) if self.directory.is_dir() else []
         sizes = {path: _size_bytes(path) for path in existing}
         for path in existing:
             if path.suffix == UNFINISHED or sum(sizes.values()) + size_bytes > self.disk_bytes:
@@ -225,13 +221,23 @@ class Recorder:
         since = advice.get("incident_since")
         if since is not None and since != self._incident_since:
             self._incident_since = since
-            self._write(INCIDENT)
+            self.write(INCIDENT)
         elif since is None:
             self._incident_since = None
 
-    def finish(self, reason: str) -> None:
-        """Write the calls that are not on disk yet, as the process ends."""
-        self._write(reason)
+    def write(self, reason: str) -> None:
+        """Begin to write the calls that are not on disk yet, in a thread."""
+        with self._lock:
+            n_new = min(len(self._held), self._n_added - self._n_written)
+            calls = list(self._held)[len(self._held) - n_new :]
+            self._n_written = self._n_added
+            if not calls:
+                return
+            before = self._writer
+            self._writer = threading.Thread(
+                target=self._write_calls, args=(calls, reason, before), name="trmon-recorder", daemon=True
+            )
+            self._writer.start()
 
     def wait(self, timeout_seconds: float) -> None:
         """Wait until what was begun is on disk, or the time is out."""
@@ -249,42 +255,24 @@ class Recorder:
         while sum(held.size_bytes for held in self._held) > self._settings.limits.record_bytes:
             self._held.popleft()
 
-    def _write(self, reason: str) -> None:
-        with self._lock:
-            n_new = min(len(self._held), self._n_added - self._n_written)
-            calls = list(self._held)[len(self._held) - n_new :]
-            self._n_written = self._n_added
-            if not calls:
-                return
-            before = self._writer
-            self._writer = threading.Thread(
-                target=self._write_calls, args=(calls, reason, before), name="trmon-recorder", daemon=True
-            )
-            self._writer.start()
-
     def _write_calls(self, calls: Sequence[HeldCall], reason: str, before: threading.Thread | None) -> None:
         if before is not None:
             before.join()
         try:
-            path = self._folder.write(self._name(reason), self._recording(reason), calls)
+            now = time.time_ns()
+            stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now / 1e9))}.{now % 10**9:09d}"
+            recording = Recording(
+                project=self._settings.project,
+                run=self._settings.run,
+                rank=self._ranks.rank,
+                world_size=self._ranks.world_size,
+                reason=reason,
+                written_at=now / 1e9,
+                client_version=__version__,
+                incident_since=self._incident_since,
+            )
+            path = self._folder.write(f"{stamp}-{reason}", recording, calls)
         except Exception as error:  # noqa: BLE001  the edge of a thread: the trainer continues without a recording
             self._error_guard.record(error)
             return
         self._error_guard.warn_once.warn(f"recording {path}", f"the last steps are recorded in {path}")
-
-    def _name(self, reason: str) -> str:
-        now = time.time_ns()
-        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now / 1e9))
-        return f"{stamp}.{now % 10**9:09d}-{reason}"
-
-    def _recording(self, reason: str) -> Recording:
-        return Recording(
-            project=self._settings.project,
-            run=self._settings.run,
-            rank=self._ranks.rank,
-            world_size=self._ranks.world_size,
-            reason=reason,
-            written_at=time.time(),
-            client_version=__version__,
-            incident_since=self._incident_since,
-        )

@@ -43,6 +43,7 @@ class SigtermHandler:
     def __init__(self) -> None:
         self._callbacks: list[Callable[[float], None]] = []
         self._pid = 0
+        self._is_reset_in_children = False
         self._has_run = threading.Event()
         self._watch: _SignalWatch | None = None
         self._forking = threading.local()
@@ -69,7 +70,12 @@ class SigtermHandler:
         self._has_run.clear()
         signal.signal(signal.SIGTERM, self._on_signal)
         self._watch = _SignalWatch.started(self._on_watched)
-        _reset_in_children(self)
+        # Once: a registration cannot be undone.
+        if not self._is_reset_in_children and hasattr(os, "register_at_fork"):
+            self._is_reset_in_children = True
+            os.register_at_fork(
+                before=self._hold_signal, after_in_parent=self._release_signal, after_in_child=self._reset_in_child
+            )
 
     def _uninstall(self) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -81,7 +87,7 @@ class SigtermHandler:
             self._watch.stop()
             self._watch = None
 
-    def hold_signal(self) -> None:
+    def _hold_signal(self) -> None:
         """Block SIGTERM while the process forks.
 
         The interpreter forgets in the child what reaches it before it is set up, so that a child that is terminated at
@@ -90,32 +96,27 @@ class SigtermHandler:
         if self._pid == os.getpid():
             self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
-    def release_signal(self) -> None:
+    def _release_signal(self) -> None:
         """Restore the signal mask after a fork; a signal that has arrived since then is delivered now."""
         mask = getattr(self._forking, "mask", None)
         if mask is not None:
             self._forking.mask = None
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    def reset_in_child(self) -> None:
+    def _reset_in_child(self) -> None:
         """Restore the default action in a forked child: its parent's monitors are not its own."""
         try:
-            self._forget_parent()
+            if self._pid != 0:
+                self._callbacks = []
+                watch, self._watch = self._watch, None
+                with suppress(ValueError):
+                    if watch is not None:
+                        watch.detach()
+                        watch.close()
+                    if signal.getsignal(signal.SIGTERM) == self._on_signal:
+                        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         finally:
-            self.release_signal()
-
-    def _forget_parent(self) -> None:
-        if self._pid == 0:
-            return
-        self._callbacks = []
-        watch = self._watch
-        self._watch = None
-        with suppress(ValueError):
-            if watch is not None:
-                watch.detach()
-                watch.close()
-            if signal.getsignal(signal.SIGTERM) == self._on_signal:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._release_signal()
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._has_run.set()
@@ -130,7 +131,8 @@ class SigtermHandler:
             return
         if not self._has_run.wait(BLOCKED_SECONDS):
             self._run_callbacks(waited_seconds=BLOCKED_SECONDS)
-            _restore_default_from_any_thread()
+            # Python's own function may be called in the main thread only; the watch has imported ctypes.
+            sys.modules["ctypes"].CDLL(None).signal(int(signal.SIGTERM), None)
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _run_callbacks(self, *, waited_seconds: float) -> None:
@@ -212,25 +214,6 @@ class _SignalWatch:
                 return
             if data[0] == signal.SIGTERM:
                 self._on_sigterm()
-
-
-def _restore_default_from_any_thread() -> None:
-    """Restore the default action; Python's own function may be called in the main thread only."""
-    import ctypes
-
-    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)
-
-
-_WATCHED: list[SigtermHandler] = []
-
-
-def _reset_in_children(handler: SigtermHandler) -> None:
-    """Reset a handler after each fork; registrations cannot be undone, so there is one for each handler."""
-    if handler not in _WATCHED and hasattr(os, "register_at_fork"):
-        _WATCHED.append(handler)
-        os.register_at_fork(
-            before=handler.hold_signal, after_in_parent=handler.release_signal, after_in_child=handler.reset_in_child
-        )
 
 
 OnEnd = Callable[[ProcessEnd, float], Callable[[], None]]

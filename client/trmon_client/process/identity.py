@@ -91,7 +91,7 @@ def resolve_identity(
     So does a monitor that follows `n_before` others of the run in this process; the ranks agree on its launch if
     all of them make as many monitors. Args: give_up: set when the monitor closes.
     """
-    own_id = _new_id()
+    own_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:8]}"
     shared_id = None if is_fork else _start_id(settings, own_id, give_up)
     named = settings.attempt or attempt_id(settings.launcher)
     shared_launch = None if is_fork else shared_id or launch_id(settings.launcher)
@@ -105,10 +105,6 @@ def resolve_identity(
         ranks=ranks,
         is_attempt_local=named is None and shared_id is None,
     )
-
-
-def _new_id() -> str:
-    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{uuid.uuid4().hex[:8]}"
 
 
 def _start_id(settings: ClientSettings, own_id: str, give_up: threading.Event) -> str | None:

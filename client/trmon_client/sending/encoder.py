@@ -17,7 +17,7 @@ from trmon_client.core import wire
 from trmon_client.error_guard import ErrorGuard, LossReason, WarnOnce
 from trmon_client.process.identity import Identity, Ranks, resolve_identity
 from trmon_client.sending.spool import Spool
-from trmon_client.sending.transport import HttpTransport, Transport
+from trmon_client.sending.transport import HttpTransport
 from trmon_client.sending.uploader import RetryBuffer, Uploader
 
 
@@ -204,7 +204,7 @@ class Encoder:
         return uploader
 
 
-def _transport(settings: ClientSettings, warn_once: WarnOnce) -> Transport | None:
+def _transport(settings: ClientSettings, warn_once: WarnOnce) -> HttpTransport | None:
     """Return the transport, made in the trainer's thread: imports or certificates loaded by another may hang a fork."""
     if settings.url is None:
         return None

@@ -20,7 +20,7 @@ from trmon_client.core.arrays import Array, Transfer, is_tensor
 from trmon_client.core.columns import Columns
 from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, ChunkCount, JsonNumber
 from trmon_client.error_guard import ErrorGuard, LossCounter, LossReason
-from trmon_client.logprob_checks import FiniteValues, probabilities_in, probabilities_text
+from trmon_client.logprob_checks import FiniteValues, probabilities_in
 from trmon_client.process.identity import Identity, Ranks
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.sending.encoder import PendingMessage
@@ -179,20 +179,17 @@ def report_message(
     captured = capture_scalars(scalars)
     names, arguments = tuple(captured), tuple(ranges.by_argument)
     on_device = columns.arrays if is_tensor(columns["n_tokens"]) else []
-    n_columns = len(on_device)
     decided = [decision.accepted] if decision.turns is None else [decision.accepted, decision.turns.accepted]
-    transfer = Transfer.begin([*on_device, *decided, *captured.values(), *ranges.by_argument.values(), *finite.arrays])
+    parts = [on_device, decided, [*captured.values()], [*ranges.by_argument.values()], finite.arrays]
+    # Sizes alone: the arrays would keep what is on a device, and its graph.
+    transfer, sizes = Transfer.begin([array for part in parts for array in part]), [*map(len, parts)]
 
     def build(identity: Identity, lost: wire.Losses) -> wire.Report:
-        arrived = transfer.wait()
-        on_host = columns.with_arrays(arrived[:n_columns]) if on_device else columns
-        n_before_numbers = n_columns + len(decided)
-        accepted, *accepted_turns = arrived[n_columns:n_before_numbers]
-        n_before_ranges = n_before_numbers + len(names)
-        numbers = dict(zip(names, arrived[n_before_numbers:n_before_ranges], strict=True))
-        n_before_finite = n_before_ranges + len(arguments)
-        _warn_of_probabilities(dict(zip(arguments, arrived[n_before_ranges:n_before_finite], strict=True)), error_guard)
-        on_finite(finite.with_arrays(arrived[n_before_finite:]))
+        arrived = iter(transfer.wait())
+        arrays, (accepted, *accepted_turns), numbers, limits, values = ([*islice(arrived, n)] for n in sizes)
+        on_host = columns.with_arrays(arrays) if on_device else columns
+        _warn_of_probabilities(dict(zip(arguments, limits, strict=True)), error_guard)
+        on_finite(finite.with_arrays(values))
         return wire.Report(
             **identity.origin(),
             step=chunk.step,
@@ -207,7 +204,7 @@ def report_message(
             mode=_mode(mode),
             policy=decision.policy.hash,
             accepted=wire.pack_bits(accepted),
-            scalars=scalars_to_wire(numbers, error_guard.losses),
+            scalars=scalars_to_wire(dict(zip(names, numbers, strict=True)), error_guard.losses),
             finished=chunk.finished,
             losses=lost,
             turns=_packed_turns(on_host, accepted_turns),
@@ -270,7 +267,11 @@ def _size_bytes(columns: Columns) -> int:
 
 def _warn_of_probabilities(ranges: Mapping[str, Any], error_guard: ErrorGuard) -> None:
     if found := probabilities_in(ranges):
-        error_guard.warn_of_misuse("probabilities", probabilities_text(found))
+        error_guard.warn_of_misuse(
+            "probabilities",
+            f"{' and '.join(f'{name}=' for name in found)} holds values from 0 to 1 only: these are probabilities, and "
+            "log-probs are expected (at most 0); pass their logarithm",
+        )
 
 
 def _mode(mode: Mode) -> Literal["observe", "enforce"]:

@@ -99,7 +99,8 @@ class OrphanedSpool:
     def remove(self) -> None:
         """Delete the directory, which is empty by now, and release its lock."""
         delete_file(self.directory / FILE_NAME)
-        remove_if_empty(self.directory)
+        with suppress(OSError):
+            self.directory.rmdir()
         self.lock.release()
 
 
@@ -128,14 +129,6 @@ def delete_file(path: Path) -> None:
     """Delete a file; on a read-only disk it stays, and the service will recognise what it gets again."""
     with suppress(OSError):
         path.unlink()
-
-
-def remove_if_empty(directory: Path) -> None:
-    """Remove a directory unless it is not empty or already gone."""
-    try:
-        directory.rmdir()
-    except OSError:
-        return
 
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -253,7 +246,8 @@ class Spool:
         if self._lock is not None:
             if not any(segment.orphan is None for segment in self._segments):
                 delete_file(self.directory / FILE_NAME)
-                remove_if_empty(self.directory)
+                with suppress(OSError):  # not empty, or already gone
+                    self.directory.rmdir()
             self._lock.release()
             self._lock = None
 

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from enum import Enum
 from http.client import HTTPException
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from urllib3.connection import HTTPConnection
@@ -110,78 +110,6 @@ class HttpAnswer:
     body: bytes
 
 
-class ServiceConnection:
-    """Posts requests to one URL over one connection; used by one thread.
-
-    It has no pool: a pool's lock that a thread holds while the trainer forks stays locked in the child for ever.
-    """
-
-    def __init__(self, url: str, *, limits: Limits) -> None:
-        # Made once: loading certificates takes milliseconds, and in another thread a fork of the trainer may hang.
-        self._route = Route(url)
-        self._limits = limits
-        self._connection: HTTPConnection | None = None
-        self._socket: TimedSocket | None = None
-        self._used_at = 0.0
-
-    def post(self, body: bytes, *, headers: Mapping[str, str]) -> HttpAnswer:
-        """Post a body and return the answer.
-
-        Errors: OSError, ValueError, `http.client.HTTPException` or `urllib3.exceptions.HTTPError`; the next call
-        then opens a new connection.
-        """
-        try:
-            answer = self._exchange(self._opened(), body, headers)
-        except BaseException:
-            self.close()
-            raise
-        self._used_at = time.monotonic()
-        return answer
-
-    def close(self) -> None:
-        """Close the connection; a later call of `post` opens a new one."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def _opened(self) -> HTTPConnection:
-        is_idle = time.monotonic() - self._used_at > IDLE_SECONDS
-        if self._connection is None or is_idle or not self._connection.is_connected:
-            self.close()
-            self._connection = self._route.new_connection(timeout_seconds=self._limits.connect_timeout_seconds)
-            self._connection.connect()
-            self._connection.timeout = self._limits.read_timeout_seconds
-            stand_in: Any = TimedSocket(self._connection.sock)
-            self._connection.sock = self._socket = stand_in
-        return self._connection
-
-    def _exchange(self, connection: HTTPConnection, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        # A service may answer before it has read everything, for example with 413.
-        with suppress(BrokenPipeError, ConnectionResetError):
-            connection.request(
-                "POST",
-                self._route.request_target,
-                body=_parts(body),
-                headers={**self._route.headers, **headers, "Content-Length": str(len(body))},
-                preload_content=False,
-                decode_content=False,
-            )
-        return self._read_answer(connection)
-
-    def _read_answer(self, connection: HTTPConnection) -> HttpAnswer:
-        seconds = self._limits.read_timeout_seconds
-        until = time.monotonic() + seconds
-        if self._socket is not None:
-            self._socket.read_until = until
-        try:
-            response = connection.getresponse()
-            return HttpAnswer(response.status, response.reason or "", response.headers, _read_body(response))
-        except (HTTPError, HTTPException, OSError) as error:
-            if time.monotonic() < until:
-                raise
-            raise AnswerError(f"no complete answer within {seconds:g} s") from error
-
-
 def _parts(body: bytes) -> Iterator[bytes]:
     for start in range(0, len(body), PART_BYTES):
         yield body[start : start + PART_BYTES]
@@ -222,40 +150,83 @@ class UploadResult:
     retry_after_seconds: float = 0.0
 
 
-class Transport(Protocol):
-    """Carries bundles to the service; used by one thread."""
-
-    def send(self, messages: Sequence[bytes]) -> UploadResult:
-        """Send encoded messages in one request; no failure on the way raises."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
 class HttpTransport:
-    """Posts bundles to `/api/v1/reports`."""
+    """Posts bundles to `/api/v1/reports` over one connection; used by one thread.
+
+    It has no pool: a pool's lock that a thread holds while the trainer forks stays locked in the child for ever.
+    """
 
     def __init__(self, url: str, *, token: str | None, limits: Limits) -> None:
-        self._connection = ServiceConnection(f"{url}/api/v1/reports", limits=limits)
+        # Made once: loading certificates takes milliseconds, and in another thread a fork of the trainer may hang.
+        self._route = Route(f"{url}/api/v1/reports")
+        self._limits = limits
+        self._connection: HTTPConnection | None = None
+        self._socket: TimedSocket | None = None
+        self._used_at = 0.0
         self._headers = {
             "Content-Type": wire.MSGPACK,
             "Accept": wire.MSGPACK,
             "User-Agent": f"trmon-client/{__version__}",
+            **self._route.headers,
         }
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
 
     def send(self, messages: Sequence[bytes]) -> UploadResult:
-        """Post the messages as one bundle; their long parts are compressed already."""
+        """Post the messages as one bundle, whose long parts are compressed already; no failure on the way raises."""
         try:
-            answer = self._connection.post(wire.encode_bundle(list(messages)), headers=self._headers)
+            answer = self._exchange(self._opened(), wire.encode_bundle(list(messages)))
         except (HTTPError, HTTPException, OSError, ValueError) as error:
+            self.close()
             return UploadResult(outcome=UploadOutcome.AGAIN, detail=f"{type(error).__name__}: {error}")
+        except BaseException:
+            self.close()
+            raise
+        self._used_at = time.monotonic()
         return _read(answer, n_messages=len(messages))
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Close the connection; the next bundle opens a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _opened(self) -> HTTPConnection:
+        is_idle = time.monotonic() - self._used_at > IDLE_SECONDS
+        if self._connection is None or is_idle or not self._connection.is_connected:
+            self.close()
+            self._connection = self._route.new_connection(timeout_seconds=self._limits.connect_timeout_seconds)
+            self._connection.connect()
+            self._connection.timeout = self._limits.read_timeout_seconds
+            stand_in: Any = TimedSocket(self._connection.sock)
+            self._connection.sock = self._socket = stand_in
+        return self._connection
+
+    def _exchange(self, connection: HTTPConnection, body: bytes) -> HttpAnswer:
+        # A service may answer before it has read everything, for example with 413.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.request(
+                "POST",
+                self._route.request_target,
+                body=_parts(body),
+                headers={**self._headers, "Content-Length": str(len(body))},
+                preload_content=False,
+                decode_content=False,
+            )
+        return self._read_answer(connection)
+
+    def _read_answer(self, connection: HTTPConnection) -> HttpAnswer:
+        seconds = self._limits.read_timeout_seconds
+        until = time.monotonic() + seconds
+        if self._socket is not None:
+            self._socket.read_until = until
+        try:
+            response = connection.getresponse()
+            return HttpAnswer(response.status, response.reason or "", response.headers, _read_body(response))
+        except (HTTPError, HTTPException, OSError) as error:
+            if time.monotonic() < until:
+                raise
+            raise AnswerError(f"no complete answer within {seconds:g} s") from error
 
 
 def _read(answer: HttpAnswer, *, n_messages: int) -> UploadResult:

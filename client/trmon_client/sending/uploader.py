@@ -13,7 +13,7 @@ from trmon_client.config.settings import Limits
 from trmon_client.core import wire
 from trmon_client.error_guard import LossCounter, LossReason, WarnOnce
 from trmon_client.sending.spool import Spool, fitting_prefix
-from trmon_client.sending.transport import Transport, UploadOutcome, UploadResult
+from trmon_client.sending.transport import HttpTransport, UploadOutcome, UploadResult
 
 
 class RetryBuffer:
@@ -126,13 +126,6 @@ class RetryBuffer:
         with self._changed:
             return self._spool.size_bytes
 
-    @property
-    def _hint(self) -> str:
-        return (
-            f"training continues, {self._limits.queue_reports} messages can wait in memory, and others are lost and "
-            "counted until there is space; or set TRMON_SPOOL_DIR to a folder that can be written"
-        )
-
     def _load_in_flight(self, n_messages: int) -> None:
         size_bytes = self._limits.bundle_bytes
         self._in_flight = self._spool.peek(n_messages=n_messages, size_bytes=size_bytes)
@@ -174,7 +167,11 @@ class RetryBuffer:
                 self._memory_bytes -= len(self._memory.popleft())
         except (OSError, ValueError) as error:  # ValueError: a path that the file system does not accept
             reason = getattr(error, "strerror", None) or error
-            self._warn_once.warn("spool", f"cannot write to the spool {self._spool.directory}: {reason}; {self._hint}")
+            hint = (
+                f"training continues, {self._limits.queue_reports} messages can wait in memory, and others are lost "
+                "and counted until there is space; or set TRMON_SPOOL_DIR to a folder that can be written"
+            )
+            self._warn_once.warn("spool", f"cannot write to the spool {self._spool.directory}: {reason}; {hint}")
 
 
 DENIED_HINT = "pass a token with the ingest scope of this project as token= or TRMON_TOKEN (see `trmon token`)"
@@ -191,7 +188,7 @@ class Uploader:
         self,
         retry_buffer: RetryBuffer,
         *,
-        transport: Transport,
+        transport: HttpTransport,
         heartbeat: Callable[[], bytes],
         on_ack: Callable[[wire.Ack], None],
         limits: Limits,
