@@ -47,7 +47,7 @@ def _kinds(client: httpx.Client) -> dict[str, str]:
 
 
 def _take(browser: Browser, client: httpx.Client, *, size: tuple[int, int], theme: str, word: str) -> None:
-    since = client.get(f"/api/v1/fleet/{PROJECT}/{STALE}").json()["verdict"]["since_step"]
+    since = client.get(f"/api/v1/runs/{PROJECT}/{STALE}").json()["status"]["verdict"]["since_step"]
     run = f"/runs/{PROJECT}/{STALE}"
     for name, path in {"fleet": "/", "run": run, "step": f"{run}?step={since}", "alerts": "/alerts"}.items():
         tab = visit(browser, str(client.base_url).rstrip("/"), size=size, theme=theme)

@@ -23,13 +23,18 @@ from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 
-ADVICE = "/api/v1/runs/math/grpo/advice"
+BUDGET = "/api/v1/runs/math/grpo/budget"
 
 
 def batch(step: int, *, drift: float) -> Columns:
     """Return 64 sequences whose log weights have a deviation of `drift`."""
     random = np.random.default_rng(step)
     return columns(64, total_sum_d=random.normal(0.0, drift, 64))
+
+
+def advice_of(client: httpx.Client) -> dict[str, Any]:
+    """Return the advice beside the budget, empty where there is none."""
+    return client.get(BUDGET).json().get("advice") or {}
 
 
 def acked(client: httpx.Client, *, step: int, **origin: str) -> dict[str, Any] | None:
@@ -45,8 +50,8 @@ def drifted(client: httpx.Client) -> dict[str, Any]:
         send_step(client, MATH, step=step, content=batch(step, drift=0.1 if step < 24 else 1.5))
         if step == 23:
             # What the run was like at its start is known once its first rows are written.
-            eventually(lambda: client.get(ADVICE).json(), lambda advice: advice.get("step") == 22)
-    return eventually(lambda: client.get(ADVICE).json(), lambda advice: advice.get("step") == 28)
+            eventually(lambda: advice_of(client), lambda advice: advice.get("step") == 22)
+    return eventually(lambda: advice_of(client), lambda advice: advice.get("step") == 28)
 
 
 def test_a_drifting_run_gets_advice_to_lower_its_learning_rate(client: httpx.Client) -> None:
@@ -72,7 +77,7 @@ def test_a_new_attempt_gets_no_advice_from_the_previous_one(client: httpx.Client
 
 def test_there_is_no_advice_before_the_first_step(client: httpx.Client) -> None:
     send(client, MATH, wire.Start(**ORIGIN))
-    assert client.get(ADVICE).status_code == 404
+    assert client.get(BUDGET).status_code == 404
     assert acked(client, step=0) is None
 
 
@@ -80,7 +85,7 @@ def test_the_penalty_follows_the_trainers_own_kl(client: httpx.Client) -> None:
     send(client, MATH, wire.Start(**ORIGIN, config={"kl_target": 6.0, "kl_horizon": 100}))
     counts = [wire.ChunkCount(0, None, 1)]
     send(client, MATH, report(step=0, scalars={"ref_kl": 60.0}), report(step=1, finished=counts))
-    advice = eventually(lambda: client.get(ADVICE).json(), lambda advice: advice.get("step") == 0)
+    advice = eventually(lambda: advice_of(client), lambda advice: advice.get("step") == 0)
     assert advice["kl_factor"] == 1 + 0.2 * 4 / 100
 
 

@@ -20,7 +20,6 @@ from trmon_client.api import Service
 from trmon_client.core import wire
 
 RUN = "/api/v1/runs/math/grpo"
-FLEET = "/api/v1/fleet/math/grpo"
 STEPS = BASELINE_STEPS + 4
 MODEL = shipped_model()
 
@@ -71,14 +70,16 @@ def expected_level(probability: float) -> str:
 
 def test_the_fleet_states_it_in_brief(going: httpx.Client) -> None:
     full = diagnosis(going)["collapse_risk"]
-    brief = eventually(lambda: going.get(FLEET).json(), lambda run: run["judged_step"] == STEPS - 1)["collapse_risk"]
+    brief = eventually(lambda: going.get(RUN).json()["status"], lambda run: run["judged_step"] == STEPS - 1)[
+        "collapse_risk"
+    ]
     assert brief == {name: full[name] for name in ("probability", "level", "driven_by")}
     assert full["driven_by"] == [driver["words"] for driver in full["drivers"][:2] if driver["log_odds"] > 0]
 
 
 def test_the_client_reads_it(going: httpx.Client) -> None:
     found = diagnosis(going)["collapse_risk"]
-    eventually(lambda: going.get(FLEET).json(), lambda run: run["judged_step"] == STEPS - 1)
+    eventually(lambda: going.get(RUN).json()["status"], lambda run: run["judged_step"] == STEPS - 1)
     with Service(str(going.base_url)) as service:
         risk, brief = service.diagnosis("math/grpo").collapse_risk, service.status("math/grpo").collapse_risk
     assert risk is not None
@@ -111,7 +112,7 @@ def test_metrics_have_the_risk_of_the_newest_step(going: httpx.Client) -> None:
 def test_a_run_has_no_risk_before_its_inputs_have_a_baseline(client: httpx.Client) -> None:
     train(client, steps=range(6), end=False)
     assert diagnosis(client, at_step=4)["collapse_risk"] is None
-    assert client.get(FLEET).json()["collapse_risk"] is None
+    assert client.get(RUN).json()["status"]["collapse_risk"] is None
     assert newest(client, "collapse_risk") == {"collapse_risk": None}
     assert "trmon_collapse_risk{" not in client.get("/metrics").text
 
@@ -119,7 +120,7 @@ def test_a_run_has_no_risk_before_its_inputs_have_a_baseline(client: httpx.Clien
 def test_a_run_that_has_finished_has_nothing_left_to_predict(going: httpx.Client) -> None:
     finish(going, steps=range(STEPS + 1))
     assert diagnosis(going, at_step=STEPS)["collapse_risk"]["level"] == "past"
-    assert going.get(FLEET).json()["collapse_risk"]["level"] == "past"
+    assert going.get(RUN).json()["status"]["collapse_risk"]["level"] == "past"
 
 
 def test_a_run_by_its_scalars_has_a_risk_and_the_missing_inputs_are_named(client: httpx.Client) -> None:

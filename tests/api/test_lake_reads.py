@@ -46,7 +46,6 @@ GETS = (
     f"{RUN}/distribution?points=4",
     "/api/v1/fleet",
     "/api/v1/fleet/named?runs=math/ill",
-    "/api/v1/fleet/math/ill",
     f"{RUN}/batches",
     f"{RUN}/batches?order=oldest&limit=13",
     f"{RUN}/batches/4",
@@ -60,7 +59,7 @@ GETS = (
     f"{RUN}/policy/history",
     f"{RUN}/notes",
     f"{RUN}/adaptation",
-    f"{RUN}/advice",
+    f"{RUN}/budget",
     "/api/v1/alerts?run=ill",
 )
 POSTS = {"whatif": {"policy": "trm"}, "whatif of a range": {"policy": "geo_mask", "from_step": 3, "to_step": 8}}

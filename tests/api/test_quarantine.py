@@ -42,7 +42,7 @@ def test_a_damaged_report_is_shown_everywhere_and_the_run_continues(serve: Serve
         assert client.get(f"{RUN}/batches/5").json()["quarantined"] == []
         sequences = client.get(f"{RUN}/batches/3/sequences").json()
         assert sequences["n_sequences"] == 2
-        fleet = eventually(lambda: client.get("/api/v1/fleet/math/grpo").json(), lambda run: bool(run["alerts"]))
+        fleet = eventually(lambda: client.get(RUN).json()["status"], lambda run: bool(run["alerts"]))
         assert [alert["rule"] for alert in fleet["alerts"]] == ["batch_quarantined"]
         # A finding, once it is diagnosed, is named before it, and then without its step.
         assert "batch quarantined" in fleet["verdict"]["why"]

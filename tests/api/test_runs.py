@@ -41,7 +41,7 @@ def test_a_run_comes_with_its_row_of_the_fleet_and_the_parts_asked_for(two_runs:
     parts = ("diagnosis", "alerts", "policies", "attempts", "notes", "adaptation")
     whole = two_runs.get(path, params={"include": ",".join(parts)}).json()
     assert set(whole) == {*alone, *parts}
-    assert alone["status"] == two_runs.get("/api/v1/fleet/math/grpo").json()
+    assert [alone["status"]] == two_runs.get("/api/v1/fleet/named", params={"runs": "math/grpo"}).json()
     assert whole["diagnosis"] == two_runs.get(f"{path}/diagnosis").json()
     assert whole["policies"] == two_runs.get(f"{path}/policy/history").json()["items"]
     assert whole["attempts"] == two_runs.get(f"{path}/attempts").json()["items"]

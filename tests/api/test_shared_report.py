@@ -31,7 +31,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedServic
         with service.client() as client, replaying(client, ReplayedRun("ill", "stale", tags=("dapo",))):
             client.post("/api/v1/runs/math/ill/notes", json={"text": HOSTILE, "step": 3}).raise_for_status()
             eventually(
-                lambda: client.get("/api/v1/fleet/math/ill").json(),
+                lambda: client.get("/api/v1/runs/math/ill").json()["status"],
                 lambda run: run["incident"] and run["verdict"]["why"].startswith("staleness") and run["alerts"],
             )
             yield service

@@ -37,7 +37,7 @@ def assistant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Assistant]:
             for i in range(N_NOTES):
                 written = client.post(f"/api/v1/runs/{LARGE}/notes", json={"text": f"{i} " + "é" * 1500})
                 assert written.status_code == 201, written.text
-            eventually(lambda: client.get(f"/api/v1/fleet/{LARGE}").json()["verdict"]["kind"] != "unknown")
+            eventually(lambda: client.get(f"/api/v1/runs/{LARGE}").json()["status"]["verdict"]["kind"] != "unknown")
             with over_stdio(service.url) as assistant:
                 yield assistant
     finally:

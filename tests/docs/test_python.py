@@ -29,7 +29,7 @@ def watched(service: ThreadedService, monkeypatch: pytest.MonkeyPatch) -> Thread
         train(client, RunKey("math", "fine"), steps=range(4))
         send(client, RunKey("math", "old"), wire.Start(**ORIGIN))
         corrupt(client, MATH)
-        eventually(lambda: client.get(f"/api/v1/fleet/{MATH}").json()["verdict"]["kind"], lambda kind: kind == "act")
+        eventually(lambda: client.get(f"/api/v1/runs/{MATH}").json()["status"]["verdict"]["kind"] == "act")
     monkeypatch.setenv("TRMON_URL", service.url)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     return service

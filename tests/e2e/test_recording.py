@@ -43,7 +43,7 @@ def test_what_an_incident_makes_the_trainer_record_replays_to_what_the_service_s
                 return bool(_recordings(folder))
 
             eventually(train)
-            advice = client.get(f"{RUN}/advice").json()
+            advice = client.get(f"{RUN}/budget").json()["advice"]
             rows = {step: client.get(f"{RUN}/batches/{step}").json() for step in range(ILL_FROM, next(steps))}
     finally:
         service.stop()

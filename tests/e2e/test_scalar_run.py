@@ -76,10 +76,10 @@ def test_a_run_by_its_scalars_has_rows_alerts_charts_a_verdict_and_metrics(
         assert series["signals"]["grad_norm"]["max"][GRADIENT_SPIKE_AT] == 90.0
         fired = [alert["rule"] for alert in read(client, "/api/v1/alerts")["items"]]
         assert "gradient_spike" in fired
-        run = read(client, f"/api/v1/fleet/{RUN}")
+        run = read(client, PATH)["status"]
         assert run["reward"]["values"][-1] == 0.5
         assert run["step"] == STEPS - 1
-        for path in ("diagnosis", "advice", "policy", f"batches/{STEPS - 1}"):
+        for path in ("diagnosis", "budget", "policy", f"batches/{STEPS - 1}"):
             assert client.get(f"{PATH}/{path}").status_code in (200, 404), path
         for path in (f"batches/{STEPS - 1}/sequences", f"batches/{STEPS - 1}/decisions", "whatif?policy=geo_mask"):
             assert client.get(f"{PATH}/{path}").status_code < 500, path

@@ -79,7 +79,7 @@ def _since_steps(service: ServiceProcess) -> dict[str, int]:
         shown = command("show", "math/r", "--url", service.url).stdout
         return {
             "diagnosis": client.get(f"{RUN}/diagnosis").json()["since_step"],
-            "verdict": client.get("/api/v1/fleet/math/r").json()["verdict"]["since_step"],
+            "verdict": client.get(RUN).json()["status"]["verdict"]["since_step"],
             "incident": client.get(RUN).json()["incident"]["since_step"],
             "alert": alert["step"],
             "metric": int(float(sample.split()[-1])),

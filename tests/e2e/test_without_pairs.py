@@ -76,9 +76,9 @@ def test_a_run_without_a_pair_is_stored_and_shown(
             assert not [name for name in signals if name.startswith(("mismatch_", "staleness_kl", "total_"))]
             assert one["scalars"]["entropy"] == 0.5
         run = "/api/v1/runs/math/grpo"
-        for path in ("", "/batches/3/sequences", "/batches/3/decisions", "/diagnosis", "/advice", "/distribution"):
+        for path in ("", "/batches/3/sequences", "/batches/3/decisions", "/diagnosis", "/budget", "/distribution"):
             assert client.get(f"{run}{path}").status_code == 200, path
-        shown = client.get("/api/v1/fleet/math/grpo").json()
+        shown = client.get(run).json()["status"]
         assert (set(shown["kl"]["values"]), set(shown["reward"]["values"])) == ({None}, {1.0})
         assert client.get(f"{run}/signals", params={"names": "reward_mean"}).status_code == 200
         roles = [one["role"] for one in client.get(f"{run}/batches/3/decisions").json()]

@@ -30,7 +30,6 @@ READS = [
     *("/healthz", "/readyz", f"{API}/rules", f"{API}/rules/file", f"{API}/rules/mask_rate", f"{API}/signals"),
     *(f"{API}/runs", f"{API}/runs?project=math&state=running&tag=dapo&limit=1", f"{API}/runs?archived=true"),
     *(f"{API}/fleet", f"{API}/fleet?brief=true&limit=2", f"{API}/fleet/named?runs={HEALTHY},{DRIFTING}"),
-    *(f"{API}/fleet/{run}" for run in RUNS),
     *(path for run in RUNS for path in of(run, "", "/diagnosis", "/signals/names")),
     *of(
         DRIFTING,
@@ -44,7 +43,6 @@ READS = [
     *of(
         DRIFTING,
         "/distribution?statistic=max_k3&pair=staleness&points=4",
-        "/advice",
         "/budget",
         "/adaptation",
         "/policy",
@@ -56,7 +54,7 @@ READS = [
     ),
     *of(DRIFTING, "/signals?names=total_kl_k3&from=8&to=10&format=csv", "/policy/history", "/notes", "/report.html"),
     *of(ENFORCED, "/batches/5/decisions", "/batches/5/sequences?limit=1", "/policy", "/reasons", "/budget"),
-    *of(SCALARS, "/batches?limit=1", "/budget", "/advice", "/signals?names=reward_mean", "/report.html"),
+    *of(SCALARS, "/batches?limit=1", "/budget", "/signals?names=reward_mean", "/report.html"),
     *(f"{API}/alerts", f"{API}/alerts?state=firing&severity=page", f"{API}/alerts?search=stale&limit=1"),
     *(f"{API}/alerts/events?identity=2/incident", f"{API}/deliveries?limit=2", f"{API}/silences", f"{API}/audit"),
     *(f"{API}/quotas", f"{API}/tokens", f"{API}/bounds?horizon=2048&kl_max=0.01&kl_seq=0.3&budget=0.1"),

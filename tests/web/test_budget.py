@@ -34,7 +34,7 @@ def test_the_budget_is_read_when_it_is_opened(visiting: Visiting, size: tuple[in
     expect(section.locator("h2")).to_have_text(
         [
             *("Mismatch budget", "Lag and learning rate", "Where the drift comes from", "Kinds of off-policyness"),
-            "Advice by pipeline",
+            *("Advice by pipeline", "Advice to the trainer"),
         ]
     )
     assert len(set(asked)) == 1

@@ -13,7 +13,7 @@ from trmon.api.diagnosis_schemas import fleet_risk_info, newest_incident_info
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit, Named, split_run_keys
+from trmon.api.http.parameters import After, Limit, split_run_keys
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.errors import InvalidInput
@@ -76,12 +76,6 @@ def list_named_fleet_runs(
     if len(keys) > MAX_NAMED:
         raise InvalidInput("runs", f"has {len(keys)} runs; at most {MAX_NAMED} are allowed")
     return fleet_responses(service, service.store.runs.named(keys, access=access), access=access)
-
-
-@router.get("/{project}/{run}")
-def get_fleet_run(key: Named, access: Reader, service: Service) -> RunStatus:
-    """Return a run with its verdict, open alerts and recent course."""
-    return fleet_responses(service, [service.store.runs.get(key, access=access)], access=access)[0]
 
 
 def fleet_responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[RunStatus]:

@@ -170,6 +170,7 @@ def run_budget_tool(service: Service, run: RunName) -> Answer:
             for one in found.pipeline.anti_patterns
             if one.presence != ABSENT
         ],
+        "trainer_advice": None if found.advice is None else found.advice.reasons,
     }
 
 

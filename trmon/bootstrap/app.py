@@ -14,7 +14,6 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from trmon.api.adaptation import router as adaptation
-from trmon.api.advice import router as advice
 from trmon.api.alerts import deliveries_router as deliveries
 from trmon.api.alerts import router as alerts
 from trmon.api.audit import router as audit
@@ -56,7 +55,7 @@ from trmon.web.routes import unknown_page
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
     *(diagnosis, budget, metrics, health, page),
-    *(whatif, comparison, shared_report, adaptation, advice, fleet, distribution, decisions, audit, quotas, notes),
+    *(whatif, comparison, shared_report, adaptation, fleet, distribution, decisions, audit, quotas, notes),
 )
 GRACE_SECONDS = 10
 """How long requests in flight may take after SIGTERM."""

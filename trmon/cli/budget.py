@@ -14,13 +14,13 @@ from trmon.cli.running_service import service_of
 from trmon.terminal.arguments import parse_run_name
 from trmon_client.api import BudgetInfo
 from trmon_client.api.answers import encode_answer
-from trmon_client.api.budget import BudgetItemInfo, ShownByInfo
+from trmon_client.api.budget import AdviceInfo, BudgetItemInfo, ShownByInfo
 
 PRESENCE_MARKS = {"present": "!", "absent": "-", "unknown": "?"}
 
 
 def print_budget(found: BudgetInfo, console: Console) -> None:
-    """Print the mismatch budget, the lag law, the split of the drift, its kinds, and the advice for the pipeline."""
+    """Print the mismatch budget, the lag law, the split of the drift, its kinds, and the advice."""
     for line in budget_lines(found):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -40,6 +40,9 @@ def budget_lines(found: BudgetInfo) -> Iterator[str]:
     yield from _kinds(found)
     yield ""
     yield from _pipeline(found)
+    if found.advice is not None:
+        yield ""
+        yield from _trainer_advice(found.advice)
 
 
 def _item(item: BudgetItemInfo) -> str:
@@ -80,6 +83,12 @@ def _pipeline(found: BudgetInfo) -> Iterator[str]:
     for pattern in advice.anti_patterns:
         mark = PRESENCE_MARKS.get(pattern.presence, "?")
         yield f"  {mark} {pattern.number} {pattern.name}: {pattern.why}{_shown(pattern.shown_by)}"
+
+
+def _trainer_advice(advice: AdviceInfo) -> Iterator[str]:
+    yield f"Advice to the trainer at step {advice.step} (applied only if its code opts in):"
+    yield f"  learning rate x {advice.lr_scale:.3g}, for plain SGD x {advice.lr_scale_sgd:.3g}"
+    yield from (f"  {name}: {reason}" for name, reason in advice.reasons.items())
 
 
 def _shown(shown_by: Iterable[ShownByInfo]) -> str:

@@ -60,7 +60,7 @@ class ShownByInfo(AnswerInfo, frozen=True, kw_only=True):
 
 
 class BudgetItemInfo(AnswerInfo, frozen=True, kw_only=True):
-    """One limit of the mismatch budget, and how the run's value was judged."""
+    """One limit of the mismatch budget, a conjecture of [DRIFT], and how the run's value was judged."""
 
     name: str
     limit: float
@@ -169,3 +169,7 @@ class BudgetInfo(AnswerInfo, frozen=True, kw_only=True):
         ApiNumber, Meta(description="1 where the minorizer's bound certifies nothing, else 0.")
     ]
     pipeline: PipelineAdviceInfo
+    advice: Annotated[
+        AdviceInfo | None,
+        Meta(description="The advice to the trainer; null until a step closes after the service started."),
+    ] = None

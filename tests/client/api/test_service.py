@@ -32,7 +32,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with running.client() as client:
         train(client, FINE, steps=range(N_STEPS))
         corrupt(client, ILL)
-        eventually(lambda: client.get("/api/v1/fleet/math/ill").json()["verdict"]["kind"], lambda kind: kind == "act")
+        eventually(lambda: client.get("/api/v1/runs/math/ill").json()["status"]["verdict"]["kind"] == "act")
     with Service(running.url) as service:
         yield service
     running.stop()

@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trmon.domain.budget.off_policy_kinds import PipelineInput, PipelineKind, Presence, off_policy_kinds
 from trmon.domain.budget.pipeline_advice import (
     CORRECTION,
     METHODS,
     NO_CORRECTION,
-    PipelineInput,
-    PipelineKind,
-    Presence,
+    PipelineAdvice,
     anti_patterns,
     pipeline_advice,
-    pipeline_kinds,
 )
 from trmon.domain.diagnosis.history import History
 from trmon_client.core.policies.policy import preset
@@ -63,6 +61,11 @@ def given(signals: dict[str, Any], config: dict[str, Any], *, policy: str = "trm
     values = {name: np.broadcast_to(np.asarray(value, float), STEPS) for name, value in signals.items()}
     history = History.of_rows(step=np.arange(STEPS), update=np.full(STEPS, -1), values=values)
     return PipelineInput(history=history, config=config, policy=preset(policy))
+
+
+def advice(signals: dict[str, Any], config: dict[str, Any]) -> PipelineAdvice:
+    asked = given(signals, config)
+    return pipeline_advice(asked, off_policy_kinds(asked, updates_per_step=1.0))
 
 
 @pytest.mark.parametrize(
@@ -126,13 +129,13 @@ SMALL = {"mismatch_kl_k1": 0.04, "mismatch_chi2_token": 0.2}
 def test_a_pipeline_has_the_kinds_that_something_shows(
     signals: dict[str, Any], config: dict[str, Any], kinds: set[str]
 ) -> None:
-    assert {kind.value for kind in pipeline_kinds(given(signals, config))} == kinds
+    assert {method.kind.value for method in advice(signals, config).methods} == kinds
 
 
 def test_each_kind_has_its_method_and_what_shows_it() -> None:
     assert METHODS.keys() == set(PipelineKind)
-    (method,) = pipeline_advice(given({"version_lag_max": 3}, {})).methods
-    assert (method.title, method.method) == ("Asynchronous", METHODS[PipelineKind.ASYNC])
+    (method,) = advice({"version_lag_max": 3}, {}).methods
+    assert (method.title, method.method) == METHODS[PipelineKind.ASYNC]
     assert [(one.name, one.value) for one in method.shown_by] == [("version_lag_max", "3")]
 
 
@@ -146,4 +149,4 @@ def test_each_kind_has_its_method_and_what_shows_it() -> None:
     ],
 )
 def test_a_correction_is_advised_from_the_limits_on(signals: dict[str, Any], correction: str | None) -> None:
-    assert pipeline_advice(given(signals, {})).correction == correction
+    assert advice(signals, {}).correction == correction

@@ -18,7 +18,7 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import MatchOperator
 from trmon.domain.batches.batch import PolicyRole, QuarantinePart
-from trmon.domain.budget.pipeline_advice import PipelineKind, Presence
+from trmon.domain.budget.off_policy_kinds import PipelineKind, Presence
 from trmon.domain.budget.run_budget import BudgetState
 from trmon.domain.collapse_risk.risk_reading import RiskLevel
 from trmon.domain.diagnosis.diagnosis import Assurance, Quadrant, Stage

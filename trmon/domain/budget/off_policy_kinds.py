@@ -1,30 +1,74 @@
-"""The kinds of off-policyness: which of them a run has, which it has not, and which its columns cannot tell."""
+"""What is off-policy in a run, and its kind of pipeline: present, absent, or unknown where its columns cannot tell."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from typing import Any
 
 import numpy as np
 
-from trmon.domain.budget.pipeline_advice import (
-    CHECKED_STEPS,
-    PipelineInput,
-    PipelineKind,
-    Presence,
-    ShownBy,
-    pipeline_kinds,
-)
 from trmon.domain.diagnosis.criteria import Thresholds
 from trmon.domain.diagnosis.features import with_features
-from trmon.domain.diagnosis.history import config_number, declares_replay
+from trmon.domain.diagnosis.history import History, config_number, config_value, declares_replay
+from trmon_client.core.policies.policy import Policy
 
 LIMITS = Thresholds()
+CHECKED_STEPS = 20
+"""The agreement at equal weights is the median of so many steps."""
 AGREEMENT = ("mismatch_prob_pearson", "mismatch_kl_k1")
 KIND_SIGNALS = (*AGREEMENT, "version_span_max", "version_lag_max", "router_flip_rate")
 """The signals that show a kind."""
 TOP_P_OPTIONS = ("actor_rollout_ref.rollout.top_p", "sampling.top_p", "top_p")
 TOP_K_OPTIONS = ("actor_rollout_ref.rollout.top_k", "sampling.top_k", "top_k")
+
+
+class Presence(Enum):
+    """Whether a run shows a kind or an anti-pattern; unknown where what would tell was not sent."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownBy:
+    """What shows something of a run: a signal or an option of its configuration, and its value as text."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineInput:
+    """What advice reads of a run: its newest steps, its configuration, and its active policy."""
+
+    history: History
+    config: Mapping[str, Any]
+    policy: Policy
+
+    def value(self, signal: str) -> float:
+        """Return the newest known value of a signal; NaN without one."""
+        return self.history.newest(signal)[1]
+
+    def shown(self, *signals: str) -> tuple[ShownBy, ...]:
+        """Return the newest values of signals that are known."""
+        found = (self.history.newest(signal) for signal in signals)
+        return tuple(ShownBy(name=name, value=f"{value:.4g}") for name, value in found if not math.isnan(value))
+
+    def option(self, *names: str) -> ShownBy | None:
+        """Return the first option that the configuration has with a value."""
+        found = ((name, config_value(self.config, name)) for name in names)
+        return next((ShownBy(name=name, value=str(value)) for name, value in found if value is not None), None)
+
+
+QUANTISED_OPTIONS = (
+    *("actor_rollout_ref.rollout.quantization", "rollout_quantization", "quantization"),
+    *("actor_rollout_ref.rollout.dtype", "engine.weight_format"),
+)
+QUANTISED_FORMATS = ("fp8", "float8", "int8", "int4", "int3", "fp4", "nvfp4", "mxfp", "awq", "gptq", "w8a8", "w4a16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,10 +216,12 @@ def _missing_old(given: PipelineInput) -> OffPolicyKind:
 
 
 def _quantisation(given: PipelineInput) -> OffPolicyKind:
-    shown_by = pipeline_kinds(given).get(PipelineKind.QUANTISED, ())
-    presence = Presence.PRESENT if shown_by else Presence.UNKNOWN
-    why = "declared by the configuration" if shown_by else "only the configuration can declare it"
-    return OffPolicyKind(name="quantised rollout", presence=presence, why=why, shown_by=shown_by)
+    options = (given.option(name) for name in QUANTISED_OPTIONS)
+    shown_by = tuple(one for one in options if one is not None and one.value.lower().startswith(QUANTISED_FORMATS))
+    if not shown_by:
+        return _unknown("quantised rollout", "only the configuration can declare it")
+    why = "declared by the configuration"
+    return OffPolicyKind(name="quantised rollout", presence=Presence.PRESENT, why=why, shown_by=shown_by)
 
 
 def _sampling_mask(given: PipelineInput) -> OffPolicyKind:
@@ -189,3 +235,33 @@ def _sampling_mask(given: PipelineInput) -> OffPolicyKind:
     presence = Presence.PRESENT if cuts_p or cuts_k else Presence.ABSENT
     why = "tokens outside top_p or top_k are never sampled" if cuts_p or cuts_k else "every token can be sampled"
     return OffPolicyKind(name="sampling mask", presence=presence, why=why, shown_by=shown_by)
+
+
+class PipelineKind(Enum):
+    """A property of a pipeline that decides which method suits it; a run may have several."""
+
+    SYNC_DENSE = "sync_dense"
+    ASYNC = "async"
+    MOE = "moe"
+    QUANTISED = "quantised"
+
+
+def pipeline_kinds(
+    given: PipelineInput, off_policy: Sequence[OffPolicyKind]
+) -> dict[PipelineKind, tuple[ShownBy, ...]]:
+    """Return the kinds of a run's pipeline with what shows each; without any other it is synchronous and dense.
+
+    Args: off_policy: the run's kinds of off-policyness.
+    Source: [DRIFT], advice by pipeline.
+    """
+    shown_by = {kind.name: kind.shown_by for kind in off_policy if kind.presence is not Presence.UNKNOWN}
+    lags = given.history.find("version_lag_max")[1]
+    is_usual = np.nanmedian(lags) > 0 if not np.isnan(lags).all() else False
+    replay = (ShownBy(name="router_replay", value="declared"),) if declares_replay(given.config) else ()
+    shown = {
+        PipelineKind.ASYNC: shown_by.get("staleness", ()) if is_usual else (),  # A lag now and then is a late rollout.
+        PipelineKind.MOE: (*shown_by.get("router decisions", ()), *given.shown("max_vio"), *replay),
+        PipelineKind.QUANTISED: shown_by.get("quantised rollout", ()),
+    }
+    found = {kind: evidence for kind, evidence in shown.items() if evidence}
+    return found or {PipelineKind.SYNC_DENSE: given.shown("version_lag_max")}

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from trmon.domain.budget.off_policy_kinds import KIND_SIGNALS, OffPolicyKind, off_policy_kinds
-from trmon.domain.budget.pipeline_advice import PipelineAdvice, PipelineInput, pipeline_advice
+from trmon.domain.budget.off_policy_kinds import KIND_SIGNALS, OffPolicyKind, PipelineInput, off_policy_kinds
+from trmon.domain.budget.pipeline_advice import LR_NAMES, PipelineAdvice, pipeline_advice
 from trmon.domain.diagnosis.history import History, config_number, declares_replay
-from trmon.domain.signals.derived_signals import ALIASES
 from trmon_client.core.bounds import AlphaSplit
 from trmon_client.core.policies.policy import Policy
 
@@ -260,7 +259,6 @@ def policy_split(signals: Mapping[str, float], *, is_replayed: bool) -> PolicySp
 
 ESS_ROWS = 20
 """The effective sample size of one step is noise; the ceiling reads the median of so many."""
-LR_NAMES = ("lr", *ALIASES["lr"])
 LR_OPTIONS = ("actor_rollout_ref.actor.optim.lr", "optim.lr", "learning_rate", "lr")
 STEP_OPTIONS = ("trainer.total_training_steps", "total_training_steps", "max_steps", "n_updates")
 BUDGET_SIGNALS = (
@@ -303,6 +301,7 @@ def run_budget(history: History, *, config: Mapping[str, Any], policy: Policy, u
     newest = {name: history.newest(name)[1] for name in history.values}
     known = {name: value for name, value in newest.items() if not math.isnan(value)}
     given = PipelineInput(history=history, config=config, policy=policy)
+    kinds = off_policy_kinds(given, updates_per_step=updates_per_step)
     law = _law(history, config, known, updates_per_step=updates_per_step)
     return RunBudget(
         step=int(history.steps[-1]),
@@ -311,10 +310,10 @@ def run_budget(history: History, *, config: Mapping[str, Any], policy: Policy, u
         lag=law,
         lag_words=tuple(lag_sentences(law)),
         split=policy_split(known, is_replayed=declares_replay(config)),
-        kinds=off_policy_kinds(given, updates_per_step=updates_per_step),
+        kinds=kinds,
         minorizer=known.get("minorizer", math.nan),
         minorizer_vacuous=known.get("minorizer_vacuous", math.nan),
-        pipeline=pipeline_advice(given),
+        pipeline=pipeline_advice(given, kinds),
     )
 
 

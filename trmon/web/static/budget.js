@@ -8,8 +8,8 @@ const STATES = { within: "within", exceeded: "exceeded", undecided: "undecided",
 const KINDS = { present: "has it", absent: "has it not", unknown: "cannot be told" };
 const PRESENCES = { present: "Shown by this run", absent: "Not shown", unknown: "Cannot be told" };
 
-/** Return the report as elements: limits, lag law, split of the drift and its kinds, advice by pipeline. */
-const budgetOf = (found) => h("div", { class: "budget" }, mismatch(found), lag(found), split(found), kinds(found), pipeline(found));
+/** Return the report as elements: limits, lag law, split of the drift and its kinds, advice by pipeline and to the trainer. */
+const budgetOf = (found) => h("div", { class: "budget" }, mismatch(found), lag(found), split(found), kinds(found), pipeline(found), trainer(found));
 
 function mismatch({ mismatch: items, step }) {
   const rows = items.map((item) => [
@@ -92,6 +92,17 @@ function pipeline({ pipeline: advice }) {
     advice.correction && h("p", {}, advice.correction, shown(advice.correction_shown_by)),
     h("p", { class: "strong" }, "Anti-patterns"),
     h("ol", {}, patterns),
+  );
+}
+
+function trainer({ advice }) {
+  if (!advice) return null;
+  const { step, lr_scale: adam, lr_scale_sgd: sgd, reasons } = advice;
+  return part(
+    "Advice to the trainer",
+    `At step ${step}. A trainer applies it only if its code opts in.`,
+    h("p", {}, `Learning rate × ${number(adam)}, for plain SGD × ${number(sgd)}.`),
+    h("ul", {}, Object.entries(reasons).map(([name, reason]) => h("li", {}, h("span", { class: "strong" }, `${name}: `), reason))),
   );
 }
 
