@@ -14,10 +14,11 @@ from tests.fixtures.trainer import MATH, finish, send, train
 from tests.fixtures.waiting import eventually
 from trmon.domain.collapse_risk.risk_inputs import BASELINE_STEPS, INPUT_NAMES
 from trmon.domain.collapse_risk.risk_model import shipped_model
-from trmon.domain.collapse_risk.risk_reading import INPUT_WORDS, risk_sentence
+from trmon.domain.collapse_risk.risk_reading import risk_sentence
 from trmon.terminal.diagnosis_text import print_diagnosis
 from trmon_client.api import Service
 from trmon_client.core import wire
+from trmon_client.core.signals.catalogue import signal_words
 
 RUN = "/api/v1/runs/math/grpo"
 STEPS = BASELINE_STEPS + 4
@@ -52,7 +53,7 @@ def test_the_diagnosis_states_the_risk_of_the_newest_step_and_what_drives_it(goi
     assert risk["probability"] == signals["collapse_risk"]
     assert [driver["log_odds"] for driver in drivers] == list(signals.values())[1:]
     assert [driver["log_odds"] for driver in drivers] == sorted((d["log_odds"] for d in drivers), reverse=True)
-    assert [driver["words"] for driver in drivers] == [INPUT_WORDS[driver["input"]] for driver in drivers]
+    assert [driver["words"] for driver in drivers] == [signal_words(driver["input"]) for driver in drivers]
     assert risk["horizon_steps"] == 200
     assert (risk["warn_at"], risk["page_at"]) == (MODEL.file.warn_at, MODEL.file.page_at)
     assert risk["model"] == {"name": MODEL.file.name, "fitted_on": MODEL.file.fitted_on}
@@ -97,7 +98,7 @@ def test_the_terminal_and_the_shared_report_say_it_in_a_line(going: httpx.Client
     with Service(str(going.base_url)) as service:
         print_diagnosis(service.diagnosis("math/grpo"), Console(file=text, width=200))
     assert f"{sentence} (warns at {MODEL.file.warn_at:.0%}, pages at {MODEL.file.page_at:.0%})" in text.getvalue()
-    assert all(INPUT_WORDS[name] in text.getvalue() for name in risk["missing"])
+    assert all(signal_words(name) in text.getvalue() for name in risk["missing"])
     report = going.get(f"{RUN}/report.html").text
     assert f"{sentence} (a prediction)." in report
     assert "Risk of collapse" in report

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.fixtures.browser import PHONE, WIDE
 from tests.fixtures.service import ThreadedService
 from tests.web.conftest import Evaluate, Visiting
-from trmon.domain.collapse_risk.risk_reading import INPUT_WORDS
+from trmon_client.core.signals.catalogue import signal_words
 
 pytestmark = pytest.mark.server("chromium")
 
@@ -46,7 +46,7 @@ def test_the_chart_has_its_thresholds_and_what_drives_it(
     )
     for what, names in (("Not sent", risk["missing"]), ("Beyond what the model was fitted to", risk["outside"])):
         if names:
-            expect(figure).to_contain_text(f"{what}: {', '.join(INPUT_WORDS[name] for name in names)}.")
+            expect(figure).to_contain_text(f"{what}: {', '.join(map(signal_words, names))}.")
     assert tab.overflow_pixels == 0
 
 
@@ -55,9 +55,8 @@ def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(evaluate: Ev
         """async () => {
             const { riskLine } = await import("/assets/any/diagnosis.js");
             const { riskBadge } = await import("/assets/any/fleetrows.js");
-            const drivers = [["grad_norm", 1.5], ["reward_mean", 0.5], ["clip_fraction", -1]]
-                .map(([input, log_odds]) => ({ input, log_odds }));
-            const risk = (level) => ({ probability: 0.634, level, horizon_steps: 200, drivers, driven_by: ["reward"] });
+            const driven_by = ["gradient norm", "reward"];
+            const risk = (level) => ({ probability: 0.634, level, horizon_steps: 200, driven_by });
             const text = (element) => element?.textContent ?? null;
             return ["low", "warn", "page", "past"].map((level) => [
                 text(riskLine({ diagnosis: { collapse_risk: risk(level) } })),

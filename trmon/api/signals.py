@@ -17,13 +17,15 @@ from trmon.api.http.auth import Reader, require_reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import FromStep, Named, Names, OfAttempt, ToStep, check_known, split_names
 from trmon.domain.access import Access
+from trmon.domain.diagnosis.features import FEATURES
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import json_number
 from trmon.domain.rules.signal_reader import series_names
-from trmon.domain.signals.derived_signals import SHADOW_PREFIX
+from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
+from trmon.metrics.exposition import is_exposed
 from trmon.store.repositories.signals import SeriesBand, SignalSeries
 from trmon_client.api.signals import SeriesAnswer, SignalInfo
-from trmon_client.core.signals.batch_signals import SIGNALS, SignalSpec
+from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS, SignalSpec
 
 STATISTICS = ("min", "max", "mean", "last")
 MEDIA_TYPES = {
@@ -150,8 +152,9 @@ MAX_POINTS = 10_000
 
 @router.get("/signals", dependencies=[Depends(require_reader)])
 async def list_signals() -> list[SignalInfo]:
-    """List all signals with their unit, meaning, formula and healthy range."""
-    return [_signal_info(spec) for spec in SIGNALS.values()]
+    """List all signals, and scalars with a common name, with their unit, words, meaning, formula and healthy range."""
+    catalogue = (SIGNALS, TRAINER_SCALARS, DERIVED, FEATURES)
+    return [_signal_info(spec) for specs in catalogue for spec in specs.values()]
 
 
 @router.get("/runs/{project}/{run}/signals/names")
@@ -220,4 +223,4 @@ def _statistics(wanted: str | None) -> tuple[str, ...]:
 
 def _signal_info(spec: SignalSpec) -> SignalInfo:
     """Return the response for a signal."""
-    return SignalInfo.from_fields(spec, prometheus=spec.core)
+    return SignalInfo.from_fields(spec, prometheus=spec.core or is_exposed(spec.name))

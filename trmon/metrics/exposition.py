@@ -68,6 +68,11 @@ FiringRules = frozenset[tuple[str, Severity]]
 """The rules whose alerts fire on a run, each with the alert's severity."""
 
 
+def is_exposed(name: str) -> bool:
+    """Whether a signal has a metric that is not one of the core signals."""
+    return name in OPTIONAL_SIGNALS or f"trmon_{name}" in FIXED_HELP
+
+
 def optional_signal_help() -> dict[str, str]:
     """Return the description of each metric."""
     described = {name: SIGNALS.get(name) or DERIVED[name] for name in OPTIONAL_SIGNALS}

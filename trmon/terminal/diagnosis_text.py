@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.domain.collapse_risk.risk_reading import INPUT_WORDS, RiskLevel, risk_sentence
+from trmon.domain.collapse_risk.risk_reading import RiskLevel, risk_sentence
 from trmon.domain.diagnosis.diagnosis import Assurance
 from trmon.domain.finding import Finding
 from trmon.domain.framework_names.translation import FRAMEWORKS
 from trmon.domain.health.verdict import MAX_MEASUREMENTS
 from trmon.domain.rules.condition import ThresholdSide
 from trmon_client.api import CollapseRiskInfo, DiagnosisInfo, EvidenceInfo, FindingInfo
+from trmon_client.core.signals.catalogue import signal_words
 
 
 def print_diagnosis(found: DiagnosisInfo, console: Console) -> None:
@@ -42,9 +43,7 @@ def risk_lines(risk: CollapseRiskInfo) -> Iterator[str]:
     limits = f"warns at {risk.warn_at:.0%}, pages at {risk.page_at:.0%}"
     yield f"{risk_sentence(risk.probability, risk.driven_by)} ({limits})"
     unknown = {"not sent": risk.missing, "beyond what the model was fitted to": risk.outside}
-    said = [
-        f"{what}: {', '.join(INPUT_WORDS.get(one, one) for one in names)}" for what, names in unknown.items() if names
-    ]
+    said = [f"{what}: {', '.join(map(signal_words, names))}" for what, names in unknown.items() if names]
     if said:
         yield f"    {'; '.join(said)}"
 

@@ -106,11 +106,12 @@ class SignalHistory(ColumnTable):
 
 
 class SignalInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A signal of the catalogue."""
+    """A signal or a trainer's scalar with a common name."""
 
     name: str
     pair: str | None
     unit: str
+    words: Annotated[str, Meta(description="The signal within a sentence, without its pair.")]
     description: str
     formula: str
     healthy: str

@@ -11,6 +11,7 @@ import numpy as np
 
 from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES, N_INPUTS, InputHistory, risk_features
 from trmon.domain.collapse_risk.risk_model import HORIZON, ModelFile, RiskModel, shipped_model
+from trmon_client.core.signals.catalogue import signal_words
 
 RISK = "collapse_risk"
 OUTSIDE = "collapse_risk_outside"
@@ -56,35 +57,6 @@ def missing_inputs(signals: Mapping[str, float], model: RiskModel) -> tuple[str,
     return tuple(name for name, driver, is_read in inputs if is_read and driver not in signals)
 
 
-INPUT_WORDS: Mapping[str, str] = {
-    "reward_mean": "reward",
-    "reward_std": "spread of rewards",
-    "zero_variance_groups": "groups of equal rewards",
-    "effective_signal": "learning signal",
-    "sampled_entropy": "entropy",
-    "response_length_mean": "response length",
-    "length_limit_share": "responses cut at the limit",
-    "reward_length_corr": "correlation of reward and length",
-    "grad_norm": "gradient norm",
-    "lr": "learning rate",
-    "kl_k3": "KL per token",
-    "chi2_token_p95": "spread of token weights",
-    "ess_token": "effective share of tokens",
-    "ess_seq": "effective share of sequences",
-    "prob_pearson": "agreement of token probabilities",
-    "prob_diff_mean": "mean gap of token probabilities",
-    "ratio_mean": "mean importance ratio",
-    "saturated_fraction": "tokens with padded log-probs",
-    "router_flip_rate": "tokens with other experts",
-    "version_lag_mean": "age of the sampling weights",
-    "staleness_kl_k3": "KL of the updates",
-    "staleness_abs_log_ratio_max": "largest log-ratio of the updates",
-    "staleness_ess_seq": "effective share of sequences in the updates",
-    "clip_fraction": "clipped tokens",
-}
-"""The words of each input; a few of them stand in a sentence."""
-
-
 MAX_NAMED = 2
 """As many drivers as a sentence can hold."""
 
@@ -108,7 +80,7 @@ class RiskDriver:
     @property
     def words(self) -> str:
         """The input in words."""
-        return INPUT_WORDS[self.input]
+        return signal_words(self.input)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

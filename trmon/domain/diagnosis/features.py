@@ -12,6 +12,7 @@ from trmon.domain.diagnosis.history import ENGINE_PAIRS, Array, History
 from trmon.domain.signals.drift_features import HEAVY_TAIL_VARIANCE, K3_FACTOR, K3_FLOOR, STANDARD_ERRORS
 from trmon.domain.signals.run_features import FEATURE_SIGNALS
 from trmon_client.core.column_schema import PAIRS
+from trmon_client.core.signals.catalogue import SignalSpec
 
 BASELINE_ROWS = 100
 MIN_BASELINE_ROWS = 20
@@ -24,6 +25,22 @@ SMALLEST_BATCH_TOKENS = 1000
 """The smallest number of tokens assumed for a batch of unknown size."""
 LARGEST_LOG_RATIO = 20.0
 """The largest log-ratio of a token before it counts as clamped; the assumed spread of d if it is unknown."""
+
+
+_RISE = "median of 5/median of 5, up to 50 steps apart"
+FEATURES: dict[str, SignalSpec] = {
+    name: SignalSpec.of(name, unit, f"{words[0].upper()}{words[1:]}", formula, words=words)
+    for name, unit, words, formula in (
+        ("saturated_outside_band", "ratio", "padded tokens with unlikely ratios", "band_fraction/saturated_fraction"),
+        ("grad_norm_relative", "ratio", "gradient norm against its median", "grad_norm/median of 100 steps before"),
+        ("clip_fraction_rise", "ratio", "clipped tokens against before", _RISE),
+        ("grad_variance_rise", "ratio", "gradient variance against before", _RISE),
+        ("zero_variance_groups_least", "fraction", "groups of equal rewards", "min of 20 zero_variance_groups"),
+        ("staleness_growth", "ratio", "KL growth with the lag", "staleness_kl_k3 above the median lag/below it"),
+        ("staleness_kl_k3_early", "nats", "KL per token after the first updates", "max over 8 updates of a rollout"),
+    )
+}
+"""What a diagnosis computes besides the signals that a run stores. Source: formulas, section 9."""
 
 
 @np.errstate(all="ignore")

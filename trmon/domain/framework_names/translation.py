@@ -22,7 +22,7 @@ from trmon.domain.framework_names.tables import (
 from trmon.domain.signals.derived_signals import ALIASES, DERIVED
 from trmon.domain.signals.windows import is_number
 from trmon_client.core.column_schema import PAIRS
-from trmon_client.core.signals.catalogue import SIGNALS
+from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
 
 FRAMEWORKS: tuple[MetricTable, ...] = (VERL, TRL, SLIME, PRIME_RL, NEMO_RL, OPENRLHF, SKYRL, AREAL, MS_SWIFT)
 """All tables; of two that know equally many names of a log, the earlier one is taken."""
@@ -40,17 +40,7 @@ def _recognised(names: tuple[str, ...]) -> MetricTable | None:
     return FRAMEWORKS[counts.index(best)] if best else None
 
 
-SCALARS = (
-    "loss",
-    "grad_norm",
-    "grad_variance",
-    "grad_cosine",
-    "router_flip_rate",
-    "max_vio",
-    "entropy",
-    "lr",
-    "vf_explained_var",
-)
+SCALARS = ("loss", *TRAINER_SCALARS)
 """Scalars of the trainer that have a name of trmon's."""
 STEPS = ("step", "global_step", "_step")
 """The names of the step in lines of any framework, after those of its own."""

@@ -11,7 +11,7 @@ import msgspec
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.domain.signals.windows import Baseline, SignalWindow
 from trmon_client.core.column_schema import PAIRS, Pair
-from trmon_client.core.signals.batch_signals import SIGNALS
+from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
 
 SCALAR_PREFIX = "scalar:"
 """The prefix of a trainer scalar in rules."""
@@ -57,19 +57,6 @@ def _full_names(name: str, primary: Pair | None) -> tuple[str, ...]:
     name = name.removeprefix(SCALAR_PREFIX)
     of_pair = (f"mismatch_{name}",) if primary is None else (f"mismatch_{name}", f"{primary}_{name}")
     return name, *of_pair
-
-
-TRAINER_SCALARS = (
-    "entropy",
-    "grad_cosine",
-    "grad_norm",
-    "grad_variance",
-    "lr",
-    "max_vio",
-    "router_flip_rate",
-    "vf_explained_var",
-)
-"""Trainer scalars with a common name; others are written scalar:NAME. Source: formulas, section 5."""
 
 
 def is_known_signal(name: str) -> bool:

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
 from trmon.domain.collapse_risk.risk_reading import DRIVER_PREFIX, OUTSIDE, RISK
 from trmon_client.core.column_schema import PAIRS
+from trmon_client.core.signals.catalogue import SignalSpec
 
 SHADOW_PREFIX = "mask_rate:"
 """The prefix of the mask rate of a shadow policy, before its name."""
 REFERENCE_POLICY = "geo_mask"
 """The policy whose mask rate escalation reads, active or shadow. Source: formulas, section 9."""
-
-
-@dataclass(frozen=True, slots=True)
-class DerivedSignal:
-    """One derived signal: its full name, unit, description and formula."""
-
-    name: str
-    unit: str
-    description: str
-    formula: str
 
 
 _ROWS: tuple[tuple[str, str, str, str], ...] = (
@@ -147,36 +137,71 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
         for name in INPUT_NAMES
     ),
     ("step_seconds", "seconds", "Time since the step before, on the trainer's clock", "first report to first report"),
-    *(
-        (
-            f"{pair}_k3_excess",
-            "ratio",
-            "kl_k3 over what honest log-probs can show; above 1 they look corrupt",
-            "kl_k3/(10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6))",
-        )
-        for pair in PAIRS
+)
+
+_PAIR_ROWS: tuple[tuple[str, str, str, str], ...] = (
+    (
+        "k3_excess",
+        "ratio",
+        "kl_k3 over what honest log-probs can show; above 1 they look corrupt",
+        "kl_k3/(10 max(|kl_k1|, 3 sd(d)/sqrt(n), 1e-6))",
     ),
-    *(
-        (
-            f"{pair}_ratio_shift",
-            "standard errors",
-            "How far the mean ratio is above 1; far off, the supports differ; nan where ratios are heavy-tailed",
-            "(ratio_mean - 1)/(sd(rho)/sqrt(n))",
-        )
-        for pair in PAIRS
+    (
+        "ratio_shift",
+        "standard errors",
+        "How far the mean ratio is above 1; far off, the supports differ; nan where ratios are heavy-tailed",
+        "(ratio_mean - 1)/(sd(rho)/sqrt(n))",
     ),
-    *(
-        (
-            f"{pair}_ppl_shift",
-            "standard errors",
-            "How far ppl_ratio is above 1; near 0, the batch is too small to tell",
-            "(ppl_ratio - 1)/(sd over sequences/sqrt(N))",
-        )
-        for pair in PAIRS
+    (
+        "ppl_shift",
+        "standard errors",
+        "How far ppl_ratio is above 1; near 0, the batch is too small to tell",
+        "(ppl_ratio - 1)/(sd over sequences/sqrt(N))",
     ),
 )
 
-DERIVED: dict[str, DerivedSignal] = {row[0]: DerivedSignal(*row) for row in _ROWS}
+_WORDS = {
+    "effective_signal_relative": "learning signal against the start",
+    "engine_lag": "versions behind at the engine",
+    "entropy_relative": "entropy against the start",
+    "entropy_rise": "trend of the entropy",
+    "ess_seq_relative": "effective sequences against the start",
+    "k3_excess": "KL against the most that is possible",
+    "kl_k3_ema": "KL per token, smoothed",
+    "kl_k3_relative": "KL against the start",
+    "length_limit_ema": "responses cut at the limit",
+    "length_limit_rise": "trend of cut responses",
+    "mask_rate": "masked sequences",
+    "minorizer": "gain beyond the error bound",
+    "nonfinite_steps": "steps with NaN or infinity",
+    "proxy1_signal_strength": "squared gradient norm",
+    "proxy3_pure_noise_high": "gradient variance, at most",
+    "proxy3_pure_noise_low": "gradient variance, at least",
+    "ratio_shift": "shift of the mean ratio, in standard errors",
+    "response_length_growth": "response length against before",
+    "response_length_relative": "response length against the start",
+    "reward_collapse": "fall of the reward",
+    "reward_decline": "slow fall of the reward",
+    "reward_length_corr_ema": "correlation of reward and length",
+    "router_flip_relative": "other experts against the start",
+    "router_replay": "routing is replayed",
+    "sequence_weight_ess": "effective share of weighted sequences",
+    "sequence_weight_mean": "mean weight of sequences",
+    "staleness_lag": "updates since the rollout",
+    "temperature_corr": "log-ratio follows the log-prob (correlation)",
+    "temperature_slope": "log-ratio follows the log-prob (slope)",
+    "turn_mask_rate": "masked turns",
+    "turn_mask_rate_tokens": "tokens of masked turns",
+    "version_span_rise": "trend of versions within a response",
+}
+
+DERIVED: dict[str, SignalSpec] = {
+    spec.name: spec
+    for spec in (
+        *(SignalSpec.of(*row, words=_WORDS.get(row[0], "")) for row in _ROWS),
+        *(SignalSpec.of(*row, pair=pair, words=_WORDS.get(row[0], "")) for row in _PAIR_ROWS for pair in PAIRS),
+    )
+}
 """All derived signals by name, except the mask rates of shadows. Source: formulas, sections 5 to 9."""
 
 

@@ -159,7 +159,7 @@ function skeleton(view) {
 const VIEWS = [
   { name: "fleet", path: /^\/$/, load: () => import("./fleet.js"), first: () => [["/fleet", firstOfFleet()]] },
   { name: "alerts", path: /^\/alerts$/, load: () => import("./alerts.js"), first: () => [["/alerts", { state: "firing", limit: PAGE }]] },
-  { name: "compare", path: /^\/compare$/, load: () => import("./compare.js"), first: () => [] },
+  { name: "compare", path: /^\/compare$/, load: () => import("./compare.js"), first: () => [["/signals"]] },
   { name: "rule", path: /^\/rules\/([^/]+)$/, load: () => import("./alerts.js"), first: () => [], mount: "mountRule" },
   {
     name: "run",

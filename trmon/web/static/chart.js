@@ -174,7 +174,7 @@ export class Chart extends Figure {
 }
 
 /** Units that are no more than a number are not told. */
-const PLAIN = new Set(["ratio", "fraction", "chi2", "reward", undefined]);
+const PLAIN = new Set(["ratio", "fraction", "probability", "cosine", "norm", "rate", "chi2", "reward", undefined]);
 const unitWords = (unit) => (PLAIN.has(unit) ? "" : ` ${unit}`);
 
 const SHOWN = 3; // The most frequent reasons; the total includes the others.

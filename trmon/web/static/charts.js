@@ -133,13 +133,13 @@ function explained(risk) {
   ];
 }
 
-function line({ input, log_odds: size }, most) {
+function line({ input, words, log_odds: size }, most) {
   const bar = h("span", { class: "bar", "aria-hidden": "true", "data-sign": size < 0 ? "against" : "for" });
   bar.style.width = `${Math.round((100 * Math.abs(size)) / (most || 1))}%`;
   return h(
     "li",
     { title: input },
-    h("span", {}, signalWords(input)),
+    h("span", {}, words),
     h("span", { class: "track" }, bar),
     h("span", { class: "number" }, `${size < 0 ? "−" : "+"}${Math.abs(size).toFixed(2)}`),
   );

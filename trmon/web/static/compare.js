@@ -2,7 +2,7 @@
 
 import { follow, get } from "./api.js";
 import { fill, h } from "./dom.js";
-import { signalWords } from "./panels.js";
+import { catalogueOfSignals, signalWords } from "./panels.js";
 import { decades, inks, plot } from "./plot.js";
 import { capital, kindWords, number, span, step } from "./words.js";
 
@@ -42,8 +42,8 @@ class CompareView {
 
   async read() {
     const query = { runs: this.runs, by: this.byTime ? "time" : "step" };
-    const [found, uPlot] = await Promise.all([get("/compare", query), plot()]);
     const isFirst = this.#found === null;
+    const [found, uPlot] = await Promise.all([get("/compare", query), plot(), isFirst && catalogueOfSignals()]);
     this.#found = found;
     if (isFirst) this.#frame();
     this.#draw(uPlot);

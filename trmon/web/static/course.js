@@ -1,7 +1,7 @@
 // The data behind a run's charts: signals over the displayed steps, the events at each step, and the state in the address.
 
 import { unanswered, get } from "./api.js";
-import { signalsOf } from "./panels.js";
+import { catalogueOfSignals, signalsOf } from "./panels.js";
 
 export const POINTS = 320; // About one a pixel of a chart: more would only weigh.
 const WAIT_MS = 120;
@@ -49,7 +49,7 @@ export class Course extends EventTarget {
 
   /** Read which signals there are, in general and of this run. */
   async learn() {
-    const [catalogue] = await Promise.all([get("/signals").then(byName), this.#readNames()]);
+    const [catalogue] = await Promise.all([catalogueOfSignals(), this.#readNames()]);
     this.catalogue = catalogue;
   }
 
@@ -192,8 +192,6 @@ export class Course extends EventTarget {
     return closed ? steps[closed.findIndex((at) => at >= version.created_at)] : this.extent[1];
   }
 }
-
-const byName = (specs) => new Map(specs.map((spec) => [spec.name, spec]));
 
 /** Return the value at `x` on the line through the points; beyond its ends, on its last segment. */
 function interpolated(xs, ys, x) {

@@ -166,12 +166,8 @@ export function riskLine({ diagnosis }) {
   const risk = diagnosis?.collapse_risk;
   if (!["warn", "page"].includes(risk?.level)) return null;
   const within = `${percent(risk.probability)} risk of collapse within ${risk.horizon_steps} steps`;
-  return h("p", { class: `risk risk-${risk.level}` }, within, drivenBy(risk.drivers));
-}
-
-function drivenBy(drivers) {
-  const words = drivers.slice(0, 2).filter(({ log_odds: size }) => size > 0);
-  return words.length ? `, driven by ${words.map(({ input }) => signalWords(input)).join(" and ")}` : "";
+  const driven = risk.driven_by.length ? `, driven by ${risk.driven_by.join(" and ")}` : "";
+  return h("p", { class: `risk risk-${risk.level}` }, within, driven);
 }
 
 const REWARD_RULE = "reward_collapse";

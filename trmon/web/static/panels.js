@@ -1,5 +1,7 @@
 // The chart panels: which ones a run has, which of its signals each draws, and their healthy ranges.
 
+import { get } from "./api.js";
+
 const PRIMARY = ["total", "mismatch", "staleness"];
 const ENGINES = ["mismatch", "total"];
 
@@ -153,87 +155,17 @@ export function range(words) {
   return null;
 }
 
-const WORDS = {
-  abs_log_ratio_max: "largest log-ratio of a token",
-  chi2_token: "spread of token weights (χ²)",
-  chi2_token_p95: "spread of token weights",
-  clip_fraction: "clipped tokens",
-  clip_fraction_rise: "clipped tokens against before",
-  effective_signal: "learning signal",
-  effective_signal_relative: "learning signal against the start",
-  engine_lag: "versions behind at the engine",
-  entropy_relative: "entropy against the start",
-  entropy_rise: "trend of the entropy",
-  ess_seq: "effective share of sequences",
-  ess_seq_relative: "effective sequences against the start",
-  ess_token: "effective share of tokens",
-  grad_cosine: "cosine with the gradient before",
-  grad_norm: "gradient norm",
-  grad_norm_relative: "gradient norm against its median",
-  grad_variance_rise: "gradient variance against before",
-  invalid_fraction: "tokens without usable log-probs",
-  k3_excess: "KL against the most that is possible",
-  kl_k1: "KL per token, signed",
-  kl_k3: "KL per token",
-  kl_k3_ema: "KL per token, smoothed",
-  kl_k3_relative: "KL against the start",
-  length_limit_ema: "responses cut at the limit",
-  length_limit_rise: "trend of cut responses",
-  length_limit_share: "responses cut at the limit",
-  ln_e_value: "evidence against the log-probs",
-  logp_advantage_cov: "covariance of log-prob and advantage",
-  lr: "learning rate",
-  mask_rate: "masked sequences",
-  minorizer: "gain beyond the error bound",
-  nonfinite_steps: "steps with NaN or infinity",
-  ppl_ratio: "ratio of perplexities",
-  prob_diff_max: "largest gap of a token's probability",
-  prob_diff_mean: "mean gap of token probabilities",
-  prob_pearson: "agreement of token probabilities",
-  proxy1_signal_strength: "squared gradient norm",
-  proxy2_total_power_high: "mean squared gradient, at most",
-  proxy2_total_power_low: "mean squared gradient, at least",
-  proxy3_pure_noise_high: "gradient variance, at most",
-  proxy3_pure_noise_low: "gradient variance, at least",
-  ratio_mean: "mean importance ratio",
-  ratio_shift: "shift of the mean ratio, in standard errors",
-  ref_kl_k1: "KL to the reference, signed",
-  ref_kl_k3: "KL to the reference",
-  ref_kl_k3_is: "KL to the reference, weighted",
-  response_length_growth: "response length against before",
-  response_length_mean: "response length",
-  response_length_relative: "response length against the start",
-  reward_collapse: "fall of the reward",
-  reward_decline: "slow fall of the reward",
-  reward_length_corr: "correlation of reward and length",
-  reward_length_corr_ema: "correlation of reward and length",
-  reward_mean: "reward",
-  reward_std: "spread of rewards",
-  router_flip_rate: "tokens with other experts",
-  router_flip_relative: "other experts against the start",
-  router_replay: "routing is replayed",
-  sampled_entropy: "entropy",
-  saturated_fraction: "tokens with padded log-probs",
-  saturated_outside_band: "padded tokens with unlikely ratios",
-  kl_k3_early: "KL per token after the first updates",
-  growth: "KL growth with the lag",
-  lag: "updates since the rollout",
-  sequence_weight_ess: "effective share of weighted sequences",
-  sequence_weight_mean: "mean weight of sequences",
-  staleness_abs_log_ratio_max: "largest log-ratio of the updates",
-  staleness_ess_seq: "effective share of sequences in the updates",
-  staleness_kl_k3: "KL of the updates",
-  temperature_corr: "log-ratio follows the log-prob (correlation)",
-  temperature_slope: "log-ratio follows the log-prob (slope)",
-  turn_mask_rate: "masked turns",
-  turn_mask_rate_tokens: "tokens of masked turns",
-  version_lag_max: "versions behind",
-  version_lag_mean: "age of the sampling weights",
-  version_span_max: "versions within a response",
-  version_span_rise: "trend of versions within a response",
-  zero_variance_groups: "groups of equal rewards",
-  zero_variance_groups_least: "groups of equal rewards",
-};
+const WORDS = new Map();
 
-/** Return a signal in plain words: "KL per token"; one without words is its name with spaces. */
-export const signalWords = (name) => WORDS[name] ?? WORDS[stem(name)] ?? name.replaceAll("_", " ");
+/** Read the catalogue of signals, by name, and keep their words. */
+export async function catalogueOfSignals() {
+  const specs = await get("/signals");
+  for (const { name, words } of specs) {
+    WORDS.set(name, words);
+    if (!WORDS.has(stem(name))) WORDS.set(stem(name), words);
+  }
+  return new Map(specs.map((spec) => [spec.name, spec]));
+}
+
+/** Return a signal in plain words: "KL per token"; one of another version is its name with spaces. */
+export const signalWords = (name) => WORDS.get(name) ?? WORDS.get(stem(name)) ?? name.replaceAll("_", " ");

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from trmon_client.core.column_schema import PAIRS, Pair
 
 REGISTRY_VERSION = 1
 """Incremented when a signal changes its name or meaning; stored with each batch of signals."""
 
-Unit = Literal[
-    "nats",
-    "ratio",
-    "fraction",
-    "probability",
-    "chi2",
-    "tokens",
-    "perplexity",
-    "reward",
-    "versions",
-    "power",
-    "covariance",
-]
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SignalSpec:
     """A signal: `stem` is its name without the pair, `core` marks the signals that Prometheus exposes.
 
-    `healthy` is the range outside which a finding or a preset reacts; empty if a run is compared with itself.
+    `words` name it within a sentence, without the pair. `healthy` is the range outside which a finding or a preset
+    reacts; empty if a run is compared with itself.
     """
 
     name: str
     stem: str
     pair: Pair | None
-    unit: Unit
+    unit: str
+    words: str
     description: str
     formula: str
     healthy: str
@@ -46,8 +34,33 @@ class SignalSpec:
         """Whether the signal exists once for each pair."""
         return self.pair is not None
 
+    @classmethod
+    def of(
+        cls,
+        stem: str,
+        unit: str,
+        description: str,
+        formula: str,
+        healthy: str = "",
+        *,
+        pair: Pair | None = None,
+        words: str = "",
+    ) -> SignalSpec:
+        """Return the entry of a signal; without words, its name stands for them."""
+        return cls(
+            name=stem if pair is None else f"{pair}_{stem}",
+            stem=stem,
+            pair=pair,
+            unit=unit,
+            words=words or stem.replace("_", " "),
+            description=description,
+            formula=formula,
+            healthy=healthy,
+            core=stem in _CORE,
+        )
 
-_Row = tuple[str, Unit, str, str, str]
+
+_Row = tuple[str, str, str, str, str]
 
 _PAIR_ROWS: tuple[_Row, ...] = (
     ("kl_k1", "nats", "KL per token by the signed, unbiased estimator k1", "-(sum d)/n", "|x| < 0.02"),
@@ -214,6 +227,17 @@ _BATCH_ROWS: tuple[_Row, ...] = (
     ("token_weight_ess", "fraction", "Effective share of tokens under these weights", "(sum w)^2/(n sum w^2)", ""),
 )
 
+_SCALAR_ROWS: tuple[_Row, ...] = (
+    ("entropy", "nats", "Entropy of the policy", "as the trainer computes it", ""),
+    ("grad_cosine", "cosine", "Cosine with the gradient of the update before", "formulas, section 5", ""),
+    ("grad_norm", "norm", "Norm of the gradient before clipping", "|g|", ""),
+    ("grad_variance", "power", "Variance of the gradient over microbatches", "formulas, section 5", ""),
+    ("lr", "rate", "Learning rate", "as the trainer sets it", ""),
+    ("max_vio", "ratio", "Load of the busiest expert over the mean load, minus 1", "max_i load_i/mean load - 1", ""),
+    ("router_flip_rate", "fraction", "Routings that differ between rollout and training", "flips/routings", ""),
+    ("vf_explained_var", "fraction", "Variance of the returns that the critic explains", "1 - var(R - V)/var(R)", ""),
+)
+
 _CORE = frozenset(
     (
         *("kl_k1", "kl_k2", "kl_k3", "ratio_mean", "abs_log_ratio_mean", "abs_log_ratio_max"),
@@ -225,17 +249,67 @@ _CORE = frozenset(
 )
 
 
-def _spec(row: _Row, pair: Pair | None) -> SignalSpec:
-    stem, unit, description, formula, healthy = row
-    name = stem if pair is None else f"{pair}_{stem}"
-    return SignalSpec(name, stem, pair, unit, description, formula, healthy, stem in _CORE)
+_WORDS = {
+    "abs_log_ratio_max": "largest log-ratio of a token",
+    "chi2_token": "spread of token weights (χ²)",
+    "chi2_token_p95": "spread of token weights",
+    "clip_fraction": "clipped tokens",
+    "effective_signal": "learning signal",
+    "ess_seq": "effective share of sequences",
+    "ess_token": "effective share of tokens",
+    "grad_cosine": "cosine with the gradient before",
+    "grad_norm": "gradient norm",
+    "invalid_fraction": "tokens without usable log-probs",
+    "kl_k1": "KL per token, signed",
+    "kl_k3": "KL per token",
+    "length_limit_share": "responses cut at the limit",
+    "ln_e_value": "evidence against the log-probs",
+    "logp_advantage_cov": "covariance of log-prob and advantage",
+    "lr": "learning rate",
+    "ppl_ratio": "ratio of perplexities",
+    "prob_diff_max": "largest gap of a token's probability",
+    "prob_diff_mean": "mean gap of token probabilities",
+    "prob_pearson": "agreement of token probabilities",
+    "proxy2_total_power_high": "mean squared gradient, at most",
+    "proxy2_total_power_low": "mean squared gradient, at least",
+    "ratio_mean": "mean importance ratio",
+    "ref_kl_k1": "KL to the reference, signed",
+    "ref_kl_k3": "KL to the reference",
+    "ref_kl_k3_is": "KL to the reference, weighted",
+    "response_length_mean": "response length",
+    "reward_length_corr": "correlation of reward and length",
+    "reward_mean": "reward",
+    "reward_std": "spread of rewards",
+    "router_flip_rate": "tokens with other experts",
+    "sampled_entropy": "entropy",
+    "saturated_fraction": "tokens with padded log-probs",
+    "staleness_abs_log_ratio_max": "largest log-ratio of the updates",
+    "staleness_ess_seq": "effective share of sequences in the updates",
+    "staleness_kl_k3": "KL of the updates",
+    "version_lag_max": "versions behind",
+    "version_lag_mean": "age of the sampling weights",
+    "version_span_max": "versions within a response",
+    "zero_variance_groups": "groups of equal rewards",
+}
+"""The words of signals, by name or stem: what they mean, rather than how they are computed."""
+
+
+def _specs(rows: Iterable[_Row], pair: Pair | None = None) -> Iterator[SignalSpec]:
+    for stem, *fields in rows:
+        words = _WORDS.get(f"{pair}_{stem}") or _WORDS.get(stem, "")
+        yield SignalSpec.of(stem, *fields, pair=pair, words=words)
 
 
 SIGNALS: dict[str, SignalSpec] = {
-    spec.name: spec
-    for spec in (
-        *(_spec(row, pair) for pair in PAIRS for row in _PAIR_ROWS),
-        *(_spec(row, None) for row in _BATCH_ROWS),
-    )
+    spec.name: spec for spec in (*(spec for pair in PAIRS for spec in _specs(_PAIR_ROWS, pair)), *_specs(_BATCH_ROWS))
 }
 """The signals by name: first those of each pair, then those of the batch. Source: formulas, section 5."""
+
+TRAINER_SCALARS: dict[str, SignalSpec] = {spec.name: spec for spec in _specs(_SCALAR_ROWS)}
+"""The scalars of a trainer that have a common name. Source: formulas, section 5."""
+
+
+def signal_words(name: str) -> str:
+    """Return the words of a signal or scalar by its name or its stem, such as `KL per token`."""
+    spec = SIGNALS.get(name) or TRAINER_SCALARS.get(name) or SIGNALS.get(f"{PAIRS[0]}_{name}")
+    return name.replace("_", " ") if spec is None else spec.words
