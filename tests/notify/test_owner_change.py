@@ -116,7 +116,7 @@ def test_a_receiver_that_was_not_notified_gets_no_end(
     eventually(lambda: actions(pager), lambda found: found == ["trigger", "resolve"])
     query = {"state": "muted"}
     [muted] = eventually(lambda: client.get("/api/v1/deliveries", params=query).json()["items"])
-    assert (muted["receiver"], muted["muted"]) == ("webhook", "nobody was told that the alert fired")
+    assert (muted["receiver"], muted["muted"]) == ("webhook", "the firing notification was not sent")
     assert alerts(hook) == []
 
 

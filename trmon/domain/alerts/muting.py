@@ -28,17 +28,17 @@ ORDER_RECHECK_SECONDS = 1.0
 class MuteReason(Enum):
     """Why a delivery is not sent."""
 
-    ENDED = "the alert ended before it could be told"
+    ENDED = "the alert ended before its notification was sent"
     FINISHED = "the run has finished"
-    NEVER_NOTIFIED = "nobody was told that the alert fired"
-    ACKNOWLEDGED = "somebody has acknowledged the alert"
+    NEVER_NOTIFIED = "the firing notification was not sent"
+    ACKNOWLEDGED = "the alert is acknowledged"
     SILENCED = "a silence covers the alert"
     INHIBITED = "a cause of the alert fires on the same run"
-    FLAPPING = "the alert flaps, and that was said"
+    FLAPPING = "flapping: muted until stable"
     REROUTED = "the run has another owner now"
-    OUT_OF_ORDER = "that the alert fired is still being told"
-    SUPERSEDED = "a newer notification of the incident says more"
-    ENDED_ILL = "it was told that the run ended ill"
+    OUT_OF_ORDER = "waiting for the firing notification"
+    SUPERSEDED = "superseded by a newer notification of the incident"
+    ENDED_ILL = "the notification that the run ended with its incident was sent instead"
 
     @property
     def recheck_seconds(self) -> float | None:

@@ -82,7 +82,7 @@ def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
 def incident_deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
     """Return one delivery per receiver for a transition of a run's incident.
 
-    That of a finished run is kept: an incident that nobody was told of is told once, as ended ill.
+    A finished run keeps it: an incident that was not sent before is sent once, as one that ended with its run.
     """
     alert = transition.alert
     if alert is None or transition.event is None or alert.severity is Severity.INFO:
