@@ -132,7 +132,14 @@ def build_notification(
             at=event.at,
             since_step=alert.since_step,
         ),
-        run=_notified_run(run, attempt_id=event.attempt_id),
+        run=NotifiedRun(
+            project=run.key.project,
+            run=run.key.run,
+            owner=run.owner,
+            tags=run.tags,
+            mode=run.mode,
+            attempt_id=event.attempt_id,
+        ),
         value=json_number(event.value),
         threshold=json_number(event.threshold),
         summary=event.summary,
@@ -140,17 +147,6 @@ def build_notification(
         update=event.update,
         runbook=alert.runbook,
         url=step_url(run, event.step, public_url=public_url),
-    )
-
-
-def _notified_run(run: Run, *, attempt_id: int) -> NotifiedRun:
-    return NotifiedRun(
-        project=run.key.project,
-        run=run.key.run,
-        owner=run.owner,
-        tags=run.tags,
-        mode=run.mode,
-        attempt_id=attempt_id,
     )
 
 
@@ -168,15 +164,7 @@ REASONS = {AlertState.FIRING: TransitionReason.FIRED, AlertState.RESOLVED: Trans
 
 def sample_notification(state: AlertState, *, receiver: str, public_url: str | None, now: float) -> Notification:
     """Return a notification that a test alert fires, or has resolved."""
-    alert = _sample_alert(state, now=now)
-    notification = build_notification(
-        alert, transition_event(alert), reason=REASONS[state], run=_sample_run(now=now), public_url=public_url
-    )
-    return structs.replace(notification, key=f"{receiver}:{RULE}:{now:.3f}:{state.value}")
-
-
-def _sample_alert(state: AlertState, *, now: float) -> Alert:
-    return Alert(
+    alert = Alert(
         identity=RULE,
         run_id=0,
         rule=RULE,
@@ -193,19 +181,8 @@ def _sample_alert(state: AlertState, *, now: float) -> Alert:
         labels={},
         runbook="Nothing to do.",
     )
-
-
-def _sample_run(*, now: float) -> Run:
-    return Run(
-        id=0,
-        key=RUN,
-        state=RunState.RUNNING,
-        owner=None,
-        tags=(),
-        config={},
-        mode="observe",
-        created_at=now,
-        last_report_at=now,
-        last_step=0,
-        attempt_id=0,
+    run = Run(id=0, key=RUN, state=RunState.RUNNING, created_at=now, last_report_at=now, last_step=0, attempt_id=0)
+    notification = build_notification(
+        alert, transition_event(alert), reason=REASONS[state], run=run, public_url=public_url
     )
+    return structs.replace(notification, key=f"{receiver}:{RULE}:{now:.3f}:{state.value}")

@@ -69,18 +69,18 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     key: BatchKey
     ordinal: int
     closed_at: float
-    n_sequences: int
-    n_tokens: int
+    n_sequences: int = 0
+    n_tokens: int = 0
     n_ranks: int
-    missing_ranks: tuple[int, ...]
-    complete: bool
-    revised: bool
+    missing_ranks: tuple[int, ...] = ()
+    complete: bool = True
+    revised: bool = False
     mode: str
-    primary_pair: Pair | None
-    kl_is: KlIs
-    policy_hash: str | None
-    mismatches: int
-    last_report_id: int
+    primary_pair: Pair | None = None
+    kl_is: KlIs = "sampled"
+    policy_hash: str | None = None
+    mismatches: int = 0
+    last_report_id: int = 0
     signals: dict[str, float]
     scalars: dict[str, float]
     quarantined: tuple[Quarantined, ...] = ()

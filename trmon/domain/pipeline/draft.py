@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches import scalar_steps
-from trmon.domain.batches.assembly import ClosedBatch, Completeness
+from trmon.domain.batches.assembly import Completeness
 from trmon.domain.batches.batch import BatchRow, DecisionRow, Quarantined, QuarantinePart, quarantined
 from trmon.domain.batches.scalar_steps import ScalarStep
 from trmon.domain.framework_names.translation import signals_of_scalars
@@ -47,39 +49,30 @@ def draft_row(
     closing: ClosingBatch, merged: MergedBatch, signals: Mapping[str, float], replayed: ReplayedDecisions
 ) -> ClosingRow:
     """Return the row of the batch, with the next ordinal of the run, or the former ordinal if it is revised."""
-    columns, reports, former = merged.columns, closing.batch.reports, closing.former
-    row = BatchRow(
-        run_id=closing.context.run.id,
-        key=closing.batch.key,
-        ordinal=former.ordinal if former else closing.pipeline_state.ordinal + 1,
-        closed_at=former.closed_at if former else closing.context.now,
+    columns, withheld = merged.columns, _withheld(closing)
+    row = structs.replace(
+        withheld,
         n_sequences=columns.n_sequences,
         n_tokens=int(columns["n_tokens"].sum()),
-        n_ranks=len({report.key.rank for report in reports}),
-        missing_ranks=closing.batch.missing_ranks,
         complete=not closing.batch.completeness.lacks_data,
         unconfirmed=closing.batch.completeness is Completeness.UNCONFIRMED,
-        revised=former is not None or not closing.pipeline_state.follows(closing.batch.key),
-        mode=reports[0].report.mode,
         primary_pair=columns.primary,
         kl_is=columns.kl_is,
-        policy_hash=reports[0].report.policy,
         mismatches=replayed.mismatches,
-        last_report_id=closing.batch.last_report_id,
         signals={
             **signals,
             **replayed.signals,
-            **_assembly_signals(closing.batch, mismatches=replayed.mismatches),
+            **withheld.signals,
+            "decision_mismatches": float(replayed.mismatches),
         },
-        scalars=merged.scalars,
     )
     return ClosingRow(
         context=closing.context,
         pipeline_state=closing.pipeline_state,
         row=row.with_quarantined(_quarantined_parts(closing)),
-        former=former,
+        former=closing.former,
         decisions=replayed.decisions,
-        made_at=made_at(reports[0]),
+        made_at=made_at(closing.batch.reports[0]),
         unreplayed=replayed.unreplayed,
     )
 
@@ -92,19 +85,6 @@ def _quarantined_parts(closing: ClosingBatch) -> Iterator[Quarantined]:
     yield from closing.other_quarantined
 
 
-def _assembly_signals(batch: ClosedBatch, *, mismatches: int) -> dict[str, float]:
-    """Return the signals that describe how the batch arrived: missing ranks, mismatches, spooled bytes."""
-    spooled: dict[int, int] = {}
-    for report in batch.reports:
-        spooled[report.key.rank] = max(spooled.get(report.key.rank, 0), report.report.losses.spooled_bytes)
-    return {
-        "missing_ranks": float(len(batch.missing_ranks)),
-        "incomplete": float(batch.completeness.lacks_data),
-        "decision_mismatches": float(mismatches),
-        "client_spooled_bytes": float(sum(spooled.values())),
-    }
-
-
 def made_at(report: StoredReport) -> float:
     """Return when the trainer made a report, on its own clock; without it, when the report arrived."""
     return report.report.sent_at or report.received_at
@@ -112,8 +92,24 @@ def made_at(report: StoredReport) -> float:
 
 def withhold_row(closing: ClosingBatch, error: Exception | str) -> ClosingRow:
     """Return the row of a batch without signals of its sequences and without decisions, but with the error."""
+    reports = closing.batch.reports
+    reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *_quarantined_parts(closing)]
+    return ClosingRow(
+        context=closing.context,
+        pipeline_state=closing.pipeline_state,
+        row=_withheld(closing).with_quarantined(reasons),
+        former=closing.former,
+        made_at=made_at(reports[0]) if reports else None,
+    )
+
+
+def _withheld(closing: ClosingBatch) -> BatchRow:
+    """Return the row of a batch by what is known without its sequences: its place and how it arrived."""
     batch, former, reports = closing.batch, closing.former, closing.batch.reports
-    row = BatchRow(
+    spooled: dict[int, int] = {}
+    for report in reports:
+        spooled[report.key.rank] = max(spooled.get(report.key.rank, 0), report.report.losses.spooled_bytes)
+    return BatchRow(
         run_id=closing.context.run.id,
         key=batch.key,
         ordinal=former.ordinal if former else closing.pipeline_state.ordinal + 1,
@@ -125,21 +121,15 @@ def withhold_row(closing: ClosingBatch, error: Exception | str) -> ClosingRow:
         complete=False,
         revised=former is not None or not closing.pipeline_state.follows(batch.key),
         mode=reports[0].report.mode if reports else closing.context.run.mode,
-        primary_pair=None,
-        kl_is="sampled",
         policy_hash=reports[0].report.policy if reports else None,
-        mismatches=0,
         last_report_id=batch.last_report_id,
-        signals=_assembly_signals(batch, mismatches=0),
+        signals={
+            "missing_ranks": float(len(batch.missing_ranks)),
+            "incomplete": float(batch.completeness.lacks_data),
+            "decision_mismatches": 0.0,
+            "client_spooled_bytes": float(sum(spooled.values())),
+        },
         scalars={**scalar_steps.scalars_of_reports(reports), **closing.scalars},
-    )
-    reasons = [quarantined(QuarantinePart.BATCH, "the whole batch", error), *_quarantined_parts(closing)]
-    return ClosingRow(
-        context=closing.context,
-        pipeline_state=closing.pipeline_state,
-        row=row.with_quarantined(reasons),
-        former=former,
-        made_at=made_at(reports[0]) if reports else None,
     )
 
 
@@ -150,18 +140,8 @@ def draft_scalar_row(step: ScalarStep, *, context: PassContext, pipeline_state: 
         key=step.key,
         ordinal=pipeline_state.ordinal + 1,
         closed_at=context.now,
-        n_sequences=0,
-        n_tokens=0,
         n_ranks=len(step.ranks),
-        missing_ranks=(),
-        complete=True,
-        revised=False,
         mode=context.run.mode,
-        primary_pair=None,
-        kl_is="sampled",
-        policy_hash=None,
-        mismatches=0,
-        last_report_id=0,
         signals=signals_of_scalars(step.values),
         scalars=step.values,
     )

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trmon.domain.batches import scalar_steps
 from trmon.domain.batches.assembly import ClosedBatch, merge_columns
 from trmon.domain.batches.batch import BatchRow, Quarantined
 from trmon.domain.messages import StoredReport
@@ -49,21 +48,16 @@ class MergedBatch:
 
     columns: Columns
     parts: tuple[ReportPart, ...]
-    scalars: dict[str, float]
 
 
 def merge_reports(closing: ClosingBatch) -> MergedBatch:
-    """Return the columns of the batch in the order (rank, chunk, row), and its scalars."""
+    """Return the columns of the batch in the order (rank, chunk, row)."""
     parts, start = [], 0
     for stored in closing.batch.reports:
         columns = stored.columns()
         rows = slice(start, start := start + columns.n_sequences)
         parts.append(ReportPart(stored=stored, columns=columns, rows=rows))
-    return MergedBatch(
-        columns=merge_columns([part.columns for part in parts]),
-        parts=tuple(parts),
-        scalars={**scalar_steps.scalars_of_reports(closing.batch.reports), **closing.scalars},
-    )
+    return MergedBatch(columns=merge_columns([part.columns for part in parts]), parts=tuple(parts))
 
 
 @np.errstate(all="ignore")

@@ -157,25 +157,20 @@ _FIELDS = {
 }
 
 
-_RUN = Run(
-    id=1,
-    key=RunKey("rules", "test"),
-    state=RunState.RUNNING,
-    owner=None,
-    tags=(),
-    config={},
-    mode="observe",
-    created_at=0.0,
-    last_report_at=None,
-    last_step=None,
-    attempt_id=1,
-)
+_RUN = Run(id=1, key=RunKey("rules", "test"), state=RunState.RUNNING, created_at=0.0, attempt_id=1)
 
 
 def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAlert, ...]:
     """Return the alerts that the series of a test raise and resolve, in their order; incidents are left out."""
     pipeline_state, alerts = PipelineState(), []
-    context = _context_of_test(test, rules)
+    context = PassContext(
+        run=replace(_RUN, mode=test.mode),
+        policies=PolicyRegistry.of(default_version(now=0.0)),
+        rules=RuleSet(rules),
+        receivers=(),
+        public_url=None,
+        now=0.0,
+    )
     for row, signals in _rows(test):
         folded = fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row))
         row = structs.replace(folded.row, signals={**folded.row.signals, **signals})
@@ -192,41 +187,19 @@ def _rows(test: RuleTest) -> Iterator[tuple[BatchRow, dict[str, float]]]:
         given = {name: value for name, value in zip(test.series, numbers, strict=True) if not math.isnan(value)}
         scalars = {name.removeprefix(SCALAR_PREFIX): value for name, value in given.items() if is_scalar(name)}
         signals = {name: value for name, value in given.items() if not is_scalar(name)}
-        yield _row(test, step=step, signals=signals, scalars=scalars), signals
-
-
-def _row(test: RuleTest, *, step: int, signals: dict[str, float], scalars: dict[str, float]) -> BatchRow:
-    return BatchRow(
-        run_id=_RUN.id,
-        key=BatchKey(1, step, None),
-        ordinal=step + 1,
-        closed_at=step * test.step_seconds,
-        n_sequences=0,
-        n_tokens=0,
-        n_ranks=1,
-        missing_ranks=(),
-        complete=True,
-        revised=False,
-        mode=test.mode,
-        primary_pair=test.primary,
-        kl_is="sampled",
-        policy_hash=None,
-        mismatches=0,
-        last_report_id=step + 1,
-        signals=signals,
-        scalars=scalars,
-    )
-
-
-def _context_of_test(test: RuleTest, rules: tuple[Rule, ...]) -> PassContext:
-    return PassContext(
-        run=replace(_RUN, mode=test.mode),
-        policies=PolicyRegistry.of(default_version(now=0.0)),
-        rules=RuleSet(rules),
-        receivers=(),
-        public_url=None,
-        now=0.0,
-    )
+        row = BatchRow(
+            run_id=_RUN.id,
+            key=BatchKey(1, step, None),
+            ordinal=step + 1,
+            closed_at=step * test.step_seconds,
+            n_ranks=1,
+            mode=test.mode,
+            primary_pair=test.primary,
+            last_report_id=step + 1,
+            signals=signals,
+            scalars=scalars,
+        )
+        yield row, signals
 
 
 def _reported_alerts(transitions: tuple[Transition, ...]) -> Iterator[ExpectedAlert]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -113,14 +113,14 @@ class Run:
     id: int
     key: RunKey
     state: RunState
-    owner: str | None
-    tags: tuple[str, ...]
-    config: dict[str, Any]
-    mode: str
+    owner: str | None = None
+    tags: tuple[str, ...] = ()
+    config: dict[str, Any] = field(default_factory=dict)
+    mode: str = "observe"
     created_at: float
-    last_report_at: float | None
-    last_step: int | None
-    attempt_id: int | None
+    last_report_at: float | None = None
+    last_step: int | None = None
+    attempt_id: int | None = None
     archived: bool = False
     ending: RunEnding | None = None
     warnings: tuple[RunWarning, ...] = ()
