@@ -1,4 +1,4 @@
-"""Where runs part: planted partings are found at their step, noise is none."""
+"""Where runs part: planted divergences are found at their step, noise is none."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from trmon.domain.comparison import (
     LASTING_POINTS,
-    ComparedCourse,
+    ComparedSignals,
     ConfigDifference,
-    Parting,
+    Divergence,
     compare_configs,
-    parting_sentence,
-    partings,
+    divergence_sentence,
+    divergences,
 )
 
 STEPS = np.arange(200)
@@ -24,20 +24,20 @@ def noisy(seed: int, *, level: float = 0.5, noise: float = 0.02) -> Any:
     return level + noise * np.random.default_rng(seed).standard_normal(len(STEPS))
 
 
-def course(**signals: Any) -> ComparedCourse:
-    return ComparedCourse(places=STEPS, signals=signals)
+def course(**signals: Any) -> ComparedSignals:
+    return ComparedSignals(places=STEPS, signals=signals)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_runs_that_differ_by_noise_alone_do_not_part(seed: int) -> None:
-    assert partings(course(reward_mean=noisy(seed)), course(reward_mean=noisy(100 + seed))) == ()
+    assert divergences(course(reward_mean=noisy(seed)), course(reward_mean=noisy(100 + seed))) == ()
 
 
 @pytest.mark.parametrize("step", [40, 120])
 def test_a_signal_parts_at_the_step_at_which_it_leaves(step: int) -> None:
     left = noisy(1)
     left[step:] -= 0.3
-    [found] = partings(course(reward_mean=noisy(0)), course(reward_mean=left))
+    [found] = divergences(course(reward_mean=noisy(0)), course(reward_mean=left))
     assert found.signal == "reward_mean"
     assert not found.from_start
     assert abs(found.place - step) <= 2
@@ -49,55 +49,58 @@ def test_the_earliest_signal_comes_first_and_one_that_always_differed_last() -> 
     early[90:] -= 0.4
     first = course(grad_norm=noisy(5), reward_mean=noisy(0), entropy=noisy(1))
     second = course(grad_norm=noisy(6, level=3.0), reward_mean=late, entropy=early)
-    found = partings(first, second)
-    assert [parting.signal for parting in found] == ["entropy", "reward_mean", "grad_norm"]
-    assert found[-1] == Parting("grad_norm", 0.0, from_start=True)
+    found = divergences(first, second)
+    assert [divergence.signal for divergence in found] == ["entropy", "reward_mean", "grad_norm"]
+    assert found[-1] == Divergence("grad_norm", 0.0, from_start=True)
 
 
 def test_a_short_excursion_is_no_parting() -> None:
     spiked = noisy(1)
     spiked[100 : 100 + LASTING_POINTS - 2] += 1.0
-    assert partings(course(loss=noisy(0)), course(loss=spiked)) == ()
+    assert divergences(course(loss=noisy(0)), course(loss=spiked)) == ()
 
 
 def test_signals_over_decades_part_by_a_factor() -> None:
     small = np.full(len(STEPS), 1e-4)
     grown = np.where(STEPS >= 60, 1e-2, 1e-4)
-    [found] = partings(course(kl_k3=small), course(kl_k3=grown), logs=["kl_k3"])
+    [found] = divergences(course(kl_k3=small), course(kl_k3=grown), logs=["kl_k3"])
     assert abs(found.place - 60) <= 2
-    assert partings(course(kl_k3=small), course(kl_k3=1.5 * small), logs=["kl_k3"]) == ()
+    assert divergences(course(kl_k3=small), course(kl_k3=1.5 * small), logs=["kl_k3"]) == ()
 
 
 def test_runs_are_compared_where_both_have_steps() -> None:
-    shifted = ComparedCourse(places=STEPS + 150, signals={"reward_mean": noisy(1)})
-    assert partings(course(reward_mean=noisy(0)), shifted) == ()
-    apart = ComparedCourse(places=STEPS + 150, signals={"reward_mean": noisy(1, level=2.0)})
-    [found] = partings(course(reward_mean=noisy(0)), apart)
-    assert found == Parting("reward_mean", 150.0, from_start=True)
-    nothing = ComparedCourse(places=STEPS, signals={"reward_mean": np.full(len(STEPS), np.nan)})
-    assert partings(course(reward_mean=noisy(0)), nothing) == ()
+    shifted = ComparedSignals(places=STEPS + 150, signals={"reward_mean": noisy(1)})
+    assert divergences(course(reward_mean=noisy(0)), shifted) == ()
+    apart = ComparedSignals(places=STEPS + 150, signals={"reward_mean": noisy(1, level=2.0)})
+    [found] = divergences(course(reward_mean=noisy(0)), apart)
+    assert found == Divergence("reward_mean", 150.0, from_start=True)
+    nothing = ComparedSignals(places=STEPS, signals={"reward_mean": np.full(len(STEPS), np.nan)})
+    assert divergences(course(reward_mean=noisy(0)), nothing) == ()
 
 
 @pytest.mark.parametrize(
     ("found", "sentence"),
     [
         ((), "They do not part: no signal differs."),
-        ((Parting("loss", 0.0, from_start=True),), "They do not part: loss differs from the start, and nothing else."),
         (
-            (Parting("sampled_entropy", 250.0), Parting("reward_mean", 262.0)),
+            (Divergence("loss", 0.0, from_start=True),),
+            "They do not part: loss differs from the start, and nothing else.",
+        ),
+        (
+            (Divergence("sampled_entropy", 250.0), Divergence("reward_mean", 262.0)),
             "They part at step 250: entropy first, then reward at 262.",
         ),
     ],
 )
-def test_the_sentence_names_the_first_signal(found: tuple[Parting, ...], sentence: str) -> None:
-    assert parting_sentence(found, by_time=False, is_long_enough=True) == sentence
+def test_the_sentence_names_the_first_signal(found: tuple[Divergence, ...], sentence: str) -> None:
+    assert divergence_sentence(found, by_time=False, is_long_enough=True) == sentence
 
 
 def test_the_sentence_tells_times_and_what_is_too_short() -> None:
-    found = (Parting("reward_mean", 600.0), Parting("loss", 9000.0))
-    told = parting_sentence(found, by_time=True, is_long_enough=True)
+    found = (Divergence("reward_mean", 600.0), Divergence("loss", 9000.0))
+    told = divergence_sentence(found, by_time=True, is_long_enough=True)
     assert told == "They part at 10.0 min: reward first, then loss at 2.5 h."
-    assert "too few steps" in parting_sentence((), by_time=False, is_long_enough=False)
+    assert "too few steps" in divergence_sentence((), by_time=False, is_long_enough=False)
 
 
 def test_only_entries_that_differ_are_listed_with_dotted_names() -> None:

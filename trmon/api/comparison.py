@@ -16,13 +16,13 @@ from trmon.api.http.parameters import split_run_keys
 from trmon.api.policies import policy_info
 from trmon.domain.access import Access
 from trmon.domain.comparison import (
-    ComparedCourse,
+    ComparedSignals,
     SiblingCandidate,
     are_comparable,
     compare_configs,
+    divergence_sentence,
+    divergences,
     healthy_sibling,
-    parting_sentence,
-    partings,
 )
 from trmon.domain.errors import InvalidInput, NotFound
 from trmon.domain.health.verdict import VerdictInputs, judge_run
@@ -94,7 +94,7 @@ def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time
     policies = [service.store.policies.current(run.id, access=access) for run in runs]
     fleet = fleet_responses(service, runs, access=access)
     read = [_series(service, run, access=access, points=points) for run in runs]
-    courses = [ComparedCourse(places=elapsed, signals=steps.signals) if by_time else steps for steps, elapsed in read]
+    courses = [ComparedSignals(places=elapsed, signals=steps.signals) if by_time else steps for steps, elapsed in read]
     compared = []
     for i, (steps, elapsed) in enumerate(read):
         parted, sentence = _parted(courses[0], courses[i], by_time=by_time) if i else ([], "")
@@ -144,7 +144,7 @@ def _sibling(service: Components, run: Run, *, access: Access) -> Run:
     return found
 
 
-def _series(service: Components, run: Run, *, access: Access, points: int) -> tuple[ComparedCourse, Array]:
+def _series(service: Components, run: Run, *, access: Access, points: int) -> tuple[ComparedSignals, Array]:
     """Return the signals of a run over its steps, and the seconds from its creation until each step closed."""
     known = set(service.store.signals.names(run.id, access=access))
     names = {name: name for name in OWN_SIGNALS if name in known}
@@ -154,11 +154,11 @@ def _series(service: Components, run: Run, *, access: Access, points: int) -> tu
             names[stem] = found
     series = service.store.signals.series(run.id, names=[*names.values()], access=access, points=points)
     signals = {label: series.bands[name].mean for label, name in names.items()}
-    return ComparedCourse(places=series.step, signals=signals), series.closed_at - run.created_at
+    return ComparedSignals(places=series.step, signals=signals), series.closed_at - run.created_at
 
 
-def _parted(first: ComparedCourse, other: ComparedCourse, *, by_time: bool) -> tuple[list[PartingInfo], str]:
+def _parted(first: ComparedSignals, other: ComparedSignals, *, by_time: bool) -> tuple[list[PartingInfo], str]:
     """Return where a run parts from the first one, and that in words."""
-    found = partings(first, other, logs=LOGS)
-    sentence = parting_sentence(found, by_time=by_time, is_long_enough=are_comparable(first, other))
+    found = divergences(first, other, logs=LOGS)
+    sentence = divergence_sentence(found, by_time=by_time, is_long_enough=are_comparable(first, other))
     return [PartingInfo.from_fields(one) for one in found], sentence

@@ -11,13 +11,15 @@ import numpy as np
 from trmon.domain.diagnosis.diagnosis import Assurance, Diagnosis
 from trmon.domain.health.judgement import RunVerdict, Urgency
 from trmon.domain.runs.run import Run
+from trmon.domain.signals.derived_signals import DERIVED
+from trmon_client.core.signals.catalogue import signal_words
 
 Array: TypeAlias = Any
 
 SMOOTHED_POINTS = 5
 BASELINE_POINTS = 20
 LASTING_POINTS = 10
-"""As many points in a row must lie apart, so that noise is no parting."""
+"""As many points in a row must lie apart, so that noise is no divergence."""
 NOISES = 6.0
 RELATIVE_GAP = 0.1
 FACTOR_OF_LOGS = 2.0
@@ -27,7 +29,7 @@ TO_SIGMA = 1.4826
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedCourse:
+class ComparedSignals:
     """The signals of a run, [n] each, NaN if unknown, over ascending `places` [n]: steps or seconds since the start."""
 
     places: Array
@@ -35,7 +37,7 @@ class ComparedCourse:
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
+class Divergence:
     """A signal, and the place from which two runs differ in it; `from_start` if they do from their first common one."""
 
     signal: str
@@ -43,28 +45,28 @@ class Parting:
     from_start: bool = False
 
 
-def partings(first: ComparedCourse, second: ComparedCourse, *, logs: Sequence[str] = ()) -> tuple[Parting, ...]:
+def divergences(first: ComparedSignals, second: ComparedSignals, *, logs: Sequence[str] = ()) -> tuple[Divergence, ...]:
     """Return the signals in which two runs part, the earliest first; those that part later on come before those that
     differ from the start.
 
     Args: logs: signals that span decades, compared by their logarithms.
     """
     found = [
-        parting
+        divergence
         for name in first.signals
         if name in second.signals
-        if (parting := _parting(name, first, second, is_log=name in logs)) is not None
+        if (divergence := _divergence(name, first, second, is_log=name in logs)) is not None
     ]
-    return tuple(sorted(found, key=lambda parting: (parting.from_start, parting.place)))
+    return tuple(sorted(found, key=lambda divergence: (divergence.from_start, divergence.place)))
 
 
-def are_comparable(first: ComparedCourse, second: ComparedCourse) -> bool:
+def are_comparable(first: ComparedSignals, second: ComparedSignals) -> bool:
     """Whether any signal has enough points in common to tell whether it parts."""
     common = [len(_aligned(name, first, second)[0]) for name in first.signals if name in second.signals]
     return max(common, default=0) >= BASELINE_POINTS + LASTING_POINTS
 
 
-def _parting(name: str, first: ComparedCourse, second: ComparedCourse, *, is_log: bool) -> Parting | None:
+def _divergence(name: str, first: ComparedSignals, second: ComparedSignals, *, is_log: bool) -> Divergence | None:
     """Return where a signal parts.
 
     Both are smoothed by the median of 5 points. They are apart where their gap exceeds its median over the first 20
@@ -80,12 +82,12 @@ def _parting(name: str, first: ComparedCourse, second: ComparedCourse, *, is_log
     least = max(NOISES * _noise(one, other), _relevant(one, other, is_log=is_log))
     usual = float(np.median(gap[:BASELINE_POINTS]))
     if usual > least:
-        return Parting(name, float(places[0]), from_start=True)
+        return Divergence(name, float(places[0]), from_start=True)
     begins = np.flatnonzero(_lasting(gap > usual + least))
-    return Parting(name, float(places[begins[0]])) if len(begins) else None
+    return Divergence(name, float(places[begins[0]])) if len(begins) else None
 
 
-def _aligned(name: str, first: ComparedCourse, second: ComparedCourse) -> tuple[Array, Array, Array]:
+def _aligned(name: str, first: ComparedSignals, second: ComparedSignals) -> tuple[Array, Array, Array]:
     """Return the places of the first run that both cover, and both values there: the second's newest until then."""
     known = np.isfinite(second.signals[name])
     places, values = second.places[known], second.signals[name][known]
@@ -122,43 +124,35 @@ def _lasting(apart: Array) -> Array:
 
 
 TOLD = 3
-NAMES = {
-    "reward_mean": "reward",
-    "sampled_entropy": "entropy",
-    "response_length_mean": "response length",
-    "grad_norm": "gradient norm",
-    "kl_k3": "KL",
-    "ess_token": "effective samples",
-    "prob_pearson": "agreement of the engines",
-    "mask_rate": "masked share",
-    "version_lag_mean": "version lag",
-}
 
 
-def parting_sentence(found: Sequence[Parting], *, by_time: bool, is_long_enough: bool) -> str:
+def divergence_sentence(found: Sequence[Divergence], *, by_time: bool, is_long_enough: bool) -> str:
     """Return e.g. "They part at step 250: entropy first, then reward at 262"."""
     if not is_long_enough:
         return "They have too few steps in common to tell where they part."
-    later = [parting for parting in found if not parting.from_start]
-    always = ", ".join(_name(parting) for parting in found if parting.from_start)
+    later = [divergence for divergence in found if not divergence.from_start]
+    always = ", ".join(_name(divergence) for divergence in found if divergence.from_start)
     differ = f"{always} {'differs' if always.count(',') == 0 else 'differ'} from the start" if always else ""
     if not later:
         return f"They do not part: {differ}, and nothing else." if differ else "They do not part: no signal differs."
     first, *others = later
-    then = ", ".join(f"{_name(parting)} at {_place(parting, by_time=by_time)}" for parting in others[: TOLD - 1])
+    then = ", ".join(
+        f"{_name(divergence)} at {_place(divergence, by_time=by_time)}" for divergence in others[: TOLD - 1]
+    )
     unit = "" if by_time else "step "
     sentence = f"They part at {unit}{_place(first, by_time=by_time)}: {_name(first)} first"
     return f"{sentence}{f', then {then}' if then else ''}{f'; {differ}' if differ else ''}."
 
 
-def _name(parting: Parting) -> str:
-    return NAMES.get(parting.signal, parting.signal.replace("_", " "))
+def _name(divergence: Divergence) -> str:
+    derived = DERIVED.get(divergence.signal)
+    return signal_words(divergence.signal) if derived is None else derived.words
 
 
-def _place(parting: Parting, *, by_time: bool) -> str:
+def _place(divergence: Divergence, *, by_time: bool) -> str:
     if not by_time:
-        return str(int(parting.place))
-    minutes = parting.place / 60
+        return str(int(divergence.place))
+    minutes = divergence.place / 60
     return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 

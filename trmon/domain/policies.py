@@ -86,10 +86,6 @@ def version_from_trainer(current: PolicyVersion, policy: Policy, *, now: float) 
     )
 
 
-FORMER_PRESETS = (replace(preset("seq_mis_mask"), name="seq_mis"),)
-"""Presets as clients of earlier versions decide by them; until semantics 2, `seq_mis` was the mask alone."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRegistry:
     """The current policy of a run, and all policies that may have decided its reports."""
@@ -100,7 +96,7 @@ class PolicyRegistry:
     @classmethod
     def of(cls, current: PolicyVersion, *, versions: Iterable[PolicyVersion] = ()) -> PolicyRegistry:
         """Return the registry of a run: all its policy versions, and the presets with their default bounds."""
-        known = [*FORMER_PRESETS, *map(preset, preset_names())]
+        known = [*map(preset, preset_names())]
         for version in (*versions, current):
             known += (version.policy, *version.shadows)
         return cls(current=current, by_hash={policy.hash: policy for policy in known})

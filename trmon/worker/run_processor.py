@@ -131,7 +131,7 @@ class RunProcessor:
         alerts = [alert for alert in firing if alert.severity is Severity.PAGE and alert.rule not in others]
         if all(alert.is_incident for alert in alerts):
             alerts = []
-        stopping = {rule.name for rule in context.signal_rules if rule.finding in STOPPING_FINDINGS}
+        stopping = {rule.name for rule in context.rules.over_signals if rule.finding in STOPPING_FINDINGS}
         return run_quarantined(
             QuarantinePart.ADVICE,
             lambda: self._advisor.advice(

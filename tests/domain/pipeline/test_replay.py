@@ -14,7 +14,7 @@ from tests.domain.trainer import made, report
 from trmon.domain.batches.batch import PolicyRole
 from trmon.domain.pipeline.merge import merge_reports
 from trmon.domain.pipeline.replay import ReplayedDecisions, mask_rates, minorizer_signals, replay_decisions
-from trmon.domain.policies import FORMER_PRESETS, PolicyRegistry, PolicyVersion
+from trmon.domain.policies import PolicyRegistry, PolicyVersion
 from trmon_client.core import divergence, statistics, wire
 from trmon_client.core.bounds import minorizer
 from trmon_client.core.columns import Columns
@@ -131,12 +131,6 @@ def test_an_empty_batch_is_replayed_too() -> None:
 def test_decisions_of_the_semantics_before_are_not_counted_as_mismatches() -> None:
     wrong = wire.pack_bits([False] * 8)
     assert replayed(report(0, accepted=wrong, semantics=1)).mismatches == 0
-
-
-def test_the_seq_mis_of_earlier_clients_is_still_known_by_its_hash() -> None:
-    (former,) = FORMER_PRESETS
-    found = replayed(report(0, policy=former, semantics=1))
-    assert (found.unreplayed, found.decisions[0].policy_name) == (0, "seq_mis")
 
 
 def test_the_mean_weight_of_sequences_counts_rejected_ones_as_zero() -> None:

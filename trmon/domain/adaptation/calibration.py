@@ -18,6 +18,7 @@ from trmon.domain.adaptation.proposal import (
     Side,
     bound_of,
     reaches_of,
+    with_bounds,
 )
 from trmon.domain.finding import Finding
 from trmon.domain.identity import BatchKey
@@ -161,11 +162,12 @@ def _measure(
         for side, ceiling in reaches_of(criterion).items():
             steps = [values for sample in samples if len(values := _values(sample, index, side))]
             if steps and 0 < floors[side] < ceiling:
-                reach = _Reach(floor=floors[side], ceiling=ceiling, before=reaches_of(before.criteria[index])[side])
+                floor, old = floors[side], reaches_of(before.criteria[index])[side]
                 q_pooled, q_steps = _quantiles(steps, policy.calibrate)
                 wanted = float(f"{MARGIN * max(q_pooled, q_steps):.4g}")
-                after = reach.first(wanted) if before is policy else reach.raised(wanted)
-                units = {**asdict(reach), "after": after, "q_pooled": q_pooled, "q_steps": q_steps}
+                after = max(floor, wanted) if before is policy else max(old, min(wanted, MAX_RAISE * old))
+                units = {"floor": floor, "ceiling": ceiling, "before": old, "after": min(ceiling, after)}
+                units |= {"q_pooled": q_pooled, "q_steps": q_steps}
                 found[index, side] = CalibratedBound(
                     statistic=criterion.statistic,
                     pair=criterion.pair,
@@ -174,21 +176,6 @@ def _measure(
                     **{name: bound_of(criterion, side, reach=value) for name, value in units.items()},
                 )
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reach:
-    """The limits of one bound as reaches, which grow as it loosens."""
-
-    floor: float
-    ceiling: float
-    before: float
-
-    def first(self, wanted: float) -> float:
-        return min(self.ceiling, max(self.floor, wanted))
-
-    def raised(self, wanted: float) -> float:
-        return min(self.ceiling, max(self.before, min(wanted, MAX_RAISE * self.before)))
 
 
 def _values(sample: PolicySample, index: int, side: Side) -> Array:
@@ -205,14 +192,8 @@ def _quantiles(steps: Sequence[Array], calibration: Calibration) -> tuple[float,
 
 
 def _with_bounds(policy: Policy, bounds: Mapping[tuple[int, Side], CalibratedBound], *, name: str) -> Policy:
-    """Return the plain policy with the new bounds."""
-    criteria = list(policy.criteria)
-    for (index, side), bound in bounds.items():
-        after = bound.after
-        criteria[index] = (
-            replace(criteria[index], lower=after) if side == "lower" else replace(criteria[index], upper=after)
-        )
-    return replace(policy, name=name, criteria=tuple(criteria), calibrate=None)
+    after = {place: bound.after for place, bound in bounds.items()}
+    return with_bounds(replace(policy, calibrate=None), after, name=name)
 
 
 def _name(bound: CalibratedBound) -> str:
@@ -348,14 +329,8 @@ def first_sample(steps: Sequence[CalibrationStep], *, sequences: int) -> Sequenc
     Args: steps: the steps of the run whose rows are final, oldest first.
     """
     start = _start(steps)
-    if start is None:
-        return None
-    found = 0
-    for end in range(start, len(steps)):
-        found += steps[end].n_sequences
-        if end + 1 - start >= SAMPLE_STEPS and found >= sequences:
-            return steps[start : end + 1]
-    return None
+    n = None if start is None else _enough(steps[start:], sequences=sequences)
+    return None if start is None or n is None else steps[start : start + n]
 
 
 def second_sample(steps: Sequence[CalibrationStep], *, sequences: int) -> Sequence[CalibrationStep] | None:
@@ -363,13 +338,17 @@ def second_sample(steps: Sequence[CalibrationStep], *, sequences: int) -> Sequen
 
     Args: steps: the steps of the run whose rows are final, oldest first.
     """
-    if len(steps) < SECOND_STEP:
-        return None
+    n = None if len(steps) < SECOND_STEP else _enough(steps[SECOND_STEP - 1 :: -1], sequences=sequences)
+    return None if n is None else steps[SECOND_STEP - n : SECOND_STEP]
+
+
+def _enough(steps: Sequence[CalibrationStep], *, sequences: int) -> int | None:
+    """Return how many of the first steps make a sample; None if there are too few."""
     found = 0
-    for start in reversed(range(SECOND_STEP)):
-        found += steps[start].n_sequences
-        if SECOND_STEP - start >= SAMPLE_STEPS and found >= sequences:
-            return steps[start:SECOND_STEP]
+    for n, step in enumerate(steps, 1):
+        found += step.n_sequences
+        if n >= SAMPLE_STEPS and found >= sequences:
+            return n
     return None
 
 

@@ -159,12 +159,16 @@ def bound_of(criterion: Criterion, side: Side, *, reach: float) -> float:
 
 def with_reaches(policy: Policy, reaches: Mapping[tuple[int, Side], float], *, name: str) -> Policy:
     """Return the policy with new reaches for some bounds, by (criterion, side)."""
+    bounds = {place: bound_of(policy.criteria[place[0]], place[1], reach=reach) for place, reach in reaches.items()}
+    return with_bounds(policy, bounds, name=name)
+
+
+def with_bounds(policy: Policy, bounds: Mapping[tuple[int, Side], float], *, name: str) -> Policy:
+    """Return the policy with some new bounds, by (criterion, side)."""
     criteria = list(policy.criteria)
-    for (index, side), reach in reaches.items():
-        bound = bound_of(criteria[index], side, reach=reach)
-        criteria[index] = (
-            replace(criteria[index], lower=bound) if side == "lower" else replace(criteria[index], upper=bound)
-        )
+    for (index, side), bound in bounds.items():
+        changed: dict[str, Any] = {side: bound}
+        criteria[index] = replace(criteria[index], **changed)
     return replace(policy, name=name, criteria=tuple(criteria))
 
 

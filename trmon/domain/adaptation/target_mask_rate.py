@@ -63,17 +63,23 @@ def propose(
     """
     if is_stalled:
         return NoChange(NoChangeReason.STALLED, "the run is stalled")
+    if (unusable := _unusable(sample)) is not None:
+        return unusable
+    tails = tails_of(sample, policy)
+    before, target = rejected_share(tails), _target(setting, calibrated)
+    if abs(before - target) <= DEAD_BAND * target:
+        return NoChange(NoChangeReason.IN_BAND, f"the mask rate is {before:.4f}, close to {target:g}")
+    return _propose(tails, policy=policy, limits=_limits(policy, anchor, setting, calibrated), target=target)
+
+
+def _unusable(sample: PolicySample) -> NoChange | None:
     if sample.has_nan:
         return NoChange(
             NoChangeReason.NOT_A_NUMBER, "some log-probs of the window are invalid, or a statistic of them is NaN"
         )
     if len(sample) < MIN_SEQUENCES:
         return NoChange(NoChangeReason.TOO_FEW, f"{len(sample)} sequences; at least {MIN_SEQUENCES} are needed")
-    tails = tails_of(sample, policy)
-    before, target = rejected_share(tails), _target(setting, calibrated)
-    if abs(before - target) <= DEAD_BAND * target:
-        return NoChange(NoChangeReason.IN_BAND, f"the mask rate is {before:.4f}, close to {target:g}")
-    return _propose(tails, policy=policy, limits=_limits(policy, anchor, setting, calibrated), target=target)
+    return None
 
 
 def _target(setting: AdaptationSetting, calibrated: CalibratedLimits | None) -> float:
@@ -97,8 +103,7 @@ class _Limits:
         criterion = self.floors.criteria[tail.index]
         floor = reaches_of(criterion)[tail.side] * self.floor_factor
         ceiling = reaches_of(self.ceilings.criteria[tail.index])[tail.side] * self.ceiling_factor
-        is_certified = criterion.statistic == "max_binary_kl" or criterion.where == "kl_lower_bound"
-        return max(floor, CERTIFICATE_MARGIN) if is_certified else floor, ceiling
+        return max(floor, CERTIFICATE_MARGIN) if _is_lower_bound(criterion) else floor, ceiling
 
 
 def _limits(policy: Policy, anchor: Policy, setting: AdaptationSetting, calibrated: CalibratedLimits | None) -> _Limits:
@@ -254,12 +259,8 @@ def recommend(
     Args: sample: the statistics of `policy` over the newest sequences; gain: reward gained so far, of a range of 1.
     Source: formulas, sections 7 and 8.
     """
-    if sample.has_nan:
-        return NoChange(
-            NoChangeReason.NOT_A_NUMBER, "some log-probs of the window are invalid, or a statistic of them is NaN"
-        )
-    if len(sample) < MIN_SEQUENCES:
-        return NoChange(NoChangeReason.TOO_FEW, f"{len(sample)} sequences; at least {MIN_SEQUENCES} are needed")
+    if (unusable := _unusable(sample)) is not None:
+        return unusable
     if not gain > 0:
         return NoChange(
             NoChangeReason.NO_GAIN, f"the reward gained {gain:.4g}; the budget is a fraction of a positive gain"
@@ -298,8 +299,11 @@ def _bounds_token_kl(criterion: Criterion) -> bool:
 
 def _kl_upper(criterion: Criterion, delta: float) -> float:
     """Return the upper bound; on a lower bound of KL, the margin makes the certificate valid."""
-    is_lower_bound = criterion.statistic == "max_binary_kl" or criterion.where == "kl_lower_bound"
-    return delta + CERTIFICATE_MARGIN if is_lower_bound else delta
+    return delta + CERTIFICATE_MARGIN if _is_lower_bound(criterion) else delta
+
+
+def _is_lower_bound(criterion: Criterion) -> bool:
+    return criterion.statistic == "max_binary_kl" or criterion.where == "kl_lower_bound"
 
 
 def _kl_move(criterion: Criterion, *, after: float) -> BoundMove:

@@ -154,9 +154,9 @@ def detect_findings(closing: ClosingRow) -> ClosingRow:
     final: list[tuple[Rule, RuleFinding]] = []
     provisional = dict(pipeline_state.provisional)
     if closing.began_step:
-        final += [(rule, provisional[rule.name]) for rule in context.signal_rules if rule.name in provisional]
+        final += [(rule, provisional[rule.name]) for rule in context.rules.over_signals if rule.name in provisional]
         provisional = {}
-    reading = context.signal_rules if closing.is_gauge else context.rules.over_every_update
+    reading = context.rules.over_signals if closing.is_gauge else context.rules.over_every_update
     found, row = _evaluate_rules(reading, row, numbers, pipeline_state=pipeline_state)
     for rule, finding in found:
         if rule.reads is RowSelection.EVERY_UPDATE:
@@ -190,7 +190,7 @@ def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineS
         features=features,
         memory=_after(pipeline_state.memory, row, numbers, remembered=context.rules.remembered[RowSelection.GAUGE]),
     )
-    reading = (rule for rule in context.signal_rules if rule.reads_scalars and rule.reads is RowSelection.GAUGE)
+    reading = (rule for rule in context.rules.over_signals if rule.reads_scalars and rule.reads is RowSelection.GAUGE)
     found, _ = _findings(reading, row, numbers, pipeline_state=pipeline_state)
     updated = {rule.name: finding for rule, finding in found if rule.name in pipeline_state.provisional}
     return row, structs.replace(pipeline_state, provisional={**pipeline_state.provisional, **updated})

@@ -24,30 +24,23 @@ from trmon.domain.runs.run import RunState
 
 
 def transition_deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
-    """Return one delivery per receiver if a page or a warning has fired or resolved.
+    """Return one delivery per receiver if a page, a warning or an incident has fired or resolved.
 
-    Alerts of health are told by the incident that they join. On a finished run only resolved alerts are delivered, also
-    for batches that close after its end.
+    Alerts of health are sent as the incident that they join. On a finished run only resolved alerts are delivered, also
+    for batches that close after its end; an incident that was not sent before is sent once, as one that ended with it.
     """
     alert, event = transition.alert, transition.event
     if alert is None or event is None or alert.severity is Severity.INFO:
         return ()
     rule = context.rule(alert.rule)
-    if rule is not None and rule.is_of_health:
+    is_late = context.run.state is RunState.FINISHED and event.state is AlertState.FIRING
+    if not alert.is_incident and (is_late or (rule is not None and rule.is_of_health)):
         return ()
-    if context.run.state is RunState.FINISHED and event.state is AlertState.FIRING:
-        return ()
-    return deliveries_of(transition, context)
-
-
-def deliveries_of(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
-    """Return one delivery of a transition with an event per receiver."""
-    alert, event = transition.alert, transition.event
-    assert alert is not None
-    assert event is not None
     notification = build_notification(
         alert, event, reason=transition.reason, run=context.run, public_url=context.public_url
     )
+    if alert.is_incident:
+        notification = structs.replace(notification, cause=_cause(alert, context))
     return tuple(
         Delivery(
             id=0,
@@ -77,21 +70,6 @@ def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
     else:
         place = f"{event.step}" if event.update is None else f"{event.step}.{event.update}"
     return f"{receiver}:{event.identity}:{event.attempt_id}:{place}:{event.state.value}"
-
-
-def incident_deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
-    """Return one delivery per receiver for a transition of a run's incident.
-
-    A finished run keeps it: an incident that was not sent before is sent once, as one that ended with its run.
-    """
-    alert = transition.alert
-    if alert is None or transition.event is None or alert.severity is Severity.INFO:
-        return ()
-    cause = _cause(alert, context)
-    return tuple(
-        replace(delivery, notification=structs.replace(delivery.notification, cause=cause))
-        for delivery in deliveries_of(transition, context)
-    )
 
 
 def _cause(alert: Alert, context: PassContext) -> NotifiedCause:
@@ -139,14 +117,11 @@ def publish_batch(closing: ClosingRow) -> BatchChanges:
     """Return the row, its decisions, and the alerts with their events and deliveries."""
     context, row = closing.context, closing.row
     changes = publish_transitions(closing.transitions, context=context, pipeline_state=closing.pipeline_state)
-    return BatchChanges(
-        pipeline_state=closing.pipeline_state,
+    return replace(
+        changes,
         row=row,
         is_gauge=closing.is_gauge,
         decisions=closing.decisions,
-        alerts=changes.alerts,
-        alert_events=changes.alert_events,
-        deliveries=changes.deliveries,
         events=(batch_event(row, at=context.now), *changes.events),
         unreplayed=closing.unreplayed,
     )
@@ -161,15 +136,9 @@ def publish_transitions(
         pipeline_state=pipeline_state,
         alerts=tuple(transition.alert for transition in changed if transition.alert is not None),
         alert_events=tuple(transition.event for transition in changed if transition.event is not None),
-        deliveries=tuple(delivery for transition in changed for delivery in _deliveries(transition, context)),
+        deliveries=tuple(delivery for transition in changed for delivery in transition_deliveries(transition, context)),
         events=tuple(_alert_event(transition) for transition in changed if transition.event is not None),
     )
-
-
-def _deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:
-    if transition.alert is not None and transition.alert.is_incident:
-        return incident_deliveries(transition, context)
-    return transition_deliveries(transition, context)
 
 
 def batch_event(row: BatchRow, *, at: float) -> Event:

@@ -97,10 +97,6 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
         found = structs.replace(skipped, folded=key, steps=self.steps + begins)
         return structs.replace(found, first_key=key, began_at=None, provisional={}) if begins else found
 
-    def without_provisional(self) -> PipelineState:
-        """Return the state after the provisional findings of the newest step became final."""
-        return structs.replace(self, provisional={})
-
     def open_alerts(self) -> tuple[Alert, ...]:
         """Return the pending and firing alerts, the open incident first."""
         incident = (self.incident.alert,) if self.incident is not None and self.incident.is_open else ()
@@ -166,16 +162,6 @@ class PassContext:
     def runbook_url(self, rule: str) -> str | None:
         """Return the address of a rule's runbook, or None if it has none."""
         return None if self.runbook_base_url is None else f"{self.runbook_base_url.rstrip('/')}/{rule}"
-
-    @property
-    def signal_rules(self) -> tuple[Rule, ...]:
-        """The rules over signals of batches."""
-        return self.rules.over_signals
-
-    @property
-    def state_rules(self) -> tuple[Rule, ...]:
-        """The rules over the state of the run or its live launches."""
-        return self.rules.over_states
 
     def rule(self, name: str) -> Rule | None:
         """Return a rule by its name, or None."""

@@ -129,7 +129,7 @@ def apply_state_change(
     if change.state is RunState.FINISHED:
         return (), pipeline_state
     transitions: dict[str, Transition] = {}
-    for rule in context.state_rules:
+    for rule in context.rules.over_states:
         if not isinstance(rule.when, InState):
             continue
         track = pipeline_state.tracks.get(rule.name, QUIET)
@@ -161,7 +161,7 @@ def apply_duplicate_trainers(
     Args: found: the pair that has been alive for longest, None without a duplicate.
     """
     transitions: dict[str, Transition] = {}
-    for rule in context.state_rules:
+    for rule in context.rules.over_states:
         if not isinstance(rule.when, TwoTrainersLive):
             continue
         track = pipeline_state.tracks.get(rule.name, QUIET)
@@ -190,15 +190,15 @@ def apply_run_end(
     is_finished = context.run.state is RunState.FINISHED
     last = [
         (rule, pipeline_state.provisional[rule.name])
-        for rule in context.signal_rules
+        for rule in context.rules.over_signals
         if rule.name in pipeline_state.provisional and not (is_finished and rule.is_prediction)
     ]
     transitions, pipeline_state = apply_findings(
-        last, context=context, pipeline_state=pipeline_state.without_provisional()
+        last, context=context, pipeline_state=structs.replace(pipeline_state, provisional={})
     )
     if not is_finished:
         return transitions, pipeline_state
-    state_rules = {rule.name for rule in context.state_rules}
+    state_rules = {rule.name for rule in context.rules.over_states}
     ended = {
         name: end_alert(track, reason=TransitionReason.FINISHED, now=now, is_of_state=name in state_rules)
         for name, track in pipeline_state.tracks.items()

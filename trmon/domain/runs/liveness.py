@@ -85,12 +85,8 @@ def after_report(liveness: Liveness, report: AnyReport) -> tuple[Liveness, State
 
     The launch of a damaged report is unknown, so such a report does not restart a run that has ended.
     """
-    after = replace(liveness, silent_since=max(liveness.silent_since, report.received_at))
     restarts = _restarts(liveness, report.report) if isinstance(report, StoredReport) else not liveness.state.ended
-    if liveness.state is RunState.RUNNING or not restarts:
-        return after, None
-    reason = StateChangeReason.RESTARTED if liveness.state.ended else StateChangeReason.REPORTED
-    return _changed(after, RunState.RUNNING, reason, at=report.received_at, since=liveness.silent_since)
+    return _seen(liveness, at=report.received_at, restarts=restarts)
 
 
 def after_scalars(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, StateChange | None]:
@@ -98,11 +94,7 @@ def after_scalars(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, S
 
     Beside reports they do not: something other than the training loop may log them.
     """
-    after = replace(liveness, silent_since=max(liveness.silent_since, notice.received_at))
-    if liveness.state is RunState.RUNNING or not _restarts(liveness, notice.message):
-        return after, None
-    reason = StateChangeReason.RESTARTED if liveness.state.ended else StateChangeReason.REPORTED
-    return _changed(after, RunState.RUNNING, reason, at=notice.received_at, since=liveness.silent_since)
+    return _seen(liveness, at=notice.received_at, restarts=_restarts(liveness, notice.message))
 
 
 def after_notice(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, StateChange | None]:
@@ -113,10 +105,7 @@ def after_notice(liveness: Liveness, notice: StoredNotice) -> tuple[Liveness, St
     """
     message, at = notice.message, notice.received_at
     if isinstance(message, wire.Start) and _restarts(liveness, message):
-        after = replace(liveness, silent_since=max(liveness.silent_since, at))
-        if liveness.state is RunState.RUNNING:
-            return after, None
-        return _changed(after, RunState.RUNNING, StateChangeReason.RESTARTED, at=at, since=liveness.silent_since)
+        return _seen(liveness, at=at, restarts=True, reason=StateChangeReason.RESTARTED)
     if isinstance(message, wire.Pause) and not liveness.state.ended and liveness.state is not RunState.PAUSED:
         return _changed(liveness, RunState.PAUSED, StateChangeReason.PAUSED, at=at, since=liveness.silent_since)
     if isinstance(message, wire.Finish) and (not liveness.state.ended or _explains_the_end(liveness, message)):
@@ -169,6 +158,17 @@ def ending_of(message: wire.Finish) -> TrainerEnd:
     """Return the end in a finish message."""
     by_signal = message.reason == wire.EndReason.SIGNAL.value
     return TrainerEnd(launch=message.launch, sent_at=message.sent_at, by_signal=by_signal)
+
+
+def _seen(
+    liveness: Liveness, *, at: float, restarts: bool, reason: StateChangeReason | None = None
+) -> tuple[Liveness, StateChange | None]:
+    """Return the liveness after a sign of life; without a reason, its state tells whether the trainer restarted."""
+    after = replace(liveness, silent_since=max(liveness.silent_since, at))
+    if liveness.state is RunState.RUNNING or not restarts:
+        return after, None
+    of_state = StateChangeReason.RESTARTED if liveness.state.ended else StateChangeReason.REPORTED
+    return _changed(after, RunState.RUNNING, reason or of_state, at=at, since=liveness.silent_since)
 
 
 def _restarts(liveness: Liveness, message: wire.Message) -> bool:
