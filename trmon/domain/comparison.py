@@ -83,7 +83,8 @@ def _divergence(name: str, first: ComparedSignals, second: ComparedSignals, *, i
     usual = float(np.median(gap[:BASELINE_POINTS]))
     if usual > least:
         return Divergence(name, float(places[0]), from_start=True)
-    begins = np.flatnonzero(_lasting(gap > usual + least))
+    lasting = np.lib.stride_tricks.sliding_window_view(gap > usual + least, LASTING_POINTS).all(axis=1)
+    begins = np.flatnonzero(lasting)
     return Divergence(name, float(places[begins[0]])) if len(begins) else None
 
 
@@ -116,11 +117,6 @@ def _relevant(one: Array, other: Array, *, is_log: bool) -> float:
         return float(np.log10(FACTOR_OF_LOGS))
     size = np.median(np.abs(np.concatenate([one[:BASELINE_POINTS], other[:BASELINE_POINTS]])))
     return max(RELATIVE_GAP * float(size), 1e-12)
-
-
-def _lasting(apart: Array) -> Array:
-    """Return the places at which a stretch of points apart begins, [n - 9]."""
-    return np.lib.stride_tricks.sliding_window_view(apart, LASTING_POINTS).all(axis=1)
 
 
 TOLD = 3

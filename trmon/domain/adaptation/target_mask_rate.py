@@ -268,19 +268,16 @@ def recommend(
     horizon = int(sample.n_tokens.max())
     kl_seq = None if np.isnan(sample.kl_nats).any() else float(sample.kl_nats.mean())
     delta = max_delta(horizon=horizon, budget=fraction * gain, kl_seq=kl_seq)
+    # On a lower bound of KL, the margin makes the certificate valid.
     reaches: dict[tuple[int, Side], float] = {
-        (i, "upper"): _kl_upper(c, delta) for i, c in enumerate(policy.criteria) if _bounds_token_kl(c)
+        (index, "upper"): delta + CERTIFICATE_MARGIN if _is_lower_bound(criterion) else delta
+        for index, criterion in enumerate(policy.criteria)
+        if criterion.statistic in ("max_kl", "max_binary_kl") and criterion.upper is not None
     }
     if not reaches or math.isinf(delta):
         return NoChange(
             NoChangeReason.NOTHING_TO_MOVE, "no criterion bounds the KL of tokens, or the sequences have no KL to bound"
         )
-    return _budget_proposal(sample, policy, reaches=reaches, basis={"gain": gain, "horizon": horizon, "delta": delta})
-
-
-def _budget_proposal(
-    sample: PolicySample, policy: Policy, *, reaches: dict[tuple[int, Side], float], basis: dict[str, float]
-) -> BoundProposal:
     proposed = with_reaches(policy, reaches, name=adapted_name(policy))
     return BoundProposal(
         controller=BOUND_BUDGET,
@@ -289,17 +286,8 @@ def _budget_proposal(
         n_sequences=len(sample),
         mask_rate_before=rejected_share(tails_of(sample, policy)),
         mask_rate_after=rejected_share(tails_of(sample, proposed)),
-        basis=basis,
+        basis={"gain": gain, "horizon": horizon, "delta": delta},
     )
-
-
-def _bounds_token_kl(criterion: Criterion) -> bool:
-    return criterion.statistic in ("max_kl", "max_binary_kl") and criterion.upper is not None
-
-
-def _kl_upper(criterion: Criterion, delta: float) -> float:
-    """Return the upper bound; on a lower bound of KL, the margin makes the certificate valid."""
-    return delta + CERTIFICATE_MARGIN if _is_lower_bound(criterion) else delta
 
 
 def _is_lower_bound(criterion: Criterion) -> bool:

@@ -156,22 +156,18 @@ def update_after_failure(
 
     A reminder is retried while its alert fires, without a limit on attempts.
     """
-    attempts = delivery.attempts + 1
+    attempts, waiting = delivery.attempts + 1, DeliveryState.STANDING if delivery.rounds else DeliveryState.DUE
     retries = may_succeed and (attempts < retry.max_attempts or delivery.rounds > 0)
     return DeliveryUpdate(
         delivery_id=delivery.id,
         outcome=DispatchOutcome.RETRIED if retries else DispatchOutcome.DEAD,
-        state=_waiting_state(delivery) if retries else DeliveryState.DEAD,
+        state=waiting if retries else DeliveryState.DEAD,
         due_at=now + (retry.wait_seconds(attempts) if retries else 0.0),
         attempts=attempts,
         rounds=delivery.rounds,
         tried_at=now,
         error=error,
     )
-
-
-def _waiting_state(delivery: Delivery) -> DeliveryState:
-    return DeliveryState.STANDING if delivery.rounds else DeliveryState.DUE
 
 
 def update_after_mute(delivery: Delivery, *, now: float, reason: MuteReason) -> DeliveryUpdate:

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, Routes
-from trmon.domain.alerts.notification import Notification, build_notification
+from trmon.domain.alerts.notification import build_notification
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.finding import Severity
 from trmon.domain.runs.run import Run
@@ -67,14 +67,15 @@ def closing_delivery(fired: Delivery, *, reason: TransitionReason, now: float) -
         id=0,
         receiver=fired.receiver,
         dedup_key=f"{fired.receiver}:{fired.episode}:{cause}:{AlertState.RESOLVED.value}",
-        notification=_resolved(fired.notification, reason=reason, now=now),
+        notification=structs.replace(
+            fired.notification,
+            status=AlertState.RESOLVED,
+            reason=reason.value,
+            alert=structs.replace(fired.notification.alert, at=now),
+            url=None,
+        ),
         due_at=now,
         made_at=now,
         episode=fired.episode,
         told_state=AlertState.RESOLVED,
     )
-
-
-def _resolved(notification: Notification, *, reason: TransitionReason, now: float) -> Notification:
-    alert = structs.replace(notification.alert, at=now)
-    return structs.replace(notification, status=AlertState.RESOLVED, reason=reason.value, alert=alert, url=None)

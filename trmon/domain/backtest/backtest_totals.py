@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -142,7 +141,7 @@ class _DetectionSum:
         return DetectionTotals(
             n_found=self.n_found,
             n_before=len(self.leads),
-            median_lead_steps=_median(self.leads),
+            median_lead_steps=median(self.leads) if self.leads else None,
             n_others=self.n_others,
         )
 
@@ -197,7 +196,3 @@ class _PolicySum:
 def _is_other(run: RunBacktest) -> bool:
     """Whether a run is known not to collapse."""
     return run.onset.step is None and run.onset.source is not OnsetSource.UNKNOWN
-
-
-def _median(values: Sequence[int]) -> float | None:
-    return median(values) if values else None

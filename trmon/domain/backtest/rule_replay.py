@@ -17,12 +17,12 @@ from trmon.domain.finding import Severity
 from trmon.domain.incidents.incident import CAUSE_LABEL
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.fold import detect_findings, fold_row
-from trmon.domain.pipeline.publish import publish_transitions
+from trmon.domain.pipeline.publish import transition_deliveries
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
 from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules.condition import signals_of
-from trmon.domain.rules.rule import Rule, RuleSet
+from trmon.domain.rules.rule import RuleSet
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.signals.reward_history import LOWER_ATOMS
 
@@ -80,11 +80,11 @@ class RuleReplay:
 
     def raised(self, transitions: tuple[Transition, ...]) -> tuple[RaisedTransition, ...]:
         """Return transitions of the newest row with whether each would be sent."""
-        return tuple(RaisedTransition(transition, self._is_sent(transition)) for transition in transitions)
-
-    def _is_sent(self, transition: Transition) -> bool:
-        changes = publish_transitions((transition,), context=self._context, pipeline_state=self.pipeline_state)
-        return any(delivery.told_state is AlertState.FIRING for delivery in changes.deliveries)
+        sent = [transition_deliveries(transition, self._context) for transition in transitions]
+        return tuple(
+            RaisedTransition(transition, any(delivery.told_state is AlertState.FIRING for delivery in deliveries))
+            for transition, deliveries in zip(transitions, sent, strict=True)
+        )
 
 
 MAX_ALERTS = 200
@@ -126,7 +126,11 @@ class RaisedAlerts:
         self.first_page: int | None = None
         self.first_steps: dict[str, int] = {}
         self._alerts: list[BacktestAlert] = []
-        self._about_arrival = {rule.name for rule in rules.rules if _is_about_arrival(rule)}
+        self._about_arrival = {
+            rule.name
+            for rule in rules.rules
+            if rule.reads_batches and ARRIVAL_SIGNALS.issuperset(signals_of(rule.when))
+        }
 
     def add(self, raised: Iterable[RaisedTransition], *, step: int, at: float | None) -> None:
         """Add the transitions of a row; only those count that say that something begins to fire or has changed."""
@@ -168,10 +172,6 @@ class RaisedAlerts:
             summary=event.summary,
             cause=alert.labels.get(CAUSE_LABEL, "") if alert.is_incident else "",
         )
-
-
-def _is_about_arrival(rule: Rule) -> bool:
-    return rule.reads_batches and ARRIVAL_SIGNALS.issuperset(signals_of(rule.when))
 
 
 FEATURE_INPUTS: Mapping[str, frozenset[str]] = dict.fromkeys(

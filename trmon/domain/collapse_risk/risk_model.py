@@ -211,9 +211,10 @@ class RiskModel:
         values = features.ravel()[self._places]
         known = values == values
         is_known = self.is_read if known.all() else np.bincount(self._inputs, known, minlength=N_INPUTS) > 0
-        leaves = self._nodes.leaves(np.where(known, values, self._medians))
+        leaves = self._nodes.leaves(np.where(known, values, self._ranges[0]))
         added = self._nodes.added[leaves].sum(axis=0) * (self.file.calibration.slope / len(self._nodes.roots))
-        beyond = (values < self._lowest) | (values > self._highest)
+        _, lowest, highest = self._ranges
+        beyond = (values < lowest) | (values > highest)
         return CollapseRisk(
             probability=self._probability(float(added.sum())) if is_known.any() else math.nan,
             drivers=np.where(is_known, added, np.nan),
@@ -223,7 +224,7 @@ class RiskModel:
     def probabilities(self, features: Values) -> Values:
         """Return the probability at each of many features [M, FeatureKind x INPUTS], in one pass."""
         values = features[:, self._places]
-        leaves = self._nodes.leaves(np.where(np.isnan(values), self._medians, values))
+        leaves = self._nodes.leaves(np.where(np.isnan(values), self._ranges[0], values))
         added = self._nodes.added.sum(axis=1)[leaves].mean(axis=1) * self.file.calibration.slope
         return np.array([self._probability(log_odds) for log_odds in added.tolist()])
 
@@ -239,16 +240,9 @@ class RiskModel:
         return self._places % N_INPUTS
 
     @cached_property
-    def _medians(self) -> Values:
-        return np.array([feature.median for feature in self.file.features])
-
-    @cached_property
-    def _lowest(self) -> Values:
-        return np.array([feature.lowest for feature in self.file.features])
-
-    @cached_property
-    def _highest(self) -> Values:
-        return np.array([feature.highest for feature in self.file.features])
+    def _ranges(self) -> Values:
+        """The median, the lowest and the highest value of each feature, [3, features]."""
+        return np.array([(feature.median, feature.lowest, feature.highest) for feature in self.file.features]).T.copy()
 
     @cached_property
     def _nodes(self) -> ForestNodes:

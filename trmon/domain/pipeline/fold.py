@@ -12,7 +12,6 @@ from msgspec import structs
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.collapse_risk.risk_reading import describe_drivers
 from trmon.domain.diagnosis.history import declares_replay
-from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.state import GAPS, GAUGE_KEYS, PassContext, PipelineState
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleFinding
@@ -55,12 +54,10 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
     else:
         features = pipeline_state.features.with_update(row.numbers)
         pipeline_state = structs.replace(pipeline_state, features=features)
-    pipeline_state = structs.replace(
-        pipeline_state,
-        ordinal=row.ordinal,
-        folded=row.key,
-        gauge_keys=_gauge_keys(pipeline_state, row, began_step=began_step) if is_gauge else pipeline_state.gauge_keys,
-    )
+    gauge_keys = pipeline_state.gauge_keys
+    if is_gauge:
+        gauge_keys = (*(gauge_keys if began_step else gauge_keys[:-1]), row.key)[-GAUGE_KEYS:]
+    pipeline_state = structs.replace(pipeline_state, ordinal=row.ordinal, folded=row.key, gauge_keys=gauge_keys)
     return replace(
         closing,
         row=_with(row, historical),
@@ -124,11 +121,6 @@ def _historical_signals(
         "step_seconds": pipeline_state.step_seconds,
     }
     return structs.replace(pipeline_state, response_length=lengths, ess_seq=baseline), historical
-
-
-def _gauge_keys(pipeline_state: PipelineState, row: BatchRow, *, began_step: bool) -> tuple[BatchKey, ...]:
-    kept = pipeline_state.gauge_keys if began_step else pipeline_state.gauge_keys[:-1]
-    return (*kept, row.key)[-GAUGE_KEYS:]
 
 
 def _with(row: BatchRow, historical: dict[str, float]) -> BatchRow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,6 +41,9 @@ def transition_deliveries(transition: Transition, context: PassContext) -> tuple
     )
     if alert.is_incident:
         notification = structs.replace(notification, cause=_cause(alert, context))
+    # Resolved alerts go to all receivers, because the owner may have changed; muting drops those never notified.
+    former = () if event.state is AlertState.FIRING else context.all_receivers
+    receivers = dict.fromkeys((*context.receivers, *former))
     return tuple(
         Delivery(
             id=0,
@@ -53,15 +56,8 @@ def transition_deliveries(transition: Transition, context: PassContext) -> tuple
             episode=alert.episode,
             told_state=event.state,
         )
-        for receiver in _receivers(event, context)
+        for receiver in receivers
     )
-
-
-def _receivers(event: AlertEvent, context: PassContext) -> Iterable[str]:
-    """Resolved alerts go to all receivers, because the owner may have changed; muting drops those never notified."""
-    if event.state is AlertState.FIRING:
-        return context.receivers
-    return dict.fromkeys((*context.receivers, *context.all_receivers))
 
 
 def _dedup_key(event: AlertEvent, *, receiver: str) -> str:

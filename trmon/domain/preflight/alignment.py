@@ -46,7 +46,7 @@ class Alignment:
 
 def align(rollout: EngineScores, trainer: EngineScores, *, limits: Thresholds) -> Alignment:
     """Return the aligned tokens of the same sequences. Source: arXiv 2605.14220 (same weights, same tokens)."""
-    masks = _masks(rollout, trainer)
+    masks = _mask_of(rollout, trainer), _mask_of(trainer, rollout)
     has_ids = rollout.token_ids is not None and trainer.token_ids is not None
     in_order = has_ids or all(np.count_nonzero(a) == np.count_nonzero(b) for a, b in zip(*masks, strict=True))
     positions, differences, only = [], [], np.zeros(2, np.int64)
@@ -71,12 +71,8 @@ def align(rollout: EngineScores, trainer: EngineScores, *, limits: Thresholds) -
     )
 
 
-def _masks(rollout: EngineScores, trainer: EngineScores) -> tuple[Rows, Rows]:
-    """Return both masks; an engine without one counts the tokens that the other counts, else all."""
-    return _mask_of(rollout, trainer), _mask_of(trainer, rollout)
-
-
 def _mask_of(scores: EngineScores, other: EngineScores) -> Rows:
+    """Return the mask of an engine; one without a mask counts the tokens that the other counts, else all."""
     if scores.mask is not None:
         return scores.mask
     every = tuple(np.ones(len(row), bool) for row in scores.logprobs)

@@ -303,17 +303,14 @@ def _engine_causes(diagnosis: Diagnosis, pairs: TokenPairs, result: PreflightRes
 
 def _exceeded(result: PreflightResult) -> Iterator[Evidence]:
     limits = result.limits
-    above, below = ThresholdSide.ABOVE, ThresholdSide.BELOW
-    if result.max_abs_d > limits.max_abs_d:
-        yield _evidence("max_abs_d", result.max_abs_d, above, limits.max_abs_d)
-    if result.tv_p95 > limits.tv_p95:
-        yield _evidence("tv_p95", result.tv_p95, above, limits.tv_p95)
-    if result.equal_share < limits.equal_share:
-        yield _evidence("equal_share", result.equal_share, below, limits.equal_share)
-
-
-def _evidence(signal: str, value: float, bound: ThresholdSide, threshold: float) -> Evidence:
-    return Evidence(signal=signal, value=value, bound=bound, threshold=threshold, since_step=0)
+    for signal, bound in (
+        ("max_abs_d", ThresholdSide.ABOVE),
+        ("tv_p95", ThresholdSide.ABOVE),
+        ("equal_share", ThresholdSide.BELOW),
+    ):
+        value, threshold = getattr(result, signal), getattr(limits, signal)
+        if value > threshold if bound is ThresholdSide.ABOVE else value < threshold:
+            yield Evidence(signal=signal, value=value, bound=bound, threshold=threshold, since_step=0)
 
 
 def _mean(values: Any) -> float:

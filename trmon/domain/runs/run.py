@@ -182,11 +182,8 @@ def _checked(text: str, *, field: str, max_length: int, allowed: str = "") -> st
     if not 0 < len(text) <= max_length:
         raise InvalidInput(field, f"must have 1 to {max_length} characters, not {len(text)}")
     for character in text:
-        if character not in allowed and _is_control(character):
+        is_reordering = unicodedata.bidirectional(character) in _REORDERING
+        is_control = is_reordering or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+        if character not in allowed and is_control:
             raise InvalidInput(field, f"holds the control character U+{ord(character):04X}")
     return text
-
-
-def _is_control(character: str) -> bool:
-    is_reordering = unicodedata.bidirectional(character) in _REORDERING
-    return is_reordering or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
