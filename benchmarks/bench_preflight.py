@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.fixtures.tiny_transformer import TinyEngine, prompts, response_mask, tiny_engine
-from trmon.domain.preflight.preflight import PreflightResult, preflight
+from trmon.domain.preflight.causes import PreflightResult, preflight
 from trmon.domain.preflight.token_pairs import EngineScores
 
 HEAD_SCALES = (3.0, 6.0, 12.0)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.fixtures.fuzzing import PLAIN_VALUES, edited, edited_document
 from trmon.cli.replay import read_recordings
 from trmon.domain.errors import InvalidInput
-from trmon.domain.preflight.preflight import preflight
+from trmon.domain.preflight.causes import preflight
 from trmon.domain.recording import replay_recording
 from trmon.terminal.preflight_scores import ScoreFile
 from trmon_client.core import acceptance

@@ -16,7 +16,7 @@ from tests.fixtures.completions_server import completions_server
 from tests.fixtures.tiny_transformer import prompts, response_mask, tiny_engine
 from trmon.cli import app
 from trmon.domain.errors import InvalidInput
-from trmon.domain.preflight.preflight import PreflightCause, preflight
+from trmon.domain.preflight.causes import PreflightCause, preflight
 from trmon.domain.preflight.token_pairs import EngineScores
 from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling, ScoredTokens
 

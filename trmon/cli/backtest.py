@@ -27,7 +27,7 @@ from trmon_client.api.runs import RunInfo
 from trmon_client.core.policies.policy import Policy
 
 if TYPE_CHECKING:
-    from trmon.domain.backtest.backtest_run import RunBacktest
+    from trmon.domain.backtest.evaluation import RunBacktest
     from trmon.domain.collapse_risk.risk_model import RiskModel
     from trmon.domain.rules.rule import RuleSet
     from trmon.store.archive.runs import RunSource
@@ -103,7 +103,7 @@ def backtest_command(
 
 def write_backtest(results: Iterable[RunBacktest], writer: BacktestWriter, *, max_false_pages: int | None) -> None:
     """Write the result of each run and the totals. Errors: InvalidInput without runs; Exit for too many false pages."""
-    from trmon.domain.backtest.backtest_totals import BacktestSum
+    from trmon.domain.backtest.totals import BacktestSum
 
     summed = BacktestSum()
     with _progress() as progress:
@@ -167,7 +167,7 @@ class Backtest:
 
     def of_history(self, history: StoredHistory) -> RunBacktest:
         """Return the result for a history."""
-        from trmon.domain.backtest.backtest_run import backtest_run
+        from trmon.domain.backtest.evaluation import backtest_run
 
         return backtest_run(history, self.rule_sets, policies=self.policies, model=self.model)
 

@@ -19,7 +19,7 @@ from rich.table import Table
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
-from trmon.domain.preflight.preflight import (
+from trmon.domain.preflight.causes import (
     N_WORST,
     FoundCause,
     PreflightCause,

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.domain.backtest.backtest_run import CollapseOnset, OnsetSource, RuleDifference, RuleSetOutcome, RunBacktest
-from trmon.domain.backtest.backtest_totals import BacktestTotals, GapTotals, RuleSetTotals
+from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RuleDifference, RuleSetOutcome, RunBacktest
 from trmon.domain.backtest.rule_replay import BacktestAlert
+from trmon.domain.backtest.totals import BacktestTotals, GapTotals, RuleSetTotals
 
 COLUMNS = BacktestAlert.__struct_fields__
 

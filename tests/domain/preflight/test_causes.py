@@ -13,7 +13,7 @@ from torch import Tensor
 from tests.fixtures.tiny_transformer import PROMPT, TinyEngine, prompts, response_mask, tiny_engine
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
-from trmon.domain.preflight.preflight import PreflightCause, PreflightLimits, PreflightResult, preflight
+from trmon.domain.preflight.causes import PreflightCause, PreflightLimits, PreflightResult, preflight
 from trmon.domain.preflight.token_pairs import EngineScores
 
 LIMITS = PreflightLimits()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.domain.backtest.histories import RISE, history, rewards
-from trmon.domain.backtest.backtest_run import backtest_run
-from trmon.domain.backtest.backtest_totals import BacktestSum, DetectionTotals
+from trmon.domain.backtest.evaluation import backtest_run
+from trmon.domain.backtest.totals import BacktestSum, DetectionTotals
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.rule_yaml import parse_rules
 

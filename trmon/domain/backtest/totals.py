@@ -8,7 +8,7 @@ from statistics import median
 
 import msgspec
 
-from trmon.domain.backtest.backtest_run import (
+from trmon.domain.backtest.evaluation import (
     OnsetSource,
     RuleDifferenceSum,
     RuleDifferenceTotals,

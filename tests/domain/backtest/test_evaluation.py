@@ -11,10 +11,10 @@ from msgspec import structs
 
 from tests.domain.backtest.histories import RISE, history, rewards
 from tests.store.builders import batch
-from trmon.domain.backtest.backtest_run import CollapseOnset, OnsetSource, RunBacktest, backtest_run
-from trmon.domain.backtest.backtest_totals import BacktestSum
+from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RunBacktest, backtest_run
 from trmon.domain.backtest.rule_replay import MAX_ALERTS
 from trmon.domain.backtest.stored_history import StoredHistory
+from trmon.domain.backtest.totals import BacktestSum
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskCalibration, RiskModel, shipped_model
 from trmon.domain.identity import BatchKey
