@@ -328,7 +328,7 @@ def sample(n: int = 512, *, tokens: int = 4096) -> PolicySample:
 
 
 def test_at_4096_tokens_it_asks_for_almost_nothing() -> None:
-    verdict = recommend(sample(), policy=POLICY, gain=0.5, fraction=0.5)
+    verdict = recommend(sample(), policy=POLICY, gain=2.5)
     assert isinstance(verdict, BoundProposal)
     delta = max_delta(horizon=4096, budget=0.25)
     assert delta < 1e-6
@@ -336,7 +336,7 @@ def test_at_4096_tokens_it_asks_for_almost_nothing() -> None:
     assert uppers["max_kl", "kl_exact"] == pytest.approx(delta)
     assert uppers["max_binary_kl", "kl_not_exact"] == pytest.approx(delta + CERTIFICATE_MARGIN)
     assert uppers["max_abs_d", "kl_not_exact"] == 0.5
-    assert verdict.basis == {"gain": 0.5, "horizon": 4096, "delta": pytest.approx(delta)}
+    assert verdict.basis == {"gain": 2.5, "horizon": 4096, "delta": pytest.approx(delta)}
     assert verdict.mask_rate_after >= verdict.mask_rate_before
 
 

@@ -251,9 +251,7 @@ BUDGET_FRACTION = 0.1
 """The fraction of the measured gain that the error bound may reach."""
 
 
-def recommend(
-    sample: PolicySample, *, policy: Policy, gain: float, fraction: float = BUDGET_FRACTION
-) -> ControllerResult:
+def recommend(sample: PolicySample, *, policy: Policy, gain: float) -> ControllerResult:
     """Return the policy whose bound on token KL keeps the error bound within a fraction of the measured gain.
 
     Args: sample: the statistics of `policy` over the newest sequences; gain: reward gained so far, of a range of 1.
@@ -267,7 +265,7 @@ def recommend(
         )
     horizon = int(sample.n_tokens.max())
     kl_seq = None if np.isnan(sample.kl_nats).any() else float(sample.kl_nats.mean())
-    delta = max_delta(horizon=horizon, budget=fraction * gain, kl_seq=kl_seq)
+    delta = max_delta(horizon=horizon, budget=BUDGET_FRACTION * gain, kl_seq=kl_seq)
     # On a lower bound of KL, the margin makes the certificate valid.
     reaches: dict[tuple[int, Side], float] = {
         (index, "upper"): delta + CERTIFICATE_MARGIN if _is_lower_bound(criterion) else delta
