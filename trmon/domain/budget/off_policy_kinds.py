@@ -87,13 +87,35 @@ def off_policy_kinds(given: PipelineInput, *, updates_per_step: float) -> tuple[
     Args: updates_per_step: optimizer steps on each rollout.
     Source: [DRIFT], typed off-policyness; formulas, section 11.
     """
+    replayed = "; a replay is declared, which hides the difference" if declares_replay(given.config) else ""
     return (
         _engine_mismatch(given),
-        _staleness(given),
+        _of_largest(
+            given,
+            "staleness",
+            "version_lag_max",
+            why="the weights moved between rollout and training",
+            absent="every batch was sampled with the weights that it trains",
+            needs="needs versions and trainer_version",
+        ),
         _reuse(updates_per_step),
-        _versions_within(given),
+        _of_largest(
+            given,
+            "versions within a response",
+            "version_span_max",
+            why="responses go on over changes of the weights",
+            absent="each response is of one version, if versions are of tokens",
+            needs="needs versions of tokens",
+        ),
         _missing_old(given),
-        _router(given),
+        _of_largest(
+            given,
+            "router decisions",
+            "router_flip_rate",
+            why=f"training selects other experts than the rollout{replayed}",
+            absent=f"training selects the rollout's experts{replayed}",
+            needs=f"needs trmon_client.moe.flips; only mixtures of experts have a router{replayed}",
+        ),
         _quantisation(given),
         _sampling_mask(given),
         *UNMEASURED,
@@ -147,40 +169,6 @@ def _agreement_at_lag_0(given: PipelineInput) -> dict[str, float]:
 
 def _unknown(name: str, why: str) -> OffPolicyKind:
     return OffPolicyKind(name=name, presence=Presence.UNKNOWN, why=why)
-
-
-def _staleness(given: PipelineInput) -> OffPolicyKind:
-    return _of_largest(
-        given,
-        "staleness",
-        "version_lag_max",
-        why="the weights moved between rollout and training",
-        absent="every batch was sampled with the weights that it trains",
-        needs="needs versions and trainer_version",
-    )
-
-
-def _versions_within(given: PipelineInput) -> OffPolicyKind:
-    return _of_largest(
-        given,
-        "versions within a response",
-        "version_span_max",
-        why="responses go on over changes of the weights",
-        absent="each response is of one version, if versions are of tokens",
-        needs="needs versions of tokens",
-    )
-
-
-def _router(given: PipelineInput) -> OffPolicyKind:
-    replayed = "; a replay is declared, which hides the difference" if declares_replay(given.config) else ""
-    return _of_largest(
-        given,
-        "router decisions",
-        "router_flip_rate",
-        why=f"training selects other experts than the rollout{replayed}",
-        absent=f"training selects the rollout's experts{replayed}",
-        needs=f"needs trmon_client.moe.flips; only mixtures of experts have a router{replayed}",
-    )
 
 
 def _of_largest(given: PipelineInput, name: str, signal: str, *, why: str, absent: str, needs: str) -> OffPolicyKind:

@@ -170,13 +170,11 @@ ANTI_PATTERNS = (
 
 def anti_patterns(given: PipelineInput) -> tuple[AntiPattern, ...]:
     """Return all five, in the order of their source. Source: [DRIFT], anti-patterns; formulas, section 9."""
-    return tuple(_anti_pattern(number, given) for number in range(1, len(ANTI_PATTERNS) + 1))
-
-
-def _anti_pattern(number: int, given: PipelineInput) -> AntiPattern:
-    name, judge = ANTI_PATTERNS[number - 1]
-    presence, why, shown_by = judge(given)
-    return AntiPattern(number=number, name=name, presence=presence, why=why, shown_by=shown_by)
+    judged = [(name, *judge(given)) for name, judge in ANTI_PATTERNS]
+    return tuple(
+        AntiPattern(number=number, name=name, presence=presence, why=why, shown_by=shown_by)
+        for number, (name, presence, why, shown_by) in enumerate(judged, 1)
+    )
 
 
 METHODS = {

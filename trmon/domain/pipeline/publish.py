@@ -11,7 +11,7 @@ from msgspec import structs
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import NotifiedCause, build_notification
-from trmon.domain.alerts.transitions import Transition
+from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.diagnosis.remedies import remedy_of
 from trmon.domain.finding import Severity, form_of_rule, json_number
@@ -133,7 +133,11 @@ def publish_transitions(
         alerts=tuple(transition.alert for transition in changed if transition.alert is not None),
         alert_events=tuple(transition.event for transition in changed if transition.event is not None),
         deliveries=tuple(delivery for transition in changed for delivery in transition_deliveries(transition, context)),
-        events=tuple(_alert_event(transition) for transition in changed if transition.event is not None),
+        events=tuple(
+            _alert_event(transition.alert, transition.event, reason=transition.reason)
+            for transition in changed
+            if transition.alert is not None and transition.event is not None
+        ),
     )
 
 
@@ -149,10 +153,7 @@ def batch_event(row: BatchRow, *, at: float) -> Event:
     )
 
 
-def _alert_event(transition: Transition) -> Event:
-    alert, event = transition.alert, transition.event
-    assert alert is not None
-    assert event is not None
+def _alert_event(alert: Alert, event: AlertEvent, *, reason: TransitionReason) -> Event:
     return Event(
         kind="alert",
         data={
@@ -160,7 +161,7 @@ def _alert_event(transition: Transition) -> Event:
             "rule": alert.rule,
             "severity": alert.severity.value,
             "state": event.state.value,
-            "reason": transition.reason.value,
+            "reason": reason.value,
             "step": event.step,
             "summary": event.summary,
         },
