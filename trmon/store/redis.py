@@ -47,29 +47,9 @@ class CommitNotice(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         )
 
 
-class Envelope(msgspec.Struct, frozen=True, array_like=True):
-    """A notice and the process that sent it."""
-
-    process_id: str
-    notice: CommitNotice
-
-
-_ENVELOPE = msgspec.msgpack.Decoder(Envelope)
-
-
-def encode_envelope(envelope: Envelope) -> bytes:
-    """Return an envelope as bytes."""
-    return msgspec.msgpack.encode(envelope)
-
-
-def decode_envelope(data: bytes) -> Envelope:
-    """Return an envelope. Errors: msgspec.MsgspecError for other data, such as that of a later version."""
-    return _ENVELOPE.decode(data)
-
-
+_MESSAGE = msgspec.msgpack.Decoder(tuple[str, CommitNotice])
+"""The process that sent a notice, and the notice."""
 TIMEOUT_SECONDS = 0.5
-FAILURES = (redis.RedisError, OSError)
-"""The errors of a connection if Redis is unavailable, hangs or is another server."""
 
 
 def connect_redis(url: str) -> redis.Redis:
@@ -171,7 +151,7 @@ class PubSub:
 
     def _try_publish(self, notice: CommitNotice) -> bool:
         try:
-            self._client.publish(self._channel, encode_envelope(Envelope(self._process_id, notice)))
+            self._client.publish(self._channel, msgspec.msgpack.encode((self._process_id, notice)))
         except Exception:  # noqa: BLE001 - the edge of the thread: processes that get no notice poll
             self._on_failure("publish")
             return False
@@ -225,12 +205,12 @@ class PubSub:
             self._notify(CommitNotice(missed=True))
         elif message["type"] == "message":
             try:
-                envelope = decode_envelope(message["data"])
+                process_id, notice = _MESSAGE.decode(message["data"])
             except msgspec.MsgspecError:
                 self._on_failure("read")
                 return
-            if envelope.process_id != self._process_id:
-                self._notify(envelope.notice)
+            if process_id != self._process_id:
+                self._notify(notice)
 
     def _notify(self, notice: CommitNotice) -> None:
         try:
@@ -271,18 +251,15 @@ class SharedBuckets:
 
         Errors: NotReady while Redis is unavailable.
         """
+        pipeline = self._client.pipeline(transaction=False)
         try:
-            return self._run_script(spent)
-        except FAILURES as error:
+            for caller, n in spent.items():
+                arguments = [self._per_second, self._burst, n]
+                self._spend(keys=[f"{self._prefix}:{caller}"], args=arguments, client=pipeline)
+            return {caller: float(left) for caller, left in zip(spent, pipeline.execute(), strict=True)}
+        except (redis.RedisError, OSError) as error:
             raise NotReady(f"redis: {error}") from error
 
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
-
-    def _run_script(self, spent: Mapping[str, int]) -> dict[str, float]:
-        pipeline = self._client.pipeline(transaction=False)
-        for caller, n in spent.items():
-            arguments = [self._per_second, self._burst, n]
-            self._spend(keys=[f"{self._prefix}:{caller}"], args=arguments, client=pipeline)
-        return {caller: float(left) for caller, left in zip(spent, pipeline.execute(), strict=True)}
