@@ -129,8 +129,6 @@ class AdvisoryLock(Enum):
     NAMES = -1
     EVENTS = -2
     MIGRATION = -3
-    PRUNING = -4
-    WORKERS = -5
     LAKE = -6
 
 
@@ -158,11 +156,6 @@ def lock_exclusively(connection: Connection, lock: AdvisoryLock) -> None:
     """Acquire an exclusive lock, waiting for other transactions to release it."""
     if connection.dialect.name == "postgresql":
         _ONE.send(connection, {"number": lock.value})
-
-
-def try_lock(connection: Connection, lock: AdvisoryLock) -> bool:
-    """Acquire a lock without waiting, and return whether that succeeded."""
-    return try_lock_number(connection, lock.value)
 
 
 def lock_numbers(connection: Connection, numbers: Collection[int], *, shared: bool = False) -> None:

@@ -258,3 +258,12 @@ def check_disk_space(folder: Path) -> None:
         raise NotReady(
             f"cannot write to {folder}: {error.strerror}; free some space on its disk, or make it writable"
         ) from error
+
+
+def sync_path(path: Path | str) -> None:
+    """Have a file, or the names in a folder, survive a power failure."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -6,7 +6,7 @@ rows take one plan and one round trip.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -90,6 +90,14 @@ def upsert(connection: Connection, table: Table, *, key: Sequence[str], rows: Se
     """
     if rows:
         _execute(connection, _upsert_statement(connection.dialect.name, table, tuple(key), tuple(rows[0])), rows)
+
+
+def by_columns(rows: Iterable[Row]) -> Iterable[list[Row]]:
+    """Return rows in lists with the same columns, each for one statement."""
+    grouped: dict[Columns, list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(tuple(row), []).append(row)
+    return grouped.values()
 
 
 def update_rows(connection: Connection, table: Table, *, rows: Sequence[Row]) -> None:

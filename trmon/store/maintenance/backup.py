@@ -70,15 +70,6 @@ def open_sqlite_file(file: Path, *, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=sqlite.BUSY_SECONDS, isolation_level=None)
 
 
-def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that renames in it are durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _file_of(url: str, file: Path) -> Path:
     address = parse_database_url(url)
     if address.get_backend_name() == "postgresql":
@@ -100,8 +91,7 @@ def _copy(source: Path, part: Path) -> None:
             writing.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
         raise sqlite.explain_sqlite_error(source, error) from error
-    with part.open("rb") as written:
-        os.fsync(written.fileno())
+    sqlite.sync_path(part)
 
 
 def _checked(part: Path, source: Path) -> str:
@@ -125,4 +115,4 @@ def _publish(part: Path, file: Path, *, overwrite: bool) -> None:
             os.link(part, file)
         except FileExistsError as error:
             raise Conflict(f"another process created {file}; choose another name or overwrite it") from error
-    sync_folder(file.parent)
+    sqlite.sync_path(file.parent)

@@ -19,8 +19,8 @@ from trmon.domain.runs.run import RunState
 from trmon.store import migrations
 from trmon.store.database import engines_of, sqlite
 from trmon.store.database.engines import is_shared
-from trmon.store.database.sqlite import exclusive_use
-from trmon.store.maintenance.backup import copied_database, open_sqlite_file, sync_folder
+from trmon.store.database.sqlite import exclusive_use, sync_path
+from trmon.store.maintenance.backup import copied_database, open_sqlite_file
 from trmon.store.repositories.audit import write_audit
 from trmon.store.schema import tables
 
@@ -63,7 +63,7 @@ def restore_backup(url: str, backup: Path) -> RestoredDatabase:
             replaced = _replace(copy.file, file)
         else:
             _link(copy.file, file)
-        sync_folder(file.parent)
+        sync_path(file.parent)
         return RestoredDatabase(file=file, n_bytes=copy.n_bytes, replaced=replaced, has_tokens=has_tokens)
 
 
@@ -95,7 +95,7 @@ def _replace(copy: Path, file: Path) -> Path:
 def _link_aside(file: Path) -> Path:
     asides = (file.with_name(f"{file.name}.replaced-{n}") for n in count(1))
     aside = next(aside for aside in asides if _is_linked(file, aside))
-    sync_folder(file.parent)
+    sync_path(file.parent)
     return aside
 
 

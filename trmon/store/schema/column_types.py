@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,15 +17,8 @@ Id = BigInteger().with_variant(Integer(), "sqlite")
 class _ConvertedColumn(TypeDecorator[Any]):
     """A column that stores a value in another form, the same on every database."""
 
-    @staticmethod
-    def encode(value: Any) -> Any:
-        """Return the stored form of a value."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decode(value: Any) -> Any:
-        """Return the value of a stored form."""
-        raise NotImplementedError
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002 - SQLAlchemy's signature
         """Encode a parameter."""
@@ -40,16 +34,8 @@ class NumberColumn(_ConvertedColumn):
 
     impl = Double
     cache_ok = True
-
-    @staticmethod
-    def encode(value: float) -> float | None:
-        """Return the number or NULL."""
-        return None if math.isnan(value) else float(value)
-
-    @staticmethod
-    def decode(value: float | None) -> float:
-        """Return the number or NaN."""
-        return math.nan if value is None else value
+    encode = staticmethod(lambda value: None if math.isnan(value) else float(value))
+    decode = staticmethod(lambda value: math.nan if value is None else value)
 
 
 class JsonColumn(_ConvertedColumn):
@@ -57,16 +43,8 @@ class JsonColumn(_ConvertedColumn):
 
     impl = Text
     cache_ok = True
-
-    @staticmethod
-    def encode(value: Any) -> str | None:
-        """Return the text, or None without a document."""
-        return None if value is None else msgspec.json.encode(value).decode()
-
-    @staticmethod
-    def decode(value: str | None) -> Any:
-        """Return the document."""
-        return None if value is None else msgspec.json.decode(value)
+    encode = staticmethod(lambda value: None if value is None else msgspec.json.encode(value).decode())
+    decode = staticmethod(lambda value: None if value is None else msgspec.json.decode(value))
 
 
 class UpdateIndexColumn(_ConvertedColumn):
@@ -75,16 +53,8 @@ class UpdateIndexColumn(_ConvertedColumn):
     impl = BigInteger
     cache_ok = True
     coerce_to_is_types = ()
-
-    @staticmethod
-    def encode(value: int | None) -> int:
-        """Return the index or -1."""
-        return -1 if value is None else value
-
-    @staticmethod
-    def decode(value: int) -> int | None:
-        """Return the index or None."""
-        return None if value < 0 else value
+    encode = staticmethod(lambda value: -1 if value is None else value)
+    decode = staticmethod(lambda value: None if value < 0 else value)
 
 
 class SilenceStartColumn(_ConvertedColumn):
@@ -92,13 +62,5 @@ class SilenceStartColumn(_ConvertedColumn):
 
     impl = Double
     cache_ok = True
-
-    @staticmethod
-    def encode(value: float | None) -> float:
-        """Return the time or 0."""
-        return value or 0.0
-
-    @staticmethod
-    def decode(value: float) -> float | None:
-        """Return the time or None."""
-        return value or None
+    encode = staticmethod(lambda value: value or 0.0)
+    decode = staticmethod(lambda value: value or None)

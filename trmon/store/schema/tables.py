@@ -39,6 +39,10 @@ ALERT_KEY = ("identity", *BATCH_KEY)
 EVENT_KEY = ("identity", *BATCH_KEY, "silence_started_at", "state")
 
 
+def _table(name: str, *columns: Any, **options: Any) -> Table:
+    return Table(name, metadata, *columns, **options)
+
+
 def _id() -> Column[Any]:
     return Column("id", Id, primary_key=True, autoincrement=True)
 
@@ -67,11 +71,10 @@ def _unique(*columns: str) -> UniqueConstraint:
 # sqlite_autoincrement prevents the reuse of ids after the newest rows are pruned: frontiers and the event stream
 # compare ids.
 
-project = Table("project", metadata, Column("name", Text, primary_key=True), _required("created_at", Double))
+project = _table("project", Column("name", Text, primary_key=True), _required("created_at", Double))
 
-run = Table(
+run = _table(
     "run",
-    metadata,
     _id(),
     _required("project", ForeignKey("project.name")),
     *_columns(Text, "name", "state"),
@@ -86,17 +89,15 @@ run = Table(
     sqlite_autoincrement=True,
 )
 
-run_tag = Table(
+run_tag = _table(
     "run_tag",
-    metadata,
     Column("run_id", ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
     Column("tag", Text, primary_key=True),
     Index("ix_run_tag_tag", "tag"),
 )
 
-attempt = Table(
+attempt = _table(
     "attempt",
-    metadata,
     _id(),
     _run(),
     _required("name", Text),
@@ -111,9 +112,8 @@ attempt = Table(
     sqlite_autoincrement=True,
 )
 
-claim = Table(
+claim = _table(
     "claim",
-    metadata,
     _attempt(primary_key=True),
     Column("rank", BigInteger, primary_key=True),
     _run(),
@@ -129,9 +129,8 @@ claim = Table(
     Index("ix_claim_run_id", "run_id"),
 )
 
-report = Table(
+report = _table(
     "report",
-    metadata,
     _id(),
     _run(),
     _attempt(),
@@ -149,9 +148,8 @@ report = Table(
     sqlite_autoincrement=True,
 )
 
-notice = Table(
+notice = _table(
     "notice",
-    metadata,
     _id(),
     _run(),
     _attempt(),
@@ -166,11 +164,10 @@ notice = Table(
 
 # The names of a batch's signals, in the order of its values. Nearly all batches share one row, so a new signal needs
 # no migration and takes eight bytes per batch.
-name_set = Table("name_set", metadata, _id(), _required("names", Text, unique=True))
+name_set = _table("name_set", _id(), _required("names", Text, unique=True))
 
-batch = Table(
+batch = _table(
     "batch",
-    metadata,
     _id(),
     _run(),
     _attempt(),
@@ -198,9 +195,8 @@ batch = Table(
     Index("ix_batch_attempt_id", "attempt_id", "ordinal"),
 )
 
-decision = Table(
+decision = _table(
     "decision",
-    metadata,
     _attempt(primary_key=True),
     Column("step", BigInteger, primary_key=True),
     Column("update_index", UpdateIndexColumn, primary_key=True),
@@ -211,27 +207,24 @@ decision = Table(
     _required("accepted", LargeBinary),
 )
 
-chunk_axes = Table(
+chunk_axes = _table(
     "chunk_axes",
-    metadata,
     _attempt(primary_key=True),
     Column("first_ordinal", BigInteger, primary_key=True),
     *_columns(BigInteger, "last_ordinal", "first_step", "last_step"),
     _required("axes", LargeBinary),
 )
 
-signal_chunk = Table(
+signal_chunk = _table(
     "signal_chunk",
-    metadata,
     _attempt(primary_key=True),
     Column("name", Text, primary_key=True),
     Column("first_ordinal", BigInteger, primary_key=True),
     _required("data", LargeBinary),
 )
 
-policy_version = Table(
+policy_version = _table(
     "policy_version",
-    metadata,
     _id(),
     _run(),
     _required("hash", Text),
@@ -244,18 +237,16 @@ policy_version = Table(
     Index("ix_policy_version_run_id", "run_id", "id"),
 )
 
-adaptation = Table(
+adaptation = _table(
     "adaptation",
-    metadata,
     Column("run_id", ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
     _required("setting", JsonColumn),
     _required("author", Text),
     _required("changed_at", Double),
 )
 
-run_state = Table(
+run_state = _table(
     "run_state",
-    metadata,
     Column("run_id", ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
     *_columns(BigInteger, "report_id", "notice_id"),
     Column("ordinal", BigInteger),
@@ -264,9 +255,8 @@ run_state = Table(
     Column("outlook", JsonColumn),
 )
 
-run_summary = Table(
+run_summary = _table(
     "run_summary",
-    metadata,
     Column("run_id", ForeignKey("run.id", ondelete="CASCADE"), primary_key=True),
     *_columns(BigInteger, "attempt_id", "step", "report_id", "notice_id"),
     _required("version", Integer),
@@ -274,9 +264,8 @@ run_summary = Table(
     _required("document", LargeBinary),
 )
 
-alert = Table(
+alert = _table(
     "alert",
-    metadata,
     _id(),
     _run(),
     _required("identity", Text),
@@ -296,9 +285,8 @@ alert = Table(
     sqlite_autoincrement=True,
 )
 
-alert_event = Table(
+alert_event = _table(
     "alert_event",
-    metadata,
     _id(),
     _run(),
     _required("identity", Text),
@@ -314,9 +302,8 @@ alert_event = Table(
     sqlite_autoincrement=True,
 )
 
-delivery = Table(
+delivery = _table(
     "delivery",
-    metadata,
     _id(),
     _required("receiver", Text),
     _required("dedup_key", Text, unique=True),
@@ -336,9 +323,8 @@ delivery = Table(
     Index("ix_delivery_run_id", "run_id", "id"),
 )
 
-silence = Table(
+silence = _table(
     "silence",
-    metadata,
     _id(),
     Column("project", Text),
     _required("matchers", JsonColumn),
@@ -348,9 +334,8 @@ silence = Table(
     sqlite_autoincrement=True,
 )
 
-note = Table(
+note = _table(
     "note",
-    metadata,
     _id(),
     _run(),
     Column("step", BigInteger),
@@ -360,9 +345,8 @@ note = Table(
     sqlite_autoincrement=True,
 )
 
-event = Table(
+event = _table(
     "event",
-    metadata,
     _id(),
     _run(),
     _required("at", Double),
@@ -372,26 +356,24 @@ event = Table(
     sqlite_autoincrement=True,
 )
 
-lease = Table(
+lease = _table(
     "lease",
-    metadata,
     Column("slot", Integer, primary_key=True, autoincrement=False),
     Column("holder", Text),
     _required("fence", BigInteger),
     _required("expires_at", Double),
 )
 
-worker = Table("worker", metadata, Column("holder", Text, primary_key=True), _required("seen_at", Double))
+worker = _table("worker", Column("holder", Text, primary_key=True), _required("seen_at", Double))
 
-schema_compatibility = Table("schema_compatibility", metadata, Column("oldest_reader", Text, primary_key=True))
+schema_compatibility = _table("schema_compatibility", Column("oldest_reader", Text, primary_key=True))
 """One row: the schema revision that a trmon must know to work over this database."""
 
 # A lake holds the tables of several databases, each under the identity that its database got when it was made.
-database_identity = Table("database_identity", metadata, Column("id", Text, primary_key=True))
+database_identity = _table("database_identity", Column("id", Text, primary_key=True))
 
-lake_batch = Table(
+lake_batch = _table(
     "lake_batch",
-    metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     _required("planned_at", Double),
     Column("moved_at", Double),
@@ -401,9 +383,8 @@ lake_batch = Table(
 
 # What a lake batch moves of an attempt: the reports and notices after and up to these ids, and all other rows unless
 # only late messages are left.
-lake_batch_attempt = Table(
+lake_batch_attempt = _table(
     "lake_batch_attempt",
-    metadata,
     Column("lake_batch_id", ForeignKey("lake_batch.id"), primary_key=True),
     _attempt(primary_key=True),
     _run(),
@@ -414,26 +395,23 @@ lake_batch_attempt = Table(
 )
 
 # Runs whose rows in the lake are to be deleted; the run itself is gone.
-lake_deletion = Table(
+lake_deletion = _table(
     "lake_deletion",
-    metadata,
     Column("run_id", BigInteger, primary_key=True, autoincrement=False),
     _required("project", Text),
     _required("asked_at", Double),
     Column("deleted_at", Double),
 )
 
-quota = Table(
+quota = _table(
     "quota",
-    metadata,
     Column("project", Text, primary_key=True),
     *_columns(BigInteger, "max_runs", "max_bytes", nullable=True),
     Column("reports_per_second", Double),
 )
 
-audit = Table(
+audit = _table(
     "audit",
-    metadata,
     _id(),
     _required("at", Double),
     _required("actor", Text),
@@ -451,9 +429,8 @@ audit = Table(
 _OF_ALL_PROJECTS = text("replaced_at IS NULL AND revoked_at IS NULL AND project IS NULL")
 _OF_A_PROJECT = text("replaced_at IS NULL AND revoked_at IS NULL AND project IS NOT NULL")
 
-token = Table(
+token = _table(
     "token",
-    metadata,
     _id(),
     _required("name", Text),
     _required("digest", Text, unique=True),
