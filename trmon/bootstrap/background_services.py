@@ -201,10 +201,10 @@ def _lake_mover(
             now=time.time(), after_seconds=settings.lake_after_seconds, may_continue=thread.may_continue
         )
         for batch in done.batches:
-            counters.lake.labels("attempts").inc(batch.attempts)
-            counters.lake.labels("reports").inc(batch.reports)
+            counters.lake.labels("attempts").inc(len(batch.members))
+            counters.lake.labels("reports").inc(batch.n_reports)
             counters.lake.labels("bytes").inc(batch.n_bytes)
-            log.info("lake_batch_moved", id=batch.id, attempts=batch.attempts, reports=batch.reports)
+            log.info("lake_batch_moved", id=batch.id, attempts=len(batch.members), reports=batch.n_reports)
         counters.lake.labels("deleted_runs").inc(done.deleted_runs)
         counters.lake.labels("merged_files").inc(done.merged_files)
 

@@ -33,7 +33,7 @@ def check_lake(settings: Settings, store: Store) -> HealthCheckResult | None:
         found = f"{overdue.moved_attempts} attempts are in a lake, and TRMON_LAKE_URL is not set"
         return failing_result("lake", found, advice="set it as it was; until then these attempts cannot be read")
     try:
-        store.lake(settings.lake_url).mover.check()
+        store.lake(settings.lake_url).check()
     except NotReady as error:
         waiting = f"{overdue.ended_attempts} attempts of ended runs wait in the database, beyond its limits"
         return failing_result("lake", f"{error}; {waiting}", advice="docs/lake.md says what each store needs")

@@ -31,7 +31,7 @@ def lake_move_command(
         done = store.lake(_url(settings.lake_url)).run_pass(now=time.time(), after_seconds=after_seconds)
         for batch in done.batches:
             typer.echo(
-                f"batch {batch.id}: {batch.attempts} attempts, {batch.reports} reports, {decimal(batch.n_bytes)}"
+                f"batch {batch.id}: {len(batch.members)} attempts, {batch.n_reports} reports, {decimal(batch.n_bytes)}"
             )
         typer.echo(
             f"{done.deleted_rows} rows deleted from the database, {done.deleted_runs} deleted runs from the lake, "
@@ -68,7 +68,7 @@ def lake_rollback_command(
 ) -> None:
     """Delete from the lake what moved after the backup that this database was restored from, after asking."""
     with plain_errors(), open_store(data_dir) as store:
-        mover = store.lake(_url(read_settings(data_dir=data_dir).lake_url)).mover
+        mover = store.lake(_url(read_settings(data_dir=data_dir).lake_url))
         if not yes:
             typer.confirm("Delete what the lake has and this restored database does not know?", abort=True)
         typer.echo(f"{mover.roll_back(now=time.time())} batches rolled back")

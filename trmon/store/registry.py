@@ -76,13 +76,6 @@ def select_entries(where: ColumnElement[bool], *, claims: ColumnElement[bool] = 
     return query.where(where).order_by(attempt.c.id)
 
 
-def read_entries(
-    connection: Connection, statement: Select[Any], parameters: Mapping[str, Any] | None = None
-) -> dict[RunKey, RunEntry]:
-    """Return the runs that a query of `select_entries` finds."""
-    return entries_of(connection.execute(statement, parameters))
-
-
 def entries_of(rows: Iterable[Any]) -> dict[RunKey, RunEntry]:
     """Return the runs of rows that have the columns of `select_entries` as attributes."""
     entries: dict[RunKey, RunEntry] = {}
@@ -104,12 +97,6 @@ def _add_row(run: RunEntry, row: Any) -> None:
             run.by_id[row.fork_of].forks[row.fork_launch] = attempt
     if row.rank is not None:
         attempt.claims[row.rank] = _CLAIM.from_row(row)
-
-
-def insert_run(connection: Connection, arrival: ArrivedMessage) -> RunEntry:
-    """Insert the run of a message, and its project if that is new."""
-    _insert_projects(connection, [arrival])
-    return RunEntry(_insert_returning_id(connection, tables.run, _run_row(arrival)))
 
 
 def insert_runs(connection: Connection, arrivals: Iterable[ArrivedMessage]) -> None:
@@ -181,12 +168,11 @@ class RunRegistry:
     """A cache of the runs that send messages, with their attempts and claims; it reads the tables on demand.
 
     Only the writer's thread uses it, inside a transaction; after a rollback it must be cleared with `forget`. If other
-    processes write too (`is_shared`), `replace` must refresh it under locks in each transaction. Any thread may read
+    processes write too, `replace` must refresh it under locks in each transaction. Any thread may read
     `last_seen`: seconds on the server's clock by run id.
     """
 
-    def __init__(self, *, live_seconds: float, is_shared: bool = False) -> None:
-        self.is_shared = is_shared
+    def __init__(self, *, live_seconds: float) -> None:
         self.last_seen: dict[int, float] = {}
         self._live_seconds = live_seconds
         self._runs: dict[RunKey, RunEntry] = {}
@@ -272,12 +258,15 @@ class RunRegistry:
 
     def _run(self, connection: Connection, key: RunKey) -> RunEntry | None:
         run = self._runs.get(key)
-        if run is None and (run := read_entries(connection, select_entries(has_name(key))).get(key)) is not None:
-            self._cache(connection, key, run)
+        if run is None:
+            run = entries_of(connection.execute(select_entries(has_name(key)))).get(key)
+            if run is not None:
+                self._cache(connection, key, run)
         return run
 
     def _insert_run(self, connection: Connection, arrival: ArrivedMessage) -> RunEntry:
-        run = insert_run(connection, arrival)
+        _insert_projects(connection, [arrival])
+        run = RunEntry(_insert_returning_id(connection, tables.run, _run_row(arrival)))
         self._cache(connection, arrival.key, run)
         return run
 

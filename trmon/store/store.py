@@ -15,7 +15,7 @@ from trmon.store import migrations
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.database.sqlite import check_disk_space
-from trmon.store.lake.deletions import LakeDeletions, MovedRows
+from trmon.store.lake.deletions import MovedRows
 from trmon.store.lake.location import lake_location_of
 from trmon.store.lake.planning import LakeBatches
 from trmon.store.maintenance.check import check_database
@@ -46,7 +46,7 @@ from trmon.store.writing.group_commit import GroupCommit
 from trmon.store.writing.run_locks import RunLocks
 
 if TYPE_CHECKING:
-    from trmon.store.lake.mover import Lake
+    from trmon.store.lake.mover import LakeMover
     from trmon.store.query.queries import Queries
 
 LIVE_SECONDS = 90.0
@@ -67,14 +67,12 @@ class ProcessRole(Enum):
 class Store:
     """All durable data. Any thread may read, and reads never wait for the writer; writes return futures."""
 
-    def __init__(
-        self, engines: Engines, *, live_seconds: float, role: ProcessRole, lake: ReadableLake | None = None
-    ) -> None:
+    def __init__(self, engines: Engines, *, role: ProcessRole, lake: ReadableLake | None = None) -> None:
         self.role = role
         self._engines = engines
         self._reader = reader = engines.reader
         self._names = names = NameDictionary()
-        registry = RunRegistry(live_seconds=live_seconds, is_shared=engines.is_shared)
+        registry = RunRegistry(live_seconds=LIVE_SECONDS)
         self.writer = writer = _build_writer(engines, registry, names)
         self.runs = Runs(reader, writer, registry=registry)
         places = AttemptPlaces(reader, lake)
@@ -95,7 +93,6 @@ class Store:
         self.retention = Retention(reader, writer)
         self.lake_batches = LakeBatches(reader, writer, registry=registry)
         self.moved_rows = MovedRows(reader, writer)
-        self._lake_deletions = LakeDeletions(reader, writer)
         self.new_messages = NewMessages(reader)
         self.summaries = Summaries(reader, writer)
         self.run_snapshots = RunSnapshots(reader, names=names)
@@ -119,21 +116,19 @@ class Store:
         cls,
         url: str,
         *,
-        live_seconds: float = LIVE_SECONDS,
         role: ProcessRole = ProcessRole.ALONE,
         lake_url: str | None = None,
     ) -> Store:
         """Open a database and start its writer; a missing SQLite file is created without tables.
 
-        Args: url: sqlite:///path/to/trmon.db or postgresql://user:password@host/database; live_seconds: how long a
-        silent trainer keeps its attempt to itself; role: a reader has no writer, so writes raise NotReady; lake_url:
-        where the attempts are read that were moved.
+        Args: url: sqlite:///path/to/trmon.db or postgresql://user:password@host/database; role: a reader has no writer,
+        so writes raise NotReady; lake_url: where the attempts are read that were moved.
         Errors: NotReady naming the database, or for an invalid address of a lake.
         """
         lake = None if lake_url is None else ReadableLake(lake_url)
         engines = engines_of(url)
         with engines.writing.connect():
-            return cls(engines, live_seconds=live_seconds, role=role, lake=lake)
+            return cls(engines, role=role, lake=lake)
 
     @property
     def _is_alone(self) -> bool:
@@ -182,22 +177,21 @@ class Store:
         """Return the leases of a process with a unique name; for a shared database."""
         return Leases(self._engines.writing, holder=holder, lease_seconds=lease_seconds)
 
-    def lake(self, url: str) -> Lake:
-        """Return the lake to move attempts to. Errors: NotReady for an invalid URL, or without the extra `lake`."""
+    def lake(self, url: str) -> LakeMover:
+        """Return what moves attempts to a lake. Errors: NotReady for an invalid URL, or without the extra `lake`."""
         location = lake_location_of(url)
         try:
             from trmon.store.lake.delta_tables import DeltaTables
-            from trmon.store.lake.mover import Lake, LakeMover
+            from trmon.store.lake.mover import LakeMover
         except ImportError as error:
             raise NotReady("TRMON_LAKE_URL is set, and the lake needs: pip install 'trmon[lake]'") from error
-        mover = LakeMover(
+        return LakeMover(
             self._reader,
             batches=self.lake_batches,
-            deletions=self._lake_deletions,
+            moved_rows=self.moved_rows,
             delta_tables=DeltaTables(location),
             names=self._names,
         )
-        return Lake(mover, self.moved_rows)
 
     def queries(self, lake_url: str | None) -> Queries:
         """Return what runs SQL over this database and a lake. Errors: NotReady for an invalid URL, or an extra."""

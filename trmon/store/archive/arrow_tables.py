@@ -26,7 +26,7 @@ from sqlalchemy import (
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import Damaged
 from trmon.store.rows import messages
-from trmon.store.rows.batches import BATCH_MAPPING, NameDictionary, Names, batch_key_from_row, key_columns
+from trmon.store.rows.batches import BATCH_MAPPING, KEY_MAPPING, NameDictionary, Names
 from trmon.store.schema import tables
 from trmon.store.schema.column_types import JsonColumn
 from trmon_client.core.column_schema import COLUMNS, N_BINS, PAIRS
@@ -210,7 +210,7 @@ def batches_from_arrow(record_batch: Any) -> list[BatchRow]:
 
 def plain_batch_row(batch: BatchRow) -> dict[str, Any]:
     """Return the columns of a batch except its values."""
-    return key_columns(batch.key) | BATCH_MAPPING.to_row(batch)
+    return KEY_MAPPING.to_row(batch.key) | BATCH_MAPPING.to_row(batch)
 
 
 def _row(batch: BatchRow) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _batch(row: dict[str, Any]) -> BatchRow:
     stored = {"quarantined": None, "unconfirmed": None} | row | {"run_id": 0}
     return BATCH_MAPPING.from_row(
         stored,
-        key=batch_key_from_row(row),
+        key=KEY_MAPPING.from_row(row),
         signals=_present(row.get("signals")),
         scalars=_present(row.get("scalars")),
     )
@@ -273,17 +273,12 @@ def reports_to_arrow(rows: Sequence[Any]) -> tuple[Any, Any]:
     plain = REPORTS.to_arrow([row._asdict() for row in rows])
     histograms = [_histogram(unpacked, pair, field.type) for pair, field in zip(PAIRS, HISTOGRAMS, strict=True)]
     reports = pa.RecordBatch.from_arrays([*plain.columns, *histograms], schema=REPORTS_SCHEMA)
-    return reports, _decoded_sequences(rows, unpacked)
+    return reports, _sequences(rows, unpacked)
 
 
 def sequences_to_arrow(rows: Sequence[Any]) -> Any:
     """Return the sequences of stored reports as a record batch; a damaged report has none."""
-    return _decoded_sequences(rows, [_unpack(row.payload) for row in rows])
-
-
-def _decoded_sequences(rows: Sequence[Any], unpacked: Sequence[Columns | None]) -> Any:
-    decoded = [(row, columns) for row, columns in zip(rows, unpacked, strict=True) if columns is not None]
-    return _sequences([row for row, _ in decoded], [columns for _, columns in decoded])
+    return _sequences(rows, [_unpack(row.payload) for row in rows])
 
 
 def _unpack(payload: bytes) -> Columns | None:
@@ -293,9 +288,11 @@ def _unpack(payload: bytes) -> Columns | None:
         return None
 
 
-def _sequences(rows: Sequence[Any], unpacked: Sequence[Columns]) -> Any:
-    if not rows:
+def _sequences(stored: Sequence[Any], decoded: Sequence[Columns | None]) -> Any:
+    known = [(row, columns) for row, columns in zip(stored, decoded, strict=True) if columns is not None]
+    if not known:
         return pa.RecordBatch.from_pylist([], schema=SEQUENCES_SCHEMA)
+    rows, unpacked = zip(*known, strict=True)
     counts = [columns.n_sequences for columns in unpacked]
     of_row = np.repeat(np.arange(len(rows)), counts)
     keys = [pa.array([getattr(row, name) for row in rows], pa.int64()).take(pa.array(of_row)) for name in _SEQUENCE_KEY]

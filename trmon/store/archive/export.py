@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, func, select
 
+from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import Conflict, NotFound
 from trmon.store import migrations
 from trmon.store.archive import arrow_tables, manifest
@@ -34,7 +35,8 @@ def export_project(reader: Engine, project: str, root: Path, *, names: NameDicti
         columns = arrow_tables.batch_names(connection, project, names=names)
         rows: Counter[str] = Counter()
         for run_id, name in runs:
-            rows += _RunExport(connection, run_id, name, root=root).write(columns, names)
+            writer_of = partial(TableWriter, root, run=name)
+            rows += _export_run(connection, run_id, writer_of=writer_of, columns=columns, names=names)
         revision = migrations.schema_revision(connection)
     result = Manifest(
         revision=revision, project=project, runs=tuple(name for _, name in runs), rows=dict(rows), exported_at=now
@@ -63,53 +65,44 @@ def _check_complete(connection: Connection, project: str) -> None:
         )
 
 
-class _RunExport:
-    """Writes the tables of one run."""
-
-    def __init__(self, connection: Connection, run_id: int, name: str, *, root: Path) -> None:
-        self._connection = connection
-        self._run_id = run_id
-        self._name = name
-        self._root = root
-
-    def write(self, columns: BatchNames, names: NameDictionary) -> Counter[str]:
-        """Write every table and return the number of rows of each."""
-        counts = Counter({archived.name: self._write_plain(archived) for archived in PLAIN_TABLES})
-        counts[arrow_tables.BATCHES] = self._write_batches(columns, names)
-        counts[REPORTS.name], counts[arrow_tables.SEQUENCES] = self._write_reports()
-        return counts
-
-    def _write_plain(self, archived: ArchivedTable) -> int:
-        with self._writer(archived.name, archived.schema) as writer:
-            for rows in self._read(archived, n_rows=PIECE_ROWS):
+def _export_run(
+    connection: Connection,
+    run_id: int,
+    *,
+    writer_of: Callable[..., TableWriter],
+    columns: BatchNames,
+    names: NameDictionary,
+) -> Counter[str]:
+    """Write every table and return the number of rows of each."""
+    counts: Counter[str] = Counter()
+    for archived in PLAIN_TABLES:
+        with writer_of(archived.name, schema=archived.schema) as writer:
+            for rows in _read(connection, archived, run_id, n_rows=PIECE_ROWS):
                 writer.write(archived.to_arrow([row._asdict() for row in rows]))
-        return writer.n_rows
+        counts[archived.name] = writer.n_rows
+    with writer_of(arrow_tables.BATCHES, schema=columns.schema) as writer:
+        for batches in _batches(connection, run_id, names):
+            writer.write(arrow_tables.batches_to_arrow(batches, columns))
+    counts[arrow_tables.BATCHES] = writer.n_rows
+    with (
+        writer_of(REPORTS.name, schema=arrow_tables.REPORTS_SCHEMA) as report_writer,
+        writer_of(arrow_tables.SEQUENCES, schema=arrow_tables.SEQUENCES_SCHEMA) as sequence_writer,
+    ):
+        for rows in _read(connection, REPORTS, run_id, n_rows=PIECE_REPORTS):
+            reports, contents = arrow_tables.reports_to_arrow(rows)
+            report_writer.write(reports)
+            sequence_writer.write(contents)
+    counts[REPORTS.name], counts[arrow_tables.SEQUENCES] = report_writer.n_rows, sequence_writer.n_rows
+    return counts
 
-    def _write_batches(self, columns: BatchNames, names: NameDictionary) -> int:
-        table = tables.batch.c
-        last_ordinal = 0
-        with self._writer(arrow_tables.BATCHES, columns.schema) as writer:
-            while True:
-                newer = select(tables.batch).where(table.run_id == self._run_id, table.ordinal > last_ordinal)
-                piece = read_batches(self._connection, newer.order_by(table.ordinal).limit(PIECE_ROWS), names=names)
-                if not piece:
-                    return writer.n_rows
-                writer.write(arrow_tables.batches_to_arrow(piece, columns))
-                last_ordinal = piece[-1].ordinal
 
-    def _write_reports(self) -> tuple[int, int]:
-        with ExitStack() as stack:
-            report_writer = stack.enter_context(self._writer(REPORTS.name, arrow_tables.REPORTS_SCHEMA))
-            sequence_writer = stack.enter_context(self._writer(arrow_tables.SEQUENCES, arrow_tables.SEQUENCES_SCHEMA))
-            for rows in self._read(REPORTS, n_rows=PIECE_REPORTS):
-                reports, contents = arrow_tables.reports_to_arrow(rows)
-                report_writer.write(reports)
-                sequence_writer.write(contents)
-        return report_writer.n_rows, sequence_writer.n_rows
+def _read(connection: Connection, archived: ArchivedTable, run_id: int, *, n_rows: int) -> Iterator[Sequence[Any]]:
+    return connection.execute(archived.of_run(run_id).execution_options(yield_per=n_rows)).partitions()
 
-    def _read(self, archived: ArchivedTable, *, n_rows: int) -> Iterator[Sequence[Any]]:
-        query = archived.of_run(self._run_id).execution_options(yield_per=n_rows)
-        return self._connection.execute(query).partitions()
 
-    def _writer(self, table: str, schema: Any) -> TableWriter:
-        return TableWriter(self._root, table, run=self._name, schema=schema)
+def _batches(connection: Connection, run_id: int, names: NameDictionary) -> Iterator[Sequence[BatchRow]]:
+    table, last_ordinal = tables.batch.c, 0
+    ordered = select(tables.batch).where(table.run_id == run_id).order_by(table.ordinal).limit(PIECE_ROWS)
+    while piece := read_batches(connection, ordered.where(table.ordinal > last_ordinal), names=names):
+        yield piece
+        last_ordinal = piece[-1].ordinal

@@ -16,12 +16,14 @@ from sqlalchemy.exc import IntegrityError
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import Conflict, InvalidInput
 from trmon.domain.identity import RunKey
-from trmon.domain.runs.run import RunState
+from trmon.domain.runs.run import RunState, checked_author, checked_note_text
 from trmon.store.archive import arrow_tables, table_files
 from trmon.store.archive.arrow_tables import ATTEMPTS, ArchivedTable
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS
 from trmon.store.database.upsert import insert_new, insert_rows
+from trmon.store.rows.alerts import ALERT_MAPPING, EVENT_MAPPING
 from trmon.store.rows.batches import NameDictionary, write_batches
+from trmon.store.rows.runs import ATTEMPT_MAPPING, POLICY_MAPPING, run_from_row, setting_from_document
 from trmon.store.rows.signal_chunks import extend_chunks
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
@@ -47,7 +49,6 @@ class RowIds:
 
 
 Row = dict[str, Any]
-CheckRows = Callable[[str, Sequence[Row]], None]
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -66,6 +67,25 @@ _UNREACHED = 1 << 62
 """A frontier beyond every report, so that workers ignore a run that is being imported."""
 
 
+def _check_note(row: Mapping[str, Any]) -> None:
+    try:
+        checked_author(row["author"])
+        checked_note_text(row["text"])
+    except InvalidInput as error:
+        raise ValueError(f"a note: {error}") from error
+
+
+_DECODERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
+    "runs": lambda row: run_from_row({**row, "last_report_at": None}, tags=()),
+    "attempts": ATTEMPT_MAPPING.from_row,
+    "policies": POLICY_MAPPING.from_row,
+    "adaptations": lambda row: setting_from_document(row["setting"]),
+    "alerts": ALERT_MAPPING.from_row,
+    "alert_events": EVENT_MAPPING.from_row,
+    "notes": _check_note,
+}
+
+
 def hidden_name(key: RunKey) -> RunKey:
     """Return the name of a run during its import; trainers cannot use such a name."""
     return RunKey(key.project, f"~{key.run}")
@@ -79,15 +99,11 @@ def is_hidden_name(run: str) -> bool:
 class RunImport:
     """Imports one run, whose rows get new ids; `run_id` is 0 until the run is written."""
 
-    def __init__(
-        self, writer: GroupCommit, *, root: Path, run: str, names: NameDictionary, check_rows: CheckRows
-    ) -> None:
-        """Args: check_rows: called with the rows of each table before they are written."""
+    def __init__(self, writer: GroupCommit, *, root: Path, run: str, names: NameDictionary) -> None:
         self._writer = writer
         self._root = root
         self._run = run
         self._names = names
-        self._check_rows = check_rows
         self.run_id = 0
         self._attempts: dict[int, int] = {}
         self._reports, self._notices = RowIds(), RowIds()
@@ -118,7 +134,10 @@ class RunImport:
             self._root, archived.name, run=self._run, decode=archived.from_arrow, n_rows=n_rows
         )
         for piece in pieces:
-            self._check_rows(archived.name, piece)
+            # A row that cannot be read is refused before anything of it is written.
+            if decode := _DECODERS.get(archived.name):
+                for row in piece:
+                    decode({**row, "run_id": 0})
             yield piece
 
     def _read(self, archived: ArchivedTable) -> Iterator[Row]:

@@ -27,7 +27,7 @@ from trmon.store.lake.delta_schema import (
     batches_to_lake,
 )
 from trmon.store.lake.planning import LakeBatch, LakeMember
-from trmon.store.rows.alerts import alert_from_row
+from trmon.store.rows.alerts import ALERT_MAPPING
 from trmon.store.rows.batches import NameDictionary, read_batches
 from trmon.store.rows.runs import SUMMARY_VERSION, read_run, summary_from_row
 from trmon.store.schema import tables
@@ -68,7 +68,7 @@ def _newest_incident(connection: Connection, member: LakeMember) -> Incident | N
         table.run_id == member.run_id, table.attempt_id == member.attempt_id, table.rule == INCIDENT_RULE
     )
     row = connection.execute(found.order_by(table.id.desc()).limit(1)).one_or_none()
-    return None if row is None else Incident(alert=alert_from_row(row))
+    return None if row is None else Incident(alert=ALERT_MAPPING.from_row(row))
 
 
 def _verdict(connection: Connection, run: Run, incident: Incident | None, *, now: float) -> str:
@@ -80,7 +80,7 @@ def _verdict(connection: Connection, run: Run, incident: Incident | None, *, now
     found = None if stored is None else summary_from_row(stored)
     inputs = VerdictInputs(
         run=run,
-        alerts=[alert_from_row(row) for row in connection.execute(firing.order_by(alert.id))],
+        alerts=list(map(ALERT_MAPPING.from_row, connection.execute(firing.order_by(alert.id)))),
         incident=incident,
         diagnosis=None if found is None else found.diagnosis,
     )
@@ -134,7 +134,8 @@ class AttemptRows:
         self, connection: Connection, member: LakeMember, table: LakeTable, *, now: float
     ) -> Generator[Any, None, None]:
         if table is LAKE_ATTEMPTS:
-            yield _from_rows([attempt_document(connection, member, now=now)], table)
+            schema, row = pa.schema(table.fields), attempt_document(connection, member, now=now)
+            yield pa.RecordBatch.from_pylist([{name: row[name] for name in schema.names}], schema=schema)
         elif table is LAKE_BATCHES:
             yield from self._batches(connection, member)
         elif table is LAKE_SEQUENCES:
@@ -147,16 +148,15 @@ class AttemptRows:
                 yield table.archived.to_arrow([row._asdict() for row in rows])
 
     def _batches(self, connection: Connection, member: LakeMember) -> Iterator[Any]:
-        table, last = tables.batch.c, None
-        of_attempt = select(tables.batch).where(table.attempt_id == member.attempt_id)
-        while True:
-            newer = of_attempt if last is None else of_attempt.where(_is_after(last))
-            ordered = newer.order_by(table.step, table.update_index).limit(PIECE_ROWS)
-            rows = read_batches(connection, ordered, names=self._names)
-            if not rows:
-                return
+        table = tables.batch.c
+        newer = select(tables.batch).where(table.attempt_id == member.attempt_id)
+        newer = newer.order_by(table.step, table.update_index).limit(PIECE_ROWS)
+        found = newer
+        while rows := read_batches(connection, found, names=self._names):
             yield batches_to_lake(rows)
-            last = (rows[-1].key.step, rows[-1].key.update)
+            last = rows[-1].key
+            is_after = (table.step == last.step) & (table.update_index > last.update)
+            found = newer.where((table.step > last.step) | is_after)
 
 
 def rows_of(member: LakeMember, table: LakeTable) -> Select[Any]:
@@ -189,19 +189,9 @@ def with_front(piece: Any, front: dict[str, Any], table: LakeTable) -> Any:
     )
 
 
-def _is_after(last: tuple[int, int | None]) -> ColumnElement[bool]:
-    table, (step, update) = tables.batch.c, last
-    return (table.step > step) | ((table.step == step) & (table.update_index > update))
-
-
 def _partitions(connection: Connection, query: Select[Any], *, n_rows: int) -> Iterator[Sequence[Any]]:
     result = connection.execute(query.execution_options(yield_per=n_rows))
     try:
         yield from result.partitions()
     finally:
         result.close()
-
-
-def _from_rows(rows: Sequence[dict[str, Any]], table: LakeTable) -> Any:
-    schema = pa.schema(table.fields)
-    return pa.RecordBatch.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, exists, func, or_, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Table, and_, exists, func, or_, select
 
 from trmon.domain.runs.run import Run
 from trmon.store.database.upsert import insert_new
 from trmon.store.lake.planning import MOVABLE_STATES
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit, delete_in_batches
-
-_deletion = tables.lake_deletion.c
-
-
-class LakeDeletions:
-    """The deletions that the mover carries out."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    def pending(self) -> Sequence[int]:
-        """Return the ids of the runs that the lake may still have."""
-        found = select(_deletion.run_id).where(_deletion.deleted_at.is_(None)).order_by(_deletion.run_id)
-        with self._reader.connect() as connection:
-            return connection.scalars(found).all()
-
-    def finish(self, run_ids: Sequence[int], *, now: float) -> None:
-        """Record that the lake has these runs no more."""
-        done = update(tables.lake_deletion).where(_deletion.run_id.in_(run_ids)).values(deleted_at=now)
-        self._writer.submit(lambda transaction: transaction.connection.execute(done)).result()
+from trmon.store.writing.group_commit import delete_in_batches
+from trmon.store.writing.repository import Repository
 
 
 def ask_for_deletion(connection: Connection, run: Run, *, now: float) -> None:
@@ -48,12 +29,8 @@ DELETED_TABLES = (*MESSAGE_TABLES, tables.decision, tables.signal_chunk, tables.
 """The large tables. The others of a run stay, a few kilobytes: the fleet, the alerts and the audits read them."""
 
 
-class MovedRows:
+class MovedRows(Repository):
     """The rows of moved attempts that are still in the database."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def delete(self, *, may_continue: Callable[[], bool] = lambda: True) -> int:
         """Delete the rows that the lake holds, and return their number; messages that came since the move stay.
@@ -64,7 +41,8 @@ class MovedRows:
         attempt_ids = self._attempts()
         for first in range(0, len(attempt_ids), ATTEMPTS_AT_ONCE):
             for table in DELETED_TABLES:
-                moved = _is_moved(table, attempt_ids[first : first + ATTEMPTS_AT_ONCE])
+                page = attempt_ids[first : first + ATTEMPTS_AT_ONCE]
+                moved = and_(table.c.attempt_id.in_(page), *_up_to_the_move(table))
                 n_deleted += delete_in_batches(self._writer, table, moved, may_continue=may_continue)
         return n_deleted
 
@@ -75,15 +53,14 @@ class MovedRows:
             *(exists().where(table.c.attempt_id == attempt.id, *_up_to_the_move(table)) for table in DELETED_TABLES)
         )
         found = select(attempt.id).where(attempt.lake_batch_id.is_not(None), has_rows)
-        with self._reader.connect() as connection:
-            return connection.scalars(found.order_by(attempt.id)).all()
+        return self._values(found.order_by(attempt.id))
 
 
 def waits_for_lake() -> ColumnElement[bool]:
     """Return the predicate that a report is not in the lake, though its run has ended or its attempt has moved."""
     report, attempt = tables.report.c, tables.attempt.c
     is_movable = attempt.lake_batch_id.is_(None) & tables.run.c.state.in_(MOVABLE_STATES)
-    is_late = attempt.lake_batch_id.is_not(None) & (report.id > _newest_moved(tables.report))
+    is_late = attempt.lake_batch_id.is_not(None) & (report.id > newest_moved(tables.report.c.attempt_id, "report_id"))
     return (
         select(attempt.id)
         .join_from(tables.attempt, tables.run)
@@ -93,18 +70,15 @@ def waits_for_lake() -> ColumnElement[bool]:
     )
 
 
-def _is_moved(table: Table, attempt_ids: Sequence[int]) -> ColumnElement[bool]:
-    return and_(table.c.attempt_id.in_(attempt_ids), *_up_to_the_move(table))
-
-
 def _up_to_the_move(table: Table) -> list[ColumnElement[bool]]:
     """Return the predicate that excludes messages which came since the move; none for other tables."""
-    return [table.c.id <= _newest_moved(table)] if table in MESSAGE_TABLES else []
+    return [table.c.id <= newest_moved(table.c.attempt_id, f"{table.name}_id")] if table in MESSAGE_TABLES else []
 
 
-def _newest_moved(table: Table) -> ColumnElement[int]:
+def newest_moved(attempt_id: Column[Any], kind: str) -> ColumnElement[int]:
+    """Return the newest id that has moved of an attempt, 0 without one. Args: kind: "report_id" or "notice_id"."""
     member, batch = tables.lake_batch_attempt.c, tables.lake_batch.c
-    newest = func.coalesce(func.max(member[f"{table.name}_id"]), 0)
+    newest = func.coalesce(func.max(member[kind]), 0)
     of_attempt = select(newest).join_from(tables.lake_batch_attempt, tables.lake_batch)
-    moved = of_attempt.where(member.attempt_id == table.c.attempt_id, batch.moved_at.is_not(None))
-    return moved.correlate(table).scalar_subquery()
+    moved = of_attempt.where(member.attempt_id == attempt_id, batch.moved_at.is_not(None))
+    return moved.correlate(attempt_id.table).scalar_subquery()

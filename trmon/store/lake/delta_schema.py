@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.store.archive import arrow_tables
-from trmon.store.archive.arrow_tables import PLAIN_FIELDS, ArchivedTable, plain_batch_row
-from trmon.store.rows.batches import BATCH_MAPPING, batch_key_from_row
+from trmon.store.archive.arrow_tables import ArchivedTable, plain_batch_row
+from trmon.store.rows.batches import BATCH_MAPPING, KEY_MAPPING
 
 PARTITIONS = ("project", "month")
 """The month, YYYY-MM in UTC, is that of the move."""
@@ -53,7 +53,8 @@ _SIZE_FIELDS = (
 class LakeTable:
     """A Delta table. `order`: its rows within an attempt; `group_rows`, `group_bytes`: a row group's most.
 
-    `archived`: the table of the database whose rows it holds, if they are unchanged.
+    `archived`: the table of the database whose rows it holds, if they are unchanged. `stays`: the database keeps its
+    rows once their attempt has moved, and they may change there: an alert is acknowledged, a note added.
     """
 
     name: str
@@ -62,6 +63,7 @@ class LakeTable:
     group_rows: int = 4096
     group_bytes: int = 32 << 20
     archived: ArchivedTable | None = None
+    stays: bool = False
 
     @property
     def schema(self) -> Any:
@@ -74,9 +76,9 @@ class LakeTable:
         return tuple(name for name in PRUNING_COLUMNS if name in self.schema.names)
 
 
-def _unchanged(archived: ArchivedTable, *order: str, **limits: int) -> LakeTable:
+def _unchanged(archived: ArchivedTable, *order: str, **others: Any) -> LakeTable:
     fields = tuple(field for field in archived.schema if field.name != "attempt_id")
-    return LakeTable(name=archived.name, fields=fields, order=order, archived=archived, **limits)
+    return LakeTable(name=archived.name, fields=fields, order=order, archived=archived, **others)
 
 
 _ARCHIVED_ATTEMPT = tuple(field for field in arrow_tables.ATTEMPTS.schema if field.name not in ("id", "name"))
@@ -106,11 +108,11 @@ LAKE_SEQUENCES = LakeTable(
     order=(*_STEP, "rank", "chunk", "place"),
     group_rows=65_536,
 )
-LAKE_ALERTS = _unchanged(arrow_tables.ALERTS, "id")
-LAKE_ALERT_EVENTS = _unchanged(arrow_tables.ALERT_EVENTS, "id")
-LAKE_POLICIES = _unchanged(arrow_tables.POLICIES, "id")
-LAKE_ADAPTATIONS = _unchanged(arrow_tables.ADAPTATIONS, "changed_at")
-LAKE_NOTES = _unchanged(arrow_tables.NOTES, "id")
+LAKE_ALERTS = _unchanged(arrow_tables.ALERTS, "id", stays=True)
+LAKE_ALERT_EVENTS = _unchanged(arrow_tables.ALERT_EVENTS, "id", stays=True)
+LAKE_POLICIES = _unchanged(arrow_tables.POLICIES, "id", stays=True)
+LAKE_ADAPTATIONS = _unchanged(arrow_tables.ADAPTATIONS, "changed_at", stays=True)
+LAKE_NOTES = _unchanged(arrow_tables.NOTES, "id", stays=True)
 
 LATE_TABLES = (LAKE_REPORTS, LAKE_SEQUENCES, LAKE_NOTICES)
 """The tables that get the messages that arrive after their attempt has moved."""
@@ -133,21 +135,18 @@ LAKE_TABLES = (
 """All tables in the order in which a lake batch is written: an attempt appears once its rows are there."""
 
 
-_SCHEMA = pa.schema([field for field in PLAIN_FIELDS if field.name != "attempt_id"])
-
-
 def batches_to_lake(batches: Sequence[BatchRow]) -> Any:
     """Return batches of one attempt as a record batch without the first columns; NaN stays NaN."""
-    plain = pa.RecordBatch.from_pylist([plain_batch_row(batch) for batch in batches], schema=_SCHEMA)
+    *fields, _, _ = LAKE_BATCHES.fields
+    plain = pa.RecordBatch.from_pylist([plain_batch_row(batch) for batch in batches], schema=pa.schema(fields))
     maps = (_map_array([batch.signals for batch in batches]), _map_array([batch.scalars for batch in batches]))
-    fields = [*_SCHEMA, pa.field("signals", VALUES), pa.field("scalars", VALUES)]
-    return pa.RecordBatch.from_arrays([*plain.columns, *maps], schema=pa.schema(fields))
+    return pa.RecordBatch.from_arrays([*plain.columns, *maps], schema=pa.schema(LAKE_BATCHES.fields))
 
 
 def batch_from_lake(row: Mapping[str, Any]) -> BatchRow:
     """Return the batch of a row of the lake, with the ids of its database."""
     return BATCH_MAPPING.from_row(
-        row, key=batch_key_from_row(row), signals=dict(row["signals"]), scalars=dict(row["scalars"])
+        row, key=KEY_MAPPING.from_row(row), signals=dict(row["signals"]), scalars=dict(row["scalars"])
     )
 
 

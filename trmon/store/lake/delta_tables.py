@@ -49,11 +49,6 @@ class TableFolder:
             [self.file(name) for name in names], filesystem=self.filesystem, format="parquet"
         )
 
-    @property
-    def as_filesystem(self) -> Any:
-        """The files by the names that the log has."""
-        return pyarrow.fs.SubTreeFileSystem(self.path, self.filesystem)
-
 
 def table_folder_of(location: LakeLocation, table: LakeTable) -> TableFolder:
     """Return the folder of a table. Errors: ArrowException, OSError for credentials that lack something."""
@@ -125,7 +120,8 @@ class DeltaTables:
         if found is None:
             return None
         with lake_errors(self.location):
-            return found.to_pyarrow_dataset(filesystem=table_folder_of(self.location, table).as_filesystem)
+            folder = table_folder_of(self.location, table)
+            return found.to_pyarrow_dataset(filesystem=pyarrow.fs.SubTreeFileSystem(folder.path, folder.filesystem))
 
     def find_or_create(self, table: LakeTable) -> DeltaTable:
         """Return a table as it is now, with every column of this version; two processes may create it at once.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
 from trmon.store.archive.table_files import has_repeats
+from trmon.store.database.sqlite import sync_path
 from trmon.store.lake.delta_schema import PARTITIONS, LakeTable
 from trmon.store.lake.delta_tables import LogEntry, TableFolder, files_with, log_entries
 
@@ -92,8 +92,8 @@ class _OpenFile:
         self._stream.close()
         path = self._folder.file(self._name)
         if self._folder.is_local:
-            sync_file(path)
-            sync_file(str(Path(path).parent))
+            sync_path(path)
+            sync_path(Path(path).parent)
         [info] = self._folder.filesystem.get_file_info([path])
         stats = {
             "numRecords": self._n_rows,
@@ -120,15 +120,6 @@ class _OpenFile:
             self._n_rows += rows.num_rows
             self._waiting.clear()
             self._waiting_rows = self._waiting_bytes = 0
-
-
-def sync_file(path: str) -> None:
-    """Have a local file, or the names in a local folder, survive a power failure."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 PIECE_ROWS = 1024
@@ -245,11 +236,17 @@ def _replace(
         for entry in entries
     ]
     # Of two rewrites of one version, of whichever process or database, the later fails: its rows would be doubled.
-    rewrite = Transaction(REWRITE_APP_ID, delta_table.version())
+    commit_files(delta_table, table, [*removed, *added], app_id=REWRITE_APP_ID, version=delta_table.version())
+
+
+def commit_files(
+    delta_table: DeltaTable, table: LakeTable, actions: Sequence[Any], *, app_id: str, version: int
+) -> None:
+    """Add and remove files with one commit, which fails if another commit of the same id came before it."""
     delta_table.create_write_transaction(
-        [*removed, *added],
+        list(actions),
         "append",
         table.schema,
         partition_by=list(PARTITIONS),
-        commit_properties=CommitProperties(app_transactions=[rewrite]),
+        commit_properties=CommitProperties(app_transactions=[Transaction(app_id, version)]),
     )

@@ -19,7 +19,14 @@ from trmon.store.lake.reader import AttemptIndex, LakeReader
 from trmon.store.lake.row_groups import ColumnFilter
 from trmon.store.rows.batches import BatchSelection, StepUpdates, decision_from_row
 from trmon.store.rows.messages import stored_report
-from trmon.store.rows.signal_chunks import AXES, AttemptSeries, NewestBatches, StepRange, StoredChunks, attempt_series
+from trmon.store.rows.signal_chunks import (
+    AttemptSeries,
+    NewestBatches,
+    StepRange,
+    StoredChunks,
+    attempt_series,
+    axes_of,
+)
 
 
 class LakeHistory:
@@ -141,11 +148,7 @@ class LakeHistory:
 
 
 def _newest(batches: Sequence[BatchRow], names: Sequence[str]) -> NewestBatches:
-    axes = np.empty(len(batches), AXES)
-    axes["step"] = [batch.key.step for batch in batches]
-    axes["update"] = [-1 if batch.key.update is None else batch.key.update for batch in batches]
-    axes["ordinal"] = [batch.ordinal for batch in batches]
-    axes["closed_at"] = [batch.closed_at for batch in batches]
+    axes = axes_of((batch.key.step, batch.key.update, batch.ordinal, batch.closed_at) for batch in batches)
     # A signal replaces a scalar of the same name.
     values = [batch.scalars | batch.signals for batch in batches]
     return NewestBatches(axes, {name: np.array([row.get(name, np.nan) for row in values]) for name in names})

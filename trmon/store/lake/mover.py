@@ -9,12 +9,13 @@ from itertools import chain
 from pathlib import Path
 
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 from sqlalchemy import Connection, Engine, func, select
 
 from trmon.domain.errors import NotReady
+from trmon.store.database.sqlite import sync_path
 from trmon.store.lake.attempt_rows import AttemptRows, belongs_to
-from trmon.store.lake.deletions import LakeDeletions, MovedRows
+from trmon.store.lake.deletions import MovedRows
 from trmon.store.lake.delta_schema import (
     LAKE_ATTEMPTS,
     LAKE_BATCHES,
@@ -25,57 +26,19 @@ from trmon.store.lake.delta_schema import (
     LAKE_SIGNAL_CHUNKS,
     LAKE_TABLES,
     LATE_TABLES,
-    PARTITIONS,
     LakeTable,
 )
 from trmon.store.lake.delta_tables import DeltaTables, TableFolder, files_with, lake_errors, table_folder_of
-from trmon.store.lake.files import compact_partitions, delete_batches_after, delete_runs_from, sync_file, write_files
+from trmon.store.lake.files import (
+    commit_files,
+    compact_partitions,
+    delete_batches_after,
+    delete_runs_from,
+    write_files,
+)
 from trmon.store.lake.planning import LakeBatch, LakeBatches, LakeMember, app_id_of, month_of, planned_batch
 from trmon.store.rows.batches import NameDictionary
 from trmon.store.schema import tables
-
-
-class LakeWriter:
-    """Appends lake batches, table by table."""
-
-    def __init__(self, delta_tables: DeltaTables, rows: AttemptRows) -> None:
-        self._delta_tables = delta_tables
-        self._rows = rows
-
-    def append(self, batch: LakeBatch, *, at_point: Callable[[str], None] = lambda _: None) -> None:
-        """Append the rows of a batch to every table that lacks them.
-
-        Args: at_point: called with what has happened: the files of a table are written, or its commit is done.
-        Errors: NotReady if the lake cannot be written; repeat the call.
-        """
-        for table in LAKE_TABLES:
-            self._append_to(table, batch, at_point)
-
-    def _append_to(self, table: LakeTable, batch: LakeBatch, at_point: Callable[[str], None]) -> None:
-        found = self._delta_tables.find(table)
-        if found is not None and _has_batch(found, batch):
-            return
-        pieces = self._rows.read(batch, table)
-        first = next(pieces, None)
-        if first is None:
-            return
-        # From here to the commit the table must not be refreshed: the commit fails if another mover has committed the
-        # same batch since the version that is checked here, and only then none is doubled.
-        delta_table = self._delta_tables.find_or_create(table)
-        if _has_batch(delta_table, batch):
-            return
-        with lake_errors(self._delta_tables.location):
-            folder = table_folder_of(self._delta_tables.location, table)
-            added = write_files(chain([first], pieces), table, folder)
-            at_point(f"{table.name} written")
-            delta_table.create_write_transaction(
-                added,
-                "append",
-                table.schema,
-                partition_by=list(PARTITIONS),
-                commit_properties=CommitProperties(app_transactions=[Transaction(batch.app_id, batch.id)]),
-            )
-        at_point(f"{table.name} committed")
 
 
 def _has_batch(delta_table: DeltaTable, batch: LakeBatch) -> bool:
@@ -125,14 +88,17 @@ SYNCED_VERSIONS = 8
 """Newest entries of a local table's log that are made durable: a batch adds one, and a table few more meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MovedBatch:
-    """A lake batch that has moved: how many attempts, reports and bytes of reports."""
+COMPACTION_SECONDS = 86_400.0
 
-    id: int
-    attempts: int
-    reports: int
-    n_bytes: int
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakePass:
+    """What a pass did: the lake batches that moved, and how many rows, runs and files it deleted or merged."""
+
+    batches: tuple[LakeBatch, ...]
+    deleted_rows: int
+    deleted_runs: int
+    merged_files: int
 
 
 class LakeMover:
@@ -143,19 +109,43 @@ class LakeMover:
         reader: Engine,
         *,
         batches: LakeBatches,
-        deletions: LakeDeletions,
+        moved_rows: MovedRows,
         delta_tables: DeltaTables,
         names: NameDictionary,
     ) -> None:
         self._reader = reader
         self._batches = batches
-        self._deletions = deletions
+        self._moved_rows = moved_rows
         self._delta_tables = delta_tables
-        self._writer = LakeWriter(delta_tables, AttemptRows(reader, names))
+        self._rows = AttemptRows(reader, names)
+        self._compacted_at: float | None = None
+
+    def run_pass(
+        self, *, now: float, after_seconds: float, may_continue: Callable[[], bool] = lambda: True
+    ) -> LakePass:
+        """Move all attempts that can move and delete their rows; run again after an error, nothing is lost.
+
+        Args: now: seconds on the server's clock; after_seconds: how long a run must have been idle; may_continue:
+        called between steps.
+        Errors: NotReady if the lake cannot be read or written, or has other rows than the database.
+        """
+        moved: list[LakeBatch] = []
+        n_rows = 0
+        while may_continue() and (batch := self.move_next(now=now, after_seconds=after_seconds)) is not None:
+            moved.append(batch)
+            n_rows += self._moved_rows.delete(may_continue=may_continue)
+        # What an earlier pass moved and did not delete, since it was stopped.
+        n_rows += self._moved_rows.delete(may_continue=may_continue)
+        n_runs = self.delete_runs(now=now) if may_continue() else 0
+        n_files = 0
+        if may_continue() and (self._compacted_at is None or now - self._compacted_at >= COMPACTION_SECONDS):
+            n_files = self._compact(now=now)
+            self._compacted_at = now
+        return LakePass(batches=tuple(moved), deleted_rows=n_rows, deleted_runs=n_runs, merged_files=n_files)
 
     def move_next(
         self, *, now: float, after_seconds: float, at_point: Callable[[str], None] = lambda _: None
-    ) -> MovedBatch | None:
+    ) -> LakeBatch | None:
         """Complete the planned batch, or plan and move the next one; None if no attempt can move.
 
         Args: now: seconds on the server's clock; after_seconds: how long a run must have been idle; at_point: called
@@ -167,12 +157,34 @@ class LakeMover:
         if batch is None:
             return None
         at_point("planned")
-        self._writer.append(batch, at_point=at_point)
+        for table in LAKE_TABLES:
+            self._append(table, batch, at_point)
         self._verify(batch)
         at_point("verified")
         self._batches.finish(batch, now=now)
         at_point("finished")
-        return MovedBatch(id=batch.id, attempts=len(batch.members), reports=batch.n_reports, n_bytes=batch.n_bytes)
+        return batch
+
+    def _append(self, table: LakeTable, batch: LakeBatch, at_point: Callable[[str], None]) -> None:
+        """Append the rows of a batch to a table, unless it has them."""
+        found = self._delta_tables.find(table)
+        if found is not None and _has_batch(found, batch):
+            return
+        pieces = self._rows.read(batch, table)
+        first = next(pieces, None)
+        if first is None:
+            return
+        # From here to the commit the table must not be refreshed: the commit fails if another mover has committed the
+        # same batch since the version that is checked here, and only then none is doubled.
+        delta_table = self._delta_tables.find_or_create(table)
+        if _has_batch(delta_table, batch):
+            return
+        with lake_errors(self._delta_tables.location):
+            folder = table_folder_of(self._delta_tables.location, table)
+            added = write_files(chain([first], pieces), table, folder)
+            at_point(f"{table.name} written")
+            commit_files(delta_table, table, added, app_id=batch.app_id, version=batch.id)
+        at_point(f"{table.name} committed")
 
     def delete_runs(self, *, now: float) -> int:
         """Delete the rows of deleted runs from every table, and return the number of runs; safe to repeat.
@@ -180,21 +192,18 @@ class LakeMover:
         Nothing is deleted while a batch is planned, since another mover may still append rows of such a run.
         Errors: NotReady if the lake cannot be written.
         """
-        run_ids = self._deletions.pending()
+        run_ids = self._batches.pending_deletions()
         if not run_ids or self._batches.planned() is not None:
             return 0
         database_id = self._batches.database_id()
         for table, found, folder in self._tables():
             with lake_errors(self._delta_tables.location):
                 delete_runs_from(found, table, folder, database_id=database_id, run_ids=run_ids)
-        self._deletions.finish(run_ids, now=now)
+        self._batches.finish_deletions(run_ids, now=now)
         return len(run_ids)
 
-    def compact(self, *, now: float) -> int:
-        """Merge the small files of past months, drop files that no table names any more, and return how many merged.
-
-        Errors: NotReady if the lake cannot be written.
-        """
+    def _compact(self, *, now: float) -> int:
+        """Merge the small files of past months, drop files that no table names any more, and return how many merged."""
         n_merged = 0
         for table, found, folder in self._tables():
             with lake_errors(self._delta_tables.location):
@@ -277,50 +286,5 @@ class LakeMover:
         if log.is_dir():
             with lake_errors(self._delta_tables.location):
                 for file in sorted(log.glob("*.json"))[-SYNCED_VERSIONS:]:
-                    sync_file(str(file))
-                sync_file(str(log))
-
-
-COMPACTION_SECONDS = 86_400.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LakePass:
-    """What a pass did: the lake batches that moved, and how many rows, runs and files it deleted or merged."""
-
-    batches: tuple[MovedBatch, ...]
-    deleted_rows: int
-    deleted_runs: int
-    merged_files: int
-
-
-class Lake:
-    """The lake of a database, for the process that moves attempts to it."""
-
-    def __init__(self, mover: LakeMover, moved_rows: MovedRows) -> None:
-        self.mover = mover
-        self._moved_rows = moved_rows
-        self._compacted_at: float | None = None
-
-    def run_pass(
-        self, *, now: float, after_seconds: float, may_continue: Callable[[], bool] = lambda: True
-    ) -> LakePass:
-        """Move all attempts that can move and delete their rows; run again after an error, nothing is lost.
-
-        Args: now: seconds on the server's clock; after_seconds: how long a run must have been idle; may_continue:
-        called between steps.
-        Errors: NotReady if the lake cannot be read or written, or has other rows than the database.
-        """
-        moved: list[MovedBatch] = []
-        n_rows = 0
-        while may_continue() and (batch := self.mover.move_next(now=now, after_seconds=after_seconds)) is not None:
-            moved.append(batch)
-            n_rows += self._moved_rows.delete(may_continue=may_continue)
-        # What an earlier pass moved and did not delete, since it was stopped.
-        n_rows += self._moved_rows.delete(may_continue=may_continue)
-        n_runs = self.mover.delete_runs(now=now) if may_continue() else 0
-        n_files = 0
-        if may_continue() and (self._compacted_at is None or now - self._compacted_at >= COMPACTION_SECONDS):
-            n_files = self.mover.compact(now=now)
-            self._compacted_at = now
-        return LakePass(batches=tuple(moved), deleted_rows=n_rows, deleted_runs=n_runs, merged_files=n_files)
+                    sync_path(file)
+                sync_path(log)

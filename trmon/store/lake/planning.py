@@ -33,6 +33,7 @@ from trmon.store.registry import RunRegistry
 from trmon.store.rows.mapping import RowMapping
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
 
 MOVABLE_STATES = tuple(state.value for state in RunState if state.ended or state is RunState.STALLED)
@@ -195,7 +196,7 @@ def app_id_of(database_id: str) -> str:
 BATCH_BYTES = 256 << 20
 """Maximum report bytes of a lake batch, unless one attempt alone has more."""
 BATCH_ATTEMPTS = 200
-_batch, _member = tables.lake_batch.c, tables.lake_batch_attempt.c
+_batch, _member, _deletion = tables.lake_batch.c, tables.lake_batch_attempt.c, tables.lake_deletion.c
 
 
 @dataclass(slots=True)
@@ -227,12 +228,11 @@ class LakeStatus:
     pending_deletions: int
 
 
-class LakeBatches:
+class LakeBatches(Repository):
     """Plans lake batches, one at a time: the next is planned once the former has moved."""
 
     def __init__(self, reader: Engine, writer: GroupCommit, *, registry: RunRegistry) -> None:
-        self._reader = reader
-        self._writer = writer
+        super().__init__(reader, writer)
         self._registry = registry
 
     def database_id(self) -> str:
@@ -242,15 +242,13 @@ class LakeBatches:
 
     def newest_id(self) -> int:
         """Return the number of the newest lake batch; 0 without one."""
-        with self._reader.connect() as connection:
-            return connection.scalar(select(func.max(_batch.id))) or 0
+        return self._values(select(func.max(_batch.id)))[0] or 0
 
     def status(self, *, now: float, after_seconds: float) -> LakeStatus:
         """Return how much has moved and how much waits. Args: as for `plan`."""
         with self._reader.connect() as connection:
             totals = select(func.count(), func.sum(_batch.n_bytes), func.max(_batch.moved_at))
             n_batches, n_bytes, moved_at = connection.execute(totals.where(_batch.moved_at.is_not(None))).one()
-            is_pending = tables.lake_deletion.c.deleted_at.is_(None)
             waiting = movable_attempts(idle_since=now - after_seconds)
             later = movable_attempts(idle_since=math.inf)
             return LakeStatus(
@@ -262,7 +260,7 @@ class LakeBatches:
                 ended_attempts=_count(connection, later),
                 late_attempts=_count(connection, late_attempts()),
                 planned_batch=connection.scalar(select(_batch.id).where(_batch.moved_at.is_(None))),
-                pending_deletions=_count(connection, select(tables.lake_deletion.c.run_id).where(is_pending)),
+                pending_deletions=_count(connection, select(_deletion.run_id).where(_deletion.deleted_at.is_(None))),
             )
 
     def planned(self) -> LakeBatch | None:
@@ -270,7 +268,7 @@ class LakeBatches:
         with self._reader.connect() as connection:
             return planned_batch(connection)
 
-    def plan(self, *, now: float, after_seconds: float, max_bytes: int = BATCH_BYTES) -> LakeBatch | None:
+    def plan(self, *, now: float, after_seconds: float) -> LakeBatch | None:
         """Return the planned batch or plan the next one in one transaction; None if no attempt can move.
 
         Its attempts are sealed: from now on a message for one of them is late, and its worker changes none of its rows.
@@ -280,7 +278,9 @@ class LakeBatches:
         with self._reader.connect() as connection:
             if (planned := planned_batch(connection)) is not None:
                 return planned
-            candidates = _candidates(connection, idle_since=idle_since)
+            queries = (late_attempts(), movable_attempts(idle_since=idle_since))
+            found = [row for query in queries for row in connection.execute(query.limit(BATCH_ATTEMPTS))]
+            candidates = [(row.id, row.run_id) for row in found]
         if not candidates:
             return None
 
@@ -289,7 +289,7 @@ class LakeBatches:
             lock_exclusively(connection, AdvisoryLock.LAKE)
             if connection.scalar(select(exists().where(_batch.moved_at.is_(None)))):
                 return
-            plan = _plan(connection, candidates, idle_since=idle_since, max_bytes=max_bytes)
+            plan = _plan(connection, candidates, idle_since=idle_since)
             if plan.rows:
                 _insert_batch(connection, plan, now=now)
 
@@ -321,13 +321,17 @@ class LakeBatches:
 
         self._writer.submit(write_end).result()
 
+    def pending_deletions(self) -> Sequence[int]:
+        """Return the ids of the deleted runs that the lake may still have."""
+        return self._values(select(_deletion.run_id).where(_deletion.deleted_at.is_(None)).order_by(_deletion.run_id))
 
-def _candidates(connection: Connection, *, idle_since: float) -> list[tuple[int, int]]:
-    queries = (late_attempts(), movable_attempts(idle_since=idle_since))
-    return [(row.id, row.run_id) for query in queries for row in connection.execute(query.limit(BATCH_ATTEMPTS))]
+    def finish_deletions(self, run_ids: Sequence[int], *, now: float) -> None:
+        """Record that the lake has these runs no more."""
+        done = update(tables.lake_deletion).where(_deletion.run_id.in_(run_ids)).values(deleted_at=now)
+        self._writer.submit(lambda transaction: transaction.connection.execute(done)).result()
 
 
-def _plan(connection: Connection, candidates: Sequence[tuple[int, int]], *, idle_since: float, max_bytes: int) -> _Plan:
+def _plan(connection: Connection, candidates: Sequence[tuple[int, int]], *, idle_since: float) -> _Plan:
     """Return the candidates that can still move, until they are too many or too large together."""
     plan = _Plan()
     for attempt_id, run_id in candidates[:BATCH_ATTEMPTS]:
@@ -340,7 +344,7 @@ def _plan(connection: Connection, candidates: Sequence[tuple[int, int]], *, idle
             continue
         after = former or (0, 0)
         report_id, notice_id, n_reports, n_bytes = message_bounds(connection, attempt_id, after=after)
-        if plan.rows and plan.n_bytes + n_bytes > max_bytes:
+        if plan.rows and plan.n_bytes + n_bytes > BATCH_BYTES:
             break
         plan.n_reports += n_reports
         plan.n_bytes += n_bytes
@@ -387,25 +391,29 @@ def planned_batch(connection: Connection) -> LakeBatch | None:
 
 
 def _members(connection: Connection, batch_id: int, planned_at: float) -> Sequence[Any]:
-    run, later = tables.run.c, tables.attempt.alias("later")
-    until = select(func.min(later.c.started_at)).where(
+    of_batch = (column for column in _member if column.name != "lake_batch_id")
+    found = (
+        select(*of_batch, *member_columns(until=planned_at))
+        .join_from(tables.lake_batch_attempt, tables.attempt)
+        .join(tables.run, _run.id == _attempt.run_id)
+        .where(_member.lake_batch_id == batch_id, not_(exists().where(_deletion.run_id == _run.id)))
+    )
+    return connection.execute(found.order_by(_run.project, _member.run_id, _member.attempt_id)).all()
+
+
+def member_columns(*, until: float) -> list[ColumnElement[Any]]:
+    """Return the columns of a member that its run and its attempt have. Args: until: the end of the last attempt."""
+    later = tables.attempt.alias("later")
+    next_at = select(func.min(later.c.started_at)).where(
         later.c.run_id == _attempt.run_id, later.c.ordinal == _attempt.ordinal + 1
     )
-    found = (
-        select(
-            *(column for column in _member if column.name != "lake_batch_id"),
-            run.project,
-            run.name.label("run"),
-            _attempt.name.label("attempt"),
-            case((_attempt.ordinal == 1, 0.0), else_=_attempt.started_at).label("since"),
-            func.coalesce(until.scalar_subquery(), planned_at).label("until"),
-        )
-        .join_from(tables.lake_batch_attempt, tables.attempt)
-        .join(tables.run, run.id == _attempt.run_id)
-        .where(_member.lake_batch_id == batch_id)
-        .where(not_(exists().where(tables.lake_deletion.c.run_id == run.id)))
-    )
-    return connection.execute(found.order_by(run.project, _member.run_id, _member.attempt_id)).all()
+    return [
+        _run.project,
+        _run.name.label("run"),
+        _attempt.name.label("attempt"),
+        case((_attempt.ordinal == 1, 0.0), else_=_attempt.started_at).label("since"),
+        func.coalesce(next_at.scalar_subquery(), until).label("until"),
+    ]
 
 
 def _empty_checkpoints(connection: Connection, run_ids: set[int]) -> None:

@@ -9,12 +9,12 @@ from threading import Lock
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Engine, case, exists, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Engine, exists, func, literal, select
 
 from trmon.store.lake.attempt_rows import AttemptRows
-from trmon.store.lake.delta_schema import LAKE_SEQUENCES
-from trmon.store.lake.planning import LAKE_MEMBER_MAPPING, LakeBatch, LakeMember
-from trmon.store.query.tables import QueryTable
+from trmon.store.lake.deletions import newest_moved
+from trmon.store.lake.delta_schema import LAKE_SEQUENCES, LakeTable
+from trmon.store.lake.planning import LAKE_MEMBER_MAPPING, LakeBatch, LakeMember, member_columns
 from trmon.store.rows.batches import NameDictionary
 from trmon.store.schema import tables
 
@@ -50,13 +50,13 @@ class DatabaseRows:
             deleted_run_ids=tuple(self._connection.scalars(deleted)),
         )
 
-    def stream(self, table: QueryTable, *, now: float) -> ArrowStream:
+    def stream(self, table: LakeTable, *, now: float) -> ArrowStream:
         """Return the rows of a table. Args: now: for the verdicts of runs, seconds."""
-        return ArrowStream(table.lake.schema, lambda: self._pieces(table, now))
+        return ArrowStream(table.schema, lambda: self._pieces(table, now))
 
-    def _pieces(self, table: QueryTable, now: float) -> Iterator[Any]:
+    def _pieces(self, table: LakeTable, now: float) -> Iterator[Any]:
         with self._lock:
-            pieces = self._rows.read_from(self._connection, self._batch(table, now), table.lake)
+            pieces = self._rows.read_from(self._connection, self._batch(table, now), table)
         while True:
             # A connection serves one thread at a time.
             with self._lock:
@@ -65,7 +65,7 @@ class DatabaseRows:
                 return
             yield piece
 
-    def _batch(self, table: QueryTable, now: float) -> LakeBatch:
+    def _batch(self, table: LakeTable, now: float) -> LakeBatch:
         """Return the attempts with rows in the database as if they were to move together."""
         return LakeBatch(
             id=0,
@@ -90,27 +90,18 @@ class ArrowStream:
         return reader.__arrow_c_stream__(requested_schema)
 
 
-def _members(connection: Connection, table: QueryTable) -> Iterator[LakeMember]:
+def _members(connection: Connection, table: LakeTable) -> Iterator[LakeMember]:
     """Yield the attempts with rows of a table that are read from the database, by project, run and attempt."""
-    later = tables.attempt.alias("later")
-    until = select(func.min(later.c.started_at)).where(
-        later.c.run_id == _attempt.run_id, later.c.ordinal == _attempt.ordinal + 1
-    )
-    after_report = _newest_moved_report()
     found = (
         select(
-            _run.project,
+            *member_columns(until=_END_OF_TIME),
             _attempt.run_id,
-            _run.name.label("run"),
             _attempt.id.label("attempt_id"),
-            _attempt.name.label("attempt"),
             literal(False).label("is_late"),
-            after_report.label("after_report_id"),
+            newest_moved(_attempt.id, "report_id").label("after_report_id"),
             literal(_NEWEST_ID).label("report_id"),
             literal(0).label("after_notice_id"),
             literal(0).label("notice_id"),
-            case((_attempt.ordinal == 1, 0.0), else_=_attempt.started_at).label("since"),
-            func.coalesce(until.scalar_subquery(), _END_OF_TIME).label("until"),
         )
         .join_from(tables.attempt, tables.run)
         .where(_run.name.not_like("~%"), _is_read_from_database(table))
@@ -124,24 +115,15 @@ _END_OF_TIME = math.ldexp(1.0, 60)
 """Seconds."""
 
 
-def _newest_moved_report() -> ColumnElement[int]:
-    member, batch = tables.lake_batch_attempt.c, tables.lake_batch.c
-    newest = select(func.coalesce(func.max(member.report_id), 0)).join_from(
-        tables.lake_batch_attempt, tables.lake_batch
-    )
-    of_attempt = newest.where(member.attempt_id == _attempt.id, batch.moved_at.is_not(None))
-    return of_attempt.correlate(tables.attempt).scalar_subquery()
-
-
-def _is_read_from_database(table: QueryTable) -> ColumnElement[bool]:
+def _is_read_from_database(table: LakeTable) -> ColumnElement[bool]:
     is_here = _attempt.lake_batch_id.is_(None)
-    if table.lake is LAKE_SEQUENCES:
-        is_late = exists().where(_report.attempt_id == _attempt.id, _report.id > _newest_moved_report())
+    if table is LAKE_SEQUENCES:
+        is_late = exists().where(_report.attempt_id == _attempt.id, _report.id > newest_moved(_attempt.id, "report_id"))
         return is_here | is_late.correlate(tables.attempt)
     if not table.stays:
         return is_here
-    assert table.lake.archived is not None
+    assert table.archived is not None
     # Most attempts have no alert and no note, and each is read by a query of its own.
-    source = table.lake.archived.table.c
+    source = table.archived.table.c
     owner = source.attempt_id == _attempt.id if "attempt_id" in source else source.run_id == _attempt.run_id
     return exists().where(owner).correlate(tables.attempt)

@@ -18,10 +18,11 @@ import pyarrow as pa
 from sqlalchemy import Engine
 
 from trmon.domain.errors import InvalidInput, TrmonError
+from trmon.store.lake.delta_schema import LakeTable
 from trmon.store.lake.delta_tables import DeltaTables
 from trmon.store.lake.location import LakeLocation
 from trmon.store.query.database_rows import DatabaseRows, MovedState
-from trmon.store.query.tables import ATTEMPTS, LAKE_BATCH, QUERY_TABLES, RUNS, QueryTable, runs_sql, table_columns
+from trmon.store.query.tables import ATTEMPTS, LAKE_BATCH, QUERY_TABLES, RUNS, columns_of, runs_sql, table_columns
 from trmon.store.rows.batches import NameDictionary
 
 BATCH_ROWS = 4096
@@ -56,14 +57,14 @@ class QuerySession:
         self._connection = connection
         self._thread = thread
 
-    def named_tables(self, sql: str) -> tuple[QueryTable, ...]:
+    def named_tables(self, sql: str) -> tuple[LakeTable, ...]:
         """Return the tables whose names are in a query. Errors: InvalidInput unless it is one query that only reads."""
         with _query_errors(()):
             statements = self._connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type not in _READS:
             raise InvalidInput("SQL", "must be one SELECT; nothing can be changed with it")
         words = {word.lower() for word in _WORD.findall(sql)}
-        named = words | {ATTEMPTS.name} if RUNS in words else words
+        named = words | {ATTEMPTS} if RUNS in words else words
         return tuple(table for table in QUERY_TABLES if table.name in named)
 
     def run(self, sql: str, rows: Mapping[str, TableRows]) -> Any:
@@ -81,7 +82,7 @@ class QuerySession:
             reader = self._in_thread(lambda: self._connection.sql(sql).to_arrow_reader(BATCH_ROWS))
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader, named))
 
-    def _batches(self, reader: Any, named: Sequence[QueryTable]) -> Iterator[Any]:
+    def _batches(self, reader: Any, named: Sequence[LakeTable]) -> Iterator[Any]:
         with _query_errors(named):
             while (batch := self._in_thread(lambda: next(reader, None))) is not None:
                 yield batch
@@ -90,10 +91,10 @@ class QuerySession:
         """Return what a function returns; this thread notices Ctrl-C meanwhile, as one in DuckDB would not."""
         return self._thread.submit(step).result()
 
-    def _add(self, table: QueryTable, rows: TableRows | None) -> None:
+    def _add(self, table: LakeTable, rows: TableRows | None) -> None:
         """Make the view of a table; one that the query does not name has no rows."""
         stored = f"_database_{table.name}"
-        self._connection.register(stored, pa.schema(table.lake.schema).empty_table() if rows is None else rows.database)
+        self._connection.register(stored, table.schema.empty_table() if rows is None else rows.database)
         columns = f"* EXCLUDE ({LAKE_BATCH})"
         selected = f"SELECT {columns} REPLACE (NULL::VARCHAR AS month) FROM {stored}"  # noqa: S608 - a fixed name
         if rows is not None and rows.lake is not None:
@@ -131,13 +132,13 @@ def _end_query(connection: duckdb.DuckDBPyConnection, thread: Executor) -> None:
 
 
 @contextmanager
-def _query_errors(named: Sequence[QueryTable]) -> Iterator[None]:
+def _query_errors(named: Sequence[LakeTable]) -> Iterator[None]:
     try:
         yield
     except (duckdb.CatalogException, duckdb.ParserException) as error:
         raise InvalidInput("SQL", f"{_first_line(error)}; the tables are {', '.join(table_columns())}") from error
     except duckdb.BinderException as error:
-        columns = "; ".join(f"{table.name} has {', '.join(table.schema.names)}" for table in named)
+        columns = "; ".join(f"{table.name} has {', '.join(columns_of(table))}" for table in named)
         raise InvalidInput("SQL", f"{_first_line(error)}; {columns}") from error
     except (duckdb.Error, pa.ArrowException) as error:
         raise QueryFailed(f"the query failed: {_first_line(error)}") from error
@@ -180,12 +181,12 @@ class Queries:
             for table in named
         }
 
-    def _dataset(self, table: QueryTable) -> Any:
+    def _dataset(self, table: LakeTable) -> Any:
         """Return the rows of the lake as a dataset, which reads only what a query needs; None if it has none."""
-        return None if self._lake is None else self._lake.dataset(table.lake)
+        return None if self._lake is None else self._lake.dataset(table)
 
 
-def _where(table: QueryTable, moved: MovedState) -> str:
+def _where(table: LakeTable, moved: MovedState) -> str:
     """Return the predicate that leaves out rows of the lake that are read from the database, or not complete."""
     others = f"database_id <> '{moved.database_id}'"
     if table.stays:

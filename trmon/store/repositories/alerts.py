@@ -7,10 +7,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Select, Text, and_, func, literal, or_, select, type_coerce, update
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, or_, select, type_coerce, update
+from sqlalchemy.dialects.postgresql import JSON
 
 from trmon.domain.access import Access, AuditAction
 from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState, ListedAlert
@@ -20,54 +18,33 @@ from trmon.domain.identity import RunKey
 from trmon.domain.incidents.incident import CAUSE_LABEL, FINDING_LABEL, is_member
 from trmon.domain.pipeline.run_update import Event
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.alerts import alert_from_row, event_from_row
-from trmon.store.rows.mapping import Page, read_page
+from trmon.store.rows.alerts import ALERT_MAPPING, EVENT_MAPPING
+from trmon.store.rows.mapping import Page, where_given
 from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
-
-
-class json_text(FunctionElement[str]):  # noqa: N801 - named as the SQL function it is
-    """`json_text(column, key)`: the text at a key of an object that is stored as text; NULL without the key."""
-
-    type = Text()
-    name = "json_text"
-    inherit_cache = True
-
-
-@compiles(json_text, "sqlite")
-def _on_sqlite(element: json_text, compiler: SQLCompiler, **given: Any) -> str:
-    column, key = element.clauses
-    return f"json_extract({compiler.process(column, **given)}, '$.' || {compiler.process(key, **given)})"
-
-
-@compiles(json_text, "postgresql")
-def _on_postgresql(element: json_text, compiler: SQLCompiler, **given: Any) -> str:
-    column, key = element.clauses
-    return f"(CAST({compiler.process(column, **given)} AS json) ->> {compiler.process(key, **given)})"
-
 
 _alert, _run = tables.alert.c, tables.run.c
 
 
-def matches(search: str) -> ColumnElement[bool]:
+def matches(search: str, *, dialect: str) -> ColumnElement[bool]:
     """Return whether an alert has every word in the names of its project, run, owner, rule, title or cause.
 
     Letters match in both cases; on SQLite, those of ASCII do.
     """
-    return and_(*(_has(word) for word in search.lower().split()))
+    names, finding = _names(dialect), _label(FINDING_LABEL, dialect)
+    return and_(*(_has(word, names=names, finding=finding) for word in search.lower().split()))
 
 
-def _has(word: str) -> ColumnElement[bool]:
+def _has(word: str, *, names: ColumnElement[str], finding: ColumnElement[str]) -> ColumnElement[bool]:
     """Return whether an alert has a word; an incident is called by its finding, which is no text in the table."""
-    findings = [finding.value for finding in CAUSES if word in finding.title.lower()]
-    is_called = and_(_alert.rule == INCIDENT_RULE, _label(FINDING_LABEL).in_(findings))
-    return or_(_names().contains(word, autoescape=True), is_called)
+    findings = [cause.value for cause in CAUSES if word in cause.title.lower()]
+    return or_(names.contains(word, autoescape=True), and_(_alert.rule == INCIDENT_RULE, finding.in_(findings)))
 
 
-def _names() -> ColumnElement[str]:
-    cause = func.coalesce(_label(CAUSE_LABEL), "")
+def _names(dialect: str) -> ColumnElement[str]:
+    cause = func.coalesce(_label(CAUSE_LABEL, dialect), "")
     parts = [_run.project + "/" + _run.name, func.coalesce(_run.owner, ""), _alert.rule, cause]
     words = [func.replace(name, "_", " ") for name in (_alert.rule, cause)]
     text = parts[0]
@@ -76,16 +53,14 @@ def _names() -> ColumnElement[str]:
     return func.lower(text)
 
 
-def _label(name: str) -> ColumnElement[str]:
-    return json_text(type_coerce(_alert.labels, Text), literal(name))
+def _label(name: str, dialect: str) -> ColumnElement[str]:
+    """Return a label, which is in an object that is stored as text; NULL without it."""
+    labels = type_coerce(_alert.labels, Text)
+    return func.json_extract(labels, f"$.{name}") if dialect == "sqlite" else cast(labels, JSON)[name].astext
 
 
-class Alerts:
+class Alerts(Repository):
     """Reads alerts and writes acknowledgements."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def list(
         self,
@@ -104,34 +79,30 @@ class Alerts:
         Args: search: words that each must have in the names of its project, run, owner, rule, title or cause.
         """
         table, of_run = tables.alert, tables.run.c
-        found = _select_listed(access)
         wanted = {
             of_run.project: project,
             of_run.name: run,
             table.c.state: state and state.value,
             table.c.severity: severity and severity.value,
         }
-        found = found.where(*(column == value for column, value in wanted.items() if value is not None))
+        found = where_given(_select_listed(access), wanted)
         if search.strip():
-            found = found.where(matches(search))
-        with self._reader.connect() as connection:
-            return read_page(connection, found, table.c.id, decode=_listed, after=after, limit=limit)
+            found = found.where(matches(search, dialect=self._reader.dialect.name))
+        return self._page(found, table.c.id, decode=_listed, after=after, limit=limit)
 
     def every_firing(self, *, access: Access) -> tuple[ListedAlert, ...]:
         """Return all firing alerts, newest first."""
         table = tables.alert
         found = _select_listed(access).where(table.c.state == AlertState.FIRING.value)
-        with self._reader.connect() as connection:
-            return tuple(_listed(row) for row in connection.execute(found.order_by(table.c.id.desc())))
+        return tuple(map(_listed, self._rows(found.order_by(table.c.id.desc()))))
 
     def firing(self, run_ids: Collection[int], *, access: Access) -> dict[int, tuple[ListedAlert, ...]]:
         """Return the firing alerts of runs by run id, oldest first."""
         table = tables.alert
         found = _select_listed(access).where(table.c.run_id.in_(run_ids), table.c.state == AlertState.FIRING.value)
         by_run: dict[int, tuple[ListedAlert, ...]] = dict.fromkeys(run_ids, ())
-        with self._reader.connect() as connection:
-            for row in connection.execute(found.order_by(table.c.id)):
-                by_run[row.run_id] = (*by_run[row.run_id], _listed(row))
+        for row in self._rows(found.order_by(table.c.id)):
+            by_run[row.run_id] = (*by_run[row.run_id], _listed(row))
         return by_run
 
     def newest_incidents(self, run_ids: Collection[int], *, access: Access) -> dict[int, ListedAlert]:
@@ -143,8 +114,7 @@ class Alerts:
             .group_by(table.c.run_id)
         )
         found = _select_listed(access).where(table.c.id.in_(newest))
-        with self._reader.connect() as connection:
-            return {row.run_id: _listed(row) for row in connection.execute(found)}
+        return {row.run_id: _listed(row) for row in self._rows(found)}
 
     def members(
         self, incidents: Collection[ListedAlert], *, health_rules: Collection[str]
@@ -157,8 +127,7 @@ class Alerts:
         found = select(table).where(
             table.c.run_id.in_(runs), table.c.rule.in_(health_rules), table.c.updated_at >= oldest
         )
-        with self._reader.connect() as connection:
-            alerts = [alert_from_row(row) for row in connection.execute(found.order_by(table.c.id))]
+        alerts = list(map(ALERT_MAPPING.from_row, self._rows(found.order_by(table.c.id))))
         return {
             listed.id: tuple(
                 alert
@@ -194,8 +163,7 @@ class Alerts:
         """
         table = tables.alert_event
         found = select(table).join(tables.run).where(table.c.identity == identity, visible_runs(access))
-        with self._reader.connect() as connection:
-            return read_page(connection, found, table.c.id, decode=event_from_row, after=after, limit=limit)
+        return self._page(found, table.c.id, decode=EVENT_MAPPING.from_row, after=after, limit=limit)
 
     def counts(self, *, access: Access) -> dict[AlertState, int]:
         """Return how many alerts are in each state."""
@@ -203,8 +171,7 @@ class Alerts:
         counted = (
             select(table.c.state, func.count()).join(tables.run).where(visible_runs(access)).group_by(table.c.state)
         )
-        with self._reader.connect() as connection:
-            found = {AlertState(state): count for state, count in connection.execute(counted)}
+        found = {AlertState(state): count for state, count in self._rows(counted)}
         return {state: found.get(state, 0) for state in AlertState if state is not AlertState.DROPPED}
 
 
@@ -217,7 +184,7 @@ def _select_listed(access: Access) -> Select[Any]:
 def _listed(row: Any) -> ListedAlert:
     ack = None if row.acked_at is None else Acknowledgement(author=row.acked_by, note=row.ack_note, at=row.acked_at)
     run = RunKey(row.project, row.name)
-    return ListedAlert(id=row.id, run=run, owner=row.owner, alert=alert_from_row(row), ack=ack)
+    return ListedAlert(id=row.id, run=run, owner=row.owner, alert=ALERT_MAPPING.from_row(row), ack=ack)
 
 
 def _refused(

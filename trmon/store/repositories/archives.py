@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from sqlalchemy import Engine
@@ -16,43 +15,13 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import Conflict, InvalidInput, NotFound, NotReady
 from trmon.domain.identity import RunKey
-from trmon.domain.runs.run import checked_author, checked_note_text
 from trmon.store import migrations
 from trmon.store.archive import manifest
 from trmon.store.archive.manifest import Manifest
-from trmon.store.repositories.policies import policy_version_from_row, setting_from_document
 from trmon.store.repositories.runs import Runs
-from trmon.store.rows.alerts import alert_from_row, event_from_row
 from trmon.store.rows.batches import NameDictionary
-from trmon.store.rows.runs import attempt_from_row, run_from_row
 from trmon.store.writing.group_commit import GroupCommit
-
-
-def _check_note(row: Mapping[str, Any]) -> None:
-    try:
-        checked_author(row["author"])
-        checked_note_text(row["text"])
-    except InvalidInput as error:
-        raise ValueError(f"a note: {error}") from error
-
-
-_DECODERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
-    "runs": lambda row: run_from_row({**row, "last_report_at": None}, tags=()),
-    "attempts": attempt_from_row,
-    "policies": policy_version_from_row,
-    "adaptations": lambda row: setting_from_document(row["setting"]),
-    "alerts": alert_from_row,
-    "alert_events": event_from_row,
-    "notes": _check_note,
-}
-
-
-def check_readable(table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Decode the rows of an archived table. Errors: those of the decoders."""
-    if decode := _DECODERS.get(table):
-        for row in rows:
-            decode({**row, "run_id": 0})
-
+from trmon.store.writing.repository import Repository
 
 # The modules that need pyarrow are imported where they are used: the service runs without it.
 
@@ -84,12 +53,11 @@ class ImportedRun:
     outcome: ImportOutcome
 
 
-class Archives:
+class Archives(Repository):
     """Exports projects as partitioned parquet and imports them; see trmon.store.archive for the layout."""
 
     def __init__(self, reader: Engine, writer: GroupCommit, *, names: NameDictionary, runs: Runs) -> None:
-        self._reader = reader
-        self._writer = writer
+        super().__init__(reader, writer)
         self._names = names
         self._runs = runs
 
@@ -130,7 +98,7 @@ class Archives:
             run_id = self._runs.get(key, access=EVERYTHING).id
         except NotFound:
             self._delete_partial(hidden_name(key))
-            importing = RunImport(self._writer, root=root, run=run, names=self._names, check_rows=check_readable)
+            importing = RunImport(self._writer, root=root, run=run, names=self._names)
             try:
                 importing.write_as(key)
             except IntegrityError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Engine, Select, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Engine, func, select, true
 
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.errors import LakeUnavailable
@@ -87,25 +87,15 @@ class AttemptPlaces:
         self, connection: Connection, run_id: int, *, access: Access = EVERYTHING, attempt_id: int | None = None
     ) -> MovedAttempts:
         """Return the moved attempts of a run, or only one of them; none of a run that the caller may not see."""
-        attempt = tables.attempt
-        found = (
-            select(attempt.c.id, attempt.c.lake_batch_id)
-            .join(tables.run)
-            .where(attempt.c.run_id == run_id, visible_runs(access))
-        )
-        return self._moved(connection, found if attempt_id is None else found.where(attempt.c.id == attempt_id))
+        attempt = tables.attempt.c
+        is_one = true() if attempt_id is None else attempt.id == attempt_id
+        return self._moved(connection, (attempt.run_id == run_id) & is_one, access)
 
     def among(
         self, connection: Connection, attempt_ids: Collection[int], *, access: Access = EVERYTHING
     ) -> MovedAttempts:
         """Return those of some attempts that were moved, and that the caller may see."""
-        attempt = tables.attempt
-        found = (
-            select(attempt.c.id, attempt.c.lake_batch_id)
-            .join(tables.run)
-            .where(attempt.c.id.in_(attempt_ids), visible_runs(access))
-        )
-        return self._moved(connection, found)
+        return self._moved(connection, tables.attempt.c.id.in_(attempt_ids), access)
 
     def read(self, attempt_id: int, *, stored: Callable[[Connection], T], moved: Callable[[LakeHistory], T]) -> T:
         """Read an attempt from the database or the lake; no connection to the database waits for the lake."""
@@ -115,8 +105,10 @@ class AttemptPlaces:
                 return stored(connection)
         return moved(place.history)
 
-    def _moved(self, connection: Connection, attempts: Select[Any]) -> MovedAttempts:
-        rows = connection.execute(attempts.where(tables.attempt.c.lake_batch_id.is_not(None))).all()
+    def _moved(self, connection: Connection, is_wanted: ColumnElement[bool], access: Access) -> MovedAttempts:
+        attempt = tables.attempt.c
+        found = select(attempt.id, attempt.lake_batch_id).join(tables.run).where(is_wanted, visible_runs(access))
+        rows = connection.execute(found.where(attempt.lake_batch_id.is_not(None))).all()
         if not rows:
             return MovedAttempts()
         moved_in = {row.id: row.lake_batch_id for row in rows}
@@ -142,23 +134,19 @@ def read_steps(
     """Return the newest steps of an attempt in a range, both ends included, newest first."""
 
     def stored(connection: Connection) -> list[StepUpdates]:
-        steps = _select_steps(attempt_id, from_step=from_step, to_step=to_step).limit(limit)
-        return [StepUpdates(row.step, row.first, row.last) for row in connection.execute(steps)]
+        # Only an index is read.
+        table = tables.batch.c
+        columns = (table.step, func.min(table.update_index), func.max(table.update_index))
+        found = select(*columns).where(table.attempt_id == attempt_id)
+        if from_step is not None:
+            found = found.where(table.step >= from_step)
+        if to_step is not None:
+            found = found.where(table.step <= to_step)
+        newest = found.group_by(table.step).order_by(table.step.desc()).limit(limit)
+        return [StepUpdates(*row) for row in connection.execute(newest)]
 
     return places.read(
         attempt_id,
         stored=stored,
         moved=lambda lake: lake.steps(attempt_id, from_step=from_step, to_step=to_step, limit=limit),
     )
-
-
-def _select_steps(attempt_id: int, *, from_step: int | None, to_step: int | None) -> Select[Any]:
-    """Return a query for an attempt's steps with their first and last update, newest first; it only reads an index."""
-    table = tables.batch.c
-    first, last = func.min(table.update_index), func.max(table.update_index)
-    found = select(table.step, first.label("first"), last.label("last")).where(table.attempt_id == attempt_id)
-    if from_step is not None:
-        found = found.where(table.step >= from_step)
-    if to_step is not None:
-        found = found.where(table.step <= to_step)
-    return found.group_by(table.step).order_by(table.step.desc())

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from sqlalchemy import Connection, Engine, insert, select
+from sqlalchemy import Connection, insert, select
 
 from trmon.domain.access import Access, AuditAction, AuditDocument, AuditEntry
 from trmon.domain.identity import RunKey
-from trmon.store.rows.mapping import Page, RowMapping, read_page
+from trmon.store.rows.mapping import Page, RowMapping, where_given
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Repository
 
 _ENTRY = RowMapping(AuditEntry, generated={"id"})
 
 
-class AuditLog:
+class AuditLog(Repository):
     """Reads the audit log, and records actions that have no single transaction."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def list(
         self,
@@ -39,19 +35,12 @@ class AuditLog:
         Errors: InvalidInput for an invalid cursor.
         """
         table = tables.audit.c
-        found = select(tables.audit)
-        for column, value in (
-            (table.project, access.project),
-            (table.project, project),
-            (table.actor, actor),
-            (table.action, action and action.value),
-        ):
-            if value is not None:
-                found = found.where(column == value)
+        wanted = {table.project: project, table.actor: actor, table.action: action and action.value}
+        found = where_given(select(tables.audit), {table.project: access.project})
+        found = where_given(found, wanted)
         if since is not None:
             found = found.where(table.at >= since)
-        with self._reader.connect() as connection:
-            return read_page(connection, found, table.id, decode=_ENTRY.from_row, after=after, limit=limit)
+        return self._page(found, table.id, decode=_ENTRY.from_row, after=after, limit=limit)
 
     def record(
         self,

@@ -24,13 +24,14 @@ from trmon.store.rows.batches import (
 from trmon.store.rows.mapping import Page, decode_cursor, page_of
 from trmon.store.rows.runs import visible_runs
 from trmon.store.schema import tables
+from trmon.store.writing.repository import Reader
 
 
-class Batches:
+class Batches(Reader):
     """Reads the batches of runs and the decisions of their policies."""
 
     def __init__(self, reader: Engine, *, names: NameDictionary, places: AttemptPlaces) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._names = names
         self._places = places
 
@@ -87,10 +88,8 @@ class Batches:
             found = found.where(attempt.c.id == attempt_id)
         if before is not None:
             found = found.where(attempt.c.id <= before.attempt_id)
-        with self._reader.connect() as connection:
-            attempt_ids = connection.scalars(found.order_by(attempt.c.id.desc())).all()
         keys: list[BatchKey] = []
-        for id_ in attempt_ids:
+        for id_ in self._values(found.order_by(attempt.c.id.desc())):
             end = before.step - 1 if before is not None and before.attempt_id == id_ else to_step
             steps = read_steps(self._places, id_, from_step=from_step, to_step=end, limit=limit - len(keys))
             # The whole rollout batch, update None, sorts before every update.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Double,
-    Engine,
     Select,
     any_,
     bindparam,
@@ -32,35 +31,17 @@ from trmon.domain.identity import RunKey
 from trmon.domain.ports import SLOTS, Fences
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.silences import read_silences
-from trmon.store.rows.alerts import alert_from_row, decode_deliveries, event_from_row
-from trmon.store.rows.mapping import Page, RowMapping, read_page
+from trmon.store.rows.alerts import ALERT_MAPPING, EVENT_MAPPING, decode_deliveries
+from trmon.store.rows.mapping import Page, RowMapping, where_given
 from trmon.store.rows.runs import read_run, visible_runs
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Reader, Repository
 from trmon.store.writing.transaction import Transaction
 
 MAX_EVENTS = 500
 
 Subject = tuple[str, str]
 """A receiver and an episode."""
-
-
-def read_delivery_context(connection: Connection, run_id: int, *, now: float) -> DeliveryContext:
-    """Return the state of a run now. Errors: NotFound."""
-    run = read_run(connection, tables.run.c.id == run_id, name=str(run_id))
-    alerts, acked = _read_alerts(connection, run_id, ended_after=now - LATE_SECONDS)
-    tried, waiting = _read_notified(connection, run_id, made_after=now - LATE_SECONDS)
-    events = select(tables.alert_event).where(tables.alert_event.c.run_id == run_id)
-    newest = events.order_by(tables.alert_event.c.id.desc()).limit(MAX_EVENTS)
-    return DeliveryContext(
-        run=run,
-        alerts=alerts,
-        tried=tried,
-        waiting=waiting,
-        acked=acked,
-        silences=read_silences(connection, project=run.key.project, now=now),
-        events=tuple(event_from_row(row) for row in connection.execute(newest)),
-    )
 
 
 def _read_alerts(
@@ -72,8 +53,8 @@ def _read_alerts(
     ended = (table.state == AlertState.RESOLVED.value) & (table.updated_at > ended_after)
     found = select(tables.alert).where(table.run_id == run_id, or_(fires, ended)).order_by(table.id)
     rows = connection.execute(found).all()
-    acked = (alert_from_row(row).episode for row in rows if row.acked_at is not None)
-    return tuple(alert_from_row(row) for row in rows), frozenset(acked)
+    acked = (ALERT_MAPPING.from_row(row).episode for row in rows if row.acked_at is not None)
+    return tuple(ALERT_MAPPING.from_row(row) for row in rows), frozenset(acked)
 
 
 def _read_notified(
@@ -113,12 +94,8 @@ _DUE = _select_due()
 _DUE_IN_SLOTS = _select_due(func.coalesce(tables.delivery.c.run_id, 0) % SLOTS == _SLOTS)
 
 
-class Outbox:
+class Outbox(Repository):
     """The deliveries that wait; an update is durable when `record` returns."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def due(
         self,
@@ -133,11 +110,10 @@ class Outbox:
         A delivery whose notification cannot be decoded becomes dead, with the error.
         """
         parameters = {"now": now, "limit": limit, "exclude_receivers": list(exclude_receivers)}
-        with self._reader.connect() as connection:
-            if slots is None:
-                rows = connection.execute(_DUE, parameters).all()
-            else:
-                rows = connection.execute(_DUE_IN_SLOTS, {**parameters, "slots": list(slots)}).all()
+        if slots is None:
+            rows = self._rows(_DUE, parameters)
+        else:
+            rows = self._rows(_DUE_IN_SLOTS, {**parameters, "slots": list(slots)})
         deliveries, errors = decode_deliveries(rows)
         if errors:
             self._quarantine(errors)
@@ -145,19 +121,27 @@ class Outbox:
 
     def delivery_context(self, run_id: int, *, now: float) -> DeliveryContext:
         """Return the state of a run that decides about its deliveries, as one snapshot. Errors: NotFound."""
+        event = tables.alert_event.c
+        newest = select(tables.alert_event).where(event.run_id == run_id).order_by(event.id.desc()).limit(MAX_EVENTS)
         with self._reader.connect() as connection:
-            return read_delivery_context(connection, run_id, now=now)
+            run = read_run(connection, tables.run.c.id == run_id, name=str(run_id))
+            alerts, acked = _read_alerts(connection, run_id, ended_after=now - LATE_SECONDS)
+            tried, waiting = _read_notified(connection, run_id, made_after=now - LATE_SECONDS)
+            return DeliveryContext(
+                run=run,
+                alerts=alerts,
+                tried=tried,
+                waiting=waiting,
+                acked=acked,
+                silences=read_silences(connection, project=run.key.project, now=now),
+                events=tuple(map(EVENT_MAPPING.from_row, connection.execute(newest))),
+            )
 
     def mark_tried(self, delivery_ids: Collection[int], *, now: float, fences: Fences | None = None) -> None:
         """Record, before they are sent, that deliveries are tried, if the fences still hold. Errors: Fenced."""
         table = tables.delivery
-        statement = update(table).where(table.c.id.in_(delivery_ids)).values(tried_at=now)
-
-        def write(transaction: Transaction) -> None:
-            check_fences(transaction.connection, fences or {})
-            transaction.connection.execute(statement)
-
-        self._writer.submit(write).result()
+        tried = update(table).where(table.c.id.in_(delivery_ids)).values(tried_at=now)
+        self._write(lambda connection: connection.execute(tried), fences)
 
     def record(self, updates: Sequence[DeliveryUpdate], *, fences: Fences | None = None) -> None:
         """Write updates of deliveries in one transaction, if the fences still hold. Errors: Fenced."""
@@ -165,10 +149,12 @@ class Outbox:
         table = tables.delivery.c
         tried_at = func.coalesce(bindparam("newly_tried_at", type_=Double), table.tried_at)
         statement = update(tables.delivery).where(table.id == bindparam("updated_id")).values(tried_at=tried_at)
+        self._write(lambda connection: connection.execute(statement, rows), fences)
 
+    def _write(self, statement: Callable[[Connection], object], fences: Fences | None) -> None:
         def write(transaction: Transaction) -> None:
             check_fences(transaction.connection, fences or {})
-            transaction.connection.execute(statement, rows)
+            statement(transaction.connection)
 
         self._writer.submit(write).result()
 
@@ -187,9 +173,8 @@ class Outbox:
     def counts(self) -> dict[str, int]:
         """Return how many deliveries are in each state."""
         table = tables.delivery.c
-        with self._reader.connect() as connection:
-            counted = connection.execute(select(table.state, func.count()).group_by(table.state))
-            found = {row[0]: row[1] for row in counted}
+        counted = self._rows(select(table.state, func.count()).group_by(table.state))
+        found = {row[0]: row[1] for row in counted}
         return {state.value: found.get(state.value, 0) for state in DeliveryState}
 
 
@@ -229,11 +214,8 @@ class ListedDelivery:
 _LISTED = RowMapping(ListedDelivery, composed={"run"})
 
 
-class Deliveries:
+class Deliveries(Reader):
     """Reads the deliveries of runs."""
-
-    def __init__(self, reader: Engine) -> None:
-        self._reader = reader
 
     def list(
         self,
@@ -248,14 +230,8 @@ class Deliveries:
         """Return deliveries, newest first. Errors: InvalidInput for an invalid cursor."""
         table, of_run = tables.delivery, tables.run.c
         found = select(table, of_run.project, of_run.name).join(tables.run).where(visible_runs(access))
-        if state is not None:
-            found = found.where(table.c.state == state.value)
-        if project is not None:
-            found = found.where(of_run.project == project)
-        if run is not None:
-            found = found.where(of_run.name == run)
-        with self._reader.connect() as connection:
-            return read_page(connection, found, table.c.id, decode=_listed, after=after, limit=limit)
+        wanted = {table.c.state: state and state.value, of_run.project: project, of_run.name: run}
+        return self._page(where_given(found, wanted), table.c.id, decode=_listed, after=after, limit=limit)
 
 
 def _listed(row: Any) -> ListedDelivery:

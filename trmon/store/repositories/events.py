@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import func, select
 
 from trmon.domain.access import Access
 from trmon.domain.identity import RunKey
 from trmon.domain.pipeline.run_update import Event
-from trmon.store.rows.runs import visible_runs
+from trmon.store.rows.runs import has_name, visible_runs
 from trmon.store.schema import tables
+from trmon.store.writing.repository import Reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +25,8 @@ class StoredEvent:
     event: Event
 
 
-class Events:
+class Events(Reader):
     """Reads the events of all runs; retention deletes old ones."""
-
-    def __init__(self, reader: Engine) -> None:
-        self._reader = reader
 
     def after(self, event_id: int, *, access: Access, run: RunKey | None = None, limit: int = 500) -> list[StoredEvent]:
         """Return the events with a larger id that the caller may see, oldest first."""
@@ -39,9 +37,8 @@ class Events:
             .where(table.c.id > event_id, visible_runs(access))
         )
         if run is not None:
-            statement = statement.where(tables.run.c.project == run.project, tables.run.c.name == run.run)
-        with self._reader.connect() as connection:
-            return [_stored(row) for row in connection.execute(statement.order_by(table.c.id).limit(limit))]
+            statement = statement.where(has_name(run))
+        return [_stored(row) for row in self._rows(statement.order_by(table.c.id).limit(limit))]
 
     def read_after(
         self, event_id: int, *, access: Access, run: RunKey | None, limit: int
@@ -56,8 +53,7 @@ class Events:
 
     def last_id(self) -> int:
         """Return the id of the newest event; 0 without events."""
-        with self._reader.connect() as connection:
-            return connection.scalar(select(func.max(tables.event.c.id))) or 0
+        return self._values(select(func.max(tables.event.c.id)))[0] or 0
 
 
 def _stored(row: Any) -> StoredEvent:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -25,7 +24,7 @@ from sqlalchemy import (
 
 from trmon.domain.errors import Fenced
 from trmon.domain.ports import SLOTS, Fences, SlotHoldings, spread_order
-from trmon.store.database.pg_statement import LockSpace, PgStatement, lock_number, lock_numbers
+from trmon.store.database.pg_statement import LockSpace, PgStatement, lock_number, lock_numbers, try_lock_number
 from trmon.store.database.upsert import insert_new, unnest_rows, upsert
 from trmon.store.schema import tables
 
@@ -37,6 +36,10 @@ _LEASE, _WORKER = tables.lease.c, tables.worker.c
 MAX_AHEAD_SECONDS = 3600.0
 """A time further in the future was written before the clock was set back, and counts as expired."""
 _SLOTS = any_(bindparam("slots", type_=ARRAY(BigInteger)))
+_GIVEN = unnest_rows(tables.lease, ("slot", "fence")).subquery()
+_IS_HELD = (_LEASE.slot == _GIVEN.c.slot) & (_LEASE.fence == _GIVEN.c.fence) & _LEASE.holder.is_not(None)
+_HELD = PgStatement(select(_LEASE.slot).join_from(tables.lease, _GIVEN, _IS_HELD))
+"""The slots, given with a fence each, that are held under it."""
 
 
 class Leases:
@@ -83,12 +86,14 @@ class Leases:
 
     def _take_free(self, connection: Connection, *, at_most: int) -> dict[int, int]:
         """Take free slots; a slot in which its last holder is still committing is left for the next call."""
-        _insert_missing_slots(connection)
+        if not connection.scalar(select(func.count()).select_from(tables.lease)):
+            new = [{"slot": slot, "fence": 0, "expires_at": 0.0} for slot in range(SLOTS)]
+            insert_new(connection, tables.lease, rows=new)
         ahead = _LEASE.expires_at > _NOW + self.lease_seconds + MAX_AHEAD_SECONDS
         free = or_(_LEASE.holder.is_(None), _LEASE.expires_at < _NOW, ahead)
         query = select(_LEASE.slot).where(free).order_by(spread_order(_LEASE.slot)).limit(at_most)
         found = connection.scalars(query.with_for_update(skip_locked=True)).all()
-        slots = [slot for slot in found if _try_lock_slot(connection, slot)]
+        slots = [slot for slot in found if try_lock_number(connection, lock_number(LockSpace.LEASE, slot))]
         take = (
             update(tables.lease)
             .where(_LEASE.slot == _SLOTS)
@@ -106,7 +111,7 @@ def check_fences(connection: Connection, fences: Fences) -> None:
     if not fences:
         return
     lock_numbers(connection, [lock_number(LockSpace.LEASE, slot) for slot in fences], shared=True)
-    rows = _select_held().rows(connection, {"slot": list(fences), "fence": list(fences.values())})
+    rows = _HELD.rows(connection, {"slot": list(fences), "fence": list(fences.values())})
     if lost := fences.keys() - {slot for (slot,) in rows}:
         raise Fenced(f"another worker has taken slots {', '.join(map(str, sorted(lost)))}")
 
@@ -116,21 +121,3 @@ def lease_holders(connection: Connection) -> Sequence[Any]:
     left = func.min(_LEASE.expires_at) - _NOW
     counted = select(_LEASE.holder, func.count().label("n_slots"), left.label("seconds_left")).group_by(_LEASE.holder)
     return connection.execute(counted.order_by(_LEASE.holder)).all()
-
-
-@cache
-def _select_held() -> PgStatement:
-    """Return the query for the slots, given with a fence each, that are held under it."""
-    given = unnest_rows(tables.lease, ("slot", "fence")).subquery()
-    same = (_LEASE.slot == given.c.slot) & (_LEASE.fence == given.c.fence) & _LEASE.holder.is_not(None)
-    return PgStatement(select(_LEASE.slot).join_from(tables.lease, given, same))
-
-
-def _try_lock_slot(connection: Connection, slot: int) -> bool:
-    return bool(connection.scalar(select(func.pg_try_advisory_xact_lock(lock_number(LockSpace.LEASE, slot)))))
-
-
-def _insert_missing_slots(connection: Connection) -> None:
-    if not connection.scalar(select(func.count()).select_from(tables.lease)):
-        slots = [{"slot": slot, "fence": 0, "expires_at": 0.0} for slot in range(SLOTS)]
-        insert_new(connection, tables.lease, rows=slots)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import replace
 
-from sqlalchemy import Engine, delete, func, insert, select
+from sqlalchemy import delete, func, insert, select
 
 from trmon.domain.access import Access, AuditAction, AuditDocument
 from trmon.domain.errors import Conflict, NotFound
@@ -15,18 +15,14 @@ from trmon.store.repositories.audit import audit_run
 from trmon.store.rows.mapping import Page, RowMapping, read_page
 from trmon.store.rows.runs import has_name, read_run
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
 
 _NOTE = RowMapping(RunNote, generated={"id"})
 
 
-class Notes:
+class Notes(Repository):
     """Reads and writes notes; a run that the caller may not see counts as missing."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def list(self, key: RunKey, *, access: Access, after: str | None = None, limit: int = 50) -> Page[RunNote]:
         """Return the notes of a run, newest first. Errors: NotFound; InvalidInput for an invalid cursor."""

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
-from typing import Any
 
-from sqlalchemy import Connection, Engine, insert, select
+from sqlalchemy import Connection, insert, select
 
 from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditDocument
-from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
+from trmon.domain.adaptation.proposal import AdaptationSetting
 from trmon.domain.errors import Conflict
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.audit import audit_run
-from trmon.store.rows.mapping import Codec, Page, RowMapping, decode_cursor, page_of
-from trmon.store.rows.runs import read_run, visible_runs
+from trmon.store.rows.mapping import Page, decode_cursor, page_of
+from trmon.store.rows.runs import POLICY_MAPPING, read_run, setting_from_document, visible_runs
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
-from trmon_client.core.policies.policy import Policy
-
-_VERSION = RowMapping(
-    PolicyVersion,
-    codecs={
-        "policy": Codec(encode=Policy.spec, decode=Policy.parse),
-        "shadows": Codec(
-            encode=lambda shadows: [shadow.spec() for shadow in shadows],
-            decode=lambda specs: tuple(Policy.parse(spec) for spec in specs),
-        ),
-        "evidence": Codec(encode=dict, decode=dict),
-    },
-)
 
 
-class Policies:
+class Policies(Repository):
     """The current policy of each run and its history; versions are only added."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def current(self, run_id: int, *, access: Access = EVERYTHING) -> PolicyVersion:
         """Return the newest version, the default one if none was set. Errors: NotFound for an unknown run."""
@@ -52,8 +33,7 @@ class Policies:
         """Return all versions that were set, oldest first."""
         table = tables.policy_version
         found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
-        with self._reader.connect() as connection:
-            return [policy_version_from_row(row) for row in connection.execute(found.order_by(table.c.id))]
+        return list(map(POLICY_MAPPING.from_row, self._rows(found.order_by(table.c.id))))
 
     def list(self, run_id: int, *, access: Access, after: str | None = None, limit: int = 50) -> Page[PolicyVersion]:
         """Return the policy versions of a run, newest first; the last one is the default of every new run.
@@ -66,7 +46,7 @@ class Policies:
             found = found.where(table.id < decode_cursor(after))
         with self._reader.connect() as connection:
             run = read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
-            versions = [(row.id, policy_version_from_row(row)) for row in connection.execute(found)]
+            versions = [(row.id, POLICY_MAPPING.from_row(row)) for row in connection.execute(found)]
         if len(versions) <= limit:
             versions.append((0, default_version(now=run.created_at)))
         shown = page_of(versions, limit=limit, key=lambda version: version[0])
@@ -115,19 +95,15 @@ def _audit(connection: Connection, run_id: int, access: Access, action: AuditAct
 
 
 def _document(version: PolicyVersion) -> AuditDocument:
-    return {"hash": version.policy.hash, **_VERSION.to_row(version)}
+    return {"hash": version.policy.hash, **POLICY_MAPPING.to_row(version)}
 
 
 def _current(connection: Connection, run_id: int, *, made_at: float) -> PolicyVersion:
     """Return the newest version of a run that was made at a time; the default one if none was set."""
-    row = _newest(connection, run_id)
-    return default_version(now=made_at) if row is None else policy_version_from_row(row)
-
-
-def _newest(connection: Connection, run_id: int) -> Any:
     table = tables.policy_version.c
     found = select(tables.policy_version).where(table.run_id == run_id).order_by(table.id.desc()).limit(1)
-    return connection.execute(found).one_or_none()
+    row = connection.execute(found).one_or_none()
+    return default_version(now=made_at) if row is None else POLICY_MAPPING.from_row(row)
 
 
 def write_policy(connection: Connection, run_id: int, *, version: PolicyVersion) -> None:
@@ -136,42 +112,23 @@ def write_policy(connection: Connection, run_id: int, *, version: PolicyVersion)
     A person may have set or pinned another version since. One from a trainer is added only if it still changes
     something: both the ingest and the runner adopt the policy of a start.
     """
-    if version.is_adapted and not _is_current(connection, run_id, version.evidence["replaces"]):
+    current = _current(connection, run_id, made_at=version.created_at)
+    if version.is_adapted and (current.pinned or current.policy.hash != version.evidence["replaces"]):
         return
-    if version.is_of_start:
-        current = _current(connection, run_id, made_at=version.created_at)
-        if version_from_trainer(current, version.policy, now=version.created_at) is None:
-            return
-    columns = {"run_id": run_id, "hash": version.policy.hash, **_VERSION.to_row(version)}
+    if version.is_of_start and version_from_trainer(current, version.policy, now=version.created_at) is None:
+        return
+    columns = {"run_id": run_id, "hash": version.policy.hash, **POLICY_MAPPING.to_row(version)}
     connection.execute(insert(tables.policy_version), columns)
 
 
-def _is_current(connection: Connection, run_id: int, policy_hash: str) -> bool:
-    row = _newest(connection, run_id)
-    if row is None:
-        return policy_hash == default_version(now=0.0).policy.hash
-    return row.hash == policy_hash and not row.pinned
-
-
-def policy_version_from_row(row: Any) -> PolicyVersion:
-    """Return the policy version of a row."""
-    return _VERSION.from_row(row)
-
-
-class Adaptations:
+class Adaptations(Repository):
     """Reads and writes adaptation settings with their authors."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def get(self, run_id: int, *, access: Access = EVERYTHING) -> AdaptationSetting:
         """Return the setting of a run; off if none was set."""
         table = tables.adaptation
         found = select(table.c.setting).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
-        with self._reader.connect() as connection:
-            stored = connection.scalar(found)
-        return AdaptationSetting() if stored is None else setting_from_document(stored)
+        return next(map(setting_from_document, self._values(found)), AdaptationSetting())
 
     def put(self, run_id: int, setting: AdaptationSetting, *, access: Access, now: float) -> Future[None]:
         """Write the setting of a run."""
@@ -188,8 +145,3 @@ class Adaptations:
             transaction.mark_edited(run_id)
 
         return self._writer.submit(write, run=run_id)
-
-
-def setting_from_document(document: Mapping[str, Any]) -> AdaptationSetting:
-    """Return a stored setting. Errors: TypeError, ValueError."""
-    return AdaptationSetting(**{**document, "mode": AdaptationMode(document["mode"])})

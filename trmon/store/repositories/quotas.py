@@ -5,36 +5,29 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import asdict
 
-from sqlalchemy import BigInteger, Engine, delete, func, select
+from sqlalchemy import BigInteger, delete, func, select
 
 from trmon.domain.access import Access, AuditAction, Quota, QuotaUsage
 from trmon.domain.identity import RunKey
 from trmon.store.database.upsert import upsert
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.mapping import RowMapping
+from trmon.store.rows.mapping import RowMapping, where_given
 from trmon.store.rows.runs import has_name
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
 
 _QUOTA = RowMapping(Quota)
 
 
-class Quotas:
+class Quotas(Repository):
     """Reads and writes quotas; a caller with one project only sees that project's."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def list(self, *, access: Access) -> tuple[Quota, ...]:
         """Return the quotas by project."""
         table = tables.quota.c
-        found = select(tables.quota).order_by(table.project)
-        if access.project is not None:
-            found = found.where(table.project == access.project)
-        with self._reader.connect() as connection:
-            return tuple(map(_QUOTA.from_row, connection.execute(found)))
+        found = where_given(select(tables.quota), {table.project: access.project})
+        return tuple(map(_QUOTA.from_row, self._rows(found.order_by(table.project))))
 
     def put(self, quota: Quota, *, access: Access, now: float) -> Future[None]:
         """Set the quota of a project; one without limits is deleted."""
@@ -73,5 +66,4 @@ class Quotas:
 
     def run_exists(self, key: RunKey) -> bool:
         """Whether a run is stored."""
-        with self._reader.connect() as connection:
-            return connection.scalar(select(tables.run.c.id).where(has_name(key))) is not None
+        return bool(self._rows(select(tables.run.c.id).where(has_name(key))))

@@ -22,6 +22,7 @@ from trmon.store.rows import messages
 from trmon.store.rows.messages import is_moved, stored_report, unread_notice, unread_report
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Reader, Repository
 from trmon.store.writing.transaction import Transaction
 from trmon_client.core import wire
 
@@ -53,21 +54,6 @@ def _outcome(row: Row, stored: Row, *, new: bool) -> WriteOutcome:
     return WriteOutcome.DUPLICATE if row["digest"] == stored["digest"] else WriteOutcome.CONFLICT
 
 
-def insert_messages(
-    transaction: Transaction, registry: RunRegistry, *, items: Sequence[tuple[PreparedMessage, float]]
-) -> list[WriteResult]:
-    """Insert messages with their arrival times, and return the results in order."""
-    connection = transaction.connection
-    rows = [_row(prepared, registry.assign(connection, _arrival(prepared, at)), at=at) for prepared, at in items]
-    registry.flush(connection)
-    reports = [i for i, (prepared, _) in enumerate(items) if isinstance(prepared.message, wire.Report)]
-    notices = [i for i, (prepared, _) in enumerate(items) if not isinstance(prepared.message, wire.Report)]
-    results = _insert_kind(connection, rows, indices=reports, notices=False)
-    results |= _insert_kind(connection, rows, indices=notices, notices=True)
-    transaction.touched.update(result.run_id for result in results.values())
-    return [results[i] for i in range(len(items))]
-
-
 def _insert_kind(
     connection: Connection, rows: Sequence[Row], *, indices: Sequence[int], notices: bool
 ) -> dict[int, WriteResult]:
@@ -91,10 +77,6 @@ def _compared(status: WriteOutcome, row: Row, stored: Row, *, is_same: Callable[
     if status is WriteOutcome.CONFLICT and is_same(row["payload"], stored["payload"]):
         return WriteOutcome.DUPLICATE
     return status
-
-
-def _arrival(prepared: PreparedMessage, at: float) -> ArrivedMessage:
-    return ArrivedMessage(key=prepared.key, message=prepared.message, at=at)
 
 
 def _row(prepared: PreparedMessage, attempt: AttemptEntry, *, at: float) -> Row:
@@ -127,17 +109,16 @@ FLUSH_SECONDS = 10.0
 """How long heartbeats may stay in memory before they are written."""
 
 
-class Reports:
+class Reports(Repository):
     """Writes and reads the messages of trainers."""
 
     def __init__(
         self, reader: Engine, writer: GroupCommit, *, registry: RunRegistry, places: AttemptPlaces, is_alone: bool
     ) -> None:
         """Args: is_alone: no other process needs heartbeats, so they may stay in memory for a while."""
+        super().__init__(reader, writer)
         self._is_alone = is_alone
         self._places = places
-        self._reader = reader
-        self._writer = writer
         self._registry = registry
         self._flushed_at = 0.0
 
@@ -148,7 +129,7 @@ class Reports:
         Errors: Overloaded, then none is queued.
         """
         arrivals = [ArrivedMessage(key=prepared.key, message=prepared.message, at=now) for prepared in messages]
-        return self._writer.submit_each(self._store, [(prepared, now) for prepared in messages], runs=arrivals)
+        return self._writer.submit_each(self._store, list(zip(messages, arrivals, strict=True)), runs=arrivals)
 
     def touch(self, arrivals: Sequence[ArrivedMessage]) -> None:
         """Record heartbeats with the next messages, or in a second. Errors: Overloaded.
@@ -182,12 +163,20 @@ class Reports:
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[AnyNotice]:
         """Return the run's notices with a larger id, oldest first."""
         given = {"of_run": run_id, "after": notice_id, "limit": limit}
-        with self._reader.connect() as connection:
-            rows = connection.execute(_NEWER_NOTICES, given).all()
-        return [unread_notice(row) for row in rows]
+        return [unread_notice(row) for row in self._rows(_NEWER_NOTICES, given)]
 
-    def _store(self, transaction: Transaction, items: Sequence[tuple[PreparedMessage, float]]) -> list[WriteResult]:
-        return insert_messages(transaction, self._registry, items=items)
+    def _store(
+        self, transaction: Transaction, items: Sequence[tuple[PreparedMessage, ArrivedMessage]]
+    ) -> list[WriteResult]:
+        connection, registry = transaction.connection, self._registry
+        rows = [_row(prepared, registry.assign(connection, arrival), at=arrival.at) for prepared, arrival in items]
+        registry.flush(connection)
+        reports = [i for i, (prepared, _) in enumerate(items) if isinstance(prepared.message, wire.Report)]
+        notices = [i for i, (prepared, _) in enumerate(items) if not isinstance(prepared.message, wire.Report)]
+        results = _insert_kind(connection, rows, indices=reports, notices=False)
+        results |= _insert_kind(connection, rows, indices=notices, notices=True)
+        transaction.touched.update(result.run_id for result in results.values())
+        return [results[i] for i in range(len(items))]
 
     def _touch(self, transaction: Transaction, arrivals: Sequence[ArrivedMessage]) -> list[None]:
         for arrival in arrivals:
@@ -238,20 +227,16 @@ MessageCursor = dict[MessageKind, int]
 _TABLES: dict[MessageKind, Table] = {MessageKind.REPORT: tables.report, MessageKind.NOTICE: tables.notice}
 
 
-class NewMessages:
+class NewMessages(Reader):
     """Reads reports and notices by id.
 
     Ids of different runs become visible in any order: callers must read from the same cursor again for as long as a
     transaction may last.
     """
 
-    def __init__(self, reader: Engine) -> None:
-        self._reader = reader
-
     def newest(self) -> MessageCursor:
         """Return the newest ids."""
-        with self._reader.connect() as connection:
-            ids = connection.execute(_NEWEST_IDS).one()
+        [ids] = self._rows(_NEWEST_IDS)
         return {kind: id_ or 0 for kind, id_ in zip(_TABLES, ids, strict=True)}
 
     def after(self, cursor: MessageCursor) -> list[NewMessage]:

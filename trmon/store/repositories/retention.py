@@ -6,14 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Engine, case, false, func, or_, select
+from sqlalchemy import BigInteger, case, false, func, or_, select
 
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.store.lake.deletions import waits_for_lake
-from trmon.store.rows.alerts import alert_from_row
+from trmon.store.rows.alerts import ALERT_MAPPING
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit, delete_in_batches
+from trmon.store.writing.group_commit import delete_in_batches
+from trmon.store.writing.repository import Repository
 
 DONE = (DeliveryState.DELIVERED.value, DeliveryState.MUTED.value)
 DEAD_FACTOR = 3.0
@@ -38,12 +39,8 @@ class Pruned:
     audit: int
 
 
-class Retention:
+class Retention(Repository):
     """Deletes rows above the limits, oldest first, in small transactions."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def prune(
         self,
@@ -119,8 +116,7 @@ class Retention:
 
     def _prune_events(self, now: float, *, may_continue: Callable[[], bool]) -> int:
         table = tables.event.c
-        with self._reader.connect() as connection:
-            last_id = connection.scalar(select(func.max(table.id))) or 0
+        last_id = self._values(select(func.max(table.id)))[0] or 0
         old = or_(table.at < now - EVENT_SECONDS, table.id <= last_id - EVENT_ROWS)
         return delete_in_batches(self._writer, tables.event, old, may_continue=may_continue)
 
@@ -133,9 +129,8 @@ class Retention:
         oldest = now - max_age_seconds
         done = table.state.in_(DONE) & (table.made_at < oldest)
         is_dead = table.state == DeliveryState.DEAD.value
-        with self._reader.connect() as connection:
-            newest = select(table.id).where(is_dead).order_by(table.id.desc()).offset(DEAD_ROWS).limit(1)
-            surplus = connection.scalar(newest) or 0
+        newest = select(table.id).where(is_dead).order_by(table.id.desc()).offset(DEAD_ROWS).limit(1)
+        surplus = next(iter(self._values(newest)), 0)
         dead = is_dead & or_(table.made_at < now - DEAD_FACTOR * max_age_seconds, table.id <= surplus)
         is_closed = func.coalesce(table.episode, "").not_in(self._episodes_firing_since_before(oldest))
         return delete_in_batches(self._writer, tables.delivery, or_(done, dead) & is_closed)
@@ -144,5 +139,4 @@ class Retention:
         """Return the episodes that have been firing since before a time."""
         table = tables.alert.c
         found = select(tables.alert).where(table.state == AlertState.FIRING.value, table.since_at < oldest)
-        with self._reader.connect() as connection:
-            return [alert_from_row(row).episode for row in connection.execute(found)]
+        return [ALERT_MAPPING.from_row(row).episode for row in self._rows(found)]

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, exists, func, or_, select
+from sqlalchemy import Engine, exists, func, or_, select
 
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Alert, AlertState
@@ -22,7 +22,7 @@ from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunProgress, 
 from trmon.domain.ports import SLOTS, Fences, slot_of
 from trmon.domain.runs.attempts import ActiveLaunch
 from trmon.domain.runs.run import Run, RunState
-from trmon.store.database.upsert import upsert
+from trmon.store.database.upsert import by_columns, upsert
 from trmon.store.registry import RunRegistry
 from trmon.store.repositories.attempt_places import AttemptPlaces, MovedAttempts
 from trmon.store.repositories.leases import check_fences
@@ -30,7 +30,7 @@ from trmon.store.repositories.policies import Adaptations, Policies, write_polic
 from trmon.store.repositories.reports import Reports
 from trmon.store.repositories.runs import Runs
 from trmon.store.rows.alerts import (
-    alert_from_row,
+    ALERT_MAPPING,
     clear_acknowledgements,
     write_alert_events,
     write_alerts,
@@ -50,7 +50,8 @@ from trmon.store.rows.messages import newer_rows, unread_notice, unread_report
 from trmon.store.rows.runs import read_runs, select_runs, update_runs, write_tags
 from trmon.store.rows.signal_chunks import extend_chunks
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import CommittedGroup, GroupCommit
+from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
 
 
@@ -75,16 +76,8 @@ def write_run_updates(transaction: Transaction, updates: Sequence[RunUpdate], *,
             transaction.edited.add(update.run_id)
         write_tags(connection, update.run_id, tags=update.tags)
     update_runs(connection, {update.run_id: _run_columns(update) for update in updates})
-    _write_states(transaction, updates)
-
-
-def _write_states(transaction: Transaction, updates: Sequence[RunUpdate]) -> None:
-    """Write the states with one statement for all runs that change the same columns."""
-    by_columns: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in map(_state_row, updates):
-        by_columns.setdefault(tuple(row), []).append(row)
-    for rows in by_columns.values():
-        upsert(transaction.connection, tables.run_state, key=("run_id",), rows=rows)
+    for rows in by_columns(map(_state_row, updates)):
+        upsert(connection, tables.run_state, key=("run_id",), rows=rows)
 
 
 def _run_columns(update: RunUpdate) -> dict[str, Any]:
@@ -116,33 +109,12 @@ def _state_row(update: RunUpdate) -> dict[str, Any]:
     return row if update.outlook is None else row | {"outlook": update.outlook.document()}
 
 
-def read_unread_messages(
-    connection: Connection, frontiers: Mapping[int, Frontier], *, limit: int
-) -> dict[int, Unread] | None:
-    """Return the messages of runs after their frontiers; None if there are `limit` or more reports or notices.
-
-    Args: connection: one whose statements see the messages of one instant.
-    """
-    notices_after = {run_id: frontier.notice_id for run_id, frontier in frontiers.items()}
-    notices = newer_rows(connection, tables.notice, notices_after, limit=limit)
-    reports_after = {run_id: frontier.report_id for run_id, frontier in frontiers.items()}
-    reports = newer_rows(connection, tables.report, reports_after, limit=limit)
-    if len(notices) >= limit or len(reports) >= limit:
-        return None
-    unread = {run_id: Unread() for run_id in frontiers}
-    for row in notices:
-        unread[row.run_id].notices.append(unread_notice(row))
-    for row in reports:
-        unread[row.run_id].reports.append(unread_report(row))
-    return unread
-
-
 _ENDED_STATES = [state.value for state in RunState if state.ended]
 _LAUNCH = RowMapping(ActiveLaunch)
 _OPEN_STATES = [AlertState.PENDING.value, AlertState.FIRING.value]
 
 
-class SqlRunLog:
+class SqlRunLog(Repository):
     """Implements the ports on the tables; trmon.domain.ports documents the methods."""
 
     def __init__(
@@ -158,8 +130,7 @@ class SqlRunLog:
         policies: Policies,
         adaptations: Adaptations,
     ) -> None:
-        self._reader = reader
-        self._writer = writer
+        super().__init__(reader, writer)
         self._registry = registry
         self._names = names
         self._places = places
@@ -168,7 +139,7 @@ class SqlRunLog:
         self.policies = policies
         self.adaptations = adaptations
         self._revisions: Counter[int] = Counter()
-        writer.on_commit(self._count_committed_edits)
+        writer.on_commit(lambda commit: self._revisions.update(commit.edited))
 
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
         """Return the runs, of some slots or all, that have not ended or have messages after their frontier."""
@@ -192,14 +163,23 @@ class SqlRunLog:
     def progress(self, run_id: int) -> RunProgress:
         """Return the frontier of the run, zeros for a new one, and the newest checkpoint of its state."""
         found = select(tables.run_state).where(tables.run_state.c.run_id == run_id)
-        with self._reader.connect() as connection:
-            row = connection.execute(found).one_or_none()
-        return RunProgress() if row is None else _progress_from_row(row)
+        return next(map(_progress_from_row, self._rows(found)), RunProgress())
 
     def unread(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
         """Return the unread messages of runs; None if there are `limit` or more reports or notices."""
+        notices_after = {run_id: frontier.notice_id for run_id, frontier in read.items()}
+        reports_after = {run_id: frontier.report_id for run_id, frontier in read.items()}
         with self._reader.connect() as connection:
-            return read_unread_messages(connection, read, limit=limit)
+            notices = newer_rows(connection, tables.notice, notices_after, limit=limit)
+            reports = newer_rows(connection, tables.report, reports_after, limit=limit)
+        if len(notices) >= limit or len(reports) >= limit:
+            return None
+        unread = {run_id: Unread() for run_id in read}
+        for row in notices:
+            unread[row.run_id].notices.append(unread_notice(row))
+        for row in reports:
+            unread[row.run_id].reports.append(unread_report(row))
+        return unread
 
     def batch(self, key: BatchKey) -> BatchRow | None:
         """Return a closed batch, or None."""
@@ -225,8 +205,7 @@ class SqlRunLog:
         """Return the run's pending and firing alerts."""
         table = tables.alert.c
         found = select(tables.alert).where(table.run_id == run_id, table.state.in_(_OPEN_STATES))
-        with self._reader.connect() as connection:
-            return [alert_from_row(row) for row in connection.execute(found.order_by(table.id))]
+        return list(map(ALERT_MAPPING.from_row, self._rows(found.order_by(table.id))))
 
     def last_seen(self, run_id: int) -> float | None:
         """Return the arrival time of the run's newest message, heartbeats included."""
@@ -234,8 +213,7 @@ class SqlRunLog:
         if seen is not None:
             return seen
         newest = select(func.max(tables.claim.c.seen_at)).where(tables.claim.c.run_id == run_id)
-        with self._reader.connect() as connection:
-            found: float | None = connection.scalar(newest)
+        found: float | None = self._values(newest)[0]
         return found
 
     def active_launches(self, run_id: int, *, since: float) -> list[ActiveLaunch]:
@@ -247,8 +225,7 @@ class SqlRunLog:
             .join_from(tables.claim, attempt)
             .where(is_active, claim.began_at.is_not(None))
         )
-        with self._reader.connect() as connection:
-            return [_LAUNCH.from_row(row) for row in connection.execute(found)]
+        return [_LAUNCH.from_row(row) for row in self._rows(found)]
 
     def commit(self, updates: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
         """Write updates, each in one transaction; each future resolves when its update is on disk, or raises Fenced.
@@ -272,9 +249,6 @@ class SqlRunLog:
         check_fences(transaction.connection, _common_fences(items))
         write_run_updates(transaction, [update for update, _ in items], names=self._names)
         return [None] * len(items)
-
-    def _count_committed_edits(self, commit: CommittedGroup) -> None:
-        self._revisions.update(commit.edited)
 
 
 def _common_fences(items: Sequence[tuple[RunUpdate, int | None]]) -> dict[int, int]:

@@ -15,11 +15,11 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.pipeline.run_update import RunSnapshot
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import Run
-from trmon.store.repositories.policies import policy_version_from_row
-from trmon.store.rows.alerts import alert_from_row
+from trmon.store.rows.alerts import ALERT_MAPPING
 from trmon.store.rows.batches import NameDictionary, read_batches
-from trmon.store.rows.runs import read_runs, select_runs
+from trmon.store.rows.runs import POLICY_MAPPING, read_runs, select_runs
 from trmon.store.schema import tables
+from trmon.store.writing.repository import Reader
 
 _OPEN = [AlertState.PENDING.value, AlertState.FIRING.value]
 PAGE = 200
@@ -37,24 +37,22 @@ class StoredRunView:
     outlook: RunSnapshot
 
 
-class RunSnapshots:
+class RunSnapshots(Reader):
     """Reads what the service shows of runs."""
 
     def __init__(self, reader: Engine, *, names: NameDictionary) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._names = names
 
     def active(self, *, since: float) -> list[int]:
         """Return the runs with a report since a time, or created since then."""
         run, claim = tables.run.c, tables.claim.c
         reported = select(claim.run_id).where(or_(claim.reported_at >= since, claim.scalars_at >= since))
-        with self._reader.connect() as connection:
-            return list(connection.scalars(select(run.id).where(or_(run.created_at >= since, run.id.in_(reported)))))
+        return list(self._values(select(run.id).where(or_(run.created_at >= since, run.id.in_(reported)))))
 
     def existing(self, run_ids: Collection[int]) -> set[int]:
         """Return which of those runs exist."""
-        with self._reader.connect() as connection:
-            return set(connection.scalars(select(tables.run.c.id).where(tables.run.c.id.in_(run_ids))))
+        return set(self._values(select(tables.run.c.id).where(tables.run.c.id.in_(run_ids))))
 
     def of(self, run_ids: Collection[int]) -> list[StoredRunView]:
         """Return the views of those runs that exist."""
@@ -67,7 +65,7 @@ class RunSnapshots:
 
     def _read(self, connection: Connection, ids: Sequence[int]) -> list[StoredRunView]:
         run_snapshots = _run_snapshots(connection, ids)
-        rows = self._rows(connection, run_snapshots)
+        rows = self._gauge_rows(connection, run_snapshots)
         policies, alerts = _policies(connection, ids), _alerts(connection, ids)
         modes = _modes(connection, ids)
         runs = read_runs(connection, select_runs(EVERYTHING).where(tables.run.c.id.in_(ids)))
@@ -83,7 +81,7 @@ class RunSnapshots:
             for run in runs
         ]
 
-    def _rows(self, connection: Connection, run_snapshots: dict[int, RunSnapshot]) -> dict[int, BatchRow]:
+    def _gauge_rows(self, connection: Connection, run_snapshots: dict[int, RunSnapshot]) -> dict[int, BatchRow]:
         table = tables.batch.c
         wanted: list[ColumnElement[bool]] = [
             (table.run_id == run_id) & (table.ordinal == outlook.gauge_ordinal)
@@ -106,7 +104,7 @@ def _policies(connection: Connection, ids: Sequence[int]) -> dict[int, PolicyVer
     table = tables.policy_version.c
     newest = select(func.max(table.id)).where(table.run_id.in_(ids)).group_by(table.run_id)
     found: Any = connection.execute(select(tables.policy_version).where(table.id.in_(newest)))
-    return {row.run_id: policy_version_from_row(row) for row in found}
+    return {row.run_id: POLICY_MAPPING.from_row(row) for row in found}
 
 
 def _alerts(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[Alert, ...]]:
@@ -114,7 +112,7 @@ def _alerts(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[Alert
     found = select(tables.alert).where(table.run_id.in_(ids), table.state.in_(_OPEN)).order_by(table.id)
     by_run: dict[int, tuple[Alert, ...]] = {}
     for row in connection.execute(found):
-        by_run[row.run_id] = (*by_run.get(row.run_id, ()), alert_from_row(row))
+        by_run[row.run_id] = (*by_run.get(row.run_id, ()), ALERT_MAPPING.from_row(row))
     return by_run
 
 

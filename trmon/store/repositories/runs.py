@@ -10,7 +10,7 @@ from msgspec import structs
 from sqlalchemy import Connection, Engine, delete, exists, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditDocument
+from trmon.domain.access import Access, AuditAction, AuditDocument
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState
 from trmon.domain.alerts.owner_change import OwnerChange, closing_delivery
@@ -21,10 +21,10 @@ from trmon.domain.runs.run import Attempt, Run, RunState
 from trmon.store.lake.deletions import ask_for_deletion
 from trmon.store.registry import RunRegistry
 from trmon.store.repositories.audit import audit_run
-from trmon.store.rows.alerts import alert_from_row, decode_deliveries, write_deliveries
-from trmon.store.rows.mapping import Page, decode_cursor, page_of, read_page
+from trmon.store.rows.alerts import ALERT_MAPPING, decode_deliveries, write_deliveries
+from trmon.store.rows.mapping import Page, decode_cursor, page_of, where_given
 from trmon.store.rows.runs import (
-    attempt_from_row,
+    ATTEMPT_MAPPING,
     has_name,
     read_run,
     read_runs,
@@ -35,6 +35,7 @@ from trmon.store.rows.runs import (
 )
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import GroupCommit, delete_in_batches
+from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
 from trmon_client.core.wire.codec import MAX_TAGS
 
@@ -52,7 +53,8 @@ def notify_of_deletion(transaction: Transaction, run_id: int, *, now: float) -> 
     """
     table, deliveries = tables.delivery, _alert_deliveries(transaction, run_id)
     notified = _notified(deliveries)
-    waiting = [one for one in deliveries if _is_resolve_notice(one) and _is_waiting(one) and _subject(one) in notified]
+    notices = [one for one in deliveries if _is_resolve_notice(one) and _subject(one) in notified]
+    waiting = [one for one in notices if one.state in (DeliveryState.DUE, DeliveryState.HELD)]
     stays = {"run_id": None, "state": DeliveryState.DUE.value}
     transaction.connection.execute(update(table).where(table.c.id.in_([one.id for one in waiting])).values(**stays))
     transaction.receivers.update(one.receiver for one in waiting)
@@ -111,20 +113,15 @@ def _may_have_arrived(one: Delivery) -> bool:
     return one.told_state is AlertState.FIRING and (was_tried or one.state is DeliveryState.DUE)
 
 
-def _is_waiting(one: Delivery) -> bool:
-    return one.state in (DeliveryState.DUE, DeliveryState.HELD)
-
-
 def _subject(one: Delivery) -> tuple[str, str | None]:
     return one.receiver, one.episode
 
 
-class Runs:
+class Runs(Repository):
     """Reads and writes runs; a run that the caller may not see counts as missing."""
 
     def __init__(self, reader: Engine, writer: GroupCommit, *, registry: RunRegistry) -> None:
-        self._reader = reader
-        self._writer = writer
+        super().__init__(reader, writer)
         self._registry = registry
 
     def get(self, key: RunKey, *, access: Access) -> Run:
@@ -132,10 +129,10 @@ class Runs:
         with self._reader.connect() as connection:
             return _get(connection, key, access)
 
-    def by_id(self, run_id: int, *, access: Access = EVERYTHING) -> Run:
+    def by_id(self, run_id: int) -> Run:
         """Return a run. Errors: NotFound."""
         with self._reader.connect() as connection:
-            return read_run(connection, tables.run.c.id == run_id, name=str(run_id), access=access)
+            return read_run(connection, tables.run.c.id == run_id, name=str(run_id))
 
     def named(self, keys: Collection[RunKey], *, access: Access) -> list[Run]:
         """Return runs by their names, newest first; those that are not found are left out."""
@@ -145,19 +142,17 @@ class Runs:
         with self._reader.connect() as connection:
             return read_runs(connection, statement.order_by(table.id.desc()))
 
-    def attempts(self, run_id: int, *, access: Access = EVERYTHING) -> list[Attempt]:
+    def attempts(self, run_id: int) -> list[Attempt]:
         """Return a run's attempts, oldest first."""
         table = tables.attempt
-        found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
-        with self._reader.connect() as connection:
-            return [attempt_from_row(row) for row in connection.execute(found.order_by(table.c.ordinal))]
+        found = select(table).where(table.c.run_id == run_id).order_by(table.c.ordinal)
+        return list(map(ATTEMPT_MAPPING.from_row, self._rows(found)))
 
     def list_attempts(self, run_id: int, *, access: Access, after: str | None = None, limit: int = 50) -> Page[Attempt]:
         """Return a run's attempts, newest first. Errors: InvalidInput for an invalid cursor."""
         table = tables.attempt
         found = select(table).join(tables.run).where(table.c.run_id == run_id, visible_runs(access))
-        with self._reader.connect() as connection:
-            return read_page(connection, found, table.c.ordinal, decode=attempt_from_row, after=after, limit=limit)
+        return self._page(found, table.c.ordinal, decode=ATTEMPT_MAPPING.from_row, after=after, limit=limit)
 
     def list(
         self,
@@ -174,8 +169,7 @@ class Runs:
         """Return runs, newest first. Errors: InvalidInput for an invalid cursor."""
         table = tables.run.c
         wanted = {table.project: project, table.state: state and state.value, table.owner: owner}
-        statement = select_runs(access).where(table.archived == archived)
-        statement = statement.where(*(column == value for column, value in wanted.items() if value is not None))
+        statement = where_given(select_runs(access).where(table.archived == archived), wanted)
         if tag is not None:
             tags = tables.run_tag.c
             statement = statement.where(exists().where(tags.run_id == table.id, tags.tag == tag))
@@ -289,7 +283,7 @@ def _changed_tags(tags: Collection[str], *, add: Collection[str], remove: Collec
 def _notify_new_owner(transaction: Transaction, owner_change: OwnerChange, *, before: Run, after: Run) -> None:
     table = tables.alert.c
     firing = select(tables.alert).where(table.run_id == after.id, table.state == AlertState.FIRING.value)
-    alerts = [alert_from_row(row) for row in transaction.connection.execute(firing.order_by(table.id))]
+    alerts = list(map(ALERT_MAPPING.from_row, transaction.connection.execute(firing.order_by(table.id))))
     deliveries = owner_change.deliveries(alerts, before=before, after=after)
     write_deliveries(transaction.connection, deliveries)
     transaction.receivers.update(delivery.receiver for delivery in deliveries)

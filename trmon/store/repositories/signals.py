@@ -23,11 +23,12 @@ from trmon.store.rows.signal_chunks import (
     StoredChunks,
     attempt_series,
     axes_of,
-    last_chunked_ordinal,
+    last_chunked_ordinals,
     select_unchunked,
     values_by_signal,
 )
 from trmon.store.schema import tables
+from trmon.store.writing.repository import Reader
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,11 +122,11 @@ NAMED_BATCHES = 256
 """The signals of a run are those of this many of its newest batches."""
 
 
-class Signals:
+class Signals(Reader):
     """Reads the history of a run's signals."""
 
     def __init__(self, reader: Engine, *, names: NameDictionary, places: AttemptPlaces) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._names = names
         self._places = places
 
@@ -206,8 +207,7 @@ class Signals:
         else:
             reason = table.c.fork_reason
             found = found.where(or_(reason.is_(None), reason != Resolution.TWO_TRAINERS.value))
-        with self._reader.connect() as connection:
-            return list(connection.scalars(found.order_by(table.c.ordinal)))
+        return list(self._values(found.order_by(table.c.ordinal)))
 
     def _read_attempt(self, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> AttemptSeries:
         return self._places.read(
@@ -223,9 +223,10 @@ class Signals:
         )
 
     def _newest(self, connection: Connection, attempt_id: int) -> NewestBatches:
-        rows = connection.execute(select_unchunked(attempt_id, last_chunked_ordinal(connection, attempt_id))).all()
+        chunked_to = last_chunked_ordinals(connection, [attempt_id])[attempt_id]
+        rows = connection.execute(select_unchunked(attempt_id, chunked_to)).all()
         name_sets = self._names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
-        return NewestBatches(axes_of(rows), values_by_signal(rows, name_sets))
+        return NewestBatches(axes_of(row[:4] for row in rows), values_by_signal(rows, name_sets))
 
 
 def _chunks(connection: Connection, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> StoredChunks:

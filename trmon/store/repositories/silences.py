@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Engine, insert, or_, select, true, update
+from sqlalchemy import ColumnElement, Connection, Select, insert, or_, select, true, update
 
 from trmon.domain.access import Access, AuditAction
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Matcher, Silence
 from trmon.domain.errors import NotFound
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.mapping import Codec, Page, RowMapping, read_page
+from trmon.store.rows.mapping import Codec, Page, RowMapping
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
 
 _SILENCE = RowMapping(
@@ -29,12 +30,8 @@ _SILENCE = RowMapping(
 )
 
 
-class Silences:
+class Silences(Repository):
     """Reads and writes silences; a caller with one project only sees and changes that project's."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def create(self, silence: Silence, *, access: Access, now: float) -> Future[Silence]:
         """Add a silence; the future returns it with its id."""
@@ -64,15 +61,11 @@ class Silences:
         found = select(tables.silence).where(_visible(access))
         if ending_after is not None:
             found = found.where(table.ends_at > ending_after)
-        with self._reader.connect() as connection:
-            return read_page(connection, found, table.id, decode=_SILENCE.from_row, after=after, limit=limit)
+        return self._page(found, table.id, decode=_SILENCE.from_row, after=after, limit=limit)
 
     def active(self, *, now: float) -> tuple[Silence, ...]:
         """Return the silences of all projects that mute alerts now, oldest first."""
-        table = tables.silence.c
-        found = select(tables.silence).where(table.starts_at <= now, table.ends_at > now)
-        with self._reader.connect() as connection:
-            return tuple(_SILENCE.from_row(row) for row in connection.execute(found.order_by(table.id)))
+        return tuple(map(_SILENCE.from_row, self._rows(_active(now))))
 
     def expire(self, silence_id: int, *, access: Access, now: float) -> Future[None]:
         """End a silence now, so that held deliveries are checked again; an ended one does not change.
@@ -106,9 +99,13 @@ class Silences:
 def read_silences(connection: Connection, *, project: str, now: float) -> tuple[Silence, ...]:
     """Return the active silences for alerts of a project."""
     table = tables.silence.c
-    of_project = or_(table.project == project, table.project.is_(None))
-    found = select(tables.silence).where(of_project, table.starts_at <= now, table.ends_at > now)
-    return tuple(_SILENCE.from_row(row) for row in connection.execute(found.order_by(table.id)))
+    found = _active(now).where(or_(table.project == project, table.project.is_(None)))
+    return tuple(map(_SILENCE.from_row, connection.execute(found)))
+
+
+def _active(now: float) -> Select[Any]:
+    table = tables.silence.c
+    return select(tables.silence).where(table.starts_at <= now, table.ends_at > now).order_by(table.id)
 
 
 def _visible(access: Access) -> ColumnElement[bool]:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, Select, and_, func, or_, select
+from sqlalchemy import Select, and_, func, or_, select
 
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis
 from trmon.domain.ports import SLOTS
@@ -15,7 +15,7 @@ from trmon.domain.runs.run import RunState
 from trmon.store.database.upsert import upsert
 from trmon.store.rows.runs import SUMMARY_VERSION, basis_from_row, summary_from_row, summary_to_row
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
 
 PAGE = 500
@@ -39,12 +39,8 @@ class SummaryBases:
     stored: SummaryBasis | None
 
 
-class Summaries:
+class Summaries(Repository):
     """Reads and writes the summaries of runs; those of another version of trmon count as missing."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def outdated(self, slots: Collection[int] | None = None) -> list[OutdatedSummary]:
         """Return the runs, of some slots or all, with a step that no stored summary covers; the oldest runs first."""
@@ -52,12 +48,10 @@ class Summaries:
         found = _bases_query(_run.state, _summary.made_at).where(_run.last_step.is_not(None), or_(*is_outdated))
         if slots is not None:
             found = found.where((_run.id % SLOTS).in_(slots))
-        with self._reader.connect() as connection:
-            rows = connection.execute(found.order_by(_run.id)).all()
         live = RunState.RUNNING.value
         return [
             OutdatedSummary(run_id=row.id, basis=basis_from_row(row), is_live=row.state == live, made_at=row.made_at)
-            for row in rows
+            for row in self._rows(found.order_by(_run.id))
         ]
 
     def bases(self, run_ids: Sequence[int]) -> Mapping[int, SummaryBases]:

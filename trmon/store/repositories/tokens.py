@@ -7,15 +7,15 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, insert, or_, select, update
+from sqlalchemy import Connection, Select, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditDocument, Scope, Token
 from trmon.domain.errors import Conflict, NotFound, NotReady, Overloaded
 from trmon.store.repositories.audit import write_audit
-from trmon.store.rows.mapping import Codec, RowMapping
+from trmon.store.rows.mapping import Codec, RowMapping, where_given
 from trmon.store.schema import tables
-from trmon.store.writing.group_commit import GroupCommit
+from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
 
 USE_SECONDS = 60.0
@@ -28,12 +28,8 @@ _SCOPES = Codec(
 _TOKEN = RowMapping(Token, codecs={"scopes": _SCOPES}, generated={"id"})
 
 
-class Tokens:
+class Tokens(Repository):
     """Reads and writes access tokens; a caller with one project only sees and changes that project's."""
-
-    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
-        self._reader = reader
-        self._writer = writer
 
     def create(
         self,
@@ -66,17 +62,13 @@ class Tokens:
     def by_digest(self, digest: str) -> Token | None:
         """Return the token of a digest, expired or not; None if it is unknown or revoked."""
         found = _select_tokens().where(tables.token.c.digest == digest)
-        with self._reader.connect() as connection:
-            row = connection.execute(found).one_or_none()
-        return None if row is None else _TOKEN.from_row(row)
+        return next(map(_TOKEN.from_row, self._rows(found)), None)
 
     def list(self, *, access: Access) -> tuple[Token, ...]:
         """Return the tokens by name, including expired and replaced ones, without revoked ones."""
-        found = _select_tokens().order_by(tables.token.c.name, tables.token.c.id)
-        if access.project is not None:
-            found = found.where(tables.token.c.project == access.project)
-        with self._reader.connect() as connection:
-            return tuple(map(_TOKEN.from_row, connection.execute(found)))
+        table = tables.token.c
+        found = where_given(_select_tokens(), {table.project: access.project})
+        return tuple(map(_TOKEN.from_row, self._rows(found.order_by(table.name, table.id))))
 
     def revoke(
         self, name: str, *, access: Access, now: float, project: str | None = None, force: bool = False
@@ -149,8 +141,7 @@ class Tokens:
 
     def ever_created(self) -> bool:
         """Whether a token was ever created, even if all are expired or revoked."""
-        with self._reader.connect() as connection:
-            return connection.execute(select(tables.token.c.id).limit(1)).first() is not None
+        return bool(self._rows(select(tables.token.c.id).limit(1)))
 
     def has_admin(self, *, now: float) -> bool:
         """Whether a valid admin token of all projects exists."""
@@ -203,9 +194,7 @@ def _find(connection: Connection, name: str, *, access: Access, project: str | N
     """Return the current token of a name. Errors: NotFound; Conflict if several projects have one."""
     table = tables.token.c
     found = _select_tokens().where(table.name == name, table.replaced_at.is_(None))
-    for wanted in (access.project, project):
-        if wanted is not None:
-            found = found.where(table.project == wanted)
+    found = where_given(where_given(found, {table.project: access.project}), {table.project: project})
     named = [_TOKEN.from_row(row) for row in connection.execute(found.with_for_update())]
     match [token for token in named if token.project is None] or named:
         case []:

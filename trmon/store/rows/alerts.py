@@ -16,8 +16,8 @@ from trmon.store.rows.mapping import Codec, RowMapping
 from trmon.store.schema import tables
 
 _UPDATE = {"update": "update_index"}
-_ALERT = RowMapping(Alert, renamed=_UPDATE)
-_EVENT = RowMapping(AlertEvent, renamed=_UPDATE)
+ALERT_MAPPING = RowMapping(Alert, renamed=_UPDATE)
+EVENT_MAPPING = RowMapping(AlertEvent, renamed=_UPDATE)
 _NOTIFICATION = Codec(
     encode=lambda notification: notification, decode=lambda document: msgspec.convert(document, Notification)
 )
@@ -28,11 +28,11 @@ _DELIVERY = RowMapping(
 
 def write_alerts(connection: Connection, alerts: Sequence[Alert]) -> None:
     """Insert alerts or update the rows of the same episode; a dropped alert never fired, so its row is deleted."""
-    stored = [_ALERT.to_row(alert) for alert in alerts if alert.state is not AlertState.DROPPED]
+    stored = [ALERT_MAPPING.to_row(alert) for alert in alerts if alert.state is not AlertState.DROPPED]
     upsert(connection, tables.alert, key=tables.ALERT_KEY, rows=stored)
     for alert in alerts:
         if alert.state is AlertState.DROPPED:
-            row = _ALERT.to_row(alert)
+            row = ALERT_MAPPING.to_row(alert)
             is_episode = [tables.alert.c[name] == row[name] for name in tables.ALERT_KEY]
             connection.execute(delete(tables.alert).where(*is_episode))
 
@@ -44,7 +44,7 @@ def clear_acknowledgements(connection: Connection, events: Sequence[AlertEvent])
     """
     for event in events:
         if event.state is AlertState.FIRING and event.silence_started_at is not None:
-            row = _EVENT.to_row(event)
+            row = EVENT_MAPPING.to_row(event)
             same_place = [tables.alert.c[name] == row[name] for name in tables.ALERT_KEY]
             earlier = update(tables.alert).where(*same_place, tables.alert.c.since_at != event.at)
             connection.execute(earlier.values(acked_by=None, acked_at=None, ack_note=None))
@@ -52,22 +52,12 @@ def clear_acknowledgements(connection: Connection, events: Sequence[AlertEvent])
 
 def write_alert_events(connection: Connection, events: Sequence[AlertEvent]) -> None:
     """Insert transitions; one that is already stored does not change."""
-    insert_new(connection, tables.alert_event, rows=[_EVENT.to_row(event) for event in events])
+    insert_new(connection, tables.alert_event, rows=[EVENT_MAPPING.to_row(event) for event in events])
 
 
 def write_deliveries(connection: Connection, deliveries: Sequence[Delivery]) -> None:
     """Insert notifications into the outbox; one whose dedup key is already stored is not sent again."""
     insert_new(connection, tables.delivery, rows=[_DELIVERY.to_row(delivery) for delivery in deliveries])
-
-
-def alert_from_row(row: Any) -> Alert:
-    """Return the alert of a row."""
-    return _ALERT.from_row(row)
-
-
-def event_from_row(row: Any) -> AlertEvent:
-    """Return the transition of a row."""
-    return _EVENT.from_row(row)
 
 
 def decode_deliveries(rows: Iterable[Any]) -> tuple[list[Delivery], dict[int, str]]:

@@ -64,7 +64,7 @@ def unpack_values(names: Names, data: bytes) -> dict[str, float]:
     return dict(zip(names, np.frombuffer(data, "<f8").tolist(), strict=True))
 
 
-_KEY = RowMapping(BatchKey, renamed={"update": "update_index"})
+KEY_MAPPING = RowMapping(BatchKey, renamed={"update": "update_index"})
 _DECISION = RowMapping(DecisionRow, composed={"key"})
 BATCH_MAPPING = RowMapping(
     BatchRow,
@@ -97,32 +97,22 @@ def read_batches(connection: Connection, statement: Select[Any], *, names: NameD
 
 def write_decisions(connection: Connection, decisions: Sequence[DecisionRow]) -> None:
     """Insert decisions or update the rows of the same batch and policy."""
-    rows = [key_columns(decision.key) | _DECISION.to_row(decision) for decision in decisions]
+    rows = [KEY_MAPPING.to_row(decision.key) | _DECISION.to_row(decision) for decision in decisions]
     upsert(connection, tables.decision, key=(*tables.BATCH_KEY, "policy_hash"), rows=rows)
 
 
 def decision_from_row(row: Any) -> DecisionRow:
     """Return the decision of a row."""
-    return _DECISION.from_row(row, key=batch_key_from_row(row))
-
-
-def key_columns(key: BatchKey) -> dict[str, Any]:
-    """Return the columns of a batch's key."""
-    return _KEY.to_row(key)
-
-
-def batch_key_from_row(row: Any) -> BatchKey:
-    """Return the batch key of a row."""
-    return _KEY.from_row(row)
+    return _DECISION.from_row(row, key=KEY_MAPPING.from_row(row))
 
 
 def is_batch(table: Table, key: BatchKey) -> list[ColumnElement[bool]]:
     """Return the predicates that select the rows of a batch."""
-    return [table.c[name] == value for name, value in key_columns(key).items()]
+    return [table.c[name] == value for name, value in KEY_MAPPING.to_row(key).items()]
 
 
 def _batch_row(connection: Connection, batch: BatchRow, names: NameDictionary) -> Row:
-    columns = key_columns(batch.key) | BATCH_MAPPING.to_row(batch)
+    columns = KEY_MAPPING.to_row(batch.key) | BATCH_MAPPING.to_row(batch)
     return columns | {
         "signal_names": names.id_of(connection, tuple(batch.signals)),
         "signals": pack_values(batch.signals),
@@ -134,7 +124,7 @@ def _batch_row(connection: Connection, batch: BatchRow, names: NameDictionary) -
 
 def _batch_from_row(row: Any, name_sets: Mapping[int, Names]) -> BatchRow:
     """Return the batch of a row; if its values are damaged, a batch without them that names the damage."""
-    key = batch_key_from_row(row)
+    key = KEY_MAPPING.from_row(row)
     try:
         signals = unpack_values(name_sets[row.signal_names], row.signals)
         scalars = unpack_values(name_sets[row.scalar_names], row.scalars)

@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select
+from sqlalchemy import Column, ColumnElement, Connection, Select
 
 from trmon.domain.errors import InvalidInput
 
@@ -119,6 +119,11 @@ def read_page(
     rows = connection.execute(query.order_by(column.desc()).limit(limit + 1)).all()
     shown = page_of(rows, limit=limit, key=lambda row: row._mapping[column])
     return Page(tuple(decode(row) for row in shown.items), shown.next)
+
+
+def where_given(query: Select[Any], wanted: Mapping[Column[Any], object]) -> Select[Any]:
+    """Return a query for the rows whose columns have the wanted values; None wants nothing."""
+    return query.where(*(column == value for column, value in wanted.items() if value is not None))
 
 
 def page_of(items: Sequence[T], *, limit: int, key: Callable[[T], int]) -> Page[T]:

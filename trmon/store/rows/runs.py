@@ -1,4 +1,4 @@
-"""Runs, attempts and summaries of runs as rows."""
+"""Runs, and their attempts, policies and summaries, as rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, case, delete, func, insert, select, true
 
 from trmon.domain.access import EVERYTHING, Access
+from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.collapse_risk.risk_reading import RiskReading
 from trmon.domain.diagnosis.conditions import Evidence, Observation
 from trmon.domain.diagnosis.diagnosis import Diagnosis, Escalation, Measurement, Quadrant, TemperatureRatio
@@ -17,10 +18,12 @@ from trmon.domain.errors import NotFound
 from trmon.domain.finding import Finding, FindingForm
 from trmon.domain.health.run_summary import RunSummary, Sparkline, SummaryBasis
 from trmon.domain.identity import RunKey
+from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Attempt, Run, RunEnding, RunWarning
-from trmon.store.database.upsert import update_rows
+from trmon.store.database.upsert import by_columns, update_rows
 from trmon.store.rows.mapping import Codec, RowMapping
 from trmon.store.schema import tables
+from trmon_client.core.policies.policy import Policy
 
 _RUN = RowMapping(
     Run,
@@ -32,7 +35,19 @@ _RUN = RowMapping(
         ),
     },
 )
-_ATTEMPT = RowMapping(Attempt)
+ATTEMPT_MAPPING = RowMapping(Attempt)
+_BASIS = RowMapping(SummaryBasis)
+POLICY_MAPPING = RowMapping(
+    PolicyVersion,
+    codecs={
+        "policy": Codec(encode=Policy.spec, decode=Policy.parse),
+        "shadows": Codec(
+            encode=lambda shadows: [shadow.spec() for shadow in shadows],
+            decode=lambda specs: tuple(Policy.parse(spec) for spec in specs),
+        ),
+        "evidence": Codec(encode=dict, decode=dict),
+    },
+)
 
 _CLAIM = tables.claim.c
 _NEWEST_AT = case(
@@ -79,11 +94,7 @@ def read_run(connection: Connection, where: ColumnElement[bool], *, name: str, a
 
 def update_runs(connection: Connection, changes: Mapping[int, Mapping[str, Any]]) -> None:
     """Update columns of runs by their ids, with one statement for all runs that change the same columns."""
-    by_columns: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for run_id, values in changes.items():
-        if values:
-            by_columns.setdefault(tuple(values), []).append({"id": run_id, **values})
-    for rows in by_columns.values():
+    for rows in by_columns({"id": run_id, **values} for run_id, values in changes.items() if values):
         update_rows(connection, tables.run, rows=rows)
 
 
@@ -95,9 +106,9 @@ def write_tags(connection: Connection, run_id: int, *, tags: Collection[str] | N
         connection.execute(insert(tables.run_tag), [{"run_id": run_id, "tag": tag} for tag in sorted(set(tags))])
 
 
-def attempt_from_row(row: Any) -> Attempt:
-    """Return the attempt of a row."""
-    return _ATTEMPT.from_row(row)
+def setting_from_document(document: Mapping[str, Any]) -> AdaptationSetting:
+    """Return a stored setting of an adaptation. Errors: TypeError, ValueError."""
+    return AdaptationSetting(**{**document, "mode": AdaptationMode(document["mode"])})
 
 
 def _tags(connection: Connection, run_ids: Sequence[int]) -> Mapping[int, tuple[str, ...]]:
@@ -147,7 +158,7 @@ def summary_to_row(summary: RunSummary) -> dict[str, Any]:
     fields |= {name: getattr(summary, name) for name in _OF_SUMMARY}
     return {
         "run_id": summary.run_id,
-        **basis_columns(summary.basis),
+        **_BASIS.to_row(summary.basis),
         "version": SUMMARY_VERSION,
         "made_at": summary.made_at,
         "document": msgspec.msgpack.encode(_SummaryDocument(**fields)),
@@ -172,14 +183,4 @@ def summary_from_row(row: Any) -> RunSummary | None:
 
 def basis_from_row(row: Any) -> SummaryBasis:
     """Return the basis in a row."""
-    return SummaryBasis(attempt_id=row.attempt_id, step=row.step, report_id=row.report_id, notice_id=row.notice_id)
-
-
-def basis_columns(basis: SummaryBasis) -> dict[str, int]:
-    """Return the columns of a basis."""
-    return {
-        "attempt_id": basis.attempt_id,
-        "step": basis.step,
-        "report_id": basis.report_id,
-        "notice_id": basis.notice_id,
-    }
+    return _BASIS.from_row(row)

@@ -36,7 +36,7 @@ def extend_chunks(connection: Connection, batches: Sequence[BatchRow], *, names:
         # A batch that is not revised is the newest of its run and in no chunk yet.
         if batch.revised or batch.ordinal % COMPLETION_INTERVAL == 0:
             by_attempt.setdefault(batch.key.attempt_id, []).append(batch.ordinal)
-    chunked = _last_chunked_ordinals(connection, by_attempt)
+    chunked = last_chunked_ordinals(connection, by_attempt)
     for attempt_id, ordinals in by_attempt.items():
         if min(ordinals) <= chunked[attempt_id]:
             for first, last in _revised_spans(connection, attempt_id, ordinals):
@@ -53,26 +53,15 @@ def _write_complete_chunks(connection: Connection, attempt_id: int, *, chunked_t
         _write_chunk(connection, attempt_id, rows=rows[first : first + CHUNK_BATCHES], names=names)
 
 
-def _last_chunked_ordinals(connection: Connection, attempt_ids: Collection[int]) -> dict[int, int]:
+def last_chunked_ordinals(connection: Connection, attempt_ids: Collection[int]) -> dict[int, int]:
     """Return the last chunked ordinal of each attempt; 0 without chunks."""
     rows = connection.execute(_LAST_ORDINALS, {"attempts": list(attempt_ids)}).all() if attempt_ids else ()
     return dict.fromkeys(attempt_ids, 0) | {row[0]: row[1] for row in rows}
 
 
-def last_chunked_ordinal(connection: Connection, attempt_id: int) -> int:
-    """Return the last chunked ordinal of an attempt; 0 without chunks."""
-    newest = select(func.max(tables.chunk_axes.c.last_ordinal)).where(tables.chunk_axes.c.attempt_id == attempt_id)
-    return connection.scalar(newest) or 0
-
-
-def axes_of(rows: Sequence[Any]) -> Any:
-    """Return the axes of batch rows, [rows] of AXES."""
-    update = [-1 if row.update_index is None else row.update_index for row in rows]
-    columns = ([row.step for row in rows], update, [row.ordinal for row in rows], [row.closed_at for row in rows])
-    axes = np.empty(len(rows), AXES)
-    for name, column in zip(AXES.names or (), columns, strict=True):
-        axes[name] = column
-    return axes
+def axes_of(batches: Iterable[tuple[int, int | None, int, float]]) -> Any:
+    """Return the axes of batches, [batches] of AXES, from step, update, ordinal and closed_at of each."""
+    return np.array([(step, -1 if update is None else update, *others) for step, update, *others in batches], AXES)
 
 
 def values_by_signal(rows: Sequence[Any], name_sets: Mapping[int, Names]) -> dict[str, Any]:
@@ -128,7 +117,7 @@ def _revised_spans(connection: Connection, attempt_id: int, ordinals: Sequence[i
 
 def _write_chunk(connection: Connection, attempt_id: int, *, rows: Sequence[Any], names: NameDictionary) -> None:
     name_sets = names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
-    axes = axes_of(rows)
+    axes = axes_of(row[:4] for row in rows)
     key = {"attempt_id": attempt_id, "first_ordinal": int(axes["ordinal"][0])}
     span = {
         "last_ordinal": int(axes["ordinal"][-1]),

@@ -1,0 +1,49 @@
+"""What repositories share: a read is one snapshot, and writes run in the transactions of the writer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Engine, Executable, Select
+
+from trmon.store.rows.mapping import Page, read_page
+from trmon.store.writing.group_commit import GroupCommit
+
+T = TypeVar("T")
+
+
+class Reader:
+    """Reads a database."""
+
+    def __init__(self, reader: Engine) -> None:
+        self._reader = reader
+
+    def _rows(self, query: Executable, given: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        with self._reader.connect() as connection:
+            return connection.execute(query, given).all()
+
+    def _values(self, query: Select[Any]) -> Sequence[Any]:
+        """Return the first column of the rows of a query."""
+        with self._reader.connect() as connection:
+            return connection.scalars(query).all()
+
+    def _page(
+        self,
+        query: Select[Any],
+        column: ColumnElement[int],
+        *,
+        decode: Callable[[Any], T],
+        after: str | None,
+        limit: int,
+    ) -> Page[T]:
+        with self._reader.connect() as connection:
+            return read_page(connection, query, column, decode=decode, after=after, limit=limit)
+
+
+class Repository(Reader):
+    """Reads a database, and writes to it."""
+
+    def __init__(self, reader: Engine, writer: GroupCommit) -> None:
+        super().__init__(reader)
+        self._writer = writer
