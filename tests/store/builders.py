@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from sqlalchemy import Executable, Table, func, select
 
 from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.messages import one_by_one
+from trmon.domain.access import Access, Scope
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
-from trmon.domain.batches.batch import BatchRow
+from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
 from trmon.domain.finding import Severity
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.messages import AnyReport, PreparedMessage, WriteResult
@@ -26,6 +28,8 @@ from trmon_client.core.statistics import columns
 
 NOW = 1_800_000_000.0
 """The server's time, in seconds since the epoch."""
+CODE = Access(name="code", scopes=frozenset(Scope), project="code")
+"""The access of a caller who may do everything in one project."""
 
 
 @cache
@@ -115,6 +119,12 @@ def batch(key: BatchKey, *, run_id: int, ordinal: int, **fields: Any) -> BatchRo
     return BatchRow(run_id=run_id, key=key, ordinal=ordinal, **usual | fields)
 
 
+def decision(key: BatchKey, **fields: Any) -> DecisionRow:
+    """Return the decision of the active policy on a batch; accepts other fields of DecisionRow."""
+    usual = {"policy_hash": "h", "policy_name": "p", "role": PolicyRole.ACTIVE, "counts": {"masked": 1}}
+    return DecisionRow(key=key, **usual | {"mask_rate": 0.125, "accepted": b"\x7f"} | fields)
+
+
 def append(store: Store, *intakes: PreparedMessage, now: float = NOW) -> list[WriteResult]:
     """Append messages and wait until they are committed."""
     return [future.result(timeout=30) for future in store.reports.append(intakes, now=now)]
@@ -175,3 +185,14 @@ def commit(store: Store, run_id: int, **fields: Any) -> None:
     """Commit a run update with the given fields of RunUpdate and wait for it."""
     frontier = fields.pop("frontier", Frontier())
     store.run_log.commit([RunUpdate(run_id=run_id, frontier=frontier, **fields)])[0].result(timeout=30)
+
+
+def execute(store: Store, statement: Executable, rows: list[dict[str, Any]] | None = None) -> None:
+    """Run a statement in a transaction of the writer, as if another process did."""
+    store.writer.submit(lambda transaction: transaction.connection.execute(statement, rows) and None).result(timeout=30)
+
+
+def count(store: Store, table: Table) -> int:
+    """Return the number of rows of a table."""
+    with store._reader.connect() as connection:
+        return connection.scalars(select(func.count()).select_from(table)).one()

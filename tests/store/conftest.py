@@ -9,6 +9,7 @@ import pytest
 
 from tests.fixtures.databases import prepare_database
 from tests.fixtures.s3 import s3_lake
+from tests.store.builders import append, start_intake
 from trmon.store import Store
 
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))]
@@ -31,6 +32,12 @@ def store(url: str) -> Iterator[Store]:
     opened = Store.open(url)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def run_id(store: Store) -> int:
+    """The id of math/grpo, whose trainer has started."""
+    return append(store, start_intake())[0].run_id
 
 
 @pytest.fixture

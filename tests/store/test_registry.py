@@ -76,19 +76,6 @@ def test_a_report_from_before_a_take_over_is_stored_once(store: Store) -> None:
     assert (again.status, again.id) == (WriteOutcome.DUPLICATE, stored.id)
 
 
-def test_a_restart_that_continues_keeps_the_attempt(store: Store) -> None:
-    [old] = append(store, report_intake(step=10))
-    start, new = append(store, start_intake(launch="launch-2"), report_intake(step=11, launch="launch-2"), now=LATER)
-    assert old.attempt_id == start.attempt_id == new.attempt_id
-
-
-def test_a_crash_releases_the_attempt_at_once(store: Store) -> None:
-    finish = intake(wire.Finish(attempt="a", launch="launch-1", sequence=1, outcome="crashed"))
-    append(store, report_intake(step=10), finish)
-    [receipt] = append(store, report_intake(step=11, launch="launch-2"))
-    assert names(store, receipt.run_id) == ["a"]
-
-
 def test_a_heartbeat_keeps_the_attempt(store: Store) -> None:
     append(store, report_intake(step=10))
     beat(store, at=LATER)
@@ -135,14 +122,14 @@ def scalars(step: int, **fields: object) -> PreparedMessage:
 
 def test_scalars_of_a_run_without_reports_count_as_its_progress(store: Store) -> None:
     [first] = append(store, scalars(4), now=NOW)
-    assert store.runs.by_id(first.run_id, access=EVERYTHING).last_report_at == NOW
+    assert store.runs.by_id(first.run_id).last_report_at == NOW
     finish = intake(wire.Finish(attempt="a", launch="launch-1", sequence=9))
     append(store, finish, now=NOW + 1)
     [back] = append(store, scalars(3, launch="launch-2"), now=NOW + 2)
     [on] = append(store, scalars(5, launch="launch-3"), now=NOW + 200)
     assert back.attempt_id != first.attempt_id
     assert on.attempt_id == first.attempt_id
-    assert store.runs.by_id(first.run_id, access=EVERYTHING).last_report_at == NOW + 200
+    assert store.runs.by_id(first.run_id).last_report_at == NOW + 200
 
 
 def test_scalars_beside_reports_do_not_decide_the_attempt(store: Store) -> None:

@@ -24,6 +24,8 @@ from tests.store.builders import (
     batch,
     batch_key,
     commit,
+    decision,
+    execute,
     report_intake,
     start_intake,
     stored_reports,
@@ -31,7 +33,7 @@ from tests.store.builders import (
 from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole, QuarantinePart, quarantined
+from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.pipeline.run_update import Frontier
@@ -66,18 +68,6 @@ def closed(key: BatchKey, **fields: Any) -> BatchRow:
     return made.with_quarantined([ASIDE]) if key.step == 7 else made
 
 
-def decision(key: BatchKey) -> DecisionRow:
-    return DecisionRow(
-        key=key,
-        policy_hash="h",
-        policy_name="p",
-        role=PolicyRole.ACTIVE,
-        counts={"max_k3": 1},
-        mask_rate=math.nan,
-        accepted=b"\x0f",
-    )
-
-
 def fill(store: Store, *, run: str = "grpo", first_id: int = 0) -> None:
     """Store a run with every kind of row and one unprocessed report."""
     [receipt] = append(store, start_intake(run=run, owner="me"))
@@ -97,7 +87,7 @@ def fill(store: Store, *, run: str = "grpo", first_id: int = 0) -> None:
         run_id,
         frontier=Frontier(report_id=ids[len(REPORTS) - 1], notice_id=1),
         batches=tuple(closed(key, run_id=run_id, last_report_id=ids[min(key.step, len(REPORTS) - 1)]) for key in keys),
-        decisions=tuple(map(decision, keys)),
+        decisions=tuple(decision(key, mask_rate=math.nan) for key in keys),
         alerts=(firing, pending),
         alert_events=(alert_event(firing),),
         state=RunState.STALLED,
@@ -151,6 +141,7 @@ def rows(store: Store, table: Table, key: RunKey) -> list[dict[str, Any]]:
     with store._reader.connect() as connection:
         of_run = table.c.run_id == run.id if "run_id" in table.c else table.c.attempt_id.in_(names)
         found = select(table).where(table.c.id == run.id if table is tables.run else of_run)
+        found = found.order_by(*table.primary_key.columns)
         sets = {row.id: row.names for row in connection.execute(select(tables.name_set))}
         read = [dict(row) for row in connection.execute(found).mappings()]
     known: dict[str, Callable[[Any], Any]] = {
@@ -169,21 +160,27 @@ def rows(store: Store, table: Table, key: RunKey) -> list[dict[str, Any]]:
     return [{name: repr(known.get(name, lambda value: value)(value)) for name, value in row.items()} for row in read]
 
 
+def run_names(store: Store) -> list[str]:
+    """Return the names of all runs, hidden ones included."""
+    pages = [store.runs.list(access=EVERYTHING, archived=archived) for archived in (False, True)]
+    return [str(run.key) for page in pages for run in page.items]
+
+
 def test_a_damaged_report_is_archived_unchanged(store: Store, other: Store, tmp_path: Path) -> None:
     fill(store)
     first = update(tables.report).where(tables.report.c.step == 0).values(payload=b"\xc1")
     every = update(tables.report).where(tables.report.c.step > 30).values(payload=b"\xc1")
     for spoil in (first, every):
-        store.writer.submit(lambda transaction, spoil=spoil: transaction.connection.execute(spoil).rowcount).result(30)
+        execute(store, spoil)
     store.archives.export_project("math", tmp_path / "archive", now=NOW)
     assert len(list(other.archives.import_project(tmp_path / "archive", project="again"))) == 1
     before = rows(store, tables.report, RunKey("math", "grpo"))
     assert rows(other, tables.report, RunKey("again", "grpo")) == before
 
 
-def test_every_row_round_trips(store: Store, other: Store, exported: Path) -> None:
+def test_every_row_round_trips_with_the_columnar_history(store: Store, other: Store, exported: Path) -> None:
     assert [run.outcome for run in other.archives.import_project(exported, project="again")] == [ImportOutcome.IMPORTED]
-    for table in COMPARED:
+    for table in (*COMPARED, tables.chunk_axes, tables.signal_chunk):
         before = rows(store, table, RunKey("math", "grpo"))
         assert before, table.name
         assert rows(other, table, RunKey("again", "grpo")) == before, table.name
@@ -195,21 +192,6 @@ def test_every_table_is_either_archived_or_listed_as_excluded() -> None:
     assert kept | NOT_ARCHIVED == of_runs | {"run"}
     assert not kept & NOT_ARCHIVED
     assert kept == {table.name for table in COMPARED}
-
-
-def test_history_is_the_same_after_import(store: Store, other: Store, exported: Path) -> None:
-    [run] = other.archives.import_project(exported)
-    read = [
-        opened.signals.series(
-            opened.runs.get(run.key, access=EVERYTHING).id,
-            names=["total_kl_k3", "staleness_kl_k3", "lr"],
-            access=EVERYTHING,
-        )
-        for opened in (store, other)
-    ]
-    assert read[0].step.tolist() == read[1].step.tolist() == list(STEPS)
-    for name in read[0].bands:
-        assert repr(read[0].bands[name].last.tolist()) == repr(read[1].bands[name].last.tolist())
 
 
 def test_importing_twice_changes_nothing(other: Store, root: Path) -> None:
@@ -246,8 +228,7 @@ def test_the_rows_of_an_interrupted_import_are_hidden_and_then_deleted(other: St
     alerts.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InvalidInput, match=r"cannot read .*table=alerts/run=grpo/part-0.parquet"):
         list(other.archives.import_project(root))
-    assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
-    assert other.runs.list(access=EVERYTHING, archived=True).items == ()
+    assert run_names(other) == ["code/ppo"]
     alerts.write_bytes(whole)
     assert [run.outcome for run in other.archives.import_project(root)] == [ImportOutcome.IMPORTED]
 
@@ -259,8 +240,7 @@ def test_a_flipped_bit_is_detected(other: Store, root: Path) -> None:
     reports.write_bytes(damaged)
     with pytest.raises(InvalidInput, match="cannot read"):
         list(other.archives.import_project(root))
-    assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
-    assert other.runs.list(access=EVERYTHING, archived=True).items == ()
+    assert run_names(other) == ["code/ppo"]
 
 
 @pytest.mark.parametrize("table", ["runs", "sequences"], ids=["read by an import", "for queries only"])
@@ -269,7 +249,7 @@ def test_an_archive_with_missing_files_is_refused(other: Store, root: Path, tabl
     file.unlink()
     with pytest.raises(InvalidInput, match=rf"table={table} has 0 of \d+ rows: files are missing"):
         list(other.archives.import_project(root))
-    assert [str(run.key) for run in other.runs.list(access=EVERYTHING).items] == ["code/ppo"]
+    assert run_names(other) == ["code/ppo"]
 
 
 @pytest.mark.parametrize(
@@ -291,9 +271,7 @@ def test_a_value_that_cannot_be_read_is_refused_and_leaves_nothing(
     replace_value(root, table, column=column, value=value)
     with pytest.raises(InvalidInput, match="grpo"):
         list(other.archives.import_project(root))
-    for archived in (False, True):
-        names = {str(run.key) for run in other.runs.list(access=EVERYTHING, archived=archived).items}
-        assert names <= {"code/ppo"}
+    assert run_names(other) == ["code/ppo"]
 
 
 @pytest.mark.parametrize(
@@ -333,11 +311,6 @@ def test_an_alert_of_a_run_without_reports_round_trips(store: Store, other: Stor
     [run] = other.archives.import_project(tmp_path / "archive")
     id_ = other.runs.get(run.key, access=EVERYTHING).id
     assert [(found.attempt_id, found.identity) for found in other.run_log.open_alerts(id_)] == [(0, f"{id_}/stalled")]
-
-
-def test_a_partial_import_is_not_exported(store: Store, tmp_path: Path) -> None:
-    append(store, start_intake(), start_intake(run="~grpo"))
-    assert store.archives.export_project("math", tmp_path / "archive", now=NOW).runs == ("grpo",)
 
 
 def test_of_two_concurrent_imports_one_is_refused_and_the_other_completes(
@@ -380,7 +353,7 @@ def test_batches_whose_reports_were_pruned_refer_to_no_report(store: Store, othe
 
 
 def test_an_export_has_one_partition_per_run_of_the_project(store: Store, tmp_path: Path) -> None:
-    for run in ("one", "two.2"):
+    for run in ("one", "two.2", "~partial-import"):
         append(store, start_intake(run=run))
     append(store, start_intake(project="code"))
     written = store.archives.export_project("math", tmp_path / "archive", now=NOW)
@@ -429,8 +402,8 @@ MANIFESTS = [
 
 
 @pytest.mark.parametrize(("text", "said"), MANIFESTS)
-def test_a_folder_that_is_not_an_archive_is_refused(store: Store, tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_folder_that_is_not_an_archive_is_refused(other: Store, tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:
         (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(InvalidInput, match=said):
-        list(store.archives.import_project(tmp_path))
+        list(other.archives.import_project(tmp_path))

@@ -31,7 +31,7 @@ from trmon.domain.errors import NotReady
 from trmon.store.database import postgres
 from trmon.store.database.pg_pipeline import defer_waits
 from trmon.store.database.pg_statement import PgStatement
-from trmon.store.database.upsert import insert_new_ids, insert_rows
+from trmon.store.database.upsert import insert_new_ids
 from trmon.store.schema import tables
 
 pytestmark = pytest.mark.server("postgres")
@@ -99,22 +99,7 @@ def test_the_next_query_raises_the_error_of_a_sent_statement(engine: Engine) -> 
     assert projects(engine) == 1
 
 
-def test_the_commit_raises_the_error_of_a_sent_statement(engine: Engine) -> None:
-    orphan = {"run_id": 1, "at": 0.0, "kind": "batch", "data": {}}
-
-    def write(connection: Connection) -> None:
-        with connection.begin():
-            PROJECT.send(connection, ROW)
-            insert_rows(connection, tables.event, rows=[orphan])
-
-    with engine.connect() as connection, defer_waits(connection), pytest.raises(IntegrityError):
-        write(connection)
-    with engine.begin() as connection:
-        PROJECT.send(connection, {**ROW, "name": "code"})
-    assert projects(engine) == 1
-
-
-def test_a_connection_is_usable_after_a_failed_commit(engine: Engine) -> None:
+def test_the_commit_raises_the_error_of_a_sent_statement_and_the_connection_is_usable(engine: Engine) -> None:
     def write(connection: Connection, *rows: dict[str, object]) -> None:
         with connection.begin():
             for row in rows:

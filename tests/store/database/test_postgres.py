@@ -34,14 +34,6 @@ def test_common_url_schemes_are_accepted(postgres_url: str, scheme: str) -> None
     store.close()
 
 
-def test_an_empty_database_is_not_ready(postgres_url: str) -> None:
-    store = Store.open(postgres_url)
-    store.writer.submit(lambda tx: tx.connection.execute(text("DROP TABLE alembic_version")) and None).result(30)
-    with pytest.raises(NotReady, match="run `trmon migrate`"):
-        store.check()
-    store.close()
-
-
 def test_an_unsupported_character_is_refused(postgres_url: str) -> None:
     store = Store.open(postgres_url)
     append(store, report_intake())

@@ -13,9 +13,19 @@ from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from sqlalchemy import select
 
 from tests.fixtures.waiting import eventually
-from tests.store.builders import NOW, alert, alert_event, append, batch, batch_key, commit, report_intake, start_intake
+from tests.store.builders import (
+    NOW,
+    alert,
+    alert_event,
+    append,
+    batch,
+    batch_key,
+    commit,
+    decision,
+    report_intake,
+    start_intake,
+)
 from trmon.domain.access import EVERYTHING
-from trmon.domain.batches.batch import DecisionRow, PolicyRole
 from trmon.domain.errors import NotReady
 from trmon.domain.pipeline.run_update import Checkpoint, Frontier
 from trmon.domain.runs.run import RunState
@@ -58,18 +68,7 @@ def put_ended_run(
             )
             for i, key in enumerate(keys)
         ],
-        decisions=[
-            DecisionRow(
-                key=key,
-                policy_hash="p",
-                policy_name="seq-trm",
-                role=PolicyRole.ACTIVE,
-                counts={"masked": 1},
-                mask_rate=0.125,
-                accepted=b"\x7f",
-            )
-            for key in keys
-        ],
+        decisions=list(map(decision, keys)),
         alerts=[first],
         alert_events=[alert_event(first)],
         checkpoint=Checkpoint(ordinal=len(keys), version=1, state=b"state"),
@@ -120,7 +119,7 @@ def lake_rows(lake_url: str) -> Rows:
 
 def checksums(rows: Rows) -> dict[str, str]:
     """Return the checksum of each table, whatever the order of its rows."""
-    return {name: _checksum(table) for name, table in rows.items()}
+    return {name: hashlib.sha256("\n".join(sorted(table)).encode()).hexdigest() for name, table in rows.items()}
 
 
 def merged(parts: Iterable[Rows]) -> Rows:
@@ -138,19 +137,12 @@ def _listed(rows: Any, names: list[str] | None = None) -> list[dict[str, Any]]:
     return list((rows if names is None else rows.select(names)).to_pylist())
 
 
-def _checksum(rows: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for row in sorted(rows):
-        digest.update(row.encode() + b"\n")
-    return digest.hexdigest()
-
-
 N_TRIES = 20
 
 
 def move_to_lake(store: Store, lake_url: str, *, now: float = NOW + 1000, after_seconds: float = 0.0) -> None:
     """Move what is idle at a time, which must be something."""
-    mover, n_moved, n_conflicts = store.lake(lake_url).mover, 0, 0
+    mover, n_moved, n_conflicts = store.lake(lake_url), 0, 0
     while True:
         try:
             moved = mover.move_next(now=now, after_seconds=after_seconds)

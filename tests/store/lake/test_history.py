@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from deltalake import DeltaTable
 from sqlalchemy import update
 
 from tests.fixtures.databases import prepare_database
 from tests.fixtures.postgres import Postgres
-from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake
+from tests.store.builders import NOW, append, batch, batch_key, commit, decision, execute, report_intake, start_intake
 from tests.store.conftest import BACKENDS
 from tests.store.lake.lakes import delete_moved, move_to_lake
 from trmon.domain.access import EVERYTHING, Access
@@ -25,6 +26,8 @@ from trmon.domain.runs.run import RunState
 from trmon.store import Store
 from trmon.store.database.sqlite import sqlite_file_of
 from trmon.store.lake.delta_schema import LAKE_TABLES
+from trmon.store.lake.reader import AttemptIndex
+from trmon.store.rows.batches import BatchSelection
 from trmon.store.rows.signal_chunks import CHUNK_BATCHES
 from trmon.store.schema import tables
 
@@ -119,17 +122,10 @@ def _row(key: BatchKey, *, run_id: int, ordinal: int) -> BatchRow:
 
 
 def _decisions(key: BatchKey) -> list[DecisionRow]:
+    rate = float("nan") if key.step == 2 else 0.125
     roles = {"seq-trm": PolicyRole.ACTIVE, "trm": PolicyRole.SHADOW, "strict": PolicyRole.SHADOW}
     return [
-        DecisionRow(
-            key=key,
-            policy_hash=f"hash-{name}",
-            policy_name=name,
-            role=role,
-            counts={"kept": 7, "masked": 1},
-            mask_rate=float("nan") if key.step == 2 else 0.125,
-            accepted=b"\x7f",
-        )
+        decision(key, policy_hash=f"hash-{name}", policy_name=name, role=role, mask_rate=rate)
         for name, role in roles.items()
     ]
 
@@ -239,8 +235,7 @@ def test_a_run_with_an_attempt_in_each_place_reads_whole(
     before = answers(store, run)
     move_to_lake(store, lake_url)
     table = tables.attempt
-    stays = update(table).where(table.c.id == run[1][in_database]).values(lake_batch_id=None)
-    store.writer.submit(lambda transaction: transaction.connection.execute(stays)).result()
+    execute(store, update(table).where(table.c.id == run[1][in_database]).values(lake_batch_id=None))
     delete_moved(store)
     assert answers(store, run) == before
 
@@ -299,3 +294,9 @@ def test_a_project_with_moved_runs_is_not_exported_in_part(
     with pytest.raises(Conflict, match="2 attempts of math were moved to the lake"):
         store.archives.export_project("math", tmp_path / "archive", now=NOW)
     assert not (tmp_path / "archive").exists()
+
+
+def test_an_attempt_without_batches_has_no_steps() -> None:
+    empty = AttemptIndex.of(steps=np.array([], int), updates=np.array([], int), ordinals=np.array([], int))
+    assert empty.newest_steps(from_step=None, to_step=None, limit=10) == []
+    assert len(empty.selected(BatchSelection(limit=10))) == 0

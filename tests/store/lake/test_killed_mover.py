@@ -10,11 +10,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
 
 from tests.fixtures.databases import prepare_database
 from tests.fixtures.s3 import s3_lake
-from tests.store.builders import NOW
+from tests.store.builders import NOW, count
 from tests.store.lake.lakes import Rows, checksums, lake_rows, merged, put_ended_run, stored_rows
 from tests.store.lake.mover_child import move_all
 from trmon.store import Store
@@ -88,6 +87,5 @@ def test_a_mover_that_is_killed_loses_and_doubles_nothing(url: str, lake_url: st
         assert checksums(lake_rows(lake_url)) == checksums(merged(expected)), f"killed at {kill_at!r}"
     with closing(Store.open(url)) as store:
         assert store.moved_rows.delete() == 0
-        with store._reader.connect() as connection:
-            for table in (tables.report, tables.batch, tables.decision, tables.signal_chunk, tables.notice):
-                assert connection.scalar(select(func.count()).select_from(table)) == 0, table.name
+        for table in (tables.report, tables.batch, tables.decision, tables.signal_chunk, tables.notice):
+            assert count(store, table) == 0, table.name

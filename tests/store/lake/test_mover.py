@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from sqlalchemy import delete, update
 
-from tests.store.builders import NOW
+from tests.store.builders import NOW, execute
 from tests.store.lake.lakes import checksums, lake_rows, merged, put_ended_run, stored_rows
 from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import NotReady
@@ -21,9 +21,8 @@ from trmon.store.lake.delta_schema import LAKE_REPORTS, LAKE_SEQUENCES, LAKE_TAB
 from trmon.store.lake.delta_tables import DeltaTables, table_folder_of
 from trmon.store.lake.files import compact_partitions
 from trmon.store.lake.location import LakeLocation, lake_location_of
-from trmon.store.lake.mover import Lake
+from trmon.store.lake.mover import LakeMover
 from trmon.store.schema import tables
-from trmon.store.writing.transaction import Transaction
 
 
 def rows_of_table(folder: Path, name: str) -> list[dict[str, object]]:
@@ -36,10 +35,12 @@ def rows_of_table(folder: Path, name: str) -> list[dict[str, object]]:
 def test_every_table_gets_the_rows_of_ended_attempts_once(store: Store, tmp_path: Path) -> None:
     for name in ("one", "two"):
         put_ended_run(store, name)
-    mover = store.lake(str(tmp_path / "lake")).mover
+    mover = store.lake(str(tmp_path / "lake"))
+    assert mover.move_next(now=NOW + 49, after_seconds=50.0) is None, "no run was idle for long enough"
+    assert not (tmp_path / "lake").exists()
     moved = mover.move_next(now=NOW + 100, after_seconds=50.0)
     assert moved is not None
-    assert (moved.id, moved.attempts, moved.reports) == (1, 2, 6)
+    assert (moved.id, len(moved.members), moved.n_reports) == (1, 2, 6)
     assert mover.move_next(now=NOW + 200, after_seconds=50.0) is None
     assert {table.name: len(rows_of_table(tmp_path / "lake", table.name)) for table in LAKE_TABLES} == {
         "reports": 6,
@@ -62,18 +63,12 @@ def test_every_table_gets_the_rows_of_ended_attempts_once(store: Store, tmp_path
     assert math.isnan(dict(row["scalars"])["loss"])  # type: ignore[call-overload]
 
 
-def test_a_run_that_is_not_idle_for_long_enough_stays(store: Store, tmp_path: Path) -> None:
-    put_ended_run(store, "one")
-    assert store.lake(str(tmp_path / "lake")).mover.move_next(now=NOW + 49, after_seconds=50.0) is None
-    assert not (tmp_path / "lake").exists()
-
-
 def test_a_table_of_an_older_trmon_gets_the_columns_of_this_one(store: Store, tmp_path: Path) -> None:
     fields = tuple(field for field in LAKE_SEQUENCES.fields if field.name != "total_sum_k3")
     older = replace(LAKE_SEQUENCES, fields=fields)
     DeltaTables(LakeLocation(str(tmp_path / "lake"))).find_or_create(older)
     put_ended_run(store, "one")
-    assert store.lake(str(tmp_path / "lake")).mover.move_next(now=NOW + 100, after_seconds=50.0) is not None
+    assert store.lake(str(tmp_path / "lake")).move_next(now=NOW + 100, after_seconds=50.0) is not None
     rows = rows_of_table(tmp_path / "lake", "sequences")
     assert len(rows) == 24
     assert all(isinstance(row["total_sum_k3"], float) for row in rows)
@@ -91,7 +86,7 @@ def test_two_movers_at_once_move_every_row_once(store: Store, tmp_path: Path) ->
         expected += [stored_rows(store, run_id) for run_id in run_ids]
         barrier, failures = Barrier(2), []
 
-        def move(lake: Lake, barrier: Barrier = barrier, failures: list[NotReady] = failures) -> None:
+        def move(lake: LakeMover, barrier: Barrier = barrier, failures: list[NotReady] = failures) -> None:
             barrier.wait()
             try:
                 lake.run_pass(now=LATER, after_seconds=50.0)
@@ -113,7 +108,7 @@ def test_an_object_store_gets_the_rows_and_loses_deleted_runs(store: Store, buck
     kept = stored_rows(store, put_ended_run(store, "one"))
     gone = put_ended_run(store, "two")
     lake = store.lake(bucket_url)
-    assert [batch.attempts for batch in lake.run_pass(now=LATER, after_seconds=50.0).batches] == [2]
+    assert [len(batch.members) for batch in lake.run_pass(now=LATER, after_seconds=50.0).batches] == [2]
     store.runs.delete(store.runs.by_id(gone).key, access=EVERYTHING, now=LATER)
     assert lake.run_pass(now=LATER, after_seconds=50.0).deleted_runs == 1
     assert checksums(lake_rows(bucket_url)) == checksums(kept)
@@ -165,20 +160,20 @@ def test_a_restored_database_moves_nothing_until_the_lake_is_rolled_back(store: 
     one = stored_rows(store, put_ended_run(store, "one"))
     lake.run_pass(now=LATER, after_seconds=50.0)
     two = stored_rows(store, put_ended_run(store, "two"))
-    lake.mover.move_next(now=LATER, after_seconds=50.0)
-    store.writer.submit(_restore_to_batch_1).result()
+    lake.move_next(now=LATER, after_seconds=50.0)
+    _restore_to_batch_1(store)
     with pytest.raises(NotReady, match="the lake has batch 2 and the database knows 1"):
         lake.run_pass(now=LATER, after_seconds=50.0)
-    assert lake.mover.roll_back(now=LATER) == 1
+    assert lake.roll_back(now=LATER) == 1
     assert checksums(lake_rows(url)) == checksums(one)
-    assert lake.mover.roll_back(now=LATER) == 0
+    assert lake.roll_back(now=LATER) == 0
     [again] = lake.run_pass(now=LATER, after_seconds=50.0).batches
     assert again.id == 3
     assert checksums(lake_rows(url)) == checksums(merged([one, two]))
 
 
-def _restore_to_batch_1(transaction: Transaction) -> None:
+def _restore_to_batch_1(store: Store) -> None:
     attempt = tables.attempt
-    transaction.connection.execute(update(attempt).where(attempt.c.lake_batch_id == 2).values(lake_batch_id=None))
-    for table, column in ((tables.lake_batch_attempt, "lake_batch_id"), (tables.lake_batch, "id")):
-        transaction.connection.execute(delete(table).where(table.c[column] == 2))
+    execute(store, update(attempt).where(attempt.c.lake_batch_id == 2).values(lake_batch_id=None))
+    for column in (tables.lake_batch_attempt.c.lake_batch_id, tables.lake_batch.c.id):
+        execute(store, delete(column.table).where(column == 2))

@@ -70,9 +70,6 @@ def test_an_existing_file_is_overwritten_only_on_request(store: Store, url: str,
     assert file.read_text() == "mine"
     back_up(url, file, overwrite=True)
     assert file.read_bytes().startswith(b"SQLite format 3")
-
-
-def test_a_backup_never_overwrites_its_database(store: Store, url: str) -> None:
     with pytest.raises(Conflict, match="is the database itself"):
         back_up(url, Path(url.removeprefix("sqlite:///")), overwrite=True)
 
@@ -88,14 +85,11 @@ def test_a_damaged_database_is_not_backed_up(store: Store, url: str, tmp_path: P
     assert not list(tmp_path.glob("*backup*"))
 
 
-def test_restore_names_the_command_for_postgresql(tmp_path: Path) -> None:
-    with pytest.raises(NotReady, match=r"pg_restore --no-owner --dbname=URL .*b\.dump"):
-        restore_backup("postgresql://me:secret@db/trmon", tmp_path / "b.dump")
-
-
-def test_the_postgresql_command_omits_the_password(tmp_path: Path) -> None:
+def test_the_command_for_postgresql_is_named_without_the_password(tmp_path: Path) -> None:
     with pytest.raises(NotReady) as said:
         back_up("postgresql+psycopg://me:secret@db:5432/trmon", tmp_path / "b.dump")
+    with pytest.raises(NotReady, match=r"pg_restore --no-owner --dbname=URL .*b\.dump"):
+        restore_backup("postgresql://me:secret@db/trmon", tmp_path / "b.dump")
     assert f"pg_dump --format=custom --file={tmp_path}/b.dump postgresql://me@db:5432/trmon" in str(said.value)
 
 

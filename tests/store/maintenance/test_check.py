@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from tests.store.builders import append, report_intake
+from tests.store.builders import append, execute, report_intake
 from trmon.domain.health_check import HealthCheckResult, HealthLevel
 from trmon.store import Store
 
@@ -17,10 +17,6 @@ def observed(store: Store) -> dict[str, HealthCheckResult]:
     return {one.name: one for one in store.examine()}
 
 
-def execute(store: Store, statement: str) -> None:
-    store.writer.submit(lambda transaction: transaction.connection.execute(text(statement)) and None).result(30)
-
-
 def test_a_migrated_database_passes_every_check(store: Store) -> None:
     append(store, report_intake())
     found = observed(store)
@@ -28,7 +24,7 @@ def test_a_migrated_database_passes_every_check(store: Store) -> None:
 
 
 def test_a_dropped_index_is_reported(store: Store) -> None:
-    execute(store, "DROP INDEX ix_claim_run_id")
+    execute(store, text("DROP INDEX ix_claim_run_id"))
     found = observed(store)
     assert "ix_claim_run_id on claim" in found["indexes"].detail
     assert found["indexes"].level is HealthLevel.FAIL
@@ -49,11 +45,11 @@ def test_a_flipped_byte_inside_a_report_is_reported_although_the_file_is_intact(
     store.migrate()
     append(store, report_intake())
     assert observed(store)["reports"].level is HealthLevel.OK
-    execute(
-        store,
+    flip = (
         "UPDATE report SET payload = CAST(substr(payload, 1, i) || x'FF' || substr(payload, i + 2) AS BLOB) "
-        f"FROM (SELECT CAST(length(payload) * {share} AS INTEGER) AS i FROM report)",
+        f"FROM (SELECT CAST(length(payload) * {share} AS INTEGER) AS i FROM report)"
     )
+    execute(store, text(flip))
     found = observed(store)
     store.close()
     assert found["integrity"].level is HealthLevel.OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake, stored_reports
+from tests.store.builders import NOW, append, batch, batch_key, commit, report_intake, start_intake, stored_reports
 from trmon.domain.access import EVERYTHING, AuditAction
 from trmon.domain.errors import Conflict, Fenced
 from trmon.domain.identity import RunKey
@@ -12,8 +12,6 @@ from trmon.store import Store
 from trmon.store.database import engines_of
 from trmon.store.maintenance.restore import SKIPPED_IDS, RestoredState, prepare_restored
 from trmon.store.repositories.leases import check_fences
-
-NOW = 1_800_000_000.0
 
 
 def fill(url: str) -> None:

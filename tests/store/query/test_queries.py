@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Executable, insert, update
+from sqlalchemy import insert, update
 
 from tests.fixtures.databases import open_migrated_store
-from tests.store.builders import NOW, append, report_intake
+from tests.store.builders import NOW, append, execute, report_intake
 from tests.store.lake.lakes import delete_moved, move_to_lake, put_ended_run
 from trmon.domain.errors import InvalidInput, NotReady, TrmonError
 from trmon.store import Store
@@ -43,30 +43,21 @@ def rows(queries: Queries, sql: str, **options: Any) -> list[tuple[Any, ...]]:
         return [tuple(row.values()) for row in result.read_all().to_pylist()]
 
 
-def write(store: Store, statement: Executable) -> None:
-    """Change rows as another process would."""
-    store.writer.submit(lambda transaction: transaction.connection.execute(statement)).result()
+COUNTS = {
+    **{table: {"moved": 1, "here": 1} for table in ("runs", "attempts", "alerts", "alert_events")},
+    **{table: {"moved": 3, "here": 2} for table in ("batches", "decisions")},
+    "sequences": {"moved": 24, "here": 16},
+}
 
 
-COUNTS = [
-    ("runs", {"moved": 1, "here": 1}),
-    ("attempts", {"moved": 1, "here": 1}),
-    ("batches", {"moved": 3, "here": 2}),
-    ("decisions", {"moved": 3, "here": 2}),
-    ("sequences", {"moved": 24, "here": 16}),
-    ("alerts", {"moved": 1, "here": 1}),
-    ("alert_events", {"moved": 1, "here": 1}),
-]
+def test_every_row_is_there_once_before_and_after_retention(store: Store, queries: Queries) -> None:
+    def counts() -> dict[str, dict[str, int]]:
+        found = {table: rows(queries, f"SELECT run, count(*) FROM {table} GROUP BY run") for table in COUNTS}
+        return {table: dict(counted) for table, counted in found.items()}
 
-
-@pytest.mark.parametrize(("table", "counts"), COUNTS, ids=[table for table, _ in COUNTS])
-@pytest.mark.parametrize("retention", [False, True], ids=["before retention", "after retention"])
-def test_every_row_is_there_once(
-    store: Store, queries: Queries, table: str, counts: dict[str, int], retention: bool
-) -> None:
-    if retention:
-        delete_moved(store)
-    assert dict(rows(queries, f"SELECT run, count(*) FROM {table} GROUP BY run")) == counts
+    assert counts() == COUNTS
+    delete_moved(store)
+    assert counts() == COUNTS
 
 
 def test_rows_of_a_batch_that_is_moving_are_read_from_the_database(store: Store, lake: str) -> None:
@@ -77,7 +68,7 @@ def test_rows_of_a_batch_that_is_moving_are_read_from_the_database(store: Store,
             raise InterruptedError(point)
 
     with pytest.raises(InterruptedError):
-        store.lake(lake).mover.move_next(now=NOW + 100, after_seconds=0.0, at_point=stop)
+        store.lake(lake).move_next(now=NOW + 100, after_seconds=0.0, at_point=stop)
     queries = store.queries(lake)
     assert rows(queries, "SELECT run, month FROM batches") == [("moving", None)] * 3
     move_to_lake(store, lake)
@@ -91,18 +82,18 @@ def test_sequences_that_came_after_the_move_are_read_from_the_database(store: St
 
 
 def test_an_alert_of_a_moved_run_is_as_it_is_now(store: Store, queries: Queries) -> None:
-    write(store, update(tables.alert).values(acked_by="ana"))
+    execute(store, update(tables.alert).values(acked_by="ana"))
     assert rows(queries, "SELECT DISTINCT acked_by FROM alerts") == [("ana",)]
 
 
 def test_a_run_that_is_being_deleted_is_left_out(store: Store, queries: Queries) -> None:
     [(run_id,)] = rows(queries, "SELECT run_id FROM runs WHERE run = 'moved'")
-    write(store, insert(tables.lake_deletion).values(run_id=run_id, project="math", asked_at=NOW))
+    execute(store, insert(tables.lake_deletion).values(run_id=run_id, project="math", asked_at=NOW))
     assert rows(queries, "SELECT DISTINCT run FROM batches") == [("here",)]
 
 
 def test_a_lake_of_two_databases_shows_the_runs_of_both(store: Store, queries: Queries, lake: str) -> None:
-    write(store, update(tables.database_identity).values(id="another"))
+    execute(store, update(tables.database_identity).values(id="another"))
     counted = "SELECT run, database_id = 'another', count(*) FROM {} GROUP BY ALL ORDER BY ALL"
     # The identity of the database changed, so that its rows are those of another one.
     for table, n in (("batches", (2, 3)), ("alerts", (1, 1))):
@@ -157,33 +148,27 @@ def run(sql: str, *, memory: str = "1GB") -> list[dict[str, object]]:
     """Return the rows of a query over tables without rows."""
     with open_session(memory=memory) as session:
         named = session.named_tables(sql)
-        rows = {table.name: TableRows(table.lake.schema.empty_table()) for table in named}
+        rows = {table.name: TableRows(table.schema.empty_table()) for table in named}
         found: list[dict[str, object]] = session.run(sql, rows).read_all().to_pylist()
         return found
 
 
 REFUSED = [
-    "SELECT * FROM read_csv('/etc/passwd')",
     "SELECT * FROM read_text('{file}')",
     "SELECT * FROM '{file}'",
     "SELECT * FROM glob('/*')",
     "SELECT * FROM read_parquet('http://127.0.0.1:1/x.parquet')",
-    "SELECT * FROM read_parquet('s3://bucket/x.parquet')",
     "SELECT * FROM delta_scan('{file}')",
     "SELECT * FROM sqlite_scan('{file}', 'token')",
     "SELECT getenv('HOME')",
     "SELECT * FROM store",
-    "SELECT * FROM queries",
 ]
 STATEMENTS = [
     "COPY (SELECT 1) TO '{file}.csv'",
-    "EXPORT DATABASE '{file}'",
     "ATTACH '{file}' AS other",
     "INSTALL httpfs",
-    "LOAD httpfs",
     "SET enable_external_access = true",
     "RESET lock_configuration",
-    "PRAGMA enable_profiling",
     "CREATE TABLE copied AS SELECT 1",
     "DELETE FROM runs",
     "SELECT 1; SELECT 2",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.builders import NOW, append, report_intake
+from tests.store.builders import CODE, NOW
 from trmon.domain.access import EVERYTHING, Access, AuditAction, AuditEntry, Scope
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.alerts.silences import Matcher, Silence
@@ -17,14 +17,7 @@ from trmon.store import Store
 from trmon_client.core.policies.policy import preset
 
 ANA = Access(name="ana", scopes=frozenset({Scope.ADMIN}), token_id=7)
-OF_CODE = Access(name="bo", scopes=frozenset({Scope.ADMIN}), project="code")
 GRPO = RunKey("math", "grpo")
-
-
-@pytest.fixture
-def run_id(store: Store) -> int:
-    [receipt] = append(store, report_intake())
-    return receipt.run_id
 
 
 def entries(store: Store, access: Access = EVERYTHING) -> list[AuditEntry]:
@@ -116,8 +109,8 @@ def test_a_projects_admin_sees_its_project_only(store: Store, run_id: int) -> No
     for project in ("code", None):
         store.tokens.create(name="ci", digest=f"{project}", scopes={Scope.READ}, created_at=NOW, project=project)
     assert [entry.project for entry in entries(store)] == ["math", "code", None]
-    assert [entry.project for entry in entries(store, OF_CODE)] == ["code"]
-    assert store.audit.list(access=OF_CODE, project="math").items == ()
+    assert [entry.project for entry in entries(store, CODE)] == ["code"]
+    assert store.audit.list(access=CODE, project="math").items == ()
 
 
 def test_entries_are_filtered_and_paged_newest_first(store: Store) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.builders import append, batch, batch_key, commit, start_intake
-from trmon.domain.access import EVERYTHING, Access, Scope
+from tests.store.builders import CODE, append, batch, batch_key, commit, start_intake
+from trmon.domain.access import EVERYTHING
 from trmon.domain.errors import NotFound
 from trmon.store import Store
-
-CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
 
 
 @pytest.fixture
@@ -38,12 +36,6 @@ def test_a_batch_is_found_by_its_key(store: Store, run_id: int) -> None:
     assert store.batches.get(batch_key(1, 3, 0), access=EVERYTHING).ordinal == 8
     with pytest.raises(NotFound, match="step 9"):
         store.batches.get(batch_key(1, 9), access=EVERYTHING)
-
-
-def test_a_batch_without_a_pair_keeps_none(store: Store, run_id: int) -> None:
-    key = batch_key(1, 9)
-    commit(store, run_id, batches=(batch(key, run_id=run_id, ordinal=11, primary_pair=None),))
-    assert store.batches.get(key, access=EVERYTHING).primary_pair is None
 
 
 def test_batches_of_another_project_are_not_found(store: Store, run_id: int) -> None:

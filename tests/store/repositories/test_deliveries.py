@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.builders import NOW, alert, append, commit, delivery, start_intake
-from trmon.domain.access import EVERYTHING, Access, Scope
+from tests.store.builders import CODE, NOW, alert, append, commit, delivery, start_intake
+from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy
 from trmon.domain.alerts.muting import (
@@ -50,11 +50,17 @@ def test_due_deliveries_are_attempted_longest_overdue_first(outbox: Store) -> No
     assert len(outbox.outbox.due(now=NOW + 60, limit=1)) == 1
 
 
-def test_a_delivered_notification_is_not_attempted_again(outbox: Store) -> None:
+@pytest.mark.parametrize("state", ["delivered", "dead", "muted"])
+def test_an_ended_delivery_is_not_attempted_again(outbox: Store, state: str) -> None:
     [late] = outbox.outbox.due(now=NOW)
-    outbox.outbox.record([update_after_success(late, now=NOW, repeat_seconds=None)])
+    ended = {
+        "delivered": update_after_success(late, now=NOW, repeat_seconds=None),
+        "dead": fails(late, may_succeed=False),
+        "muted": update_after_mute(late, now=NOW, reason=MuteReason.ENDED),
+    }
+    outbox.outbox.record([ended[state]])
     assert due(outbox, now=NOW) == []
-    assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
+    assert outbox.outbox.counts() == NONE | {"due": 1, state: 1}
 
 
 def test_a_failed_delivery_waits_and_counts_its_attempts(outbox: Store) -> None:
@@ -65,13 +71,6 @@ def test_a_failed_delivery_waits_and_counts_its_attempts(outbox: Store) -> None:
     assert (again.id, again.attempts, again.notification) == (late.id, 1, late.notification)
 
 
-def test_a_dead_delivery_is_not_attempted_again(outbox: Store) -> None:
-    [late] = outbox.outbox.due(now=NOW)
-    outbox.outbox.record([fails(late, may_succeed=False)])
-    assert due(outbox, now=NOW) == []
-    assert outbox.outbox.counts() == NONE | {"due": 1, "dead": 1}
-
-
 def test_a_repeated_notification_is_due_again_as_a_new_round(outbox: Store) -> None:
     [late] = outbox.outbox.due(now=NOW)
     outbox.outbox.record([fails(late)])
@@ -80,13 +79,6 @@ def test_a_repeated_notification_is_due_again_as_a_new_round(outbox: Store) -> N
     assert (again.dedup_key, again.key, again.rounds, again.attempts) == ("late", "late:1", 1, 0)
     outbox.outbox.record([update_after_mute(again, now=NOW, reason=MuteReason.ENDED)])
     assert outbox.outbox.counts() == NONE | {"due": 1, "delivered": 1}
-
-
-def test_a_muted_delivery_is_not_due(outbox: Store) -> None:
-    [late] = outbox.outbox.due(now=NOW)
-    outbox.outbox.record([update_after_mute(late, now=NOW, reason=MuteReason.ENDED)])
-    assert due(outbox, now=NOW) == []
-    assert outbox.outbox.counts() == NONE | {"due": 1, "muted": 1}
 
 
 def test_the_delivery_context_holds_firing_alerts_and_attempted_deliveries(store: Store) -> None:
@@ -128,6 +120,5 @@ def test_deliveries_are_listed_newest_first_in_pages_by_state_and_project(store:
     second = store.deliveries.list(access=EVERYTHING, limit=3, after=first.next)
     keys = [listed.dedup_key for listed in (*first.items, *second.items)]
     assert keys == ["sort-1", "sort-0", "grpo-1", "grpo-0"]
-    code = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
-    [dead] = store.deliveries.list(access=code, state=DeliveryState.DEAD).items
+    [dead] = store.deliveries.list(access=CODE, state=DeliveryState.DEAD).items
     assert (dead.run, dead.dedup_key, dead.last_error) == (RunKey("code", "sort"), "sort-0", "answered 503")

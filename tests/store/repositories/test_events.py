@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.builders import NOW, append, commit, start_intake
-from trmon.domain.access import EVERYTHING, Access, Scope
+from tests.store.builders import CODE, NOW, append, commit, start_intake
+from trmon.domain.access import EVERYTHING
 from trmon.domain.identity import RunKey
 from trmon.domain.pipeline.run_update import Event
 from trmon.store import Store
-
-CODE = Access(name="code", scopes=frozenset({Scope.READ}), project="code")
 
 
 @pytest.fixture
@@ -37,21 +35,10 @@ def test_reading_events_continues_after_the_last_one_read(store: Store, run_ids:
     assert steps(store, store.events.last_id()) == []
 
 
-def test_events_are_filtered_by_run(store: Store, run_ids: list[int]) -> None:
+def test_events_are_filtered_by_run_and_project(store: Store, run_ids: list[int]) -> None:
     assert steps(store, 0, run=RunKey("math", "grpo")) == [1, 3]
-
-
-def test_events_of_another_project_are_not_returned(store: Store, run_ids: list[int]) -> None:
     assert steps(store, 0, access=CODE) == [2]
     assert steps(store, 0, access=CODE, run=RunKey("math", "grpo")) == []
-
-
-def test_ids_are_never_reused(store: Store, run_ids: list[int]) -> None:
-    last = store.events.last_id()
-    store.retention.prune(now=NOW + 1e6, max_age_seconds=0, max_bytes_per_run=0, max_bytes=0)
-    assert store.events.last_id() == 0
-    commit(store, run_ids[0], events=(Event(kind="batch", data={"step": 9}, at=NOW),))
-    assert store.events.last_id() == last + 1
 
 
 def test_events_of_other_runs_are_skipped_once(store: Store, run_ids: list[int]) -> None:

@@ -136,13 +136,6 @@ def test_a_slot_is_not_taken_over_during_a_commit_under_it(one: Leases, other: L
     assert set(other.renew().fences) == set(range(SLOTS))
 
 
-def test_the_writing_transaction_detects_a_lost_fence(one: Leases, engines: Engines) -> None:
-    fence = one.renew().fences[5]
-    one.leave()
-    with pytest.raises(Fenced), engines.writing.begin() as connection:
-        check_fences(connection, {5: fence})
-
-
 def test_a_run_update_from_before_a_lost_lease_is_not_written_with_a_later_one(
     one: Leases, other: Leases, engines: Engines, postgres_url: str
 ) -> None:

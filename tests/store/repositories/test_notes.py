@@ -1,12 +1,12 @@
-"""Tests notes: listed newest first, limited in number, deleted with their run."""
+"""Tests notes: listed newest first, limited in number."""
 
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import func, insert, select
+from sqlalchemy import insert
 
-from tests.store.builders import NOW, append, start_intake
-from trmon.domain.access import EVERYTHING, Access, AuditAction, Scope
+from tests.store.builders import CODE, NOW, append, execute, start_intake
+from trmon.domain.access import EVERYTHING, AuditAction
 from trmon.domain.errors import Conflict, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import MAX_NOTES, RunNote
@@ -14,7 +14,6 @@ from trmon.store import Store
 from trmon.store.schema import tables
 
 GRPO = RunKey("math", "grpo")
-CODE = Access(name="code", scopes=frozenset({Scope.ADMIN}), project="code")
 
 
 def add(store: Store, text: str, *, step: int | None = None) -> RunNote:
@@ -59,19 +58,10 @@ def test_notes_of_another_project_are_not_found(store: Store) -> None:
     assert store.notes.list(GRPO, access=EVERYTHING).items == (note,)
 
 
-def test_a_run_has_a_limited_number_of_notes(store: Store) -> None:
-    [receipt] = append(store, start_intake())
-    row = {"run_id": receipt.run_id, "step": None, "author": "ana", "text": "x", "at": NOW}
+def test_a_run_has_a_limited_number_of_notes(store: Store, run_id: int) -> None:
+    row = {"run_id": run_id, "step": None, "author": "ana", "text": "x", "at": NOW}
     rows = [row] * (MAX_NOTES - 1)
-    store.writer.submit(lambda to: to.connection.execute(insert(tables.note), rows)).result()
+    execute(store, insert(tables.note), rows)
     add(store, "the last one")
     with pytest.raises(Conflict, match="has 1000 notes already"):
         add(store, "one more")
-
-
-def test_notes_are_deleted_with_their_run(store: Store) -> None:
-    append(store, start_intake())
-    add(store, "gone soon")
-    store.runs.delete(GRPO, access=EVERYTHING, now=NOW)
-    count = select(func.count()).select_from(tables.note)
-    assert store.writer.submit(lambda to: to.connection.execute(count).scalar_one()).result() == 0

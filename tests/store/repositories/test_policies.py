@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.builders import NOW, append, commit, report_intake
-from trmon.domain.access import EVERYTHING, Access, Scope
+from tests.store.builders import CODE, NOW, commit
+from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
@@ -15,12 +15,6 @@ from trmon.store import Store
 from trmon_client.core.policies.policy import preset
 
 GEO = preset("geo_mask")
-
-
-@pytest.fixture
-def run_id(store: Store) -> int:
-    [receipt] = append(store, report_intake())
-    return receipt.run_id
 
 
 def asked(store: Store, run_id: int, *, at: float) -> PolicyVersion:
@@ -54,18 +48,12 @@ def adapted(over: PolicyVersion) -> PolicyVersion:
     return replace(MINE, policy=preset("seq_mis"), author="trmon:target_mask_rate", evidence=evidence)
 
 
-def test_adaptation_is_off_by_default(store: Store, run_id: int) -> None:
+def test_adaptation_is_off_by_default_and_for_another_project(store: Store, run_id: int) -> None:
     assert store.adaptations.get(run_id) == AdaptationSetting()
     store.adaptations.put(run_id, SETTING, access=EVERYTHING, now=NOW).result()
     store.adaptations.put(run_id, replace(SETTING, mode=AdaptationMode.RECOMMEND), access=EVERYTHING, now=NOW).result()
     assert store.adaptations.get(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
-    assert store.adaptations.get(run_id) == replace(SETTING, mode=AdaptationMode.RECOMMEND)
-
-
-def test_another_project_cannot_read_the_setting(store: Store, run_id: int) -> None:
-    store.adaptations.put(run_id, SETTING, access=EVERYTHING, now=NOW).result()
-    stranger = Access(name="x", scopes=frozenset(Scope), project="code")
-    assert store.adaptations.get(run_id, access=stranger) == AdaptationSetting()
+    assert store.adaptations.get(run_id, access=CODE) == AdaptationSetting()
 
 
 def test_a_controllers_version_keeps_its_evidence(store: Store, run_id: int) -> None:
@@ -86,10 +74,3 @@ def test_a_manual_change_takes_precedence_over_the_controller(store: Store, run_
     store.policies.put(run_id, since).result()
     commit(store, run_id, policy=adapted(MINE))
     assert store.policies.current(run_id) == since
-
-
-def test_deleting_a_run_deletes_its_setting(store: Store, run_id: int) -> None:
-    store.adaptations.put(run_id, SETTING, access=EVERYTHING, now=NOW).result()
-    run = store.runs.by_id(run_id)
-    store.runs.delete(run.key, access=Access(name="x", scopes=frozenset(Scope)), now=NOW)
-    assert store.adaptations.get(run_id) == AdaptationSetting()

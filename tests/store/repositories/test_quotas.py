@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tests.store.builders import NOW, append, report_intake
-from trmon.domain.access import EVERYTHING, Access, AuditAction, Quota, Scope
+from tests.store.builders import CODE, NOW, append, report_intake
+from trmon.domain.access import EVERYTHING, AuditAction, Quota
 from trmon.domain.identity import RunKey
 from trmon.store import Store
 
-OF_CODE = Access(name="bo", scopes=frozenset({Scope.ADMIN}), project="code")
 MATH = Quota(project="math", max_runs=3, max_bytes=1 << 40, reports_per_second=0.5)
 
 
@@ -21,7 +20,7 @@ def test_a_quota_is_set_replaced_and_deleted_with_its_last_limit(store: Store) -
     put(store, MATH)
     put(store, code)
     assert store.quotas.list(access=EVERYTHING) == (code, MATH)
-    assert store.quotas.list(access=OF_CODE) == (code,)
+    assert store.quotas.list(access=CODE) == (code,)
     put(store, Quota(project="code"))
     put(store, Quota(project="math", max_runs=4))
     assert store.quotas.list(access=EVERYTHING) == (Quota(project="math", max_runs=4),)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from tests.store.builders import NOW, alert, append, batch, batch_key, commit, report_intake, start_intake
+from tests.store.builders import NOW, alert, append, batch, batch_key, commit, count, report_intake, start_intake
 from tests.store.gate import Gate
 from trmon.domain.access import EVERYTHING, Access, Scope
-from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy, Routes
+from trmon.domain.adaptation.proposal import AdaptationSetting
+from trmon.domain.alerts.alert import AlertState
+from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy
 from trmon.domain.alerts.muting import (
     DeliveryUpdate,
     MuteReason,
@@ -21,12 +22,11 @@ from trmon.domain.alerts.muting import (
     update_after_success,
 )
 from trmon.domain.alerts.notification import build_notification
-from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.identity import RunKey
 from trmon.domain.pipeline.run_update import Event, Frontier, RunUpdate
-from trmon.domain.runs.run import Run, RunEnding, RunState, RunWarning
+from trmon.domain.runs.run import RunEnding, RunState, RunWarning
 from trmon.store import Store
 from trmon.store.repositories.runs import IN_FLIGHT_SECONDS
 from trmon.store.schema import tables
@@ -45,16 +45,10 @@ def listed(store: Store, **filters: object) -> list[str]:
     return [str(run.key) for run in store.runs.list(**{"access": EVERYTHING} | filters).items]
 
 
-def test_a_run_is_found_by_name_and_id(store: Store) -> None:
-    [run_id] = begin(store, "math/grpo")
-    assert store.runs.get(GRPO, access=MATH) == store.runs.by_id(run_id, access=MATH)
-
-
 def test_a_run_of_another_project_is_not_found(store: Store) -> None:
     [run_id] = begin(store, "code/grpo")
     for read in (
         lambda: store.runs.get(RunKey("code", "grpo"), access=MATH),
-        lambda: store.runs.by_id(run_id, access=MATH),
         lambda: store.runs.update(RunKey("code", "grpo"), access=MATH, now=NOW, owner="me").result(10),
         lambda: store.runs.update(RunKey("code", "grpo"), access=MATH, now=NOW, name="mine").result(10),
         lambda: store.runs.delete(RunKey("code", "grpo"), access=MATH, now=NOW),
@@ -63,7 +57,6 @@ def test_a_run_of_another_project_is_not_found(store: Store) -> None:
     ):
         with pytest.raises(NotFound):
             read()
-    assert store.runs.attempts(run_id, access=MATH) == []
     assert store.runs.list_attempts(run_id, access=MATH).items == ()
     assert store.policies.history(run_id, access=MATH) == []
     assert listed(store, access=MATH) == []
@@ -97,61 +90,30 @@ def test_runs_are_filtered(store: Store) -> None:
 
 
 def test_an_update_changes_only_the_given_fields(store: Store) -> None:
-    begin(store, "math/grpo")
+    [run_id] = begin(store, "math/grpo")
     store.runs.update(GRPO, access=MATH, now=NOW, tags=["b", "a", "a"], owner="me").result(10)
     run = store.runs.update(GRPO, access=MATH, now=NOW, archived=True).result(10)
     assert (run.tags, run.owner, run.archived) == (("a", "b"), "me", True)
+    assert store.runs.get(GRPO, access=MATH) == store.runs.by_id(run_id) == run
     assert store.runs.update(GRPO, access=MATH, now=NOW, tags=[]).result(10).tags == ()
 
 
-def test_renaming_a_run_frees_its_old_name(store: Store) -> None:
+def test_a_name_changes_together_with_other_fields_and_frees_the_old_name(store: Store) -> None:
     [old] = begin(store, "math/grpo")
-    assert store.runs.update(GRPO, access=MATH, now=NOW, name="first").result(10).key == RunKey("math", "first")
+    run = store.runs.update(GRPO, access=MATH, now=NOW, name="first", tags=["x"], owner="you").result(10)
+    assert (run.id, str(run.key), run.tags, run.owner) == (old, "math/first", ("x",), "you")
     [new] = begin(store, "math/grpo")
     assert new != old
 
 
-def test_a_duplicate_or_invalid_name_is_refused(store: Store) -> None:
-    begin(store, "math/grpo", "math/taken")
-    with pytest.raises(Conflict, match="math/taken"):
-        store.runs.update(GRPO, access=MATH, now=NOW, name="taken").result(10)
-    with pytest.raises(InvalidInput):
-        store.runs.update(GRPO, access=MATH, now=NOW, name="../etc")
-
-
-class FailingOwnerChange(OwnerChange):
-    """An owner change that fails to create deliveries."""
-
-    def deliveries(self, alerts: Iterable[Alert], *, before: Run, after: Run) -> tuple[Delivery, ...]:
-        """Fail."""
-        raise ArithmeticError("no deliveries")
-
-
-FAILING = FailingOwnerChange(routes=Routes(), public_url=None, now=NOW)
-
-
-@pytest.mark.parametrize(
-    ("name", "owner_change", "error"), [("taken", None, Conflict), ("free", FAILING, ArithmeticError)]
-)
-def test_a_failed_update_changes_nothing(
-    store: Store, name: str, owner_change: OwnerChange | None, error: type[Exception]
-) -> None:
+def test_a_duplicate_or_invalid_name_is_refused_and_changes_nothing(store: Store) -> None:
     begin(store, "math/grpo", "math/taken")
     before = store.runs.get(GRPO, access=MATH)
-    changed = store.runs.update(
-        GRPO, access=MATH, now=NOW, name=name, tags=["x"], owner="you", archived=True, owner_change=owner_change
-    )
-    with pytest.raises(error):
-        changed.result(10)
+    with pytest.raises(Conflict, match="math/taken"):
+        store.runs.update(GRPO, access=MATH, now=NOW, name="taken", tags=["x"], owner="you", archived=True).result(10)
+    with pytest.raises(InvalidInput):
+        store.runs.update(GRPO, access=MATH, now=NOW, name="../etc")
     assert store.runs.get(GRPO, access=MATH) == before
-    assert listed(store) == ["math/taken", "math/grpo"]
-
-
-def test_a_name_and_other_fields_change_together(store: Store) -> None:
-    [run_id] = begin(store, "math/grpo")
-    run = store.runs.update(GRPO, access=MATH, now=NOW, name="first", tags=["x"], owner="you").result(10)
-    assert (run.id, str(run.key), run.tags, run.owner) == (run_id, "math/first", ("x",), "you")
-    assert store.runs.by_id(run_id) == run
 
 
 def test_deleting_a_run_deletes_its_rows_and_frees_its_name(store: Store) -> None:
@@ -161,29 +123,20 @@ def test_deleting_a_run_deletes_its_rows_and_frees_its_name(store: Store) -> Non
         [attempt] = store.runs.attempts(id_)
         row = batch(batch_key(attempt.id, 0), run_id=id_, ordinal=1)
         commit(store, id_, batches=(row,), alerts=(alert(run_id=id_),), events=(Event(kind="x", data={}, at=NOW),))
+    store.notes.add(GRPO, access=MATH, now=NOW, author="ana", text="gone soon", step=None).result(10)
+    store.adaptations.put(run_id, AdaptationSetting(), access=MATH, now=NOW).result(10)
     before = counts(store)
     store.runs.delete(GRPO, access=MATH, now=NOW)
-    after = counts(store)
-    assert {name: before[name] - after[name] for name in ("run", "attempt", "report", "notice", "batch", "event")} == {
-        "run": 1,
-        "attempt": 1,
-        "report": 3,
-        "notice": 1,
-        "batch": 1,
-        "event": 1,
-    }
+    once = ("run", "attempt", "claim", "notice", "batch", "alert", "run_state", "note", "adaptation")
+    assert before - counts(store) == {**dict.fromkeys(once, 1), "event": 2, "report": 3}
     [again] = append(store, report_intake(step=0))
     assert again.run_id not in (run_id, other_id)
     assert store.run_log.progress(again.run_id).frontier == Frontier()
 
 
-def counts(store: Store) -> dict[str, int]:
-    """Return the number of rows of each table."""
-    return store.writer.submit(
-        lambda tx: {
-            name: len(tx.connection.execute(table.select()).all()) for name, table in tables.metadata.tables.items()
-        }
-    ).result(10)
+def counts(store: Store) -> Counter[str]:
+    """Return the number of rows of each table that has some."""
+    return Counter({name: count(store, table) for name, table in tables.metadata.tables.items()})
 
 
 def test_updates_of_a_run_deleted_in_the_same_group_do_not_fail_other_runs(store: Store) -> None:

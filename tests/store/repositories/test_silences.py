@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.store.builders import NOW, append, start_intake
-from trmon.domain.access import EVERYTHING, Access, Scope
+from tests.store.builders import CODE, NOW, append, start_intake
+from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.errors import NotFound
 from trmon.store import Store
 
-CODE = Access(name="code", scopes=frozenset({Scope.ADMIN}), project="code")
 MATCHER = Matcher(label="run", operator=MatchOperator.LIKE, value="gr*")
 
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import update
 
-from tests.store.builders import NOW, append, batch, batch_key, commit, start_intake
+from tests.store.builders import NOW, append, batch, batch_key, commit, count, execute, start_intake
 from trmon.domain.access import EVERYTHING
 from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.history import History
@@ -105,8 +105,7 @@ def test_a_run_that_ended_is_not_live(store: Store) -> None:
 def test_a_summary_of_another_version_counts_as_missing_and_is_replaced(store: Store, version: int) -> None:
     run_id, _ = a_run(store)
     store.summaries.write([made(store, run_id)]).result()
-    other = update(tables.run_summary).values(version=version, document=b"something else")
-    store.writer.submit(lambda to: to.connection.execute(other)).result()
+    execute(store, update(tables.run_summary).values(version=version, document=b"something else"))
     assert (outdated(store), store.summaries.of([run_id])) == ([run_id], {})
     assert store.summaries.bases([run_id])[run_id].stored is None
     store.summaries.write([made(store, run_id)]).result()
@@ -116,8 +115,7 @@ def test_a_summary_of_another_version_counts_as_missing_and_is_replaced(store: S
 def test_a_damaged_document_is_left_out(store: Store) -> None:
     (run_id, _), (other_id, _) = a_run(store), a_run(store, "other")
     store.summaries.write([made(store, run_id), made(store, other_id)]).result()
-    damage = update(tables.run_summary).where(tables.run_summary.c.run_id == run_id).values(document=b"\xc1")
-    store.writer.submit(lambda to: to.connection.execute(damage)).result()
+    execute(store, update(tables.run_summary).where(tables.run_summary.c.run_id == run_id).values(document=b"\xc1"))
     assert [*store.summaries.of([run_id, other_id])] == [other_id]
 
 
@@ -128,8 +126,7 @@ def test_a_deleted_run_keeps_no_other_from_being_stored(store: Store) -> None:
     store.summaries.write(summaries).result()
     assert [*store.summaries.of([run_id, other_id])] == [other_id]
     store.runs.delete(RunKey("math", "other"), access=EVERYTHING, now=NOW)
-    count = select(func.count()).select_from(tables.run_summary)
-    assert store.writer.submit(lambda to: to.connection.execute(count).scalar_one()).result() == 0
+    assert count(store, tables.run_summary) == 0
 
 
 def test_a_worker_is_given_the_runs_of_its_slots(store: Store) -> None:

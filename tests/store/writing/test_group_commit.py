@@ -43,7 +43,7 @@ def engine(engines: Engines) -> Engine:
 def writer(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> Iterator[GroupCommit]:
     """A writer with a queue of at most ten operations, whose groups no stall of the machine ends."""
     monkeypatch.setattr(transaction, "MAX_SECONDS", 60.0)
-    locks = RunLocks(RunRegistry(live_seconds=90.0, is_shared=True)) if engines.is_shared else None
+    locks = RunLocks(RunRegistry(live_seconds=90.0)) if engines.is_shared else None
     started = GroupCommit(engines.writing, max_waiting=10, locks=locks)
     started.start()
     yield started
@@ -68,20 +68,13 @@ def projects(engine: Engine) -> list[str]:
         return list(connection.scalars(select(tables.project.c.name)))
 
 
-def test_operations_run_in_order(writer: GroupCommit, engine: Engine) -> None:
-    with Gate(writer):
-        futures = [writer.submit(add(name)) for name in "abc"]
-    assert [future.result(10) for future in futures] == ["a", "b", "c"]
-    assert projects(engine) == ["a", "b", "c"]
-
-
-def test_waiting_operations_are_committed_together(writer: GroupCommit) -> None:
+def test_waiting_operations_run_in_order_and_are_committed_together(writer: GroupCommit, engine: Engine) -> None:
     commits: list[CommittedGroup] = []
     writer.on_commit(commits.append)
     with Gate(writer):
         futures = [writer.submit(add(name)) for name in "abc"]
-    for future in futures:
-        future.result(10)
+    assert [future.result(10) for future in futures] == ["a", "b", "c"]
+    assert projects(engine) == ["a", "b", "c"]
     writer.close()
     assert sum(commit.n_operations for commit in commits) == 4
     assert len(commits) < 4
@@ -147,14 +140,6 @@ def test_a_failing_listener_does_not_stop_the_writer(writer: GroupCommit) -> Non
     assert writer.submit(add("a")).result(10) == "a"
     assert writer.submit(add("b")).result(10) == "b"
     writer.close()
-
-
-def test_listeners_get_the_changed_runs(writer: GroupCommit) -> None:
-    commits: list[CommittedGroup] = []
-    writer.on_commit(commits.append)
-    writer.submit(lambda transaction: transaction.touched.update({3, 4})).result(10)
-    writer.close()
-    assert [commit.touched for commit in commits] == [frozenset({3, 4})]
 
 
 def test_consecutive_items_for_a_handler_are_passed_in_one_call(writer: GroupCommit) -> None:
