@@ -39,24 +39,20 @@ def fill(folder: Path) -> None:
 
 
 def opened(file: Path) -> Store:
-    """Open a database and create its tables."""
     store = Store.open(f"sqlite:///{file}")
     store.migrate()
     return store
 
 
 def backed_up(folder: Path) -> Path:
-    """Back the database up."""
     return back_up(f"sqlite:///{folder / 'trmon.sqlite'}", folder / "backup.sqlite").file
 
 
 def restored(folder: Path) -> Path:
-    """Restore the backup to another database."""
     return restore_backup(f"sqlite:///{folder / 'restored.sqlite'}", folder / "backup.sqlite").file
 
 
 def exported(folder: Path) -> Path:
-    """Export the project."""
     store = opened(folder / "trmon.sqlite")
     store.archives.export_project("math", folder / "archive", now=NOW)
     store.close()
@@ -64,7 +60,6 @@ def exported(folder: Path) -> Path:
 
 
 def imported(folder: Path) -> Path:
-    """Import it into an empty database."""
     store = opened(folder / "imported.sqlite")
     list(store.archives.import_project(folder / "archive"))
     store.close()
@@ -82,7 +77,6 @@ class Cost:
 
 
 def measured(work: Callable[[Path], Path], folder: Path) -> Cost:
-    """Return the cost of a command."""
     with get_context("spawn").Pool(1) as pool:
         found: Cost = pool.apply(_measured, (work, folder))
     return found
@@ -110,7 +104,6 @@ def size(path: Path) -> int:
 
 
 def main() -> None:
-    """Print the table."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         fill(folder)

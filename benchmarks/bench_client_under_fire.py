@@ -109,12 +109,10 @@ def measure(url: str, stopwatch: Stopwatch, *, n: int, gap_seconds: float) -> tu
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:
-    """Print the table."""
     stopwatch = Stopwatch()
     Session._decide = stopwatch.timed(Session._decide)  # type: ignore[method-assign]
     print("log_batch of 4 sequences: CPU time of the trainer's thread beyond the statistics, in us; exit in s")
@@ -129,7 +127,6 @@ def main() -> None:
 
 
 def show(name: str, server: AbstractContextManager[Any], stopwatch: Stopwatch, *, n: int, gap_seconds: float) -> None:
-    """Print one row."""
     with ExitStack() as stack:
         entered = stack.enter_context(server)
         url = entered if isinstance(entered, str) else entered.url

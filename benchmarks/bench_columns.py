@@ -41,12 +41,10 @@ def batch(shape: tuple[int, int], *, noise: float, is_full: bool, device: str = 
 
 
 def ours(old: Any, rollout: Any, mask: Any) -> Any:
-    """Reduce one pair."""
     return columns(rollout_logprobs=rollout, old_logprobs=old, mask=mask)
 
 
 def fused(old: Any, rollout: Any, mask: Any) -> Any:
-    """Reduce one pair in one kernel."""
     return columns(rollout_logprobs=rollout, old_logprobs=old, mask=mask, backend="triton")
 
 
@@ -69,7 +67,6 @@ def contenders(device: str) -> dict[str, Callable[..., Any]]:
 
 
 def main(device: str) -> None:
-    """Print the tables."""
     torch.set_num_threads(THREADS)
     if find_spec("verl") is None:
         print("verl is not installed: `make peers` creates an environment with it")

@@ -22,7 +22,9 @@ PAUSE_SECONDS = 0.02
 
 
 def main() -> None:
-    """Print the table."""
+    if not torch.cuda.is_available():
+        print("there is no CUDA device: nothing to measure")
+        return
     print(f"three policies, advantages and rewards, float32 on {torch.cuda.get_device_name()}; medians of {REPEATS}\n")
     print("| batch | `log_batch` | first call s | calling thread ms | device ms | kernels | extra memory MiB |")
     print("|---|---|---:|---:|---:|---:|---:|")

@@ -22,7 +22,6 @@ from trmon_client.core.divergence import divergence_columns
 
 THREADS, REPEATS = 2, 5
 SHAPES = {"cpu": (512, 32_768), "cuda": (8_192, 151_936)}
-DTYPES = {"cpu": ("float32", "bfloat16"), "cuda": ("float32", "bfloat16")}
 SMALL_KL = 5e-7
 
 
@@ -38,15 +37,9 @@ def kl_div(a: Any, b: Any) -> Any:
     return F.kl_div(log_q, p, reduction="none").sum(-1).sum()
 
 
-def compiled(a: Any, b: Any) -> Any:
-    """The same, fused by torch.compile."""
-    return COMPILED(a, b)
-
-
-COMPILED = torch.compile(kl_div)
 ROWS: dict[str, Callable[[Any, Any], Any]] = {
     "`F.kl_div(log_softmax, softmax)`: KL": kl_div,
-    "`torch.compile` of it": compiled,
+    "`torch.compile` of it": torch.compile(kl_div),
     "`divergence.exact`: KL, reverse KL, entropies": exact,
     "`divergence.exact(tv=True)`": lambda a, b: exact(a, b, tv=True),
     '`divergence.exact(backend="triton")`': lambda a, b: exact(a, b, backend="triton"),
@@ -55,7 +48,6 @@ ON_CUDA_ONLY = ("`torch.compile` of it", '`divergence.exact(backend="triton")`')
 
 
 def main(device: str) -> None:
-    """Measure every row in its own process and print the tables."""
     tokens, vocabulary = SHAPES[device]
     speed = read_bytes_per_second() if device == "cuda" else None
     print(
@@ -66,7 +58,7 @@ def main(device: str) -> None:
     print(f"load of the machine {os.getloadavg()[0]:.1f}\n")
     print("| logits | what | wall ms | CPU ms | time, relative | of the bandwidth | memory beyond the logits, MiB |")
     print("|---|---|---:|---:|---:|---:|---:|")
-    for dtype in DTYPES[device]:
+    for dtype in ("float32", "bfloat16"):
         reference: dict[str, float] = {}
         for what in ROWS:
             if device == "cpu" and what in ON_CUDA_ONLY:
@@ -92,7 +84,6 @@ def _measured(what: str, *, dtype: str, device: str) -> dict[str, float]:
 
 
 def measure(what: str, *, dtype: str, device: str) -> dict[str, float]:
-    """Return the cost of one row."""
     torch.set_num_threads(THREADS)
     a = torch.empty(SHAPES[device], dtype=getattr(torch, dtype), device=device).normal_(0, 3)
     b = a.clone()

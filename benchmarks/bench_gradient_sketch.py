@@ -22,7 +22,6 @@ LAYERS, WIDTH = 6, 2_048
 
 
 def main(device: str) -> None:
-    """Print the table."""
     torch.set_num_threads(THREADS)
     parameters = [torch.nn.Parameter(torch.empty(WIDTH, WIDTH, device=device)) for _ in range(4 * LAYERS)]
     for parameter in parameters:

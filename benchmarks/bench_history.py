@@ -1,6 +1,6 @@
 """Measures reads of history: a run of 100,000 steps with 100 signals, 1,000 points of one; prints a table.
 
-python -m benchmarks.bench_history
+PYTHONPATH=. python benchmarks/bench_history.py
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from tests.store.builders import NOW, batch, batch_key, start_intake
+from benchmarks.load.filling import write_steps
+from tests.fixtures.databases import open_migrated_store
+from tests.store.builders import append, start_intake
 from trmon.domain.access import EVERYTHING
-from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.store import Store
 
 STEPS = 100_000
 SIGNALS = tuple(f"total_signal_{i}" for i in range(100))
-PASS_BATCHES = 64
-"""Batches per commit, as a worker writes them while it catches up."""
 REPEATS = 20
 
 
@@ -31,11 +30,15 @@ def main() -> None:
     """Write the run, read it in several ways, and print the times."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trmon.db"
-        store = Store.open(f"sqlite:///{path}")
-        store.migrate()
-        [receipt] = [future.result() for future in store.reports.append([start_intake()], now=NOW)]
+        store = open_migrated_store(path)
+        [receipt] = append(store, start_intake())
+        rows = [
+            dict(zip(SIGNALS, row, strict=True))
+            for row in np.random.default_rng(0).normal(size=(STEPS, len(SIGNALS))).tolist()
+        ]
         began = time.perf_counter()
-        _write(store, run_id=receipt.run_id, attempt_id=receipt.attempt_id)
+        ids = receipt.run_id, receipt.attempt_id or 0
+        write_steps(store, ids, STEPS, fields_of=lambda step: {"signals": rows[step]})
         seconds = time.perf_counter() - began
         table = Table("what", "median ms", "worst ms", title=f"{STEPS:,} steps x {len(SIGNALS)} signals")
         for what, read in _reads(store, receipt.run_id).items():
@@ -46,22 +49,6 @@ def main() -> None:
         Console().print(
             f"written at {STEPS / seconds:,.0f} batches/s; {path.stat().st_size / STEPS:,.0f} bytes a batch"
         )
-
-
-def _write(store: Store, *, run_id: int, attempt_id: int) -> None:
-    values = np.random.default_rng(0).normal(size=(STEPS, len(SIGNALS)))
-    for first in range(0, STEPS, PASS_BATCHES):
-        steps = range(first, min(first + PASS_BATCHES, STEPS))
-        batches = tuple(
-            batch(
-                batch_key(attempt_id, step),
-                run_id=run_id,
-                ordinal=step + 1,
-                signals=dict(zip(SIGNALS, values[step].tolist(), strict=True)),
-            )
-            for step in steps
-        )
-        store.run_log.commit([RunUpdate(run_id=run_id, frontier=Frontier(), batches=batches)])[0].result()
 
 
 def _reads(store: Store, run_id: int) -> dict[str, Callable[[], object]]:

@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.service import ThreadedService
 from tests.store.builders import append, batch, batch_key, report_intake, start_intake
 from tests.store.lake.lakes import delete_moved, move_to_lake
@@ -40,8 +41,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data_dir, lake_url = Path(folder) / "data", f"{folder}/lake"
         url = f"sqlite:///{data_dir}/trmon.sqlite"
-        store = Store.open(url)
-        store.migrate()
+        store = open_migrated_store(data_dir / "trmon.sqlite")
         _write_runs(store)
         store.close()
         stored = _times(data_dir, lake_url)

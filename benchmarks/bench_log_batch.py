@@ -56,7 +56,6 @@ def call_seconds(
 
 
 def main() -> None:
-    """Print the table."""
     print(f"log_batch, three pairs and all labels, CPU tensors, torch threads {torch.get_num_threads()}, in ms")
     print(f"load of the machine {os.getloadavg()[0]:.1f}")
     print(f"{'shape':>12} {'turns':>6} {'gap':>6} {'median':>8} {'p95':>8} {'CPU':>8} {'bytes':>8}")

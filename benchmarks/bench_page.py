@@ -23,12 +23,13 @@ from playwright.sync_api import Browser, Page
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.load.filling import write_steps
 from tests.fixtures.browser import Visit, chromium, leave, visit
+from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.service import ServiceProcess
-from tests.store.builders import NOW, batch, batch_key, start_intake
+from tests.store.builders import NOW, append, start_intake
 from trmon.domain.access import EVERYTHING
 from trmon.domain.identity import RunKey
-from trmon.domain.pipeline.run_update import Frontier, RunUpdate
 from trmon.fleet.summaries import summarize_run
 from trmon.store import Store
 
@@ -37,7 +38,6 @@ FLEET = f"fleet of {RUNS + 1:,} runs"
 ALL_SHOWN = f"table[aria-rowcount='{RUNS + 2}']"
 VERDICT = "section[aria-label='Diagnosis'] *"
 LONG, LONG_STEPS = RunKey("math", "long"), 100_000
-PASS_BATCHES = 256
 SIGNALS = (
     *("reward_mean", "mask_rate", "response_length_mean", "response_length_p95", "version_lag_mean", "step_seconds"),
     *("mismatch_kl_k3", "total_kl_k3", "total_ess_token", "total_ess_seq", "total_chi2_token", "mismatch_prob_pearson"),
@@ -119,7 +119,6 @@ def _timed(browser: Browser, service: ServiceProcess, path: str, ready: str) -> 
 
 
 def _wait_until_idle(service: ServiceProcess) -> None:
-    """Wait until the service is idle."""
     stat = Path(f"/proc/{service.process.pid}/stat")
     used, before = 0.0, -math.inf
     while used - before > REST_SHARE:
@@ -171,12 +170,18 @@ def _spread(times: list[float]) -> tuple[str, str, str]:
 
 
 def _write(folder: Path) -> None:
-    store = Store.open(f"sqlite:///{folder / 'trmon.sqlite'}")
-    store.migrate()
+    store = open_migrated_store(folder / "trmon.sqlite")
     names = [*(f"run-{i}" for i in range(RUNS)), LONG.run]
-    for name in names:
-        [receipt] = [future.result() for future in store.reports.append([start_intake("math", name)], now=NOW)]
-        _write_run(store, receipt.run_id, receipt.attempt_id, n=LONG_STEPS if name == LONG.run else RUN_STEPS)
+    for name, receipt in zip(names, append(store, *(start_intake("math", name) for name in names)), strict=True):
+        n = LONG_STEPS if name == LONG.run else RUN_STEPS
+        random = np.random.default_rng(receipt.run_id)
+        values = np.abs(np.cumsum(random.normal(size=(n, len(SIGNALS))), axis=0)) / np.sqrt(n) + 0.01
+
+        def fields_of(step: int, values: np.ndarray = values) -> dict[str, Any]:
+            signals = dict(zip(SIGNALS, values[step].tolist(), strict=True))
+            return {"signals": signals, "scalars": {"grad_norm": float(values[step, 0])}}
+
+        write_steps(store, (receipt.run_id, receipt.attempt_id or 0), n, fields_of=fields_of)
     _summarize(store)
     store.close()
 
@@ -188,27 +193,6 @@ def _summarize(store: Store) -> None:
         for one in store.summaries.outdated()
     ]
     store.summaries.write(made).result()
-
-
-def _write_run(store: Store, run_id: int, attempt_id: int, *, n: int) -> None:
-    random = np.random.default_rng(run_id)
-    values = np.abs(np.cumsum(random.normal(size=(n, len(SIGNALS))), axis=0)) / np.sqrt(n) + 0.01
-    for first in range(0, n, PASS_BATCHES):
-        steps = range(first, min(first + PASS_BATCHES, n))
-        batches = tuple(
-            batch(
-                batch_key(attempt_id, step),
-                run_id=run_id,
-                ordinal=step + 1,
-                signals=dict(zip(SIGNALS, values[step].tolist(), strict=True)),
-                scalars={"grad_norm": float(values[step, 0])},
-            )
-            for step in steps
-        )
-        outcome = RunUpdate(
-            run_id=run_id, frontier=Frontier(), batches=batches, last_step=steps[-1], attempt_id=attempt_id
-        )
-        store.run_log.commit([outcome])[0].result()
 
 
 if __name__ == "__main__":

@@ -1,76 +1,48 @@
 """Measures the pipeline: CPU time of `close_batch` a step of a recorded run; prints a table.
 
-PYTHONPATH=. python benchmarks/bench_pipeline.py [checkout ...]
-
-With checkouts of other versions, their times are taken in turn with this one's, and compared.
+PYTHONPATH=. python benchmarks/bench_pipeline.py
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
 
-STREAMS = ("rollouts alone", "rollouts and 4 updates")
+from tests.domain.pipeline.closings import closing, pass_context
+from tests.domain.trainer import report
+from tests.fixtures.recorded_runs import RecordedRun
+from tests.lab.recording import RecordingMonitor
+from trmon.domain.pipeline.close_batch import close_batch
+from trmon.domain.pipeline.state import PipelineState
+from trmon_client.core import wire
+
 STEPS = 260
 """The recording has 20 steps; repeated as often as the windows of all rules need."""
-ROUNDS = 6
-PASSES = 3
-HERE = Path(__file__).resolve().parents[1]
+PASSES = 18
 
 
 def main() -> None:
-    """Print the CPU ms a step of each checkout, and how many times that of the first it is."""
-    checkouts = [Path(path).resolve() for path in sys.argv[1:]] or [HERE]
-    rounds = [[_timed(checkout) for checkout in checkouts] for _ in range(ROUNDS)]
-    table = Table("a step", "checkout", "CPU ms", "times the first", title=f"close_batch, {STEPS} steps")
-    for at, stream in enumerate(STREAMS):
-        times = [_milliseconds([each[which][at] for each in rounds]) for which in range(len(checkouts))]
-        for checkout, taken in zip(checkouts, times, strict=True):
-            table.add_row(stream, str(checkout), f"{taken:.3f}", f"{taken / times[0]:.2f}")
+    messages = _messages()
+    table = Table("a step", "CPU ms", title=f"close_batch, {STEPS} steps")
+    for stream, reports in (
+        ("rollouts alone", [message for message in messages if message.update is None]),
+        ("rollouts and 4 updates", messages),
+    ):
+        passes = [_seconds(reports) for _ in range(PASSES)]
+        # Of each batch its least time in any pass: other work only lengthens it.
+        table.add_row(stream, f"{1000 * sum(map(min, zip(*passes, strict=True))) / STEPS:.3f}")
     Console().print(table)
 
 
-def _milliseconds(passes: list[list[float]]) -> float:
-    """Return the CPU ms a step, of each batch its least time in any pass: other work only lengthens it."""
-    return 1000 * sum(map(min, zip(*passes, strict=True))) / STEPS
-
-
-def _timed(checkout: Path) -> list[list[float]]:
-    """Return the CPU seconds of each batch, by stream, measured in a process of its own."""
-    paths = os.pathsep.join([str(checkout), str(checkout / "client")])
-    timed = [sys.executable, "-c", "import bench_pipeline; bench_pipeline.print_times()"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([paths, str(HERE / "benchmarks")])}
-    printed = subprocess.run(timed, cwd=checkout, env=environment, check=True, capture_output=True, text=True).stdout
-    return list(json.loads(printed))
-
-
-def print_times() -> None:
-    """Print the least CPU seconds of each batch of each stream, measured in this process."""
-    messages = _messages()
-    streams = [message for message in messages if message.update is None], messages
-    passes = ([_seconds(stream) for _ in range(PASSES)] for stream in streams)
-    print(json.dumps([list(map(min, zip(*each, strict=True))) for each in passes]))
-
-
-def _messages() -> list[Any]:
+def _messages() -> list[wire.Report]:
     """Return the reports of the run, as its trainer sends them, with the trainer's scalars in those of rollouts."""
-    from tests.domain.pipeline.closings import pass_context
-    from tests.domain.trainer import report
-    from tests.fixtures.recorded_runs import RecordedRun
-    from tests.lab.recording import RecordingMonitor
-
     recorded, monitor = RecordedRun.load("healthy"), RecordingMonitor()
     for _ in recorded.replay(monitor):
         pass
-    policy, messages = pass_context().policies.current.policy, []
+    policy, messages = pass_context().policies.current.policy, list[wire.Report]()
     for step in range(STEPS):
         for call in monitor.calls:
             if call.step == step % recorded.n_steps:
@@ -80,12 +52,7 @@ def _messages() -> list[Any]:
     return messages
 
 
-def _seconds(messages: list[Any]) -> list[float]:
-    """Return the CPU time of each batch."""
-    from tests.domain.pipeline.closings import closing, pass_context
-    from trmon.domain.pipeline.close_batch import close_batch
-    from trmon.domain.pipeline.state import PipelineState
-
+def _seconds(messages: Sequence[wire.Report]) -> list[float]:
     context, state, times = pass_context(), PipelineState(), []
     for message in messages:
         batch = closing(message, pipeline_state=state, context=context)

@@ -25,7 +25,6 @@ class SlowServer(Peer):
     """A server that takes 3 s for each request."""
 
     def answer(self, request: Request) -> Answer:
-        """Answer later."""
         time.sleep(SLOW_SECONDS)
         return super().answer(request)
 
@@ -54,7 +53,6 @@ def call_seconds(url: str, n_numbers: int) -> float:
 
 
 def main() -> None:
-    """Print the table."""
     print(f"load of the machine {os.getloadavg()[0]:.0f}; medians of {CALLS - FIRST} calls\n")
     print(f"| service | {' | '.join(f'{size} numbers, CPU us' for size in SIZES)} |")
     print("|---|---:|---:|")

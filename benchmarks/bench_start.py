@@ -12,7 +12,6 @@ RUNS = 3
 
 
 def cpu_seconds(command: str) -> float:
-    """Return the CPU time of one run of a command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-m", "trmon", *command.split()], stdout=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -20,7 +19,6 @@ def cpu_seconds(command: str) -> float:
 
 
 def main() -> None:
-    """Print a table with a row for each command."""
     rounds = [[cpu_seconds(command) for command in COMMANDS] for _ in range(RUNS)]
     print(f"{'':<20}CPU s")
     for command, measured in zip(COMMANDS, zip(*rounds, strict=True), strict=True):

@@ -112,7 +112,6 @@ ROWS: dict[str, Callable[[Heads], float]] = {
 
 
 def main(device: str) -> None:
-    """Measure every row in its own process and print the table."""
     n_tokens, hidden, vocabulary = SHAPES[device]
     print(
         f"{n_tokens:,} tokens, hidden size {hidden:,}, {vocabulary:,} logits, float32 on {device}, {THREADS} threads of"
@@ -129,7 +128,6 @@ def main(device: str) -> None:
 
 
 def measure(what: str, *, device: str) -> None:
-    """Print the cost of one row as JSON."""
     torch.set_num_threads(THREADS)
     n_tokens, hidden, vocabulary = SHAPES[device]
     heads = Heads.random(n_tokens, hidden=hidden, vocabulary=vocabulary, device=device)

@@ -65,7 +65,6 @@ def waited(database_url: str, folder: Path, **settings: Any) -> list[float]:
 
 
 def main() -> None:
-    """Print the table."""
     print(f"{'':14}{'median ms':>10}{'worst ms':>10}")
     with Postgres() as postgres, Redis() as redis, tempfile.TemporaryDirectory() as name:
         for what, settings in {"with Redis": {"redis_url": redis.url}, "without": {}}.items():

@@ -146,7 +146,6 @@ MEASUREMENTS: dict[str, Callable[[], float]] = {
 
 
 def main() -> None:
-    """Measure both trees, or, within one of them, once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", type=Path)
     parser.add_argument("new", type=Path, nargs="?")

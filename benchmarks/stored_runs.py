@@ -67,7 +67,6 @@ def _sizes(root: psutil.Process) -> list[tuple[str, int]]:
 
 
 def main() -> None:
-    """Print the table."""
     print("| command | runs | where | seconds | peak RSS, MB | of its largest task, MB |")
     print("| --- | ---: | --- | ---: | ---: | ---: |")
     for n_runs in RUNS:

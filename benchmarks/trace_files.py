@@ -53,7 +53,6 @@ class PassedFiles:
 
 
 def of_log_batch(folder: Path) -> set[str]:
-    """Return the files that the tenth `log_batch` passes in the caller's thread."""
     passed = PassedFiles()
     shape = (8, 64)
     torch.manual_seed(0)
@@ -103,7 +102,6 @@ def of_report(folder: Path) -> set[str]:
 
 
 def main() -> None:
-    """Print both counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--names", action="store_true", help="also print the files")
     shows_names = parser.parse_args().names

@@ -21,14 +21,14 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from tests.client.server import Answer, Peer, Request
+from benchmarks.bench_scalars import SlowServer
+from tests.client.server import Answer, Peer
 from tests.fixtures.ports import free_port
 from tests.peers.trl import tiny
 from trmon_client.integrations.trl import attach
 
 SEQUENCES, LENGTH, STEPS = 16, 512, 5
 """Of one optimizer step: completions, and the longest of them; steps of a training, of which the first is left out."""
-SLOW_SECONDS = 3.0
 ALONE = "alone"
 HOOKED = (
     "_generate_and_score_completions",
@@ -37,15 +37,6 @@ HOOKED = (
     "_get_per_token_logps_and_entropies",
     "log",
 )
-
-
-class SlowPeer(Peer):
-    """A server that takes its time for each request."""
-
-    def answer(self, request: Request) -> Answer:
-        """Answer later."""
-        time.sleep(SLOW_SECONDS)
-        return super().answer(request)
 
 
 @dataclass
@@ -68,7 +59,6 @@ class StepClock(TrainerCallback):
         self._began = self._now()
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
-        """Read them."""
         self._began = self._now()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
@@ -122,7 +112,7 @@ def services() -> dict[str, AbstractContextManager[Any]]:
         ALONE: nullcontext(""),
         "up": real_service(),
         "down": nullcontext(f"http://127.0.0.1:{free_port()}"),
-        "3 s a request": SlowPeer(),
+        "3 s a request": SlowServer(),
         "answers 500": Peer(otherwise=Answer(500)),
     }
 
@@ -151,7 +141,6 @@ def train(url: str, measured: Measured) -> None:
 
 
 def main(rounds: int) -> None:
-    """Print the table."""
     torch.set_num_threads(1)
     before = os.getloadavg()[0]
     measured = {name: Measured() for name in services()}

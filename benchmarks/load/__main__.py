@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
+from rich.table import Table
 
-from benchmarks.load.scenario import Scenario, play
+from benchmarks.load.processes import unwind_on_sigterm
+from benchmarks.load.scenario import Result, Scenario, play
 from benchmarks.load.sending import Pace
-from benchmarks.load.shutdown import unwind_on_sigterm
-from benchmarks.load.tables import table_of
 from benchmarks.load.workload import Workload
 
 BURST_RANKS = 32
+MIB = 1 << 20
 
 
 def main() -> None:
-    """Run the scenarios one after the other and print their table."""
     unwind_on_sigterm()
     given = _arguments()
     console = Console(width=150)
     results = [play(scenario, is_fleet=given.fleet) for scenario in _fast(given)]
     paced = _paced(given, top=results[0].per_second)
     results += [play(scenario, is_fleet=given.fleet) for scenario in paced]
-    console.print(table_of(results))
+    console.print(_table(results))
     console.print(f"load average after it: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
 
 
@@ -65,6 +66,31 @@ def _paced(given: argparse.Namespace, *, top: float) -> list[Scenario]:
             pace=replace(pace, at_once=True),
         ),
     ]
+
+
+def _table(results: Sequence[Result]) -> Table:
+    columns = ("scenario", "reports", "a second", "ack p50 ms", "ack p99 ms", "CPU ms/report", "close lag ms")
+    table = Table(*columns, "drain s", "bytes/report", "of raw", "MiB", "429", "lost", "twice", title="Reports")
+    for result in results:
+        raw = result.scenario.workload.raw_bytes()
+        stored = result.stored_bytes / result.n_reports
+        table.add_row(
+            result.scenario.name,
+            f"{result.n_reports:,}",
+            f"{result.per_second:,.0f}",
+            f"{result.sent.quantile_ms(0.5):.1f}",
+            f"{result.sent.quantile_ms(0.99):.1f}",
+            f"{result.cpu_ms:.2f}",
+            f"{result.close_lag_ms:.0f}",
+            f"{result.drain_seconds:.1f}",
+            f"{stored:,.0f}",
+            f"{stored / raw:.0%}",
+            f"{result.resident_bytes / MIB:.0f}",
+            f"{result.sent.refused}",
+            f"{result.verdict.lost}",
+            f"{result.verdict.duplicated}",
+        )
+    return table
 
 
 if __name__ == "__main__":

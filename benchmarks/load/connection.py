@@ -43,11 +43,9 @@ class Connection:
         return self._ask(method, path, f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n", body)
 
     def get(self, path: str) -> Answer:
-        """Return the response to a GET request."""
         return self._ask("GET", path, "", b"")
 
     def close(self) -> None:
-        """Close the connection."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -96,16 +94,13 @@ class _Incoming:
 
     @property
     def status(self) -> int:
-        """The status code."""
         return int(self._parser.get_status_code())
 
     @property
     def body(self) -> bytes:
-        """The body."""
         return b"".join(self._pieces)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Receive a header."""
         if name.lower() == b"retry-after":
             self.retry_after_seconds = float(value)
 
@@ -114,9 +109,7 @@ class _Incoming:
         self.keeps_alive = bool(self._parser.should_keep_alive())
 
     def on_body(self, piece: bytes) -> None:
-        """Receive a part of the body."""
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """Receive the end of the message."""
         self.is_whole = True

@@ -50,14 +50,12 @@ class Backend:
         self._database = database_url.rsplit("/", 1)[1]
 
     def pids(self) -> list[int]:
-        """Return the most recently active backend."""
         [(pid,)] = self._postgres.execute(
             f"SELECT pid FROM pg_stat_activity WHERE datname = '{self._database}' ORDER BY query_start DESC LIMIT 1"
         )
         return [pid]
 
     def kill(self) -> None:
-        """Kill the most recently active backend."""
         os.kill(self.pids()[0], signal.SIGKILL)
 
     def start(self) -> None:
@@ -74,7 +72,6 @@ class SupervisedChild:
         self._killed = 0
 
     def pids(self) -> list[int]:
-        """Return the oldest one that runs."""
         return self.all_pids()[:1]
 
     def all_pids(self) -> list[int]:
@@ -82,7 +79,6 @@ class SupervisedChild:
         return eventually(self._running, timeout_seconds=REPLACED_SECONDS)
 
     def kill(self) -> None:
-        """Kill it."""
         [self._killed] = self.pids()
         os.kill(self._killed, signal.SIGKILL)
 
@@ -103,7 +99,6 @@ class EmbeddedWorker:
         self._killed = 0
 
     def pids(self) -> list[int]:
-        """Return its process id."""
         return [self.pid]
 
     @property
@@ -115,7 +110,6 @@ class EmbeddedWorker:
         ).pop()
 
     def kill(self) -> None:
-        """Kill it."""
         self._killed = self.pid
         os.kill(self._killed, signal.SIGKILL)
 
@@ -152,17 +146,15 @@ def fleet(
     folder: Path,
     *,
     replicas: int = 1,
-    is_in_memory: bool = True,
     environment: Mapping[str, str] = MappingProxyType({}),
     **variables: str,
 ) -> Iterator[Deployment]:
     """Run `trmon serve` with replicas and two workers on Redis and a PostgreSQL that syncs to disk.
 
-    Args: is_in_memory: as root, the disk is one of its own in memory, 1 GiB, which faults can fill.
+    As root, that is a separate disk in memory, 1 GiB, which faults can fill.
     """
     with ExitStack() as stack:
-        is_own = is_in_memory and may_mount()
-        disk = Path(tempfile.gettempdir()) / f"trmon-disk-{secrets.token_hex(8)}" if is_own else None
+        disk = Path(tempfile.gettempdir()) / f"trmon-disk-{secrets.token_hex(8)}" if may_mount() else None
         if disk is not None:
             stack.callback(disk.rmdir)
             stack.enter_context(own_disk(disk))

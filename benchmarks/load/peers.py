@@ -11,19 +11,21 @@ import os
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load.connection import Connection
 from benchmarks.load.deployments import UNLIMITED
-from benchmarks.load.posting import Posted, Request, post
-from benchmarks.load.shutdown import unwind_on_sigterm
+from benchmarks.load.processes import cpu_seconds, unwind_on_sigterm
 from benchmarks.load.workload import PROJECT, Workload
 from tests.fixtures.ports import free_port
 from tests.fixtures.service import ServiceProcess
@@ -35,6 +37,32 @@ START_SECONDS = 120.0
 WARM_UP_SECONDS = 4.0
 STEPS_A_ROUND = 1_000_000
 """Each round starts its counts at a multiple of this, so that no two rounds send the same data."""
+
+
+Request = tuple[str, str, bytes, str]
+"""Method, path, body and content type."""
+
+
+@dataclass(slots=True)
+class Posted:
+    """The posted requests: each response time, the total time, and the service's CPU time."""
+
+    answers_seconds: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    @property
+    def per_second(self) -> float:
+        return len(self.answers_seconds) / self.seconds
+
+    @property
+    def cpu_ms(self) -> float:
+        """The service's CPU time per request, in milliseconds."""
+        return self.cpu_seconds / len(self.answers_seconds) * 1000
+
+    def quantile_ms(self, share: float) -> float:
+        """Return the response time that this share of the requests did not exceed, in milliseconds."""
+        return float(np.quantile(self.answers_seconds, share)) * 1000
 
 
 class Peer(ABC):
@@ -63,7 +91,6 @@ class Trmon(Peer):
         self.name = f"trmon, {workload.n_runs} run(s) of {workload.n_ranks} rank(s)"
 
     def request(self, number: int, count: int) -> Request:
-        """Return a report."""
         run, rank = (number, 0) if self._workload.n_runs > 1 else (0, number)
         body = self._workload.report(run, step=count, rank=rank)
         return "POST", f"/api/v1/runs/{PROJECT}/{self._workload.run(run)}/reports", body, wire.MSGPACK
@@ -82,7 +109,6 @@ class Mlflow(Peer):
         self._runs = [one["run"]["info"]["run_id"] for one in made]
 
     def request(self, number: int, count: int) -> Request:
-        """Return the metrics of a step."""
         now_ms = int(time.time() * 1000)
         metrics = [{"key": f"m{i}", "value": i + count / 7, "timestamp": now_ms, "step": count} for i in range(METRICS)]
         body = json.dumps({"run_id": self._runs[number], "metrics": metrics}).encode()
@@ -107,7 +133,6 @@ class Pushgateway(Peer):
     sent = f"{METRICS} gauges; in memory, the newest only"
 
     def request(self, number: int, count: int) -> Request:
-        """Return the gauges of a step."""
         body = "".join(f"# TYPE m{i} gauge\nm{i} {i + count / 7}\n" for i in range(METRICS)).encode()
         return "PUT", f"/metrics/job/load/rank/r{number}", body, "text/plain; version=0.0.4"
 
@@ -142,14 +167,10 @@ def _started(stack: ExitStack, folder: Path, *, mlflow: str) -> list[Peer]:
         found.append(Trmon(service.url, service.process.pid, workload=workload))
     store = f"sqlite:///{folder}/mlflow.db"
     command = [mlflow, "server", "--backend-store-uri", store, "--host", "127.0.0.1", "--port"]
-    found.append(Mlflow(*_server(stack, command, log=folder / "mlflow.log", ready="/health")))
+    found.append(Mlflow(*stack.enter_context(_running(command, log=folder / "mlflow.log", ready="/health"))))
     command = ["prometheus-pushgateway", "--web.listen-address"]
-    found.append(Pushgateway(*_server(stack, command, log=folder / "pushgateway.log", ready="/-/ready")))
-    return found
-
-
-def _server(stack: ExitStack, command: list[str], *, log: Path, ready: str) -> tuple[str, int]:
-    return stack.enter_context(_running(command, log=log, ready=ready))
+    running = _running(command, log=folder / "pushgateway.log", ready="/-/ready")
+    return [*found, Pushgateway(*stack.enter_context(running))]
 
 
 @contextmanager
@@ -176,7 +197,33 @@ def _running(command: list[str], *, log: Path, ready: str) -> Iterator[tuple[str
 
 
 def _measure(peer: Peer, *, seconds: float, first: int) -> Posted:
-    return post(peer.url, peer.request, pid=peer.pid, n_connections=CONNECTIONS, seconds=seconds, first=first)
+    """Post over several connections for a time, counting from `first`; requests on broken connections do not count.
+
+    Errors: AssertionError for any response other than 200.
+    """
+    posted, failures = Posted(), []
+
+    def run(number: int) -> None:
+        connection, count = Connection(peer.url), first
+        while time.perf_counter() - began < seconds and not failures:
+            method, path, body, content_type = peer.request(number, count)
+            answer = connection.post(path, body, content_type=content_type, method=method)
+            if answer.status == 200:
+                posted.answers_seconds.append(answer.seconds)
+            elif answer.status:
+                failures.append(f"{path}: {answer.status} {answer.body[:200]!r}")
+            count += 1
+        connection.close()
+
+    began, cpu = time.perf_counter(), cpu_seconds([peer.pid])
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+    posted.seconds, posted.cpu_seconds = time.perf_counter() - began, cpu_seconds([peer.pid]) - cpu
+    return posted
 
 
 def _table(peers: list[Peer], found: dict[str, list[Posted]]) -> Table:

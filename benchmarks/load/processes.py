@@ -1,13 +1,20 @@
-"""CPU time, memory, open files and threads of processes, as the kernel counts them."""
+"""CPU time, memory, open files and threads of processes, as the kernel counts them, and how a measurement ends."""
 
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def unwind_on_sigterm() -> None:
+    """Make SIGTERM unwind every `with` block, as Ctrl-C does: it also stops the servers that were started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def family(pids: Iterable[int]) -> set[int]:
@@ -24,16 +31,6 @@ def family(pids: Iterable[int]) -> set[int]:
 def cpu_seconds(pids: Iterable[int]) -> float:
     """Return the CPU time of these processes and their descendants, including those that ended and were awaited."""
     return sum(sum(map(int, _stat(pid)[11:15])) for pid in family(pids)) / TICKS_PER_SECOND
-
-
-def own_cpu_seconds(pids: Iterable[int]) -> float:
-    """Return the CPU time of these processes without their descendants."""
-    return sum(sum(map(int, _stat(pid)[11:13])) for pid in pids) / TICKS_PER_SECOND
-
-
-def main_thread_seconds(pids: Iterable[int]) -> float:
-    """Return the CPU time of the main threads of these processes, which is where a service's event loop runs."""
-    return sum(sum(map(int, _stat(f"{pid}/task/{pid}")[11:13])) for pid in pids) / TICKS_PER_SECOND
 
 
 def waited_seconds(pids: Iterable[int]) -> float:
@@ -56,8 +53,8 @@ def n_threads(pids: Iterable[int]) -> int:
     return sum(len(list(Path(f"/proc/{pid}/task").glob("*"))) for pid in family(pids))
 
 
-def _stat(pid: int | str) -> list[str]:
-    """Return the fields of /proc/PID/stat after the name; zeros for a process, or PID/task/TID, that has ended."""
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the name; zeros for a process that has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

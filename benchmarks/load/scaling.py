@@ -1,7 +1,7 @@
 """Measures scaling: CPU per report over runs and over stored data, start-up, /metrics; prints a table.
 
 PYTHONPATH=. python -m benchmarks.load.scaling [--runs 10,5000] [--batches 10000,1000000] [--restart 10000]
-    [--active 500] [--memory 10000,100000,1000000] [--slices 20] [--per-second 150] [--fleet]
+    [--active 500] [--whatif 250000,1000000] [--slices 20] [--fleet]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,10 +23,9 @@ from rich.table import Table
 from benchmarks.load.connection import Connection
 from benchmarks.load.deployments import UNLIMITED, Deployment, DeploymentFactory, data_of, embedded, fleet
 from benchmarks.load.filling import PAST, REPORT_SEQUENCES, RUN, fill_batches, fill_runs, fill_sequences
-from benchmarks.load.processes import cpu_seconds, resident_bytes
+from benchmarks.load.processes import cpu_seconds, resident_bytes, unwind_on_sigterm
 from benchmarks.load.scenario import drain
 from benchmarks.load.sending import Pace, Senders
-from benchmarks.load.shutdown import unwind_on_sigterm
 from benchmarks.load.workload import Workload
 from tests.fixtures.service import ServiceProcess
 from trmon_client.api.service import WHAT_IF_SECONDS
@@ -36,7 +35,6 @@ SLICE_REPORTS = 500
 NEW_STEPS = 2
 """After this many steps a run is no longer new."""
 CONNECTIONS = 4
-MEMORY_SEQUENCES = 4
 ASKED = 9
 """The number of reads behind the median time of a page."""
 
@@ -61,13 +59,13 @@ class Loaded:
     next_run: int = 0
     next_step: int = 0
 
-    def cost_ms(self, n_reports: int, *, per_second: float | None) -> float:
+    def cost_ms(self, n_reports: int) -> float:
         """Send more reports and return the CPU time of each until it was closed, in milliseconds."""
         n_runs, n_ranks = min(n_reports, self.load.n_runs), self.load.n_ranks
         steps = range(self.next_step, self.next_step + max(n_reports // (n_runs * n_ranks), 1))
         workload = Workload(first_run=self.next_run, n_runs=n_runs, n_ranks=n_ranks)
         before = cpu_seconds(self.deployment.pids())
-        _send(self.deployment.url, workload, steps, per_second=per_second)
+        _send(self.deployment.url, workload, steps)
         spent = cpu_seconds(self.deployment.pids()) - before
         self.next_run += n_runs
         if self.next_run >= self.load.n_runs:
@@ -76,7 +74,6 @@ class Loaded:
 
 
 def main() -> None:
-    """Run the requested measurements and print the results."""
     unwind_on_sigterm()
     given = _arguments()
     title = f"Scaling, {given.slices} slices of {SLICE_REPORTS} reports"
@@ -90,7 +87,7 @@ def main() -> None:
         beside = Load(of="embedded", n_runs=20, n_ranks=8)
         loads.append([beside, replace(beside, of="fleet", deploy=fleet)])
     for compared in filter(None, loads):
-        _measure_loads(table, compared, n_slices=given.slices, per_second=given.per_second)
+        _measure_loads(table, compared, n_slices=given.slices)
     for n_runs in given.restart:
         with tempfile.TemporaryDirectory() as folder:
             _measure_start(table, folder=Path(folder), n_runs=n_runs)
@@ -100,9 +97,6 @@ def main() -> None:
     for n_sequences in given.whatif:
         with tempfile.TemporaryDirectory() as folder:
             _measure_whatif(table, folder=Path(folder), n_sequences=n_sequences)
-    if given.memory:
-        with tempfile.TemporaryDirectory() as folder:
-            _measure_memory(table, folder=Path(folder), counts=given.memory)
     console.print(table)
     console.print(f"load average after it: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
 
@@ -121,25 +115,19 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--whatif", type=numbers, default=[250_000, 1_000_000], help="number of sequences for a what-if query"
     )
-    parser.add_argument(
-        "--memory", type=numbers, default=[], help="numbers of small reports after which to measure memory"
-    )
     parser.add_argument("--fleet", action="store_true", help="compare a fleet with an embedded service")
     parser.add_argument("--slices", type=int, default=20, help="number of slices of load per service")
-    parser.add_argument(
-        "--per-second", type=float, help="reports per second; default: as fast as they are acknowledged"
-    )
     return parser.parse_args()
 
 
-def _measure_loads(table: Table, loads: Sequence[Load], *, n_slices: int, per_second: float | None) -> None:
+def _measure_loads(table: Table, loads: Sequence[Load], *, n_slices: int) -> None:
     """Send slices to the services in turn: the machine's speed changes from minute to minute."""
     with ExitStack() as stack:
         loaded = [stack.enter_context(_loaded(load)) for load in loads]
-        slices = [[one.cost_ms(SLICE_REPORTS, per_second=per_second) for one in loaded] for _ in range(n_slices)]
+        slices = [[one.cost_ms(SLICE_REPORTS) for one in loaded] for _ in range(n_slices)]
         for i, one in enumerate(loaded):
-            cost_ms = _median(costs[i] for costs in slices)
-            times = _median(costs[i] / costs[0] for costs in slices)
+            cost_ms = statistics.median(costs[i] for costs in slices)
+            times = statistics.median(costs[i] / costs[0] for costs in slices)
             resident = resident_bytes(one.deployment.pids()) / MIB
             table.add_row("load", one.load.of, f"{cost_ms:.2f}", f"{times:.2f}", f"{resident:.0f}", "")
 
@@ -155,9 +143,9 @@ def _loaded(load: Load) -> Iterator[Loaded]:
             yield Loaded(load, deployment, next_step=NEW_STEPS)
 
 
-def _send(url: str, workload: Workload, steps: Sequence[int], *, per_second: float | None = None) -> None:
+def _send(url: str, workload: Workload, steps: Sequence[int]) -> None:
     """Send these steps of every run, and wait until they are closed."""
-    pace = Pace(seconds=3600.0, per_second=per_second)
+    pace = Pace(seconds=3600.0)
     senders = Senders(lambda: url, workload, n_connections=max(CONNECTIONS, workload.n_ranks), pace=pace, steps=steps)
     senders.start()
     sent, _ = senders.wait()
@@ -189,27 +177,8 @@ def _measure_metrics(table: Table, *, folder: Path, n_runs: int) -> None:
             _send(service.url, workload, range(step, step + 1))
             new.append(_ask(service.url, "/metrics", times=1))
         again = _ask(service.url, "/metrics", times=ASKED)
-        table.add_row("/metrics, all runs new", f"{n_runs:,} active runs", "", "", "", f"{_median(new):,.0f}")
+        table.add_row("/metrics, all runs new", f"{n_runs:,} active runs", "", "", "", f"{statistics.median(new):,.0f}")
         table.add_row("/metrics again", f"{n_runs:,} active runs", "", "", "", f"{again:,.0f}")
-    finally:
-        service.stop()
-
-
-def _measure_memory(table: Table, *, folder: Path, counts: Sequence[int]) -> None:
-    """Measure the resident memory of the service and its worker after each number of small reports, ascending."""
-    service = ServiceProcess(folder, **UNLIMITED)
-    try:
-        workload = Workload(n_runs=4, n_ranks=4, n_sequences=MEMORY_SEQUENCES)
-        done = 0
-        for count in counts:
-            steps = range(done, count // (workload.n_runs * workload.n_ranks))
-            before = cpu_seconds([service.process.pid])
-            _send(service.url, workload, steps)
-            spent = cpu_seconds([service.process.pid]) - before
-            done = steps.stop
-            resident = resident_bytes([service.process.pid]) / MIB
-            n_reports = len(steps) * workload.n_runs * workload.n_ranks
-            table.add_row("memory", f"{count:,} reports", f"{spent / n_reports * 1000:.2f}", "", f"{resident:.0f}", "")
     finally:
         service.stop()
 
@@ -240,11 +209,7 @@ def _ask(url: str, path: str, *, times: int) -> float:
     answers = [connection.get(path) for _ in range(times)]
     connection.close()
     assert all(answer.status == 200 for answer in answers), [answer.status for answer in answers]
-    return 1000 * _median(answer.seconds for answer in answers)
-
-
-def _median(values: Iterable[float]) -> float:
-    return statistics.median(values)
+    return 1000 * statistics.median(answer.seconds for answer in answers)
 
 
 if __name__ == "__main__":

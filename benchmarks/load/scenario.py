@@ -48,12 +48,10 @@ class Result:
 
     @property
     def n_reports(self) -> int:
-        """The number of acknowledged reports."""
         return len(self.sent.acknowledged)
 
     @property
     def per_second(self) -> float:
-        """Acknowledged reports per second."""
         return self.n_reports / self.seconds
 
     @property
@@ -63,13 +61,11 @@ class Result:
 
 
 def play(scenario: Scenario, *, is_fleet: bool = False) -> Result:
-    """Start a service in a fresh folder, load it, and verify its data."""
     with tempfile.TemporaryDirectory() as folder, (fleet if is_fleet else embedded)(Path(folder)) as deployment:
         return measured(scenario, deployment)
 
 
 def measured(scenario: Scenario, deployment: Deployment) -> Result:
-    """Load a running service and return the results."""
     cpu_before, bytes_before = cpu_seconds(deployment.pids()), deployment.stored_bytes()
     senders = Senders(
         lambda: deployment.url, scenario.workload, n_connections=scenario.n_connections, pace=scenario.pace

@@ -88,7 +88,6 @@ class Senders:
         self._threads = [threading.Thread(target=self._run, args=(i,)) for i in range(n_connections)]
 
     def start(self) -> None:
-        """Start sending."""
         self._began = time.perf_counter()
         for thread in self._threads:
             thread.start()
@@ -111,12 +110,10 @@ class Senders:
 
     @property
     def acknowledged(self) -> int:
-        """The number of reports acknowledged so far."""
         return sum(len(sent.acknowledged) for sent in self._sent)
 
     @property
     def is_sending(self) -> bool:
-        """Whether any connection still sends."""
         return any(thread.is_alive() for thread in self._threads)
 
     def _run(self, number: int) -> None:

@@ -16,7 +16,8 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,16 +26,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.load.alert_check import AlertCheck, check_alerts
+from benchmarks.load.connection import Answer, Connection
 from benchmarks.load.endurance import endure
-from benchmarks.load.processes import cpu_seconds, waited_seconds
-from benchmarks.load.recovery import RUN as PROBE
-from benchmarks.load.recovery import RecoveryProbe
-from benchmarks.load.sending import Pace, Place, Senders, Sent
-from benchmarks.load.shutdown import unwind_on_sigterm
+from benchmarks.load.processes import cpu_seconds, unwind_on_sigterm, waited_seconds
+from benchmarks.load.sending import OK, Pace, Place, Senders, Sent
 from benchmarks.load.soak_targets import Target, embedded_target, fleet_target
 from benchmarks.load.verification import StepVerdicts, verify, wrong_steps
-from benchmarks.load.workload import Workload
+from benchmarks.load.workload import PROJECT, Workload
 from tests.fixtures.receiver import WebhookServer
+from trmon_client.core import wire
 
 LONGEST_SECONDS = 4 * 3600.0
 PAUSE_SECONDS = (0.5, 2.5)
@@ -44,6 +44,11 @@ DRIFT_SECONDS = 600.0
 PER_SECOND = 20.0
 WORKLOAD = Workload(n_runs=3, n_ranks=2, n_sequences=16, drift_from=25, drift_steps=60)
 MAX_ROUNDS = 100
+PROBE = Workload(first_run=90_000, n_ranks=1, n_sequences=4)
+ANSWER_SECONDS = 3.0
+RECOVERY_SECONDS = 180.0
+"""Time limit of a recovery: a process whose start needs 4 s of CPU time takes a minute on a busy machine."""
+RETRY_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +93,52 @@ class SoakResult:
         """Whether each fault was recovered from, and nothing was lost, doubled, missing or repeated."""
         is_recovered = all(math.isfinite(trial.recovery_seconds) for trial in self.trials)
         return is_recovered and not self.wrong and self.alerts.is_clean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """When a new report was acknowledged and when its batch was closed, by `time.perf_counter`; inf: not in time.
+
+    `failure` is the last response if one of them did not happen.
+    """
+
+    acknowledged_at: float = math.inf
+    closed_at: float = math.inf
+    failure: str = ""
+
+
+class RecoveryProbe:
+    """A run of one rank that sends a report whenever it is asked, and waits for its batch."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.acknowledged: list[tuple[int, int, int]] = []
+
+    def wait(self) -> Recovery:
+        """Send a new report and wait until its batch is closed, or for 180 s."""
+        step = len(self.acknowledged)
+        run = f"/api/v1/runs/{PROJECT}/{PROBE.run(0)}"
+        deadline = time.monotonic() + RECOVERY_SECONDS
+        connection = Connection(self._url, timeout_seconds=ANSWER_SECONDS)
+        body = PROBE.report(0, step=step, rank=0)
+        with closing(connection):
+            answer = _until_ok(lambda: connection.post(f"{run}/reports", body, content_type=wire.MSGPACK), deadline)
+            if answer.status != OK:
+                return Recovery(failure=f"not acknowledged: {answer.status} {answer.body[:300]!r}")
+            acknowledged_at = time.perf_counter()
+            self.acknowledged.append((0, step, 0))
+            answer = _until_ok(lambda: connection.get(f"{run}/batches/{step}"), deadline)
+            if answer.status != OK:
+                failure = f"not closed: {answer.status} {answer.body[:300]!r}"
+                return Recovery(acknowledged_at=acknowledged_at, failure=failure)
+            return Recovery(acknowledged_at=acknowledged_at, closed_at=time.perf_counter())
+
+
+def _until_ok(ask: Callable[[], Answer], deadline: float) -> Answer:
+    """Ask until the response is 200 or the time is over; return the last response."""
+    while (answer := ask()).status != OK and time.monotonic() < deadline:
+        time.sleep(RETRY_SECONDS)
+    return answer
 
 
 def soak(target: Target, pager: WebhookServer, plan: SoakPlan) -> SoakResult:

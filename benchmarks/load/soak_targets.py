@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from benchmarks.load.deployments import Deployment, data_of, embedded, fleet, sqlite_of
 from benchmarks.load.faults import (
@@ -43,10 +42,6 @@ class Target:
 
     deployment: Deployment
     faults: Mapping[str, Fault]
-
-
-TargetFactory: TypeAlias = Callable[..., AbstractContextManager[Target]]
-"""Runs a target over a folder, with TRMON_* variables as keywords."""
 
 
 @contextmanager

@@ -40,7 +40,6 @@ class Workload:
     drift_steps: int | None = None
 
     def run(self, index: int) -> str:
-        """Return a run's name."""
         return f"run-{self.first_run + index:05d}"
 
     def report(self, index: int, *, step: int, rank: int) -> bytes:
@@ -67,33 +66,6 @@ class Workload:
         """Return the size of the columns and histograms of one report in bytes."""
         made = _columns(self.n_sequences, 0, False)
         return sum(array.nbytes for array in (*made.values(), *made.histograms.values()))
-
-    def start(self, index: int) -> bytes:
-        """Return the first message of a run's rank 0."""
-        return wire.encode(
-            wire.Start(
-                project=PROJECT,
-                run=self.run(index),
-                attempt=ATTEMPT,
-                launch=LAUNCH,
-                world_size=self.n_ranks,
-                owner="load",
-                config={"lr": 1e-6, "model": "qwen3-8b"},
-            )
-        )
-
-    def heartbeat(self, index: int, *, rank: int) -> bytes:
-        """Return the heartbeat of one rank of a run as MessagePack."""
-        return wire.encode(
-            wire.Heartbeat(
-                project=PROJECT,
-                run=self.run(index),
-                attempt=ATTEMPT,
-                launch=LAUNCH,
-                rank=rank,
-                world_size=self.n_ranks,
-            )
-        )
 
     def lane(self, number: int, *, of: int, steps: Iterable[int]) -> Iterator[tuple[int, int, int]]:
         """Yield the reports of one connection: run, step and rank; each (run, rank) stays on one connection.
