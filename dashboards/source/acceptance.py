@@ -17,7 +17,6 @@ IN_FORCE = per_run(active_mask_rate(runs("trmon_mask_rate"), runs("trmon_thresho
 
 
 def acceptance() -> Dashboard:
-    """Return the dashboard."""
     made = dashboard(
         "trmon-acceptance",
         "trmon / Acceptance",

@@ -80,7 +80,6 @@ def _by_step(column: str, names: str, name: str) -> str:
 
 
 def by_step() -> Dashboard:
-    """Return the dashboard."""
     made = (
         Dashboard("trmon / Run by step")
         .uid("trmon-run-by-step")
@@ -150,7 +149,6 @@ class _Query(Builder[Dataquery], Dataquery):
     query: str
 
     def build(self) -> Dataquery:
-        """Return the target."""
         return self
 
     def to_json(self) -> dict[str, object]:

@@ -84,7 +84,6 @@ class AlertMark(Builder[AnnotationQuery]):
     severity: str
 
     def build(self) -> AnnotationQuery:
-        """Return the annotation."""
         firing = per_run(run("trmon_alert_active", severity=self.severity), "rule")
         return _FromPrometheus(
             name=f"Alerts: {self.severity}",
@@ -102,7 +101,6 @@ class IncidentMark(Builder[AnnotationQuery]):
     severity: str
 
     def build(self) -> AnnotationQuery:
-        """Return the annotation."""
         opened = per_run(runs("trmon_incident_since_step", severity=self.severity), "cause")
         return _FromPrometheus(
             name=f"Incidents: {self.severity}",
@@ -118,7 +116,6 @@ class RestartMark(Builder[AnnotationQuery]):
     """A mark for each start of an instance."""
 
     def build(self) -> AnnotationQuery:
-        """Return the annotation."""
         return _FromPrometheus(
             name="Starts",
             datasource=DATASOURCE,

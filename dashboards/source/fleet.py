@@ -68,7 +68,6 @@ LEGEND = "{{project}}/{{run}}"
 
 
 def runs_table() -> table.Panel:
-    """Return the table."""
     panel = rows(
         "Runs, most urgent first",
         "Since: the step at which began what the verdict names; last good: the step before the incident; KL: kl_k3, "
@@ -129,7 +128,6 @@ def _steps(steps: list[Step]) -> dict[str, object]:
 
 
 def fleet() -> Dashboard:
-    """Return the dashboard."""
     made = dashboard(
         "trmon-fleet",
         "trmon / Fleet",

@@ -93,7 +93,6 @@ AXES = {
 
 
 def run_health() -> Dashboard:
-    """Return the dashboard."""
     made = dashboard(
         RUN_HEALTH_UID,
         "trmon / Run health",

@@ -16,7 +16,6 @@ ROOM: list[Step] = [(None, ACT), (GIB, WATCH), (10 * GIB, HEALTHY)]
 
 
 def service() -> Dashboard:
-    """Return the dashboard."""
     made = dashboard(
         "trmon-service",
         "trmon / trmon itself",

@@ -32,19 +32,16 @@ class Asked:
 
 
 def panels(dashboard: Json) -> list[Json]:
-    """Return the panels that show data: inside rows or between them."""
     return [
         panel for outer in dashboard["panels"] for panel in (outer, *outer.get("panels", ())) if panel["type"] != "row"
     ]
 
 
 def variables(dashboard: Json, *, kind: str = "query") -> list[Json]:
-    """Return the variables of a type."""
     return [variable for variable in dashboard["templating"]["list"] if variable["type"] == kind]
 
 
 def annotations(dashboard: Json) -> list[Json]:
-    """Return the annotations."""
     found: list[Json] = dashboard.get("annotations", {}).get("list", [])
     return found
 

@@ -45,7 +45,6 @@ class Buildah:
         self("commit", "-q", "--rm", container, name)
 
     def build(self, dockerfile: Path, name: str, *, base: str, context: Path) -> None:
-        """Build an image; pip inside reaches the index that it reaches here."""
         volumes = [f"--volume={path}:{inside}:ro" for path, inside in self._pip_files()]
         self("bud", "--format=docker", "-f", dockerfile, f"--build-arg=BASE={base}", *volumes, "-t", name, context)
 
@@ -64,7 +63,6 @@ class Buildah:
         volume: tuple[Path, str],
         user: str,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a command in a container until the context ends; its network is that of this machine."""
         given = [f"--env={name}={value}" for name, value in environment.items()]
         folder, inside = volume
         arguments = ["run", f"--user={user}", f"--volume={folder}:{inside}", *given, container, "--", *command]

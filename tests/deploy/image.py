@@ -43,7 +43,6 @@ class Image:
 
     @classmethod
     def read(cls) -> Image:
-        """Return the parsed deploy/Dockerfile."""
         return cls(*stages(DOCKERFILE.read_text()))
 
     def one(self, word: str) -> str:
@@ -58,7 +57,6 @@ class Image:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables of the image."""
         return dict(pair.split("=", 1) for pair in shlex.split(self.one("ENV")))
 
     @property
@@ -91,7 +89,6 @@ def copied(image: Image, folder: Path) -> Path:
 
 
 def build(image: Image, *, source: Path, venv: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run the command of the build stage."""
     [step] = [rest for word, rest in image.build if word == "RUN"]
     command = shlex.split(step.replace(VENV, str(venv)))
     environment = {**os.environ, "PYTHON": sys.executable}
@@ -115,7 +112,6 @@ class Container:
     venv: Path
 
     def prepare(self) -> None:
-        """Create the folders of the image."""
         for path in self.image.folders:
             self.within(path).mkdir(parents=True)
 
@@ -137,13 +133,11 @@ class Container:
         )
 
     def run(self, *command: str, program: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
         process = self.start(*command, program=program, **environment)
         out, err = process.communicate(timeout=200)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def is_healthy(self, port: int) -> bool:
-        """Run the image's health check."""
         program, *rest = self.image.listed("HEALTHCHECK")
         asked = [part.replace(":8642", f":{port}") for part in rest]
         checked = [str(self.venv / "bin" / program), *asked]

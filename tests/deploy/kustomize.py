@@ -40,7 +40,6 @@ def rendered(folder: Path) -> list[Json]:
 
 
 def identity(found: Json) -> tuple[str, str]:
-    """Return the kind and name of an object."""
     return found["kind"], found["metadata"]["name"]
 
 

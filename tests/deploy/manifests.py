@@ -11,7 +11,6 @@ SECRETS = "/run/secrets/trmon"
 
 
 def all_of(overlay: str, kind: str) -> list[Json]:
-    """Return the objects of a kind."""
     return [found for found in OBJECTS[overlay] if found["kind"] == kind]
 
 

@@ -58,7 +58,6 @@ def test_an_alert_finds_its_receiver(labels: tuple[str, ...], receiver: str) -> 
 
 
 def of_run(rule: str, severity: str, *, run: str = "grpo") -> dict[str, str]:
-    """Return the labels of an alert that trmon sends."""
     return {"alertname": rule, "service": "trmon", "project": "math", "run": run, "severity": severity}
 
 

@@ -36,7 +36,6 @@ class Pod:
 
     @classmethod
     def of(cls, template: Json, root: Path) -> Pod:
-        """Return a pod on a free port."""
         return cls(template, Container(Image.read(), root=root, venv=Path(sys.prefix)), free_port())
 
     @property
@@ -60,13 +59,11 @@ class Pod:
         return float(probe["periodSeconds"] * probe["failureThreshold"])
 
     def migrate(self) -> None:
-        """Run the init container to its end."""
         [container] = self.template["spec"]["initContainers"]
         done = self.container.run(*container["args"], program=program_of(container), **self.settings(container))
         assert done.returncode == 0, done.stderr
 
     def start(self) -> subprocess.Popen[str]:
-        """Start the main container."""
         [named] = self.main["ports"]
         arguments = [argument.replace(str(named["containerPort"]), str(self.port)) for argument in self.main["args"]]
         return self.container.start(*arguments, program=program_of(self.main), **self.settings(self.main))
@@ -82,7 +79,6 @@ class Pod:
         return 200 <= answer.status_code < 400
 
     def metrics(self, token: str) -> str:
-        """Return what Prometheus reads with a token."""
         headers = {"Authorization": f"Bearer {token}", "Host": NAME}
         answer = httpx.get(f"http://127.0.0.1:{self.port}/metrics", headers=headers, timeout=60.0)
         assert answer.status_code == 200, answer.text

@@ -22,7 +22,6 @@ def pins(path: Path) -> list[str]:
 
 
 def versions(path: Path) -> set[tuple[str, str]]:
-    """Return the name and the version of each requirement."""
     split = (pin.split()[0].partition("==") for pin in pins(path))
     return {(name, version) for name, _, version in split}
 

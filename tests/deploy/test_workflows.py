@@ -25,7 +25,6 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def steps(file: Path) -> list[dict[str, Any]]:
-    """Return the steps of all jobs."""
     return [step for job in yaml.safe_load(file.read_text())["jobs"].values() for step in job["steps"]]
 
 

@@ -36,7 +36,6 @@ def watched(service: ThreadedService, monkeypatch: pytest.MonkeyPatch) -> Thread
 
 
 def execute(cells: list[str]) -> dict[str, Any]:
-    """Run cells in one namespace, and return it."""
     namespace: dict[str, Any] = {}
     for number, cell in enumerate(cells):
         exec(compile(cell, f"cell {number}", "exec"), namespace)

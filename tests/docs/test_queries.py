@@ -40,7 +40,6 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> MovedRuns:
 
 
 def answered(moved: MovedRuns, sql: str) -> list[dict[str, Any]]:
-    """Return the rows of `trmon query`."""
     shown = trmon("query", sql, "--format", "json", data_dir=str(moved.data_dir), lake_url=str(moved.lake))
     assert shown.returncode == 0, shown.stderr
     return [json.loads(line) for line in shown.stdout.splitlines()]

@@ -19,7 +19,6 @@ ROWS = [
 
 @cache
 def functions_in(file: str) -> frozenset[str]:
-    """Return the names of a file's test functions; none if there is no such file."""
     path = ROOT / file
     if not path.is_file():
         return frozenset()

@@ -49,7 +49,6 @@ def spool_dir(tmp_path: Path) -> Path:
 
 
 def read(client: httpx.Client, path: str, **query: Any) -> Any:
-    """Return a JSON answer about runs."""
     answer = client.get(f"/api/v1/runs/{path}", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()

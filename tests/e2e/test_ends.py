@@ -66,7 +66,6 @@ def run_trainer(service: ThreadedService, folder: Path, end: str) -> subprocess.
 
 
 def read_run(client: httpx.Client) -> dict[str, Any]:
-    """Return the run over REST."""
     return dict(client.get(f"/api/v1/runs/{RUN}").json())
 
 

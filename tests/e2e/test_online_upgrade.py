@@ -50,7 +50,6 @@ class RollingFleet:
         self._n_started = 0
 
     def migrate(self, version: CodeVersion) -> None:
-        """Run `trmon migrate` of a version."""
         ended = version.command("migrate", database_url=self._database_url)
         assert ended.returncode == 0, ended.stderr
 

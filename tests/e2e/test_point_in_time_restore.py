@@ -61,7 +61,6 @@ class RestorableFleet:
         self.start_worker()
 
     def start_worker(self) -> None:
-        """Start a worker."""
         log = self._folder / "worker.log"
         self.worker = WorkerProcess(self.url, log=log, lease_seconds="3", grace_seconds="5")
         self._stack.enter_context(self.worker)
@@ -87,7 +86,6 @@ class RestorableFleet:
         return eventually(lambda: self.steps(run), lambda steps: len(steps) >= n_steps, timeout_seconds=WAIT_SECONDS)
 
     def restore(self, at: datetime) -> None:
-        """Restore the lost server to a time."""
         for line in (*lines("mv "), *lines("cp -a"), *lines("echo "), *lines("touch")):
             line = re.sub(r"_time = '[^']*'", f"_time = '{at.isoformat(sep=' ')}'", line)
             self.postgres.shell(line.replace("cp backup/wal/", f"cp {self.backups}/wal/"))

@@ -50,7 +50,6 @@ def train(service: ThreadedService, folder: Path) -> None:
 
 
 def read(client: httpx.Client, path: str, **query: Any) -> Any:
-    """Return a JSON answer."""
     answer = client.get(path, params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()

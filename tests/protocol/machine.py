@@ -56,7 +56,6 @@ class Trainer:
 
     @property
     def launch(self) -> str:
-        """The id of the running launch."""
         return f"{self.run}-launch-{self.n_launches}"
 
     def report(self, rank: int, *, same_step: bool, is_ill: bool) -> None:
@@ -107,7 +106,6 @@ class Protocol(RuleBasedStateMachine):
 
     @property
     def workers(self) -> list[Worker]:
-        """The workers."""
         return self.system.workers
 
     # The trainer.
@@ -164,12 +162,10 @@ class Protocol(RuleBasedStateMachine):
 
     @rule()
     def restart_service(self) -> None:
-        """The service ends and starts again."""
         self.system.restart_service()
 
     @rule(seconds=st.sampled_from([1.0, 30.0, 61.0]))
     def tick(self, seconds: float) -> None:
-        """Time passes."""
         self.now += seconds
 
     @rule(i=st.integers(0, 1))

@@ -94,7 +94,6 @@ class RunModel:
             self.changes.append(Change(*batch, "firing" if is_ill else "resolved"))
 
     def of_batch(self, batch: Batch) -> list[Acknowledged]:
-        """Return the reports of a batch."""
         return [report for report in self.reports.values() if report.batch == batch]
 
     def check_settled(self, rows: Iterable[ClosedRow]) -> None:

@@ -85,7 +85,6 @@ class Inbox:
         self.after_taking: Callable[[], None] = _nothing
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
-        """See Receiver."""
         if self.n_failures:
             self.n_failures -= 1
             return DeliveryResult(DeliveryOutcome.RETRY, "not now")
@@ -110,7 +109,6 @@ class Worker:
         self.kill()
 
     def kill(self) -> None:
-        """Lose everything in memory."""
         self.scheduler = Scheduler(
             self.store.run_log, writer=self, watch_config=CONFIG, views=RunViewCache(), observer=self.observer
         )
@@ -134,7 +132,6 @@ class Worker:
             more = self.scheduler.run_passes(more | self.scheduler.pop_due(now), now=now)
 
     def deliver(self, inbox: Inbox) -> None:
-        """Deliver what is due, then stop."""
         dispatcher = Dispatcher(self.store.outbox, {RECEIVER: inbox}, ownership=self, policy=POLICY, count=self._count)
         self._n_failed_records = 0
         dispatcher.start()
@@ -151,17 +148,14 @@ class Worker:
         self._n_failed_records += outcome == "error"
 
     def commit(self, updates: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
-        """See RunUpdateWriter."""
         self._interrupt()
         return self.store.run_log.commit(updates, fences=fences)
 
     def fences(self) -> Fences | None:
-        """See Ownership."""
         self._interrupt()
         return {} if self.is_lapsed else self.held
 
     def surplus(self) -> frozenset[int]:
-        """See Ownership."""
         return frozenset()
 
     def release(self, slots: Collection[int]) -> None:
@@ -188,7 +182,6 @@ class System:
         self.workers = [self._worker(name) for name in (("one", "two") if is_shared(url) else ("one",))]
 
     def _clear(self) -> None:
-        """Delete every row."""
         self._execute("DELETE FROM fault")
         with self._observed.writing.begin() as connection:
             for table in reversed(tables.metadata.sorted_tables):
@@ -201,7 +194,6 @@ class System:
         return Worker(store, store.leases(name))
 
     def close(self) -> None:
-        """Close every connection."""
         for store in {self.service, *(worker.store for worker in self.workers)}:
             store.close()
         self._observed.dispose()
@@ -248,7 +240,6 @@ class System:
             self._execute("DELETE FROM fault")
 
     def fail_commits(self) -> None:
-        """Make such commits fail from now on."""
         self._execute("INSERT INTO fault VALUES (1)")
 
     def _execute(self, statement: str) -> None:
@@ -263,7 +254,6 @@ class System:
             return {row.id: (Batch(row.attempt_id, row.step), row.digest) for row in connection.execute(found)}
 
     def rows(self, run_id: int) -> list[ClosedRow]:
-        """Return the closed batches of a run."""
         return [
             ClosedRow(row.ordinal, Batch(row.key.attempt_id, row.key.step), row.n_sequences, row.complete, row.revised)
             for row in self.service.run_log.batches_after(run_id, 0, limit=1000)

@@ -26,7 +26,6 @@ expect.set_options(timeout=20_000)
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    """Return the browser."""
     with browser.chromium() as opened:
         yield opened
 

@@ -42,7 +42,6 @@ def many(tmp_path: Path) -> Iterator[ThreadedService]:
 
 @pytest.fixture
 def client(many: ThreadedService) -> Iterator[httpx.Client]:
-    """A client of the service."""
     with many.client() as client:
         yield client
 

@@ -42,7 +42,6 @@ def service(replayed_run: ThreadedService) -> ThreadedService:
 
 @pytest.fixture
 def client(service: ThreadedService) -> Iterator[httpx.Client]:
-    """A client of the service."""
     with service.client() as client:
         yield client
 
