@@ -6,8 +6,8 @@ from grafana_foundation_sdk.builders import stat, table, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig
 
-from dashboards.source.dashboard import IncidentMark, dashboard, page_link
-from dashboards.source.panels import ACT, HEALTHY, PLAIN, TO_RUN, Step, band, chart, number, rows, stacked
+from dashboards.source.dashboard import dashboard, incident_mark, page_link
+from dashboards.source.panels import ACT, HEALTHY, TO_RUN, Step, band, chart, number, rows, stacked
 from dashboards.source.promql import active_mask_rate, own, per_run, rate, runs, several_runs
 
 ANY: list[Step] = [(None, HEALTHY), (1, ACT)]
@@ -24,12 +24,12 @@ def acceptance() -> Dashboard:
         chosen=several_runs(),
         rows={"": [*_numbers(), *_rejected()], "By policy": _by_policy()},
     ).link(page_link("The page", "/"))
-    return made.annotation(IncidentMark("page"))
+    return made.annotation(incident_mark("page"))
 
 
 def _numbers() -> list[stat.Panel]:
     return [
-        number("Runs", "Runs with an active policy.", f"count({IN_FORCE})", unit="none", steps=PLAIN, width=6),
+        number("Runs", "Runs with an active policy.", f"count({IN_FORCE})", width=6),
         number(
             "Median rejected",
             "The median over the runs of the share that the active policy rejects.",
@@ -50,7 +50,6 @@ def _numbers() -> list[stat.Panel]:
             "Decision mismatches",
             "Sequences whose decision could not be reproduced in the time range; any is a defect.",
             f"sum(increase({own('trmon_decision_mismatch_total')}[$__range]))",
-            unit="none",
             steps=ANY,
             width=6,
         ),
@@ -98,11 +97,9 @@ def _by_policy() -> list[timeseries.Panel | table.Panel]:
             "Active bounds",
             "The bounds that each run's policy sets for a sequence, newest value.",
             {"Bound": BOUND},
-            unit="short",
-            transformations=[
+            [
                 DataTransformerConfig(
-                    id_val="organize",
-                    options={"excludeByName": {"Time": True}, "renameByName": {"Value": "value"}},
+                    id_val="organize", options={"excludeByName": {"Time": True}, "renameByName": {"Value": "value"}}
                 )
             ],
         ),

@@ -78,54 +78,37 @@ def _others() -> DashboardLink:
 
 
 @dataclass(frozen=True)
-class AlertMark(Builder[AnnotationQuery]):
-    """A range for each alert of a severity while it fires; a builder, as the SDK requires."""
+class Mark(Builder[AnnotationQuery]):
+    """An annotation as a builder, as the SDK requires."""
 
-    severity: str
-
-    def build(self) -> AnnotationQuery:
-        firing = per_run(run("trmon_alert_active", severity=self.severity), "rule")
-        return _FromPrometheus(
-            name=f"Alerts: {self.severity}",
-            datasource=DATASOURCE,
-            enable=True,
-            icon_color=COLORS[self.severity],
-            expr=f"{firing} == 1",
-        )
-
-
-@dataclass(frozen=True)
-class IncidentMark(Builder[AnnotationQuery]):
-    """A range for each incident of a severity among the chosen runs while it is open."""
-
-    severity: str
+    annotation: AnnotationQuery
 
     def build(self) -> AnnotationQuery:
-        opened = per_run(runs("trmon_incident_since_step", severity=self.severity), "cause")
-        return _FromPrometheus(
-            name=f"Incidents: {self.severity}",
-            datasource=DATASOURCE,
-            enable=True,
-            icon_color=COLORS[self.severity],
-            expr=f"{opened} >= 0",
-            title_format="{{cause}}",
-        )
+        return self.annotation
 
 
-class RestartMark(Builder[AnnotationQuery]):
-    """A mark for each start of an instance."""
+def alert_marks() -> list[Mark]:
+    """Return a range for each of a run's alerts while it fires, by severity."""
+    firing = {name: per_run(run("trmon_alert_active", severity=name), "rule") for name in COLORS}
+    return [_mark(f"Alerts: {name}", COLORS[name], f"{expr} == 1") for name, expr in firing.items()]
 
-    def build(self) -> AnnotationQuery:
-        return _FromPrometheus(
-            name="Starts",
-            datasource=DATASOURCE,
-            enable=True,
-            icon_color="blue",
-            expr=f"{own('process_start_time_seconds')} * 1000",
-            title_format="started",
-            text_format="{{instance}}",
-            use_value_for_time=True,
-        )
+
+def incident_mark(severity: str) -> Mark:
+    """Return a range for each incident of a severity among the chosen runs while it is open."""
+    opened = per_run(runs("trmon_incident_since_step", severity=severity), "cause")
+    return _mark(f"Incidents: {severity}", COLORS[severity], f"{opened} >= 0", title_format="{{cause}}")
+
+
+def restart_mark() -> Mark:
+    """Return a mark for each start of an instance."""
+    started = f"{own('process_start_time_seconds')} * 1000"
+    formats = {"title_format": "started", "text_format": "{{instance}}"}
+    return _mark("Starts", "blue", started, use_value_for_time=True, **formats)
+
+
+def _mark(name: str, color: str, expr: str, **read: Any) -> Mark:
+    known: dict[str, Any] = {"name": name, "datasource": DATASOURCE, "enable": True, "icon_color": color, "expr": expr}
+    return Mark(_FromPrometheus(**known, **read))
 
 
 class _FromPrometheus(AnnotationQuery):
@@ -146,8 +129,3 @@ class _FromPrometheus(AnnotationQuery):
     def to_json(self) -> dict[str, object]:
         formats = {"titleFormat": self._title_format, "textFormat": self._text_format, "step": "15s"}
         return super().to_json() | formats | ({"useValueForTime": True} if self._use_value_for_time else {})
-
-
-def alert_marks() -> list[AlertMark]:
-    """Return the annotations of a run's alerts, by severity."""
-    return [AlertMark(severity) for severity in COLORS]

@@ -9,12 +9,11 @@ from grafana_foundation_sdk.builders.common import TableSortByFieldState
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
 
-from dashboards.source.dashboard import IncidentMark, dashboard, page_link
+from dashboards.source.dashboard import dashboard, incident_mark, page_link
 from dashboards.source.panels import (
     ACT,
     DECADES,
     HEALTHY,
-    PLAIN,
     SHARE,
     STEP_ON_PAGE,
     TO_RUN,
@@ -73,8 +72,7 @@ def runs_table() -> table.Panel:
         "Since: the step at which began what the verdict names; last good: the step before the incident; KL: kl_k3, "
         "ESS: effective share of tokens, both of the primary pair; rejected: by the active policy.",
         COLUMNS,
-        unit="short",
-        transformations=_one_row_a_run(),
+        _one_row_a_run(),
     )
     panel.sort_by([TableSortByFieldState().display_name("Need").desc(True)])
     for name, properties in _looks().items():
@@ -139,33 +137,28 @@ def fleet() -> Dashboard:
             "All together": _together(),
         },
     ).link(page_link("Fleet on the page", "/"))
-    return made.annotation(IncidentMark("page"))
+    return made.annotation(incident_mark("page"))
 
 
 def _numbers() -> list[stat.Panel]:
     return [
-        number(
-            "Runs", "Runs that reported within the last hour.", f"count({per_run(STATE)})", unit="none", steps=PLAIN
-        ),
+        number("Runs", "Runs that reported within the last hour.", f"count({per_run(STATE)})"),
         number(
             "To act on",
             "Runs whose verdict is to be investigated now: a page, a crash or a stall that nobody has acknowledged.",
             or_zero(f"count({NOW})"),
-            unit="none",
             steps=SOMEBODY,
         ),
         number(
             "To watch",
             "Runs whose verdict is to be investigated soon: a warning or a finding.",
             or_zero(f"count({SOON} unless {NOW})"),
-            unit="none",
             steps=SOMETIME,
         ),
         number(
             "Silent or crashed",
             "Runs that ended with an error, or have been silent for longer than three of their usual steps.",
             or_zero(f"count({GONE})"),
-            unit="none",
             steps=SOMEBODY,
         ),
         number(
@@ -173,7 +166,6 @@ def _numbers() -> list[stat.Panel]:
             "Time since the newest report of the running run that has been silent for longest.",
             or_zero(f"max(({SILENCE}) and {RUNNING} == 1)"),
             unit="s",
-            steps=PLAIN,
         ),
         number(
             "Most rejected",
@@ -202,7 +194,6 @@ def _worst() -> list[timeseries.Panel]:
             "KL per token: the ten largest",
             "kl_k3 of the primary pair, nats per token, of the runs where it is largest.",
             (f"topk(10, {per_run(runs('trmon_kl_k3'))})", LEGEND),
-            unit="none",
             steps=band("kl_k3"),
             axis=DECADES,
             link=TO_RUN,
@@ -230,25 +221,14 @@ def _worst() -> list[timeseries.Panel]:
 def _together() -> list[timeseries.Panel]:
     kl = per_run(runs("trmon_kl_k3"))
     return [
-        stacked(
-            "Runs by state",
-            "Number of active runs in each state.",
-            (f"sum by (state) ({STATE})", "{{state}}"),
-            unit="none",
-        ),
-        stacked(
-            "Alerts firing, by rule",
-            "Number of runs on which each rule fires.",
-            (_firing_by_rule(), "{{rule}}"),
-            unit="none",
-        ),
+        stacked("Runs by state", "Number of active runs in each state.", (f"sum by (state) ({STATE})", "{{state}}")),
+        stacked("Alerts firing, by rule", "Number of runs on which each rule fires.", (_firing_by_rule(), "{{rule}}")),
         chart(
             "KL per token over the fleet",
             "Median, 95th percentile and maximum of kl_k3 over the runs.",
             (f"quantile(0.5, {kl})", "median"),
             (f"quantile(0.95, {kl})", "95 %"),
             (f"max({kl})", "maximum"),
-            unit="none",
             steps=band("kl_k3"),
             axis=DECADES,
         ),

@@ -44,14 +44,12 @@ def methods() -> list[timeseries.Panel]:
             "the effective share (sum w)^2/(N sum w^2). If that is small, few sequences carry the update.",
             ("trmon_sequence_weight_mean", "mean weight"),
             ("trmon_sequence_weight_ess", "effective share"),
-            unit="none",
             axis=FROM_ZERO,
         ),
         _chart(
             "KL to the reference policy",
             "ref_kl_k3, in nats per token; needs ref_logprobs.",
             ("trmon_ref_kl_k3", "k3"),
-            unit="none",
             axis=DECADES,
         ),
         _chart(
@@ -59,14 +57,12 @@ def methods() -> list[timeseries.Panel]:
             "proxy 3, a band: what it is at least and at most. Its course tells, not its size.",
             ("trmon_proxy3_pure_noise_low", "at least"),
             ("trmon_proxy3_pure_noise_high", "at most"),
-            unit="none",
             axis=DECADES,
         ),
         _chart(
             "Pull on the entropy",
             "Covariance of log-prob and advantage over tokens: above 0, updates lower the entropy.",
             ("trmon_logp_advantage_cov", "covariance"),
-            unit="none",
         ),
         _chart(
             "Leaked past PPO's clip",
@@ -79,7 +75,6 @@ def methods() -> list[timeseries.Panel]:
             "Direction of the gradient",
             "grad_cosine of trmon_client.GradientSketch: the cosine of this step's gradient with the one before.",
             (_scalar("grad_cosine"), "cosine"),
-            unit="none",
             axis=Axis(least=-1, most=1),
             link=TO_PAGE,
         ),
@@ -88,14 +83,12 @@ def methods() -> list[timeseries.Panel]:
             "Gain of the surrogate minus its error bound, in units of reward; below 0 nothing is certified. Needs "
             "exact KL and a run that declares advantages_centred.",
             ("trmon_minorizer", "L - bound"),
-            unit="none",
         ),
         _chart(
             "Budget: total variation of tokens",
             "Mean over tokens, from logits. Conjecture: a correction gains less than 0.3% while the 95th percentile is "
             "below the limit. A mean below a twentieth of the limit proves it.",
             ("trmon_tv_mean", "mean"),
-            unit="none",
             axis=DECADES,
             steps=_up_to(TOKEN_TV),
         ),
@@ -104,7 +97,6 @@ def methods() -> list[timeseries.Panel]:
             "Log of 1 + chi-squared, of the primary pair. Conjecture: below the limit, with the other two, a "
             "correction gains less than 0.3%.",
             ("trmon_chi2_seq_log1p", "log(1 + chi-squared)"),
-            unit="none",
             axis=FROM_ZERO,
             steps=_up_to(math.log1p(CHI2_SEQ)),
         ),
@@ -114,7 +106,6 @@ def methods() -> list[timeseries.Panel]:
             "ess_seq.",
             (per_run(run("trmon_version_lag_mean")), "lag"),
             (f"{ESS_LAG:g} * {per_run(run('trmon_ess_seq'))}", "conjectured ceiling"),
-            unit="none",
             axis=FROM_ZERO,
             link=TO_PAGE,
         ),
@@ -132,14 +123,12 @@ def methods() -> list[timeseries.Panel]:
             "Router flips against the start",
             "router_flip_relative: smoothed flips over the mean of the run's first 20 steps; finding M begins at 3.",
             ("trmon_router_flip_relative", "times the start"),
-            unit="none",
             axis=FROM_ZERO,
         ),
         chart(
             "Load of experts",
             "max_vio: how far the busiest expert is above the mean load, the worst layer; needs trmon_client.moe.",
             (_scalar("max_vio"), "max_vio"),
-            unit="none",
             axis=FROM_ZERO,
             link=TO_PAGE,
         ),
@@ -147,7 +136,7 @@ def methods() -> list[timeseries.Panel]:
 
 
 def _chart(
-    title: str, about: str, *metrics: Query, unit: str, axis: Axis = AUTOMATIC, steps: list[Step] = GOOD
+    title: str, about: str, *metrics: Query, unit: str = "none", axis: Axis = AUTOMATIC, steps: list[Step] = GOOD
 ) -> timeseries.Panel:
     """Return the course of metrics of the run, each with its legend."""
     queries = ((per_run(run(metric)), legend) for metric, legend in metrics)

@@ -108,11 +108,6 @@ NEAR_ONE = Axis(most=1, down_to=0.9)
 """Of a correlation: a fall below 0.9 widens the scale, noise above it does not fill it."""
 
 
-def signed_decades(linear_below: float) -> Axis:
-    """Return the scale of a value that spans decades and may be negative."""
-    return Axis(linear_below=linear_below)
-
-
 HEALTHY, WATCH, ACT = "green", "orange", "red"
 COLORS = {Severity.PAGE: ACT, Severity.WARN: WATCH, Severity.INFO: WATCH}
 
@@ -167,8 +162,8 @@ def number(
     about: str,
     expression: str,
     *,
-    unit: str,
-    steps: list[Step],
+    unit: str = "none",
+    steps: list[Step] = PLAIN,
     width: int = 4,
     meanings: Meanings | None = None,
 ) -> stat.Panel:
@@ -194,7 +189,7 @@ def number(
 def named(title: str, about: str, query: Query, *, width: int, steps: list[Step]) -> stat.Panel:
     """Return the name of the one series that a query finds, colored by its value; "none" without a series."""
     expression, legend = query
-    panel = number(title, about, expression, unit="none", steps=steps, width=width)
+    panel = number(title, about, expression, steps=steps, width=width)
     panel.text_mode(BigValueTextMode.NAME).targets([])
     return panel.with_target(_instant(expression).legend_format(legend).ref_id("A"))
 
@@ -203,7 +198,7 @@ def chart(
     title: str,
     about: str,
     *queries: Query,
-    unit: str,
+    unit: str = "none",
     steps: list[Step] = GOOD,
     width: int = 8,
     axis: Axis = AUTOMATIC,
@@ -234,10 +229,10 @@ def chart(
     return panel
 
 
-def stacked(title: str, about: str, query: Query, *, unit: str, width: int = 8) -> timeseries.Panel:
+def stacked(title: str, about: str, query: Query, *, unit: str = "none") -> timeseries.Panel:
     """Return stacked parts of a whole over time."""
     stacking = common.StackingConfig().mode(StackingMode.NORMAL)
-    return chart(title, about, query, unit=unit, width=width).fill_opacity(40).stacking(stacking)
+    return chart(title, about, query, unit=unit).fill_opacity(40).stacking(stacking)
 
 
 def timeline(
@@ -271,14 +266,11 @@ def rows(
     title: str,
     about: str,
     queries: Mapping[str, str],
-    *,
-    unit: str,
-    transformations: Sequence[DataTransformerConfig] = (),
-    width: int = GRID_WIDTH,
+    transformations: Sequence[DataTransformerConfig],
 ) -> table.Panel:
     """Return a table of newest values with one column per query (named by its ref id) and per label."""
-    panel = table.Panel().title(title).description(about).datasource(DATASOURCE).span(width).height(9).unit(unit)
-    panel.thresholds(thresholds(GOOD)).filterable(True).show_header(True)
+    panel = table.Panel().title(title).description(about).datasource(DATASOURCE).span(GRID_WIDTH).height(9)
+    panel.unit("short").thresholds(thresholds(GOOD)).filterable(True).show_header(True)
     for ref_id, expression in queries.items():
         panel.with_target(_instant(expression).format(PromQueryFormat.TABLE).ref_id(ref_id))
     return panel.transformations(list(transformations))

@@ -19,17 +19,16 @@ from dashboards.source.panels import (
     HEALTHY,
     JUDGES,
     NEAR_ONE,
-    PLAIN,
     RUN_HEALTH_UID,
     SHARE,
     WATCH,
+    Axis,
     Meanings,
     Step,
     band,
     chart,
     named,
     number,
-    signed_decades,
     timeline,
 )
 from dashboards.source.promql import active_mask_rate, one_run, or_zero, per_run, run
@@ -83,8 +82,8 @@ STALENESS = {
 }
 AXES = {
     **dict.fromkeys(("kl_k3", "abs_log_ratio_max", "abs_log_ratio_mean"), DECADES),
-    "kl_k1": signed_decades(1e-4),
-    "chi2_token": signed_decades(1e-3),
+    "kl_k1": Axis(linear_below=1e-4),
+    "chi2_token": Axis(linear_below=1e-3),
     **dict.fromkeys(("ess_token", "ess_seq"), SHARE),
     "prob_pearson": NEAR_ONE,
     **dict.fromkeys(("response_length_mean", "zero_variance_groups", "tv", "clip_fraction"), FROM_ZERO),
@@ -109,12 +108,7 @@ def run_health() -> Dashboard:
             METHODS: methods(),
             "Trainer metrics": [_scalars()],
         },
-        collapsed={
-            "Are the log-probs valid?",
-            "Is it stale, or are the steps too large?",
-            "What is accepted",
-            METHODS,
-        },
+        collapsed={"Are the log-probs valid?", "Is it stale, or are the steps too large?", "What is accepted", METHODS},
     ).link(page_link("This run on the page", "/runs/${project:percentencode}/${run:percentencode}"))
     for mark in alert_marks():
         made.annotation(mark)
@@ -138,8 +132,8 @@ def _verdict() -> list[stat.Panel]:
             width=3,
             steps=NEEDED,
         ),
-        number("Reward", "Mean reward of the newest step.", _reward(), unit="short", steps=PLAIN, width=3),
-        number("Peak reward", "In the time range.", _peak("reward_mean"), unit="short", steps=PLAIN, width=3),
+        number("Reward", "Mean reward of the newest step.", _reward(), unit="short", width=3),
+        number("Peak reward", "In the time range.", _peak("reward_mean"), unit="short", width=3),
     ]
 
 
@@ -148,7 +142,7 @@ def _incident_state(severity: str) -> str:
 
 
 def _step(title: str, about: str, metric: str) -> stat.Panel:
-    return number(title, about, per_run(run(metric)), unit="none", steps=PLAIN, width=3)
+    return number(title, about, per_run(run(metric)), width=3)
 
 
 def _reward() -> str:
@@ -163,16 +157,8 @@ def _numbers() -> list[stat.Panel]:
     states = [f"{value} * ({per_run(run('trmon_run_state', state=text))} == 1)" for value, (text, _) in RUNNING.items()]
     silence = f"time() - {per_run(run('trmon_last_report_timestamp_seconds'))}"
     return [
-        number(
-            "State",
-            "State of the run.",
-            " or ".join(states),
-            unit="none",
-            steps=_colors(RUNNING),
-            width=3,
-            meanings=RUNNING,
-        ),
-        number("Step", "Newest closed step.", per_run(run("trmon_step")), unit="none", steps=PLAIN, width=3),
+        number("State", "State of the run.", " or ".join(states), steps=_colors(RUNNING), width=3, meanings=RUNNING),
+        number("Step", "Newest closed step.", per_run(run("trmon_step")), width=3),
         _count("Pages", "Alerts of severity page that fire.", severity="page", color=ACT),
         _count("Warnings", "Alerts of severity warn that fire.", severity="warn", color=WATCH),
         number(
@@ -185,7 +171,7 @@ def _numbers() -> list[stat.Panel]:
         ),
         _now("kl_k3", "KL per token"),
         _now("ess_token", "Effective tokens"),
-        number("Silence", "Time since the newest report.", silence, unit="s", steps=PLAIN, width=3),
+        number("Silence", "Time since the newest report.", silence, unit="s", width=3),
     ]
 
 
@@ -195,7 +181,7 @@ def _colors(meanings: Meanings) -> list[Step]:
 
 def _count(title: str, about: str, *, severity: str, color: str) -> stat.Panel:
     firing = or_zero(f"sum({per_run(run('trmon_alert_active', severity=severity), 'rule')})")
-    return number(title, about, firing, unit="none", steps=[(None, HEALTHY), (1, color)], width=3)
+    return number(title, about, firing, steps=[(None, HEALTHY), (1, color)], width=3)
 
 
 def _now(name: str, title: str) -> stat.Panel:
@@ -286,14 +272,12 @@ def _acceptance() -> list[timeseries.Panel]:
             "Bounds of the active policy",
             "The allowed range of a sequence's statistic; it changes when bounds are adapted or a policy is set.",
             (threshold, "{{policy}}: {{statistic}} {{where}} {{bound}}"),
-            unit="none",
             link=TO_PAGE,
         ),
         chart(
             "Error bounds",
             "Bounds of the surrogate's error, in units of reward; NaN, and no line, where no bound can be given.",
             (per_run(run("trmon_bound"), "kind"), "{{kind}}"),
-            unit="none",
             axis=DECADES,
             link=TO_PAGE,
         ),

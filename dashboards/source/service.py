@@ -5,8 +5,8 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import stat, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards.source.dashboard import RestartMark, dashboard, page_link
-from dashboards.source.panels import ACT, HEALTHY, PLAIN, WATCH, Step, chart, number, stacked
+from dashboards.source.dashboard import dashboard, page_link, restart_mark
+from dashboards.source.panels import ACT, HEALTHY, WATCH, Step, chart, number, stacked
 from dashboards.source.promql import own, quantile, rate
 
 SOME: list[Step] = [(None, HEALTHY), (1, WATCH)]
@@ -21,46 +21,37 @@ def service() -> Dashboard:
         "trmon / trmon itself",
         "Whether reports arrive, batches close and notifications are sent, and what trmon uses of its machines.",
         chosen=(),
-        rows={
-            "": _numbers(),
-            "Reports": _reports(),
-            "Worker and notifications": _worker(),
-            "The machine": _machine(),
-        },
+        rows={"": _numbers(), "Reports": _reports(), "Worker and notifications": _worker(), "The machine": _machine()},
         collapsed={"The machine"},
     ).link(page_link("The page", "/"))
-    return made.annotation(RestartMark())
+    return made.annotation(restart_mark())
 
 
 def _numbers() -> list[stat.Panel]:
     return [
-        number("Scraped", "Instances that respond to scrapes.", f"sum({own('up')})", unit="none", steps=PLAIN),
+        number("Scraped", "Instances that respond to scrapes.", f"sum({own('up')})"),
         number(
             "Decision mismatches",
             "Sequences whose decision could not be reproduced in the time range; any is a defect.",
             f"sum(increase({own('trmon_decision_mismatch_total')}[$__range]))",
-            unit="none",
             steps=ANY,
         ),
         number(
             "Lost messages",
             "Messages that clients lost or the service refused in the time range.",
             f"sum(increase({own('trmon_dropped_total')}[$__range]))",
-            unit="none",
             steps=SOME,
         ),
         number(
             "Untold alerts",
             "Notifications that failed after the last attempt in the time range.",
             f"sum(increase({own('trmon_delivery_total', outcome='dead')}[$__range]))",
-            unit="none",
             steps=ANY,
         ),
         number(
             "Runs not shown",
             "Active runs that /metrics omits, above TRMON_METRICS_MAX_RUNS.",
             f"max({own('trmon_runs_omitted')})",
-            unit="none",
             steps=SOME,
         ),
         number(
@@ -87,7 +78,6 @@ def _reports() -> list[timeseries.Panel]:
             "Operations that wait for the disk",
             "At 4096 the service answers 429 and clients wait, then spool.",
             (f"sum by (instance) ({own('trmon_queue_depth')})", "{{instance}}"),
-            unit="none",
         ),
         stacked(
             "Lost messages per second, by reason",
@@ -113,9 +103,7 @@ def _latency(title: str, about: str, histogram: str) -> timeseries.Panel:
 def _worker() -> list[timeseries.Panel]:
     return [
         _latency(
-            "Close lag",
-            "From a batch's newest report to its close; late ranks included.",
-            "trmon_close_lag_seconds",
+            "Close lag", "From a batch's newest report to its close; late ranks included.", "trmon_close_lag_seconds"
         ),
         chart(
             "Failed passes and decision mismatches",
@@ -139,7 +127,6 @@ def _machine() -> list[timeseries.Panel]:
             "CPU",
             "CPU time of each instance, in seconds per second.",
             (f"rate({own('process_cpu_seconds_total')}[$__rate_interval])", "{{instance}}"),
-            unit="none",
             width=6,
         ),
         chart(
