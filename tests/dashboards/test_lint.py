@@ -41,13 +41,7 @@ FAULTS: list[tuple[str, lint.Rule, Callable[[Json], None]]] = [
         variable("datasource", name="prometheus"),
     ),
     ("a job variable with a single value", lint.has_job_and_instance_variables, variable("job", multi=False)),
-    ("all instances as an empty string", lint.has_job_and_instance_variables, variable("instance", allValue="")),
     ("a variable without a function", lint.variables_query_promql, variable("run", query="trmon_step")),
-    (
-        "a variable whose selector does not parse",
-        lint.variables_query_promql,
-        variable("run", query="label_values(a{, b)"),
-    ),
     ("a variable that never refreshes", lint.variables_follow_the_time_range, variable("run", refresh=1)),
     (
         "a data source by its UID",
@@ -55,18 +49,10 @@ FAULTS: list[tuple[str, lint.Rule, Callable[[Json], None]]] = [
         panel(datasource={"type": "prometheus", "uid": "abc"}),
     ),
     ("a panel without a description", lint.panels_say_what_they_show, panel(description="")),
-    ("a panel without a unit", lint.panels_say_what_they_show, panel(fieldConfig={"defaults": {}})),
-    ("a panel that a panel without a query", lint.panels_say_what_they_show, panel(targets=[])),
     ("an incomplete expression", lint.expressions_parse, expression("sum(")),
     ("a rate over a fixed range", lint.rates_span_the_rate_interval, expression(f"rate(a_total{{{BOTH}}}[5m])")),
     ("a selector without a job", lint.selectors_match_job_and_instance, expression('a{instance=~"$instance"}')),
-    (
-        "a job matched by equality",
-        lint.selectors_match_job_and_instance,
-        expression('a{job="$job", instance=~"$instance"}'),
-    ),
     ("a nested selector", lint.selectors_match_job_and_instance, expression(f"max(a{{{BOTH}}} and {NO_INSTANCE})")),
-    ("a raw counter", lint.counters_are_rated, expression(f"sum(a_total{{{BOTH}}})")),
     ("a counter's maximum", lint.counters_are_rated, expression(f"max_over_time(a_total{{{BOTH}}}[$__range])")),
     ("an editable dashboard", lint.is_not_editable, lambda dashboard: dashboard.update(editable=True)),
 ]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
-import importlib.util
 import inspect
 import pkgutil
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from docs.reference import generate
 from trmon_client.core.bounds import ErrorBounds
 from trmon_client.core.column_schema import COLUMNS, DIVERGENCE_STEMS, PAIR_STEMS, PAIRS, TURN_STEMS
 from trmon_client.core.policies.criteria import TURN_STATISTICS
@@ -25,19 +24,7 @@ from trmon_client.core.signals.catalogue import SIGNALS
 ROOT = Path(__file__).parents[2]
 
 
-def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "reference" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GENERATOR = _generator()
-FORMULAS: Any = GENERATOR.FORMULAS
-
-
+FORMULAS: Any = generate.FORMULAS
 CODE = ("client/trmon_client", "trmon")
 CITATION = re.compile(r"formulas,\s+sections?\s+(\d+(?:(?:,|\s+and|\s+to)\s+\d+)*)")
 KEY = re.compile(r"\[([A-Z][A-Z0-9]*|3P)\]")
@@ -58,7 +45,7 @@ def names(section: int) -> set[str]:
 
 @pytest.mark.parametrize("function", sorted({row.function for row in FORMULAS}))
 def test_every_function_says_its_source(function: str) -> None:
-    assert GENERATOR.source_of(function)
+    assert generate.source_of(function)
 
 
 @pytest.mark.parametrize("test", sorted({row.test for row in FORMULAS}))
@@ -90,7 +77,7 @@ def test_every_bound_has_its_row() -> None:
 
 
 def test_every_row_stands_in_a_section_that_its_function_cites() -> None:
-    cited = {row.function: sections_in(GENERATOR.source_of(row.function)) for row in FORMULAS}
+    cited = {row.function: sections_in(generate.source_of(row.function)) for row in FORMULAS}
     strays = {
         row.function
         for row in FORMULAS

@@ -8,29 +8,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SAID = {
+    "trl": [("trl.md", "{trl} (transformers {transformers})")],
+    "trl-oldest": [("trl.md", "{trl} (transformers {transformers})")],
+    "examples": [("scalars.md", "transformers {transformers} and Lightning {lightning} ")],
+    **{
+        name: [(f"{name}.md", f"{{{name}}}"), ("index.md", f"{{{name}}}")]
+        for name in ("skyrl", "openrlhf", "areal", "ms-swift")
+    },
+}
+"""Of each file of requirements, what which page says of its versions."""
 
 
-@pytest.mark.parametrize("pinned", ["trl", "trl-oldest"])
-def test_the_page_of_trl_names_the_versions_that_are_run(pinned: str) -> None:
-    requirements = (ROOT / "requirements" / f"{pinned}.txt").read_text()
-    versions = [re.search(rf"^{name}==([\d.]+)", requirements, re.MULTILINE) for name in ("trl", "transformers")]
-    trl, transformers = (found[1] for found in versions if found)
-    page = (ROOT / "docs/integrations/trl.md").read_text()
-    assert f"{trl} (transformers {'.'.join(transformers.split('.')[:2])})" in page
-
-
-def test_the_page_of_the_callbacks_names_the_versions_that_are_run() -> None:
-    requirements = (ROOT / "requirements/examples.txt").read_text()
-    found = dict(re.findall(r"^(transformers|lightning)==([\d.]+)", requirements, re.MULTILINE))
-    transformers = ".".join(found["transformers"].split(".")[:2])
-    page = (ROOT / "docs/integrations/scalars.md").read_text()
-    assert f"transformers {transformers} and Lightning {found['lightning']} " in page
-
-
-@pytest.mark.parametrize("framework", ["skyrl", "openrlhf", "areal", "ms-swift"])
-def test_the_page_of_a_framework_names_the_version_that_is_run(framework: str) -> None:
-    requirements = (ROOT / f"requirements/{framework}.txt").read_text()
-    found = re.search(rf"^{framework}==([\d.]+)", requirements, re.MULTILINE)
-    assert found
-    for page in (framework, "index"):
-        assert found[1] in (ROOT / f"docs/integrations/{page}.md").read_text()
+@pytest.mark.parametrize("pinned", SAID)
+def test_the_pages_name_the_versions_that_are_run(pinned: str) -> None:
+    requirements = (ROOT / f"requirements/{pinned}.txt").read_text()
+    versions = dict(re.findall(r"^([\w-]+)==([\d.]+)", requirements, re.MULTILINE))
+    if "transformers" in versions:
+        versions["transformers"] = ".".join(versions["transformers"].split(".")[:2])
+    for page, said in SAID[pinned]:
+        assert said.format_map(versions) in (ROOT / "docs/integrations" / page).read_text()

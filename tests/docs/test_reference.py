@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from docs.reference.generate import generated
 
 ROOT = Path(__file__).parents[2]
 
 
-def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "reference" / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize(("path", "text"), _generator().generated().items())
+@pytest.mark.parametrize(("path", "text"), generated().items())
 def test_a_generated_page_is_what_its_code_generates(path: str, text: str) -> None:
     assert (ROOT / path).read_text() == text, "run `make docs`"
 
 
 def test_every_runbook_is_of_a_rule_that_there_is() -> None:
     pages = {str(page.relative_to(ROOT)) for page in ROOT.glob("docs/runbooks/*.md")}
-    assert pages == {path for path in _generator().generated() if path.startswith("docs/runbooks/")}
+    assert pages == {path for path in generated() if path.startswith("docs/runbooks/")}
 
 
 def test_every_link_between_documents_leads_somewhere() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
-from tests.fixtures.lab import diagnosed
 from tests.fixtures.service import ThreadedService
+from tests.fixtures.waiting import eventually
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.grpo.injections import Injection, Onset, injected
+from trmon.lab.grpo.watched_experiment import train_experiment_watched
 
 CAUSES = {
     Injection.QUANTISE: ("A",),
@@ -50,6 +52,16 @@ def short(injection: Injection) -> ExperimentConfig:
     onset_step = 24 if injection in LATE else 12
     n_steps = onset_step + SLOW.get(injection, 24)
     return injected(injection, seed=0, n_steps=n_steps, onset=Onset(onset_step, ramp_steps=8))
+
+
+def diagnosed(client: httpx.Client, config: ExperimentConfig, *, name: str) -> dict[str, Any]:
+    """Train as configured, wait until the service has finished with the run, and return its diagnosis."""
+    for _ in train_experiment_watched(config, url=str(client.base_url).rstrip("/"), project="lab", name=name):
+        pass
+    path = f"/api/v1/runs/lab/{name}"
+    eventually(lambda: client.get(path).json(), lambda run: run["state"] == "finished")
+    found: dict[str, Any] = client.get(f"{path}/diagnosis").json()
+    return found
 
 
 @pytest.mark.parametrize("injection", CAUSES, ids=lambda injection: injection.value)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import socket
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 import httpx
 import pytest
@@ -17,7 +21,6 @@ from benchmarks.load.soak import variables_for
 from benchmarks.load.verification import wrong_steps
 from benchmarks.load.workload import Workload
 from tests.fixtures.fleet import WorkerProcess
-from tests.fixtures.load_balancer import LoadBalancer
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
@@ -34,6 +37,65 @@ PHASE_STEPS = 5
 """So many steps of each run are acknowledged in each phase of the upgrade."""
 PHASE_SECONDS = 180.0
 REQUEST_SECONDS = 30.0
+
+
+class LoadBalancer:
+    """Gives each new connection to the next backend that accepts it; `backends`, URLs, may be replaced at any time."""
+
+    def __init__(self) -> None:
+        self.backends: list[str] = []
+        self._turns = itertools.count()
+
+    def __enter__(self) -> Self:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # close() alone would leave accept() waiting.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._listener.accept()
+            except OSError:
+                return
+            backend = self._connect()
+            if backend is None:
+                caller.close()
+                continue
+            threading.Thread(target=_relay, args=(caller, backend), daemon=True).start()
+
+    def _connect(self) -> socket.socket | None:
+        backends, turn = self.backends, next(self._turns)
+        for index in range(len(backends)):
+            url = httpx.URL(backends[(turn + index) % len(backends)])
+            with suppress(OSError):
+                return socket.create_connection((url.host, url.port or 80))
+        return None
+
+
+def _relay(caller: socket.socket, backend: socket.socket) -> None:
+    with caller, backend:
+        answering = threading.Thread(target=_forward, args=(backend, caller), daemon=True)
+        answering.start()
+        _forward(caller, backend)
+        answering.join()
+
+
+def _forward(source: socket.socket, target: socket.socket) -> None:
+    """Send on what arrives until one side ends; then end both."""
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    for one in (source, target):
+        with suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
 
 
 class RollingFleet:

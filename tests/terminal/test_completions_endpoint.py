@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner, Result
 
-from tests.fixtures.completions_server import completions_server
 from tests.fixtures.tiny_transformer import prompts, response_mask, tiny_engine
+from tests.terminal.completions_server import completions_server
 from trmon.cli import app
 from trmon.domain.errors import InvalidInput
 from trmon.domain.preflight.causes import PreflightCause, preflight
