@@ -86,11 +86,3 @@ def test_an_alert_appears_is_sent_again_and_resolves(service: httpx.Client, api:
 
     train(service, 0.5, 0.5, first_step=3)
     eventually(lambda: active(api), lambda found: found == [])
-
-
-@pytest.mark.server("prometheus-alertmanager")
-def test_an_alert_of_a_run_that_finishes_resolves(service: httpx.Client, api: httpx.Client) -> None:
-    train(service, 0.5, 0.95, 0.97)
-    eventually(lambda: active(api))
-    send(service, MATH, wire.Finish(**ORIGIN, sequence=9, finished=[wire.ChunkCount(2, None, 1)]))
-    eventually(lambda: active(api), lambda found: found == [])

@@ -24,7 +24,7 @@ from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.receiver import WebhookServer
 from tests.fixtures.service import ServiceProcess
-from tests.fixtures.steady_trainer import SteadyTrainer
+from tests.fixtures.steady_trainer import REQUEST_SECONDS, SteadyTrainer, closed_steps
 from tests.fixtures.versions import THIS_VERSION, CodeVersion, next_version
 from tests.fixtures.waiting import eventually
 
@@ -36,7 +36,6 @@ PER_SECOND = 30.0
 PHASE_STEPS = 5
 """So many steps of each run are acknowledged in each phase of the upgrade."""
 PHASE_SECONDS = 180.0
-REQUEST_SECONDS = 30.0
 
 
 class LoadBalancer:
@@ -182,23 +181,6 @@ def let_pass(senders: Senders) -> None:
     eventually(lambda: senders.acknowledged >= wanted, timeout_seconds=PHASE_SECONDS)
 
 
-def assert_whole(url: str, run: str, *, n_steps: int) -> None:
-    """Assert that each step of a trainer's run is closed, once."""
-    path = f"{url}/api/v1/runs/trainers/{run}/batches"
-
-    def steps() -> list[int]:
-        found, after = [], ""
-        while after is not None:
-            page = httpx.get(
-                path, params={"limit": 200, **({"after": after} if after else {})}, timeout=REQUEST_SECONDS
-            ).json()
-            found += [batch["step"] for batch in page["items"]]
-            after = page["next"]
-        return sorted(found)
-
-    eventually(steps, lambda found: found == list(range(n_steps)), timeout_seconds=PHASE_SECONDS)
-
-
 @contextmanager
 def rehearsal(folder: Path, old: CodeVersion, new: CodeVersion) -> Iterator[tuple[RollingFleet, Senders]]:
     """Run a fleet of the old version, with senders and a trainer of both versions; in the end verify everything."""
@@ -220,7 +202,12 @@ def rehearsal(folder: Path, old: CodeVersion, new: CodeVersion) -> Iterator[tupl
             yield fleet, senders
             let_pass(senders)
         for trainer in trainers:
-            assert_whole(fleet.balancer.url, trainer.run, n_steps=trainer.stop())
+            whole = [*range(trainer.stop())]
+            eventually(
+                lambda trainer=trainer: closed_steps(fleet.balancer.url, trainer.run),
+                lambda found, whole=whole: found == whole,
+                timeout_seconds=PHASE_SECONDS,
+            )
 
 
 def test_a_fleet_is_upgraded_and_rolled_back_while_trainers_send(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.fixtures.command import trmon
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.service import ServiceProcess
-from tests.fixtures.steady_trainer import PROJECT, SteadyTrainer
+from tests.fixtures.steady_trainer import PROJECT, REQUEST_SECONDS, SteadyTrainer, closed_steps
 from tests.fixtures.waiting import eventually
 from trmon.store.maintenance.restore import SKIPPED_IDS
 
@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.server("postgres"), pytest.mark.timeout(600)]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 RUNBOOK = re.findall(r"^    (\S.*)$", PAGE[PAGE.index("## Restore to a point in time") :], re.MULTILINE)
-REQUEST_SECONDS = 30.0
 WAIT_SECONDS = 120.0
 
 
@@ -66,20 +65,7 @@ class RestorableFleet:
         self._stack.enter_context(self.worker)
 
     def steps(self, run: str) -> list[int]:
-        """Return the steps of a run's closed batches, in order; none for an unknown run."""
-        found: list[int] = []
-        after: str | None = ""
-        path = f"{self.api.url}/api/v1/runs/{PROJECT}/{run}/batches"
-        while after is not None:
-            answer = httpx.get(
-                path, params={"limit": 200} | ({"after": after} if after else {}), timeout=REQUEST_SECONDS
-            )
-            if answer.status_code == 404:
-                return []
-            page = answer.raise_for_status().json()
-            found += [batch["step"] for batch in page["items"]]
-            after = page["next"]
-        return sorted(found)
+        return closed_steps(self.api.url, run)
 
     def wait_for(self, run: str, *, n_steps: int) -> list[int]:
         """Wait until a run has so many closed steps, and return them."""

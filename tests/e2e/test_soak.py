@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.load.endurance import ServiceSample, write_plot
 from benchmarks.load.soak import SoakPlan, SoakResult, soak, variables_for
 from benchmarks.load.soak_targets import embedded_target, fleet_target
 from tests.fixtures.receiver import WebhookServer
@@ -38,15 +37,3 @@ def assert_clean(result: SoakResult) -> None:
     assert result.alerts.is_clean, result.alerts
     assert result.is_clean, result.trials
     assert result.alerts.n_events, "no alert fired, so none could be repeated"
-
-
-def test_the_plot_of_a_long_run_has_its_four_measures(tmp_path: Path) -> None:
-    samples = [
-        ServiceSample(
-            at=n, n_reports=1000 * n, memory_mib=300.0, n_handles=40, n_threads=20, p50_ms=1.0, p99_ms=9.0, per_second=9
-        )
-        for n in range(5)
-    ]
-    write_plot(samples, tmp_path / "plot.svg")
-    drawn = (tmp_path / "plot.svg").read_text()
-    assert drawn.count('<g id="axes_') == 4
