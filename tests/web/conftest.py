@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from playwright.sync_api import Browser, expect
 
 from tests.fixtures import browser
 from tests.fixtures.browser import Visit
+from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.replay import ReplayedRun, replaying
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt
+from tests.store.builders import append, start_intake
 
 ILL = ReplayedRun("stale-8b", "stale", tags=("dapo",))
 WELL = ReplayedRun("healthy-8b", "healthy", owner="ben", tags=("grpo",))
@@ -40,6 +43,14 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedServi
     with service.client() as client, replaying(client, WELL, ILL):
         yield service
     service.stop()
+
+
+def service_of_started_runs(folder: Path, *keys: tuple[str, str]) -> ThreadedService:
+    """Return a service with runs, by project and name, that have started."""
+    store = open_migrated_store(folder / "trmon.sqlite")
+    append(store, *(start_intake(*key) for key in keys))
+    store.close()
+    return ThreadedService(folder)
 
 
 @pytest.fixture

@@ -142,6 +142,7 @@ def test_a_silence_built_from_an_alert_shows_what_it_mutes_and_where_it_acts(
     expect(dialog.get_by_role("status")).to_contain_text("Mutes 1 firing alert now:")
     dialog.get_by_label("run (shell pattern").fill("ppo-*")
     expect(dialog.get_by_role("status")).to_contain_text("Mutes 5 firing alerts now:")
+    dialog.get_by_label("For").select_option("8")
     dialog.get_by_label("Who").fill("ana")
     dialog.get_by_label("Note").fill("maintenance")
     dialog.get_by_role("button", name="Silence").click()
@@ -150,7 +151,8 @@ def test_a_silence_built_from_an_alert_shows_what_it_mutes_and_where_it_acts(
     tags.first.click()
     line = page.locator(".silences li")
     expect(line).to_be_focused()
-    expect(line).to_contain_text("mutes 5 alerts now")
+    for words in ("project=code, run~ppo-*, rule=crashed", "ends in 8 h", "mutes 5 alerts now"):
+        expect(line).to_contain_text(words)
     line.get_by_role("button", name="End").click()
     expect(tags).to_have_count(0)
 

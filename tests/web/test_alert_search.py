@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.service import ThreadedService
 from tests.store.builders import NOW, alert, append, commit, start_intake
 from tests.web.conftest import Visiting
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.finding import Severity
-from trmon.store import Store
 
 pytestmark = pytest.mark.server("chromium")
 
@@ -25,16 +25,14 @@ PAGE = 50
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
     """A service whose oldest resolved alert, of math/needle, has 120 later ones of math/hay."""
     folder = tmp_path_factory.mktemp("search") / "data"
-    service = ThreadedService(folder)
-    service.stop()
-    store = Store.open(f"sqlite:///{folder / 'trmon.sqlite'}")
+    store = open_migrated_store(folder / "trmon.sqlite")
     for name, count, severity in (("needle", 1, Severity.WARN), ("hay", LATER, Severity.PAGE)):
         run_id = append(store, start_intake("math", name))[0].run_id
         over = {"run_id": run_id, "state": AlertState.RESOLVED, "severity": severity, "updated_at": NOW + 1}
         alerts = tuple(alert(step=step, identity=f"{name}/corrupt", **over) for step in range(count))
         commit(store, run_id, alerts=alerts)
     store.close()
-    service.start()
+    service = ThreadedService(folder)
     yield service
     service.stop()
 

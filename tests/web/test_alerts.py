@@ -43,27 +43,15 @@ def test_an_alert_links_to_its_run_where_it_can_be_acknowledged_too(
     expect(page.get_by_label("Diagnosis")).to_contain_text("acknowledged by ben")
 
 
-def test_a_silence_is_created_and_ended(paging: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(paging.url).go("/alerts")
-    page.get_by_role("button", name="Silence", exact=True).click()
-    page.get_by_label("run (shell pattern").fill("grp*")
-    page.get_by_label("For").select_option("8")
-    page.get_by_role("dialog").get_by_role("button", name="Silence").click()
-    line = page.locator(".silences li")
-    expect(line).to_contain_text("project=math, run~grp*, rule=corrupt_logprobs")
-    expect(line).to_contain_text("ends in 8 h")
-    line.get_by_role("button", name="End").click()
-    expect(line).to_have_count(0)
-
-
 def test_the_history_of_an_alert_opens(paging: ThreadedService, visiting: Visiting) -> None:
     page = visiting(paging.url).go("/alerts")
     page.get_by_role("button", name="History").click()
     expect(page.locator(".events")).to_contain_text("firing at step")
 
 
-def test_a_read_only_token_gets_an_error_message(paging: ThreadedService, visiting: Visiting) -> None:
+def test_a_read_only_token_changes_neither_alerts_nor_silences(paging: ThreadedService, visiting: Visiting) -> None:
     with paging.client() as client:
+        client.post("/api/v1/silences", json=SILENCE).raise_for_status()
         secret = make_token(client, "reader", Scope.READ)
     tab = visiting(paging.url)
     page = tab.go("/alerts")
@@ -72,6 +60,9 @@ def test_a_read_only_token_gets_an_error_message(paging: ThreadedService, visiti
     page.get_by_role("button", name="Acknowledge").click()
     page.get_by_role("dialog").get_by_role("button", name="Acknowledge").click()
     expect(page.get_by_role("dialog")).to_contain_text("This token is read-only.")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="End").click()
+    expect(page.locator(".silences")).to_contain_text("This token is read-only.")
     tab.expect_complaints("401", "403")
 
 
@@ -88,19 +79,6 @@ def test_a_double_click_creates_one_silence(paging: ThreadedService, visiting: V
     expect(page.locator(".silences li")).to_have_count(1)
     with paging.client() as client:
         assert len(client.get("/api/v1/silences").json()["items"]) == 1
-
-
-def test_a_read_only_token_cannot_end_a_silence(paging: ThreadedService, visiting: Visiting) -> None:
-    with paging.client() as client:
-        client.post("/api/v1/silences", json=SILENCE)
-        secret = make_token(client, "reader", Scope.READ)
-    tab = visiting(paging.url)
-    page = tab.go("/alerts")
-    page.get_by_label("Token").fill(secret)
-    page.keyboard.press("Enter")
-    page.get_by_role("button", name="End").click()
-    expect(page.locator(".silences")).to_contain_text("This token is read-only.")
-    tab.expect_complaints("401", "status of 403")
 
 
 def test_every_firing_alert_is_counted_and_shown(paging: ThreadedService, visiting: Visiting) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -13,10 +12,8 @@ from tests.fixtures.browser import PHONE
 from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
-from tests.store.builders import NOW, start_intake
-from tests.web.conftest import Evaluate, Visiting
+from tests.web.conftest import Evaluate, Visiting, service_of_started_runs
 from trmon.domain.identity import RunKey
-from trmon.store import Store
 
 pytestmark = pytest.mark.server("chromium")
 
@@ -52,14 +49,6 @@ def test_runs_are_filtered_by_words_owner_and_tag_and_the_address_keeps_it(visit
     page.get_by_label("owner").select_option("")
     page.get_by_label("tag").select_option("grpo")
     expect(page.locator("tbody a.run")).to_have_text(["healthy-8b"])
-
-
-def test_a_column_sorts_and_reverses(visiting: Visiting) -> None:
-    page = visiting().go("/")
-    page.get_by_role("button", name="run", exact=True).click()
-    expect(page.locator("tbody a.run")).to_have_text(["healthy-8b", "stale-8b"])
-    page.get_by_role("button", name="run", exact=True).click()
-    expect(page.locator("tbody a.run")).to_have_text(["stale-8b", "healthy-8b"])
 
 
 def test_the_keyboard_opens_a_run_and_returns(visiting: Visiting) -> None:
@@ -134,15 +123,8 @@ def names(page: Page) -> list[str]:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
     """A service with 300 runs in two projects."""
-    folder: Path = tmp_path_factory.mktemp("large") / "data"
-    folder.mkdir()
-    store = Store.open(f"sqlite:///{folder / 'trmon.sqlite'}")
-    store.migrate()
-    starts = [start_intake("math" if i % 3 else "code", f"run-{i:03}") for i in range(RUNS)]
-    for written in store.reports.append(starts, now=NOW):
-        written.result()
-    store.close()
-    service = ThreadedService(folder)
+    keys = [("math" if i % 3 else "code", f"run-{i:03}") for i in range(RUNS)]
+    service = service_of_started_runs(tmp_path_factory.mktemp("large") / "data", *keys)
     yield service
     service.stop()
 

@@ -13,11 +13,9 @@ from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
-from tests.store.builders import NOW, start_intake
-from tests.web.conftest import Visiting
+from tests.web.conftest import Visiting, service_of_started_runs
 from trmon.domain.access import Scope
 from trmon.domain.identity import RunKey
-from trmon.store import Store
 
 pytestmark = pytest.mark.server("chromium")
 
@@ -27,15 +25,8 @@ RUNS = 24
 @pytest.fixture
 def many(tmp_path: Path) -> Iterator[ThreadedService]:
     """A service with 24 runs in two projects."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    store = Store.open(f"sqlite:///{folder / 'trmon.sqlite'}")
-    store.migrate()
-    starts = [start_intake("math" if i % 2 else "code", f"run-{i:02}") for i in range(RUNS)]
-    for written in store.reports.append(starts, now=NOW):
-        written.result()
-    store.close()
-    service = ThreadedService(folder)
+    keys = [("math" if i % 2 else "code", f"run-{i:02}") for i in range(RUNS)]
+    service = service_of_started_runs(tmp_path / "data", *keys)
     yield service
     service.stop()
 

@@ -51,7 +51,7 @@ def test_a_run_appears_before_its_first_step_and_then_gets_charts(service: Threa
     tab.expect_complaints("404")
 
 
-def test_rerendering_keeps_the_keyboard_focus(service: ThreadedService, visiting: Visiting) -> None:
+def test_an_open_run_updates_live_and_keeps_the_keyboard_focus(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         corrupt(client, MATH)
         page = visiting(service.url).go(f"/runs/{MATH}")
@@ -60,21 +60,11 @@ def test_rerendering_keeps_the_keyboard_focus(service: ThreadedService, visiting
         page.keyboard.press("Enter")
         for step in range(6, 9):
             send_step(client, MATH, step=step)
-        expect(page.locator("header:not(.top)")).to_contain_text("step 8", timeout=LOST_MS)
+        expect(page.locator(".rangebar")).to_contain_text("steps 0 to 7", timeout=LOST_MS)
+        expect(page.locator("header:not(.top)")).to_contain_text("step 8")
         expect(page.get_by_role("tab", name="TRL")).to_be_focused()
         expect(page.get_by_role("tab", name="TRL")).to_have_attribute("aria-selected", "true")
         expect(page.get_by_label("Diagnosis")).to_contain_text("Print one response's tokens")
-
-
-def test_an_open_run_updates_live(service: ThreadedService, visiting: Visiting) -> None:
-    with service.client() as client:
-        train(client, MATH, steps=range(3), end=False)
-        await_batches(client, n=2)
-        page = visiting(service.url).go(f"/runs/{MATH}")
-        for step in range(3, 8):
-            send_step(client, MATH, step=step)
-        expect(page.locator(".rangebar")).to_contain_text("steps 0 to 6", timeout=LOST_MS)
-        expect(page.locator("header:not(.top)")).to_contain_text("step 7")
 
 
 def test_a_lost_connection_is_shown_and_resumes_where_it_stopped(service: ThreadedService, visiting: Visiting) -> None:
@@ -128,18 +118,6 @@ def test_the_badge_is_never_live_beside_an_error(service: ThreadedService, visit
     expect(page.locator("h1")).to_have_text("No alert fires")
     expect(page.locator("#live")).to_contain_text("live")
     tab.expect_complaints("ERR_FAILED")
-
-
-def test_an_unreachable_service_is_tried_again_on_request(service: ThreadedService, visiting: Visiting) -> None:
-    tab = visiting(service.url)
-    page = tab.go("/")
-    service.stop()
-    page.get_by_role("link", name="Alerts").click()
-    expect(page.locator("h1")).to_have_text("The service does not respond.")
-    restart(service)
-    page.get_by_role("button", name="Try again").click()
-    expect(page.locator("h1")).to_have_text("No alert fires")
-    tab.expect_complaints("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")
 
 
 HOUR = 3600

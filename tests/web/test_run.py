@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from playwright.sync_api import expect
 
@@ -278,18 +277,3 @@ def test_beside_a_run_that_has_ended_nothing_is_live_and_the_fix_is_for_the_next
     page.get_by_role("link", name="Fleet").click()
     expect(page.locator("#live")).to_contain_text("live")
     expect(page.locator(".todo")).to_contain_text("For the next run: Check")
-
-
-def test_a_run_without_log_probs_is_shown_with_its_rewards(serve: Serve, visiting: Visiting, tmp_path: Path) -> None:
-    service = serve()
-    with Monitor(settings(tmp_path, url=service.url)) as monitor:
-        for step in range(30):
-            rewards = np.arange(8) % 2 * 1.0
-            monitor.log_batch(step=step, mask=np.ones((8, 6)), rewards=rewards, scalars={"entropy": 0.5}, chunks=1)
-    tab = visiting(service.url)
-    page = tab.go("/runs/math/grpo")
-    for title in ("Reward", "Response length"):
-        expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
-    expect(page.get_by_role("figure").filter(has=page.get_by_role("heading", name="KL", exact=True))).to_have_count(0)
-    page.goto(f"{service.url}/")
-    expect(page.locator("main")).to_contain_text("grpo")
