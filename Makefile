@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCKED := --require-hashes --only-binary :all:
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 25 --durations-min 5
 LOCK := $(BIN)/uv pip compile --quiet --universal --python $(BIN)/python --no-header --no-annotate --generate-hashes $(ARGS)
-SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server nginx caddy
+SERVERS := prometheus promtool alertmanager amtool tmux chromium postgres redis-server nginx caddy kubectl
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all check lint types layers unit research-test peers image-check test-deps bench bench-peers bench-rivals soft-masking collapse load load-peers soak fuzz mutants docs site dashboards screenshots lock wheels sbom clean

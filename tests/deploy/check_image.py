@@ -14,7 +14,6 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.deploy.image import ROOT, Container, Image, build, copied, install
-from tests.deploy.running_image import served
 from tests.deploy.test_requirements import versions
 
 pytestmark = pytest.mark.timeout(1200)
@@ -52,12 +51,6 @@ def test_packages_are_complete_and_come_from_the_environment(container: Containe
     assert (n_dashboards, n_rules > 20) == (4, True)
     checked = subprocess.run([container.venv / "bin" / "pip", "check"], check=False, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout
-
-
-def test_the_service_keeps_its_data_across_a_restart(container: Container) -> None:
-    assert "trmon_info" in served(container)
-    assert (container.within("/var/lib/trmon") / "trmon.sqlite").exists()
-    assert "trmon_info" in served(container)
 
 
 def test_the_image_contains_no_torch_and_no_tests(container: Container) -> None:

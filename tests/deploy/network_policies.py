@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
-from tests.deploy.kustomize import Json
+from tests.deploy.manifests import Json
 
 Peer = dict[str, str] | str
 """The labels of a namespace, of which any pod may be the other side; or an address outside the cluster."""

@@ -166,7 +166,6 @@ def test_prometheus_finds_the_service_its_token_and_alertmanager() -> None:
     assert f"make_token {token.name} read 644" in ENTRYPOINT
     [to] = config["alerting"]["alertmanagers"]
     assert to["static_configs"] == [{"targets": ["alertmanager:9093"]}]
-    assert SERVICES["api"]["environment"]["TRMON_ALERTMANAGER_URL"] == "http://alertmanager:9093"
 
 
 def test_grafana_finds_prometheus_and_every_dashboard() -> None:

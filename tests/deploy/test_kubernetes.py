@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from copy import deepcopy
 from pathlib import Path
 
 import kubernetes_validate
 import pytest
-import yaml
 
 from tests.deploy.compose import SERVICES
 from tests.deploy.confined import directives
 from tests.deploy.image import Image
-from tests.deploy.kustomize import KUBERNETES, Json, identity, merged
-from tests.deploy.manifests import OBJECTS, OVERLAYS, SECRETS, all_of, containers, pod_of
+from tests.deploy.manifests import OBJECTS, OVERLAYS, SECRETS, Json, all_of, containers, pod_of
 from tests.deploy.network_policies import selects
 from trmon.api.http.components import TIMEOUT_SECONDS
 from trmon.bootstrap.app import GRACE_SECONDS, create_app
@@ -35,37 +31,6 @@ CONTAINERS = [
     for param in PODS
     for container in containers(param.values[1])
 ]
-
-
-def test_the_merge_is_that_of_kubernetes() -> None:
-    old = {"env": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}], "args": ["x", "y"], "kept": {"z": 1}}
-    change = {"env": [{"name": "c"}, {"name": "b", "value": "3"}], "args": ["z"], "kept": {"w": 2}}
-    assert merged(old, change) == {
-        "env": [{"name": "a", "value": "1"}, {"name": "b", "value": "3"}, {"name": "c"}],
-        "args": ["z"],
-        "kept": {"z": 1, "w": 2},
-    }
-
-
-@pytest.mark.server("kubectl")
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_kubectl_renders_the_same(overlay: str) -> None:
-    command = ["kubectl", "kustomize", str(KUBERNETES / "overlays" / overlay)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    theirs = {identity(found): in_order(found) for found in yaml.safe_load_all(done.stdout)}
-    assert theirs == {identity(found): in_order(found) for found in OBJECTS[overlay]}
-
-
-def in_order(found: Json) -> Json:
-    """Return an object with those lists sorted that a patch extends and whose order means nothing."""
-    found = deepcopy(found)
-    if found["kind"] == "Deployment":
-        pod = found["spec"]["template"]
-        pod["spec"]["volumes"].sort(key=lambda volume: volume["name"])
-        for container in containers(pod):
-            container["volumeMounts"].sort(key=lambda mount: mount["mountPath"])
-    return found
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from tests.deploy.image import Container, Image
-from tests.deploy.kustomize import Json
-from tests.deploy.manifests import SECRETS, pod_of
+from tests.deploy.manifests import SECRETS, Json, pod_of
 from tests.fixtures.ports import free_port
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.redis import Redis
