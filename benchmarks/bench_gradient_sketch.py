@@ -1,4 +1,4 @@
-"""Measures what a projection of a gradient costs beside clipping it; prints a Markdown table.
+"""Measures what a projection of a gradient costs compared with clipping it; prints a Markdown table.
 
 python benchmarks/bench_gradient_sketch.py [--device cuda]
 """

@@ -1,4 +1,4 @@
-"""Measures a service's answers from the lake beside those from the database; the lake holds some hundred other runs.
+"""Measures a service's answers from the lake and from the database; the lake holds some hundred other runs.
 
 python -m benchmarks.bench_lake
 """

@@ -1,4 +1,4 @@
-"""Measures what the verl plugin costs the driver for each batch, beside verl's calculate_debug_metrics of that batch.
+"""Measures what the verl plugin costs the driver for each batch, and verl's calculate_debug_metrics of that batch.
 
 PYTHONPATH=. .venv-peers/bin/python benchmarks/verl_overhead.py
 

@@ -53,7 +53,7 @@ RETRY_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoakPlan:
-    """Which faults to cause, how often, and beside how many reports per second.
+    """Which faults to cause, how often, and during how many reports per second.
 
     Each round causes each fault once; no round begins after `seconds`.
     """

@@ -1,4 +1,4 @@
-"""The deployments that a soak runs on, each with the faults that it stands."""
+"""The deployments that a soak runs on, each with the faults that it tolerates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Target:
 
 @contextmanager
 def embedded_target(folder: Path, *, with_clock: bool = False, **variables: str) -> Iterator[Target]:
-    """Run `trmon serve` on SQLite, on a disk of its own; with a clock of its own only its faults are the clock's."""
+    """Run `trmon serve` on SQLite, on a separate disk; with a separate clock only its faults are the clock's."""
     if with_clock:
         clock = own_clock(folder / "clock")
         with embedded(folder, environment=clock.environment, **variables) as deployment:
@@ -73,7 +73,7 @@ def embedded_target(folder: Path, *, with_clock: bool = False, **variables: str)
 
 @contextmanager
 def fleet_target(folder: Path, *, with_clock: bool = False, **variables: str) -> Iterator[Target]:
-    """Run two replicas and two workers on PostgreSQL and Redis; with a clock of their own as above."""
+    """Run two replicas and two workers on PostgreSQL and Redis; with a separate clock as above."""
     given = {"lease_seconds": LEASE_SECONDS, **variables}
     if with_clock:
         clock = own_clock(folder / "clock")

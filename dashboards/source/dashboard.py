@@ -112,7 +112,7 @@ def _mark(name: str, color: str, expr: str, **read: Any) -> Mark:
 
 
 class _FromPrometheus(AnnotationQuery):
-    """The SDK's model lacks the fields that Grafana's Prometheus plugin reads beside the expression."""
+    """The SDK's model lacks the fields that Grafana's Prometheus plugin reads besides the expression."""
 
     def __init__(
         self,

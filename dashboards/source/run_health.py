@@ -191,7 +191,7 @@ def _now(name: str, title: str) -> stat.Panel:
 
 
 def _risk() -> list[stat.Panel | timeseries.Panel]:
-    """Return the predicted probability of a collapse, with the thresholds of the rules that tell it."""
+    """Return the predicted probability of a collapse, with the thresholds of its rules."""
     about = (
         "The probability that a collapse begins within 200 steps: a prediction, not a finding. None in the first 30 "
         "steps, and once the reward has collapsed."

@@ -13,7 +13,6 @@ import promql_parser as promql
 from tests.dashboards.documents import VARIABLE, Json, panels, substituted, variables
 
 Rule = Callable[[Json], Iterator[str]]
-Nodes = tuple[promql.Expr, ...]
 
 RATE_INTERVAL_SECONDS = 8_869_990
 SAMPLES = {"__rate_interval": f"{RATE_INTERVAL_SECONDS}s", "__range": "6069770s", "__interval": "4867856s"}

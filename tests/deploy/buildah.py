@@ -20,7 +20,7 @@ PIP_OPTIONS = ("cert", "index-url", "extra-index-url", "proxy", "trusted-host", 
 
 
 class Buildah:
-    """A store of images of its own below a folder, which goes with the folder."""
+    """A separate store of images below a folder, deleted with it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

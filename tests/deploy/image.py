@@ -1,4 +1,4 @@
-"""Performs the steps of the Dockerfile without a container engine, in a folder that stands in for the root."""
+"""Performs the steps of the Dockerfile without a container engine, in a folder in place of the root."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ NAME = "trmon.example"
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod's template, and the folder that stands in for the root of its containers."""
+    """A pod's template, and the folder in place of the root of its containers."""
 
     template: Json
     container: Container

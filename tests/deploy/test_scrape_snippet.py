@@ -1,4 +1,4 @@
-"""The job that the documentation tells people to add to their Prometheus: a real one scrapes a real service with it."""
+"""The job that the documentation gives for Prometheus: a real one scrapes a real service with it."""
 
 from __future__ import annotations
 

@@ -55,34 +55,24 @@ class Proxied:
             return make_token(direct, "admin", Scope.ADMIN)
 
 
-def changed(text: str, **by: str) -> str:
-    """Replace each text, which must be there; names are those of the values below."""
-    for name, new in by.items():
-        assert REPLACED[name] in text, f"{REPLACED[name]!r} is not in the configuration"
-        text = text.replace(REPLACED[name], new)
+def changed(text: str, by: dict[str, str]) -> str:
+    """Replace each text, which must be there."""
+    for old, new in by.items():
+        assert old in text, f"{old!r} is not in the configuration"
+        text = text.replace(old, new)
     return text
-
-
-REPLACED = {
-    "upstream": UPSTREAM,
-    "listen": "listen 443 ",
-    "name": "trmon.example",
-    "certificate": "/etc/trmon/tls.crt",
-    "key": "/etc/trmon/tls.key",
-    "site": "trmon.example {",
-    "admin": "admin off",
-}
 
 
 def nginx(folder: Path, port: int, upstream: str) -> list[str]:
     """Return the command that runs nginx with our server in a minimal nginx.conf."""
     server = changed(
         (DEPLOY / "nginx" / "trmon.conf").read_text(),
-        upstream=upstream,
-        listen=f"listen 127.0.0.1:{port} ",
-        name="localhost",
-        certificate=str(CERTIFICATE),
-        key=str(CERTIFICATE),
+        {
+            UPSTREAM: upstream,
+            "listen 443 ": f"listen 127.0.0.1:{port} ",
+            "trmon.example": "localhost",
+            **dict.fromkeys(("/etc/trmon/tls.crt", "/etc/trmon/tls.key"), str(CERTIFICATE)),
+        },
     )
     (folder / "trmon.conf").write_text(server)
     temporary = "".join(
@@ -100,9 +90,11 @@ def caddy(folder: Path, port: int, upstream: str) -> list[str]:
     """Return the command that runs Caddy with our Caddyfile, on another port and with our certificate."""
     text = changed(
         (DEPLOY / "caddy" / "Caddyfile").read_text(),
-        upstream=upstream,
-        site=f"https://localhost:{port} {{\n\tbind 127.0.0.1\n\ttls {CERTIFICATE} {CERTIFICATE}",
-        admin="admin off\n\tauto_https disable_redirects",
+        {
+            UPSTREAM: upstream,
+            "trmon.example {": f"https://localhost:{port} {{\n\tbind 127.0.0.1\n\ttls {CERTIFICATE} {CERTIFICATE}",
+            "admin off": "admin off\n\tauto_https disable_redirects",
+        },
     )
     file = folder / "Caddyfile"
     file.write_text(text)

@@ -1,4 +1,4 @@
-"""The service beside a real Alertmanager: an alert appears there, stays while it fires, and resolves."""
+"""The service with a real Alertmanager: an alert appears there, stays while it fires, and resolves."""
 
 from __future__ import annotations
 

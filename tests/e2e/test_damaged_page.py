@@ -95,7 +95,7 @@ def test_a_damaged_sector_is_named_by_doctor_and_a_backup_restores_what_it_held(
     wrong = failing_checks(data_dir)
     if not wrong:
         assert stored(data_dir) >= acknowledged
-    gc.collect()  # errors of a damaged file keep this process's connections to it, which end with a process of its own
+    gc.collect()  # errors of a damaged file keep this process's connections to it, which would end with the process
     restore_backup(url, backup)
     assert not failing_checks(data_dir)
     assert stored(data_dir) == held

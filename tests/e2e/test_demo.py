@@ -14,7 +14,7 @@ import pytest
 
 @dataclass(frozen=True)
 class ToldRun:
-    """What the demo tells of a failing run."""
+    """What the demo prints about a failing run."""
 
     text: str
     onset_step: int
@@ -28,7 +28,7 @@ class ToldRun:
 
 
 def told(output: str, run: str) -> ToldRun:
-    """Return what the demo tells of a run; the pattern is the whole story, so that a missing part fails."""
+    """Return what the demo prints about a run; the pattern is the whole story, so that a missing part fails."""
     (text,) = (part for part in re.split(r"^The ", output, flags=re.MULTILINE) if part.startswith(f"{run} run: "))
     found = re.search(
         r"from step (\d+) on, .* is (\S+)\.\n"

@@ -1,4 +1,4 @@
-"""Trainers that end in every way, as processes of their own, and what the service says of their runs."""
+"""Trainers that end in every way, in separate processes, and what the service says of their runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From one gear to the other: a live run leaves the embedded service and goes on under the fleet."""
+"""From one gear to the other: a live run moves from the embedded service to a fleet."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_live_run_goes_on_where_it_was(tmp_path: Path, postgres_url: str) -> N
 
     authenticator = ThreadedService(tmp_path / "unused", database_url=postgres_url)
     with authenticator.client() as client, WorkerProcess(postgres_url, log=tmp_path / "worker.log"):
-        # The trainer sends again what it is not sure of, and goes on.
+        # The trainer sends again what it is not sure of, and continues.
         assert statuses(client, MATH, step_report(9)) == ["duplicate"]
         for step in range(10, 15):
             send_step(client, MATH, step=step)

@@ -66,7 +66,7 @@ def _train(service: ServiceProcess, *, pager: WebhookServer, spool_dir: Path) ->
             monitor.log_batch(**two_engines_batch(step, ill_from=ILL_FROM), chunks=1)
             time.sleep(STEP_SECONDS)
         killer.join()
-        eventually(lambda: _firing(pager))  # while the run lives: nobody is paged for one that has ended
+        eventually(lambda: _firing(pager))  # while the run lives: one that has ended sends no page
         monitor.close(timeout=30.0)
     return acknowledged
 

@@ -1,4 +1,4 @@
-"""A rank of a real torchrun is killed and all are started anew: the run is whole in the service afterwards."""
+"""A rank of a real torchrun is killed and all are started again: the run is whole in the service afterwards."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ RUN = "/api/v1/runs/math/r"
 
 
 def _since_steps(service: ServiceProcess) -> dict[str, int]:
-    """Return the step where the run broke, as each place tells it."""
+    """Return the step where the run broke, as each place shows it."""
     with service.client() as client:
         alerts = client.get("/api/v1/alerts?project=math").json()["items"]
         [alert] = [one for one in alerts if one["rule"] == "incident"]

@@ -1,4 +1,4 @@
-"""Two clients train under one name: the service tells which two, everywhere people look, until one of them ends."""
+"""Two clients train under one name: the service names them until one of them ends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def service(tmp_path: Path, pager: WebhookServer) -> Iterator[ThreadedService]:
 
 
 def trainer(service: ThreadedService, folder: Path) -> Monitor:
-    """Return a monitor of the run, as a job of its own makes it, whose heart beats fast."""
+    """Return a monitor of the run with fast heartbeats, as a separate job makes it."""
     return Monitor(settings(folder, url=service.url, limits={"heartbeat_seconds": BEAT_SECONDS}))
 
 

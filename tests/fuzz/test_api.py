@@ -24,7 +24,7 @@ SHORT_SECONDS = 40.0
 LONG_SECONDS = 300.0
 """From this time on every operation must be reached."""
 PHASES = ("coverage,fuzzing", "stateful")
-"""A run of its own for each, since the first phases of a run take up to a minute and leave no time for the others.
+"""A separate run for each, since the first phases of a run take up to a minute and leave no time for the others.
 
 The phase of examples is left out: the document has few, and it needs longer than the others to begin.
 """

@@ -142,7 +142,7 @@ def _edited_text(valid: list[Any]) -> st.SearchStrategy[str]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A database that all cases share; each imports into a project of its own."""
+    """A database that all cases share; each imports into a separate project."""
     opened = open_migrated_store(tmp_path_factory.mktemp("archives") / "trmon.db")
     yield opened
     opened.close()
@@ -171,7 +171,7 @@ def test_an_archive_is_refused_or_its_runs_can_be_used(store: Store, damage: Dam
 
 
 def check_usable(store: Store, key: RunKey) -> None:
-    """A run can be read as the API reads it, and a worker can go on with it."""
+    """A run can be read as the API reads it, and a worker can continue it."""
     run = store.runs.get(key, access=EVERYTHING)
     assert store.runs.attempts(run.id)
     store.policies.current(run.id)

@@ -116,7 +116,7 @@ def _check_stored(prepared: PreparedMessage) -> None:
 
 
 def _check_judged(prepared: PreparedMessage) -> None:
-    """A run that gets the message goes on: the runner neither fails nor stops reading."""
+    """A run that gets the message continues: the runner neither fails nor stops reading."""
     watched = WatchedRun()
     message = _readable(prepared)
     watched.receive(message, at=0.0)

@@ -77,7 +77,7 @@ def plain_text(text: str) -> str:
 
 
 def fingerprint(value: list[Any] | dict[str, Any]) -> dict[str, Any]:
-    """Return the length, one number over all numbers that tells small ones and their order, and a hash of the words."""
+    """Return the length, a number that reflects all numbers and their order, and a hash of the words."""
     leaves = [*_leaves(value)]
     numbers = [leaf for leaf in leaves if isinstance(leaf, int | float) and not isinstance(leaf, bool)]
     words = json.dumps([leaf for leaf in leaves if not isinstance(leaf, int | float) or isinstance(leaf, bool)])

@@ -1,6 +1,6 @@
 """Sixty faults that the tests must find: python -m tests.guards.mutants [AREA ...] [--write FILE]
 
-Each is a fragment of code that occurs once in the product, wherever its file lies, and what stands there instead; the
+Each is a fragment of code that occurs once in the product, wherever its file is, and its replacement; the
 fault is made while the module is imported, so no file changes. Prints a line a fault: killed, survived, or why it was
 not tried. TESTS says where each area is tested; a folder that moved is changed there.
 """

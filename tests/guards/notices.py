@@ -14,7 +14,7 @@ N_NOTICES = 3
 
 
 def webhooks(service: RecordedService) -> dict[str, Any]:
-    """Return what was posted by its delivery; what fires beside it depends on how far the run was by then."""
+    """Return what was posted by its delivery; what else fires depends on how far the run was by then."""
     posted = eventually(lambda: [*service.webhook.posted], lambda them: len(them) >= N_NOTICES)
     found = {}
     for one in posted:

@@ -49,7 +49,7 @@ class RecordedService:
 
 @contextmanager
 def recorded_service(folder: Path) -> Iterator[RecordedService]:
-    """Start the service and report the runs; the healthy and the drifting one go on until the context ends."""
+    """Start the service and report the runs; the healthy and the drifting one continue until the context ends."""
     with ExitStack() as stack:
         webhook = stack.enter_context(WebhookServer())
         mail = stack.enter_context(MailServer(security="none"))

@@ -50,7 +50,7 @@ def documents(
 
 @contextmanager
 def fresh() -> Iterator[tuple[RecordedService, Path]]:
-    """Return a service of its own, and a folder for what is written."""
+    """Return a separate service, and a folder for what is written."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "wheels").mkdir()

@@ -1,4 +1,4 @@
-"""What people see of trmon is what is recorded; `python -m tests.guards.recorder` records it anew."""
+"""What people see of trmon is what is recorded; `python -m tests.guards.recorder` records it again."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ class Protocol(RuleBasedStateMachine):
 
     @invariant()
     def rows_and_alerts_follow_from_the_reports(self) -> None:
-        """Batches close in order with all their reports, and each change of the alert is told by one delivery."""
+        """Batches close in order with all their reports, and each change of the alert has one delivery."""
         for run, run_id in self.run_ids.items():
             model = self.models[run]
             model.observe_rows(self.system.rows(run_id), now=self.now)
@@ -357,9 +357,9 @@ class Protocol(RuleBasedStateMachine):
             self._check_told(run, run_id)
 
     def _check_told(self, run: str, run_id: int) -> None:
-        """Each change was told, or muted: firing late after it had resolved, or resolved though nobody had heard.
+        """Each change was sent, or muted: firing late after it had resolved, or resolved though its firing was not.
 
-        One that was sent, but could not be recorded, may be muted when it is due again; the end is told in any case,
+        One that was sent, but could not be recorded, may be muted when it is due again; the end is sent in any case,
         unless not even the attempt could be recorded.
         """
         deliveries, taken = self.system.deliveries(run_id), self.system.inbox.taken

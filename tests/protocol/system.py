@@ -272,7 +272,7 @@ class System:
             return [Change(*row) for row in connection.execute(found)]
 
     def deliveries(self, run_id: int) -> dict[Change, tuple[str, str]]:
-        """Return the dedup key and the state of the run's deliveries, by the change that each tells."""
+        """Return the dedup key and the state of the run's deliveries, by the change that each notifies of."""
         table = tables.delivery.c
         found = select(table.dedup_key, table.state).where(table.run_id == run_id).order_by(table.id)
         with self._observed.reader.connect() as connection:

@@ -1,4 +1,4 @@
-"""The page's files: what a browser is told to load is what a view loads, and nothing is left over."""
+"""The page's files: what a page names is what its view loads, and nothing is left over."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_the_verdict_does_not_wait_for_the_charts(visiting: Visiting) -> None:
     expect(page.locator("[aria-label='Diagnosis'] .headline")).to_be_visible()
     expect(page.locator(".charts .bone.plot").first).to_be_visible()
     assert held
-    # Requests that are held go on.
+    # Requests that are held continue.
     page.unroute_all()
     expect(page.locator(".charts canvas").first).to_be_visible()
 

@@ -33,7 +33,7 @@ def replayed_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedS
 
 @pytest.fixture
 def service(replayed_run: ThreadedService) -> ThreadedService:
-    """The service; the run's policy, which each test may change, is pinned as trm_auto beside a new run's shadows."""
+    """The service; the run's policy, which each test may change, is trm_auto, pinned, with the shadows of a new run."""
     with replayed_run.client() as client:
         client.put(POLICY, json={"policy": "trm_auto", "pinned": True, "shadows": SHADOWS}).raise_for_status()
         client.put(f"/api/v1{PATH}/adaptation", json={"mode": "off"}).raise_for_status()
@@ -90,7 +90,7 @@ def test_no_bound_can_be_typed_until_the_chosen_criterion_is_read(
         page.get_by_label("Criterion").select_option("mean_k3")
     if not is_open:
         page.get_by_text("Try other bounds").click()
-        page.wait_for_timeout(200)  # The page hears of the click in a task of its own.
+        page.wait_for_timeout(200)  # The page handles the click in a separate task.
     field = page.get_by_label("Upper bound, number")
     expect(field).to_be_disabled()
     for route in held:

@@ -1,4 +1,4 @@
-"""Baselines beside the model: fewer inputs, the configuration, the time, published thresholds, and trmon's rules."""
+"""Baselines of the model: fewer inputs, the configuration, the time, published thresholds, and trmon's rules."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def names_of(n_runs: int, n_healthy: int, *, testbed: str) -> Iterator[RunName]:
 
 
 def record_all(names: Iterable[RunName], cache: Path, *, n_steps: int, jobs: int) -> Iterator[RunName]:
-    """Record the runs that are not in the cache, in processes of their own, and yield each when it is there."""
+    """Record the runs that are not in the cache, in separate processes, and yield each when it is there."""
     missing = []
     for name in names:
         if RecordedCourse.open(name, cache) is None:

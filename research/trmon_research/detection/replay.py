@@ -35,7 +35,7 @@ MESSAGES_PER_PASS = 30
 """Ten steps of two updates: alerts are judged step by step, however many steps a pass reads."""
 SECONDS_PER_MESSAGE = 5.0
 UPDATES = (TransitionReason.REVISED.value, TransitionReason.WORSENED.value)
-"""Reasons of a notification that goes on about an episode."""
+"""Reasons of a notification that continues an episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _RaisingObserver:
 
 
 def replay(course: RecordedCourse) -> Told:
-    """Replay a recording through a database of its own, and return what was told."""
+    """Replay a recording through a separate database, and return what was sent."""
     with _migrated_store() as store:
         scheduler = Scheduler(
             store.run_log,

@@ -1,4 +1,4 @@
-"""What was told of recordings, kept beside them for as long as the code that judges is the same."""
+"""What was sent about recordings, kept next to them for as long as the code that judges is the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trmon_research.detection.recorded_run import RecordedCourse
 from trmon_research.detection.replay import Told, replay
 
 JUDGING = ("domain", "runner", "ingest", "store")
-"""The packages of the service on which it depends what is told."""
+"""The packages of the service on which it depends what is sent."""
 
 
 def outcomes_of(courses: Sequence[RecordedCourse], *, jobs: int) -> Iterator[RunOutcome]:
@@ -42,7 +42,7 @@ def told_path(course: RecordedCourse) -> Path:
 
 @cache
 def code_digest() -> str:
-    """Return a digest of the code on which it depends what is told."""
+    """Return a digest of the code on which it depends what is sent."""
     service, client = Path(trmon.__file__).parent, Path(trmon_client.core.__file__).parent
     folders = [*(service / name for name in JUDGING), client]
     files = [path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".yaml")]

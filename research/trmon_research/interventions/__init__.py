@@ -1,1 +1,1 @@
-"""Paired interventions: one run up to a trigger, and several ways to go on from it, compared."""
+"""Paired interventions: one run up to a trigger, and several ways to continue from it, compared."""

@@ -44,7 +44,7 @@ class Intervention:
     reason: str
 
     def changed(self, config: ExperimentConfig) -> ExperimentConfig:
-        """Return the configuration from the intervention on; ramps go on, the learning rate's scaled."""
+        """Return the configuration from the intervention on; ramps continue, the learning rate's scaled."""
         for action in self.actions:
             config = _CHANGES.get(action, _unchanged)(config)
         return structs.replace(config, learning_rate=_scaled(config.learning_rate, self.learning_rate_scale))

@@ -31,7 +31,7 @@ Receive = Callable[[wire.Message], None]
 class LiveMonitor:
     """Decides on batches as the client does, and hands its messages to a function before each call returns.
 
-    Errors of the client reach the trainer: an experiment must not go on without its data.
+    Errors of the client reach the trainer: an experiment must not continue without its data.
     """
 
     def __init__(self, settings: ClientSettings, *, receive: Receive | None = None) -> None:

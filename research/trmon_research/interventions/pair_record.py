@@ -55,7 +55,7 @@ class PrefixRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to go on: what was changed, and what became of the run.
+    """One way to continue: what was changed, and what became of the run.
 
     `onset` is the update at which it collapsed, of the whole run; a rolled back run is labelled without the updates
     that it took back. `end_reward` is the mean clean evaluation of the last 50 updates, `mask_rate` the share of

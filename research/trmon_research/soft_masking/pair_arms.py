@@ -1,4 +1,4 @@
-"""One pair: a prefix that is trained once, and arms that go on from its end with other masks and equal seeds."""
+"""One pair: a prefix that is trained once, and arms that continue from its end with other masks and equal seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parquet file of a run: one row an update, with its configuration and its label beside them."""
+"""The parquet file of a run: one row an update, with its configuration and its label."""
 
 from __future__ import annotations
 

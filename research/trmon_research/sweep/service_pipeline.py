@@ -28,7 +28,7 @@ from trmon_research.sweep.unstored_run import ATTEMPT_ID, RUN_ID, unstored_run
 class RaisedAlert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An alert that fired after `step`, whose condition has held since `since`; `cause` names what leads an incident.
 
-    The rule `incident` stands for the incident that notifies: once for its opening, and for each change of it.
+    The rule `incident` means the incident that notifies: once for its opening, and for each change of it.
     """
 
     rule: str
@@ -41,7 +41,7 @@ class RaisedAlert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class ServicePipeline:
     """Passes the reports of one run, each a whole batch, through the stages of the service with the built-in rules.
 
-    Bounds stay as the run's default policy has them: the service calibrates them beside the pipeline.
+    Bounds stay as the run's default policy has them: the service calibrates them outside the pipeline.
     """
 
     def __init__(self, config: Mapping[str, object]) -> None:

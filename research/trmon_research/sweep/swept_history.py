@@ -26,7 +26,7 @@ PROJECT = "sweep"
 LAST_UPDATE = 0
 """The number given to the one update of a step that a file has, the last one: signals of its own row come from it."""
 SCALARS = ("exact",)
-"""Scalars of the lab's trainer beside those with a common name."""
+"""Scalars of the lab's trainer besides those with a common name."""
 
 
 class _Outcome(msgspec.Struct, frozen=True):

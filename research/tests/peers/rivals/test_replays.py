@@ -20,7 +20,7 @@ ONSET = 150
 
 
 def _steps(n: int = 250, **overrides: list[float]) -> list[LoggedStep]:
-    """A run whose reward rises and whose other metrics are steady, but for those given."""
+    """A run whose reward rises and whose other metrics are steady, except those given."""
     random = np.random.default_rng(0)
     columns = {
         "update": np.arange(n),

@@ -1,1 +1,1 @@
-"""Other monitors from PyPI on the stored runs of the lab, at their defaults, beside trmon's rules."""
+"""Other monitors from PyPI on the stored runs of the lab, at their defaults, and trmon's rules."""

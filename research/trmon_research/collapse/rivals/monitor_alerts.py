@@ -45,7 +45,7 @@ def read_monitor_alerts(path: Path) -> MonitorAlerts:
     """Return the records in a file. Errors: msgspec.ValidationError, ValueError for another format."""
     found = msgspec.json.decode(path.read_bytes(), type=MonitorAlerts)
     if found.format != FORMAT:
-        raise ValueError(f"{path} has format {found.format}; write it anew with `make bench-rivals`")
+        raise ValueError(f"{path} has format {found.format}; write it again with `make bench-rivals`")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Replays stored runs through each monitor, every run in a process of its own.
+"""Replays stored runs through each monitor, every run in a separate process.
 
 A process apart keeps runs independent: rldoctor draws pairs of steps from one generator for its process, and rlwatch
 and rlprobe leave hooks that run at exit.

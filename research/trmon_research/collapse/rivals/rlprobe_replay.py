@@ -29,7 +29,7 @@ DIAGNOSE_EVERY = 25
 
 
 def replay(steps: Iterable[LoggedStep], config: ExperimentConfig) -> list[MonitorAlert]:
-    """Return the findings that rlprobe tells while a run logs its steps. Errors: RuntimeError if a step was lost."""
+    """Return the findings that rlprobe reports while a run logs its steps. Errors: RuntimeError if a step was lost."""
     alerts: list[MonitorAlert] = []
     with tempfile.TemporaryDirectory(prefix="rlprobe-") as folder:
         recorder = Recorder(

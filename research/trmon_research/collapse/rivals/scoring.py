@@ -1,4 +1,4 @@
-"""How well the alerts of a monitor tell runs that collapse from those that do not."""
+"""How well the alerts of a monitor separate runs that collapse from the others."""
 
 from __future__ import annotations
 
