@@ -32,13 +32,10 @@ def test_batches_are_filtered_by_step(store: Store, run_id: int) -> None:
     assert store.batches.list(run_id, access=EVERYTHING, attempt_id=2).items == ()
 
 
-def test_a_batch_is_found_by_its_key(store: Store, run_id: int) -> None:
+def test_a_batch_is_found_by_its_key_in_its_project(store: Store, run_id: int) -> None:
     assert store.batches.get(batch_key(1, 3, 0), access=EVERYTHING).ordinal == 8
     with pytest.raises(NotFound, match="step 9"):
         store.batches.get(batch_key(1, 9), access=EVERYTHING)
-
-
-def test_batches_of_another_project_are_not_found(store: Store, run_id: int) -> None:
     assert store.batches.list(run_id, access=CODE).items == ()
     assert store.batches.decisions(batch_key(1, 3), access=CODE) == ()
     with pytest.raises(NotFound):

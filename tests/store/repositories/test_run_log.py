@@ -74,7 +74,7 @@ def test_an_unknown_run_is_not_found(log: RunLog) -> None:
 
 
 def test_a_batch_round_trips(store: Store, log: RunLog, run_id: int) -> None:
-    signals = {"total_kl_k3": 1e-3, "chi2": math.inf, "low": -math.inf}
+    signals = {"total_kl_k3": 1e-3, "chi2": math.inf, "low": -math.inf, "mask_rate": math.nan}
     row = batch(
         batch_key(1, 7, 2),
         run_id=run_id,
@@ -86,18 +86,10 @@ def test_a_batch_round_trips(store: Store, log: RunLog, run_id: int) -> None:
         scalars={"grad_norm": 0.5},
     )
     commit(store, run_id, batches=(row,))
-    assert log.batch(row.key) == row
+    assert repr(log.batch(row.key)) == repr(row)  # NaN is not equal to itself
     assert log.batch(batch_key(1, 7, None)) is None
-    assert log.batches_after(run_id, 0, limit=10) == [row]
+    assert repr(log.batches_after(run_id, 0, limit=10)) == repr([row])
     assert log.batches_after(run_id, 1, limit=10) == []
-
-
-def test_nan_signals_stay_nan(store: Store, log: RunLog, run_id: int) -> None:
-    row = batch(batch_key(1, 1), run_id=run_id, ordinal=1, signals={"mask_rate": math.nan, "kl": 1.0})
-    commit(store, run_id, batches=(row,))
-    found = log.batches_after(run_id, 0, limit=1)[0].signals
-    assert list(found) == ["mask_rate", "kl"]
-    assert math.isnan(found["mask_rate"])
 
 
 def test_a_revised_batch_replaces_the_row(store: Store, log: RunLog, run_id: int) -> None:
@@ -141,11 +133,11 @@ def test_the_last_report_is_the_newest_of_any_rank(store: Store, log: RunLog, ru
 
 
 def test_an_alert_moves_through_its_states(store: Store, log: RunLog, run_id: int) -> None:
-    pending = alert(run_id=run_id, state=AlertState.PENDING)
+    pending = alert(run_id=run_id, state=AlertState.PENDING, value=math.nan)
     firing = replace(pending, state=AlertState.FIRING, value=math.inf, updated_at=NOW + 1)
     for state in (pending, firing):
         commit(store, run_id, alerts=(state,))
-        assert log.open_alerts(run_id) == [state]
+        assert repr(log.open_alerts(run_id)) == repr([state])  # NaN is not equal to itself
     commit(store, run_id, alerts=(replace(firing, state=AlertState.RESOLVED),))
     assert log.open_alerts(run_id) == []
 
@@ -156,11 +148,6 @@ def test_an_alert_that_never_fired_is_deleted(store: Store, log: RunLog, run_id:
     commit(store, run_id, alerts=(pending, other))
     commit(store, run_id, alerts=(replace(pending, state=AlertState.DROPPED),))
     assert log.open_alerts(run_id) == [other]
-
-
-def test_an_alert_without_a_value_is_stored_without_one(store: Store, log: RunLog, run_id: int) -> None:
-    commit(store, run_id, alerts=(alert(run_id=run_id, value=math.nan),))
-    assert math.isnan(log.open_alerts(run_id)[0].value)
 
 
 def test_a_repeated_transition_and_delivery_are_stored_once(store: Store, run_id: int) -> None:

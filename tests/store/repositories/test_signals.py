@@ -111,7 +111,7 @@ def test_a_signal_is_nan_before_its_first_value(store: Store, run_id: int) -> No
     assert np.isnan(found.bands["nobody"].last).all()
 
 
-def test_the_range_and_mean_of_a_point_ignore_nan(store: Store, run_id: int) -> None:
+def test_the_range_and_mean_of_a_point_ignore_nan_and_are_nan_without_a_value(store: Store, run_id: int) -> None:
     values = [1.0, math.nan, 3.0, math.nan, math.nan, math.inf]
     rows = [
         batch(batch_key(1, i), run_id=run_id, ordinal=i + 1, signals={"x": value}) for i, value in enumerate(values)
@@ -122,12 +122,8 @@ def test_the_range_and_mean_of_a_point_ignore_nan(store: Store, run_id: int) -> 
     np.testing.assert_array_equal(band.mean, [1.0, 3.0, math.inf])
     np.testing.assert_array_equal(band.last, [math.nan, math.nan, math.inf])
     np.testing.assert_array_equal(series(store, run_id, "x", points=2).bands["x"].max, [3.0, math.inf])
-
-
-def test_a_point_without_any_value_is_nan(store: Store, run_id: int) -> None:
-    write(store, run_id, range(10))
-    band = series(store, run_id, "nan", points=2).bands["nan"]
-    for column in (band.min, band.max, band.mean, band.last):
+    unknown = series(store, run_id, "nobody", points=2).bands["nobody"]
+    for column in (unknown.min, unknown.max, unknown.mean, unknown.last):
         assert np.isnan(column).tolist() == [True, True]
 
 
