@@ -12,7 +12,7 @@ from typing import Any
 
 import trmon_client as trmon
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.grpo_trainer import DecisionPort, train_experiment
+from trmon.lab.grpo.grpo_trainer import train_experiment
 from trmon.lab.grpo.injections import Injection, Onset, injected
 
 PROJECT = "math"
@@ -55,7 +55,7 @@ class Blind:
 
     monitor: trmon.Monitor
 
-    def log_batch(self, **given: Any) -> DecisionPort:
+    def log_batch(self, **given: Any) -> Any:
         """Report two of the three log-probs."""
         kept = ("step", "update", "chunks", "mask", "rollout_logprobs", "logprobs", "rewards")
         return self.monitor.log_batch(**{name: given[name] for name in kept if name in given})

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
+from tests.fixtures.command import run_here
 from tests.lab.grpo.experiments import small
-from trmon.cli import app
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_configuration_in_a_file_is_trained_and_spooled(in_folder: Path) -> None:
     config = in_folder / "config.json"
     config.write_bytes(msgspec.json.encode(small(n_updates=2)))
-    done = CliRunner().invoke(app, ["lab", "--config", str(config), "--run", "mine"])
+    done = run_here("lab", "--config", config, "--run", "mine")
     assert done.exit_code == 0, done.output
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["step", "0"], ["step", "1"]]
     assert any("mine" in path.parts and path.is_file() for path in in_folder.rglob("*"))
@@ -40,6 +39,6 @@ def test_a_configuration_in_a_file_is_trained_and_spooled(in_folder: Path) -> No
 def test_what_is_wrong_is_said(in_folder: Path, arguments: list[str], problem: str) -> None:
     (in_folder / "bad.json").write_text("{}")
     (in_folder / "good.json").write_bytes(msgspec.json.encode(small(n_updates=1)))
-    done = CliRunner().invoke(app, ["lab", *arguments])
+    done = run_here("lab", *arguments)
     assert done.exit_code == 1
     assert problem in done.stderr

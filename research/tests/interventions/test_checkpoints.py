@@ -6,10 +6,10 @@ import pytest
 
 from tests.lab.grpo.experiments import small
 from tests.lab.recording import RecordingMonitor
-from trmon.lab.grpo.grpo_trainer import GrpoTrainer
 from trmon_research.interventions.checkpoints import last_good_checkpoint
+from trmon_research.trainer_state import ResumableTrainer
 
-CHECKPOINTS = [GrpoTrainer(small(), RecordingMonitor()).capture(update) for update in range(0, 161, 20)]
+CHECKPOINTS = [ResumableTrainer(small(), RecordingMonitor()).capture(update) for update in range(0, 161, 20)]
 RISES_THEN_FALLS = [0.3] * 60 + [0.7] * 40 + [0.5] * 65
 
 

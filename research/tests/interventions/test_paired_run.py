@@ -18,6 +18,7 @@ from trmon_research.interventions.intervention import Action, Intervention
 from trmon_research.interventions.pair_record import PairRecord
 from trmon_research.interventions.paired_run import run_pair
 from trmon_research.interventions.watched_prefix import PrefixEnd, WatchedPrefix, train_prefix
+from trmon_research.trainer_state import continue_experiment
 
 ILL = small(
     n_updates=6,
@@ -53,7 +54,7 @@ def test_every_other_arm_parts_from_it(prefix: WatchedPrefix) -> None:
 
 def _outcomes(prefix: WatchedPrefix, chosen: Intervention) -> list[UpdateOutcome]:
     start = arm_start(prefix, chosen)
-    return list(train_experiment(start.config, RecordingMonitor(), start=start.state))
+    return list(continue_experiment(start.config, RecordingMonitor(), start=start.state))
 
 
 def test_masks_of_the_runs_own_policy_are_enforced(prefix: WatchedPrefix) -> None:

@@ -7,7 +7,8 @@ from collections import Counter
 import msgspec
 import pytest
 
-from trmon.lab.grpo.experiment_config import ExperimentConfig
+from tests.lab.grpo.experiments import small
+from trmon.lab.grpo.experiment_config import EngineMismatch, ExperimentConfig, Ramp, constant
 from trmon.lab.grpo.tasks import TASK_FAMILIES
 from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.sweep.sweep_plan import (
@@ -15,7 +16,9 @@ from trmon_research.sweep.sweep_plan import (
     LATER_SHARES,
     MECHANISMS,
     SHARES,
+    configuration_hash,
     configurations_of,
+    first_change,
     plan_sweep,
 )
 
@@ -40,7 +43,7 @@ def test_a_round_has_every_mechanism_and_a_plan_every_task_and_architecture() ->
 def test_seeds_repeat_a_configuration() -> None:
     first, second = plan_sweep(1, seed=0, n_updates=800, n_seeds=2)
     assert second.seed == first.seed + 1
-    assert first.configuration_hash == second.configuration_hash
+    assert configuration_hash(first) == configuration_hash(second)
     assert first.content_hash != second.content_hash
 
 
@@ -60,3 +63,10 @@ def test_a_configuration_has_the_same_name_once_it_was_stored() -> None:
     for config in plan_sweep(140, seed=0, n_updates=800):
         stored = msgspec.json.decode(msgspec.json.encode(config), type=ExperimentConfig)
         assert (stored, stored.run_name) == (config, config.run_name)
+
+
+def test_the_first_change_is_that_of_the_earliest_ramp_or_precision() -> None:
+    assert first_change(small(engine=EngineMismatch(lag=constant(3.0)))) == 0
+    later = Ramp(0.0, 2.0, first_update=90, n_updates=50)
+    assert first_change(small(length_bonus=later, engine=EngineMismatch(lag=later))) == 90
+    assert first_change(small(length_bonus=later, engine=EngineMismatch(first_update=70))) == 70

@@ -15,6 +15,7 @@ from trmon_research.collapse.report import FALSE_ALARMS, Benchmark, report_secti
 from trmon_research.collapse.report_page import report_page
 from trmon_research.collapse.stored_runs import RUNS, read_runs
 from trmon_research.collapse.validation import fit_to, fit_to_moments, with_calibration
+from trmon_research.sweep.sweep_plan import configuration_hash
 
 REPORT = Path(__file__).parents[3] / "docs" / "collapse-benchmark.md"
 MODEL = Path(trmon.domain.collapse_risk.__path__[0]) / "model.json"
@@ -37,8 +38,8 @@ def fit(runs: Path = RUNS, output: Path = MODEL, leave_out: Path | None = None) 
 
     --leave-out names a folder of runs that the model must not see, such as those of an experiment.
     """
-    left_out = {run.config.configuration_hash for run in read_runs(leave_out)} if leave_out else set()
-    benchmark = Benchmark([run for run in read_runs(runs) if run.config.configuration_hash not in left_out])
+    left_out = {configuration_hash(run.config) for run in read_runs(leave_out)} if leave_out else set()
+    benchmark = Benchmark([run for run in read_runs(runs) if configuration_hash(run.config) not in left_out])
     output.write_bytes(encoded(fitted(benchmark)))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trmon_research.collapse.stored_runs import Floats, StoredRun
+from trmon_research.sweep.sweep_plan import first_change
 
 FIRST_UPDATE = 60
 EVERY = 10
@@ -42,7 +43,7 @@ class Moments:
 def scored_moments(runs: Sequence[StoredRun]) -> Moments:
     """Return the moments of runs whose label is known: none from the onset on, none too near the end of a run."""
     found = [
-        (place, update, collapses, update >= run.config.first_change)
+        (place, update, collapses, update >= first_change(run.config))
         for place, run in enumerate(runs)
         for update in range(FIRST_UPDATE, run.label.n_updates, EVERY)
         if (collapses := run.label.collapses_after(update)) is not None

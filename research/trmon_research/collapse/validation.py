@@ -14,6 +14,7 @@ from trmon.domain.collapse_risk.risk_model import RiskCalibration, RiskModel
 from trmon_research.collapse.fitting import MODEL_FEATURES, fit_calibration, fit_model, run_weights
 from trmon_research.collapse.moments import Moments
 from trmon_research.collapse.stored_runs import Floats, StoredRun
+from trmon_research.sweep.sweep_plan import configuration_hash
 
 FOLDS = 5
 HEALTHY = "healthy"
@@ -26,7 +27,7 @@ Folds = Iterator[tuple[Chosen, Chosen]]
 
 def by_configuration(runs: Sequence[StoredRun]) -> Folds:
     """Yield folds that part configurations: repetitions with other seeds stay together."""
-    groups = [run.config.configuration_hash for run in runs]
+    groups = [configuration_hash(run.config) for run in runs]
     for _, held in GroupKFold(FOLDS, shuffle=True, random_state=0).split(groups, groups=groups):
         is_held = np.isin(np.arange(len(runs)), held)
         yield ~is_held, is_held

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
+from trmon.lab.grpo.grpo_trainer import UpdateOutcome
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.config.settings import Mode
 from trmon_research.interventions.arm_start import arm_start
@@ -18,6 +18,7 @@ from trmon_research.interventions.live_monitor import LiveMonitor, live_settings
 from trmon_research.interventions.pair_record import ArmRecord
 from trmon_research.interventions.watched_prefix import WatchedPrefix
 from trmon_research.sweep.labelled_updates import label_updates
+from trmon_research.trainer_state import continue_experiment
 
 END_UPDATES = 50
 
@@ -30,7 +31,7 @@ def run_arm(prefix: WatchedPrefix, name: str) -> ArmRecord:
     mode = Mode.ENFORCE if Action.MASK in chosen.actions else Mode.OBSERVE
     with LiveMonitor(live_settings(start.config, policy=prefix.policy, mode=mode)) as monitor:
         counted = MaskCounter(monitor)
-        updates = train_experiment(start.config, counted, start=start.state)
+        updates = continue_experiment(start.config, counted, start=start.state)
         outcomes, label = label_updates(updates, earlier=start.earlier)
     return ArmRecord(
         arm=name,
@@ -59,12 +60,12 @@ class MaskCounter:
     rates: list[float] = field(default_factory=list)
 
     def log_batch(self, *, step: int, update: int | None = None, **arguments: Any) -> BatchDecision:
-        """See MonitorPort."""
+        """See trmon_client.Monitor."""
         decision = self.monitor.log_batch(step=step, update=update, **arguments)
         if update is None:
             self.rates.append(1.0 - decision.mask.float().mean().item())
         return decision
 
     def log_scalars(self, step: int, values: Any, /) -> None:
-        """See MonitorPort."""
+        """See trmon_client.Monitor."""
         self.monitor.log_scalars(step, values)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.grpo_trainer import TrainerState, UpdateOutcome
+from trmon.lab.grpo.grpo_trainer import UpdateOutcome
 from trmon_research.interventions.checkpoints import last_good_checkpoint
 from trmon_research.interventions.intervention import Action, Intervention
 from trmon_research.interventions.watched_prefix import WatchedPrefix
+from trmon_research.trainer_state import TrainerState
 
 PLACEBO_SEED_OFFSET = 500_009
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from trmon.domain.analysis.collapse import smoothed
-from trmon.lab.grpo.grpo_trainer import TrainerState
+from trmon_research.trainer_state import TrainerState
 
 CHECKPOINT_EVERY = 20
 UNTRUSTED_UPDATES = 40

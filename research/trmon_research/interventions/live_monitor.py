@@ -49,11 +49,11 @@ class LiveMonitor:
         scalars: Mapping[str, float] | None = None,
         **arguments: Any,
     ) -> BatchDecision:
-        """See MonitorPort."""
+        """See trmon_client.Monitor."""
         return self._session.log_batch(LoggedBatch(step, update, chunks, GivenBatch(**arguments), scalars=scalars))
 
     def log_scalars(self, step: int, values: Mapping[str, float], /) -> None:
-        """See MonitorPort."""
+        """See trmon_client.Monitor."""
         self._session.log_scalars(step, values)
 
     def __enter__(self) -> LiveMonitor:

@@ -9,7 +9,7 @@ from enum import Enum
 import msgspec
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.grpo_trainer import GrpoTrainer, TrainerState, UpdateOutcome
+from trmon.lab.grpo.grpo_trainer import UpdateOutcome
 from trmon_client.config.settings import Mode
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_research.interventions.checkpoints import CHECKPOINT_EVERY
@@ -20,6 +20,7 @@ from trmon_research.interventions.trigger import Trigger
 from trmon_research.sweep.labelled_updates import label_updates
 from trmon_research.sweep.run_labels import RunLabel
 from trmon_research.sweep.spooled_signals import StepRows
+from trmon_research.trainer_state import ResumableTrainer, TrainerState
 
 
 class PrefixEnd(Enum):
@@ -50,7 +51,7 @@ class WatchedPrefix:
 class _Watch:
     """The updates of a trainer under the service, which end with the trigger; checkpoints are kept."""
 
-    trainer: GrpoTrainer
+    trainer: ResumableTrainer
     service: LiveService
     trigger: Trigger
     scheduled_at: int | None
@@ -78,7 +79,7 @@ def train_prefix(config: ExperimentConfig, *, trigger: Trigger, scheduled_at: in
     service = LiveService(msgspec.to_builtins(config), model=trigger.risk_model())
     settings = live_settings(config, policy=preset("trm_auto"), mode=Mode.OBSERVE)
     with LiveMonitor(settings, receive=service.receive) as monitor:
-        watch = _Watch(GrpoTrainer(config, monitor), service, trigger, scheduled_at)
+        watch = _Watch(ResumableTrainer(config, monitor), service, trigger, scheduled_at)
         outcomes, label = label_updates(watch.updates(config.n_updates))
     return WatchedPrefix(
         config=config,

@@ -11,12 +11,13 @@ import msgspec
 import numpy as np
 
 from trmon.lab.grpo.experiment_config import ExperimentConfig
-from trmon.lab.grpo.grpo_trainer import GrpoTrainer, TrainerState, UpdateOutcome, train_experiment
+from trmon.lab.grpo.grpo_trainer import UpdateOutcome
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.config.settings import Mode
 from trmon_client.core.policies.criteria import Criterion
 from trmon_client.core.policies.policy import Policy, preset
 from trmon_research.interventions.live_monitor import LiveMonitor, live_settings
+from trmon_research.trainer_state import ResumableTrainer, TrainerState, continue_experiment
 
 PREFIX_UPDATES, ARM_UPDATES = 200, 200
 END_UPDATES = 50
@@ -62,7 +63,7 @@ class _WatchedDecisions:
         self.weights: list[float] = []
 
     def log_batch(self, *, step: int, update: int | None = None, **arguments: Any) -> BatchDecision:
-        """See MonitorPort."""
+        """See trmon_client.Monitor."""
         decision = self._monitor.log_batch(step=step, update=update, **arguments)
         if update is None and decision.columns is not None:
             columns = decision.columns.numpy()
@@ -72,7 +73,7 @@ class _WatchedDecisions:
         return decision
 
     def log_scalars(self, step: int, values: Any, /) -> None:
-        """See MonitorPort."""
+        """See trmon_client.Monitor."""
         self._monitor.log_scalars(step, values)
 
 
@@ -81,7 +82,7 @@ def run_pair(config: ExperimentConfig, *, prefix_updates: int = PREFIX_UPDATES) 
     started = time.process_time()
     with LiveMonitor(live_settings(config, policy=preset("trm_auto"), mode=Mode.OBSERVE)) as monitor:
         watched = _WatchedDecisions(monitor)
-        trainer = GrpoTrainer(config, watched)
+        trainer = ResumableTrainer(config, watched)
         prefix = [trainer.run_update(update) for update in range(prefix_updates)]
         state = trainer.capture(prefix_updates)
     seconds = time.process_time() - started
@@ -103,7 +104,7 @@ def _run_arm(name: str, config: ExperimentConfig, state: TrainerState, *, bound:
     mode = Mode.OBSERVE if name == "unmasked" else Mode.ENFORCE
     with LiveMonitor(live_settings(config, policy=policy, mode=mode)) as monitor:
         watched = _WatchedDecisions(monitor)
-        outcomes = list(train_experiment(config, watched, start=state))
+        outcomes = list(continue_experiment(config, watched, start=state))
     return _arm_outcome(outcomes, watched, cpu_seconds=time.process_time() - started)
 
 

@@ -42,10 +42,3 @@ def test_what_does_not_fit_is_named(changed: dict[str, object], problem: str) ->
     with pytest.raises(InvalidInput) as error:
         small(**changed)
     assert problem in str(error.value)
-
-
-def test_the_first_change_is_that_of_the_earliest_ramp_or_precision() -> None:
-    assert small(engine=EngineMismatch(lag=constant(3.0))).first_change == 0
-    later = Ramp(0.0, 2.0, first_update=90, n_updates=50)
-    assert small(length_bonus=later, engine=EngineMismatch(lag=later)).first_change == 90
-    assert small(length_bonus=later, engine=EngineMismatch(first_update=70)).first_change == 70

@@ -69,13 +69,6 @@ def test_prompts_end_alike_and_answers_fit_the_limit_with_room(name: str) -> Non
     assert len(set(drawn.answer_lengths.tolist())) > 1
 
 
-@pytest.mark.parametrize("name", TASK_FAMILIES)
-def test_equal_generators_draw_equal_prompts(name: str) -> None:
-    first, second = (TASK_FAMILIES[name].draw(8, generator=torch.Generator().manual_seed(4)) for _ in range(2))
-    assert first.tokens.equal(second.tokens)
-    assert first.answers.equal(second.answers)
-
-
 def _scored(response: list[int], *, length: int) -> tuple[float, bool]:
     task = SortSymbols()
     asked: TaskPrompts = build_prompts([([3, 1, 2], [1, 2, 3])], task=task)

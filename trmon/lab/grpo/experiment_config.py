@@ -6,7 +6,6 @@ import hashlib
 from enum import Enum
 
 import msgspec
-from msgspec import structs
 
 from trmon.domain.errors import InvalidInput
 from trmon.lab.grpo.tasks import TASK_FAMILIES
@@ -92,12 +91,6 @@ class TrainingFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nan_share: Ramp = constant(0.0)
     token_limit: Ramp | None = None
 
-    @property
-    def ramps(self) -> tuple[Ramp, ...]:
-        """What may move."""
-        limit = () if self.token_limit is None else (self.token_limit,)
-        return (self.negated_share, self.nan_share, *limit)
-
 
 @decodable
 class ExperimentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,30 +135,10 @@ class ExperimentConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise InvalidInput("router_replay", f"{self.architecture.value!r} has no router; use the architecture moe")
 
     @property
-    def ramps(self) -> tuple[Ramp, ...]:
-        """The settings that may move."""
-        engine = self.engine
-        of_trainer = (self.learning_rate, self.entropy_coefficient, self.length_bonus)
-        of_engine = (engine.router_noise, engine.lag, engine.top_p, engine.temperature, engine.padded_share)
-        return (*of_trainer, *of_engine, *(self.faults.ramps if self.faults else ()))
-
-    @property
-    def first_change(self) -> int:
-        """The first update at which a setting changes, from which on signals can show it; 0 if none changes."""
-        changes = [ramp.first_update for ramp in self.ramps if ramp.start != ramp.end]
-        changes += [self.engine.first_update] if self.engine.first_update else []
-        return min(changes, default=0)
-
-    @property
     def content_hash(self) -> str:
         """A hash of every value, which names the run of this configuration."""
         encoded = msgspec.json.encode(self, order="deterministic")
         return hashlib.blake2b(encoded, digest_size=HASH_CHARACTERS // 2).hexdigest()
-
-    @property
-    def configuration_hash(self) -> str:
-        """A hash of every value but the seed: runs that share it repeat one configuration."""
-        return structs.replace(self, seed=0).content_hash
 
     @property
     def run_name(self) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,105 +16,16 @@ from trmon.lab.grpo.rollout_batch import RolloutBatch, build_batch, ppo_clip_los
 from trmon.lab.grpo.supervised_start import NOT_EVALUATED, CleanEvaluation, EvaluatedPolicy, supervised_start
 from trmon.lab.grpo.tasks import TASK_FAMILIES
 from trmon.lab.grpo.token_policy import ResponseScores, TokenPolicy, seeded_policy
+from trmon_client import Monitor
+from trmon_client.batch_decision import BatchDecision
 
 ENGINE_STREAM, LEARNER_STREAM = 1, 2
 """The streams of a run's randomness: sampling in the rollout engine; prompts and minibatches."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TrainerState:
-    """A copy of a trainer's state before `next_update`.
-
-    `weights` and `optimizer` are what was learned, `published` the versions that a lagging engine may still load,
-    oldest first; the streams are states of generators; `evaluated` is the evaluation in force. The engine loads its
-    weights at every update, and has no other state.
-    """
-
-    next_update: int
-    weights: Mapping[str, Tensor]
-    optimizer: dict[str, Any]
-    published: tuple[tuple[int, dict[str, Tensor]], ...]
-    learner_stream: Tensor
-    engine_stream: Tensor
-    evaluated: EvaluatedPolicy
-
-    def rolled_back(self, checkpoint: TrainerState) -> TrainerState:
-        """Return the state with what the run had learned at a checkpoint, while data, ramps and time go on.
-
-        The rollout engine restarts with the weights of the checkpoint: older versions are gone.
-        The next update evaluates.
-        """
-        return replace(
-            self,
-            weights=checkpoint.weights,
-            optimizer=checkpoint.optimizer,
-            published=(),
-            evaluated=NOT_EVALUATED,
-        )
-
-    def reseeded(self, seed: int) -> TrainerState:
-        """Return the state with the streams of another seed."""
-        return replace(
-            self,
-            learner_stream=random_stream(seed, LEARNER_STREAM).get_state(),
-            engine_stream=random_stream(seed, ENGINE_STREAM).get_state(),
-        )
-
-
 def random_stream(seed: int, stream: int, *, device: torch.device | None = None) -> torch.Generator:
     """Return the generator of one stream of a run's randomness, on a device; default: the CPU."""
     return torch.Generator(device or "cpu").manual_seed(seed * 1000 + stream)
-
-
-class DecisionPort(Protocol):
-    """The decision on B sequences."""
-
-    @property
-    def mask(self) -> Tensor:
-        """True for the sequences that stay in the loss, [B]; all true if the monitor only observes."""
-
-    @property
-    def sequence_weights(self) -> Tensor:
-        """The weight of each sequence in the loss, [B] float32: 0 or 1 as `mask` unless the policy is soft."""
-
-    @property
-    def mask_rate(self) -> float:
-        """Share of the sequences that the policy rejects, whether or not they are masked."""
-
-    @property
-    def signals(self) -> Mapping[str, float]:
-        """The signals of the sequences, by name."""
-
-    def clean(self, rollout_logprobs: Tensor, logprobs: Tensor) -> Tensor:
-        """Return the rollout log-probs [B, T], those of rejected sequences replaced by detached `logprobs`."""
-
-
-class MonitorPort(Protocol):
-    """The interface that a trainer reports to."""
-
-    def log_batch(
-        self,
-        *,
-        step: int,
-        mask: Tensor,
-        rollout_logprobs: Tensor,
-        old_logprobs: Tensor,
-        logprobs: Tensor,
-        advantages: Tensor,
-        rewards: Tensor,
-        group_ids: Tensor,
-        versions: Tensor,
-        truncated: Tensor | None = None,
-        trainer_version: int,
-        old_version: int,
-        update: int | None = None,
-        chunks: int | None = None,
-        scalars: Mapping[str, float] | None = None,
-    ) -> DecisionPort:
-        """Report B sequences and return the decision on them; `chunks` is the number of calls per (step, update)."""
-
-    def log_scalars(self, step: int, values: Mapping[str, float], /) -> None:
-        """Report the trainer's own metrics of a step."""
 
 
 EVALUATE_EVERY = 10
@@ -137,18 +46,14 @@ class UpdateOutcome:
 
 
 def train_experiment(
-    config: ExperimentConfig, monitor: MonitorPort, *, start: TrainerState | None = None, device: torch.device = CPU
+    config: ExperimentConfig, monitor: Monitor, *, device: torch.device = CPU
 ) -> Iterator[UpdateOutcome]:
     """Train as configured, report to the monitor, and yield every update as it ends.
 
-    Args: start: the state of another trainer of the same policy, from whose next update the run goes on; device: what
-    the policies compute on; a run repeats on a device of the same kind.
+    Args: device: what the policies compute on; a run repeats on a device of the same kind.
     """
     trainer = GrpoTrainer(config, monitor, device=device)
-    if start is not None:
-        trainer.restore(start)
-    for update in range(0 if start is None else start.next_update, config.n_updates):
-        yield trainer.run_update(update)
+    yield from map(trainer.run_update, range(config.n_updates))
 
 
 class GrpoTrainer:
@@ -158,7 +63,7 @@ class GrpoTrainer:
     moved policy, and the step's scalars. Sequences count in the loss with the smaller weight of both reports.
     """
 
-    def __init__(self, config: ExperimentConfig, monitor: MonitorPort, *, device: torch.device = CPU) -> None:
+    def __init__(self, config: ExperimentConfig, monitor: Monitor, *, device: torch.device = CPU) -> None:
         torch.set_num_threads(1)  # sums of several threads are not the same again
         self._config = config
         self._monitor = monitor
@@ -196,29 +101,6 @@ class GrpoTrainer:
         grad_norm = max(norms, key=lambda norm: math.inf if math.isnan(norm) else norm)
         self._monitor.log_scalars(update, {"grad_norm": grad_norm, "loss": losses[-1]})
         return UpdateOutcome(update, batch.rewards.mean().item(), batch.exact, grad_norm, self._evaluated)
-
-    def capture(self, next_update: int) -> TrainerState:
-        """Return a copy of the state before an update."""
-        return TrainerState(
-            next_update=next_update,
-            weights=self._policy.copied_weights(),
-            optimizer=deepcopy(self._optimizer.state_dict()),
-            published=tuple(self._published),
-            learner_stream=self._generator.get_state(),
-            engine_stream=self._engine_generator.get_state(),
-            evaluated=self._evaluated,
-        )
-
-    def restore(self, state: TrainerState) -> None:
-        """Take over a copied state, also one of a trainer with another configuration of the same policy."""
-        self._policy.load_state_dict(state.weights)
-        # Loading keeps the given tensors, which the optimizer then changes in place.
-        self._optimizer.load_state_dict(deepcopy(state.optimizer))
-        self._published.clear()
-        self._published.extend(state.published)
-        self._generator.set_state(state.learner_stream)
-        self._engine_generator.set_state(state.engine_stream)
-        self._evaluated = state.evaluated
 
     def _new_policy(self) -> TokenPolicy:
         return seeded_policy(
@@ -305,7 +187,7 @@ class GrpoTrainer:
         logprobs: Tensor,
         minibatch: int | None = None,
         scalars: dict[str, float] | None = None,
-    ) -> DecisionPort:
+    ) -> BatchDecision:
         sampled = batch.sampled
         return self._monitor.log_batch(
             step=update,

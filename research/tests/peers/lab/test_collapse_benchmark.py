@@ -16,6 +16,7 @@ from trmon_research.collapse.report_page import report_page
 from trmon_research.collapse.scores import alarm_score, auroc, calibration_error, threshold_at
 from trmon_research.collapse.stored_runs import RUNS, Floats, StoredRun, read_runs
 from trmon_research.collapse.validation import by_configuration, leaving_a_mechanism_out
+from trmon_research.sweep.sweep_plan import first_change
 
 DRAWDOWN = FEATURE_NAMES.index("reward_mean.drawdown")
 
@@ -39,7 +40,7 @@ def test_moments_end_at_the_onset_and_where_the_label_is_not_known(runs: list[St
     assert not of_well.collapses.any()
     assert of_well.update.max() <= well.label.n_updates - 300
     assert (moments.update % 10 == 0).all()
-    assert moments.can_show[0] == (ill.config.first_change <= 60)
+    assert moments.can_show[0] == (first_change(ill.config) <= 60)
 
 
 def test_the_inputs_of_a_rollout_are_those_of_the_updates_before_it(runs: list[StoredRun]) -> None:

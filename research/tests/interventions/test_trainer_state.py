@@ -8,15 +8,16 @@ import torch
 from tests.lab.grpo.experiments import small
 from tests.lab.recording import RecordingMonitor
 from trmon.lab.grpo.experiment_config import EngineMismatch, ExperimentConfig, constant
-from trmon.lab.grpo.grpo_trainer import GrpoTrainer, TrainerState, UpdateOutcome, train_experiment
+from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
 from trmon.lab.grpo.token_policy import Architecture
+from trmon_research.trainer_state import ResumableTrainer, TrainerState, continue_experiment
 
 STALE = EngineMismatch(lag=constant(2.0), router_noise=constant(1.0))
 
 
 def _run(config: ExperimentConfig, *, capture_at: int) -> tuple[list[UpdateOutcome], TrainerState]:
     """Return the updates of a whole run, and its state before one of them."""
-    trainer, outcomes = GrpoTrainer(config, RecordingMonitor()), []
+    trainer, outcomes = ResumableTrainer(config, RecordingMonitor()), []
     for update in range(config.n_updates):
         if update == capture_at:
             state = trainer.capture(update)
@@ -29,7 +30,7 @@ def test_a_run_goes_on_from_its_state_bit_for_bit(architecture: Architecture) ->
     config = small(n_updates=7, architecture=architecture, engine=STALE, learning_rate=constant(5e-3))
     outcomes, state = _run(config, capture_at=4)
     for _ in range(2):
-        assert list(train_experiment(config, RecordingMonitor(), start=state)) == outcomes[4:]
+        assert list(continue_experiment(config, RecordingMonitor(), start=state)) == outcomes[4:]
 
 
 def test_reports_go_on_too() -> None:
@@ -38,7 +39,7 @@ def test_reports_go_on_too() -> None:
     list(train_experiment(config, whole))
     _, state = _run(config, capture_at=3)
     rest = RecordingMonitor()
-    list(train_experiment(config, rest, start=state))
+    list(continue_experiment(config, rest, start=state))
     for call, before in zip(rest.calls, whole.calls[-len(rest.calls) :], strict=True):
         assert (call.step, call.update) == (before.step, before.update)
         assert all(
@@ -56,15 +57,15 @@ def test_a_rolled_back_run_has_the_weights_of_the_checkpoint_and_goes_on_in_time
     assert back.weights is checkpoint.weights
     assert torch.equal(back.learner_stream, state.learner_stream)
     monitor = RecordingMonitor()
-    assert [outcome.update for outcome in train_experiment(config, monitor, start=back)] == [4, 5]
+    assert [outcome.update for outcome in continue_experiment(config, monitor, start=back)] == [4, 5]
     assert [call.decision.signals["version_lag_max"] for call in monitor.rollouts()] == [0, 1]
 
 
 def test_a_reseeded_run_samples_otherwise() -> None:
     config = small(n_updates=4)
     outcomes, state = _run(config, capture_at=2)
-    reseeded = list(train_experiment(config, RecordingMonitor(), start=state.reseeded(99)))
+    reseeded = list(continue_experiment(config, RecordingMonitor(), start=state.reseeded(99)))
     assert [outcome.grad_norm for outcome in reseeded] != [outcome.grad_norm for outcome in outcomes[2:]]
     assert torch.equal(
-        state.reseeded(config.seed).engine_stream, GrpoTrainer(config, RecordingMonitor()).capture(0).engine_stream
+        state.reseeded(config.seed).engine_stream, ResumableTrainer(config, RecordingMonitor()).capture(0).engine_stream
     )
