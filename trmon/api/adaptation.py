@@ -6,12 +6,12 @@ import math
 import time
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import Named
+from trmon.api.http.parameters import Named, RequestBody
 from trmon.domain.access import Access
 from trmon.domain.adaptation.calibration import calibrated_limits
 from trmon.domain.adaptation.proposal import (
@@ -32,10 +32,8 @@ from trmon_client.api.policies import AdaptationInfo, MoveInfo, ProposalInfo
 _DEFAULT = AdaptationSetting()
 
 
-class AdaptationSettingIn(BaseModel):
+class AdaptationSettingIn(RequestBody):
     """The adaptation setting of a run; omitted fields take the defaults of a new run."""
-
-    model_config = ConfigDict(extra="forbid")
 
     mode: AdaptationMode
     target_mask_rate: float | None = Field(
@@ -110,8 +108,9 @@ def _gain(service: Components, run: Run, access: Access) -> float:
     return float(means[-1] - means[0]) if len(means) else math.nan
 
 
-def _proposal_info(verdict: ControllerResult) -> ProposalInfo:
-    """Return the response for a verdict."""
+def _proposal_info(verdict: ControllerResult | None) -> ProposalInfo | None:
+    if verdict is None:
+        return None
     if isinstance(verdict, NoChange):
         return ProposalInfo.from_fields(hold=verdict.reason, reason=verdict.detail)
     moves = [MoveInfo.from_fields(move, limit=move.limit and move.limit.value) for move in verdict.moves]
@@ -124,9 +123,8 @@ def _adaptation_info(
     recommended: ControllerResult | None = None,
     bound_budget: ControllerResult | None = None,
 ) -> AdaptationInfo:
-    """Return the response for a setting."""
     return AdaptationInfo.from_fields(
         setting,
-        recommended=None if recommended is None else _proposal_info(recommended),
-        bound_budget=None if bound_budget is None else _proposal_info(bound_budget),
+        recommended=_proposal_info(recommended),
+        bound_budget=_proposal_info(bound_budget),
     )

@@ -7,26 +7,24 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit
+from trmon.api.http.parameters import After, Limit, RequestBody
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState, ListedAlert
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Silence
 from trmon.domain.finding import Severity
 from trmon.domain.incidents.incident import Incident
-from trmon.store.repositories.deliveries import ListedDelivery
 from trmon_client.api.alerts import (
     AckRefusalInfo,
     AcksInfo,
     AlertEventInfo,
     AlertInfo,
     DeliveryInfo,
-    MemberInfo,
     SilencedInfo,
 )
 from trmon_client.api.answers import ItemPage
@@ -34,13 +32,15 @@ from trmon_client.api.answers import ItemPage
 MAX_ACKS = 500
 
 
-class AckIn(BaseModel):
+class AckIn(RequestBody):
     """An acknowledgement of an alert."""
-
-    model_config = ConfigDict(extra="forbid")
 
     author: str | None = Field(None, min_length=1, max_length=128, description="Defaults to the token's name.")
     note: str = Field("", max_length=2000)
+
+    def ack(self, access: Access) -> Acknowledgement:
+        """Return it as of now, by the caller unless it names another author."""
+        return Acknowledgement(author=self.author or access.name, note=self.note, at=time.time())
 
 
 class AckManyIn(AckIn):
@@ -96,15 +96,10 @@ def list_alert_events(
 @router.post("/ack")
 def acknowledge_alerts(given: AckManyIn, access: Admin, service: Service) -> AcksInfo:
     """Acknowledge several firing alerts in one transaction; those that cannot be are named, and the others are."""
-    ack = Acknowledgement(author=given.author or access.name, note=given.note, at=time.time())
-    outcomes = service.store.alerts.acknowledge_each(given.identities, ack, access=access).result()
+    outcomes = service.store.alerts.acknowledge_each(given.identities, given.ack(access), access=access).result()
     return AcksInfo.from_fields(
         acknowledged=[identity for identity, refusal in outcomes.items() if refusal is None],
-        refused=[
-            AckRefusalInfo.from_fields(identity=one, detail=str(why))
-            for one, why in outcomes.items()
-            if why is not None
-        ],
+        refused=[AckRefusalInfo(identity=one, detail=str(why)) for one, why in outcomes.items() if why is not None],
     )
 
 
@@ -113,10 +108,8 @@ def acknowledge_alert(
     identity: Annotated[str, Path(max_length=1024)], given: AckIn, access: Admin, service: Service
 ) -> AlertInfo:
     """Acknowledge a firing alert, which stops the reminders of this episode."""
-    ack = Acknowledgement(author=given.author or access.name, note=given.note, at=time.time())
-    return _responses(
-        service, [service.store.alerts.acknowledge(identity, ack, access=access).result()], access=access
-    )[0]
+    acknowledged = service.store.alerts.acknowledge(identity, given.ack(access), access=access).result()
+    return _responses(service, [acknowledged], access=access)[0]
 
 
 def _responses(service: Components, listed: Sequence[ListedAlert], *, access: Access) -> list[AlertInfo]:
@@ -125,11 +118,23 @@ def _responses(service: Components, listed: Sequence[ListedAlert], *, access: Ac
     now = time.time()
     silences = service.store.silences.active(now=now)
     return [
-        _alert_info(
-            one, members=members.get(one.id, ()), silenced=_silenced_info(silences, one, access=access, now=now)
+        AlertInfo.from_fields(
+            one.alert,
+            project=one.run.project,
+            run=one.run.run,
+            owner=one.owner,
+            title=title_of_alert(one.alert),
+            members=members.get(one.id, ()),
+            ack=one.ack,
+            silenced=_silenced_info(silences, one, access=access, now=now),
         )
         for one in listed
     ]
+
+
+def title_of_alert(alert: Alert) -> str:
+    """Return an alert's rule in words; of an incident, its cause."""
+    return Incident(alert=alert).title if alert.is_incident else alert.rule.replace("_", " ")
 
 
 deliveries_router = APIRouter(prefix="/api/v1/deliveries", tags=["alerts"], route_class=AnswerRoute)
@@ -147,7 +152,8 @@ def list_deliveries(
 ) -> ItemPage[DeliveryInfo]:
     """List deliveries, of a project or run if one is given, newest first; `state=dead`: those that failed for good."""
     page = service.store.deliveries.list(access=access, state=state, project=project, run=run, after=after, limit=limit)
-    return ItemPage(items=[_delivery_info(listed) for listed in page.items], next=page.next)
+    items = [DeliveryInfo.from_fields(one, project=one.run.project, run=one.run.run) for one in page.items]
+    return ItemPage(items=items, next=page.next)
 
 
 def _silenced_info(
@@ -159,25 +165,3 @@ def _silenced_info(
         return None
     silence = max(covering, key=lambda one: one.ends_at)
     return SilencedInfo.from_fields(silence, note=silence.note if access.project in (None, silence.project) else "")
-
-
-def _alert_info(
-    listed: ListedAlert, *, members: Sequence[Alert] = (), silenced: SilencedInfo | None = None
-) -> AlertInfo:
-    """Return the response for an alert. Args: members: the alerts that joined it, of an incident."""
-    alert = listed.alert
-    return AlertInfo.from_fields(
-        alert,
-        project=listed.run.project,
-        run=listed.run.run,
-        owner=listed.owner,
-        title=Incident(alert=alert).title if alert.is_incident else alert.rule.replace("_", " "),
-        members=[MemberInfo.from_fields(member) for member in members],
-        ack=listed.ack,
-        silenced=silenced,
-    )
-
-
-def _delivery_info(listed: ListedDelivery) -> DeliveryInfo:
-    """Return the response for a delivery."""
-    return DeliveryInfo.from_fields(listed, project=listed.run.project, run=listed.run.run)

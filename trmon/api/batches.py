@@ -12,7 +12,7 @@ from fastapi import APIRouter, Path, Query
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit, Named, Names, OfAttempt, SelectedSteps, check_known, split_names
+from trmon.api.http.parameters import After, Limit, Named, Names, OfAttempt, check_known, split_names
 from trmon.domain.access import Access
 from trmon.domain.analysis.distribution import in_bound_units
 from trmon.domain.batches.assembly import merge_columns
@@ -26,7 +26,6 @@ from trmon_client.api.batches import (
     BatchInfo,
     CriterionValuesInfo,
     DecisionInfo,
-    ReasonsInfo,
     SequenceDecisionsInfo,
     SequencesInfo,
     TurnCountsInfo,
@@ -198,7 +197,10 @@ def list_decisions(
 ) -> list[DecisionInfo]:
     """List the decisions of each policy over a batch, the active policy first."""
     batch = _find(service, access, key, step=step, update=update, attempt_id=attempt_id)
-    return [_decision_info(row) for row in service.store.batches.decisions(batch.key, access=access)]
+    return [
+        DecisionInfo.from_fields(row, policy=row.policy_name, hash=row.policy_hash)
+        for row in service.store.batches.decisions(batch.key, access=access)
+    ]
 
 
 @router.get("/{step}/sequences")
@@ -259,43 +261,8 @@ def _registry(service: Components, run_id: int) -> PolicyRegistry:
     return PolicyRegistry.of(policies.current(run_id), versions=policies.history(run_id))
 
 
-NOT_REASONS = ("accepted", "empty")
-"""Counts of a decision that are not reasons for rejection."""
-
-
-def _fraction(row: DecisionRow, reason: str) -> float:
-    decided = sum(n for name, n in row.counts.items() if name != "empty")
-    return row.counts.get(reason, 0) / decided if decided else 0.0
-
-
-reasons_router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"], route_class=AnswerRoute)
-
-
-@reasons_router.get("/reasons")
-def list_reasons(access: Reader, service: Service, selected: SelectedSteps) -> ReasonsInfo:
-    """Return the fraction of each step's sequences that the active policy rejected, by reason."""
-    found = service.store.batches.returned_decisions(selected.batches, access=access)
-    return _reasons_info([found[key] for key in selected.batches if key in found])
-
-
-def _decision_info(row: DecisionRow) -> DecisionInfo:
-    """Return the response for a decision."""
-    return DecisionInfo.from_fields(row, policy=row.policy_name, hash=row.policy_hash)
-
-
 def _batch_info(row: BatchRow) -> BatchInfo:
-    """Return the response for a batch."""
     key = row.key
     return BatchInfo.from_fields(
         row, attempt_id=key.attempt_id, step=key.step, update=key.update, complete=row.known_complete
-    )
-
-
-def _reasons_info(rows: Sequence[DecisionRow]) -> ReasonsInfo:
-    """Return the response for one decision per step."""
-    names = sorted({name for row in rows for name in row.counts if name not in NOT_REASONS})
-    return ReasonsInfo.from_fields(
-        steps=[row.key.step for row in rows],
-        mask_rate=[row.mask_rate for row in rows],
-        reasons={name: [_fraction(row, name) for row in rows] for name in names},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Query
@@ -17,6 +18,7 @@ from trmon.api.policies import policy_info
 from trmon.domain.access import Access
 from trmon.domain.comparison import (
     ComparedSignals,
+    Divergence,
     SiblingCandidate,
     are_comparable,
     compare_configs,
@@ -29,7 +31,7 @@ from trmon.domain.health.verdict import VerdictInputs, judge_run
 from trmon.domain.identity import RunKey
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run
-from trmon_client.api.comparison import ComparedRun, ComparisonInfo, ConfigDifferenceInfo, PartingInfo
+from trmon_client.api.comparison import ComparedRun, ComparisonInfo
 from trmon_client.core.column_schema import PRIMARY_ORDER
 
 router = APIRouter(prefix="/api/v1", tags=["runs"], route_class=AnswerRoute)
@@ -114,7 +116,7 @@ def _compare(service: Components, keys: list[RunKey], *, access: Access, by_time
         by="time" if by_time else "step",
         proposed=proposed,
         same_policy=len({version.policy.hash for version in policies}) == 1,
-        config=[ConfigDifferenceInfo.from_fields(one) for one in compare_configs([run.config for run in runs])],
+        config=compare_configs([run.config for run in runs]),
         runs=compared,
     )
 
@@ -157,8 +159,7 @@ def _series(service: Components, run: Run, *, access: Access, points: int) -> tu
     return ComparedSignals(places=series.step, signals=signals), series.closed_at - run.created_at
 
 
-def _parted(first: ComparedSignals, other: ComparedSignals, *, by_time: bool) -> tuple[list[PartingInfo], str]:
+def _parted(first: ComparedSignals, other: ComparedSignals, *, by_time: bool) -> tuple[Sequence[Divergence], str]:
     """Return where a run parts from the first one, and that in words."""
     found = divergences(first, other, logs=LOGS)
-    sentence = divergence_sentence(found, by_time=by_time, is_long_enough=are_comparable(first, other))
-    return [PartingInfo.from_fields(one) for one in found], sentence
+    return found, divergence_sentence(found, by_time=by_time, is_long_enough=are_comparable(first, other))

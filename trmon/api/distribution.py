@@ -1,4 +1,4 @@
-"""The distribution of a run's sequences against its thresholds."""
+"""What policies reject over the steps of a run: the distribution of its sequences against bounds, and the reasons."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from trmon.api.http.answers import AnswerRoute
+from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import SelectedSteps
 from trmon.domain.analysis.distribution import CriterionKey, CriterionSamples, Distribution, distribution
 from trmon.domain.batches.assembly import merge_columns
+from trmon.domain.batches.batch import DecisionRow
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import decode_reports
 from trmon.domain.policies import PolicyRegistry
-from trmon_client.api.batches import CriterionInfo, DistributionInfo
+from trmon_client.api.batches import CriterionInfo, DistributionInfo, ReasonsInfo
 
 router = APIRouter(prefix="/api/v1/runs/{project}/{run}", tags=["policies"], route_class=AnswerRoute)
 
@@ -59,17 +61,13 @@ def _find_criterion(samples: CriterionSamples, statistic: str, *, pair: str | No
     )
 
 
-def _criterion_info(read: CriterionKey, *, n_rejected: int) -> CriterionInfo:
-    """Return the response for a criterion."""
-    statistic, pair, where = read
-    return CriterionInfo.from_fields(statistic=statistic, pair=pair, where=where, n_rejected=n_rejected)
-
-
 def _distribution_info(
     samples: CriterionSamples, *, chosen: CriterionKey | None, found: Distribution | None, missing: int
 ) -> DistributionInfo:
-    """Return the response for a distribution; None if no criterion applied."""
-    criteria = {read: _criterion_info(read, n_rejected=samples.n_rejected(read)) for read in samples.by_criterion}
+    criteria = {
+        read: CriterionInfo(statistic=read[0], pair=read[1], where=read[2], n_rejected=samples.n_rejected(read))
+        for read in samples.by_criterion
+    }
     return DistributionInfo.from_fields(
         criteria=list(criteria.values()),
         chosen=None if chosen is None else criteria[chosen],
@@ -80,4 +78,26 @@ def _distribution_info(
         lower=list(found.lower) if found else [],
         upper=list(found.upper) if found else [],
         n_steps_without_reports=missing,
+    )
+
+
+NOT_REASONS = ("accepted", "empty")
+"""Counts of a decision that are not reasons for rejection."""
+
+
+def _fraction(row: DecisionRow, reason: str) -> float:
+    decided = sum(n for name, n in row.counts.items() if name != "empty")
+    return row.counts.get(reason, 0) / decided if decided else 0.0
+
+
+@router.get("/reasons")
+def list_reasons(access: Reader, service: Service, selected: SelectedSteps) -> ReasonsInfo:
+    """Return the fraction of each step's sequences that the active policy rejected, by reason."""
+    found = service.store.batches.returned_decisions(selected.batches, access=access)
+    rows = [found[key] for key in selected.batches if key in found]
+    names = sorted({name for row in rows for name in row.counts if name not in NOT_REASONS})
+    return ReasonsInfo.from_fields(
+        steps=[row.key.step for row in rows],
+        mask_rate=[row.mask_rate for row in rows],
+        reasons={name: [_fraction(row, name) for row in rows] for name in names},
     )

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Header, Query, Request
@@ -19,7 +19,7 @@ from trmon.domain.access import Access
 from trmon.domain.errors import InvalidInput, Unauthenticated
 from trmon.domain.identity import RunKey
 from trmon.fleet.changes import CommitSignal
-from trmon.store.repositories.events import StoredEvent
+from trmon.store.repositories.events import Events, StoredEvent
 
 HEARTBEAT_SECONDS = 15.0
 PAUSE_SECONDS = 0.2
@@ -28,23 +28,11 @@ MAX_EVENTS_PER_READ = 200
 RETRY_MILLISECONDS = 2000
 
 
-class EventFeed(Protocol):
-    """Reads events from the store."""
-
-    def read_after(
-        self, event_id: int, *, access: Access, run: RunKey | None, limit: int
-    ) -> tuple[list[StoredEvent], int]:
-        """Return later events that the caller may see, oldest first, and the id to continue after."""
-
-    def last_id(self) -> int:
-        """Return the id of the newest event."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
     """A reader of the event stream, and which events it may see until its token is revoked."""
 
-    events: EventFeed
+    events: Events
     commit_signal: CommitSignal
     access: Access
     is_authorized: Callable[[], Awaitable[bool]]

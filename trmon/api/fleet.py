@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from msgspec.structs import replace
 
-from trmon.api.diagnosis_schemas import fleet_risk_info, newest_incident_info
+from trmon.api.diagnosis_answer import fleet_risk_info, newest_incident_info
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
@@ -98,20 +98,6 @@ def fleet_responses(service: Components, runs: Sequence[Run], *, access: Access)
     ]
 
 
-def _verdict_info(
-    inputs: VerdictInputs, *, acked: frozenset[str], health_rules: Collection[str], now: float
-) -> VerdictInfo:
-    """Return the response for the verdict on a run."""
-    verdict = judge_run(inputs, now=now)
-    notifying = notifying_alerts(inputs.alerts, health_rules=health_rules)
-    return VerdictInfo.from_fields(verdict, need=urgency_of(verdict, alerts=notifying, acked=acked))
-
-
-def _open_alert_info(listed: ListedAlert) -> OpenAlertInfo:
-    """Return the response for an alert."""
-    return OpenAlertInfo.from_fields(listed.alert, acked_by=listed.ack.author if listed.ack else None)
-
-
 def _newest_alone(line: SparklineInfo | None) -> SparklineInfo | None:
     """Return a sparkline with its newest known value alone, or none."""
     if line is None:
@@ -127,9 +113,7 @@ def _brief(status: RunStatus) -> RunStatus:
         reward=_newest_alone(status.reward),
         kl=_newest_alone(status.kl),
         mask_rate=_shortened(status.mask_rate),
-        expected_step_seconds=None
-        if status.expected_step_seconds is None
-        else _shortened(status.expected_step_seconds),
+        expected_step_seconds=_shortened(status.expected_step_seconds),
     )
 
 
@@ -142,7 +126,6 @@ def _run_status(
     health_rules: Collection[str],
     now: float,
 ) -> RunStatus:
-    """Return the response for a run."""
     expected = summary.expected_step_seconds if summary else None
     inputs = VerdictInputs(
         run=run,
@@ -152,6 +135,8 @@ def _run_status(
         expected_step_seconds=expected,
     )
     acked = frozenset(listed.alert.episode for listed in alerts if listed.ack is not None)
+    verdict = judge_run(inputs, now=now)
+    notifying = notifying_alerts(inputs.alerts, health_rules=health_rules)
     return RunStatus.from_fields(
         run,
         project=run.key.project,
@@ -160,9 +145,13 @@ def _run_status(
         expected_step_seconds=expected,
         warnings=[warning.text for warning in run.warnings],
         judged_step=summary.diagnosis.step if summary else None,
-        verdict=_verdict_info(inputs, acked=acked, health_rules=health_rules, now=now),
+        verdict=VerdictInfo.from_fields(verdict, need=urgency_of(verdict, alerts=notifying, acked=acked)),
         incident=newest_incident_info(incident),
-        alerts=[_open_alert_info(listed) for listed in alerts if not listed.alert.is_incident],
+        alerts=[
+            OpenAlertInfo.from_fields(listed.alert, acked_by=listed.ack.author if listed.ack else None)
+            for listed in alerts
+            if not listed.alert.is_incident
+        ],
         mask_rate=summary.mask_rate if summary else None,
         collapse_risk=_collapse_risk(summary, inputs),
         reward=summary.reward if summary else None,

@@ -6,21 +6,19 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Service
-from trmon.api.http.parameters import After, Limit, Named
+from trmon.api.http.parameters import After, Limit, Named, RequestBody
 from trmon.domain.runs.run import MAX_AUTHOR_LENGTH, MAX_NOTE_LENGTH, checked_author, checked_note_text
 from trmon_client.api.answers import ItemPage
 from trmon_client.api.runs import NoteInfo
 
 
-class NoteIn(BaseModel):
+class NoteIn(RequestBody):
     """A new note; without `step` it is on the whole run."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: str = Field(
         min_length=1, max_length=MAX_NOTE_LENGTH, description="Several lines are allowed, other control characters not."

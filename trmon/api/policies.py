@@ -7,16 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
-from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit, Named
-from trmon.domain.access import Access, AuditAction
+from trmon.api.http.components import Service
+from trmon.api.http.parameters import After, Limit, Named, RequestBody
+from trmon.domain.access import AuditAction
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
 from trmon.domain.policies import PolicyVersion, default_version
-from trmon.domain.runs.run import Run
 from trmon_client.api.answers import ItemPage
 from trmon_client.api.policies import PolicyInfo
 from trmon_client.core.policies.policy import Policy
@@ -26,10 +25,8 @@ Spec = str | dict[str, Any]
 """A preset's name, or a policy with its name, criteria and token rules."""
 
 
-class PolicyChange(BaseModel):
+class PolicyChange(RequestBody):
     """A policy to activate; without `shadows`, the run keeps its shadow policies."""
-
-    model_config = ConfigDict(extra="forbid")
 
     policy: Spec = Field(examples=["geo_mask"])
     shadows: list[Spec] | None = Field(None, max_length=16)
@@ -43,10 +40,8 @@ class PolicyChange(BaseModel):
     )
 
 
-class Rollback(BaseModel):
+class Rollback(RequestBody):
     """The earlier version to activate again; without a hash, the previous one."""
-
-    model_config = ConfigDict(extra="forbid")
 
     hash: str | None = Field(None, max_length=64)
     reason: str = Field("", max_length=1000)
@@ -107,34 +102,33 @@ def put_policy(key: Named, change: PolicyChange, access: Admin, service: Service
         from_step=change.from_step,
         pinned=change.pinned,
     )
-    return _put(service, run, version, access=access, action=AuditAction.POLICY_CHANGE, replaces=change.replaces)
+    service.store.policies.put(
+        run.id, version, access=access, action=AuditAction.POLICY_CHANGE, replaces=change.replaces
+    ).result()
+    return policy_info(version)
 
 
 @router.post("/policy/rollback")
 def roll_back_policy(key: Named, rollback: Rollback, access: Admin, service: Service) -> PolicyInfo:
     """Activate an earlier version again, as a new version; it is pinned if a controller set the current one."""
     run = service.store.runs.get(key, access=access)
-    history = _history(service, run)
+    history = [default_version(now=run.created_at), *service.store.policies.history(run.id)]
     earlier = _earlier(history, rollback.hash)
-    reason = rollback.reason or f"rolled back to {earlier.policy.hash[:8]}"
     version = replace(
         earlier,
         author=access.name,
-        reason=reason,
+        reason=rollback.reason or f"rolled back to {earlier.policy.hash[:8]}",
         created_at=time.time(),
         from_step=0,
         # Otherwise the controller would repeat its change, because it sees the same sequences.
         pinned=earlier.pinned or history[-1].is_adapted,
     )
-    return _put(service, run, version, access=access, action=AuditAction.POLICY_ROLLBACK)
-
-
-def _history(service: Components, run: Run) -> list[PolicyVersion]:
-    """Return the default version and all later ones, oldest first."""
-    return [default_version(now=run.created_at), *service.store.policies.history(run.id)]
+    service.store.policies.put(run.id, version, access=access, action=AuditAction.POLICY_ROLLBACK).result()
+    return policy_info(version)
 
 
 def _earlier(history: list[PolicyVersion], wanted: str | None) -> PolicyVersion:
+    """Return a version to go back to. Args: history: the default version and all later ones, oldest first."""
     *before, current = history
     for version in reversed(before):
         if version.policy.hash == wanted or (wanted is None and version.policy.hash != current.policy.hash):
@@ -142,19 +136,6 @@ def _earlier(history: list[PolicyVersion], wanted: str | None) -> PolicyVersion:
     if wanted is None:
         raise Conflict("there is no earlier version to roll back to")
     raise NotFound("policy version", wanted)
-
-
-def _put(
-    service: Components,
-    run: Run,
-    version: PolicyVersion,
-    *,
-    access: Access,
-    action: AuditAction,
-    replaces: str | None = None,
-) -> PolicyInfo:
-    service.store.policies.put(run.id, version, access=access, action=action, replaces=replaces).result()
-    return policy_info(version)
 
 
 def policy_info(version: PolicyVersion) -> PolicyInfo:

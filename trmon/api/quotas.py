@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin
 from trmon.api.http.components import Service
+from trmon.api.http.parameters import RequestBody
 from trmon.domain.access import Quota
 from trmon.domain.errors import Forbidden
 from trmon.domain.identity import checked_name
@@ -18,10 +19,8 @@ from trmon_client.api.administration import QuotaInfo
 MAX_LIMIT = 1 << 62
 
 
-class QuotaIn(BaseModel):
+class QuotaIn(RequestBody):
     """The limits of a project; a limit that is absent or null is none."""
-
-    model_config = ConfigDict(extra="forbid")
 
     max_runs: int | None = Field(None, ge=0, le=MAX_LIMIT, description="Runs, archived ones included.")
     max_bytes: int | None = Field(None, ge=0, le=MAX_LIMIT, description="Stored report bytes.")

@@ -40,7 +40,6 @@ async def get_rule(name: str, service: Service) -> RuleInfo:
 
 
 def _rule_info(rule: Rule) -> RuleInfo:
-    """Return the response for a rule."""
     return RuleInfo.from_fields(
         rule,
         when=condition_to_yaml(rule.when),

@@ -8,17 +8,17 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trmon.api.adaptation import get_adaptation
 from trmon.api.alerts import list_alerts
 from trmon.api.diagnosis import get_diagnosis
-from trmon.api.diagnosis_schemas import newest_incident_info
+from trmon.api.diagnosis_answer import newest_incident_info
 from trmon.api.fleet import fleet_responses
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit, Named, split_names
+from trmon.api.http.parameters import After, Limit, Named, RequestBody, split_names
 from trmon.api.notes import list_notes
 from trmon.api.policies import list_policy_versions
 from trmon.domain.access import Access
@@ -32,13 +32,11 @@ from trmon.notify.configured_receivers import routes_of
 from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import ItemPage
 from trmon_client.api.diagnosis import DiagnosisInfo, IncidentInfo
-from trmon_client.api.runs import AttemptInfo, RunDetails, RunEndInfo, RunInfo, RunWarningInfo
+from trmon_client.api.runs import AttemptInfo, RunDetails, RunInfo
 
 
-class RunChange(BaseModel):
+class RunChange(RequestBody):
     """Changes to a run; omitted fields stay as they are."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str | None = Field(
         None, description="A new name; a trainer that reports under the old name starts a new run."
@@ -164,7 +162,6 @@ def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> l
 
 
 def _run_info(run: Run, view: RunView | None, *, incident: IncidentInfo | None) -> RunInfo:
-    """Return the response for a run, with its view if it is active, and its newest incident."""
     firing = [alert for alert in view.alerts if alert.state is AlertState.FIRING] if view else []
     return RunInfo.from_fields(
         run,
@@ -173,8 +170,7 @@ def _run_info(run: Run, view: RunView | None, *, incident: IncidentInfo | None) 
         mask_rate=view.signals.get("mask_rate") if view else None,
         firing=[alert.rule for alert in firing if not alert.is_incident],
         incident=incident,
-        end=RunEndInfo.from_fields(run.ending) if run.ending is not None and run.state.ended else None,
-        warnings=[RunWarningInfo.from_fields(warning) for warning in run.warnings],
+        end=run.ending if run.state.ended else None,
     )
 
 

@@ -25,7 +25,7 @@ from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.metrics.exposition import is_exposed
 from trmon.store.repositories.signals import SeriesBand, SignalSeries
 from trmon_client.api.signals import SeriesAnswer, SignalInfo
-from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS, SignalSpec
+from trmon_client.core.signals.catalogue import SIGNALS, TRAINER_SCALARS
 
 STATISTICS = ("min", "max", "mean", "last")
 MEDIA_TYPES = {
@@ -154,7 +154,11 @@ MAX_POINTS = 10_000
 async def list_signals() -> list[SignalInfo]:
     """List all signals, and scalars with a common name, with their unit, words, meaning, formula and healthy range."""
     catalogue = (SIGNALS, TRAINER_SCALARS, DERIVED, FEATURES)
-    return [_signal_info(spec) for specs in catalogue for spec in specs.values()]
+    return [
+        SignalInfo.from_fields(spec, prometheus=spec.core or is_exposed(spec.name))
+        for specs in catalogue
+        for spec in specs.values()
+    ]
 
 
 @router.get("/runs/{project}/{run}/signals/names")
@@ -219,8 +223,3 @@ def _statistics(wanted: str | None) -> tuple[str, ...]:
     if not set(chosen) <= set(STATISTICS):
         raise InvalidInput("statistics", f"must be any of {', '.join(STATISTICS)}, not {wanted!r:.64}")
     return chosen
-
-
-def _signal_info(spec: SignalSpec) -> SignalInfo:
-    """Return the response for a signal."""
-    return SignalInfo.from_fields(spec, prometheus=spec.core or is_exposed(spec.name))

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit
+from trmon.api.http.parameters import After, Limit, RequestBody
 from trmon.domain.access import Access, Scope
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.alerts.silences import MAX_PATTERN_LENGTH, Matcher, MatchOperator, Silence, check_matchers
@@ -24,20 +24,16 @@ MAX_PREVIEWED = 100
 MAX_SECONDS = 366 * 86_400.0
 
 
-class MatcherIO(BaseModel):
+class MatcherIO(RequestBody):
     """A condition on a label: project, run, owner, rule, severity, or a label of the rule."""
-
-    model_config = ConfigDict(extra="forbid", from_attributes=True)
 
     label: str = Field(max_length=MAX_PATTERN_LENGTH)
     operator: MatchOperator = Field(MatchOperator.EQUAL, description="`~` and `!~` take shell patterns, e.g. `qwen*`.")
     value: str = Field(max_length=MAX_PATTERN_LENGTH)
 
 
-class SilenceIn(BaseModel):
+class SilenceIn(RequestBody):
     """A new silence; it applies to alerts that all of its matchers match."""
-
-    model_config = ConfigDict(extra="forbid")
 
     project: str | None = Field(None, description="Mute only this project; by default all that the caller may see.")
     matchers: list[MatcherIO] = Field(min_length=1)
@@ -82,7 +78,13 @@ def create_silence(given: SilenceIn, access: Admin, service: Service) -> Silence
 @router.post("/preview")
 def preview_silence(given: SilenceIn, access: Admin, service: Service) -> SilencePreviewInfo:
     """List the firing alerts that a silence would mute, and create nothing."""
-    return _silence_preview_info(given.silence(access=access, now=time.time()), _firing(service, access))
+    silence = given.silence(access=access, now=time.time())
+    alerts = covered(silence, _firing(service, access), now=silence.starts_at)
+    items = [
+        CoveredAlertInfo.from_fields(one.alert, project=one.run.project, run=one.run.run)
+        for one in alerts[:MAX_PREVIEWED]
+    ]
+    return SilencePreviewInfo(total=len(alerts), items=tuple(items))
 
 
 @router.get("")
@@ -117,15 +119,4 @@ def _firing(service: Components, access: Access) -> list[ListedAlert]:
 
 
 def _silence_info(silence: Silence, firing: Sequence[ListedAlert], *, now: float) -> SilenceInfo:
-    """Return the response for a silence. Args: firing: the alerts that may notify."""
     return SilenceInfo.from_fields(silence, alerts=len(covered(silence, firing, now=now)))
-
-
-def _silence_preview_info(silence: Silence, firing: Sequence[ListedAlert]) -> SilencePreviewInfo:
-    """Return the response for a silence that has begun."""
-    alerts = covered(silence, firing, now=silence.starts_at)
-    items = [
-        CoveredAlertInfo.from_fields(one.alert, project=one.run.project, run=one.run.run)
-        for one in alerts[:MAX_PREVIEWED]
-    ]
-    return SilencePreviewInfo.from_fields(total=len(alerts), items=items)

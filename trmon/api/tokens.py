@@ -6,21 +6,20 @@ import time
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, digest_of, new_secret
 from trmon.api.http.components import Service
+from trmon.api.http.parameters import RequestBody
 from trmon.domain.access import Scope, Token
 from trmon.domain.errors import Forbidden
 from trmon.domain.identity import checked_name
 from trmon_client.api.administration import NewTokenInfo, TokenInfo
 
 
-class TokenIn(BaseModel):
+class TokenIn(RequestBody):
     """A new token."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str
     scopes: set[Scope] = Field(min_length=1)
@@ -28,10 +27,8 @@ class TokenIn(BaseModel):
     days: float = Field(365.0, gt=0, le=36_500, description="The number of days the token is valid.")
 
 
-class RotationIn(BaseModel):
+class RotationIn(RequestBody):
     """How a token is replaced by a new one."""
-
-    model_config = ConfigDict(extra="forbid")
 
     overlap_hours: float = Field(24.0, ge=0, le=24 * 366, description="How long the old secret stays valid, in hours.")
     days: float = Field(365.0, gt=0, le=36_500, description="The number of days the new token is valid.")
@@ -105,10 +102,8 @@ def revoke_token(name: Name, access: Admin, service: Service, project: Project =
 
 
 def _token_info(token: Token) -> TokenInfo:
-    """Return the response for a token."""
     return TokenInfo.from_fields(token, scopes=sorted(token.scopes, key=lambda scope: scope.value))
 
 
 def _new_token_info(token: Token, secret: str) -> NewTokenInfo:
-    """Return the response for a new token."""
     return NewTokenInfo.from_fields(_token_info(token), secret=secret)

@@ -6,20 +6,18 @@ from collections.abc import Iterator
 
 from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import Named
+from trmon.api.http.parameters import Named, RequestBody
 from trmon.api.policies import Spec, parse_policy
 from trmon.domain.access import Access
 from trmon.domain.analysis.whatif import (
     CoveredRange,
-    LengthQuartile,
     MaskedTokenShare,
     RejectedShare,
-    WeightTotal,
     WhatIfEffect,
 )
 from trmon.domain.identity import BatchKey, RunKey
@@ -30,7 +28,6 @@ from trmon_client.api.policies import (
     ShareInfo,
     TokenShareInfo,
     TurnShareInfo,
-    WeightsInfo,
     WhatIfInfo,
 )
 from trmon_client.core.columns import Columns
@@ -39,10 +36,8 @@ from trmon_client.core.wire import unpack_bits
 MAX_STEPS = 1_000_000
 
 
-class Question(BaseModel):
+class Question(RequestBody):
     """A policy to try, and the steps to try it on; by default the newest 1,000 of the run."""
-
-    model_config = ConfigDict(extra="forbid")
 
     policy: Spec = Field(examples=["geo_mask"])
     attempt_id: int | None = Field(None, ge=0, lt=1 << 62, description="Only this attempt, by its id.")
@@ -102,20 +97,10 @@ def _add_batch(service: Components, effect: WhatIfEffect, key: BatchKey) -> bool
 
 
 def _share_info(share: RejectedShare) -> ShareInfo:
-    """Return the response for a share."""
-    return ShareInfo.from_fields(n_sequences=share.n, mask_rate=share.mask_rate)
-
-
-def _quarter_info(quarter: LengthQuartile) -> QuarterInfo:
-    """Return the response for a quartile."""
-    share = quarter.share
-    return QuarterInfo.from_fields(
-        shortest=quarter.shortest, longest=quarter.longest, n_sequences=share.n, mask_rate=share.mask_rate
-    )
+    return ShareInfo.from_fields(share, n_sequences=share.n)
 
 
 def _token_share_info(share: MaskedTokenShare) -> TokenShareInfo:
-    """Return the response for a share."""
     return TokenShareInfo.from_fields(
         n_tokens=int(share.n),
         at_least=share.of(share.at_least),
@@ -124,31 +109,24 @@ def _token_share_info(share: MaskedTokenShare) -> TokenShareInfo:
     )
 
 
-def _weights_info(weights: WeightTotal) -> WeightsInfo:
-    """Return the response for weights."""
-    return WeightsInfo.from_fields(mean=weights.mean, effective_share=weights.effective_share)
-
-
 def what_if_info(effect: WhatIfEffect, *, covered: CoveredRange) -> WhatIfInfo:
     """Return the response for an effect. Args: covered: the steps that it covers."""
     turns = effect.turns
     return WhatIfInfo.from_fields(
         policy=effect.policy.name,
         hash=effect.policy.hash,
-        range=RangeInfo.from_fields(
-            first_step=covered.first_step,
-            last_step=covered.last_step,
-            n_steps=covered.n_steps,
-            n_steps_without_reports=covered.n_missing,
-        ),
+        range=RangeInfo.from_fields(covered, n_steps_without_reports=covered.n_missing),
         total=_share_info(effect.total),
-        weights=None if effect.weights is None else _weights_info(effect.weights),
+        weights=effect.weights,
         then=_share_info(effect.original),
         reasons=dict(effect.reasons),
-        by_length=[_quarter_info(quarter) for quarter in effect.quarters()],
+        by_length=[
+            QuarterInfo.from_fields(quarter, n_sequences=quarter.share.n, mask_rate=quarter.share.mask_rate)
+            for quarter in effect.quarters()
+        ],
         positive_advantage=_share_info(effect.positive),
         negative_advantage=_share_info(effect.negative),
-        turns=TurnShareInfo.from_fields(n_turns=turns.n, mask_rate=turns.mask_rate) if effect.policy.turns else None,
+        turns=TurnShareInfo.from_fields(turns, n_turns=turns.n) if effect.policy.turns else None,
         tokens={rule: _token_share_info(share) for rule, share in effect.tokens.items()},
         undecided=dict(effect.undecided),
     )

@@ -11,7 +11,7 @@ from trmon.assistants.answers import Answer, RunName, bounded_name, bounded_text
 from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.finding import CAUSES, Finding
-from trmon_client.api import BudgetInfo, CollapseRiskInfo, DiagnosisInfo, EvidenceInfo, FindingInfo, RuleInfo, Service
+from trmon_client.api import BudgetInfo, DiagnosisInfo, EvidenceInfo, FindingInfo, RuleInfo, Service
 from trmon_client.api.budget import ShownByInfo
 from trmon_client.api.diagnosis import RemedyInfo
 from trmon_client.core.column_schema import PAIRS
@@ -57,14 +57,11 @@ def collapse_risk_tool(service: Service, run: RunName) -> Answer:
     found = service.diagnosis(name)
     if found.collapse_risk is None:
         return {"run": name, "level": "unknown", "judged_step": found.step}
-    return _risk(name, found.collapse_risk, judged_step=found.step)
-
-
-def _risk(name: str, risk: CollapseRiskInfo, *, judged_step: int) -> Answer:
+    risk = found.collapse_risk
     return {
         "run": name,
         "level": risk.level,
-        "judged_step": judged_step,
+        "judged_step": found.step,
         "probability": rounded(risk.probability),
         "horizon_steps": risk.horizon_steps,
         "warn_at": rounded(risk.warn_at),

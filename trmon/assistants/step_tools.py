@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,6 @@ import numpy as np
 from pydantic import Field
 
 from trmon.assistants.answers import Answer, FromStep, RunName, ToStep, bounded_name, checked_run, rounded
-from trmon.domain.finding import JsonNumber
 from trmon.terminal.arguments import parse_policy_argument
 from trmon_client.api import SequencesInfo, Service, SignalBand
 from trmon_client.core.column_schema import PAIRS, Pair
@@ -67,7 +67,7 @@ def _signal(name: str, band: SignalBand, steps: Any) -> Answer:
         "unit": spec.unit if spec else "as the trainer or the service sends it",
         "meaning": spec.description if spec else None,
         "healthy": (spec.healthy or None) if spec else None,
-        "values": _numbers(band.mean.tolist()),
+        "values": [rounded(value) for value in band.mean.tolist()],
         "lowest": _extreme(band.min, steps, np.nanargmin),
         "highest": _extreme(band.max, steps, np.nanargmax),
     }
@@ -78,10 +78,6 @@ def _extreme(values: Any, steps: Any, place_of: Any) -> Answer | None:
         return None
     place = int(place_of(values))
     return {"value": rounded(float(values[place])), "step": int(steps[place])}
-
-
-def _numbers(values: Iterable[float]) -> list[JsonNumber]:
-    return [rounded(value) for value in values]
 
 
 PAGE, MAX_READ = 1000, 20_000
@@ -152,7 +148,7 @@ def worst_sequences_tool(
         "sequences": pages[0].n_sequences,
         "sequences_read": len(rows),
         "rejected": sum(row.reason is not None for row in rows),
-        "rejected_by_reason": _counts(row.reason for row in rows),
+        "rejected_by_reason": dict(Counter(row.reason for row in rows if row.reason is not None)),
         "policy": None if active is None else active.policy,
         "bounds": [
             {"statistic": c.statistic, "pair": c.pair, "lower": rounded(c.lower), "upper": rounded(c.upper)}
@@ -187,14 +183,6 @@ def _rows(page: SequencesInfo, *, pair: Pair | None) -> Iterator[SequenceRow]:
 
 def _rank(value: float) -> tuple[bool, float]:
     return (math.isnan(value), -value)
-
-
-def _counts(reasons: Iterable[str | None]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for reason in reasons:
-        if reason is not None:
-            counts[reason] = counts.get(reason, 0) + 1
-    return counts
 
 
 def _sequence(row: SequenceRow) -> Answer:

@@ -17,10 +17,8 @@ from trmon.api.adaptation import router as adaptation
 from trmon.api.alerts import deliveries_router as deliveries
 from trmon.api.alerts import router as alerts
 from trmon.api.audit import router as audit
-from trmon.api.batches import reasons_router as decisions
 from trmon.api.batches import router as batches
 from trmon.api.bounds import router as bounds
-from trmon.api.budget import router as budget
 from trmon.api.comparison import router as comparison
 from trmon.api.diagnosis import router as diagnosis
 from trmon.api.distribution import router as distribution
@@ -54,8 +52,8 @@ from trmon.web.routes import unknown_page
 
 ROUTERS = (
     *(reports, runs, signals, batches, policies, alerts, silences, deliveries, rules, bounds, events, tokens),
-    *(diagnosis, budget, metrics, health, page),
-    *(whatif, comparison, shared_report, adaptation, fleet, distribution, decisions, audit, quotas, notes),
+    *(diagnosis, metrics, health, page),
+    *(whatif, comparison, shared_report, adaptation, fleet, distribution, audit, quotas, notes),
 )
 GRACE_SECONDS = 10
 """How long requests in flight may take after SIGTERM."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.commands import COMMANDS, LazyGroup
+from trmon.cli.commands import COMMANDS, LazyGroup, version_command
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -15,17 +15,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     help="Watch LLM reinforcement-learning runs for off-policy drift.",
 )
-
-
-def version_command() -> None:
-    """Print the versions of the service, the client and the wire format."""
-    from importlib.metadata import version as version_of
-
-    from trmon_client.core import wire
-
-    versions = {name: version_of(name) for name in ("trmon", "trmon-client")}
-    typer.echo(", ".join(f"{name} {number}" for name, number in versions.items()))
-    typer.echo(f"wire {wire.WIRE_MAJOR}.{wire.WIRE_MINOR}, semantics {wire.SEMANTICS_VERSION}")
 
 
 def _show_versions(wanted: bool) -> None:

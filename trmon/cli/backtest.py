@@ -95,8 +95,8 @@ def backtest_command(
                 elif workers is not None or address is not None:
                     raise InvalidInput("SOURCE", "Ray reads lakes and folders of `trmon export` only")
                 else:
-                    histories = _histories_of_service(source, stack, project=project, runs=run or [])
-                    yield from map(backtest.of_history, histories)
+                    service = stack.enter_context(service_of(source or None))
+                    yield from map(backtest.of_history, service_histories(service, project=project, runs=run or []))
 
         write_backtest(results(), writer, max_false_pages=max_false_pages)
 
@@ -182,14 +182,6 @@ def _is_url(source: str) -> bool:
     return not source or source.startswith(("http://", "https://"))
 
 
-def _histories_of_service(
-    source: str, stack: ExitStack, *, project: str | None, runs: Sequence[str]
-) -> Iterator[StoredHistory]:
-
-    service = stack.enter_context(service_of(source or None))
-    yield from service_histories(service, project=project, runs=runs)
-
-
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """Show the run that is read, on a terminal."""
@@ -236,42 +228,25 @@ def _apply_policy(service: Service, run: str, policy: Policy) -> PolicyMaskRate:
 
 
 def _run(info: RunInfo) -> Run:
-    return Run(
-        id=1,
-        key=RunKey(info.project, info.run),
-        state=RunState(info.state),
-        owner=info.owner,
-        tags=info.tags,
-        config=info.config,
-        mode=info.mode,
-        created_at=info.created_at,
-        last_report_at=info.last_report_at,
-        last_step=info.last_step,
-        attempt_id=None,
-        archived=info.archived,
-    )
+    fields = msgspec.structs.asdict(info) | {
+        "id": 1,
+        "key": RunKey(info.project, info.run),
+        "state": RunState(info.state),
+        "attempt_id": None,
+        "warnings": (),
+    }
+    return Run(**{name: fields[name] for name in Run.__dataclass_fields__ if name in fields})
 
 
 def _row(info: BatchInfo) -> BatchRow:
-    return BatchRow(
-        run_id=1,
-        key=BatchKey(info.attempt_id, info.step, info.update),
-        ordinal=info.ordinal,
-        closed_at=info.closed_at,
-        n_sequences=info.n_sequences,
-        n_tokens=info.n_tokens,
-        n_ranks=info.n_ranks,
-        missing_ranks=info.missing_ranks,
-        complete=info.complete is not False,
-        unconfirmed=info.complete is None,
-        revised=info.revised,
-        mode=info.mode,
-        primary_pair=info.primary_pair,  # type: ignore[arg-type]
-        kl_is=info.kl_is,  # type: ignore[arg-type]
-        policy_hash=info.policy_hash,
-        mismatches=info.mismatches,
-        last_report_id=info.ordinal,
-        signals={name: float(value) for name, value in info.signals.items()},
-        scalars={name: float(value) for name, value in info.scalars.items()},
-        quarantined=tuple(msgspec.convert(msgspec.to_builtins(part), Quarantined) for part in info.quarantined),
-    )
+    fields = msgspec.structs.asdict(info) | {
+        "run_id": 1,
+        "key": BatchKey(info.attempt_id, info.step, info.update),
+        "complete": info.complete is not False,
+        "unconfirmed": info.complete is None,
+        "last_report_id": info.ordinal,
+        "signals": {name: float(value) for name, value in info.signals.items()},
+        "scalars": {name: float(value) for name, value in info.scalars.items()},
+        "quarantined": tuple(msgspec.convert(msgspec.to_builtins(part), Quarantined) for part in info.quarantined),
+    }
+    return BatchRow(**{name: fields[name] for name in BatchRow.__struct_fields__})

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
@@ -19,14 +18,8 @@ from trmon_client.api.budget import AdviceInfo, BudgetItemInfo, ShownByInfo
 PRESENCE_MARKS = {"present": "!", "absent": "-", "unknown": "?"}
 
 
-def print_budget(found: BudgetInfo, console: Console) -> None:
-    """Print the mismatch budget, the lag law, the split of the drift, its kinds, and the advice."""
-    for line in budget_lines(found):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
 def budget_lines(found: BudgetInfo) -> Iterator[str]:
-    """Yield the lines of a budget."""
+    """Yield the mismatch budget, the lag law, the split of the drift, its kinds, and the advice."""
     yield f"Budget at step {found.step} ({found.steps} steps read)"
     yield ""
     yield "Mismatch below which correction is conjectured to gain less than 0.3%:"
@@ -111,4 +104,6 @@ def budget_command(
         if as_json:
             typer.echo(encode_answer(found))
         else:
-            print_budget(found, console())
+            terminal = console()
+            for line in budget_lines(found):
+                terminal.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -16,129 +16,102 @@ class CommandEntry(NamedTuple):
     summary: str
 
 
-COMMANDS = {
-    "serve": CommandEntry(
-        "trmon.cli.serve:serve",
+_COMMANDS = {
+    "serve": (
+        "serve:serve",
         "Run the service: all of it over SQLite; over PostgreSQL the API and, with --workers, workers.",
     ),
-    "worker": CommandEntry(
-        "trmon.cli.serve:worker", "Process a share of the runs: close batches, evaluate rules, send notifications."
-    ),
-    "doctor": CommandEntry(
-        "trmon.cli.serve:doctor",
+    "worker": ("serve:worker", "Process a share of the runs: close batches, evaluate rules, send notifications."),
+    "doctor": (
+        "serve:doctor",
         "Check settings, database, indexes, clocks, disk and leases; exit with 1 if something is wrong.",
     ),
-    "ingest": CommandEntry(
-        "trmon.cli.ingest:ingest", "Upload spooled messages to a running service; safe to repeat: the files are kept."
-    ),
-    "top": CommandEntry(
-        "trmon.cli.top:top", "Show every run with its verdict, the most urgent first, until interrupted."
-    ),
-    "runs": CommandEntry(
-        "trmon.cli.runs:runs_command", "List runs, newest first: state, newest step, owner, tags and firing rules."
-    ),
-    "show": CommandEntry(
-        "trmon.cli.show:show",
-        "Print a run: verdict, alerts, cause, evidence, remedy, signals and what policies reject.",
-    ),
-    "diff": CommandEntry(
-        "trmon.cli.diff:diff_command",
+    "ingest": ("ingest:ingest", "Upload spooled messages to a running service; safe to repeat: the files are kept."),
+    "top": ("top:top", "Show every run with its verdict, the most urgent first, until interrupted."),
+    "runs": ("runs:runs_command", "List runs, newest first: state, newest step, owner, tags and firing rules."),
+    "show": ("show:show", "Print a run: verdict, alerts, cause, evidence, remedy, signals and what policies reject."),
+    "diff": (
+        "diff:diff_command",
         "Print where runs part, in which signal first, and how their verdicts, policies and configurations differ.",
     ),
-    "report": CommandEntry(
-        "trmon.cli.show:report_command",
+    "report": (
+        "show:report_command",
         "Write a run as one HTML file that needs no service: verdict, course, alerts, policies and notes.",
     ),
-    "diagnose": CommandEntry(
-        "trmon.cli.diagnose:diagnose_command",
+    "diagnose": (
+        "diagnose:diagnose_command",
         "Print what is wrong with a run or a log, since when, what it cost and what to change.",
     ),
-    "budget": CommandEntry(
-        "trmon.cli.budget:budget_command",
+    "budget": (
+        "budget:budget_command",
         "Print which mismatch and lag a run can bear, where its drift comes from, and the advice for its pipeline.",
     ),
-    "whatif": CommandEntry(
-        "trmon.cli.whatif:whatif_command",
+    "whatif": (
+        "whatif:whatif_command",
         "Print what policies would have masked of a run's stored sequences, beside what was masked.",
     ),
-    "backtest": CommandEntry(
-        "trmon.cli.backtest:backtest_command",
+    "backtest": (
+        "backtest:backtest_command",
         "Print what rules would have raised over stored runs, how long before a collapse, and how often in vain.",
     ),
-    "preflight": CommandEntry(
-        "trmon.cli.preflight:preflight_command",
+    "preflight": (
+        "preflight:preflight_command",
         "Check that rollout engine and trainer give the same tokens the same log-probs at equal weights; name the "
         "cause.",
     ),
-    "mcp": CommandEntry(
-        "trmon.cli.mcp:mcp_command",
+    "mcp": (
+        "mcp:mcp_command",
         "Answer an assistant's questions about runs by the Model Context Protocol, over stdio; it changes nothing.",
     ),
-    "signals": CommandEntry(
-        "trmon.cli.signals:signals_command", "Print signals of a run by step, or the names of those it has."
-    ),
-    "note": CommandEntry(
-        "trmon.cli.note:note_command",
-        "Write a note on a run or on one of its steps, or print its notes, newest first.",
-    ),
-    "edit": CommandEntry(
-        "trmon.cli.runs:edit_command",
+    "signals": ("signals:signals_command", "Print signals of a run by step, or the names of those it has."),
+    "note": ("note:note_command", "Write a note on a run or on one of its steps, or print its notes, newest first."),
+    "edit": (
+        "runs:edit_command",
         "Change the owner and the tags of runs, archive them, or take them back; needs a token with the scope admin.",
     ),
-    "delete": CommandEntry(
-        "trmon.cli.runs:delete_command",
+    "delete": (
+        "runs:delete_command",
         "Delete a run with all its data, after asking; needs a token with the scope admin.",
     ),
-    "replay": CommandEntry(
-        "trmon.cli.replay:replay_command",
+    "replay": (
+        "replay:replay_command",
         "Compute the signals, decisions and worst tokens of a trainer's recording again.",
     ),
-    "migrate": CommandEntry(
-        "trmon.cli.database:migrate", "Migrate the database to this version; `serve` does it automatically."
-    ),
-    "backup": CommandEntry(
-        "trmon.cli.database:backup",
+    "migrate": ("database:migrate", "Migrate the database to this version; `serve` does it automatically."),
+    "backup": (
+        "database:backup",
         "Copy the SQLite database into one checked file while the service runs (PostgreSQL: use pg_dump).",
     ),
-    "restore": CommandEntry(
-        "trmon.cli.database:restore",
+    "restore": (
+        "database:restore",
         "Replace the database by a backup and keep the old one beside it; refused while a service uses it.",
     ),
-    "export": CommandEntry(
-        "trmon.cli.database:export",
+    "export": (
+        "database:export",
         "Write a project as partitioned parquet, for DuckDB and `trmon import`, while the service runs.",
     ),
-    "query": CommandEntry(
-        "trmon.cli.query:query", "Run SQL over all runs, in the database and in the lake; without it, list the tables."
-    ),
-    "import": CommandEntry(
-        "trmon.cli.import_:import_", "Import logs of trainers, or an archive of `trmon export`; safe to repeat."
-    ),
-    "watch": CommandEntry(
-        "trmon.cli.watch:watch",
+    "query": ("query:query", "Run SQL over all runs, in the database and in the lake; without it, list the tables."),
+    "import": ("import_:import_", "Import logs of trainers, or an archive of `trmon export`; safe to repeat."),
+    "watch": (
+        "watch:watch",
         "Follow a log that a trainer is writing, and send its new steps to a running service, until interrupted.",
     ),
-    "audit": CommandEntry(
-        "trmon.cli.audit:audit_command", "Show administrative actions, newest first: when, who, what, before and after."
-    ),
-    "version": CommandEntry(
-        "trmon.cli:version_command", "Print the versions of the service, the client and the wire format."
-    ),
-    "demo": CommandEntry(
-        "trmon.cli.lab:demo_command",
+    "audit": ("audit:audit_command", "Show administrative actions, newest first: when, who, what, before and after."),
+    "version": ("commands:version_command", "Print the versions of the service, the client and the wire format."),
+    "demo": (
+        "lab:demo_command",
         "Train a healthy, a drifting and a collapsing run against a local service, and print what trmon reported.",
     ),
-    "lab": CommandEntry(
-        "trmon.cli.lab:lab_command",
-        "Train a small policy by reinforcement learning, which reports to a running service.",
-    ),
-    "lake": CommandEntry("trmon.cli.lake:lake", "Move attempts of ended runs to the lake, and see what has moved."),
-    "token": CommandEntry("trmon.cli.token:token", "Create, list, rotate and revoke API tokens."),
-    "quota": CommandEntry("trmon.cli.quota:quota", "Limit what projects store and send."),
-    "notify": CommandEntry("trmon.cli.alerts:notify", "Test the receivers of alerts."),
-    "rules": CommandEntry("trmon.cli.alerts:rules", "Check and test alert rules."),
-    "grafana": CommandEntry("trmon.cli.grafana:grafana", "Push the dashboards to a Grafana."),
+    "lab": ("lab:lab_command", "Train a small policy by reinforcement learning, which reports to a running service."),
+    "lake": ("lake:lake", "Move attempts of ended runs to the lake, and see what has moved."),
+    "token": ("token:token", "Create, list, rotate and revoke API tokens."),
+    "quota": ("quota:quota", "Limit what projects store and send."),
+    "notify": ("alerts:notify", "Test the receivers of alerts."),
+    "rules": ("alerts:rules", "Check and test alert rules."),
+    "grafana": ("grafana:grafana", "Push the dashboards to a Grafana."),
 }
+COMMANDS = {name: CommandEntry(f"trmon.cli.{target}", summary) for name, (target, summary) in _COMMANDS.items()}
+"""By name, in the order of the help."""
 
 
 class LazyGroup(TyperGroup):
@@ -158,3 +131,14 @@ def load_command(name: str) -> Any:
     alone = typer.Typer(add_completion=False)
     alone.command(name)(loaded)
     return typer.main.get_command(alone)
+
+
+def version_command() -> None:
+    """Print the versions of the service, the client and the wire format."""
+    from importlib.metadata import version as version_of
+
+    from trmon_client.core import wire
+
+    versions = {name: version_of(name) for name in ("trmon", "trmon-client")}
+    typer.echo(", ".join(f"{name} {number}" for name, number in versions.items()))
+    typer.echo(f"wire {wire.WIRE_MAJOR}.{wire.WIRE_MINOR}, semantics {wire.SEMANTICS_VERSION}")

@@ -24,7 +24,6 @@ from trmon.logs import holds_log
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.diagnosis_text import assurance_phrase, evidence_table, print_diagnosis, remedy_lines
 from trmon.terminal.run_report import RunReportInfo, SpanInfo, failed, known, names_of, parse_failures, report_on_log
-from trmon_client.api import DiagnosisInfo, Service
 from trmon_client.api.answers import encode_answer
 
 STANDARD_INPUT = "-"
@@ -53,16 +52,6 @@ def example_log() -> Iterator[Path]:
         file = Path(folder, "example.jsonl")
         file.write_bytes(lzma.decompress(EXAMPLE_FILE.read_bytes()))
         yield file
-
-
-def fetch_diagnosis(name: str, *, service: Service) -> DiagnosisInfo:
-    """Return a service's diagnosis of PROJECT/RUN. Errors: InvalidInput, ServiceError."""
-    return service.diagnosis(str(parse_run_name(name, otherwise="; or give a log file")))
-
-
-def diagnose_metrics(file: Path, *, name: str | None = None) -> DiagnosisInfo:
-    """Return the diagnosis of the newest lines of a log; `name` is for errors. Errors: InvalidInput."""
-    return report_on_log(file, name=name).diagnosis
 
 
 LIMITS_OF_VERL = " (verl: below 0.005 is normal, above 0.01 a precision fault)"
@@ -194,10 +183,10 @@ def diagnose_command(
             _check_whole_log(fail_on=fail_on, gpus=gpus)
             if metrics is not None:
                 with log_file(metrics, standard_input=sys.stdin.buffer) as file:
-                    found = diagnose_metrics(file, name=str(metrics))
+                    found = report_on_log(file, name=str(metrics)).diagnosis
             else:
                 with service_of(url) as service:
-                    found = fetch_diagnosis(run or "", service=service)
+                    found = service.diagnosis(str(parse_run_name(run or "", otherwise="; or give a log file")))
             if as_json:
                 echo_json(msgspec.json.format(encode_answer(found)))
             else:

@@ -9,7 +9,6 @@ from string import ascii_uppercase
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
@@ -24,14 +23,8 @@ LEAST_WIDTH = 6
 GAP = "  "
 
 
-def print_comparison(found: ComparisonInfo, console: Console) -> None:
-    """Print the runs with their verdicts, where they part, and what differs, in the width of the console."""
-    for line in comparison_lines(found, width=console.width):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
 def comparison_lines(found: ComparisonInfo, *, width: int) -> Iterator[str]:
-    """Yield the lines of a comparison; names and values that do not fit lose their middle."""
+    """Yield the runs with their verdicts, where they part, and what differs; what does not fit loses its middle."""
     for letter, run in zip(ascii_uppercase, found.runs, strict=False):
         yield cut_middle(f"{letter}  {run.fleet.project}/{run.fleet.run}", width)
         yield f"   {_verdict(run)}"
@@ -93,4 +86,6 @@ def diff_command(
         if as_json:
             typer.echo(encode_answer(found))
         else:
-            print_comparison(found, console())
+            terminal = console()
+            for line in comparison_lines(found, width=terminal.width):
+                terminal.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -27,21 +26,17 @@ def segments_in(directory: Path) -> list[Path]:
     return found
 
 
-def bundles_in(segment: Path, counts: Counter[str]) -> Iterator[list[bytes]]:
-    """Yield the messages of a segment in bundles, and count damaged ones."""
+def send_segment(segment: Path, uploader: ReportUploader) -> Counter[str]:
+    """Send one segment, whose file is kept, and return the counts of its messages by outcome, damaged ones too.
+
+    Errors: ServiceError.
+    """
     try:
         found = scan_segment(segment.read_bytes())
     except SegmentError:
-        counts["damaged"] += 1
-        return
-    counts["damaged"] += found.n_damaged + bool(found.torn_bytes)
-    yield from bundled(found.messages)
-
-
-def send_segment(segment: Path, uploader: ReportUploader) -> Counter[str]:
-    """Send one segment, whose file is kept, and return the counts of its messages by outcome. Errors: ServiceError."""
-    counts: Counter[str] = Counter()
-    for bundle in bundles_in(segment, counts):
+        return Counter(damaged=1)
+    counts = Counter(damaged=found.n_damaged + bool(found.torn_bytes))
+    for bundle in bundled(found.messages):
         counts.update(ack.status for ack in uploader.post(bundle).acks)
     return counts
 

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from msgspec import Meta
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -21,7 +20,6 @@ from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
 from trmon.domain.preflight.causes import (
     N_WORST,
-    FoundCause,
     PreflightCause,
     PreflightLimits,
     PreflightResult,
@@ -31,7 +29,7 @@ from trmon.domain.preflight.token_pairs import TvIs
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling
 from trmon.terminal.preflight_scores import is_endpoint, read_scores
-from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer
+from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer, says
 from trmon_client.api.diagnosis import EvidenceInfo, MissingInfo, RemedyInfo
 
 
@@ -86,26 +84,23 @@ class PreflightInfo(AnswerInfo, frozen=True, kw_only=True):
 
     passed: bool
     sequences: int
-    tokens: Annotated[int, Meta(description="Tokens that could be compared.")]
-    equal_share: Annotated[ApiNumber, Meta(description="Share of the log-probs that are equal as float32.")]
-    max_abs_d: Annotated[ApiNumber, Meta(description="Largest |d|, nats.")]
-    tv_p95: Annotated[ApiNumber, Meta(description="95th percentile of the total variation of tokens.")]
-    tv_is: Annotated[TvIs, Meta(description="Exact from logits, or a lower bound from the sampled tokens.")]
+    tokens: Annotated[int, says("Tokens that could be compared.")]
+    equal_share: Annotated[ApiNumber, says("Share of the log-probs that are equal as float32.")]
+    max_abs_d: Annotated[ApiNumber, says("Largest |d|, nats.")]
+    tv_p95: Annotated[ApiNumber, says("95th percentile of the total variation of tokens.")]
+    tv_is: Annotated[TvIs, says("Exact from logits, or a lower bound from the sampled tokens.")]
     trainer_mass_outside: Annotated[
-        ApiNumber | None,
-        Meta(description="Mean probability of the trainer outside the rollout's support; null without logits."),
+        ApiNumber | None, says("Mean probability of the trainer outside the rollout's support; null without logits.")
     ]
-    temperature_slope: Annotated[
-        ApiNumber, Meta(description="How far the ratio of two temperatures is from 1, at least.")
-    ]
-    temperature_corr: Annotated[ApiNumber, Meta(description="Correlation of d with the rollout's log-prob.")]
-    signals: Annotated[dict[str, ApiNumber], Meta(description="Signals of the pair mismatch.")]
+    temperature_slope: Annotated[ApiNumber, says("How far the ratio of two temperatures is from 1, at least.")]
+    temperature_corr: Annotated[ApiNumber, says("Correlation of d with the rollout's log-prob.")]
+    signals: Annotated[dict[str, ApiNumber], says("Signals of the pair mismatch.")]
     token_ids_compared: bool
     retokenised_sequences: int | None
     first_id_difference: IdDifferenceInfo | None
     padding_rollout_only: int
     padding_trainer_only: int
-    shift: Annotated[int, Meta(description="By how many positions the rollout's log-probs fit too late.")]
+    shift: Annotated[int, says("By how many positions the rollout's log-probs fit too late.")]
     rollout_missing: int
     trainer_missing: int
     rollout_no_probability: int
@@ -118,17 +113,12 @@ class PreflightInfo(AnswerInfo, frozen=True, kw_only=True):
     worst: tuple[WorstTokenInfo, ...]
 
 
-def _cause_info(found: FoundCause) -> CauseInfo:
-    """Return the part of the answer for a cause."""
-    return CauseInfo.from_fields(found, finding=found.cause.finding, fix=found.fix)
-
-
 def preflight_info(result: PreflightResult) -> PreflightInfo:
     """Return the answer for a result."""
     alignment, counts = result.alignment, result.counts
     return PreflightInfo.from_fields(
         result,
-        causes=[_cause_info(found) for found in result.causes],
+        causes=[CauseInfo.from_fields(found, finding=found.cause.finding) for found in result.causes],
         token_ids_compared=alignment.n_retokenised is not None,
         retokenised_sequences=alignment.n_retokenised,
         first_id_difference=alignment.first_difference,

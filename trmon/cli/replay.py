@@ -16,7 +16,7 @@ from rich.table import Table
 
 from trmon.cli.command import console, plain_errors, unusable_input
 from trmon.domain.errors import InvalidInput
-from trmon.domain.recording import RecordedToken, RecordedTokens, Replay, ReplayedUpdate, replay_recording
+from trmon.domain.recording import RecordedTokens, Replay, replay_recording
 from trmon.terminal.array_files import read_arrays
 from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer
 from trmon_client.core.recording_format import ARRAYS, FORMAT_VERSION, INDEX_FILE, RecordedCall, Recording
@@ -60,25 +60,19 @@ class ReplayInfo(AnswerInfo, frozen=True, kw_only=True):
     worst: tuple[RecordedTokenInfo, ...]
 
 
-def _replayed_update_info(update: ReplayedUpdate) -> ReplayedUpdateInfo:
-    """Return the part of the answer for an update."""
-    return ReplayedUpdateInfo.from_fields(
-        update, n_calls=len(update.calls), notes=list(update.notes), primary=update.columns.primary
-    )
-
-
-def _recorded_token_info(found: RecordedToken) -> RecordedTokenInfo:
-    """Return the part of the answer for a token."""
-    names = ("sequence", "position", "token_id", "rollout_logprob", "trainer_logprob", "d")
-    return RecordedTokenInfo.from_fields(found, **{name: getattr(found.token, name) for name in names})
-
-
 def replay_info(found: Replay) -> ReplayInfo:
     """Return the answer for a replay."""
+    of_token = ("sequence", "position", "token_id", "rollout_logprob", "trainer_logprob", "d")
     return ReplayInfo.from_fields(
         n_differing=found.n_differing,
-        updates=[_replayed_update_info(update) for update in found.updates],
-        worst=[_recorded_token_info(token) for token in found.worst],
+        updates=[
+            ReplayedUpdateInfo.from_fields(update, n_calls=len(update.calls), primary=update.columns.primary)
+            for update in found.updates
+        ],
+        worst=[
+            RecordedTokenInfo.from_fields(one, **{name: getattr(one.token, name) for name in of_token})
+            for one in found.worst
+        ],
     )
 
 

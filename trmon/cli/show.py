@@ -75,12 +75,9 @@ def fetch_run_detail(service: Service, key: RunKey) -> RunDetail:
 
 def _drawn(names: Sequence[str]) -> tuple[str, ...]:
     """Return the full names of the main signals that a run has; of a pair's signals, those of the primary pair."""
-    found = (next((name for name in _spellings(stem) if name in names), None) for stem in MAIN)
+    spellings = ((stem, *(f"{pair}_{stem}" for pair in PRIMARY_ORDER)) for stem in MAIN)
+    found = (next((name for name in of_stem if name in names), None) for of_stem in spellings)
     return tuple(name for name in found if name is not None)
-
-
-def _spellings(stem: str) -> tuple[str, ...]:
-    return (stem, *(f"{pair}_{stem}" for pair in PRIMARY_ORDER))
 
 
 NO_BAND = SignalBand(last=np.empty(0), mean=np.empty(0), min=np.empty(0), max=np.empty(0))
@@ -179,18 +176,14 @@ def _policies(detail: RunDetail, history: SignalHistory, console: Console) -> Ta
     table.add_column("now", justify="right")
     table.add_column("largest", justify="right")
     table.add_column("course", no_wrap=True)
+    active = "active, uncalibrated" if detail.policy.calibration in UNCALIBRATED else "active"
     for policy, name in detail.mask_rates.items():
         band = history.bands.get(name, NO_BAND)
-        role = _role(detail) if policy == detail.policy.name else "shadow"
+        role = active if policy == detail.policy.name else "shadow"
         shares = (percent_text(_newest(band)), percent_text(max(_known(band.max), default=None)))
         row = (*shares, _course(band, console, n_bars=min(POINTS, console.width // 3)))
         table.add_row(Text(policy), role, *row)
     return table
-
-
-def _role(detail: RunDetail) -> str:
-    """Return the role of the active policy; bounds that are still ceilings are named as uncalibrated."""
-    return "active, uncalibrated" if detail.policy.calibration in UNCALIBRATED else "active"
 
 
 def _course(band: SignalBand, console: Console, *, n_bars: int) -> str:

@@ -149,11 +149,6 @@ class FleetFeed(Thread):
         return replace(seen, trouble=NO_ANSWER_YET) if is_late and not seen.trouble else seen
 
 
-def print_fleet(service: Service, *, project: str | None, console: Console) -> None:
-    """Print the fleet as it is now. Errors: ServiceError."""
-    console.print(fleet_frame(fetch_fleet(service, project=project), console=console, now=time.time()))
-
-
 def follow_fleet(service: Service, *, project: str | None, console: Console, every_seconds: float) -> None:
     """Show the fleet until `q` or Ctrl-C. Errors: ServiceError if the service is unreachable at the start."""
     feed = FleetFeed(service, project=project, every_seconds=every_seconds)
@@ -195,6 +190,6 @@ def top(
         terminal = console()
         project = None if project is None else checked_name(project, field="--project")
         if once or not terminal.is_terminal:
-            print_fleet(service, project=project, console=terminal)
+            terminal.print(fleet_frame(fetch_fleet(service, project=project), console=terminal, now=time.time()))
         else:
             follow_fleet(service, project=project, console=terminal, every_seconds=every)

@@ -133,6 +133,7 @@ class _StoredWhatIf:
 
     def over(self, runs: Sequence[RunSource], *, workers: int | None, address: str | None) -> list[WhatIfInfo]:
         """Return the sum over all runs, as the API returns it for one."""
+        from trmon.api.whatif import what_if_info
         from trmon.domain.analysis.whatif import CoveredRange, WhatIfEffect
 
         totals, covered = [WhatIfEffect(policy) for policy in self._policies], CoveredRange()
@@ -140,10 +141,4 @@ class _StoredWhatIf:
             covered.merge(of_run)
             for total, effect in zip(totals, effects, strict=True):
                 total.merge(effect)
-        return [_info(total, covered) for total in totals]
-
-
-def _info(effect: WhatIfEffect, covered: CoveredRange) -> WhatIfInfo:
-    from trmon.api.whatif import what_if_info
-
-    return what_if_info(effect, covered=covered)
+        return [what_if_info(total, covered=covered) for total in totals]

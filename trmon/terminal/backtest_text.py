@@ -14,7 +14,7 @@ from rich.table import Table
 
 from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RuleDifference, RuleSetOutcome, RunBacktest
 from trmon.domain.backtest.rule_replay import BacktestAlert
-from trmon.domain.backtest.totals import BacktestTotals, GapTotals, RuleSetTotals
+from trmon.domain.backtest.totals import BacktestTotals, RuleSetTotals
 
 COLUMNS = BacktestAlert.__struct_fields__
 
@@ -171,11 +171,8 @@ def _difference_table(totals: BacktestTotals) -> Table:
 
 def _gap_lines(totals: BacktestTotals) -> Iterator[str]:
     for each in totals.gaps:
-        yield f"{_rules_of(each, totals)}{each.gap} ({each.n_runs:,} of {totals.n_runs:,} runs)"
-
-
-def _rules_of(gap: GapTotals, totals: BacktestTotals) -> str:
-    return f"{gap.rules}: " if len(totals.rule_sets) > 1 else ""
+        rules = f"{each.rules}: " if len(totals.rule_sets) > 1 else ""
+        yield f"{rules}{each.gap} ({each.n_runs:,} of {totals.n_runs:,} runs)"
 
 
 def _policy_lines(totals: BacktestTotals) -> Iterator[str]:

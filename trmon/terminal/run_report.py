@@ -8,14 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from msgspec import Meta
 
-from trmon.api.diagnosis_schemas import diagnosis_info
+from trmon.api.diagnosis_answer import diagnosis_info
 from trmon.domain.analysis.logged_run import (
-    Course,
-    FindingSpan,
-    LoggedRun,
-    RunCost,
     course_of,
     read_logged_run,
     run_cost,
@@ -26,8 +21,8 @@ from trmon.domain.diagnosis.history import ENGINE_PAIRS, History
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
 from trmon.logs import format_of, sound_rows
-from trmon_client.api.answers import AnswerInfo, ApiNumber
-from trmon_client.api.diagnosis import DiagnosisInfo, IgnoredInfo
+from trmon_client.api.answers import AnswerInfo, ApiNumber, says
+from trmon_client.api.diagnosis import DiagnosisInfo
 
 ANY = "any"
 AGREEMENT_SIGNALS = ("prob_diff_mean", "abs_log_ratio_mean", "abs_log_ratio_max")
@@ -43,7 +38,7 @@ class SpanInfo(AnswerInfo, frozen=True, kw_only=True):
     title: str
     first_step: int
     last_step: int
-    stands: Annotated[bool, Meta(description="Whether it still held at the last step.")]
+    stands: Annotated[bool, says("Whether it still held at the last step.")]
 
 
 class CostInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -61,24 +56,22 @@ class RunReportInfo(AnswerInfo, frozen=True, kw_only=True):
 
     file: str
     format: str
-    framework: Annotated[str | None, Meta(description="Whose metric names were read; null for trmon's own.")]
+    framework: Annotated[str | None, says("Whose metric names were read; null for trmon's own.")]
     n_rows: int
-    agreement: Annotated[
-        str, Meta(description="The option that makes the framework log how far its engines agree, if needed.")
-    ]
+    agreement: Annotated[str, says("The option that makes the framework log how far its engines agree, if needed.")]
     agreement_signals: Annotated[
         dict[str, ApiNumber],
-        Meta(description="Signals of the engines' agreement that no finding reads: the median of the newest 5 steps."),
+        says("Signals of the engines' agreement that no finding reads: the median of the newest 5 steps."),
     ]
-    names_steps: Annotated[bool, Meta(description="False if no line names its step, so that lines are counted.")]
+    names_steps: Annotated[bool, says("False if no line names its step, so that lines are counted.")]
     first_step: int
     last_step: int
-    broke_at: Annotated[int | None, Meta(description="Where the chain of findings began that stands at the end.")]
+    broke_at: Annotated[int | None, says("Where the chain of findings began that stands at the end.")]
     last_good_step: int | None
-    spans: Annotated[tuple[SpanInfo, ...], Meta(description="All findings over the course of the run, oldest first.")]
-    nonfinite: Annotated[dict[str, int], Meta(description="Metrics with NaN or infinity, and the first step of each.")]
+    spans: Annotated[tuple[SpanInfo, ...], says("All findings over the course of the run, oldest first.")]
+    nonfinite: Annotated[dict[str, int], says("Metrics with NaN or infinity, and the first step of each.")]
     cost: CostInfo
-    diagnosis: Annotated[DiagnosisInfo, Meta(description="The diagnosis at the last step.")]
+    diagnosis: Annotated[DiagnosisInfo, says("The diagnosis at the last step.")]
 
 
 def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = None) -> RunReportInfo:
@@ -88,7 +81,6 @@ def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = Non
     # A log of one step cannot show a second one with NaN.
     limits = Thresholds(nonfinite_steps=0.0) if len(run.history) == 1 else Thresholds()
     course = course_of(run.history, limits=limits)
-    cost = run_cost(run, broke_at=course.broke_at, gpus=gpus)
     return RunReportInfo.from_fields(
         file=name or str(file),
         format=found.name,
@@ -101,10 +93,16 @@ def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = Non
         last_step=int(run.history.steps[-1]),
         broke_at=course.broke_at,
         last_good_step=course.last_good_step,
-        spans=[_span_info(span) for span in course.spans],
+        spans=[SpanInfo.from_fields(span, title=span.finding.title) for span in course.spans],
         nonfinite=dict(run.nonfinite),
-        cost=_cost_info(cost),
-        diagnosis=_diagnosis_out(run, course),
+        cost=run_cost(run, broke_at=course.broke_at, gpus=gpus),
+        diagnosis=diagnosis_info(
+            course.diagnosis,
+            ignored=run.ignored,
+            framework=run.framework,
+            config=with_sent_options({}, run.history),
+            last_good_step=course.last_good_step,
+        ),
     )
 
 
@@ -135,17 +133,6 @@ def _finding(word: str) -> Finding:
     raise InvalidInput("--fail-on", f"{word!r} must be {ANY} or findings separated by commas: {names}")
 
 
-def _diagnosis_out(run: LoggedRun, course: Course) -> DiagnosisInfo:
-    ignored = [IgnoredInfo.from_fields(name=item.name, why=item.why) for item in run.ignored]
-    return diagnosis_info(
-        course.diagnosis,
-        ignored=ignored,
-        framework=run.framework,
-        config=with_sent_options({}, run.history),
-        last_good_step=course.last_good_step,
-    )
-
-
 def known(value: float | None) -> bool:
     """Whether a number of the report is known."""
     return value is not None and not math.isnan(value)
@@ -154,19 +141,3 @@ def known(value: float | None) -> bool:
 def names_of(findings: Sequence[Finding]) -> str:
     """Return the findings as text."""
     return ", ".join(f"{finding.value} ({finding.title})" for finding in findings)
-
-
-def _span_info(span: FindingSpan) -> SpanInfo:
-    """Return the part of the report for a finding."""
-    return SpanInfo.from_fields(
-        finding=span.finding,
-        title=span.finding.title,
-        first_step=span.first_step,
-        last_step=span.last_step,
-        stands=span.stands,
-    )
-
-
-def _cost_info(cost: RunCost) -> CostInfo:
-    """Return the part of the report for the cost."""
-    return CostInfo.from_fields(cost)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta
-
-from trmon_client.api.answers import AlertState, AnswerInfo, ApiNumber, DeliveryState, Finding, MatchOperator, Severity
+from trmon_client.api.answers import (
+    AlertState,
+    AnswerInfo,
+    ApiNumber,
+    DeliveryState,
+    Finding,
+    MatchOperator,
+    Severity,
+    says,
+)
 
 INCIDENT = "incident"
 """The rule of the alert that carries a run's incident."""
@@ -64,7 +71,7 @@ class SilencedInfo(AnswerInfo, frozen=True, kw_only=True):
 
     id: int
     author: str
-    note: Annotated[str, Meta(description="Empty if the caller may not list the silence, which is of all projects.")]
+    note: Annotated[str, says("Empty if the caller may not list the silence, which is of all projects.")]
     ends_at: float
 
 
@@ -73,13 +80,11 @@ class AlertInfo(AnswerInfo, frozen=True, kw_only=True):
 
     project: str
     run: str
-    owner: Annotated[str | None, Meta(description="The owner of the run.")]
-    identity: Annotated[str, Meta(description="The same for every episode of a rule, run and labels.")]
-    rule: Annotated[str, Meta(description="The rule; `incident` for the alert that carries a run's incident.")]
-    title: Annotated[str, Meta(description="The rule in words; of an incident, its cause.")]
-    members: Annotated[
-        tuple[MemberInfo, ...], Meta(description="The alerts that joined an incident; empty for other alerts.")
-    ]
+    owner: Annotated[str | None, says("The owner of the run.")]
+    identity: Annotated[str, says("The same for every episode of a rule, run and labels.")]
+    rule: Annotated[str, says("The rule; `incident` for the alert that carries a run's incident.")]
+    title: Annotated[str, says("The rule in words; of an incident, its cause.")]
+    members: Annotated[tuple[MemberInfo, ...], says("The alerts that joined an incident; empty for other alerts.")]
     severity: Severity
     state: AlertState
     attempt_id: int
@@ -92,8 +97,8 @@ class AlertInfo(AnswerInfo, frozen=True, kw_only=True):
     summary: str
     labels: dict[str, str]
     runbook: str
-    ack: Annotated[AckInfo | None, Meta(description="The acknowledgement of this episode; null if there is none.")]
-    silenced: Annotated[SilencedInfo | None, Meta(description="The silence that mutes it now; null if none does.")]
+    ack: Annotated[AckInfo | None, says("The acknowledgement of this episode; null if there is none.")]
+    silenced: Annotated[SilencedInfo | None, says("The silence that mutes it now; null if none does.")]
 
     @property
     def is_incident(self) -> bool:
@@ -109,16 +114,14 @@ class DeliveryInfo(AnswerInfo, frozen=True, kw_only=True):
     run: str
     receiver: str
     state: DeliveryState
-    told_state: Annotated[
-        AlertState, Meta(description="Whether the notification says that the alert fires or is resolved.")
-    ]
+    told_state: Annotated[AlertState, says("Whether the notification says that the alert fires or is resolved.")]
     attempts: int
-    rounds: Annotated[int, Meta(description="How many notifications were sent, reminders and updates included.")]
+    rounds: Annotated[int, says("How many notifications were sent, reminders and updates included.")]
     made_at: float
     due_at: float
     tried_at: float | None
     last_error: str | None
-    muted: Annotated[str | None, Meta(description="Why no notification was sent.")]
+    muted: Annotated[str | None, says("Why no notification was sent.")]
     body: dict[str, Any]
 
 
@@ -145,14 +148,10 @@ class RuleInfo(AnswerInfo, frozen=True, kw_only=True):
     labels: dict[str, str]
     runbook: str
     meaning: str
-    finding: Annotated[
-        Finding | None, Meta(description="The finding that the rule shows; its alerts join the run's incident.")
-    ]
+    finding: Annotated[Finding | None, says("The finding that the rule shows; its alerts join the run's incident.")]
     is_symptom: bool
-    fires_when: Annotated[tuple[ConditionLineInfo, ...], Meta(description="`when` in words.")]
-    terms: Annotated[
-        tuple[str, ...], Meta(description="What the rule reads, and for how many steps its condition must hold.")
-    ]
+    fires_when: Annotated[tuple[ConditionLineInfo, ...], says("`when` in words.")]
+    terms: Annotated[tuple[str, ...], says("What the rule reads, and for how many steps its condition must hold.")]
 
 
 class RulesFileInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -166,7 +165,7 @@ class MatcherInfo(AnswerInfo, frozen=True, kw_only=True):
     """A condition on a label: project, run, owner, rule, severity, or a label of the rule."""
 
     label: str
-    operator: Annotated[MatchOperator, Meta(description="`~` and `!~` take shell patterns, e.g. `qwen*`.")]
+    operator: Annotated[MatchOperator, says("`~` and `!~` take shell patterns, e.g. `qwen*`.")]
     value: str
 
 
@@ -180,7 +179,7 @@ class SilenceInfo(AnswerInfo, frozen=True, kw_only=True):
     note: str
     starts_at: float
     ends_at: float
-    alerts: Annotated[int, Meta(description="How many firing incidents, and alerts without one, it mutes now.")]
+    alerts: Annotated[int, says("How many firing incidents, and alerts without one, it mutes now.")]
 
 
 class CoveredAlertInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -197,4 +196,4 @@ class SilencePreviewInfo(AnswerInfo, frozen=True, kw_only=True):
     """The firing incidents, and alerts without one, that a silence would mute."""
 
     total: int
-    items: Annotated[tuple[CoveredAlertInfo, ...], Meta(description="The newest of them, at most 100.")]
+    items: Annotated[tuple[CoveredAlertInfo, ...], says("The newest of them, at most 100.")]

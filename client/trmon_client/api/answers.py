@@ -56,6 +56,11 @@ Urgency = Annotated[OpenEnum, Meta(title="Urgency")]
 VerdictKind = Annotated[OpenEnum, Meta(title="VerdictKind")]
 
 
+def says(description: str) -> Meta:
+    """Return what OpenAPI says of a field."""
+    return Meta(description=description)
+
+
 class AnswerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The base of what a service answers; times are seconds since the epoch on the service's clock."""
 
@@ -73,7 +78,7 @@ class ItemPage(msgspec.Struct, Generic[T], frozen=True):
     """One page of a list."""
 
     items: list[T]
-    next: Annotated[str | None, Meta(description="Pass it as `after` to get the next page; null on the last page.")]
+    next: Annotated[str | None, says("Pass it as `after` to get the next page; null on the last page.")]
 
 
 def decode_answer(body: bytes, kind: type[T]) -> T:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from trmon_client.api.answers import AnswerInfo, ApiNumber, PolicyRole, QuarantinePart
+from trmon_client.api.answers import AnswerInfo, ApiNumber, PolicyRole, QuarantinePart, says
 
 
 class DecisionInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -32,7 +30,7 @@ class BatchInfo(AnswerInfo, frozen=True, kw_only=True):
 
     attempt_id: int
     step: int
-    update: Annotated[int | None, Meta(description="Null for the whole rollout batch, before its updates.")]
+    update: Annotated[int | None, says("Null for the whole rollout batch, before its updates.")]
     ordinal: int
     closed_at: float
     n_sequences: int
@@ -40,19 +38,17 @@ class BatchInfo(AnswerInfo, frozen=True, kw_only=True):
     n_ranks: int
     missing_ranks: tuple[int, ...]
     complete: Annotated[
-        bool | None, Meta(description="Null if unknown: a rank has not said how many chunks it sent, as after a crash.")
+        bool | None, says("Null if unknown: a rank has not said how many chunks it sent, as after a crash.")
     ]
     revised: bool
     mode: str
-    primary_pair: Annotated[str | None, Meta(description="Null if fewer than two log-probs were given.")]
+    primary_pair: Annotated[str | None, says("Null if fewer than two log-probs were given.")]
     kl_is: str
     policy_hash: str | None
     mismatches: int
     signals: dict[str, ApiNumber]
     scalars: dict[str, ApiNumber]
-    quarantined: Annotated[
-        tuple[QuarantinedInfo, ...], Meta(description="Parts that could not be processed and were left out.")
-    ]
+    quarantined: Annotated[tuple[QuarantinedInfo, ...], says("Parts that could not be processed and were left out.")]
 
 
 class SequenceDecisionsInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -63,7 +59,7 @@ class SequenceDecisionsInfo(AnswerInfo, frozen=True, kw_only=True):
     role: PolicyRole
     accepted: tuple[bool, ...]
     reasons: Annotated[
-        tuple[str | None, ...], Meta(description="The first reason for each rejection; null for accepted sequences.")
+        tuple[str | None, ...], says("The first reason for each rejection; null for accepted sequences.")
     ]
 
 
@@ -82,7 +78,7 @@ class TurnCountsInfo(AnswerInfo, frozen=True, kw_only=True):
     """How many turns the selected sequences have, in their order, and how many of them the active policy rejects."""
 
     n_turns: tuple[int, ...]
-    n_rejected: Annotated[tuple[int, ...] | None, Meta(description="Null if the active policy has no turn criteria.")]
+    n_rejected: Annotated[tuple[int, ...] | None, says("Null if the active policy has no turn criteria.")]
 
 
 class TurnCriterionValuesInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -99,10 +95,10 @@ class TurnsInfo(AnswerInfo, frozen=True, kw_only=True):
     """The turns of one sequence in order: their columns and the decision of the active policy."""
 
     columns: dict[str, tuple[ApiNumber, ...]]
-    accepted: Annotated[tuple[bool, ...] | None, Meta(description="Null if the active policy has no turn criteria.")]
+    accepted: Annotated[tuple[bool, ...] | None, says("Null if the active policy has no turn criteria.")]
     reasons: Annotated[
         tuple[str | None, ...] | None,
-        Meta(description="The first reason for each rejection, `empty` for a turn without valid tokens."),
+        says("The first reason for each rejection, `empty` for a turn without valid tokens."),
     ]
     criteria: tuple[TurnCriterionValuesInfo, ...]
 
@@ -110,16 +106,14 @@ class TurnsInfo(AnswerInfo, frozen=True, kw_only=True):
 class SequencesInfo(AnswerInfo, frozen=True, kw_only=True):
     """Sequences of a batch ordered by (rank, chunk, row): their columns and the decisions of each policy."""
 
-    first: Annotated[int, Meta(description="The index of the first returned sequence in the batch.")]
-    n_sequences: Annotated[int, Meta(description="The number of sequences in the batch.")]
+    first: Annotated[int, says("The index of the first returned sequence in the batch.")]
+    n_sequences: Annotated[int, says("The number of sequences in the batch.")]
     columns: dict[str, tuple[ApiNumber, ...]]
     decisions: tuple[SequenceDecisionsInfo, ...]
-    criteria: Annotated[
-        tuple[CriterionValuesInfo, ...], Meta(description="The criteria of the active policy that applied.")
-    ]
-    turn_counts: Annotated[TurnCountsInfo | None, Meta(description="Null if the trainer gave no turns.")]
+    criteria: Annotated[tuple[CriterionValuesInfo, ...], says("The criteria of the active policy that applied.")]
+    turn_counts: Annotated[TurnCountsInfo | None, says("Null if the trainer gave no turns.")]
     turns: Annotated[
-        tuple[TurnsInfo, ...] | None, Meta(description="The turns of each returned sequence, if `turns` asks for them.")
+        tuple[TurnsInfo, ...] | None, says("The turns of each returned sequence, if `turns` asks for them.")
     ]
 
 
@@ -129,8 +123,7 @@ class ReasonsInfo(AnswerInfo, frozen=True, kw_only=True):
     steps: tuple[int, ...]
     mask_rate: tuple[ApiNumber, ...]
     reasons: Annotated[
-        dict[str, tuple[float, ...]],
-        Meta(description="For each reason, its fraction at each step; they sum to the mask rate."),
+        dict[str, tuple[float, ...]], says("For each reason, its fraction at each step; they sum to the mask rate.")
     ]
 
 
@@ -146,19 +139,14 @@ class CriterionInfo(AnswerInfo, frozen=True, kw_only=True):
 class DistributionInfo(AnswerInfo, frozen=True, kw_only=True):
     """Histograms of a criterion's statistic over the sequences of each step, and the bounds active then."""
 
-    criteria: Annotated[tuple[CriterionInfo, ...], Meta(description="The criteria that can be requested.")]
+    criteria: Annotated[tuple[CriterionInfo, ...], says("The criteria that can be requested.")]
     chosen: Annotated[
-        CriterionInfo | None,
-        Meta(description="The requested criterion, or the one that rejected most; null if none applied."),
+        CriterionInfo | None, says("The requested criterion, or the one that rejected most; null if none applied.")
     ]
     steps: tuple[int, ...]
-    edges: Annotated[tuple[ApiNumber, ...], Meta(description="Ascending; the outer bins include values beyond them.")]
-    counts: Annotated[tuple[tuple[int, ...], ...], Meta(description="For each step, one count per bin.")]
-    n_unknown: Annotated[
-        tuple[int, ...], Meta(description="The number of sequences of each step whose statistic is NaN.")
-    ]
+    edges: Annotated[tuple[ApiNumber, ...], says("Ascending; the outer bins include values beyond them.")]
+    counts: Annotated[tuple[tuple[int, ...], ...], says("For each step, one count per bin.")]
+    n_unknown: Annotated[tuple[int, ...], says("The number of sequences of each step whose statistic is NaN.")]
     lower: tuple[ApiNumber | None, ...]
     upper: tuple[ApiNumber | None, ...]
-    n_steps_without_reports: Annotated[
-        int, Meta(description="The number of selected steps whose sequences are no longer stored.")
-    ]
+    n_steps_without_reports: Annotated[int, says("The number of selected steps whose sequences are no longer stored.")]

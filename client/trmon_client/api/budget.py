@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from trmon_client.api.answers import AnswerInfo, ApiNumber, BudgetState, PipelineKind, Presence
+from trmon_client.api.answers import AnswerInfo, ApiNumber, BudgetState, PipelineKind, Presence, says
 from trmon_client.api.diagnosis import FleetRiskInfo
 
 
@@ -27,27 +25,20 @@ class AdviceInfo(AnswerInfo, frozen=True, kw_only=True):
     """The advice after the newest step, with reasons; the trainer applies it only if its author opts in."""
 
     step: int
-    lr_scale: Annotated[
-        float, Meta(description="Factor for the learning rate of the next steps, for Adam-like optimizers.")
-    ]
-    lr_scale_sgd: Annotated[float, Meta(description="The same factor for plain SGD.")]
-    lr_decay: Annotated[
-        LrDecayInfo | None, Meta(description="A permanent learning-rate cut, and the step of the advice.")
-    ]
-    kl_factor: Annotated[
-        float | None, Meta(description="Factor for the KL penalty's coefficient; null without a kl_target.")
-    ]
-    stop: Annotated[bool, Meta(description="Whether an alert over batches pages.")]
+    lr_scale: Annotated[float, says("Factor for the learning rate of the next steps, for Adam-like optimizers.")]
+    lr_scale_sgd: Annotated[float, says("The same factor for plain SGD.")]
+    lr_decay: Annotated[LrDecayInfo | None, says("A permanent learning-rate cut, and the step of the advice.")]
+    kl_factor: Annotated[float | None, says("Factor for the KL penalty's coefficient; null without a kl_target.")]
+    stop: Annotated[bool, says("Whether an alert over batches pages.")]
     should_stop: Annotated[
-        bool, Meta(description="Whether the run collapsed; only if its config has `stop_on_collapse: true`.")
+        bool, says("Whether the run collapsed; only if its config has `stop_on_collapse: true`.")
     ] = False
     incident_since: Annotated[
-        int | None,
-        Meta(description="The step since which the open incident is, for the trainer's recorder; null without one."),
+        int | None, says("The step since which the open incident is, for the trainer's recorder; null without one.")
     ] = None
     collapse_risk: Annotated[
         RiskAdviceInfo | None,
-        Meta(description="The risk of a collapse, and the learning-rate factor that it recommends; never applied."),
+        says("The risk of a collapse, and the learning-rate factor that it recommends; never applied."),
     ] = None
     reasons: dict[str, str]
 
@@ -73,39 +64,29 @@ class BudgetItemInfo(AnswerInfo, frozen=True, kw_only=True):
 class LagLawInfo(AnswerInfo, frozen=True, kw_only=True):
     """The lag law, eta << min(R_batch/(S G), R_crit/(T G)) (arXiv 2607.01083): a conjecture for this run."""
 
-    lag: Annotated[ApiNumber, Meta(description="S: the largest lag of the newest steps, in versions.")]
-    horizon: Annotated[
-        ApiNumber, Meta(description="T: the updates of the whole run, as configured; else those so far.")
-    ]
-    lr: Annotated[ApiNumber, Meta(description="eta: the newest learning rate.")]
-    update_norm: Annotated[ApiNumber, Meta(description="G: the norm of an update over eta, as sent or configured.")]
+    lag: Annotated[ApiNumber, says("S: the largest lag of the newest steps, in versions.")]
+    horizon: Annotated[ApiNumber, says("T: the updates of the whole run, as configured; else those so far.")]
+    lr: Annotated[ApiNumber, says("eta: the newest learning rate.")]
+    update_norm: Annotated[ApiNumber, says("G: the norm of an update over eta, as sent or configured.")]
     s_eta: ApiNumber
     t_eta: ApiNumber
-    lr_scale: Annotated[
-        ApiNumber, Meta(description="The learning rate that eta must stay well below; null without the radii.")
-    ]
-    lag_scale: Annotated[
-        ApiNumber, Meta(description="The lag that this learning rate must stay well below; null without R_batch.")
-    ]
-    ess_seq: Annotated[ApiNumber, Meta(description="Effective share of sequences, the median of the newest 20 steps.")]
-    ess_ceiling: Annotated[ApiNumber, Meta(description="50 ess_seq: the conjectured largest lag that pays.")]
+    lr_scale: Annotated[ApiNumber, says("The learning rate that eta must stay well below; null without the radii.")]
+    lag_scale: Annotated[ApiNumber, says("The lag that this learning rate must stay well below; null without R_batch.")]
+    ess_seq: Annotated[ApiNumber, says("Effective share of sequences, the median of the newest 20 steps.")]
+    ess_ceiling: Annotated[ApiNumber, says("50 ess_seq: the conjectured largest lag that pays.")]
 
 
 class PolicySplitInfo(AnswerInfo, frozen=True, kw_only=True):
     """Where the drift comes from: lower bounds of the worst-case TVs of staleness and mismatch, and mean TVs."""
 
-    alpha_0: Annotated[
-        ApiNumber, Meta(description="Lower bound for staleness: the largest difference of a token's probabilities.")
-    ]
-    alpha_1: Annotated[ApiNumber, Meta(description="Lower bound for engine mismatch, as of staleness.")]
+    alpha_0: Annotated[ApiNumber, says("Lower bound for staleness: the largest difference of a token's probabilities.")]
+    alpha_1: Annotated[ApiNumber, says("Lower bound for engine mismatch, as of staleness.")]
     mismatch_share: ApiNumber
     mean_staleness: ApiNumber
     mean_mismatch: ApiNumber
-    exact_max: Annotated[ApiNumber, Meta(description="Largest TV from logits, of the pair whose logits were sent.")]
-    exact_mean: Annotated[ApiNumber, Meta(description="Mean TV from logits.")]
-    is_replayed: Annotated[
-        bool, Meta(description="Whether routing is replayed, which hides alpha and does not shrink it.")
-    ]
+    exact_max: Annotated[ApiNumber, says("Largest TV from logits, of the pair whose logits were sent.")]
+    exact_mean: Annotated[ApiNumber, says("Mean TV from logits.")]
+    is_replayed: Annotated[bool, says("Whether routing is replayed, which hides alpha and does not shrink it.")]
 
 
 class OffPolicyKindInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -149,27 +130,20 @@ class BudgetInfo(AnswerInfo, frozen=True, kw_only=True):
     """The budget at the newest step; the mismatch budget and the lag law are conjectures."""
 
     step: int
-    steps: Annotated[int, Meta(description="The number of newest steps that were read.")]
+    steps: Annotated[int, says("The number of newest steps that were read.")]
     mismatch: tuple[BudgetItemInfo, ...]
     lag: LagLawInfo
-    lag_words: Annotated[tuple[str, ...], Meta(description="What the law says of this run, in sentences.")]
+    lag_words: Annotated[tuple[str, ...], says("What the law says of this run, in sentences.")]
     split: PolicySplitInfo
     kinds: Annotated[
-        tuple[OffPolicyKindInfo, ...],
-        Meta(description="The kinds of off-policyness; unknown where nothing sent tells."),
+        tuple[OffPolicyKindInfo, ...], says("The kinds of off-policyness; unknown where nothing sent tells.")
     ]
     minorizer: Annotated[
         ApiNumber,
-        Meta(
-            description="L - adaptive on the sequences in the loss; null without exact KL and declared centred "
-            "advantages."
-        ),
+        says("L - adaptive on the sequences in the loss; null without exact KL and declared centred advantages."),
     ]
-    minorizer_vacuous: Annotated[
-        ApiNumber, Meta(description="1 where the minorizer's bound certifies nothing, else 0.")
-    ]
+    minorizer_vacuous: Annotated[ApiNumber, says("1 where the minorizer's bound certifies nothing, else 0.")]
     pipeline: PipelineAdviceInfo
     advice: Annotated[
-        AdviceInfo | None,
-        Meta(description="The advice to the trainer; null until a step closes after the service started."),
+        AdviceInfo | None, says("The advice to the trainer; null until a step closes after the service started.")
     ] = None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta
-
-from trmon_client.api.answers import AnswerInfo, ApiNumber
+from trmon_client.api.answers import AnswerInfo, ApiNumber, says
 from trmon_client.api.policies import PolicyInfo
 from trmon_client.api.runs import RunStatus
 
@@ -14,19 +12,17 @@ from trmon_client.api.runs import RunStatus
 class ConfigDifferenceInfo(AnswerInfo, frozen=True, kw_only=True):
     """An entry of the configuration that is not the same in all runs, with its value in each."""
 
-    name: Annotated[str, Meta(description="The entry; nested ones have dotted names.")]
+    name: Annotated[str, says("The entry; nested ones have dotted names.")]
     values: tuple[Any, ...]
-    given: Annotated[tuple[bool, ...], Meta(description="Which runs have the entry at all.")]
+    given: Annotated[tuple[bool, ...], says("Which runs have the entry at all.")]
 
 
 class PartingInfo(AnswerInfo, frozen=True, kw_only=True):
     """A signal in which a run leaves the first one, and where."""
 
     signal: str
-    place: Annotated[
-        float, Meta(description="The step, or the seconds since the run's start, from which it stays away.")
-    ]
-    from_start: Annotated[bool, Meta(description="Whether they differ from their first common step on.")]
+    place: Annotated[float, says("The step, or the seconds since the run's start, from which it stays away.")]
+    from_start: Annotated[bool, says("Whether they differ from their first common step on.")]
 
 
 class ComparedRun(AnswerInfo, frozen=True, kw_only=True):
@@ -36,19 +32,17 @@ class ComparedRun(AnswerInfo, frozen=True, kw_only=True):
     policy: PolicyInfo
     created_at: float
     step: tuple[int, ...]
-    elapsed_seconds: Annotated[tuple[float, ...], Meta(description="From the run's creation until the step closed.")]
-    signals: Annotated[dict[str, tuple[ApiNumber, ...]], Meta(description="The mean of each point.")]
-    partings: Annotated[
-        tuple[PartingInfo, ...], Meta(description="The earliest first; those that differ from the start last.")
-    ]
-    sentence: Annotated[str, Meta(description="Where it parts from the first run, in words; empty for the first run.")]
+    elapsed_seconds: Annotated[tuple[float, ...], says("From the run's creation until the step closed.")]
+    signals: Annotated[dict[str, tuple[ApiNumber, ...]], says("The mean of each point.")]
+    partings: Annotated[tuple[PartingInfo, ...], says("The earliest first; those that differ from the start last.")]
+    sentence: Annotated[str, says("Where it parts from the first run, in words; empty for the first run.")]
 
 
 class ComparisonInfo(AnswerInfo, frozen=True, kw_only=True):
     """Two to eight runs side by side."""
 
-    by: Annotated[str, Meta(description="What places are: step or time.")]
-    proposed: Annotated[bool, Meta(description="Whether the second run is the healthy sibling that the service chose.")]
+    by: Annotated[str, says("What places are: step or time.")]
+    proposed: Annotated[bool, says("Whether the second run is the healthy sibling that the service chose.")]
     same_policy: bool
     config: tuple[ConfigDifferenceInfo, ...]
     runs: tuple[ComparedRun, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, field
+from msgspec import field
 
 from trmon_client.api.answers import (
     AlertState,
@@ -18,26 +18,25 @@ from trmon_client.api.answers import (
     Severity,
     Stage,
     ThresholdSide,
+    says,
 )
 
 
 class IncidentInfo(AnswerInfo, frozen=True, kw_only=True):
     """The newest illness of a run, from its first finding to its end; the first step never changes."""
 
-    finding: Annotated[
-        str | None, Meta(description="The letter of the finding that leads it; null if only symptoms are known.")
-    ]
+    finding: Annotated[str | None, says("The letter of the finding that leads it; null if only symptoms are known.")]
     title: str
-    cause: Annotated[str, Meta(description="The rule that leads it.")]
-    severity: Annotated[Severity, Meta(description="The worst so far.")]
+    cause: Annotated[str, says("The rule that leads it.")]
+    severity: Annotated[Severity, says("The worst so far.")]
     since_step: int
-    last_good_step: Annotated[int | None, Meta(description="The last step before it; null if it began with the run.")]
-    state: Annotated[AlertState, Meta(description="firing while it is open, else resolved.")]
+    last_good_step: Annotated[int | None, says("The last step before it; null if it began with the run.")]
+    state: Annotated[AlertState, says("firing while it is open, else resolved.")]
     opened_at: float
     ended_at: float | None
-    ended_with_run: Annotated[bool, Meta(description="Whether it was open when the run finished (ended ill).")]
-    fix: Annotated[str, Meta(description="The first thing to do.")]
-    identity: Annotated[str, Meta(description="The identity of its alert, to acknowledge it.")]
+    ended_with_run: Annotated[bool, says("Whether it was open when the run finished (ended ill).")]
+    fix: Annotated[str, says("The first thing to do.")]
+    identity: Annotated[str, says("The identity of its alert, to acknowledge it.")]
     acked_by: str | None
 
 
@@ -47,61 +46,54 @@ class FleetRiskInfo(AnswerInfo, frozen=True, kw_only=True):
     probability: float
     level: Annotated[
         RiskLevel,
-        Meta(
-            description="How the probability compares with the model's thresholds; past once the reward has collapsed "
-            "or "
+        says(
+            "How the probability compares with the model's thresholds; past once the reward has collapsed or "
             "the run has finished."
         ),
     ]
-    driven_by: Annotated[tuple[str, ...], Meta(description="The inputs that raise it most, in words; at most two.")]
+    driven_by: Annotated[tuple[str, ...], says("The inputs that raise it most, in words; at most two.")]
 
 
 class RiskDriverInfo(AnswerInfo, frozen=True, kw_only=True):
     """What an input adds to the log-odds of a collapse."""
 
     input: str
-    log_odds: Annotated[float, Meta(description="Below 0 the input speaks against a collapse.")]
-    words: Annotated[str, Meta(description="The input in words.")]
+    log_odds: Annotated[float, says("Below 0 the input speaks against a collapse.")]
+    words: Annotated[str, says("The input in words.")]
 
 
 class RiskModelInfo(AnswerInfo, frozen=True, kw_only=True):
     """The model that made the estimate."""
 
     name: str
-    fitted_on: Annotated[dict[str, Any], Meta(description="On what and how it was fitted.")]
+    fitted_on: Annotated[dict[str, Any], says("On what and how it was fitted.")]
 
 
 class CollapseRiskInfo(FleetRiskInfo, frozen=True, kw_only=True):
     """The probability that a collapse begins within a number of steps, and why: a prediction, not a finding."""
 
     horizon_steps: int
-    drivers: Annotated[tuple[RiskDriverInfo, ...], Meta(description="What each known input adds, the largest first.")]
-    missing: Annotated[tuple[str, ...], Meta(description="Inputs that the model reads and the run does not send.")]
-    outside: Annotated[
-        tuple[str, ...], Meta(description="Inputs beyond the values of the runs that the model was fitted to.")
-    ]
+    drivers: Annotated[tuple[RiskDriverInfo, ...], says("What each known input adds, the largest first.")]
+    missing: Annotated[tuple[str, ...], says("Inputs that the model reads and the run does not send.")]
+    outside: Annotated[tuple[str, ...], says("Inputs beyond the values of the runs that the model was fitted to.")]
     model: RiskModelInfo
-    warn_at: Annotated[float, Meta(description="The probability that a tenth of the runs without a collapse reached.")]
-    page_at: Annotated[
-        float, Meta(description="The probability that a twentieth of the runs without a collapse reached.")
-    ]
+    warn_at: Annotated[float, says("The probability that a tenth of the runs without a collapse reached.")]
+    page_at: Annotated[float, says("The probability that a twentieth of the runs without a collapse reached.")]
 
 
 class EvidenceInfo(AnswerInfo, frozen=True, kw_only=True):
     """A signal beyond its threshold."""
 
     signal: str
-    value: Annotated[ApiNumber, Meta(description="The newest value beyond the threshold.")]
+    value: Annotated[ApiNumber, says("The newest value beyond the threshold.")]
     bound: ThresholdSide
     threshold: ApiNumber
     away_from: Annotated[
-        float | None,
-        Meta(description="The point that the threshold is a distance from; null for an absolute threshold."),
+        float | None, says("The point that the threshold is a distance from; null for an absolute threshold.")
     ]
     since_step: int
     rules_out: Annotated[
-        bool,
-        Meta(description="Whether the value is a usual one that excludes another cause; it has no limit to respect."),
+        bool, says("Whether the value is a usual one that excludes another cause; it has no limit to respect.")
     ] = False
 
 
@@ -110,9 +102,7 @@ class MissingInfo(AnswerInfo, frozen=True, kw_only=True):
 
     signal: str
     provide: str
-    more_steps: Annotated[bool, Meta(description="Whether its inputs are sent, and only more steps are needed.")] = (
-        False
-    )
+    more_steps: Annotated[bool, says("Whether its inputs are sent, and only more steps are needed.")] = False
 
 
 class MeasurementInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -133,33 +123,19 @@ class RemedyInfo(AnswerInfo, frozen=True, kw_only=True):
     verl: dict[str, str]
     trl: dict[str, str]
     persists: str
-    verl_next: Annotated[dict[str, str], Meta(description="verl's options of what to try next.")] = field(
-        default_factory=dict
-    )
-    trl_next: Annotated[dict[str, str], Meta(description="TRL's options of what to try next.")] = field(
-        default_factory=dict
-    )
-    verl_in_words: Annotated[dict[str, str], Meta(description="verl's options without known values.")] = field(
-        default_factory=dict
-    )
-    trl_in_words: Annotated[dict[str, str], Meta(description="TRL's options without known values.")] = field(
-        default_factory=dict
-    )
-    verl_next_in_words: Annotated[dict[str, str], Meta(description="Those of verl to try next.")] = field(
-        default_factory=dict
-    )
-    trl_next_in_words: Annotated[dict[str, str], Meta(description="Those of TRL to try next.")] = field(
-        default_factory=dict
-    )
+    verl_next: Annotated[dict[str, str], says("verl's options of what to try next.")] = field(default_factory=dict)
+    trl_next: Annotated[dict[str, str], says("TRL's options of what to try next.")] = field(default_factory=dict)
+    verl_in_words: Annotated[dict[str, str], says("verl's options without known values.")] = field(default_factory=dict)
+    trl_in_words: Annotated[dict[str, str], says("TRL's options without known values.")] = field(default_factory=dict)
+    verl_next_in_words: Annotated[dict[str, str], says("Those of verl to try next.")] = field(default_factory=dict)
+    trl_next_in_words: Annotated[dict[str, str], says("Those of TRL to try next.")] = field(default_factory=dict)
 
 
 class FindingInfo(AnswerInfo, frozen=True, kw_only=True):
     """A finding: observed with its evidence, or unknown with the signals it lacks."""
 
     finding: Finding
-    form: Annotated[
-        FindingForm | None, Meta(description="The side on which it left its range; null if it has no forms.")
-    ] = None
+    form: Annotated[FindingForm | None, says("The side on which it left its range; null if it has no forms.")] = None
     title: str
     since_step: int | None
     evidence: tuple[EvidenceInfo, ...]
@@ -204,53 +180,41 @@ class DiagnosisInfo(AnswerInfo, frozen=True, kw_only=True):
     """What is wrong at the newest step; the primary finding is the cause, the others were observed with it."""
 
     step: int
-    steps: Annotated[int, Meta(description="The number of newest steps that were read.")]
+    steps: Annotated[int, says("The number of newest steps that were read.")]
     primary: Finding
     form: Annotated[
-        FindingForm | None,
-        Meta(description="The side on which the primary finding left its range; null if it has no forms."),
+        FindingForm | None, says("The side on which the primary finding left its range; null if it has no forms.")
     ] = None
     title: str
-    meaning: Annotated[
-        str | None, Meta(description="What the primary finding means, in a sentence; null without one.")
-    ] = None
+    meaning: Annotated[str | None, says("What the primary finding means, in a sentence; null without one.")] = None
     since_step: Annotated[
-        int | None,
-        Meta(description="The step at which it began: that of the standing incident, else of the primary finding."),
+        int | None, says("The step at which it began: that of the standing incident, else of the primary finding.")
     ] = None
-    last_good_step: Annotated[int | None, Meta(description="The last step before the standing incident.")] = None
-    incident: Annotated[IncidentInfo | None, Meta(description="The newest incident of the run; null without one.")] = (
-        None
-    )
-    assurance: Annotated[
-        Assurance, Meta(description="What is known of a run without findings; unknown while one stands.")
-    ]
+    last_good_step: Annotated[int | None, says("The last step before the standing incident.")] = None
+    incident: Annotated[IncidentInfo | None, says("The newest incident of the run; null without one.")] = None
+    assurance: Annotated[Assurance, says("What is known of a run without findings; unknown while one stands.")]
     needs_more_steps: Annotated[
-        bool, Meta(description="Whether a finding that is not known merely needs more steps: nothing was found so far.")
+        bool, says("Whether a finding that is not known merely needs more steps: nothing was found so far.")
     ] = False
     agreement: Annotated[
-        tuple[MeasurementInfo, ...], Meta(description="The newest values of signals of how far the policies agree.")
+        tuple[MeasurementInfo, ...], says("The newest values of signals of how far the policies agree.")
     ] = ()
     collapse_risk: Annotated[
         CollapseRiskInfo | None,
-        Meta(description="The risk at the newest step; null in the first 30 steps and without any of its inputs."),
+        says("The risk at the newest step; null in the first 30 steps and without any of its inputs."),
     ] = None
-    has_ended: Annotated[
-        bool, Meta(description="Whether the run has ended, so that the remedy is for the next one.")
-    ] = False
+    has_ended: Annotated[bool, says("Whether the run has ended, so that the remedy is for the next one.")] = False
     remedy: RemedyInfo | None
     circumstances: Annotated[
         tuple[CircumstanceInfo, ...],
-        Meta(description="Firing alerts about the run itself: stalled, crashed, two trainers; empty for a log line."),
+        says("Firing alerts about the run itself: stalled, crashed, two trainers; empty for a log line."),
     ]
-    observed: Annotated[tuple[FindingInfo, ...], Meta(description="The observed findings, the cause first.")]
+    observed: Annotated[tuple[FindingInfo, ...], says("The observed findings, the cause first.")]
     unknown: Annotated[
-        tuple[FindingInfo, ...], Meta(description="Findings that cannot be evaluated, and the signals that they lack.")
+        tuple[FindingInfo, ...], says("Findings that cannot be evaluated, and the signals that they lack.")
     ]
-    shortfall: Annotated[tuple[EvidenceInfo, ...], Meta(description="Why a run without findings is not healthy.")]
+    shortfall: Annotated[tuple[EvidenceInfo, ...], says("Why a run without findings is not healthy.")]
     quadrant: QuadrantInfo
     escalation: EscalationInfo
-    ignored: Annotated[
-        tuple[IgnoredInfo, ...], Meta(description="Names in a log line that were ignored; empty for a run.")
-    ]
-    framework: Annotated[str | None, Meta(description="The framework whose names a log has; null for a run.")] = None
+    ignored: Annotated[tuple[IgnoredInfo, ...], says("Names in a log line that were ignored; empty for a run.")]
+    framework: Annotated[str | None, says("The framework whose names a log has; null for a run.")] = None

@@ -21,7 +21,7 @@ from trmon_client.api.errors import (
     ServiceUnreachable,
 )
 from trmon_client.config.version import __version__
-from trmon_client.sending.route import Proxy, new_tls_context, proxy_of
+from trmon_client.sending.route import new_tls_context, proxy_of
 
 CONNECT_SECONDS = 10.0
 MAX_WAIT_SECONDS = 30.0
@@ -121,14 +121,10 @@ def _pool_to(url: str) -> PoolManager:
     if proxy is None:
         return PoolManager(ssl_context=context)
     if proxy.is_socks:
-        return _socks_pool(proxy, context)
+        from urllib3.contrib.socks import SOCKSProxyManager
+
+        return SOCKSProxyManager(proxy.url, username=proxy.user, password=proxy.password, ssl_context=context)
     return ProxyManager(proxy.url, proxy_headers=proxy.headers, ssl_context=context, proxy_ssl_context=context)
-
-
-def _socks_pool(proxy: Proxy, context: Any) -> PoolManager:
-    from urllib3.contrib.socks import SOCKSProxyManager
-
-    return SOCKSProxyManager(proxy.url, username=proxy.user, password=proxy.password, ssl_context=context)
 
 
 def _query_string(query: Mapping[str, Any]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, field
+from msgspec import field
 
-from trmon_client.api.answers import AdaptationMode, AnswerInfo, ApiNumber, NoChangeReason
+from trmon_client.api.answers import AdaptationMode, AnswerInfo, ApiNumber, NoChangeReason, says
 
 
 class MoveInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class MoveInfo(AnswerInfo, frozen=True, kw_only=True):
     before: ApiNumber
     after: ApiNumber
     wanted: ApiNumber
-    limit: Annotated[str | None, Meta(description="What limits the change: factor, floor or ceiling.")]
+    limit: Annotated[str | None, says("What limits the change: factor, floor or ceiling.")]
 
 
 class ProposalInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -44,9 +44,7 @@ class AdaptationInfo(AnswerInfo, frozen=True, kw_only=True):
     floor_factor: float
     ceiling_factor: float
     recommended: ProposalInfo | None = None
-    bound_budget: Annotated[
-        ProposalInfo | None, Meta(description="What an error bound would require; never applied.")
-    ] = None
+    bound_budget: Annotated[ProposalInfo | None, says("What an error bound would require; never applied.")] = None
 
 
 class BoundsInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -56,12 +54,8 @@ class BoundsInfo(AnswerInfo, frozen=True, kw_only=True):
     pinsker_marginal: ApiNumber
     mixed: ApiNumber
     adaptive: ApiNumber
-    vacuous: Annotated[
-        bool | None, Meta(description="Whether the bound exceeds the range of rewards and certifies nothing.")
-    ]
-    max_delta: Annotated[
-        ApiNumber | None, Meta(description="Largest token KL that keeps the bound within the budget, in nats.")
-    ]
+    vacuous: Annotated[bool | None, says("Whether the bound exceeds the range of rewards and certifies nothing.")]
+    max_delta: Annotated[ApiNumber | None, says("Largest token KL that keeps the bound within the budget, in nats.")]
 
 
 class PolicyInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -78,13 +72,12 @@ class PolicyInfo(AnswerInfo, frozen=True, kw_only=True):
     pinned: bool
     calibration: Annotated[
         str | None,
-        Meta(
-            description="uncalibrated: the bounds are ceilings until the run has been measured; calibrated; "
-            "at_ceilings; "
-            "starts_ill: nothing was calibrated; null for fixed bounds."
+        says(
+            "uncalibrated: the bounds are ceilings until the run has been measured; calibrated; "
+            "at_ceilings; starts_ill: nothing was calibrated; null for fixed bounds."
         ),
     ] = None
-    evidence: Annotated[dict[str, Any], Meta(description="The evidence for a controller's version.")]
+    evidence: Annotated[dict[str, Any], says("The evidence for a controller's version.")]
 
 
 class ShareInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -97,7 +90,7 @@ class ShareInfo(AnswerInfo, frozen=True, kw_only=True):
 class QuarterInfo(ShareInfo, frozen=True, kw_only=True):
     """A quartile of the sequences by length."""
 
-    shortest: Annotated[int, Meta(description="Length in tokens, to three digits.")]
+    shortest: Annotated[int, says("Length in tokens, to three digits.")]
     longest: int
 
 
@@ -113,9 +106,7 @@ class TokenShareInfo(AnswerInfo, frozen=True, kw_only=True):
 
     n_tokens: int
     at_least: ApiNumber
-    estimate: Annotated[
-        ApiNumber, Meta(description="Assumes that tokens are spread evenly within the histogram's bins.")
-    ]
+    estimate: Annotated[ApiNumber, says("Assumes that tokens are spread evenly within the histogram's bins.")]
     at_most: ApiNumber
 
 
@@ -123,7 +114,7 @@ class WeightsInfo(AnswerInfo, frozen=True, kw_only=True):
     """The weights of the sequences in the loss under a soft policy; of weights 0 and 1 both are the accepted share."""
 
     mean: ApiNumber
-    effective_share: Annotated[ApiNumber, Meta(description="(sum w)^2/(N sum w^2).")]
+    effective_share: Annotated[ApiNumber, says("(sum w)^2/(N sum w^2).")]
 
 
 class RangeInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -132,9 +123,7 @@ class RangeInfo(AnswerInfo, frozen=True, kw_only=True):
     first_step: int | None
     last_step: int | None
     n_steps: int
-    n_steps_without_reports: Annotated[
-        int, Meta(description="The number of requested steps whose sequences are no longer stored.")
-    ]
+    n_steps_without_reports: Annotated[int, says("The number of requested steps whose sequences are no longer stored.")]
 
 
 class WhatIfInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -143,18 +132,15 @@ class WhatIfInfo(AnswerInfo, frozen=True, kw_only=True):
     policy: str
     hash: str
     range: RangeInfo
-    total: Annotated[ShareInfo, Meta(description="Under a soft policy, the sequences beyond the bounds.")]
-    weights: Annotated[WeightsInfo | None, Meta(description="Of a soft policy; null for a hard one.")]
-    then: Annotated[ShareInfo, Meta(description="The decisions made during training.")]
+    total: Annotated[ShareInfo, says("Under a soft policy, the sequences beyond the bounds.")]
+    weights: Annotated[WeightsInfo | None, says("Of a soft policy; null for a hard one.")]
+    then: Annotated[ShareInfo, says("The decisions made during training.")]
     reasons: dict[str, int]
     by_length: tuple[QuarterInfo, ...]
     positive_advantage: ShareInfo
     negative_advantage: ShareInfo
-    turns: Annotated[
-        TurnShareInfo | None, Meta(description="The effect of the policy's turn criteria; null without any.")
-    ]
-    tokens: Annotated[dict[str, TokenShareInfo], Meta(description="The effect of each of the policy's token rules.")]
+    turns: Annotated[TurnShareInfo | None, says("The effect of the policy's turn criteria; null without any.")]
+    tokens: Annotated[dict[str, TokenShareInfo], says("The effect of each of the policy's token rules.")]
     undecided: Annotated[
-        dict[str, int],
-        Meta(description="The number of reports without the columns that the policy needs, by what they lack."),
+        dict[str, int], says("The number of reports without the columns that the policy needs, by what they lack.")
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import (
@@ -15,6 +15,7 @@ from trmon_client.api.answers import (
     Severity,
     Urgency,
     VerdictKind,
+    says,
 )
 from trmon_client.api.diagnosis import DiagnosisInfo, FleetRiskInfo, IncidentInfo
 from trmon_client.api.policies import AdaptationInfo, PolicyInfo
@@ -24,10 +25,10 @@ class VerdictInfo(AnswerInfo, frozen=True, kw_only=True):
     """The verdict on a run, and why."""
 
     kind: VerdictKind
-    need: Annotated[Urgency, Meta(description="How urgent the run is; none once its alerts are acknowledged.")]
+    need: Annotated[Urgency, says("How urgent the run is; none once its alerts are acknowledged.")]
     why: str
     since_step: int | None
-    todo: Annotated[str | None, Meta(description="The first thing to do; null if no action is needed.")]
+    todo: Annotated[str | None, says("The first thing to do; null if no action is needed.")]
 
 
 class OpenAlertInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -47,44 +48,43 @@ class SparklineInfo(AnswerInfo, frozen=True, kw_only=True):
     values: tuple[float | None, ...]
 
 
-class RunStatus(AnswerInfo, frozen=True, kw_only=True):
-    """A run's verdict, open alerts and recent course."""
+class NamedRun(AnswerInfo, frozen=True, kw_only=True):
+    """A run of a project."""
 
     project: str
     run: str
+
+    @property
+    def name(self) -> str:
+        """The run as PROJECT/RUN, which every method of `Service` takes."""
+        return f"{self.project}/{self.run}"
+
+
+class RunStatus(NamedRun, frozen=True, kw_only=True):
+    """A run's verdict, open alerts and recent course."""
+
     state: RunState
     owner: str | None
     tags: tuple[str, ...]
     archived: bool
     step: int | None
     last_report_at: float | None
-    expected_step_seconds: Annotated[float | None, Meta(description="The median duration of the newest steps.")]
-    end_phrase: Annotated[
-        str | None, Meta(description="How the run ended in a few words, or that no exit was seen.")
-    ] = None
-    warnings: Annotated[tuple[str, ...], Meta(description="Mistakes in the trainer's calls.")] = ()
+    expected_step_seconds: Annotated[float | None, says("The median duration of the newest steps.")]
+    end_phrase: Annotated[str | None, says("How the run ended in a few words, or that no exit was seen.")] = None
+    warnings: Annotated[tuple[str, ...], says("Mistakes in the trainer's calls.")] = ()
     judged_step: Annotated[
         int | None,
-        Meta(
-            description="The newest step of diagnosis, `mask_rate`, `reward` and `kl`; null before the first diagnosis."
-        ),
+        says("The newest step of diagnosis, `mask_rate`, `reward` and `kl`; null before the first diagnosis."),
     ] = None
     verdict: VerdictInfo
-    incident: Annotated[IncidentInfo | None, Meta(description="The newest incident; null without one.")] = None
+    incident: Annotated[IncidentInfo | None, says("The newest incident; null without one.")] = None
     alerts: Annotated[
-        tuple[OpenAlertInfo, ...], Meta(description="The firing alerts; those of health are symptoms of an incident.")
+        tuple[OpenAlertInfo, ...], says("The firing alerts; those of health are symptoms of an incident.")
     ]
-    mask_rate: Annotated[ApiNumber | None, Meta(description="At the newest step.")]
-    collapse_risk: Annotated[
-        FleetRiskInfo | None, Meta(description="At the newest step; null in the first 30 steps.")
-    ] = None
+    mask_rate: Annotated[ApiNumber | None, says("At the newest step.")]
+    collapse_risk: Annotated[FleetRiskInfo | None, says("At the newest step; null in the first 30 steps.")] = None
     reward: SparklineInfo | None
-    kl: Annotated[SparklineInfo | None, Meta(description="`kl_k3` of the primary pair.")]
-
-    @property
-    def name(self) -> str:
-        """The run as PROJECT/RUN."""
-        return f"{self.project}/{self.run}"
+    kl: Annotated[SparklineInfo | None, says("`kl_k3` of the primary pair.")]
 
 
 class NoteInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -101,17 +101,14 @@ class RunEndInfo(AnswerInfo, frozen=True, kw_only=True):
     """How a run ended, as its trainer reported it."""
 
     at: float
-    rank: Annotated[int, Meta(description="The rank that reported the end.")]
+    rank: Annotated[int, says("The rank that reported the end.")]
     reason: Annotated[
         str,
-        Meta(
-            description="closed, exited (close() was not called), exception, exit_code or signal; empty from older "
-            "clients."
-        ),
+        says("closed, exited (close() was not called), exception, exit_code or signal; empty from older clients."),
     ]
     phrase: str
-    error: Annotated[str, Meta(description="The exception's type and message, in one line.")]
-    traceback: Annotated[str, Meta(description="The exception's innermost frames.")]
+    error: Annotated[str, says("The exception's type and message, in one line.")]
+    traceback: Annotated[str, says("The exception's innermost frames.")]
     exit_code: int | None
     signal: str
 
@@ -124,11 +121,9 @@ class RunWarningInfo(AnswerInfo, frozen=True, kw_only=True):
     at: float
 
 
-class RunInfo(AnswerInfo, frozen=True, kw_only=True):
+class RunInfo(NamedRun, frozen=True, kw_only=True):
     """A run; times are seconds since the epoch on the server's clock."""
 
-    project: str
-    run: str
     state: RunState
     owner: str | None
     tags: tuple[str, ...]
@@ -138,17 +133,12 @@ class RunInfo(AnswerInfo, frozen=True, kw_only=True):
     last_report_at: float | None
     last_step: int | None
     archived: bool
-    mask_rate: Annotated[ApiNumber | None, Meta(description="At the newest step; null for an inactive run.")]
-    firing: Annotated[tuple[str, ...], Meta(description="The rules whose alerts fire on the run.")]
-    incident: Annotated[IncidentInfo | None, Meta(description="The newest incident; null without one.")] = None
-    end: Annotated[RunEndInfo | None, Meta(description="Null while the run continues, and where no exit was seen.")]
-    end_phrase: Annotated[str | None, Meta(description="How the run ended in a few words, or that no exit was seen.")]
+    mask_rate: Annotated[ApiNumber | None, says("At the newest step; null for an inactive run.")]
+    firing: Annotated[tuple[str, ...], says("The rules whose alerts fire on the run.")]
+    incident: Annotated[IncidentInfo | None, says("The newest incident; null without one.")] = None
+    end: Annotated[RunEndInfo | None, says("Null while the run continues, and where no exit was seen.")]
+    end_phrase: Annotated[str | None, says("How the run ended in a few words, or that no exit was seen.")]
     warnings: tuple[RunWarningInfo, ...]
-
-    @property
-    def name(self) -> str:
-        """The run as PROJECT/RUN, which every method of `Service` takes."""
-        return f"{self.project}/{self.run}"
 
 
 class AttemptInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -159,11 +149,11 @@ class AttemptInfo(AnswerInfo, frozen=True, kw_only=True):
     ordinal: int
     started_at: float
     world_size: int
-    fork_of: Annotated[int | None, Meta(description="The attempt that this one branched from; null for none.")]
+    fork_of: Annotated[int | None, says("The attempt that this one branched from; null for none.")]
     fork_reason: Annotated[
         Resolution | None,
-        Meta(
-            description="Why: two_trainers reported at once under one name, the trainer went_back in steps, or that "
+        says(
+            "Why: two_trainers reported at once under one name, the trainer went_back in steps, or that "
             "attempt had moved to the lake."
         ),
     ]
@@ -175,11 +165,11 @@ class RunDetails(RunInfo, frozen=True, kw_only=True):
 
     status: RunStatus
     diagnosis: Annotated[
-        DiagnosisInfo | None | UnsetType, Meta(description="Null before the first step; absent unless included.")
+        DiagnosisInfo | None | UnsetType, says("Null before the first step; absent unless included.")
     ] = UNSET
-    alerts: Annotated[
-        tuple[AlertInfo, ...] | UnsetType, Meta(description="Every firing alert, then the newest resolved ones.")
-    ] = UNSET
+    alerts: Annotated[tuple[AlertInfo, ...] | UnsetType, says("Every firing alert, then the newest resolved ones.")] = (
+        UNSET
+    )
     policies: tuple[PolicyInfo, ...] | UnsetType = UNSET
     attempts: tuple[AttemptInfo, ...] | UnsetType = UNSET
     notes: tuple[NoteInfo, ...] | UnsetType = UNSET

@@ -9,9 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from msgspec import Meta
 
-from trmon_client.api.answers import AnswerInfo
+from trmon_client.api.answers import AnswerInfo, says
 
 if TYPE_CHECKING:
     import pandas
@@ -111,11 +110,11 @@ class SignalInfo(AnswerInfo, frozen=True, kw_only=True):
     name: str
     pair: str | None
     unit: str
-    words: Annotated[str, Meta(description="The signal within a sentence, without its pair.")]
+    words: Annotated[str, says("The signal within a sentence, without its pair.")]
     description: str
     formula: str
     healthy: str
-    prometheus: Annotated[bool, Meta(description="Whether /metrics exposes it by default.")]
+    prometheus: Annotated[bool, says("Whether /metrics exposes it by default.")]
 
 
 class BandAnswer(AnswerInfo, frozen=True, kw_only=True):
@@ -130,12 +129,12 @@ class BandAnswer(AnswerInfo, frozen=True, kw_only=True):
 class SeriesAnswer(AnswerInfo, frozen=True, kw_only=True):
     """Signals over shared points, oldest first; a point has the step of its last batch."""
 
-    exact: Annotated[bool, Meta(description="Whether every point is one batch.")]
+    exact: Annotated[bool, says("Whether every point is one batch.")]
     attempt_id: list[int]
     step: list[int]
     update: list[int | None]
     closed_at: list[float]
-    count: Annotated[list[int], Meta(description="The number of batches of each point.")]
+    count: Annotated[list[int], says("The number of batches of each point.")]
     signals: dict[str, BandAnswer]
 
 

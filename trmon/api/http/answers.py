@@ -70,12 +70,15 @@ def content_of(kind: Any) -> dict[str, Any]:
 def answer_schemas() -> dict[str, Any]:
     """Return the JSON Schema of every struct that routes answer with, and of the enumerations in them, by name."""
     _, components = _schemas(_described)
-    return components | {name: _enum_schema(one) for name, one in ENUMS.items()}
-
-
-def _enum_schema(kind: type[Enum]) -> dict[str, Any]:
-    values = [one.value for one in kind]
-    return {"type": "string", "title": kind.__name__, "description": inspect.getdoc(kind), "enum": values}
+    return components | {
+        name: {
+            "type": "string",
+            "title": name,
+            "description": inspect.getdoc(kind),
+            "enum": [one.value for one in kind],
+        }
+        for name, kind in ENUMS.items()
+    }
 
 
 def _schemas(kinds: list[Any]) -> tuple[list[Any], dict[str, Any]]:

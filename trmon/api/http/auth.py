@@ -7,8 +7,8 @@ import hashlib
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from typing import Annotated, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated
 
 from fastapi import Depends, Request
 from starlette.types import Scope as Connection
@@ -16,6 +16,7 @@ from starlette.types import Scope as Connection
 from trmon.config.settings import Settings
 from trmon.domain.access import EVERYTHING, Access, Scope, Token
 from trmon.domain.errors import NotReady, Unauthenticated
+from trmon.store.repositories.tokens import Tokens
 
 GUARDED_PATHS = ("/api/", "/metrics")
 PROXY_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
@@ -25,23 +26,10 @@ CACHE_SECONDS = 2.0
 MAX_CACHED = 10_000
 
 
-class TokenLookup(Protocol):
-    """Looks up tokens in the store."""
-
-    def by_digest(self, digest: str) -> Token | None:
-        """Return the token with this digest, or None."""
-
-    def ever_created(self) -> bool:
-        """Return whether a token was ever created, even if all are expired or revoked."""
-
-    def mark_used(self, token: Token, *, now: float) -> None:
-        """Record a use of a token, at most once a minute, without waiting."""
-
-
 class Authenticator:
     """Authenticates callers by their tokens; until the first one is created, an unexposed service allows everything."""
 
-    def __init__(self, tokens: TokenLookup, *, is_exposed: bool) -> None:
+    def __init__(self, tokens: Tokens, *, is_exposed: bool) -> None:
         self._tokens = tokens
         self._is_exposed = is_exposed
         self._cache: dict[str | None, tuple[Token | bool | None, float]] = {}
@@ -123,7 +111,7 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def check_bind(settings: Settings, tokens: TokenLookup) -> None:
+def check_bind(settings: Settings, tokens: Tokens) -> None:
     """Refuse to be reachable beyond this machine without tokens. Errors: NotReady with the command that creates one."""
     if settings.is_exposed and not tokens.ever_created():
         raise NotReady(
@@ -149,32 +137,21 @@ def caller_name(access: Access, *, address: str) -> str:
     return access.caller if access != EVERYTHING else address
 
 
-def _require(request: Request, scope: Scope) -> Access:
-    access = access_of(request.scope)
-    if access is None:
-        raise Unauthenticated("this path does not authenticate its callers")
-    access.require(scope)
-    return access
+def _requires(scope: Scope) -> Callable[[Request], Awaitable[Access]]:
+    """Return the dependency of routes for callers with a scope. Errors: Unauthenticated, Forbidden."""
+
+    async def require(request: Request) -> Access:
+        access = access_of(request.scope)
+        if access is None:
+            raise Unauthenticated("this path does not authenticate its callers")
+        access.require(scope)
+        return access
+
+    return require
 
 
-async def require_reader(request: Request) -> Access:
-    """Require the read scope. Errors: Unauthenticated, Forbidden."""
-    return _require(request, Scope.READ)
-
-
-async def require_sender(request: Request) -> Access:
-    """Require the ingest scope. Errors: Unauthenticated, Forbidden."""
-    return _require(request, Scope.INGEST)
-
-
-async def require_admin(request: Request) -> Access:
-    """Require the admin scope. Errors: Unauthenticated, Forbidden."""
-    return _require(request, Scope.ADMIN)
-
-
+require_reader, require_sender, require_admin = _requires(Scope.READ), _requires(Scope.INGEST), _requires(Scope.ADMIN)
 Reader = Annotated[Access, Depends(require_reader)]
 """A caller who may read."""
-Sender = Annotated[Access, Depends(require_sender)]
-"""A caller who may send reports."""
 Admin = Annotated[Access, Depends(require_admin)]
 """A caller who may change things."""

@@ -160,16 +160,12 @@ def decompress(body: bytes, *, encoding: str, max_bytes: int) -> bytes:
     return plain
 
 
-def _open_gzip(body: bytes) -> Any:
-    return gzip.GzipFile(fileobj=io.BytesIO(body))
-
-
-def _open_zstd(body: bytes) -> Any:
-    decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
-    return decompressor.stream_reader(io.BytesIO(body), read_across_frames=True)
-
-
-_OPENERS: dict[str, Callable[[bytes], Any]] = {"gzip": _open_gzip, "zstd": _open_zstd}
+_OPENERS: dict[str, Callable[[bytes], Any]] = {
+    "gzip": lambda body: gzip.GzipFile(fileobj=io.BytesIO(body)),
+    "zstd": lambda body: zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES).stream_reader(
+        io.BytesIO(body), read_across_frames=True
+    ),
+}
 
 
 def _too_large(max_bytes: int) -> TooLarge:

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Query
+from pydantic import BaseModel, ConfigDict
 
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
 from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.identity import BatchKey, RunKey
+
+
+class RequestBody(BaseModel):
+    """The base of what a request sends as JSON; a field that it does not have is refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 def split_run_keys(names: str) -> list[RunKey]:

@@ -7,11 +7,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event, Lock, Thread
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from trmon.api.http.auth import caller_name
 from trmon.domain.access import Access
 from trmon.domain.errors import NotReady, Overloaded
+
+if TYPE_CHECKING:
+    from trmon.store.redis import SharedBuckets
 
 MAX_BUCKETS = 10_000
 
@@ -104,20 +107,10 @@ SYNC_SECONDS = 0.1
 RETRY_SECONDS = 1.0
 
 
-class SharedBucketStore(Protocol):
-    """Buckets that all replicas share."""
-
-    def spend(self, spent: Mapping[str, int]) -> dict[str, float]:
-        """Take requests from the buckets of callers; return what is left in each. Errors: NotReady."""
-
-    def close(self) -> None:
-        """Close the connection."""
-
-
 class RateLimitSync:
     """A thread that syncs a replica's buckets with the shared ones; during an outage the replica limits on its own."""
 
-    def __init__(self, limit: RateLimit, buckets: SharedBucketStore, *, on_failure: Callable[[], None]) -> None:
+    def __init__(self, limit: RateLimit, buckets: SharedBuckets, *, on_failure: Callable[[], None]) -> None:
         self._limit = limit
         self._buckets = buckets
         self._on_failure = on_failure

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
+from trmon.api.alerts import title_of_alert
 from trmon.api.shared_report.html import ChartData, Child, chart, document, element, number, table, time_element
 from trmon.domain.alerts.alert import ListedAlert
-from trmon.domain.collapse_risk.risk_reading import RiskReading, risk_sentence
+from trmon.domain.collapse_risk.risk_reading import risk_sentence
 from trmon.domain.diagnosis.diagnosis import Diagnosis
 from trmon.domain.finding import meaning_of, title_of
 from trmon.domain.health.judgement import RunVerdict
@@ -66,8 +67,9 @@ def _facts(run: Run) -> Element:
 
 def _story(shared: SharedRun) -> Iterator[Element]:
     incident, diagnosis = shared.incident, shared.diagnosis
-    if diagnosis is not None and (risk := diagnosis.collapse_risk) is not None:
-        yield from _risk(shared, risk)
+    is_over = shared.run.state is RunState.FINISHED
+    if diagnosis is not None and (risk := diagnosis.collapse_risk) and not (is_over or diagnosis.has_collapsed):
+        yield element("p", f"{risk_sentence(risk.probability, risk.driven_by)} (a prediction).")
     if incident is not None and not incident.is_prediction:
         good = "" if incident.last_good_step is None else f"; last good step {incident.last_good_step}"
         yield element("p", f"Broke at step {incident.since_step}{good}.")
@@ -75,7 +77,7 @@ def _story(shared: SharedRun) -> Iterator[Element]:
         if meaning is not None:
             yield element("p", meaning)
     if shared.verdict.todo:
-        when = "For the next run" if shared.run.state is RunState.FINISHED else "Do this"
+        when = "For the next run" if is_over else "Do this"
         yield element("p", element("strong", f"{when}: "), shared.verdict.todo)
     for observation in diagnosis.observed if diagnosis else ():
         evidence = [
@@ -87,14 +89,6 @@ def _story(shared: SharedRun) -> Iterator[Element]:
         yield table(["signal", "value", "since"], evidence)
 
 
-def _risk(shared: SharedRun, risk: RiskReading) -> Iterator[Element]:
-    """Yield the risk of a collapse while one can come, with what drives it."""
-    assert shared.diagnosis is not None
-    if shared.run.state is RunState.FINISHED or shared.diagnosis.has_collapsed:
-        return
-    yield element("p", f"{risk_sentence(risk.probability, risk.driven_by)} (a prediction).")
-
-
 def _section(title: str, content: Sequence[Child]) -> list[Child]:
     return [element("h2", title), *content] if content else []
 
@@ -103,7 +97,7 @@ def _alerts(listed: Sequence[ListedAlert]) -> list[Child]:
     rows: list[list[Child]] = []
     for one in listed:
         alert = one.alert
-        title = Incident(alert=alert).title if alert.is_incident else alert.rule.replace("_", " ")
+        title = title_of_alert(alert)
         who = f"{one.ack.author}: {one.ack.note}" if one.ack and one.ack.note else one.ack.author if one.ack else ""
         what = f"incident: {title}" if alert.is_incident else title
         state = f"{alert.severity.value}, {alert.state.value}"

@@ -19,11 +19,10 @@ from trmon_client.core.arrays import Array
 from trmon_client.core.divergence.logits import CheckedLogits
 from trmon_client.core.triton_functions import added, fast_exp, highest, on_device_of
 
-TILE, PER_THREAD, N_WARPS, MAX_REGISTERS = 512, 8, 2, 96
+TILE, PER_THREAD, N_WARPS, MAX_REGISTERS = 512, 8, 2, 72
 """The number of logits of each policy that a program holds at a time, and those of one thread.
 
-With fewer registers than the compiler would take, more programs run at a time and hide each other's waits; chosen by
-measurement on an H100 (docs/benchmarks.md).
+With fewer registers than the compiler would take, more programs run at a time and hide each other's waits.
 """
 MAX_SHIFTED = 20.0
 """If the shift moves farther, divergences come from the log-sum-exps, accurate to 1e-6 absolute."""

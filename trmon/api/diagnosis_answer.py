@@ -1,4 +1,4 @@
-"""Response schemas of diagnoses."""
+"""Diagnoses, incidents and risks as the service answers them; without FastAPI, which `trmon diagnose` need not load."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from trmon.domain.alerts.alert import Alert, ListedAlert
 from trmon.domain.collapse_risk.risk_model import HORIZON, shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskReading
 from trmon.domain.diagnosis.conditions import Observation
-from trmon.domain.diagnosis.diagnosis import Diagnosis, Escalation
+from trmon.domain.diagnosis.diagnosis import Diagnosis
 from trmon.domain.diagnosis.remedies import remedy_of
 from trmon.domain.finding import Finding, meaning_of, title_of
+from trmon.domain.framework_names.translation import IgnoredName
 from trmon.domain.health.problems import first_action
 from trmon.domain.incidents.incident import Incident
 from trmon_client.api.diagnosis import (
@@ -23,9 +24,7 @@ from trmon_client.api.diagnosis import (
     FleetRiskInfo,
     IgnoredInfo,
     IncidentInfo,
-    MeasurementInfo,
     QuadrantInfo,
-    RiskModelInfo,
 )
 
 
@@ -36,8 +35,10 @@ def _title(diagnosis: Diagnosis, standing: Incident | None) -> str:
     return diagnosis.assurance.value if standing is None else standing.title
 
 
-def _incident_info(listed: ListedAlert) -> IncidentInfo:
-    """Return the response for the alert that carries an incident."""
+def newest_incident_info(listed: ListedAlert | None) -> IncidentInfo | None:
+    """Return the response for the alert that carries a run's newest incident; None without one."""
+    if listed is None:
+        return None
     alert, incident = listed.alert, Incident(alert=listed.alert)
     return IncidentInfo.from_fields(
         incident,
@@ -51,11 +52,6 @@ def _incident_info(listed: ListedAlert) -> IncidentInfo:
     )
 
 
-def newest_incident_info(listed: ListedAlert | None) -> IncidentInfo | None:
-    """Return the response for a run's newest incident; None without one."""
-    return None if listed is None else _incident_info(listed)
-
-
 def fleet_risk_info(reading: RiskReading | None, *, is_past: bool) -> FleetRiskInfo | None:
     """Return the response for a reading; None without one."""
     if reading is None:
@@ -64,7 +60,6 @@ def fleet_risk_info(reading: RiskReading | None, *, is_past: bool) -> FleetRiskI
 
 
 def _collapse_risk_info(reading: RiskReading | None, *, is_past: bool) -> CollapseRiskInfo | None:
-    """Return the response for a reading; None without one."""
     if reading is None:
         return None
     file = shipped_model().file
@@ -72,35 +67,24 @@ def _collapse_risk_info(reading: RiskReading | None, *, is_past: bool) -> Collap
         reading,
         level=reading.level(file, is_past=is_past),
         horizon_steps=HORIZON,
-        model=RiskModelInfo.from_fields(file),
+        model=file,
         warn_at=file.warn_at,
         page_at=file.page_at,
     )
 
 
 def _finding_info(observation: Observation) -> FindingInfo:
-    """Return the response for an observation."""
     finding = observation.finding
     remedy = remedy_of(finding, observation.form)
     assert remedy is not None
     return FindingInfo.from_fields(observation, title=title_of(finding, observation.form), fix=remedy.fix)
 
 
-def _escalation_info(escalation: Escalation) -> EscalationInfo:
-    """Return the response for an escalation."""
-    return EscalationInfo.from_fields(escalation, advice=escalation.stage.advice)
-
-
-def _circumstance_info(alert: Alert) -> CircumstanceInfo:
-    """Return the response for a firing alert."""
-    return CircumstanceInfo.from_fields(alert, since_step=alert.step, fix=alert.runbook)
-
-
 def diagnosis_info(
     diagnosis: Diagnosis,
     *,
     circumstances: Iterable[Alert] = (),
-    ignored: list[IgnoredInfo] | None = None,
+    ignored: Iterable[IgnoredName] = (),
     config: Mapping[str, Any] | None = None,
     framework: str | None = None,
     last_good_step: int | None = None,
@@ -123,15 +107,16 @@ def diagnosis_info(
         since_step=first if standing is None else standing.since_step,
         last_good_step=last_good_step,
         incident=incident,
-        agreement=[MeasurementInfo.from_fields(item) for item in diagnosis.agreement],
         collapse_risk=_collapse_risk_info(diagnosis.collapse_risk, is_past=is_finished or diagnosis.has_collapsed),
         has_ended=has_ended,
         remedy=diagnosis.rendered_remedy(config, last_good_step=last_good_step, has_ended=has_ended),
-        circumstances=[_circumstance_info(alert) for alert in circumstances],
+        circumstances=[
+            CircumstanceInfo.from_fields(alert, since_step=alert.step, fix=alert.runbook) for alert in circumstances
+        ],
         observed=[_finding_info(item) for item in diagnosis.observed],
         unknown=[_finding_info(item) for item in diagnosis.unknown],
         quadrant=QuadrantInfo.from_fields(quadrant=diagnosis.quadrant, advice=diagnosis.quadrant.advice),
-        escalation=_escalation_info(diagnosis.escalation),
-        ignored=ignored or [],
+        escalation=EscalationInfo.from_fields(diagnosis.escalation, advice=diagnosis.escalation.stage.advice),
+        ignored=[IgnoredInfo.from_fields(one) for one in ignored],
         framework=framework,
     )
