@@ -16,9 +16,8 @@ COMMAND_ACTIONS = {AuditAction.RUN_IMPORT, AuditAction.DATABASE_RESTORE}
 """What only commands do."""
 
 
-CHANGES_NOTHING = {("POST", "/api/v1/silences/preview")}
-OF_MANY = {("POST", "/api/v1/alerts/ack")}
-"""Recorded for each alert, as test_acknowledging_many_alerts_is_recorded_for_each says."""
+PREVIEW = ("POST", "/api/v1/silences/preview")
+"""Changes nothing, so it is not recorded."""
 
 
 def administrative_routes() -> set[tuple[str, str]]:
@@ -51,17 +50,20 @@ def test_every_administrative_route_is_recorded(admin: httpx.Client) -> None:
     change("POST", "/api/v1/tokens", {"name": "ci", "scopes": ["read"], "project": "math"})
     change("POST", "/api/v1/tokens/{name}/rotate", {}, name="ci")
     change("DELETE", "/api/v1/tokens/{name}", name="ci")
-    silence = change("POST", "/api/v1/silences", {"matchers": [{"label": "run", "value": "grpo"}], "seconds": 60})
+    wanted = {"matchers": [{"label": "run", "value": "grpo"}], "seconds": 60}
+    change(*PREVIEW, wanted)
+    silence = change("POST", "/api/v1/silences", wanted)
     change("DELETE", "/api/v1/silences/{silence_id}", silence_id=silence.json()["id"])
     change("POST", "/api/v1/alerts/{identity}/ack", {"note": "seen"}, identity=alert["identity"])
+    change("POST", "/api/v1/alerts/ack", {"identities": [alert["identity"], "99/none"], "note": "seen"})
     note = change("POST", run + "/notes", {"text": "restarted"})
     change("DELETE", run + "/notes/{note_id}", note_id=note.json()["id"])
     change("DELETE", run)
 
-    assert changed == administrative_routes() - CHANGES_NOTHING - OF_MANY
+    assert changed == administrative_routes()
     recorded = admin.get(AUDIT, params={"limit": 100}).json()["items"]
     assert {entry["action"] for entry in recorded} == {action.value for action in set(AuditAction) - COMMAND_ACTIONS}
-    assert len(recorded) == len(changed) + 1, "the creation of the admin token is recorded as well"
+    assert len(recorded) == len(changed - {PREVIEW}) + 1, "the creation of the admin token is recorded as well"
     *by_root, first = recorded
     assert (first["actor"], first["token_id"], first["target"]) == ("local", None, "root")
     assert {(entry["actor"], entry["token_id"]) for entry in by_root} == {("root", first["after"]["token_id"])}
@@ -83,30 +85,3 @@ def test_only_admins_read_the_audit_log_and_a_projects_admin_its_projects(admin:
     assert [(entry["action"], entry["target"], entry["project"]) for entry in seen] == [
         ("token.create", "boss", "math")
     ]
-
-
-def test_the_log_is_paged(admin: httpx.Client) -> None:
-    for name in ("a", "b", "c"):
-        make_token(admin, name, Scope.READ)
-    first = admin.get(AUDIT, params={"limit": 2, "action": "token.create"}).json()
-    second = admin.get(AUDIT, params={"limit": 2, "after": first["next"], "action": "token.create"}).json()
-    assert [entry["target"] for entry in (*first["items"], *second["items"])] == ["c", "b", "a", "root"]
-    assert second["next"] is None
-
-
-def test_acknowledging_many_alerts_is_recorded_for_each(admin: httpx.Client) -> None:
-    alert = crash(admin)
-    given = {"identities": [alert["identity"], "99/none"], "note": "seen"}
-    done = admin.post("/api/v1/alerts/ack", json=given).json()
-    assert done["acknowledged"] == [alert["identity"]]
-    recorded = admin.get(AUDIT, params={"limit": 100}).json()["items"]
-    assert [entry["action"] for entry in recorded if entry["action"] == AuditAction.ALERT_ACKNOWLEDGE.value] == [
-        "alert.acknowledge"
-    ]
-
-
-def test_a_preview_of_a_silence_is_not_recorded(admin: httpx.Client) -> None:
-    before = admin.get(AUDIT).json()
-    wanted = {"matchers": [{"label": "run", "value": "grpo"}], "seconds": 60}
-    admin.post("/api/v1/silences/preview", json=wanted).raise_for_status()
-    assert admin.get(AUDIT).json() == before

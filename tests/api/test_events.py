@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.fixtures.running_service import make_token
+from tests.fixtures.running_service import OwnRun, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send_step, train
 from trmon.api.events import pause_seconds
@@ -55,22 +55,28 @@ def take_steps(events: Iterator[ReceivedEvent], n: int) -> list[ReceivedEvent]:
     return [next(batches) for _ in range(n)]
 
 
-def test_batches_are_streamed_as_they_close(client: httpx.Client, service: ThreadedService) -> None:
-    with streaming(client) as events, service.client() as trainer:
-        train(trainer, steps=range(3), end=False)
+def test_batches_are_streamed_as_they_close(run: OwnRun) -> None:
+    with streaming(run.client) as events:
+        run.train(steps=range(3), end=False)
         first, second = take_steps(events, 2)
-    assert (first.data["step"], second.data["step"]) == (0, 1)
-    assert (first.data["project"], first.data["run"]) == ("math", "grpo")
+    assert [(one.data["project"], one.data["step"]) for one in (first, second)] == [
+        (run.key.project, 0),
+        (run.key.project, 1),
+    ]
     assert first.id < second.id
 
 
-def test_a_reader_resumes_after_its_last_event(client: httpx.Client) -> None:
-    train(client, steps=range(6))
-    with streaming(client, headers={"Last-Event-ID": "0"}) as events:
+def test_a_reader_of_one_run_resumes_after_its_last_event(run: OwnRun) -> None:
+    run.train(steps=range(6))
+    train(run.client, CODE, steps=range(2))
+    asked = {"run": str(run.key)}
+    with streaming(run.client, headers={"Last-Event-ID": "0"}, params=asked) as events:
         seen = take_steps(events, 3)
-    with streaming(client, headers={"Last-Event-ID": str(seen[-1].id)}) as events:
+    with streaming(run.client, headers={"Last-Event-ID": str(seen[-1].id)}, params=asked) as events:
         rest = take_steps(events, 3)
-    assert [event.data["step"] for event in seen + rest] == list(range(6))
+    assert [(event.data["project"], event.data["step"]) for event in seen + rest] == [
+        (run.key.project, step) for step in range(6)
+    ]
 
 
 def test_a_reader_resumes_after_a_restart(client: httpx.Client, service: ThreadedService) -> None:
@@ -93,13 +99,6 @@ def test_a_reader_resumes_after_a_restart(client: httpx.Client, service: Threade
 )
 def test_a_stream_pauses_only_between_two_reads(since_read_seconds: float, expected: float) -> None:
     assert pause_seconds(since_read_seconds=since_read_seconds) == pytest.approx(expected)
-
-
-def test_the_stream_can_be_limited_to_one_run(client: httpx.Client) -> None:
-    train(client, MATH, steps=range(2))
-    train(client, CODE, steps=range(2))
-    with streaming(client, headers={"Last-Event-ID": "0"}, params={"run": "code/ppo"}) as events:
-        assert {event.data["project"] for event in take_steps(events, 2)} == {"code"}
 
 
 def test_a_projects_token_streams_its_project_only(admin: httpx.Client) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.running_service import Serve, make_token
+from tests.fixtures.running_service import OwnRun, Serve, make_token
 from tests.fixtures.trainer import MATH, corrupt, finish, send_step, train
 from tests.fixtures.waiting import eventually
 from trmon.domain.access import EVERYTHING, Scope
@@ -25,32 +25,20 @@ def fleet(client: httpx.Client, **query: str) -> list[dict[str, Any]]:
     return items
 
 
-@pytest.fixture
-def two_runs(client: httpx.Client) -> httpx.Client:
-    train(client, MATH)
-    corrupt(client, ILL)
+def with_an_ill_run(run: OwnRun) -> OwnRun:
+    """Train a sound run, and an ill one in its project, which is returned."""
+    ill = OwnRun(run.client, RunKey(run.key.project, "ill"))
+    run.train()
+    corrupt(ill.client, ill.key)
     # A request diagnoses runs for a quarter of a second at most; later ones go on.
-    eventually(lambda: all("not diagnosed yet" not in run["verdict"]["why"] for run in fleet(client)))
-    return client
+    both = (run, ill)
+    eventually(lambda: all("not diagnosed yet" not in one.get()["status"]["verdict"]["why"] for one in both))
+    return ill
 
 
-def test_a_run_has_its_verdict_and_recent_course(two_runs: httpx.Client) -> None:
-    ill, well = fleet(two_runs)
-    assert (ill["project"], ill["run"], ill["owner"], ill["state"]) == ("math", "ill", "me", "running")
-    assert (ill["verdict"]["kind"], ill["verdict"]["need"], ill["verdict"]["since_step"]) == ("act", "now", 0)
-    assert ill["verdict"]["why"].startswith("corrupt log-probs since step 0")
-    assert ill["verdict"]["todo"].startswith("Check the log-prob stream first")
-    firing = {(alert["rule"], alert["severity"]) for alert in ill["alerts"]}
-    assert firing == {("corrupt_logprobs", "page"), ("invalid_logprobs", "warn")}
-    assert (well["verdict"]["kind"], well["verdict"]["need"]) == ("watch", "soon")
-    assert well["verdict"]["why"].endswith("; ended at step 2")
-    assert (well["reward"]["first_step"], well["reward"]["last_step"], len(well["reward"]["values"])) == (0, 2, 3)
-    assert all(value > 0 for value in well["kl"]["values"])
-    assert well["mask_rate"] == 0.0
-
-
-def test_a_brief_list_has_the_newest_values_and_names_bring_the_sparklines(two_runs: httpx.Client) -> None:
-    whole, brief = fleet(two_runs), fleet(two_runs, brief="true")
+def test_a_brief_list_has_the_newest_values_and_names_bring_the_sparklines(run: OwnRun) -> None:
+    ill = with_an_ill_run(run)
+    whole, brief = (fleet(run.client, project=run.key.project, brief=brief) for brief in ("false", "true"))
     short = {"reward", "kl", "mask_rate", "expected_step_seconds"}
     for full, one in zip(whole, brief, strict=True):
         assert {name: one[name] for name in one if name not in short} == {
@@ -60,98 +48,71 @@ def test_a_brief_list_has_the_newest_values_and_names_bring_the_sparklines(two_r
             known = [value for value in full[name]["values"] if value is not None]
             assert one[name] == full[name] | {"values": known[-1:]}
         assert one["mask_rate"] == pytest.approx(full["mask_rate"], rel=1e-3)
-    asked = {"runs": "math/ill, math/none,code/ill"}
-    [named] = two_runs.get("/api/v1/fleet/named", params=asked).json()
+    asked = {"runs": f"{ill.key}, math/none,code/ill"}
+    [named] = run.client.get("/api/v1/fleet/named", params=asked).json()
     assert (named["run"], named["reward"]) == ("ill", whole[0]["reward"])
 
 
 @pytest.mark.parametrize("runs", ["ill", "math/", ",".join(f"math/{i}" for i in range(61))])
-def test_names_of_runs_are_checked(client: httpx.Client, runs: str) -> None:
-    assert client.get("/api/v1/fleet/named", params={"runs": runs}).status_code == 400
+def test_names_of_runs_are_checked(shared: httpx.Client, runs: str) -> None:
+    assert shared.get("/api/v1/fleet/named", params={"runs": runs}).status_code == 400
 
 
-def test_an_ill_run_has_its_incident_and_lists_no_rule_of_that_name(two_runs: httpx.Client) -> None:
-    ill, well = fleet(two_runs)
-    incident = ill["incident"]
-    known = {"finding": "A'", "title": "corrupt log-probs", "cause": "corrupt_logprobs", "severity": "page"}
-    assert {name: incident[name] for name in known} == known
-    assert (incident["since_step"], incident["last_good_step"], incident["state"]) == (0, None, "firing")
-    assert incident["opened_at"] > 0
-    assert incident["ended_at"] is None
-    assert well["incident"] is None
-    listed, other = two_runs.get("/api/v1/runs").json()["items"]
-    assert (listed["incident"], other["incident"]) == (incident, None)
-    assert "incident" not in listed["firing"]
-    diagnosis = two_runs.get("/api/v1/runs/math/ill/diagnosis").json()
-    assert (diagnosis["primary"], diagnosis["since_step"], diagnosis["incident"]) == ("A'", 0, incident)
-    (shown,) = [line for line in two_runs.get("/metrics").text.splitlines() if line.startswith("trmon_incident_since")]
+def test_a_run_has_the_same_incident_everywhere_and_keeps_that_it_ended_ill(run: OwnRun) -> None:
+    ill = with_an_ill_run(run)
+    incident = ill.get()["incident"]
+    assert incident == ill.get()["status"]["incident"] == ill.get("/diagnosis")["incident"]
+    assert "incident" not in ill.get()["firing"]
+    assert run.get()["incident"] is None
+    metrics = run.client.get("/metrics").text.splitlines()
+    (shown,) = [line for line in metrics if line.startswith(f'trmon_incident_since_step{{project="{ill.key.project}"')]
     assert 'finding="A\'"' in shown
-    assert shown.endswith(" 0.0")
+    finish(ill.client, ill.key, steps=range(6))
+    ended = eventually(lambda: ill.get()["status"], lambda status: status["alerts"] == [])
+    assert (ended["verdict"]["kind"], ended["incident"]["ended_with_run"]) == ("ended_ill", True)
+    assert (ill.get("/diagnosis")["primary"], ill.get("/diagnosis")["since_step"]) == ("A'", 0)
 
 
-def test_a_run_keeps_that_it_ended_ill(two_runs: httpx.Client) -> None:
-    finish(two_runs, ILL, steps=range(6))
-    ill = eventually(lambda: two_runs.get("/api/v1/runs/math/ill").json()["status"], lambda run: run["alerts"] == [])
-    assert (ill["state"], ill["verdict"]["kind"], ill["verdict"]["need"]) == ("finished", "ended_ill", "soon")
-    assert ill["verdict"]["why"].startswith("corrupt log-probs since step 0; ended at step ")
-    assert (ill["incident"]["state"], ill["incident"]["ended_with_run"]) == ("resolved", True)
-    diagnosis = two_runs.get("/api/v1/runs/math/ill/diagnosis").json()
-    assert (diagnosis["primary"], diagnosis["since_step"]) == ("A'", 0)
+@pytest.mark.parametrize("acked", [["incident"], ["incident", "corrupt_logprobs", "invalid_logprobs"]], ids=len)
+def test_acknowledging_the_incident_covers_its_symptoms(run: OwnRun, acked: list[str]) -> None:
+    ill = with_an_ill_run(run)
+    alerts = run.client.get("/api/v1/alerts", params={"project": ill.key.project}).json()["items"]
+    [members] = [alert["members"] for alert in alerts if alert["rule"] == "incident"]
+    assert {member["rule"] for member in members} == {"corrupt_logprobs", "invalid_logprobs"}
+    for alert in alerts:
+        if alert["rule"] in acked:
+            run.client.post(f"/api/v1/alerts/{alert['identity']}/ack", json={"author": "ana"}).raise_for_status()
+    status = ill.get()["status"]
+    assert (status["verdict"]["kind"], status["verdict"]["need"]) == ("act", "none")
+    assert status["incident"]["acked_by"] == "ana"
 
 
-def test_acknowledging_the_incident_covers_its_symptoms(two_runs: httpx.Client) -> None:
-    (incident,) = [one for one in two_runs.get("/api/v1/alerts").json()["items"] if one["rule"] == "incident"]
-    assert incident["title"] == "corrupt log-probs"
-    assert {member["rule"] for member in incident["members"]} == {"corrupt_logprobs", "invalid_logprobs"}
-    answer = two_runs.post(f"/api/v1/alerts/{incident['identity']}/ack", json={"author": "ana"})
-    assert (answer.status_code, answer.json()["ack"]["author"]) == (200, "ana")
-    ill = fleet(two_runs)[0]
-    assert (ill["verdict"]["need"], ill["incident"]["acked_by"]) == ("none", "ana")
+def test_a_run_before_its_first_step_is_unknown(run: OwnRun) -> None:
+    run.train(steps=(), end=False)
+    status = run.get()["status"]
+    assert (status["verdict"]["kind"], status["verdict"]["why"]) == ("unknown", "no step has closed yet")
+    assert (status["step"], status["reward"], status["kl"], status["mask_rate"]) == (None, None, None, None)
 
 
-def test_an_acknowledged_run_is_no_longer_urgent(two_runs: httpx.Client) -> None:
-    for alert in two_runs.get("/api/v1/alerts").json()["items"]:
-        two_runs.post(f"/api/v1/alerts/{alert['identity']}/ack", json={"author": "ana"})
-    ill = fleet(two_runs)[0]
-    assert (ill["verdict"]["kind"], ill["verdict"]["need"]) == ("act", "none")
-    assert ill["alerts"][0]["acked_by"] == "ana"
-
-
-def test_a_run_before_its_first_step_is_unknown(client: httpx.Client) -> None:
-    train(client, MATH, steps=(), end=False)
-    (run,) = fleet(client)
-    assert (run["verdict"]["kind"], run["verdict"]["why"]) == ("unknown", "no step has closed yet")
-    assert (run["step"], run["reward"], run["kl"], run["mask_rate"]) == (None, None, None, None)
-
-
-def test_the_summary_is_updated_while_a_failing_run_continues(two_runs: httpx.Client) -> None:
-    send_step(two_runs, ILL, step=6)
-    send_step(two_runs, ILL, step=7)
-    eventually(
-        lambda: two_runs.get("/api/v1/runs/math/ill").json()["status"],
-        lambda run: run["step"] == 7 and run["reward"]["last_step"] == 6,
-    )
-
-
-def test_the_verdict_on_an_ended_run_includes_its_last_step_at_once(client: httpx.Client) -> None:
-    train(client, MATH, steps=range(3), end=False)
-    eventually(lambda: fleet(client)[0]["reward"])
+def test_the_summary_follows_a_run_and_includes_the_last_step_at_its_end(run: OwnRun) -> None:
+    run.train(steps=range(3), end=False)
+    eventually(lambda: run.get()["status"]["reward"])
     for step in range(3, 6):
-        send_step(client, MATH, step=step)
-    finish(client, MATH, steps=range(6))
-    (run,) = fleet(client)
-    assert (run["state"], run["reward"]["last_step"]) == ("finished", 5)
+        send_step(run.client, run.key, step=step)
+    eventually(lambda: run.get()["status"], lambda status: status["reward"]["last_step"] == 4)
+    finish(run.client, run.key, steps=range(6))
+    assert run.get()["status"]["reward"]["last_step"] == 5
 
 
-def test_the_fleet_is_paginated_and_filtered_by_project(two_runs: httpx.Client) -> None:
-    train(two_runs, CODE)
-    first = two_runs.get("/api/v1/fleet", params={"limit": 2}).json()
-    second = two_runs.get("/api/v1/fleet", params={"limit": 2, "after": first["next"]}).json()
+def test_the_fleet_is_paginated_and_limited_to_a_tokens_project(admin: httpx.Client) -> None:
+    for key in (MATH, ILL, CODE):
+        train(admin, key)
+    first = admin.get("/api/v1/fleet", params={"limit": 2}).json()
+    second = admin.get("/api/v1/fleet", params={"limit": 2, "after": first["next"]}).json()
     assert [run["run"] for run in (*first["items"], *second["items"])] == ["ppo", "ill", "grpo"]
-    assert [run["run"] for run in fleet(two_runs, project="code")] == ["ppo"]
-    two_runs.headers["Authorization"] = f"Bearer {make_token(two_runs, 'code', Scope.READ, project='code')}"
-    assert [run["run"] for run in fleet(two_runs)] == ["ppo"]
-    assert two_runs.get("/api/v1/fleet/named", params={"runs": "math/ill"}).json() == []
+    admin.headers["Authorization"] = f"Bearer {make_token(admin, 'code', Scope.READ, project='code')}"
+    assert [run["run"] for run in fleet(admin)] == ["ppo"]
+    assert admin.get("/api/v1/fleet/named", params={"runs": "math/ill"}).json() == []
 
 
 @pytest.mark.parametrize("worker", ["thread", "process"])

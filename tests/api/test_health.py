@@ -17,11 +17,6 @@ from trmon.store import Store
 from trmon.store.database.sqlite import check_disk_space
 
 
-def test_a_running_service_is_alive_and_ready(client: httpx.Client) -> None:
-    assert client.get("/healthz").json() == {"status": "ok"}
-    assert client.get("/readyz").json() == {"status": "ok"}
-
-
 def test_without_its_worker_the_service_is_alive_but_not_ready(client: httpx.Client, service: ThreadedService) -> None:
     service.app.state.services.worker.close()
     assert client.get("/healthz").status_code == 200

@@ -83,24 +83,13 @@ ELSEWHERE = {("GET", "/api/v1/events"): "tests/api/test_events.py: a stream has 
 OF_NO_PROJECT = {
     ("GET", path)
     for path in (
-        *(
-            "/api/v1/signals",
-            "/api/v1/rules",
-            "/api/v1/rules/file",
-            "/api/v1/rules/{name}",
-            "/api/v1/bounds",
-            "/healthz",
-            "/readyz",
-        ),
+        *("/api/v1/signals", "/api/v1/rules", "/api/v1/rules/file", "/api/v1/rules/{name}", "/api/v1/bounds"),
+        *("/healthz", "/readyz"),
         *("/", "/alerts", "/compare", "/docs", "/rules/{name}", "/runs/{project}/{run}", "/assets/{version}/{path}"),
     )
 }
 
-SILENCE = {
-    "project": "math",
-    "matchers": [{"label": "run", "operator": "=", "value": "grpo"}],
-    "seconds": 60,
-}
+SILENCE = {"project": "math", "matchers": [{"label": "run", "operator": "=", "value": "grpo"}], "seconds": 60}
 
 BODIES: dict[tuple[str, str], dict[str, object]] = {
     ("POST", f"{RUN}/reports"): {"content": wire.encode(report()), "headers": {"Content-Type": wire.MSGPACK}},
@@ -130,16 +119,23 @@ BODIES: dict[tuple[str, str], dict[str, object]] = {
 }
 
 
-@pytest.fixture
-def stranger(admin: httpx.Client, service: ThreadedService) -> Iterator[httpx.Client]:
-    """A client with every scope, of another project than the run `math/grpo`, which has crashed."""
-    crash(admin)
-    assert admin.post("/api/v1/silences", json=SILENCE).status_code == 201
-    assert admin.put("/api/v1/quotas/math", json={"max_runs": 9}).status_code == 200
-    assert admin.post("/api/v1/runs/math/grpo/notes", json={"text": "restarted"}).status_code == 201
+@pytest.fixture(scope="module")
+def admin(shared: httpx.Client) -> httpx.Client:
+    """A client with every right; the run `math/grpo` has crashed, and has a silence, a quota and a note."""
+    shared.headers["Authorization"] = f"Bearer {make_token(shared, 'root', Scope.ADMIN)}"
+    crash(shared)
+    assert shared.post("/api/v1/silences", json=SILENCE).status_code == 201
+    assert shared.put("/api/v1/quotas/math", json={"max_runs": 9}).status_code == 200
+    assert shared.post("/api/v1/runs/math/grpo/notes", json={"text": "restarted"}).status_code == 201
+    return shared
+
+
+@pytest.fixture(scope="module")
+def stranger(admin: httpx.Client, shared_service: ThreadedService) -> Iterator[httpx.Client]:
+    """A client with every scope, of another project."""
     scopes = (Scope.ADMIN, Scope.READ, Scope.INGEST)
     token = make_token(admin, "stranger", *scopes, project="code")
-    with service.client(headers={"Authorization": f"Bearer {token}"}) as client:
+    with shared_service.client(headers={"Authorization": f"Bearer {token}"}) as client:
         yield client
 
 
@@ -164,8 +160,8 @@ def _routers(router: object) -> Iterator[list[object]]:
             yield from _routers(inner)
 
 
-def test_every_route_has_a_case(service: ThreadedService) -> None:
-    routes = routes_of(service)
+def test_every_route_has_a_case(shared_service: ThreadedService) -> None:
+    routes = routes_of(shared_service)
     assert len(routes) > 25
     assert routes == CASES.keys() | ELSEWHERE.keys() | OF_NO_PROJECT
 
@@ -192,16 +188,7 @@ def test_a_stranger_cannot_tell_whether_a_run_exists(stranger: httpx.Client) -> 
 
 def everything(admin: httpx.Client) -> list[str]:
     """Return everything that a stranger could have changed."""
-    paths = (
-        "/api/v1/alerts",
-        "/api/v1/silences",
-        "/api/v1/runs",
-        "/api/v1/runs/math/grpo",
-        "/api/v1/runs/math/grpo/policy/history",
-        "/api/v1/runs/math/grpo/adaptation",
-        "/api/v1/runs/math/grpo/notes",
-        "/api/v1/quotas",
-        "/api/v1/audit",
-    )
+    run = "runs/math/grpo?include=policies,notes,adaptation"
+    paths = ("alerts", "silences", "runs", run, "quotas", "audit")
     tokens = [token | {"last_used_at": None} for token in admin.get("/api/v1/tokens").json()]
-    return [*(admin.get(path).text for path in paths), str(tokens)]
+    return [*(admin.get(f"/api/v1/{path}").text for path in paths), str(tokens)]

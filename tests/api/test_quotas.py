@@ -42,19 +42,6 @@ def metric(client: httpx.Client, name: str) -> float:
     return float(value)
 
 
-def test_quotas_are_set_listed_and_removed(client: httpx.Client) -> None:
-    assert put(client, max_runs=2, reports_per_second=0.5).json() == {
-        "project": "math",
-        "max_runs": 2,
-        "max_bytes": None,
-        "reports_per_second": 0.5,
-    }
-    assert [quota["project"] for quota in client.get(QUOTAS).json()] == ["math"]
-    put(client)
-    assert client.get(QUOTAS).json() == []
-    assert client.put(f"{QUOTAS}/math", json={"max_runs": -1}).status_code == 400
-
-
 def test_a_projects_admin_sees_its_quota_but_cannot_raise_it(admin: httpx.Client) -> None:
     put(admin, max_runs=2)
     admin.put(f"{QUOTAS}/code", json={"max_runs": 3})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,15 +54,8 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
-    service = ThreadedService(tmp_path_factory.mktemp("data"))
-    yield service
-    service.stop()
-
-
-@pytest.fixture(scope="module")
-def tokens(service: ThreadedService) -> dict[str, str]:
-    with service.client() as admin:
+def tokens(shared_service: ThreadedService) -> dict[str, str]:
+    with shared_service.client() as admin:
         admin.headers["Authorization"] = f"Bearer {make_token(admin, 'root', Scope.ADMIN)}"
         return {
             "sender": make_token(admin, "sender", Scope.INGEST, project="math"),
@@ -72,24 +64,24 @@ def tokens(service: ThreadedService) -> dict[str, str]:
         }
 
 
-def send(service: ThreadedService, tokens: dict[str, str], case: Case) -> httpx.Response:
+def send(shared_service: ThreadedService, tokens: dict[str, str], case: Case) -> httpx.Response:
     headers = {"Content-Type": case.media_type} if case.media_type else {}
     if case.token in tokens:
         headers["Authorization"] = f"Bearer {tokens[case.token]}"
     content = iter(case.content) if isinstance(case.content, list) else case.content
-    with service.client(follow_redirects=False) as client:
+    with shared_service.client(follow_redirects=False) as client:
         return client.request(case.method, case.path, content=content, headers=headers)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_request_is_answered_by_its_content_and_its_sender(
-    service: ThreadedService, tokens: dict[str, str], name: str
+    shared_service: ThreadedService, tokens: dict[str, str], name: str
 ) -> None:
-    answer = send(service, tokens, CASES[name])
+    answer = send(shared_service, tokens, CASES[name])
     assert answer.status_code == CASES[name].status, answer.text
 
 
-def test_a_report_at_shutdown_is_to_be_sent_again(service: ThreadedService, tokens: dict[str, str]) -> None:
-    service.app.state.components.store.writer.close()
-    answer = send(service, tokens, Case(status=503))
+def test_a_report_at_shutdown_is_to_be_sent_again(shared_service: ThreadedService, tokens: dict[str, str]) -> None:
+    shared_service.app.state.components.store.writer.close()
+    answer = send(shared_service, tokens, Case(status=503))
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")

@@ -5,20 +5,18 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from tests.fixtures.running_service import OwnRun
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import MATH, train
+from tests.fixtures.trainer import train
 from tests.fixtures.waiting import eventually
 from trmon.domain.access import EVERYTHING
 from trmon.domain.identity import RunKey
 
-CODE = RunKey("code", "ppo")
-
 
 @pytest.fixture
-def two_runs(client: httpx.Client) -> httpx.Client:
-    train(client, MATH)
-    train(client, CODE, steps=[0], end=False)
-    return client
+def run(run: OwnRun) -> OwnRun:
+    run.train()
+    return run
 
 
 def listed(client: httpx.Client, **query: str) -> list[str]:
@@ -27,76 +25,55 @@ def listed(client: httpx.Client, **query: str) -> list[str]:
     return [f"{run['project']}/{run['run']}" for run in answer.json()["items"]]
 
 
-def test_a_run_has_its_state_and_last_step(two_runs: httpx.Client) -> None:
-    run = two_runs.get("/api/v1/runs/math/grpo").json()
-    assert (run["state"], run["last_step"], run["owner"], run["tags"]) == ("finished", 2, "me", ["dapo"])
-    assert run["config"] == {"lr": 1e-3}
-    assert run["mask_rate"] == 0.0
-    assert run["firing"] == []
-
-
-def test_a_run_comes_with_its_row_of_the_fleet_and_the_parts_asked_for(two_runs: httpx.Client) -> None:
-    path = "/api/v1/runs/math/grpo"
-    alone = two_runs.get(path).json()
+def test_a_run_comes_with_its_row_of_the_fleet_and_the_parts_asked_for(run: OwnRun) -> None:
+    alone = run.get()
     parts = ("diagnosis", "alerts", "policies", "attempts", "notes", "adaptation")
-    whole = two_runs.get(path, params={"include": ",".join(parts)}).json()
+    whole = run.get(f"?include={','.join(parts)}")
     assert set(whole) == {*alone, *parts}
-    assert [alone["status"]] == two_runs.get("/api/v1/fleet/named", params={"runs": "math/grpo"}).json()
-    assert whole["diagnosis"] == two_runs.get(f"{path}/diagnosis").json()
-    assert whole["policies"] == two_runs.get(f"{path}/policy/history").json()["items"]
-    assert whole["attempts"] == two_runs.get(f"{path}/attempts").json()["items"]
-    assert whole["adaptation"] == two_runs.get(f"{path}/adaptation").json()
+    [row] = run.client.get("/api/v1/fleet", params={"project": run.key.project}).json()["items"]
+    assert alone["status"] == row
+    assert whole["diagnosis"] == run.get("/diagnosis")
+    assert whole["policies"] == run.get("/policy/history")["items"]
+    assert whole["attempts"] == run.get("/attempts")["items"]
+    assert whole["adaptation"] == run.get("/adaptation")
     assert (whole["alerts"], whole["notes"]) == ([], [])
+    refused = run.ask("GET", "?include=notes,tokens")
+    assert (refused.status_code, refused.json()["field"]) == (400, "include")
 
 
-def test_an_unknown_part_of_a_run_is_refused(two_runs: httpx.Client) -> None:
-    answer = two_runs.get("/api/v1/runs/math/grpo", params={"include": "notes,tokens"})
-    assert (answer.status_code, answer.json()["field"]) == (400, "include")
-
-
-def test_runs_are_listed_newest_first_and_filtered(two_runs: httpx.Client) -> None:
-    assert listed(two_runs) == ["code/ppo", "math/grpo"]
-    assert listed(two_runs, project="math") == ["math/grpo"]
-    assert listed(two_runs, state="finished") == ["math/grpo"]
+def test_runs_are_listed_newest_first_filtered_and_in_pages(run: OwnRun) -> None:
+    other = RunKey(run.key.project, "ppo")
+    train(run.client, other, steps=[0], end=False)
+    project = run.key.project
+    assert listed(run.client, project=project) == [str(other), str(run.key)]
+    assert listed(run.client, project=project, state="finished") == [str(run.key)]
     # What a start says of its run is taken up by the worker, after the start was acknowledged.
-    eventually(lambda: listed(two_runs, tag="dapo", owner="me", project="code"), lambda found: found == ["code/ppo"])
-    assert listed(two_runs, owner="nobody") == []
+    eventually(lambda: listed(run.client, project=project, tag="dapo", owner="me"), lambda found: len(found) == 2)
+    assert listed(run.client, project=project, owner="nobody") == []
+    first = run.client.get("/api/v1/runs", params={"project": project, "limit": 1}).json()
+    assert listed(run.client, project=project, after=first["next"]) == [str(run.key)]
 
 
-def test_runs_are_paginated(two_runs: httpx.Client) -> None:
-    first = two_runs.get("/api/v1/runs", params={"limit": 1}).json()
-    second = two_runs.get("/api/v1/runs", params={"limit": 1, "after": first["next"]}).json()
-    assert [page["items"][0]["project"] for page in (first, second)] == ["code", "math"]
-    assert second["next"] is None
-
-
-def test_a_run_can_be_tagged_archived_renamed_and_change_owner(two_runs: httpx.Client) -> None:
-    change = {"tags": ["b", "a"], "owner": "you", "archived": True, "name": "grpo-1"}
-    run = two_runs.patch("/api/v1/runs/math/grpo", json=change).json()
-    assert (run["run"], run["tags"], run["owner"], run["archived"]) == ("grpo-1", ["a", "b"], "you", True)
-    assert listed(two_runs) == ["code/ppo"]
-    assert listed(two_runs, archived="true") == ["math/grpo-1"]
-    assert two_runs.get("/api/v1/runs/math/grpo").status_code == 404
-
-
-def test_a_change_is_one_transaction(service: ThreadedService, two_runs: httpx.Client) -> None:
-    store = service.app.state.components.store
-    run_id = store.runs.get(MATH, access=EVERYTHING).id
+def test_a_change_of_name_tags_owner_and_archive_is_one_transaction(
+    run: OwnRun, shared_service: ThreadedService
+) -> None:
+    store = shared_service.app.state.components.store
+    run_id = store.runs.get(run.key, access=EVERYTHING).id
     edits: list[int] = []
     store.writer.on_commit(lambda commit: edits.extend(id_ for id_ in commit.edited if id_ == run_id))
-    assert two_runs.patch("/api/v1/runs/math/grpo", json={"name": "grpo-1", "tags": ["a"]}).status_code == 200
+    change = {"tags": ["b", "a"], "owner": "you", "archived": True, "name": "grpo-1"}
+    changed = run.ask("PATCH", body=change).json()
     assert edits == [run_id]
+    assert (changed["run"], changed["tags"], changed["owner"]) == ("grpo-1", ["a", "b"], "you")
+    assert listed(run.client, project=run.key.project) == []
+    assert listed(run.client, project=run.key.project, archived="true") == [f"{run.key.project}/grpo-1"]
+    assert run.ask("GET").status_code == 404
 
 
-def test_omitted_fields_stay(two_runs: httpx.Client) -> None:
-    run = two_runs.patch("/api/v1/runs/math/grpo", json={"archived": False}).json()
-    assert (run["owner"], run["tags"]) == ("me", ["dapo"])
-
-
-def test_single_tags_are_added_and_removed(two_runs: httpx.Client) -> None:
-    change = {"add_tags": ["x", "dapo"], "remove_tags": ["unknown"]}
-    assert two_runs.patch("/api/v1/runs/math/grpo", json=change).json()["tags"] == ["dapo", "x"]
-    assert two_runs.patch("/api/v1/runs/math/grpo", json={"remove_tags": ["dapo"]}).json()["tags"] == ["x"]
+def test_single_tags_are_added_and_removed_and_what_is_omitted_stays(run: OwnRun) -> None:
+    changed = run.ask("PATCH", body={"add_tags": ["x", "dapo"], "remove_tags": ["unknown"]}).json()
+    assert (changed["tags"], changed["owner"], changed["archived"]) == (["dapo", "x"], "me", False)
+    assert run.ask("PATCH", body={"remove_tags": ["dapo"]}).json()["tags"] == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -107,27 +84,14 @@ def test_single_tags_are_added_and_removed(two_runs: httpx.Client) -> None:
         ({"add_tags": ["no name"]}, "not a valid name"),
     ],
 )
-def test_a_wrong_change_of_tags_is_refused(two_runs: httpx.Client, change: dict[str, list[str]], said: str) -> None:
-    refused = two_runs.patch("/api/v1/runs/math/grpo", json=change)
+def test_a_wrong_change_of_tags_is_refused(run: OwnRun, change: dict[str, list[str]], said: str) -> None:
+    refused = run.ask("PATCH", body=change)
     assert (refused.status_code, said in refused.json()["detail"]) == (400, True), refused.text
-    assert two_runs.get("/api/v1/runs/math/grpo").json()["tags"] == ["dapo"]
+    assert run.get()["tags"] == ["dapo"]
 
 
-def test_a_name_that_is_taken_is_a_conflict(two_runs: httpx.Client) -> None:
-    train(two_runs, RunKey("math", "other"), steps=[0], end=False)
-    change = {"name": "other", "tags": ["changed"], "archived": True}
-    assert two_runs.patch("/api/v1/runs/math/grpo", json=change).status_code == 409
-    run = two_runs.get("/api/v1/runs/math/grpo").json()
-    assert (run["tags"], run["archived"]) == (["dapo"], False)
-
-
-def test_a_deleted_run_is_gone_with_all_its_data(two_runs: httpx.Client) -> None:
-    assert two_runs.delete("/api/v1/runs/math/grpo").status_code == 204
-    assert listed(two_runs) == ["code/ppo"]
-    assert two_runs.get("/api/v1/runs/math/grpo/batches").status_code == 404
-    assert two_runs.delete("/api/v1/runs/math/grpo").status_code == 404
-
-
-def test_attempts_are_listed(two_runs: httpx.Client) -> None:
-    attempts = two_runs.get("/api/v1/runs/math/grpo/attempts").json()["items"]
-    assert [(attempt["name"], attempt["ordinal"], attempt["world_size"]) for attempt in attempts] == [("first", 1, 1)]
+def test_a_deleted_run_is_gone_with_all_its_data(run: OwnRun) -> None:
+    assert run.ask("DELETE").status_code == 204
+    assert listed(run.client, project=run.key.project) == []
+    assert run.ask("GET", "/batches").status_code == 404
+    assert run.ask("DELETE").status_code == 404

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -24,19 +25,15 @@ HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+def service(shared_service: ThreadedService, shared: httpx.Client) -> Iterator[ThreadedService]:
     """A service with an ill run that has a hostile note and a secret in its configuration."""
-    service = ThreadedService(tmp_path_factory.mktemp("shared-report") / "data")
-    try:
-        with service.client() as client, replaying(client, ReplayedRun("ill", "stale", tags=("dapo",))):
-            client.post("/api/v1/runs/math/ill/notes", json={"text": HOSTILE, "step": 3}).raise_for_status()
-            eventually(
-                lambda: client.get("/api/v1/runs/math/ill").json()["status"],
-                lambda run: run["incident"] and run["verdict"]["why"].startswith("staleness") and run["alerts"],
-            )
-            yield service
-    finally:
-        service.stop()
+    with replaying(shared, ReplayedRun("ill", "stale", tags=("dapo",))):
+        shared.post("/api/v1/runs/math/ill/notes", json={"text": HOSTILE, "step": 3}).raise_for_status()
+        eventually(
+            lambda: shared.get("/api/v1/runs/math/ill").json()["status"],
+            lambda run: run["incident"] and run["verdict"]["why"].startswith("staleness") and run["alerts"],
+        )
+        yield shared_service
 
 
 @pytest.fixture
@@ -86,16 +83,12 @@ def test_nothing_in_it_runs_loads_or_is_markup(page: str) -> None:
     assert not [name for name in found.attributes if name.startswith("on") or name in ("src", "href")]
     assert "&lt;/script&gt;&lt;script&gt;alert(1)" in page
     assert "default-src 'none'" in page
+    assert len(page.encode()) < 300_000
 
 
 def test_it_never_shows_the_configuration(page: str) -> None:
     assert "recording" not in page
     assert "Traceback" not in page
-
-
-def test_a_run_that_is_unknown_is_not_found(service: ThreadedService) -> None:
-    with service.client() as client:
-        assert client.get(PATH.replace("ill", "none")).status_code == 404
 
 
 def test_a_run_without_a_step_has_a_report(service: ThreadedService) -> None:
@@ -126,14 +119,3 @@ def test_an_error_of_the_service_never_becomes_a_file(service: ThreadedService, 
     refused = CliRunner().invoke(app, ["report", "math/none", "-o", str(file), "--url", service.url])
     assert refused.exit_code != 0
     assert not file.exists()
-
-
-def test_a_client_reads_the_same(service: ThreadedService) -> None:
-    from trmon_client.api import Service
-
-    with Service(service.url) as reader:
-        assert b"<h1>math/ill</h1>" in reader.report("math/ill")
-
-
-def test_a_shared_report_is_small(page: str) -> None:
-    assert len(page.encode()) < 300_000

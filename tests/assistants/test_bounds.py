@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from tests.fixtures.assistant import Assistant, over_stdio
@@ -23,25 +24,20 @@ N_SEQUENCES, N_NOTES = 2_500, 45
 
 
 @pytest.fixture(scope="module")
-def assistant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Assistant]:
+def assistant(shared_service: ThreadedService, shared: httpx.Client) -> Iterator[Assistant]:
     """An assistant of a service whose trainer sends as much text as it may, and corrupt log-probs."""
-    service = ThreadedService(tmp_path_factory.mktemp("service"))
     config = {f"option {i}": {f"{INVISIBLE} {j}": "x" * 300 for j in range(5)} for i in range(40)}
-    try:
-        with service.client() as client:
-            send(client, LARGE, wire.Start(**ORIGIN, owner="o" * 100, tags=["t" * 60] * 3, config=config))
-            for step in range(6):
-                n_invalid = [1, *[0] * (N_SEQUENCES - 1)] if step else [1] * 4
-                send_step(client, LARGE, step=step, content=columns(len(n_invalid), seed=step, n_invalid=n_invalid))
-            finish(client, LARGE, steps=range(6))
-            for i in range(N_NOTES):
-                written = client.post(f"/api/v1/runs/{LARGE}/notes", json={"text": f"{i} " + "é" * 1500})
-                assert written.status_code == 201, written.text
-            eventually(lambda: client.get(f"/api/v1/runs/{LARGE}").json()["status"]["verdict"]["kind"] != "unknown")
-            with over_stdio(service.url) as assistant:
-                yield assistant
-    finally:
-        service.stop()
+    send(shared, LARGE, wire.Start(**ORIGIN, owner="o" * 100, tags=["t" * 60] * 3, config=config))
+    for step in range(6):
+        n_invalid = [1, *[0] * (N_SEQUENCES - 1)] if step else [1] * 4
+        send_step(shared, LARGE, step=step, content=columns(len(n_invalid), seed=step, n_invalid=n_invalid))
+    finish(shared, LARGE, steps=range(6))
+    for i in range(N_NOTES):
+        written = shared.post(f"/api/v1/runs/{LARGE}/notes", json={"text": f"{i} " + "é" * 1500})
+        assert written.status_code == 201, written.text
+    eventually(lambda: shared.get(f"/api/v1/runs/{LARGE}").json()["status"]["verdict"]["kind"] != "unknown")
+    with over_stdio(shared_service.url) as assistant:
+        yield assistant
 
 
 def test_a_large_configuration_is_cut_and_can_be_searched(assistant: Assistant) -> None:

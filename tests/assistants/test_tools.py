@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from tests.fixtures.assistant import Assistant, over_stdio
@@ -15,16 +16,12 @@ ILL, SOUND = "math/stale", "math/sound"
 
 
 @pytest.fixture(scope="module")
-def assistant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Assistant]:
+def assistant(shared_service: ThreadedService, shared: httpx.Client) -> Iterator[Assistant]:
     """An assistant of a service with a run whose rollouts become stale at step 16, and a healthy one."""
-    service = ThreadedService(tmp_path_factory.mktemp("service"))
     runs = (ReplayedRun("sound", "healthy"), ReplayedRun("stale", "stale", tags=("async",)))
-    try:
-        with service.client() as client, replaying(client, *runs), over_stdio(service.url) as assistant:
-            client.post(f"/api/v1/runs/{ILL}/notes", json={"text": "queue doubled", "step": 16, "author": "ana"})
-            yield assistant
-    finally:
-        service.stop()
+    with replaying(shared, *runs), over_stdio(shared_service.url) as assistant:
+        shared.post(f"/api/v1/runs/{ILL}/notes", json={"text": "queue doubled", "step": 16, "author": "ana"})
+        yield assistant
 
 
 def test_every_tool_says_that_it_only_reads_and_what_its_arguments_mean(assistant: Assistant) -> None:

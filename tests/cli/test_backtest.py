@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.fixtures.command import trmon
@@ -27,16 +27,13 @@ STATES = (AlertState.FIRING, AlertState.RESOLVED)
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+def service(shared_service: ThreadedService, shared: httpx.Client) -> ThreadedService:
     """A service over a run that drifted and a healthy one; both have finished."""
-    service = ThreadedService(tmp_path_factory.mktemp("backtest") / "data")
-    with service.client() as client:
-        with replaying(client, ReplayedRun("stale", "stale"), ReplayedRun("healthy", "healthy")):
-            pass
-        for name in NAMES:
-            eventually(lambda name=name: client.get(f"/api/v1/runs/{name}").json()["state"], "finished".__eq__)
-    yield service
-    service.stop()
+    with replaying(shared, ReplayedRun("stale", "stale"), ReplayedRun("healthy", "healthy")):
+        pass
+    for name in NAMES:
+        eventually(lambda name=name: shared.get(f"/api/v1/runs/{name}").json()["state"], "finished".__eq__)
+    return shared_service
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from trmon.cli.diff import comparison_lines
@@ -57,7 +55,7 @@ def comparison(n: int) -> ComparisonInfo:
     return convert_answer(document, ComparisonInfo)
 
 
-@pytest.mark.parametrize("n", range(2, 9))
+@pytest.mark.parametrize("n", [2, 3, 8])
 @pytest.mark.parametrize("width", [80, 40, 20])
 def test_columns_are_cut_to_the_terminal_and_never_vanish(n: int, width: int) -> None:
     lines = list(comparison_lines(comparison(n), width=width))
@@ -77,11 +75,3 @@ def test_lines_tell_verdicts_partings_and_differences() -> None:
     assert "actor.a-very" in text
     assert "B is the sound run" not in text
     assert "B is the sound run" in "\n".join(comparison_lines(comparison(2), width=80))
-
-
-def test_json_is_the_answer_of_the_service() -> None:
-    from trmon_client.api.answers import encode_answer
-
-    found = json.loads(encode_answer(comparison(2)))
-    assert found["runs"][1]["sentence"] == "They part at step 20: KL first."
-    assert found["runs"][0]["signals"]["loss"] == [None, None]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from trmon.cli import app
+from tests.fixtures.command import run_here
 
 
 def examined(folder: Path, **variables: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["doctor", "--data-dir", str(folder)], env=variables)
+    done = run_here("doctor", "--data-dir", folder, **variables)
     return done.exit_code, done.output
 
 
@@ -23,16 +22,15 @@ def test_what_is_missing_is_said_with_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_sound_installation_passes(tmp_path: Path) -> None:
-    create = ["token", "create", "root", "--scope", "admin", "--data-dir", str(tmp_path)]
-    assert CliRunner().invoke(app, create).exit_code == 0
-    status, said = examined(tmp_path, TRMON_PUBLIC_URL="https://trmon.example")
+    assert run_here("token", "create", "root", "--scope", "admin", "--data-dir", tmp_path).exit_code == 0
+    status, said = examined(tmp_path, public_url="https://trmon.example")
     assert (status, "fail" in said, "warn" in said) == (0, False, False), said
     assert "ok    hot queries: all 14 use an index" in said
 
 
 def test_a_service_without_a_valid_admin_token_is_named_with_the_command_that_creates_one(tmp_path: Path) -> None:
     for command in (["create", "root", "--scope", "admin"], ["revoke", "root", "--force"]):
-        assert CliRunner().invoke(app, ["token", *command, "--data-dir", str(tmp_path)]).exit_code == 0
+        assert run_here("token", *command, "--data-dir", tmp_path).exit_code == 0
     status, said = examined(tmp_path)
     assert status == 1
     assert "fail  access: every admin token is expired or revoked" in said
@@ -40,8 +38,8 @@ def test_a_service_without_a_valid_admin_token_is_named_with_the_command_that_cr
 
 
 def test_a_variable_that_nothing_reads_is_named(tmp_path: Path) -> None:
-    CliRunner().invoke(app, ["migrate", "--data-dir", str(tmp_path)])
-    status, said = examined(tmp_path, TRMON_SLACK_ULR="https://hooks.example/secret", TRMON_MODE="observe")
+    run_here("migrate", "--data-dir", tmp_path)
+    status, said = examined(tmp_path, slack_ulr="https://hooks.example/secret", mode="observe")
     assert (status, "secret" in said, said.count("is not a setting")) == (0, False, 1), said
     assert (
         "warn  settings: TRMON_SLACK_ULR is not a setting and has no effect\n      -> did you mean TRMON_SLACK_URL?"
@@ -52,12 +50,12 @@ def test_a_variable_that_nothing_reads_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
-        ("TRMON_RULES_FILE", "/nowhere/rules.yaml", "fail  rules:"),
-        ("TRMON_HOST", "0.0.0.0", "fail  access:"),
-        ("TRMON_DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/trmon", "fail  database:"),
+        ("rules_file", "/nowhere/rules.yaml", "fail  rules:"),
+        ("host", "0.0.0.0", "fail  access:"),
+        ("database_url", "postgresql://me:secret@127.0.0.1:1/trmon", "fail  database:"),
     ],
 )
 def test_each_illness_is_named(tmp_path: Path, variable: str, value: str, expected: str) -> None:
-    CliRunner().invoke(app, ["migrate", "--data-dir", str(tmp_path)])
+    run_here("migrate", "--data-dir", tmp_path)
     status, said = examined(tmp_path, **{variable: value})
     assert (status, expected in said, "secret" in said) == (1, True, False), said

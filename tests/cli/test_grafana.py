@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+from tests.fixtures.command import trmon
 from tests.grafana.peer import Grafana
 
 
@@ -16,19 +16,6 @@ from tests.grafana.peer import Grafana
 def grafana() -> Iterator[Grafana]:
     with Grafana() as peer:
         yield peer
-
-
-def trmon(*arguments: str, block: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command; `block` is a package that cannot be imported, as if it were not installed."""
-    start = f"import sys; sys.modules[{block!r}] = None; " if block else ""
-    return subprocess.run(
-        [sys.executable, "-c", f"{start}from trmon.cli import app; app()", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **{f"TRMON_{name.upper()}": value for name, value in variables.items()}},
-        timeout=100,
-        check=False,
-    )
 
 
 def test_it_says_what_became_of_each_thing_and_where_it_is(grafana: Grafana) -> None:
@@ -48,7 +35,7 @@ def test_a_refusal_is_one_line(grafana: Grafana) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999", "http://"])
+@pytest.mark.parametrize("url", ["http://[::1", "http://"])
 def test_what_is_no_address_is_one_line(url: str) -> None:
     done = trmon("grafana", "push", "--url", url, "--token", "glsa_secret")
     assert (done.returncode, done.stderr) == (
@@ -64,6 +51,7 @@ def test_a_token_is_needed() -> None:
 
 
 def test_without_the_extra_it_says_what_brings_it() -> None:
-    done = trmon("grafana", "push", grafana_token="x", block="grafana_client")
+    code = "import sys; sys.modules['grafana_client'] = None; from trmon.cli import app; app()"
+    done = subprocess.run([sys.executable, "-c", code, "grafana", "push"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "pip install 'trmon[grafana]'" in done.stderr

@@ -6,11 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from tests.fixtures.command import run_here
 from tests.fixtures.databases import open_migrated_store
 from tests.store.lake.lakes import put_ended_run
-from trmon.cli import app
 
 LONG_AGO = 1_700_000_000.0
 
@@ -25,8 +24,7 @@ def data(tmp_path: Path) -> Path:
 
 def run(*arguments: object, lake: Path | str | None = None) -> tuple[int, str]:
     """Run a command and return its exit status and output."""
-    variables = {} if lake is None else {"TRMON_LAKE_URL": str(lake)}
-    done = CliRunner().invoke(app, [*map(str, arguments)], env=variables)
+    done = run_here(*arguments, **({} if lake is None else {"lake_url": str(lake)}))
     return done.exit_code, done.output
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from trmon.cli import app
+from tests.fixtures.command import run_here
 
 RNG = np.random.default_rng(0)
 TOKENS = RNG.integers(0, 50, (40, 60))
@@ -20,7 +20,7 @@ MASK = np.arange(60) >= 5
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["preflight", *map(str, arguments)])
+    return run_here("preflight", *arguments)
 
 
 @pytest.fixture
@@ -30,7 +30,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(tmp_path / "trainer.npz", logprobs=TRAINER, token_ids=TOKENS, mask=mask)
     np.savez(tmp_path / "same.npz", logprobs=TRAINER, token_ids=TOKENS, mask=mask)
     np.savez(tmp_path / "shifted.npz", logprobs=np.roll(TRAINER, 1, axis=1), token_ids=TOKENS, mask=mask)
-    np.savez(tmp_path / "both.npz", rollout_logprobs=TRAINER, old_logprobs=TRAINER, mask=mask)
     (tmp_path / f"engine_{tmp_path.name}.py").write_text(
         textwrap.dedent(
             """
@@ -62,10 +61,6 @@ def test_equal_files_pass(folder: Path) -> None:
     done = run("same.npz", "trainer.npz", "--min-equal", 1)
     assert done.exit_code == 0, done.output
     assert "equal within the limits (2,200 tokens of 40 sequences)" in done.output
-
-
-def test_one_file_may_hold_both_engines(folder: Path) -> None:
-    assert run("both.npz").exit_code == 0
 
 
 def test_a_cause_is_named_with_its_fix_and_fails(folder: Path) -> None:

@@ -21,7 +21,6 @@ from tests.fixtures.waiting import eventually
 from tests.store.lake.lakes import delete_moved, move_to_lake, put_ended_run
 from trmon.config.settings import Settings
 from trmon.store.database.sqlite import sqlite_file_of
-from trmon.store.query.tables import table_columns
 
 STEPS = "SELECT run, step, signals, scalars['loss'] AS loss FROM batches ORDER BY run, step"
 
@@ -42,11 +41,6 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def query(data_dir: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run the command over the database and its lake."""
     return trmon("query", *arguments, data_dir=str(data_dir), lake_url=str(data_dir / "lake"))
-
-
-def test_without_sql_the_tables_are_listed(data_dir: Path) -> None:
-    shown = query(data_dir)
-    assert [line.partition(":")[0] for line in shown.stdout.splitlines()] == list(table_columns())
 
 
 def test_a_table_is_for_people(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,13 +87,6 @@ def test_a_wrong_query_is_explained(data_dir: Path, given: tuple[str, ...], said
     assert refused.returncode == 1
     assert said in refused.stderr
     assert "Traceback" not in refused.stderr
-
-
-def test_a_database_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
-    refused = trmon("query", "SELECT 1", data_dir=str(tmp_path / "none"))
-    assert refused.returncode == 1
-    assert "there is no database" in refused.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def seconds_beside_main(pid: int) -> float:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from trmon.cli import app
+from tests.fixtures.command import run_here
 
 
 def run(*arguments: object) -> str:
     """Run a command and return what it printed."""
-    done = CliRunner().invoke(app, [*map(str, arguments)])
+    done = run_here(*arguments)
     assert done.exit_code == 0, done.output
     return done.stdout
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import trmon_client as trmon
+from tests.fixtures.command import run_here
 from tests.fixtures.two_engines import two_engines_batch
-from trmon.cli import app
 from trmon_client.core.recording_format import INDEX_FILE
 
 ILL_FROM = 3
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["replay", *map(str, arguments)])
+    return run_here("replay", *arguments)
 
 
 @pytest.fixture
@@ -34,13 +34,6 @@ def recordings(tmp_path: Path) -> Path:
     return tmp_path / "recordings"
 
 
-def test_updates_decisions_and_the_worst_tokens_are_printed(recordings: Path) -> None:
-    done = run(recordings)
-    assert done.exit_code == 0, done.output
-    assert "worst tokens" in done.output
-    assert "decided otherwise" not in done.output
-
-
 def test_the_answer_is_json_too(recordings: Path) -> None:
     answer = json.loads(run(recordings, "--json", "--worst", 3).stdout)
     assert [update["step"] for update in answer["updates"]] == [0, 1, 2, 3, 4]
@@ -48,13 +41,16 @@ def test_the_answer_is_json_too(recordings: Path) -> None:
     assert answer["updates"][0]["signals"]["mismatch_kl_k3"] < 1e-5 < answer["updates"][4]["signals"]["mismatch_kl_k3"]
     first = answer["worst"][0]
     assert first["step"] >= ILL_FROM
+    [last] = json.loads(run(recordings, "--step", 4, "--json").stdout)["updates"]
+    assert last["step"] == 4
+    printed = run(recordings)
+    assert (printed.exit_code, "worst tokens" in printed.output, "decided otherwise" in printed.output) == (
+        0,
+        True,
+        False,
+    )
     assert first["token_id"] == first["sequence"] * 24 + first["position"]
     assert first["d"] == pytest.approx(first["trainer_logprob"] - first["rollout_logprob"])
-
-
-def test_one_step_alone_can_be_asked_for(recordings: Path) -> None:
-    answer = json.loads(run(recordings, "--step", 4, "--json").stdout)
-    assert [update["step"] for update in answer["updates"]] == [4]
 
 
 def test_a_decision_that_is_not_reproduced_fails(recordings: Path) -> None:
@@ -68,9 +64,7 @@ def test_a_decision_that_is_not_reproduced_fails(recordings: Path) -> None:
 
 def test_preflight_reads_a_recorded_call(recordings: Path) -> None:
     healthy, *_, ill = sorted(recordings.rglob("*.npz"))
-    invoke = CliRunner().invoke
-    assert invoke(app, ["preflight", str(healthy)]).exit_code == 0
-    assert invoke(app, ["preflight", str(ill)]).exit_code == 1
+    assert [run_here("preflight", file).exit_code for file in (healthy, ill)] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
+import httpx
 import pytest
 
-from tests.fixtures.command import trmon
+from tests.fixtures.command import run_here, trmon
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
@@ -23,24 +23,11 @@ N_STEPS = 5
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def watched(shared_service: ThreadedService, shared: httpx.Client) -> str:
     """The URL of a service with a finished run, and one that goes on."""
-    service = ThreadedService(tmp_path_factory.mktemp("runs"))
-    with service.client() as client:
-        train(client, MATH, steps=range(N_STEPS))
-        train(client, OTHER, steps=range(2), end=False)
-    yield service.url
-    service.stop()
-
-
-def test_runs_are_listed_with_their_state(watched: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    shown = trmon("runs", url=watched)
-    assert shown.returncode == 0, shown.stderr
-    rows = [line.split() for line in shown.stdout.splitlines() if "/" in line]
-    assert [row[:2] for row in rows] == [["code/ppo", "running"], ["math/grpo", "finished"]]
-    assert rows[1][2] == str(N_STEPS - 1)
-    assert {"me", "dapo"} <= {*rows[1]}
+    train(shared, MATH, steps=range(N_STEPS))
+    train(shared, OTHER, steps=range(2), end=False)
+    return shared_service.url
 
 
 @pytest.mark.parametrize(
@@ -54,7 +41,7 @@ def test_runs_are_listed_with_their_state(watched: str, monkeypatch: pytest.Monk
     ],
 )
 def test_runs_are_filtered(watched: str, filters: tuple[object, ...], found: list[str]) -> None:
-    shown = trmon("runs", "--json", *filters, url=watched)
+    shown = run_here("runs", "--json", *filters, url=watched)
     assert [json.loads(line)["run"] for line in shown.stdout.splitlines()] == found, shown.stderr
 
 
@@ -73,11 +60,7 @@ def test_signals_are_printed_for_a_spreadsheet_and_for_a_program(watched: str) -
 
 
 WRONG = [
-    (("signals", "math/grpo", "lrr", "--csv"), "names: 'lrr' is not a known signal; did you mean lr"),
-    (("signals", "math/grpo", "lr", "--steps", "last"), "--steps: must be A:B"),
     (("signals", "math/grpo", "lr", "--csv", "--json"), "--csv: and --json were both given"),
-    (("signals", "grpo", "lr"), "RUN: must be PROJECT/RUN, not 'grpo'"),
-    (("edit", "math/grpo"), "give at least one of --owner, --tag, --untag, --archive and --unarchive"),
     (("edit", "math/grpo", "--tag", "x", "--untag", "x"), "remove_tags: 'x' is in add_tags too"),
     (("edit", "math/grp", "--owner", "ana"), "no run 'math/grp'; did you mean math/grpo?"),
     (("delete", "math/grp", "--yes"), "no run 'math/grp'; did you mean math/grpo?"),
@@ -86,8 +69,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("command", "said"), WRONG)
 def test_what_is_wrong_is_one_line(watched: str, command: tuple[str, ...], said: str) -> None:
-    refused = trmon(*command, url=watched)
-    assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
+    refused = run_here(*command, url=watched)
+    assert (refused.exit_code, said in refused.stderr) == (1, True), refused.stderr
     assert len(refused.stderr.splitlines()) == 1
 
 

@@ -10,13 +10,11 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.fixtures.messages import ORIGIN, columns
-from tests.fixtures.ports import free_port
 from tests.fixtures.prometheus import binary
 from tests.fixtures.service import ServiceProcess
 from tests.fixtures.trainer import MATH, await_batches, send, send_step
@@ -46,15 +44,6 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     process.kill()
 
 
-@pytest.fixture
-def process(tmp_path: Path) -> Iterator[ServiceProcess]:
-    """A service of the test's own, which may be killed."""
-    process = ServiceProcess(tmp_path / "data")
-    yield process
-    if process.process.poll() is None:
-        process.kill()
-
-
 def fleet(client: httpx.Client) -> dict[str, dict[str, str]]:
     return {run["run"]: run["verdict"] for run in client.get("/api/v1/fleet").json()["items"]}
 
@@ -77,50 +66,10 @@ def test_one_frame_where_nobody_looks_on(watched: str) -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_a_project_of_its_own(watched: str) -> None:
-    assert "no runs yet" in trmon("top", "--once", "--project", "code", "--url", watched).stdout
-
-
-def test_a_run_is_told_from_its_verdict_to_its_policies(watched: str) -> None:
-    done = trmon("show", "math/grpo", "--url", watched)
-    assert done.returncode == 0, done.stderr
-    told = done.stdout
-    parts = (
-        "Act: corrupt log-probs since step 20",
-        "do: Check the log-prob stream first",
-        "page: corrupt_logprobs since step 20",
-        "invalid_fraction",
-        "steps 0 to 2",  # 28; or 29, which closes by itself after a minute
-        "total_kl_k3",
-        "what each policy rejects",
-        "active",
-        "token_veto",
-    )
-    places = [told.find(part) for part in parts]
-    assert -1 not in places
-    assert places == sorted(places)
-    [line] = [line for line in told.splitlines() if line.split()[:1] == ["invalid_fraction"] and "▁" in line]
-    assert line.rstrip().endswith("█")
-
-
 @pytest.mark.parametrize("command", [("top", "--once"), ("show", "math/grpo")])
 def test_a_terminal_that_knows_no_unicode_is_shown_what_it_knows(watched: str, command: tuple[str, ...]) -> None:
     done = trmon(*command, "--url", watched, PYTHONIOENCODING="ascii")
     assert (done.returncode, "corrupt log-probs since step 20" in done.stdout) == (0, True), done.stderr
-
-
-def test_a_run_that_there_is_not(watched: str) -> None:
-    done = trmon("show", "math/nothing", "--url", watched)
-    assert done.returncode == 1
-    assert done.stderr.startswith("trmon: ")
-    assert "nothing" in done.stderr
-
-
-@pytest.mark.parametrize("command", [("top", "--once"), ("show", "math/grpo")])
-def test_a_service_that_is_away(command: tuple[str, ...]) -> None:
-    done = trmon(*command, "--url", f"http://127.0.0.1:{free_port()}")
-    assert done.returncode == 1
-    assert "no service answers" in done.stderr
 
 
 @pytest.mark.server("tmux")

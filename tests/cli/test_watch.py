@@ -55,8 +55,9 @@ def test_a_log_is_followed_while_it_is_written(service: ThreadedService, tmp_pat
     assert run["last_step"] == 5
 
 
-def test_a_folder_of_event_files_is_followed_into_the_file_of_a_restart(tmp_path: Path) -> None:
-    service = ThreadedService(tmp_path / "data")
+def test_a_folder_of_event_files_is_followed_into_the_file_of_a_restart(
+    service: ThreadedService, tmp_path: Path
+) -> None:
     uploader = ReportUploader(service.url, token=None)
     folder = tmp_path / "runs"
     folder.mkdir()
@@ -74,13 +75,11 @@ def test_a_folder_of_event_files_is_followed_into_the_file_of_a_restart(tmp_path
     sent = next(done for done in following if not isinstance(done, str))
     assert (max(sent.steps), sent.counts) == ((1, 7), {"stored": 6})
     uploader.close()
-    service.stop()
 
 
-def test_the_steps_are_sent_when_the_service_is_back(tmp_path: Path) -> None:
+def test_the_steps_are_sent_when_the_service_is_back(service: ThreadedService, tmp_path: Path) -> None:
     log = tmp_path / "verl.log"
     log.write_text(line(0) + line(1))
-    service = ThreadedService(tmp_path / "data")
     port = int(service.url.rpartition(":")[2])
     service.stop()
     uploader = ReportUploader(service.url, token=None)
@@ -93,4 +92,3 @@ def test_the_steps_are_sent_when_the_service_is_back(tmp_path: Path) -> None:
     sent = next(done for done in following if not isinstance(done, str))
     assert (sent.counts, sent.defects) == ({"stored": 1}, [])
     uploader.close()
-    service.stop()

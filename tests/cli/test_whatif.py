@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.fixtures.command import trmon
@@ -15,14 +14,11 @@ from tests.fixtures.trainer import train
 STRICT = '{"name": "strict", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 0.0}]}'
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[ThreadedService]:
+@pytest.fixture(scope="module")
+def service(shared_service: ThreadedService, shared: httpx.Client) -> ThreadedService:
     """A service that has seen five steps of a run."""
-    service = ThreadedService(tmp_path / "data")
-    with service.client() as client:
-        train(client, steps=range(5))
-    yield service
-    service.stop()
+    train(shared, steps=range(5))
+    return shared_service
 
 
 def test_policies_stand_in_one_table(service: ThreadedService, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +49,6 @@ def test_what_the_api_answers_is_printed_on_request(service: ThreadedService) ->
 
 
 WRONG = [
-    pytest.param("wisdom", "--policy: ", id="no preset"),
     pytest.param("trm_max(depth=1)", "bounds are delta, lower, upper and soft_tau", id="no bound"),
     pytest.param("trm_max(delta=much)", "must be a number", id="no number"),
     pytest.param("{", "is not a JSON object", id="no JSON"),

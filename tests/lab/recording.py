@@ -39,9 +39,6 @@ class RecordedDecision:
     def signals(self) -> dict[str, float]:
         return batch_signals.compute(self.columns)
 
-    def clean(self, rollout_logprobs: Tensor, logprobs: Tensor) -> Tensor:
-        return torch.where(self.mask[:, None], rollout_logprobs, logprobs.detach())
-
 
 @dataclass(frozen=True, eq=False)
 class Call:

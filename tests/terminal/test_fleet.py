@@ -101,15 +101,6 @@ def test_the_answer(runs: list[RunStatus], said: str) -> None:
     assert shown(runs).splitlines()[0] == said
 
 
-def test_a_run_is_a_line_with_its_verdict_and_what_led_to_it() -> None:
-    [line] = [
-        line for line in shown([a_run(VerdictKind.ACT, alerts=[alert(Severity.PAGE)])]).splitlines() if "grpo" in line
-    ]
-    assert line.split()[:2] == ["Act:", "because"]
-    for said in ("math/grpo", "1,204", "▁▂▃▄▅▆▇█", "25%", " 1 ", "42 s ago"):
-        assert said in line
-
-
 @pytest.mark.parametrize(
     ("width", "kept"), [(140, ["reward", "masked", "seen"]), (110, ["masked", "seen"]), (70, ["seen"])]
 )
@@ -131,11 +122,6 @@ def test_a_kind_of_a_newer_service_is_shown_as_text_after_the_known_ones_of_its_
     assert "Needs a nap: because" in shown([run])
     runs = [run, a_run(VerdictKind.ACT, name="ill"), a_run(name="well")]
     assert [one.run for one in sorted(runs, key=urgency_order)] == ["ill", "new", "well"]
-
-
-def test_an_acknowledged_alert_is_not_counted() -> None:
-    taken = [alert(Severity.PAGE, acked_by="ana"), alert(Severity.WARN)]
-    assert " 1 " in shown([a_run(VerdictKind.ACT, alerts=taken)])
 
 
 def test_names_are_said_as_they_are() -> None:

@@ -74,18 +74,3 @@ def test_lines_that_are_no_scores_are_refused_by_name(tmp_path: Path, text: str,
     path.write_text(text)
     with pytest.raises(InvalidInput, match=reason):
         ScoreFile(path).rollout()
-
-
-def test_arrays_of_objects_are_not_unpickled(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
-    np.savez(path, logprobs=np.array([[-1.0], [-1.0, -2.0]], object))
-    with pytest.raises(InvalidInput, match="allow_pickle"):
-        ScoreFile(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn"])
-def test_a_torn_archive_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "a.npz"
-    path.write_bytes(content)
-    with pytest.raises(InvalidInput, match="cannot be read"):
-        ScoreFile(path)

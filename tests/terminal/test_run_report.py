@@ -6,16 +6,14 @@ import io
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
-from trmon.cli.diagnose import example_log, print_report
+from trmon.cli.diagnose import print_report
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
-from trmon.terminal.run_report import RunReportInfo, failed, parse_failures, report_on_log
-from trmon_client.api.answers import encode_answer
+from trmon.terminal.run_report import RunReportInfo, parse_failures, report_on_log
 
 VERL = {
     "actor/lr": 1e-6,
@@ -58,22 +56,6 @@ def test_a_run_that_broke_says_where_since_when_and_what_to_change(tmp_path: Pat
     assert "verl  actor_rollout_ref.rollout.dtype=float16" in text
     assert "TRL  fp16" not in text
     assert "of 12 GPU-hours were spent after the run broke" in text
-
-
-def test_what_is_not_known_is_one_line(tmp_path: Path) -> None:
-    text = text_of(report_on_log(log(tmp_path)))
-    lines = [line for line in text.splitlines() if line.startswith("not known:")]
-    assert len(lines) == 1
-    assert "GPU-hours (--gpus N)" in lines[0]
-
-
-def test_what_is_not_known_names_the_option_that_makes_the_framework_log_it(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    path.write_text('{"step": 1, "actor/lr": 1e-6, "actor/grad_norm": 0.3}\n' * 2)
-    assert "verl logs the agreement of its engines with actor_rollout_ref.rollout.calculate_log_probs=true" in text_of(
-        report_on_log(path)
-    ).replace("\n", " ")
-    assert "with actor_rollout_ref" not in text_of(report_on_log(log(tmp_path)))
 
 
 def test_steps_that_are_counted_are_said_to_be(tmp_path: Path) -> None:
@@ -124,12 +106,6 @@ def test_agreement_that_no_finding_reads_is_shown_with_the_limits_of_its_framewo
     assert "agreement of the engines" not in text_of(report_on_log(log(tmp_path)))
 
 
-def test_json_has_null_for_what_is_not_known(tmp_path: Path) -> None:
-    document: dict[str, Any] = json.loads(encode_answer(report_on_log(log(tmp_path))))
-    assert document["cost"]["gpu_hours"] is None
-    assert document["diagnosis"]["framework"] == "verl"
-
-
 @pytest.mark.parametrize(
     ("given", "findings"),
     [
@@ -150,21 +126,3 @@ def test_any_finding_is_one_but_healthy_and_unknown() -> None:
 def test_an_unknown_finding_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(InvalidInput, match=r"'Z' must be any or findings.*A \(engine mismatch\)"):
         parse_failures("A,Z")
-
-
-def test_a_finding_fails_if_it_held_at_any_step(tmp_path: Path) -> None:
-    ill = {"training/rollout_actor_probs_pearson_corr": 0.4}
-    report = report_on_log(log(tmp_path, ill_from=80, **ill))
-    assert failed(report, parse_failures("A,B")) == [Finding.ENGINE_MISMATCH]
-    assert failed(report, parse_failures("B")) == []
-
-
-def test_the_example_is_a_recorded_run() -> None:
-    with example_log() as file:
-        report = report_on_log(file, name="example")
-    assert (report.first_step, report.last_step, report.framework) == (0, 219, None)
-    assert report.diagnosis.primary == Finding.STEP_TOO_LARGE.value
-    assert {Finding.STEP_TOO_LARGE, Finding.REWARD_COLLAPSE} <= {span.finding for span in report.spans if span.stands}
-    # The learning rate grows from step 120 on.
-    assert report.broke_at is not None
-    assert 120 < report.broke_at < 136

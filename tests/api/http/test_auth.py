@@ -67,11 +67,11 @@ def test_open_on_loopback_until_the_first_token(client: httpx.Client) -> None:
     assert client.get(RUNS, headers=bearer(secret)).status_code == 200
 
 
-@pytest.mark.parametrize("header", ["Bearer", "Bearer wrong", "Basic cm9vdA==", "trmon", "Bearer \xff"])
-def test_an_unknown_token_is_refused(admin: httpx.Client, header: str) -> None:
-    answer = admin.get(RUNS, headers={"Authorization": header.encode("latin-1")})
-    assert answer.status_code == 401
-    assert header.partition(" ")[2] not in answer.text or not header.partition(" ")[2]
+def test_an_unknown_token_is_refused_and_not_repeated(admin: httpx.Client) -> None:
+    for header in ("Bearer", "Bearer wrong", "Basic cm9vdA==", "trmon", "Bearer \xff"):
+        answer = admin.get(RUNS, headers={"Authorization": header.encode("latin-1")})
+        secret = header.partition(" ")[2] or "no secret"
+        assert (answer.status_code, secret in answer.text) == (401, False)
 
 
 def test_a_scope_limits_what_a_token_may_do(admin: httpx.Client) -> None:
@@ -81,13 +81,6 @@ def test_a_scope_limits_what_a_token_may_do(admin: httpx.Client) -> None:
     assert admin.post("/api/v1/reports", headers=read).status_code == 403
     assert admin.post("/api/v1/tokens", json={"name": "x", "scopes": ["admin"]}, headers=read).status_code == 403
     assert admin.get(RUNS, headers=read).status_code == 200
-
-
-def test_a_revoked_token_is_refused_at_once(admin: httpx.Client) -> None:
-    read = bearer(make_token(admin, "reader", Scope.READ))
-    assert admin.get(RUNS, headers=read).status_code == 200
-    assert admin.delete("/api/v1/tokens/reader").status_code == 204
-    assert admin.get(RUNS, headers=read).status_code == 401
 
 
 def test_a_token_is_accepted_in_the_header_only(admin: httpx.Client) -> None:
@@ -172,10 +165,10 @@ def test_access_to_the_database_recovers_a_service_without_tokens(
 
 @pytest.mark.parametrize("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"])
 def test_a_request_that_a_proxy_forwards_needs_a_token_even_before_the_first_one(
-    client: httpx.Client, header: str
+    shared: httpx.Client, header: str
 ) -> None:
-    assert client.get(RUNS, headers={header: "192.0.2.7"}).status_code == 401
-    assert client.get(RUNS).status_code == 200
+    assert shared.get(RUNS, headers={header: "192.0.2.7"}).status_code == 401
+    assert shared.get(RUNS).status_code == 200
 
 
 def test_beyond_loopback_a_token_is_required() -> None:
@@ -185,15 +178,7 @@ def test_beyond_loopback_a_token_is_required() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"host": "0.0.0.0"},
-        {"host": "::"},
-        {"host": "192.0.2.1"},
-        {"host": "trmon.example"},
-        {"allow_hosts": "localhost,trmon.example"},
-        {"public_url": "https://trmon.example/trmon"},
-        {"public_url": "trmon.example"},
-    ],
+    [{"host": "0.0.0.0"}, {"allow_hosts": "localhost,trmon.example"}, {"public_url": "trmon.example"}],
     ids=str,
 )
 def test_an_exposed_service_without_tokens_is_refused_with_the_command_that_creates_one(

@@ -46,14 +46,6 @@ def connect() -> Iterator[Connect]:
 
 
 @pytest.fixture(scope="module")
-def open_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
-    """A service without tokens, for all tests."""
-    service = ThreadedService(tmp_path_factory.mktemp("open"))
-    yield service
-    service.stop()
-
-
-@pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
     """A service with short limits, for all tests."""
     service = ThreadedService(tmp_path_factory.mktemp("hasty"), protocol=HastyProtocol)
@@ -97,8 +89,8 @@ def header(n_bytes: int) -> bytes:
     return b"x: ".ljust(n_bytes - 2, b"x") + b"\r\n"
 
 
-def test_headers_up_to_the_limit_are_accepted(open_service: ThreadedService, connect: Connect) -> None:
-    line = connect(open_service)
+def test_headers_up_to_the_limit_are_accepted(shared_service: ThreadedService, connect: Connect) -> None:
+    line = connect(shared_service)
     for _ in range(2):
         line.sendall(GET + header(MAX_HEAD_BYTES - len(GET) - 2) + b"\r\n")
         assert answer_of(line).startswith(OK)
@@ -124,9 +116,9 @@ def send_first(line: socket.socket, before: bytes) -> None:
 )
 @pytest.mark.parametrize("before", [b"", GET + b"\r\n"], ids=["first", "second"])
 def test_larger_headers_are_refused(
-    open_service: ThreadedService, connect: Connect, before: bytes, request_bytes: bytes
+    shared_service: ThreadedService, connect: Connect, before: bytes, request_bytes: bytes
 ) -> None:
-    line = connect(open_service)
+    line = connect(shared_service)
     send_first(line, before)
     line.sendall(request_bytes)
     head, _, body = all_of(line).partition(b"\r\n\r\n")
@@ -136,19 +128,19 @@ def test_larger_headers_are_refused(
     assert f"at most {MAX_HEAD_BYTES} bytes".encode() in body
 
 
-def test_a_header_of_many_megabytes_is_cut_off(open_service: ThreadedService, connect: Connect) -> None:
-    line = connect(open_service)
+def test_a_header_of_many_megabytes_is_cut_off(shared_service: ThreadedService, connect: Connect) -> None:
+    line = connect(shared_service)
     line.sendall(GET + b"x: ")
     with pytest.raises(OSError, match=r"reset|pipe"):
         line.sendall(b"x" * (60 << 20))
-    with open_service.client() as client:
+    with shared_service.client() as client:
         assert client.get("/healthz").status_code == 200
 
 
 def test_large_headers_do_not_appear_within_the_answer_before_them(
-    open_service: ThreadedService, connect: Connect
+    shared_service: ThreadedService, connect: Connect
 ) -> None:
-    line = connect(open_service)
+    line = connect(shared_service)
     line.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
     received = b""
     while b"retry: " not in received:
@@ -158,9 +150,9 @@ def test_large_headers_do_not_appear_within_the_answer_before_them(
 
 
 def test_pipelined_requests_longer_than_the_limit_in_all_are_answered(
-    open_service: ThreadedService, connect: Connect
+    shared_service: ThreadedService, connect: Connect
 ) -> None:
-    line = connect(open_service)
+    line = connect(shared_service)
     n_requests = 5
     line.sendall((GET + header(MAX_HEAD_BYTES // 2) + b"\r\n") * n_requests)
     received = b""
@@ -176,9 +168,9 @@ def test_pipelined_requests_longer_than_the_limit_in_all_are_answered(
     ids=["trailer", "chunk extension", "many trailers"],
 )
 def test_large_trailers_and_chunk_extensions_are_refused(
-    open_service: ThreadedService, connect: Connect, after: bytes
+    shared_service: ThreadedService, connect: Connect, after: bytes
 ) -> None:
-    line = connect(open_service)
+    line = connect(shared_service)
     line.sendall(POST + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n" + after)
     assert all_of(line).startswith(TOO_LARGE)
 
@@ -190,15 +182,15 @@ def test_trailers_are_not_headers(service: ThreadedService, connect: Connect, ad
     assert all_of(line).startswith(b"HTTP/1.1 401 ")
 
 
-def test_a_large_body_is_no_header(open_service: ThreadedService, connect: Connect) -> None:
-    line = connect(open_service)
+def test_a_large_body_is_no_header(shared_service: ThreadedService, connect: Connect) -> None:
+    line = connect(shared_service)
     body = b"x" * (8 * MAX_HEAD_BYTES)
     line.sendall(POST + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
     assert all_of(line).startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_chunked_body_of_small_chunks_is_accepted(open_service: ThreadedService, connect: Connect) -> None:
-    line = connect(open_service)
+def test_a_chunked_body_of_small_chunks_is_accepted(shared_service: ThreadedService, connect: Connect) -> None:
+    line = connect(shared_service)
     chunks = b"1;abcdefgh\r\n \r\n" * MAX_HEAD_BYTES
     line.sendall(POST + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
     assert all_of(line).startswith(b"HTTP/1.1 400 ")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from tests.fixtures.service import ThreadedService
 from trmon.bootstrap.app import ROUTERS
 
 PATHS = sorted(
@@ -20,19 +17,10 @@ PATHS = sorted(
 STREAM = "/api/v1/events"
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A client of a service for all tests."""
-    service = ThreadedService(tmp_path_factory.mktemp("data"))
-    with service.client() as client:
-        yield client
-    service.stop()
-
-
 @pytest.mark.parametrize("path", [path for path in PATHS if path != STREAM])
-def test_head_answers_as_get_without_the_body(client: httpx.Client, path: str) -> None:
+def test_head_answers_as_get_without_the_body(shared: httpx.Client, path: str) -> None:
     path = path.replace("{path:path}", "app.js").replace("{", "").replace("}", "")
-    got, head = client.get(path), client.head(path)
+    got, head = shared.get(path), shared.head(path)
     assert got.content
     assert head.content == b""
     assert head.status_code == got.status_code
@@ -42,14 +30,14 @@ def test_head_answers_as_get_without_the_body(client: httpx.Client, path: str) -
     }
 
 
-def test_head_of_the_event_stream_ends(client: httpx.Client) -> None:
-    answer = client.head(STREAM)
+def test_head_of_the_event_stream_ends(shared: httpx.Client) -> None:
+    answer = shared.head(STREAM)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/event-stream")
-    assert client.head("/healthz").status_code == 200
+    assert shared.head("/healthz").status_code == 200
 
 
-def test_head_is_refused_where_get_is(client: httpx.Client) -> None:
-    answer = client.head("/api/v1/reports")
+def test_head_is_refused_where_get_is(shared: httpx.Client) -> None:
+    answer = shared.head("/api/v1/reports")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-    assert client.post("/healthz").headers["allow"] == "GET, HEAD"
+    assert shared.post("/healthz").headers["allow"] == "GET, HEAD"

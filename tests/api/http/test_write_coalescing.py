@@ -73,9 +73,9 @@ def test_a_closed_connection_gets_no_more_data() -> None:
 
 
 @pytest.fixture
-def line(service: ThreadedService) -> Iterator[socket.socket]:
+def line(shared_service: ThreadedService) -> Iterator[socket.socket]:
     """A connection to a service."""
-    url = httpx.URL(service.url)
+    url = httpx.URL(shared_service.url)
     with socket.create_connection((url.host, url.port or 0), timeout=20) as line:
         yield line
 
