@@ -10,6 +10,7 @@ import pytest
 
 from tests.domain.pipeline.closings import closing
 from tests.domain.trainer import made, report
+from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.pipeline.merge import measure_batch, merge_reports
 from trmon_client.core import signals, statistics
 from trmon_client.core.columns import Columns
@@ -80,14 +81,12 @@ def test_reports_without_any_pair_never_hide_the_others(n_without: int) -> None:
 
 
 def test_scalars_of_rank_zero_and_of_later_chunks_win() -> None:
-    merged = merge_reports(
-        closing(
-            report(0, rank=0, world_size=2, scalars={"lr": 1.0, "loss": 1.0}),
-            report(0, rank=0, chunk=1, world_size=2, scalars={"loss": 2.0}),
-            report(0, rank=1, world_size=2, scalars={"lr": 9.0, "memory": 3.0}),
-        )
+    closed = closing(
+        report(0, rank=0, world_size=2, scalars={"lr": 1.0, "loss": 1.0}),
+        report(0, rank=0, chunk=1, world_size=2, scalars={"loss": 2.0}),
+        report(0, rank=1, world_size=2, scalars={"lr": 9.0, "memory": 3.0}),
     )
-    assert merged.scalars == {"lr": 1.0, "loss": 2.0, "memory": 3.0}
+    assert close_batch(closed).row.scalars == {"lr": 1.0, "loss": 2.0, "memory": 3.0}
 
 
 def test_bounds_are_there_and_nan_when_kl_is_sampled() -> None:
