@@ -93,12 +93,8 @@ def test_alerts_of_health_that_began_in_an_incident_are_its_members() -> None:
 def test_an_incident_that_its_run_ends_with_is_recorded_as_such() -> None:
     ill = run_rules({"engine_lag": 2.0, "mismatch_kl_k3": 0.1}, steps=15)
     key = ill.pipeline_state.folded
-    assert key is not None
     (told,), after = end_open_incident(ill.pipeline_state, key=key, at=1e6)
-    assert after.incident is not None
     assert (after.incident.is_open, after.incident.ended_with_run) == (False, True)
-    assert told.alert is not None
     assert (told.alert.state, told.alert.labels["ended"]) == (AlertState.RESOLVED, "with the run")
     healed = run_rules({"engine_lag": 2.0, "mismatch_kl_k3": 0.1}, steps=15, after=100).pipeline_state.incident
-    assert healed is not None
     assert (healed.is_open, healed.ended_with_run) == (False, False)

@@ -1,4 +1,4 @@
-"""All built-in rules, from reports to alerts: when they fire, and when they do not."""
+"""All built-in rules, from rows to alerts: when they fire, and when they do not."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.domain.illness import Numbers
-from tests.domain.ruleruns import QUIET_STEPS, RuleRun, check, of, run
+from tests.domain.ruleruns import QUIET_STEPS, Numbers, RuleRun, of, run
 from trmon.domain.rules.rule_yaml import builtin_rules
 
 RULES = {rule.name: rule for rule in builtin_rules()}
@@ -33,14 +32,15 @@ class Case:
 
 WITHOUT_IMMUNITY = {rule.name for rule in builtin_rules() if not rule.immune_steps}
 LAG = {"engine_lag": 2.0}
+UNLIKELY = {"mismatch_ln_e_value": 14.0}
 FLIPS = {"router_flip_rate": 0.02}
 CASES = (
     Case(
         rule="corrupt_logprobs",
-        beyond={"mismatch_k3_excess": 1.01},
-        at={"mismatch_k3_excess": 1.0},
-        negative={"mismatch_kl_k3": 5.0, "mismatch_kl_k1": 4.0},
-        why="much drift, but k1 shows it too",
+        beyond={"mismatch_k3_excess": 1.01, **UNLIKELY},
+        at={"mismatch_k3_excess": 1.0, **UNLIKELY},
+        negative={"mismatch_k3_excess": 5.0},
+        why="a sampler can have heavy tails",
     ),
     Case(
         rule="corrupt_logprobs",
@@ -58,8 +58,8 @@ CASES = (
     ),
     Case(
         rule="corrupt_logprobs",
-        beyond={"invalid_fraction": 40 / 1040},
-        at={"invalid_fraction": 10 / 1010},
+        beyond={"invalid_fraction": 0.011},
+        at={"invalid_fraction": 0.01},
         negative={"saturated_fraction": 0.1, "mu_zero_saturated_share": 0.2},
         why="a confident sampler",
     ),
@@ -87,10 +87,10 @@ CASES = (
     ),
     Case(
         rule="engine_mismatch",
-        beyond={"mismatch_ppl_ratio": 0.989},
-        at={"mismatch_ppl_ratio": 1.01 - 1e-12},
-        negative={"mismatch_ppl_ratio": 0.991},
-        why="within a hundredth, below too",
+        beyond={"mismatch_ppl_ratio": 0.989, "mismatch_ppl_shift": -4.1},
+        at={"mismatch_ppl_ratio": 1.01 - 1e-12, "mismatch_ppl_shift": 4.1},
+        negative={"mismatch_ppl_ratio": 0.9, "mismatch_ppl_shift": -4.0},
+        why="the noise of a small batch",
     ),
     Case(
         rule="engine_mismatch",
@@ -184,9 +184,9 @@ CASES = (
     ),
     Case(
         rule="length_surge",
-        beyond={"response_length_growth": 1.22},
-        at={"response_length_growth": 1.2},
-        negative={"response_length_growth": 0.5},
+        beyond={"response_length_mean": 61.0},
+        at={"response_length_mean": 60.0},
+        negative={"response_length_mean": 25.0},
         why="responses shrink",
         delay=2,
     ),
@@ -242,6 +242,11 @@ CASES = (
 )
 
 
+def _slopes(slope: float) -> Numbers:
+    of_both = dict.fromkeys(("mismatch_logp_slope_q", "mismatch_logp_slope_p"), slope)
+    return {**of_both, "mismatch_logp_corr_q": -0.5, "mismatch_kl_k2": 0.01}
+
+
 LONG_PAYS = {"reward_length_corr": 1.0}
 SHOWS_HISTORY: tuple[tuple[str, Numbers, Numbers, Numbers], ...] = (
     ("not_a_number", {"loss": 0.5}, {"loss": math.nan}, {"loss": 50.0}),
@@ -250,13 +255,13 @@ SHOWS_HISTORY: tuple[tuple[str, Numbers, Numbers, Numbers], ...] = (
     ("drift_growing", {"mismatch_kl_k3": 0.01}, {"mismatch_kl_k3": 2.0}, {"mismatch_kl_k3": 0.4}),
     ("entropy_collapse", {"entropy": 1.0}, {"entropy": 0.1}, {"entropy": 0.3}),
     ("entropy_explosion", {"entropy": 1.0}, {"entropy": 5.0}, {"entropy": 2.9}),
-    ("length_hacking", LONG_PAYS, {**LONG_PAYS, "response_length_growth": 1.3}, LONG_PAYS),
+    ("length_hacking", LONG_PAYS, {**LONG_PAYS, "response_length_mean": 65.0}, LONG_PAYS),
     ("length_limit", {"length_limit_share": 0.1}, {"length_limit_share": 0.6}, {"length_limit_share": 0.15}),
     ("version_span", {"version_span_max": 0.0}, {"version_span_max": 3.0}, {"version_span_max": 1.0}),
-    ("weak_learning_signal", {}, {"zero_variance_groups": 0.8}, {"zero_variance_groups": 0.4}),
-    ("temperature", {"temperature_near": 1.0}, {"temperature_near": 0.9}, {"temperature_near": 1.01}),
-    ("sampler_mismatch", {}, {"mismatch_k3_excess": 0.9}, {"mismatch_kl_k3": 5.0, "mismatch_kl_k1": 4.0}),
-    ("length_collapse", {}, {"response_length_growth": 0.4}, {"response_length_growth": 0.6}),
+    ("weak_learning_signal", {}, {"effective_signal": 0.1}, {"effective_signal": 0.3}),
+    ("temperature", {}, _slopes(-0.1), _slopes(0.01)),
+    ("sampler_mismatch", {}, UNLIKELY, {"mismatch_ln_e_value": 13.8}),
+    ("length_collapse", {}, {"response_length_mean": 20.0}, {"response_length_mean": 30.0}),
 )
 """Rules over the history of a run: the usual numbers, numbers that raise it, and numbers that do not."""
 
@@ -273,37 +278,24 @@ def _name(case: Case) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=_name)
-def test_a_rule_fires_after_enough_steps_beyond_its_threshold(case: Case) -> None:
+def test_a_rule_fires_after_enough_steps_beyond_its_threshold_and_resolves_when_the_run_is_healthy(case: Case) -> None:
     rule = RULES[case.rule]
     long_enough = rule.for_steps + case.delay
     almost = run(case.beyond, steps=long_enough - 1)
     assert of(almost.events, case.rule) == []
     fired = almost.make_steps(case.beyond)
-    check(fired, case.beyond)
     # A rule that waits for the end of a step fires for the step before the one that ended it.
     waits = rule.reads_scalars or rule.reads.value == "every_update"
     assert of(fired.events, case.rule) == [(case.rule, "firing", QUIET_STEPS + long_enough - 1 - waits)]
-
-
-@pytest.mark.parametrize("case", CASES, ids=_name)
-def test_a_rule_does_not_fire_at_its_threshold(case: Case) -> None:
-    quiet = run(case.at, steps=2 * RULES[case.rule].for_steps + 5)
-    check(quiet, case.at)
-    assert of(quiet.events, case.rule) == []
+    healed = fired.make_steps({}, steps=rule.clear_for_steps + 8)
+    assert [state for _, state, _ in of(healed.events, case.rule)] == ["firing", "resolved"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.why}")
-def test_a_rule_does_not_fire_for_similar_numbers(case: Case) -> None:
-    quiet = run(case.negative, steps=2 * RULES[case.rule].for_steps + 5, usual=case.usual)
-    check(quiet, case.negative)
-    assert of(quiet.events, case.rule) == []
-
-
-@pytest.mark.parametrize("case", CASES, ids=_name)
-def test_a_rule_resolves_when_the_run_is_healthy_again(case: Case) -> None:
-    rule = RULES[case.rule]
-    ended = run(case.beyond, steps=rule.for_steps + case.delay + 1, after=rule.clear_for_steps + 8)
-    assert [state for _, state, _ in of(ended.events, case.rule)] == ["firing", "resolved"]
+def test_a_rule_fires_neither_at_its_threshold_nor_for_similar_numbers(case: Case) -> None:
+    steps = 2 * RULES[case.rule].for_steps + 5
+    assert of(run(case.at, steps=steps).events, case.rule) == []
+    assert of(run(case.negative, steps=steps, usual=case.usual).events, case.rule) == []
 
 
 @pytest.mark.parametrize(

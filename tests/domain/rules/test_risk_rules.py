@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 
 import pytest
-from msgspec import structs
 
-from tests.domain.memory_log import RUN_ID
 from tests.domain.pipeline.closings import pass_context
-from tests.store.builders import batch, batch_key
-from trmon.domain.alerts.transitions import Transition
+from tests.domain.ruleruns import RuleRun
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import DRIVER_PREFIX, RISK
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding, Severity
-from trmon.domain.incidents.incident import PREDICTION_RULES, QUIET_STEPS, Incident
+from trmon.domain.incidents.incident import PREDICTION_RULES, QUIET_STEPS
 from trmon.domain.incidents.incident_updates import OPENING_STEPS
-from trmon.domain.pipeline.draft import ClosingRow
-from trmon.domain.pipeline.fold import detect_findings, fold_row
-from trmon.domain.pipeline.state import PipelineState
-from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
 from trmon.domain.rules.condition import comparisons_of
 from trmon.domain.rules.condition_yaml import condition_to_yaml, parse_condition
 from trmon.domain.rules.rule_yaml import builtin_rules
-from trmon.domain.runs.run import RunState
 
 RULES = {rule.name: rule for rule in builtin_rules()}
 WARN, PAGE = RULES["collapse_risk"], RULES["collapse_risk_high"]
@@ -37,50 +28,9 @@ DRIVERS = {f"{DRIVER_PREFIX}grad_norm": 2.0, f"{DRIVER_PREFIX}reward_mean": 1.0,
 STALE = {"engine_lag": 2.0, "mismatch_kl_k3": 0.1}
 
 
-@dataclass
-class RiskRun:
-    """A run whose rows have given signals, through the rules and the incident."""
-
-    pipeline_state: PipelineState = field(default_factory=PipelineState)
-    transitions: list[Transition] = field(default_factory=list)
-    step: int = 0
-
-    def make_steps(self, n: int, **signals: float) -> RiskRun:
-        """Add steps with these signals and the usual drivers."""
-        for _ in range(n):
-            row = batch(batch_key(1, self.step), run_id=RUN_ID, ordinal=self.step + 1)
-            row = structs.replace(row, signals={}, scalars={}, primary_pair="mismatch")
-            folded = fold_row(ClosingRow(context=pass_context(), pipeline_state=self.pipeline_state, row=row))
-            given = structs.replace(folded.row, signals={**folded.row.signals, **DRIVERS, **signals})
-            made = apply_transitions(detect_findings(replace(folded, row=given)))
-            self.transitions += made.transitions
-            self.pipeline_state, self.step = made.pipeline_state, self.step + 1
-        return self
-
-    def finish(self) -> RiskRun:
-        """End the run."""
-        context = pass_context()
-        context = replace(context, run=replace(context.run, state=RunState.FINISHED))
-        told, self.pipeline_state = apply_run_end(context=context, pipeline_state=self.pipeline_state, now=2000.0)
-        self.transitions += told
-        return self
-
-    @property
-    def incident(self) -> Incident:
-        """Its newest incident."""
-        assert self.pipeline_state.incident is not None
-        return self.pipeline_state.incident
-
-    @property
-    def firing(self) -> set[str]:
-        """The rules that fire."""
-        return {alert.rule for alert in self.pipeline_state.open_alerts() if alert.state.value == "firing"}
-
-    @property
-    def told(self) -> list[tuple[str, str]]:
-        """The states of the incidents that were told, each with its cause."""
-        alerts = [one.alert for one in self.transitions if one.event is not None and one.alert is not None]
-        return [(alert.state.value, Incident(alert=alert).cause) for alert in alerts if alert.is_incident]
+def begun() -> RuleRun:
+    """Return a run that is judged by all rules, predictions too."""
+    return RuleRun(context=pass_context())
 
 
 def test_the_thresholds_are_those_of_the_model() -> None:
@@ -115,9 +65,9 @@ def test_a_threshold_that_the_model_lacks_is_refused(threshold: object, field: s
 
 
 def test_a_high_risk_pages_with_its_drivers_and_opens_an_incident_alone() -> None:
-    ran = RiskRun().make_steps(FIRES, **{RISK: HIGH})
+    ran = begun().make_steps({**DRIVERS, RISK: HIGH}, steps=FIRES)
     assert ran.firing == {"collapse_risk", "collapse_risk_high", "incident"}
-    assert ran.told == [("firing", "collapse_risk_high")]
+    assert ran.causes == [("firing", "collapse_risk_high")]
     assert ran.incident.finding is None
     assert ran.incident.severity is Severity.PAGE
     assert ran.incident.alert.summary.startswith("math/grpo: risk of collapse since step ")
@@ -126,62 +76,72 @@ def test_a_high_risk_pages_with_its_drivers_and_opens_an_incident_alone() -> Non
 
 @pytest.mark.parametrize("risk", [math.nan, MODEL.warn_at / 2, MODEL.warn_at])
 def test_a_risk_that_is_not_known_or_not_above_its_threshold_raises_nothing(risk: float) -> None:
-    assert not RiskRun().make_steps(FIRES + 5, **{RISK: risk}).transitions
+    ran = begun().make_steps({RISK: risk}, steps=FIRES + 5)
+    assert (ran.events, ran.incidents) == ([], [])
 
 
 def test_a_risk_that_falls_clears_only_below_its_lower_threshold() -> None:
-    ran = RiskRun().make_steps(FIRES, **{RISK: HIGH}).make_steps(30, **{RISK: 0.9 * MODEL.warn_at})
+    ran = begun().make_steps({RISK: HIGH}, steps=FIRES).make_steps({RISK: 0.9 * MODEL.warn_at}, steps=30)
     assert "collapse_risk" in ran.firing
-    ran.make_steps(WARN.clear_for_steps + 1, **{RISK: 0.0})
+    ran.make_steps({RISK: 0.0}, steps=WARN.clear_for_steps + 1)
     assert ran.firing == {"incident"}
-    assert not ran.make_steps(QUIET_STEPS, **{RISK: 0.0}).firing
+    assert not ran.make_steps({RISK: 0.0}, steps=QUIET_STEPS).firing
 
 
 def test_a_cause_that_is_found_leads_in_place_of_the_prediction() -> None:
-    ran = RiskRun().make_steps(FIRES, **{RISK: HIGH}).make_steps(10, **{RISK: HIGH}, **STALE)
-    assert ran.told == [("firing", "collapse_risk_high"), ("firing", "stale_rollouts")]
+    ran = begun().make_steps({RISK: HIGH}, steps=FIRES).make_steps({RISK: HIGH, **STALE}, steps=10)
+    assert ran.causes == [("firing", "collapse_risk_high"), ("firing", "stale_rollouts")]
     assert ran.incident.finding is Finding.STALENESS
 
 
 def test_what_came_true_broke_where_it_was_found_not_where_it_was_predicted() -> None:
-    ran = RiskRun().make_steps(FIRES, **{RISK: HIGH})
+    ran = begun().make_steps({RISK: HIGH}, steps=FIRES)
     predicted = ran.incident.since_step
-    ran.make_steps(20, **{RISK: HIGH})
+    ran.make_steps({RISK: HIGH}, steps=20)
     first_stale = ran.step
-    ran.make_steps(10, **{RISK: HIGH}, **STALE)
+    ran.make_steps({RISK: HIGH, **STALE}, steps=10)
     assert (ran.incident.since_step, ran.incident.last_good_step) == (first_stale, first_stale - 1)
     assert f"staleness since step {first_stale}: " in ran.incident.alert.summary
     assert ran.incident.alert.step == predicted, "the episode stays the one that opened"
-    ran.make_steps(10, **{RISK: HIGH}, **STALE, invalid_fraction=0.5)
+    ran.make_steps({RISK: HIGH, **STALE, "invalid_fraction": 0.5}, steps=10)
     assert ran.incident.since_step == first_stale, "a later cause does not move it"
 
 
 def test_an_incident_that_opens_with_a_finding_and_a_prediction_broke_at_the_finding() -> None:
     risk = {RISK: (MODEL.warn_at + MODEL.page_at) / 2}
-    ran = RiskRun().make_steps(WARN.immune_steps).make_steps(2, **risk).make_steps(OPENING_STEPS - 1, **risk, **STALE)
-    assert ran.told == [("firing", "stale_rollouts")]
+    ran = (
+        begun()
+        .make_steps({}, steps=WARN.immune_steps)
+        .make_steps({**risk}, steps=2)
+        .make_steps({**risk, **STALE}, steps=OPENING_STEPS - 1)
+    )
+    assert ran.causes == [("firing", "stale_rollouts")]
     assert ran.incident.alert.step == WARN.immune_steps
     assert (ran.incident.since_step, ran.incident.last_good_step) == (WARN.immune_steps + 2, WARN.immune_steps + 1)
 
 
 def test_once_the_reward_has_collapsed_the_incident_is_about_that() -> None:
-    ran = RiskRun().make_steps(FIRES, **{RISK: HIGH}).make_steps(20, **{RISK: HIGH}, reward_collapse=1.5)
+    ran = begun().make_steps({RISK: HIGH}, steps=FIRES).make_steps({RISK: HIGH, "reward_collapse": 1.5}, steps=20)
     assert ran.incident.finding is Finding.REWARD_COLLAPSE
     assert not ran.firing & {"collapse_risk", "collapse_risk_high"}
-    later = RiskRun().make_steps(30, reward_collapse=1.5).make_steps(20, **{RISK: HIGH}, reward_collapse=1.5)
-    assert later.told == [("firing", "reward_collapse")]
+    later = (
+        begun()
+        .make_steps({"reward_collapse": 1.5}, steps=30)
+        .make_steps({RISK: HIGH, "reward_collapse": 1.5}, steps=20)
+    )
+    assert later.causes == [("firing", "reward_collapse")]
     assert later.firing == {"reward_collapse", "incident"}
 
 
 def test_a_run_that_finishes_has_no_prediction_that_begins_or_stays() -> None:
-    ended = RiskRun().make_steps(FIRES - 1, **{RISK: HIGH}).finish()
-    assert ended.told == []
-    stood = RiskRun().make_steps(FIRES, **{RISK: HIGH}).finish()
-    assert stood.told == [("firing", "collapse_risk_high"), ("resolved", "collapse_risk_high")]
+    ended = begun().make_steps({RISK: HIGH}, steps=FIRES - 1).finish()
+    assert ended.causes == []
+    stood = begun().make_steps({RISK: HIGH}, steps=FIRES).finish()
+    assert stood.causes == [("firing", "collapse_risk_high"), ("resolved", "collapse_risk_high")]
     assert not stood.incident.ended_with_run, "it did not end ill"
 
 
 def test_what_was_wrong_beside_a_prediction_ends_with_the_run() -> None:
-    ran = RiskRun().make_steps(FIRES, **{RISK: HIGH}).make_steps(10, **{RISK: HIGH}, mask_rate=0.9).finish()
+    ran = begun().make_steps({RISK: HIGH}, steps=FIRES).make_steps({RISK: HIGH, "mask_rate": 0.9}, steps=10).finish()
     assert ran.incident.cause == "mask_rate"
     assert ran.incident.ended_with_run
