@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.domain.memory_log import MemoryLog
@@ -15,10 +16,12 @@ from trmon.domain.rules.rule import Rule, RuleSet
 from trmon_client.core import wire
 
 
-def pass_context(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> PassContext:
-    """Return a context with the default policies, the built-in rules and one receiver."""
+def pass_context(
+    *, rules: tuple[Rule, ...] | None = None, run: dict[str, Any] | None = None, **changed: Any
+) -> PassContext:
+    """Return a context with the default policies, the built-in rules and one receiver; `run` are fields of its run."""
     usual: dict[str, Any] = {
-        "run": MemoryLog().stored_run,
+        "run": replace(MemoryLog().stored_run, **run or {}),
         "policies": PolicyRegistry.of(default_version(now=0.0)),
         "rules": RuleSet(rule_yaml.builtin_rules() if rules is None else rules),
         "receivers": ("hook",),
@@ -31,7 +34,6 @@ def pass_context(*, rules: tuple[Rule, ...] | None = None, **changed: Any) -> Pa
 def closing(
     *reports: wire.Report, pipeline_state: PipelineState | None = None, context: PassContext | None = None
 ) -> ClosingBatch:
-    """Return a closing batch of these reports."""
     batch = Assembly().reopen(stored(report, id_=i + 1) for i, report in enumerate(reports))
     return ClosingBatch(
         context=context or pass_context(), pipeline_state=pipeline_state or PipelineState(), batch=batch

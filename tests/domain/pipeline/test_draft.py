@@ -15,39 +15,32 @@ from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.rules import rule_yaml
 from trmon_client.core import wire
 
+SPOOLED = {number: wire.Losses(spooled_bytes=number) for number in (50, 100, 300)}
+OTHERWISE = wire.pack_bits(~wire.unpack_bits(report(0).accepted or b"", 8))
 
-def assembly_signals_of(*reports: wire.Report) -> dict[str, float]:
-    """Return the signals of a batch of these reports that do not come from its columns."""
+
+@pytest.mark.parametrize(
+    ("reports", "expected"),
+    [
+        pytest.param([report(0, finished=finished((0, None, 1)))], {}, id="a complete batch has zeros"),
+        pytest.param([report(0, rank=1, world_size=4)], {"missing_ranks": 3.0, "incomplete": 1.0}, id="missing ranks"),
+        pytest.param([report(0, chunk=1)], {"incomplete": 1.0}, id="a missing chunk"),
+        pytest.param(
+            [
+                report(0, world_size=2, losses=SPOOLED[100]),
+                report(0, chunk=1, world_size=2, losses=SPOOLED[300]),
+                report(0, rank=1, world_size=2, losses=SPOOLED[50]),
+            ],
+            {"client_spooled_bytes": 350.0},
+            id="spooled bytes are the largest of each rank summed",
+        ),
+        pytest.param([report(0, accepted=OTHERWISE)], {"decision_mismatches": 8.0}, id="another decision"),
+    ],
+)
+def test_how_a_batch_arrived_is_in_its_signals(reports: list[wire.Report], expected: dict[str, float]) -> None:
     row = close_batch(closing(*reports)).row
-    assert row is not None
     names = ("missing_ranks", "incomplete", "decision_mismatches", "client_spooled_bytes")
-    return {name: row.signals[name] for name in names if row.signals[name]}
-
-
-def test_a_complete_batch_has_zeros() -> None:
-    assert assembly_signals_of(report(0, finished=finished((0, None, 1)))) == {}
-
-
-def test_missing_ranks_are_counted() -> None:
-    assert assembly_signals_of(report(0, rank=1, world_size=4)) == {"missing_ranks": 3.0, "incomplete": 1.0}
-
-
-def test_a_missing_chunk_makes_the_batch_incomplete() -> None:
-    assert assembly_signals_of(report(0, chunk=1)) == {"incomplete": 1.0}
-
-
-def test_spooled_bytes_are_the_largest_report_of_each_rank_summed() -> None:
-    spools = [wire.Losses(spooled_bytes=n) for n in (100, 300, 50)]
-    batch = [
-        report(0, rank=rank, chunk=chunk, world_size=2, losses=losses)
-        for (rank, chunk), losses in zip(((0, 0), (0, 1), (1, 0)), spools, strict=True)
-    ]
-    assert assembly_signals_of(*batch) == {"client_spooled_bytes": 350.0}
-
-
-def test_sequences_with_another_decision_of_the_trainer_are_counted() -> None:
-    otherwise = wire.pack_bits(~wire.unpack_bits(report(0).accepted or b"", 8))
-    assert assembly_signals_of(report(0, accepted=otherwise)) == {"decision_mismatches": 8.0}
+    assert {name: row.signals[name] for name in names if row.signals[name]} == expected
 
 
 [SPOKEN] = rule_yaml.parse_rules(
@@ -60,7 +53,6 @@ UNSPEAKABLE = replace(SPOKEN, summary="{nobody}")
 def test_its_row_has_its_place_and_counts_but_no_signals_of_its_sequences() -> None:
     batch = closing(report(3), report(3, rank=1), pipeline_state=PipelineState(ordinal=4))
     row = withhold_batch(batch, OverflowError("too large")).row
-    assert row is not None
     assert (row.key, row.ordinal, row.n_ranks, row.n_sequences) == (BatchKey(1, 3, None), 5, 2, 16)
     assert not row.complete
     [entry] = row.quarantined
@@ -72,14 +64,12 @@ def test_its_row_has_its_place_and_counts_but_no_signals_of_its_sequences() -> N
 
 def test_a_long_error_is_cut() -> None:
     row = withhold_batch(closing(report(0)), ValueError("x" * 10_000)).row
-    assert row is not None
     assert len(row.quarantined[0].reason) == MAX_REASON_LENGTH
 
 
 def test_the_batch_after_it_follows_it() -> None:
     first = withhold_batch(closing(report(0)), "why")
     second = close_batch(closing(report(1), pipeline_state=first.pipeline_state))
-    assert second.row is not None
     assert (second.row.ordinal, second.pipeline_state.steps) == (2, 2)
     assert [alert.rule for alert in second.alerts] == ["batch_quarantined"]
     assert [delivery.receiver for delivery in second.deliveries] == ["hook"]
@@ -101,7 +91,6 @@ def test_a_row_that_cannot_be_folded_is_written_and_skipped() -> None:
     with pytest.raises(KeyError):
         close_batch(unable)
     passed = withhold_batch(unable, "why")
-    assert passed.row is not None
     assert passed.row.quarantined[0].reason == "why"
     assert (passed.pipeline_state.ordinal, passed.pipeline_state.folded, passed.pipeline_state.steps) == (
         2,
@@ -116,6 +105,5 @@ def test_a_revision_that_fails_keeps_the_place_and_the_history_of_its_row() -> N
     first = close_batch(closing(report(0)))
     again = replace(closing(report(0), report(0, chunk=1), pipeline_state=first.pipeline_state), former=first.row)
     revised = withhold_batch(again, "why")
-    assert revised.row is not None
     assert (revised.row.ordinal, revised.row.revised, revised.row.n_sequences) == (1, True, 16)
     assert revised.pipeline_state == first.pipeline_state

@@ -18,23 +18,36 @@ from trmon.domain.pipeline.fold import amend_row, detect_findings, fold_row, rec
 from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import AnyOf, Evaluation, ThresholdEvaluation, Truth
+from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.signals.reward_history import FIRST_STEPS
 from trmon.domain.signals.windows import BASELINE_ROWS
 
 
-def folded(
-    pipeline_state: PipelineState, step: int, *, update: int | None = None, made_at: float | None = None, **signals: Any
+def closed(
+    pipeline_state: PipelineState,
+    step: int,
+    *,
+    update: int | None = None,
+    made_at: float | None = None,
+    scalars: dict[str, float] | None = None,
+    rules: tuple[Rule, ...] = (),
+    config: dict[str, Any] | None = None,
+    **signals: float,
 ) -> ClosingRow:
-    """Fold a row of a step."""
-    row = batch(BatchKey(1, step, update), run_id=1, ordinal=pipeline_state.ordinal + 1, signals=signals)
-    return fold_row(ClosingRow(context=pass_context(), pipeline_state=pipeline_state, row=row, made_at=made_at))
+    """Fold a row of a step, and detect the findings of these rules."""
+    ordinal, known = pipeline_state.ordinal + 1, {"signals": signals, "scalars": scalars or {}}
+    row = batch(BatchKey(1, step, update), run_id=1, ordinal=ordinal, **known)
+    context = pass_context(rules=rules, run={"config": config or {}})
+    return detect_findings(
+        fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row, made_at=made_at))
+    )
 
 
 def test_the_step_time_is_between_the_first_batches_of_two_steps() -> None:
     pipeline_state, found = PipelineState(), []
     for step, update, made_at in ((0, None, 100.0), (0, 0, 104.0), (1, None, 110.0), (1, 0, 113.0), (3, None, 140.0)):
-        made = folded(pipeline_state, step, update=update, made_at=made_at)
+        made = closed(pipeline_state, step, update=update, made_at=made_at)
         pipeline_state = made.pipeline_state
         found.append(made.row.signals["step_seconds"])
     assert found == pytest.approx([math.nan, math.nan, 10.0, 10.0, 30.0], nan_ok=True)
@@ -48,7 +61,7 @@ def test_the_step_time_is_between_the_first_batches_of_two_steps() -> None:
 def test_the_expected_step_time_is_the_median_of_the_newest_gaps() -> None:
     pipeline_state = PipelineState()
     for step in range(40):
-        pipeline_state = folded(
+        pipeline_state = closed(
             pipeline_state, step, made_at=10.0 * step if step < 10 else 90.0 + 60.0 * (step - 9)
         ).pipeline_state
     assert pipeline_state.expected_step_seconds == 60.0
@@ -57,29 +70,29 @@ def test_the_expected_step_time_is_the_median_of_the_newest_gaps() -> None:
 def test_the_sequence_ess_is_relative_to_the_baseline_of_the_run() -> None:
     pipeline_state = PipelineState()
     for step in range(BASELINE_ROWS):
-        made = folded(pipeline_state, step, total_ess_seq=0.8)
+        made = closed(pipeline_state, step, total_ess_seq=0.8)
         pipeline_state = made.pipeline_state
     assert made.row.signals["ess_seq_relative"] == 1.0
-    assert folded(pipeline_state, 99, total_ess_seq=0.2).row.signals["ess_seq_relative"] == pytest.approx(0.25)
+    assert closed(pipeline_state, 99, total_ess_seq=0.2).row.signals["ess_seq_relative"] == pytest.approx(0.25)
 
 
 def test_updates_after_a_rollout_row_do_not_enter_the_windows() -> None:
-    pipeline_state = folded(PipelineState(), 0, response_length_mean=10.0).pipeline_state
-    pipeline_state = folded(pipeline_state, 0, update=0, response_length_mean=99.0).pipeline_state
+    pipeline_state = closed(PipelineState(), 0, response_length_mean=10.0).pipeline_state
+    pipeline_state = closed(pipeline_state, 0, update=0, response_length_mean=99.0).pipeline_state
     assert pipeline_state.response_length.values == (10.0,)
     assert pipeline_state.gauge_keys == (BatchKey(1, 0, None),)
 
 
 def test_the_last_update_is_the_gauge_without_a_rollout_row() -> None:
-    pipeline_state = folded(PipelineState(), 0, update=0, response_length_mean=10.0).pipeline_state
-    pipeline_state = folded(pipeline_state, 0, update=1, response_length_mean=99.0).pipeline_state
+    pipeline_state = closed(PipelineState(), 0, update=0, response_length_mean=10.0).pipeline_state
+    pipeline_state = closed(pipeline_state, 0, update=1, response_length_mean=99.0).pipeline_state
     assert pipeline_state.response_length.values == (99.0,)
     assert pipeline_state.gauge_key(1, 0) == BatchKey(1, 0, 1)
 
 
 def test_a_revision_keeps_the_historical_signals_and_the_state() -> None:
-    pipeline_state = folded(PipelineState(), 0, made_at=100.0).pipeline_state
-    first = folded(pipeline_state, 1, made_at=110.0, kl=1.0)
+    pipeline_state = closed(PipelineState(), 0, made_at=100.0).pipeline_state
+    first = closed(pipeline_state, 1, made_at=110.0, kl=1.0)
     row = batch(first.row.key, run_id=1, ordinal=2, signals={"kl": 2.0})
     again = amend_row(
         ClosingRow(context=pass_context(), pipeline_state=first.pipeline_state, row=row, former=first.row)
@@ -91,7 +104,7 @@ def test_a_revision_keeps_the_historical_signals_and_the_state() -> None:
 def test_a_state_is_the_same_after_a_checkpoint() -> None:
     pipeline_state = PipelineState()
     for step in range(30):
-        pipeline_state = folded(
+        pipeline_state = closed(
             pipeline_state, step, made_at=10.0 * step, total_ess_seq=0.9, response_length_mean=float(step)
         ).pipeline_state
     assert PipelineState.from_bytes(pipeline_state.to_bytes()) == pipeline_state
@@ -101,20 +114,17 @@ def test_a_state_is_the_same_after_a_checkpoint() -> None:
 def test_flips_are_relative_to_the_start_unless_a_replay_is_declared(
     config: dict[str, Any], is_replayed: float, relative: float | None
 ) -> None:
-    usual = pass_context()
-    context = replace(usual, run=replace(usual.run, config=config))
     pipeline_state = PipelineState()
     for step in range(120):
         rate = 0.1 if step < FIRST_STEPS else 0.3
-        row = batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, signals={"router_flip_rate": rate})
-        made = fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row))
+        made = closed(pipeline_state, step, config=config, router_flip_rate=rate)
         pipeline_state = made.pipeline_state
     assert made.row.signals["router_replay"] == is_replayed
     assert made.row.signals.get("router_flip_relative") == (relative and pytest.approx(relative, rel=1e-3))
 
 
 def test_a_run_without_a_router_says_nothing_of_a_replay() -> None:
-    assert "router_replay" not in folded(PipelineState(), 0, total_ess_seq=0.8).row.signals
+    assert "router_replay" not in closed(PipelineState(), 0, total_ess_seq=0.8).row.signals
 
 
 RULES = rule_yaml.parse_rules(
@@ -136,11 +146,8 @@ Row = tuple[int, int | None, float]
 def findings(rows: list[Row]) -> list[list[tuple[str, int, int | None, str]]]:
     """Return the findings that each row makes final: (rule, step, update, truth)."""
     pipeline_state, found = PipelineState(), []
-    for ordinal, (step, update, x) in enumerate(rows, start=1):
-        row = batch(BatchKey(1, step, update), run_id=1, ordinal=ordinal, signals={"kl_k1": x})
-        detected = detect_findings(
-            fold_row(ClosingRow(context=pass_context(rules=RULES), pipeline_state=pipeline_state, row=row))
-        )
+    for step, update, x in rows:
+        detected = closed(pipeline_state, step, update=update, rules=RULES, kl_k1=x)
         pipeline_state = detected.pipeline_state
         found.append([(f.rule, f.key.step, f.key.update, f.raised.truth.value) for _, f in detected.findings])
     return found
@@ -182,12 +189,9 @@ def detect_with(steps: int, *, last: dict[str, float], late: dict[str, float]) -
     pipeline_state = PipelineState()
     quiet = [({"grad_norm": 1.0}, step % 7 * 0.01) for step in range(steps)]
     for step, (scalars, kl) in enumerate([*quiet, (last, 1.0)]):
-        row = batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, signals={"kl_k1": kl}, scalars=scalars)
-        detected = detect_findings(
-            fold_row(ClosingRow(context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state, row=row))
-        )
+        detected = closed(pipeline_state, step, scalars=scalars, rules=OVER_TIME, kl_k1=kl)
         pipeline_state = detected.pipeline_state
-    row = structs.replace(row, scalars={**row.scalars, **late})
+    row = structs.replace(detected.row, scalars={**detected.row.scalars, **late})
     _, reconsidered = reconsider(row, context=pass_context(rules=OVER_TIME), pipeline_state=pipeline_state)
     return reconsidered, detected
 
@@ -231,11 +235,8 @@ def test_a_rule_over_every_update_measures_against_the_last_row_of_each_step() -
     pipeline_state = PipelineState()
     for ordinal in range(1, 31):
         step, update = divmod(ordinal - 1, 3)
-        signals = {"kl_k1": float(step) if update else 0.0}
-        row = batch(BatchKey(1, step, update - 1 if update else None), run_id=1, ordinal=ordinal, signals=signals)
-        pipeline_state = detect_findings(
-            fold_row(ClosingRow(context=pass_context(rules=rules), pipeline_state=pipeline_state, row=row))
-        ).pipeline_state
+        of_update = {"update": update - 1, "kl_k1": float(step)} if update else {"kl_k1": 0.0}
+        pipeline_state = closed(pipeline_state, step, rules=rules, **of_update).pipeline_state
     assert pipeline_state.update_memory.windows["kl_k1"].values == tuple(map(float, range(10)))
     assert pipeline_state.provisional["r"].raised.value == pytest.approx(1.0)
 
@@ -244,7 +245,6 @@ class Failing:
     """A condition that ends in an error."""
 
     def evaluate(self, reader: SignalReader) -> ThresholdEvaluation:
-        """See Condition."""
         raise ZeroDivisionError("float division by zero")
 
 
@@ -253,10 +253,7 @@ def test_a_failed_rule_has_no_finding_and_is_quarantined() -> None:
         "[{name: set_aside, severity: warn, summary: s, when: {signal: quarantined_parts, above: 0}}]"
     )
     failing = replace(set_aside, name="failing", when=AnyOf((Failing(),)))
-    row = batch(BatchKey(1, 0, None), run_id=1, ordinal=1, signals={"quarantined_parts": 0.0})
-    detected = detect_findings(
-        fold_row(ClosingRow(context=pass_context(rules=(failing, set_aside)), pipeline_state=PipelineState(), row=row))
-    )
+    detected = closed(PipelineState(), 0, rules=(failing, set_aside), quarantined_parts=0.0)
     assert [(f.rule, f.raised.truth, f.raised.value) for _, f in detected.findings] == [("set_aside", Truth.TRUE, 1.0)]
     [named] = detected.row.quarantined
     assert (named.part, named.place) == (QuarantinePart.RULE, "failing")

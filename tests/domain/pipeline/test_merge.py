@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,12 @@ from tests.domain.trainer import made, report
 from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.pipeline.merge import measure_batch, merge_reports
 from trmon_client.core import signals, statistics
+from trmon_client.core.column_schema import KlIs
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
 
 
 def only(pair: str) -> Columns:
-    """Return columns with one pair."""
     content = made()
     others = [other for other in content.pairs if other != pair]
     kept = {name: array for name, array in content.items() if not name.startswith(tuple(others))}
@@ -26,7 +27,6 @@ def only(pair: str) -> Columns:
 
 
 def without_pairs() -> Columns:
-    """Return columns of rewards and lengths only."""
     return statistics.columns(mask=np.ones((8, 32), bool), rewards=np.random.default_rng(0).random(8))
 
 
@@ -89,20 +89,26 @@ def test_scalars_of_rank_zero_and_of_later_chunks_win() -> None:
     assert close_batch(closed).row.scalars == {"lr": 1.0, "loss": 2.0, "memory": 3.0}
 
 
-def test_bounds_are_there_and_nan_when_kl_is_sampled() -> None:
-    measured = measure_batch(merge_reports(closing(report(0))).columns)
-    assert math.isnan(measured["bound_adaptive"])
-    assert math.isnan(measured["bound_trpo"])
+def measured(content: Columns | None = None, **fields: Any) -> dict[str, float]:
+    content = content or made()
+    told = {"kl_is": content.kl_is, "kl_pair": content.kl_pair, **fields}
+    return measure_batch(merge_reports(closing(report(0, content=content, policy=None, **told))).columns)
 
 
-def test_a_kl_below_zero_from_outside_bounds_nothing_and_raises_nothing() -> None:
+def with_kl(largest: Any, total: Any = None, *, kl_is: KlIs = "exact", **changed: Any) -> Columns:
     content = made()
-    below_zero = {"max_kl": np.full(8, -1.0, "<f4"), "sum_kl": np.full(8, -1.0)}
-    lying = replace(content, by_name={**content.by_name, **below_zero}, kl_is="exact", kl_pair="total")
-    measured = measure_batch(
-        merge_reports(closing(report(0, content=lying, kl_is="exact", kl_pair="total", policy=None))).columns
-    )
-    assert math.isnan(measured["bound_adaptive"])
+    given = changed | {"max_kl": np.full(8, largest, "<f4")} | ({} if total is None else {"sum_kl": total})
+    return replace(content, by_name={**content.by_name, **given}, kl_is=kl_is, kl_pair="total")
+
+
+def test_bounds_are_there_and_nan_when_kl_is_sampled_below_zero_or_without_its_sum() -> None:
+    found = measured()
+    assert math.isnan(found["bound_adaptive"])
+    assert math.isnan(found["bound_trpo"])
+    assert math.isnan(measured(with_kl(-1.0, np.full(8, -1.0)))["bound_adaptive"])
+    largest_alone = measured(with_kl(0.0))
+    assert math.isnan(largest_alone["bound_adaptive"])
+    assert largest_alone["kl_max"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -116,26 +122,9 @@ def test_a_kl_below_zero_from_outside_bounds_nothing_and_raises_nothing() -> Non
 def test_staleness_lag_is_between_the_two_policies_of_the_trainer(
     versions: tuple[int, int] | None, old_version: int | None, lag: float
 ) -> None:
-    logprobs = np.full((2, 3), -1.0)
-    measured = measure_batch(
-        merge_reports(
-            closing(
-                report(
-                    0,
-                    content=columns(
-                        rollout_logprobs=logprobs,
-                        old_logprobs=logprobs,
-                        logprobs=logprobs,
-                        mask=np.ones((2, 3), bool),
-                        versions=None if versions is None else np.array(versions),
-                    ),
-                    trainer_version=7,
-                    old_version=old_version,
-                )
-            )
-        ).columns
-    )
-    assert measured["staleness_lag"] == lag
+    logprobs = dict.fromkeys(("rollout_logprobs", "old_logprobs", "logprobs"), np.full((2, 3), -1.0))
+    content = columns(**logprobs, mask=np.ones((2, 3), bool), versions=versions and np.array(versions))
+    assert measured(content, trainer_version=7, old_version=old_version)["staleness_lag"] == lag
 
 
 @pytest.mark.parametrize(
@@ -148,36 +137,18 @@ def test_staleness_lag_is_between_the_two_policies_of_the_trainer(
         pytest.param("sampled", 0.1, math.nan, id="samples prove nothing"),
     ],
 )
-def test_whether_the_bound_is_vacuous(kl_is: str, kl: float, vacuous: float) -> None:
-    content = made()
-    given = {"max_kl": np.full(8, kl, "<f4"), "sum_kl": np.full(8, 32 * kl)}
-    known = replace(content, by_name={**content.by_name, **given}, kl_is=kl_is, kl_pair="total")
-    measured = measure_batch(
-        merge_reports(closing(report(0, content=known, kl_is=kl_is, kl_pair="total", policy=None))).columns
-    )
-    assert measured["bound_vacuous"] == pytest.approx(vacuous, nan_ok=True)
+def test_whether_the_bound_is_vacuous(kl_is: KlIs, kl: float, vacuous: float) -> None:
+    found = measured(with_kl(kl, np.full(8, 32 * kl), kl_is=kl_is))
+    assert found["bound_vacuous"] == pytest.approx(vacuous, nan_ok=True)
 
 
 def test_the_share_of_mismatch_in_the_drift_is_a_signal() -> None:
-    found = measure_batch(merge_reports(closing(report(0))).columns)
+    found = measured()
     mismatch, staleness = found["mismatch_prob_diff_max"], found["staleness_prob_diff_max"]
     assert found["alpha_mismatch_share"] == pytest.approx(mismatch / (mismatch + staleness))
 
 
 @pytest.mark.parametrize("value", [1.7e308, -1.7e308, math.inf, -math.inf, math.nan])
 def test_the_largest_numbers_and_none_are_measured_without_a_warning(value: float) -> None:
-    content = made()
-    given = {name: np.full_like(column, value) for name, column in content.items() if name.startswith("total_sum_")}
-    given |= {"max_kl": np.full(8, np.inf, "<f4"), "sum_kl": np.where(np.arange(8) % 2, value, -value)}
-    known = replace(content, by_name={**content.by_name, **given}, kl_is="exact", kl_pair="total")
-    assert "bound_adaptive" in measure_batch(merge_reports(closing(report(0, content=known, policy=None))).columns)
-
-
-def test_the_largest_kl_without_its_sum_bounds_nothing() -> None:
-    content = made()
-    known = replace(content, by_name={**content.by_name, "max_kl": np.zeros(8, "<f4")}, kl_is="exact", kl_pair="total")
-    found = measure_batch(
-        merge_reports(closing(report(0, content=known, kl_is="exact", kl_pair="total", policy=None))).columns
-    )
-    assert math.isnan(found["bound_adaptive"])
-    assert found["kl_max"] == 0.0
+    sums = {name: np.full_like(column, value) for name, column in made().items() if name.startswith("total_sum_")}
+    assert "bound_adaptive" in measured(with_kl(math.inf, np.where(np.arange(8) % 2, value, -value), **sums))

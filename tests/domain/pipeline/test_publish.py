@@ -46,14 +46,11 @@ def test_the_dedup_key_names_the_place_of_the_transition(transition: Transition,
     ],
 )
 def test_some_transitions_have_no_deliveries(transition: Transition, state: RunState) -> None:
-    context = pass_context()
-    assert transition_deliveries(transition, replace(context, run=replace(context.run, state=state))) == ()
+    assert transition_deliveries(transition, pass_context(run={"state": state})) == ()
 
 
 def test_a_resolved_alert_of_a_finished_run_is_delivered() -> None:
     resolved = end_alert(AlertTrack(alert=ALERT), reason=TransitionReason.FINISHED, now=30.0)
-    context = pass_context()
-    finished = replace(context, run=replace(context.run, state=RunState.FINISHED))
-    (delivery,) = transition_deliveries(resolved, finished)
+    (delivery,) = transition_deliveries(resolved, pass_context(run={"state": RunState.FINISHED}))
     assert (delivery.told_state, delivery.episode) == (AlertState.RESOLVED, ALERT.episode)
     assert delivery.notification.reason == "the run has finished"

@@ -15,7 +15,7 @@ from trmon.domain.batches.batch import PolicyRole
 from trmon.domain.pipeline.merge import merge_reports
 from trmon.domain.pipeline.replay import ReplayedDecisions, mask_rates, minorizer_signals, replay_decisions
 from trmon.domain.policies import PolicyRegistry, PolicyVersion
-from trmon_client.core import divergence, statistics, wire
+from trmon_client.core import divergence, wire
 from trmon_client.core.bounds import minorizer
 from trmon_client.core.columns import Columns
 from trmon_client.core.divergence.divergence_columns import with_divergences
@@ -27,16 +27,19 @@ from trmon_client.core.statistics import columns
 
 
 def replayed(*reports: wire.Report, **changed: Any) -> ReplayedDecisions:
-    """Return a replayed batch of these reports."""
     batch = closing(*reports, context=pass_context(**changed))
     return replay_decisions(batch, merge_reports(batch))
 
 
 def version(*shadows: str, policy: str = "trm") -> PolicyVersion:
-    """Return a version of a run's policy."""
     return PolicyVersion(
         policy=preset(policy), shadows=tuple(map(preset, shadows)), author="me", reason="", created_at=0.0
     )
+
+
+def knowing(*policies: Policy) -> PolicyRegistry:
+    """Return a registry that knows these policies, too."""
+    return PolicyRegistry.of(version(), versions=[replace(version(), policy=policy) for policy in policies])
 
 
 def test_agreement_has_no_mismatches_and_the_reasons_of_the_replay() -> None:
@@ -86,8 +89,7 @@ def test_each_rank_is_decided_with_its_own_weight_version() -> None:
             0, rank=rank, world_size=2, content=content, policy=policy, trainer_version=content.trainer_version
         )
 
-    policies = PolicyRegistry.of(version(), versions=[replace(version(), policy=policy)])
-    found = replayed(of_rank(0, at_version=3), of_rank(1, at_version=9), policies=policies)
+    found = replayed(of_rank(0, at_version=3), of_rank(1, at_version=9), policies=knowing(policy))
     assert found.decisions[0].counts["accepted"] == 8
     assert (found.mismatches, found.unreplayed) == (0, 0)
 
@@ -146,65 +148,32 @@ def test_the_mean_weight_of_sequences_counts_rejected_ones_as_zero() -> None:
     assert "sequence_weight_mean" not in replayed(report(0)).signals
 
 
-def test_the_replay_has_the_weights_of_the_trainer_under_a_soft_policy() -> None:
-    d = np.array([0.0, -0.6, 1.0, 0.0])
+@pytest.fixture(scope="module")
+def far_apart() -> Columns:
+    """Return three sequences, of which a bound of 0.5 on |d| rejects two, and an empty one."""
     old = np.full((4, 2), -1.0)
     mask = np.array([[1, 1]] * 3 + [[0, 0]], bool)
-    content = columns(rollout_logprobs=old - d[:, None], old_logprobs=old, mask=mask)
-    policy = Policy("soft", (Criterion("max_abs_d", upper=0.5),), soft_tau=2.0)
-    hard, decided = Policy("hard", policy.criteria), decide(content, policy)
-    known = PolicyRegistry.of(version(), versions=[replace(version(), policy=each) for each in (policy, hard)])
-    bits = wire.pack_bits(decided.accepted)
-    found = replayed(report(0, content=content, policy=policy, accepted=bits), policies=known)
-    weights = np.array([1.0, math.exp(-0.2 / 2), math.exp(-1.0 / 2)])
-    assert decided.soft_weights is not None
-    np.testing.assert_allclose(decided.soft_weights[:3], weights, rtol=1e-6)
-    assert (found.mismatches, found.unreplayed) == (0, 0)
-    assert found.signals["mask_rate"] == pytest.approx(2 / 3)
-    assert found.signals["sequence_weight_mean"] == decided.soft_weights[:3].mean()
-    assert found.signals["sequence_weight_ess"] == pytest.approx(
-        weights.sum() ** 2 / (3 * (weights**2).sum()), rel=1e-6
-    )
-    alone = replayed(report(0, content=content, policy=hard, accepted=bits), policies=known)
-    assert "sequence_weight_mean" not in alone.signals
+    return columns(rollout_logprobs=old - [[0.0], [-0.6], [1.0], [0.0]], old_logprobs=old, mask=mask)
 
 
-def test_a_batch_of_ranks_with_a_soft_and_a_hard_policy_has_the_weights_of_each() -> None:
-    old = np.full((2, 2), -1.0)
-    content = columns(rollout_logprobs=old - np.array([[0.0], [1.0]]), old_logprobs=old, mask=np.ones((2, 2), bool))
+def test_the_replay_has_the_weights_of_the_trainer_under_a_soft_policy(far_apart: Columns) -> None:
     hard = Policy("hard", (Criterion("max_abs_d", upper=0.5),))
-    soft = Policy("soft", hard.criteria, soft_tau=1.0)
-    bits = wire.pack_bits([True, False])
-    reports = [
-        report(0, content=content, policy=policy, rank=rank, world_size=2, accepted=bits)
+    soft = replace(hard, name="soft", soft_tau=2.0)
+    decided = decide(far_apart, soft)
+    bits = wire.pack_bits(decided.accepted)
+    of_ranks = [
+        report(0, content=far_apart, policy=policy, rank=rank, world_size=2, accepted=bits)
         for rank, policy in enumerate((hard, soft))
     ]
-    known = PolicyRegistry.of(version(), versions=[replace(version(), policy=each) for each in (hard, soft)])
-    found = replayed(*reports, policies=known)
-    assert found.mismatches == 0
-    assert found.signals["sequence_weight_mean"] == pytest.approx((1 + 0 + 1 + math.exp(-1.0)) / 4, rel=1e-6)
-
-
-def test_the_minorizer_has_the_weights_of_a_soft_policy() -> None:
-    rng = np.random.default_rng(0)
-    a = rng.normal(size=(4, 3, 5))
-    b = a + 0.05 * rng.normal(size=a.shape)
-    tokens, mask = rng.integers(0, 5, (4, 3, 1)), np.ones((4, 3), bool)
-    mu, pi = (np.take_along_axis(x - np.log(np.exp(x).sum(-1, keepdims=True)), tokens, -1)[..., 0] for x in (a, b))
-    made_of = columns(rollout_logprobs=mu, logprobs=pi, mask=mask, advantages=[0.4, -0.1, 0.2, -0.5])
-    content = with_divergences(made_of, divergence.exact(rollout_logits=a, logits=b, mask=mask))
-    policy = Policy("soft", (Criterion("max_kl", upper=float(np.median(content["max_kl"]))),), soft_tau=1.0)
-    decided = decide(content, policy)
-    known = PolicyRegistry.of(version(), versions=[replace(version(), policy=policy)])
-    bits = wire.pack_bits(decided.accepted)
-    reported = report(0, content=content, policy=policy, accepted=bits, kl_is="exact", kl_pair="total")
-    context = pass_context(policies=known)
-    context = replace(context, run=replace(context.run, config={"advantages_centred": True}))
-    batch = closing(reported, context=context)
-    found = replay_decisions(batch, merge_reports(batch))
-    assert decided.soft_weights is not None
-    assert found.signals["minorizer"] == minorizer(content, weights=decided.soft_weights, centred=True).value
-    assert found.signals["minorizer"] != minorizer(content, accepted=decided.accepted, centred=True).value
+    weights = decided.soft_weights[:3]
+    found, alone, both = (
+        replayed(*reports, policies=knowing(soft, hard)) for reports in (of_ranks[1:], of_ranks[:1], of_ranks)
+    )
+    assert (found.mismatches, found.unreplayed, both.mismatches) == (0, 0, 0)
+    assert found.signals["mask_rate"] == pytest.approx(2 / 3)
+    assert found.signals["sequence_weight_mean"] == weights.mean()
+    assert "sequence_weight_mean" not in alone.signals
+    assert both.signals["sequence_weight_mean"] == pytest.approx((1 + weights.sum()) / 6), "of the hard one, 1 of 3"
 
 
 def test_geo_mask_has_its_rate_under_one_name_whether_active_or_a_shadow() -> None:
@@ -218,7 +187,6 @@ def test_geo_mask_has_its_rate_under_one_name_whether_active_or_a_shadow() -> No
 
 
 def batch(lengths: list[int], *, invalid: list[int] | None = None, **columns: Any) -> Columns:
-    """Return columns of sequences of these lengths."""
     values = {"n_tokens": np.array(lengths), "n_invalid": np.array(invalid or [0] * len(lengths))}
     return Columns(values | {name: np.array(array) for name, array in columns.items()})
 
@@ -251,10 +219,7 @@ def batch(lengths: list[int], *, invalid: list[int] | None = None, **columns: An
 def test_mask_rates(columns: Columns, accepted: list[int], expected: dict[str, float]) -> None:
     found = mask_rates(columns, np.array(accepted, bool))
     assert {name: found[name] for name in expected} == pytest.approx(expected, nan_ok=True)
-
-
-def test_rates_by_sign_need_advantages() -> None:
-    assert "mask_rate_positive" not in mask_rates(batch([5]), np.array([True]))
+    assert ("mask_rate_positive" in found) is ("advantage" in columns)
 
 
 DECLARED: dict[str, Any] = {"advantages_centred": True}
@@ -267,8 +232,8 @@ def of_logits(*, exact: bool = True) -> Columns:
     b = a + 1e-3 * rng.normal(size=a.shape)
     tokens, mask = rng.integers(0, 5, (3, 4, 1)), np.ones((3, 4), bool)
     mu, pi = (np.take_along_axis(x - np.log(np.exp(x).sum(-1, keepdims=True)), tokens, -1)[..., 0] for x in (a, b))
-    columns = statistics.columns(rollout_logprobs=mu, logprobs=pi, mask=mask, advantages=[0.2, -0.1, -0.1])
-    return with_divergences(columns, divergence.exact(rollout_logits=a, logits=b, mask=mask)) if exact else columns
+    made_of = columns(rollout_logprobs=mu, logprobs=pi, mask=mask, advantages=[0.2, -0.1, -0.1])
+    return with_divergences(made_of, divergence.exact(rollout_logits=a, logits=b, mask=mask)) if exact else made_of
 
 
 def test_a_run_that_declares_centred_advantages_has_a_minorizer() -> None:
@@ -278,19 +243,20 @@ def test_a_run_that_declares_centred_advantages_has_a_minorizer() -> None:
     assert math.isfinite(expected.value)
 
 
-def test_a_soft_policy_weights_the_gain_in_place_of_acceptance() -> None:
-    weights = np.array([1.0, 1.0, 0.25])
-    found = minorizer_signals(of_logits(), ACCEPTED, config=DECLARED, soft_weights=weights)
-    expected = minorizer(of_logits(), weights=weights, centred=True)
-    assert found["minorizer"] == expected.value != minorizer(of_logits(), accepted=ACCEPTED, centred=True).value
+def test_the_minorizer_has_the_weights_of_a_soft_policy() -> None:
+    content = of_logits()
+    policy = Policy("soft", (Criterion("max_kl", upper=float(np.median(content["max_kl"]))),), soft_tau=1.0)
+    decided = decide(content, policy)
+    bits = wire.pack_bits(decided.accepted)
+    reported = report(0, content=content, policy=policy, accepted=bits, kl_is="exact", kl_pair="total")
+    found = replayed(reported, policies=knowing(policy), run={"config": DECLARED}).signals["minorizer"]
+    assert found == minorizer(content, weights=decided.soft_weights, centred=True).value
+    assert found != minorizer(content, accepted=decided.accepted, centred=True).value
 
 
 @pytest.mark.parametrize("config", [{}, {"advantages_centred": False}, {"advantages_centred": "yes"}])
-def test_a_run_that_declares_nothing_has_none(config: dict[str, Any]) -> None:
+def test_a_run_that_declares_nothing_or_has_no_logits_has_none(config: dict[str, Any]) -> None:
     assert minorizer_signals(of_logits(), ACCEPTED, config=config) == {}
-
-
-def test_a_run_without_logits_has_none() -> None:
     assert minorizer_signals(of_logits(exact=False), ACCEPTED, config=DECLARED) == {}
 
 
@@ -300,7 +266,7 @@ def test_a_range_below_zero_leaves_it_unknown() -> None:
 
 
 TURNS = Policy.parse({"name": "turns", "criteria": [], "turns": [{"statistic": "turn_max_abs_d", "upper": 0.5}]})
-REGISTRY = PolicyRegistry.of(PolicyVersion(policy=TURNS, shadows=(), author="me", reason="", created_at=0.0))
+REGISTRY = PolicyRegistry.of(replace(version(), policy=TURNS))
 
 
 def traces(seed: int = 0, *, n: int = 4) -> Columns:
@@ -308,7 +274,7 @@ def traces(seed: int = 0, *, n: int = 4) -> Columns:
     random = np.random.default_rng(seed)
     old = -random.exponential(1.0, (n, 12))
     rollout = np.minimum(old + random.normal(0, 0.25, old.shape), 0)
-    return statistics.columns(
+    return columns(
         rollout_logprobs=rollout, old_logprobs=old, mask=np.ones(old.shape, bool), turn_offsets=[[0, 4, 4]] * n
     )
 
@@ -316,21 +282,14 @@ def traces(seed: int = 0, *, n: int = 4) -> Columns:
 def sent(step: int = 0, *, content: Columns, flipped: tuple[int, ...] = (), **fields: Any) -> wire.Report:
     """Return a report with its turns; the decision on those of `flipped` is not the policy's."""
     decided = decide(content, TURNS).turns
-    assert content.turns is not None
-    assert decided is not None
     accepted = decided.accepted.copy()
     accepted[list(flipped)] ^= True
     turns = wire.pack_turns(content.turns, accepted=accepted)
     return report(step, content=content, policy=TURNS, **{"turns": turns} | fields)
 
 
-def replayed_turns(*reports: wire.Report) -> ReplayedDecisions:
-    batch = closing(*reports, context=replace(pass_context(), policies=REGISTRY))
-    return replay_decisions(batch, merge_reports(batch))
-
-
 def test_the_replay_of_turns_agrees() -> None:
-    found = replayed_turns(sent(content=traces()), sent(content=traces(1), rank=1, world_size=2))
+    found = replayed(sent(content=traces()), sent(content=traces(1), rank=1, world_size=2), policies=REGISTRY)
     assert (found.mismatches, found.unreplayed) == (0, 0)
     assert 0 < found.signals["turn_mask_rate"] < 1
     assert found.signals["mask_rate"] == 0
@@ -338,7 +297,7 @@ def test_the_replay_of_turns_agrees() -> None:
 
 @pytest.mark.parametrize(("flipped", "mismatches"), [((0,), 1), ((0, 2), 1), ((0, 11), 2)])
 def test_a_sequence_with_a_turn_decided_otherwise_is_a_mismatch(flipped: tuple[int, ...], mismatches: int) -> None:
-    found = replayed_turns(sent(content=traces(), flipped=flipped))
+    found = replayed(sent(content=traces(), flipped=flipped), policies=REGISTRY)
     assert found.mismatches == mismatches
     assert found.decisions[0].counts["accepted"] == 4
 
@@ -346,47 +305,39 @@ def test_a_sequence_with_a_turn_decided_otherwise_is_a_mismatch(flipped: tuple[i
 def test_the_mask_rates_of_turns_are_of_turns_with_tokens() -> None:
     content = traces()
     decided = decide(content, TURNS).turns
-    assert decided is not None
     rejected = np.array([not accepted for accepted in decided.accepted])
     tokens = np.tile([4, 0, 8], 4)
-    found = replayed_turns(sent(content=content)).signals
+    found = replayed(sent(content=content), policies=REGISTRY).signals
     assert found["turn_mask_rate"] == rejected.sum() / 8 == decided.mask_rate
     assert found["turn_mask_rate_tokens"] == tokens[rejected].sum() / 48
 
 
 def test_without_a_turn_with_tokens_the_rates_are_nan() -> None:
-    content = statistics.columns(
-        rollout_logprobs=np.full((2, 4), -1.0),
-        old_logprobs=np.full((2, 4), -1.0),
-        mask=np.ones((2, 4), bool),
-        turn_offsets=[[9], []],
-    )
-    found = replayed_turns(sent(content=content)).signals
+    ones = np.ones((2, 4))
+    content = columns(rollout_logprobs=-ones, old_logprobs=-ones, mask=ones, turn_offsets=[[9], []])
+    found = replayed(sent(content=content), policies=REGISTRY).signals
     assert math.isnan(found["turn_mask_rate"])
     assert math.isnan(found["turn_mask_rate_tokens"])
 
 
 def test_a_rank_without_turns_leaves_the_batch_without_their_rates() -> None:
     other = report(0, content=made(n=4, length=12), policy=Policy.parse("trm"), rank=1, world_size=2)
-    found = replayed_turns(sent(content=traces()), other)
+    found = replayed(sent(content=traces()), other, policies=REGISTRY)
     assert "turn_mask_rate" not in found.signals
     assert (found.mismatches, found.unreplayed) == (0, 0)
 
 
 def test_a_rank_that_lacks_a_pair_keeps_its_turns_without_tokens() -> None:
     content = traces()
-    short = statistics.columns(mask=np.ones((2, 12), bool), turn_offsets=[[0], [0, 6]])
-    assert short.turns is not None
+    short = columns(mask=np.ones((2, 12), bool), turn_offsets=[[0], [0, 6]])
     other = report(0, content=short, policy=None, turns=wire.pack_turns(short.turns), rank=1, world_size=2)
-    merged = merge_reports(closing(sent(content=content), other, context=replace(pass_context(), policies=REGISTRY)))
-    assert merged.columns.turns is not None
+    merged = merge_reports(closing(sent(content=content), other, context=pass_context(policies=REGISTRY)))
     assert merged.columns.turns.n_turns.tolist() == [3] * 4 + [1, 2]
     assert merged.columns.turns.n_tokens.tolist()[12:] == [0, 0, 0]
 
 
 def test_turns_that_the_trainer_did_not_decide_are_not_compared() -> None:
     content = traces()
-    assert content.turns is not None
-    found = replayed_turns(sent(content=content, turns=wire.pack_turns(content.turns)))
+    found = replayed(sent(content=content, turns=wire.pack_turns(content.turns)), policies=REGISTRY)
     assert found.mismatches == 0
     assert "turn_mask_rate" not in found.signals

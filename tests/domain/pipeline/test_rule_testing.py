@@ -17,7 +17,6 @@ MINE = parse_rules(
 
 
 def series(**given: str) -> str:
-    """Return a test of these series."""
     return yaml.safe_dump({"tests": [{"name": "mine", "series": given, "alerts": []}]})
 
 
@@ -78,34 +77,27 @@ def test_a_file_names_its_rules_and_what_it_expects() -> None:
     assert given.tests[0].alerts == (ExpectedAlert("r", "firing", 3),)
 
 
-@pytest.mark.parametrize(
-    ("text", "field", "message"),
-    [
-        pytest.param("[]", "file", "must be a mapping", id="not a mapping"),
-        pytest.param("tests: []", "tests", "must be a list with at least one element", id="no tests"),
-        pytest.param("a: [", "tests", "is not YAML", id="broken YAML"),
-        pytest.param("case: 1", "file.case", "allowed: rules, tests", id="an unknown field"),
-        pytest.param(TEST.replace("alerts", "alarms"), "tests[0].alarms", "alerts", id="an unknown field of a test"),
-        pytest.param(TEST.replace("    alerts: []", ""), "tests[0].alerts", "is required", id="no expectation"),
-        pytest.param(
-            TEST.replace("mismatch_kl_k1", "kl_kk1"),
-            "tests[0].series.kl_kk1",
-            "did you mean kl_k1",
-            id="an unknown signal",
-        ),
-        pytest.param(TEST.replace("'0x9'", "0x9"), "tests[0].series.mismatch_kl_k1", "quoted text", id="hexadecimal"),
-        pytest.param(TEST.replace("0x9", "zero"), "tests[0].series.mismatch_kl_k1", "'zero'", id="not a series"),
-        pytest.param(
-            TEST.replace("[]", "[{rule: r, state: pending, step: 3}]"),
-            "tests[0].alerts[0].state",
-            "firing, resolved",
-            id="a state without a notification",
-        ),
-        pytest.param(
-            TEST.replace("[]", "[{rule: r, state: firing}]"), "tests[0].alerts[0].step", "whole number", id="no step"
-        ),
-    ],
-)
+ERRORS = [
+    ("not a mapping", "[]", "file", "must be a mapping"),
+    ("no tests", "tests: []", "tests", "must be a list with at least one element"),
+    ("broken YAML", "a: [", "tests", "is not YAML"),
+    ("an unknown field", "case: 1", "file.case", "allowed: rules, tests"),
+    ("an unknown field of a test", TEST.replace("alerts", "alarms"), "tests[0].alarms", "alerts"),
+    ("no expectation", TEST.replace("    alerts: []", ""), "tests[0].alerts", "is required"),
+    ("an unknown signal", TEST.replace("mismatch_kl_k1", "kl_kk1"), "tests[0].series.kl_kk1", "did you mean kl_k1"),
+    ("hexadecimal", TEST.replace("'0x9'", "0x9"), "tests[0].series.mismatch_kl_k1", "quoted text"),
+    ("not a series", TEST.replace("0x9", "zero"), "tests[0].series.mismatch_kl_k1", "'zero'"),
+    (
+        "a state without a notification",
+        TEST.replace("[]", "[{rule: r, state: pending, step: 3}]"),
+        "tests[0].alerts[0].state",
+        "firing, resolved",
+    ),
+    ("no step", TEST.replace("[]", "[{rule: r, state: firing}]"), "tests[0].alerts[0].step", "whole number"),
+]
+
+
+@pytest.mark.parametrize(("text", "field", "message"), [pytest.param(*case, id=sentence) for sentence, *case in ERRORS])
 def test_an_error_names_the_wrong_place(text: str, field: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_rule_tests(text)

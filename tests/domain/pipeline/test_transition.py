@@ -11,7 +11,7 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.finding import Severity
 from trmon.domain.identity import BatchKey
-from trmon.domain.pipeline.state import PassContext, PipelineState
+from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.pipeline.transition import apply_run_end, apply_state_change, retire_removed_rules
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.liveness import StateChange, StateChangeReason
@@ -84,22 +84,20 @@ def test_a_page_over_the_state_is_a_warning_in_its_immune_steps(steps: int, seve
     assert [t.alert.severity for t in made if t.alert] == [severity]
 
 
-def in_state(state: RunState) -> PassContext:
-    """Return the pass context of a run in a state."""
-    context = pass_context()
-    return replace(context, run=replace(context.run, state=state))
-
-
 def test_the_end_of_a_finished_run_ends_its_alerts() -> None:
     _, pipeline_state = transitions_of(RunState.STALLED)
-    made, pipeline_state = apply_run_end(context=in_state(RunState.FINISHED), pipeline_state=pipeline_state, now=600.0)
+    made, pipeline_state = apply_run_end(
+        context=pass_context(run={"state": RunState.FINISHED}), pipeline_state=pipeline_state, now=600.0
+    )
     assert [(t.reason, t.alert.state) for t in made if t.alert] == [(TransitionReason.FINISHED, AlertState.RESOLVED)]
     assert not pipeline_state.tracks
 
 
 def test_a_crashed_run_keeps_its_alerts() -> None:
     _, pipeline_state = transitions_of(RunState.CRASHED)
-    made, after = apply_run_end(context=in_state(RunState.CRASHED), pipeline_state=pipeline_state, now=600.0)
+    made, after = apply_run_end(
+        context=pass_context(run={"state": RunState.CRASHED}), pipeline_state=pipeline_state, now=600.0
+    )
     assert made == ()
     assert after.open_alerts() == pipeline_state.open_alerts()
 
