@@ -17,7 +17,6 @@ TOKENS = 16
 K3 = Policy("k3", (Criterion("mean_k3", "total", upper=0.01),))
 GEO = Policy("geo", (Criterion("geo_ratio", "total", 0.99, 1.01),))
 BOTH = Policy("both", (Criterion("mean_k3", "total", upper=0.01), Criterion("geo_ratio", "total", 0.99, 1.01)))
-ABS_OF_NEGATIVE = Policy("opsm", (Criterion("mean_k1", "total", upper=0.1, where="advantage_negative"),))
 
 
 def batch(random: np.random.Generator, *, n: int = 256, k3: float = 0.002, drift: float = 0.003) -> Columns:
@@ -31,7 +30,6 @@ def batch(random: np.random.Generator, *, n: int = 256, k3: float = 0.002, drift
 
 
 def sample(policy: Policy, *, n: int = 4096, seed: int = 0, k3: float = 0.002, drift: float = 0.003) -> PolicySample:
-    """Return one sample as a policy reads it."""
     return PolicySample.of(batch(np.random.default_rng(seed), n=n, k3=k3, drift=drift), policy)
 
 

@@ -64,12 +64,10 @@ def run(steps: int = STEPS, *, without: tuple[str, ...] = (), **changed: Any) ->
 
 
 def truth(finding: Finding, diagnosis: Diagnosis) -> Truth:
-    """Return what a diagnosis says of a finding."""
     if any(seen.finding is finding for seen in diagnosis.observed):
         return Truth.TRUE
     return Truth.UNKNOWN if any(lost.finding is finding for lost in diagnosis.unknown) else Truth.FALSE
 
 
 def of_dict(signals: dict[str, float]) -> Diagnosis:
-    """Return the diagnosis of one step's signals."""
     return diagnose(History.of_signals(signals))

@@ -99,50 +99,42 @@ def test_between_healthy_and_ill_is_neither() -> None:
     assert [(item.signal, item.threshold) for item in found.shortfall] == [("mismatch_prob_pearson", 0.99)]
 
 
+CAUSES = [
+    (
+        "padding makes engines look different",
+        {**PADDED, "mismatch_prob_pearson": 0.6, "mismatch_band_fraction": 0.02},
+        Finding.CORRUPT_LOGPROBS,
+        {Finding.ENGINE_MISMATCH},
+    ),
+    (
+        "a nucleus saturates tokens whose ratios stay near 1",
+        {**PADDED, "mismatch_prob_pearson": 0.8, "mismatch_ratio_mean": 0.96, "mismatch_ratio_shift": -17},
+        Finding.SUPPORT_SHIFT,
+        {Finding.ENGINE_MISMATCH},
+    ),
+    (
+        "padding shifts the mean ratio too, but by tokens far out",
+        {**PADDED, "mismatch_ratio_mean": 0.96, "mismatch_ratio_shift": -8, "mismatch_band_fraction": 0.02},
+        Finding.CORRUPT_LOGPROBS,
+        {Finding.SUPPORT_SHIFT},
+    ),
+    (
+        "weights that blow up are a symptom of the lag",
+        {"engine_lag": 16, "mismatch_prob_pearson": 0.4, "mismatch_chi2_token": 2, "mismatch_ess_token": 0.3},
+        Finding.STALENESS,
+        {Finding.VARIANCE_BLOWUP},
+    ),
+    (
+        "flips explain engines that differ",
+        {"mismatch_kl_k1": 0.3, **FLIPPED, "mismatch_chi2_token": 0.4},
+        Finding.MOE_ROUTING,
+        {Finding.ENGINE_MISMATCH, Finding.MODERATE_DRIFT},
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("changed", "primary", "beside"),
-    [
-        pytest.param(
-            {**PADDED, "mismatch_prob_pearson": 0.6, "mismatch_band_fraction": 0.02},
-            Finding.CORRUPT_LOGPROBS,
-            {Finding.ENGINE_MISMATCH},
-            id="padding makes engines look different",
-        ),
-        pytest.param(
-            {
-                **PADDED,
-                "mismatch_prob_pearson": 0.8,
-                "mismatch_ratio_mean": 0.96,
-                "mismatch_ratio_shift": -17,
-            },
-            Finding.SUPPORT_SHIFT,
-            {Finding.ENGINE_MISMATCH},
-            id="a nucleus saturates tokens whose ratios stay near 1",
-        ),
-        pytest.param(
-            {
-                **PADDED,
-                "mismatch_ratio_mean": 0.96,
-                "mismatch_ratio_shift": -8,
-                "mismatch_band_fraction": 0.02,
-            },
-            Finding.CORRUPT_LOGPROBS,
-            {Finding.SUPPORT_SHIFT},
-            id="padding shifts the mean ratio too, but by tokens far out",
-        ),
-        pytest.param(
-            {"engine_lag": 16, "mismatch_prob_pearson": 0.4, "mismatch_chi2_token": 2, "mismatch_ess_token": 0.3},
-            Finding.STALENESS,
-            {Finding.VARIANCE_BLOWUP},
-            id="weights that blow up are a symptom of the lag",
-        ),
-        pytest.param(
-            {"mismatch_kl_k1": 0.3, **FLIPPED, "mismatch_chi2_token": 0.4},
-            Finding.MOE_ROUTING,
-            {Finding.ENGINE_MISMATCH, Finding.MODERATE_DRIFT},
-            id="flips explain engines that differ",
-        ),
-    ],
+    ("changed", "primary", "beside"), [pytest.param(*case, id=sentence) for sentence, *case in CAUSES]
 )
 def test_the_cause_comes_first_and_its_symptoms_beside_it(
     changed: dict[str, Any], primary: Finding, beside: set[Finding]
@@ -293,9 +285,7 @@ def test_the_remedy_names_both_temperatures_where_the_sampling_one_is_known() ->
     found = diagnose(history())
     assert found.primary is Finding.TEMPERATURE
     rendered = found.rendered_remedy({"temperature": 0.9})
-    assert rendered is not None
     assert "samples at 0.9 as configured; the trainer's log-probs are of 0.95 to 1.02" in rendered.fix
     assert rendered.trl["temperature"] == "0.9"
     without = found.rendered_remedy()
-    assert without is not None
     assert "0.88 to 0.95 times" in without.fix

@@ -51,8 +51,6 @@ def test_without_a_configuration_no_words_are_among_the_values_to_paste(remedy: 
 
 def test_the_two_sides_of_entropy_have_opposite_remedies() -> None:
     collapse, explosion = (remedy_of(Finding.ENTROPY, form) for form in FindingForm)
-    assert collapse is not None
-    assert explosion is not None
     bonus = "actor_rollout_ref.actor.entropy_coeff"
     assert (collapse.verl_next[bonus], explosion.verl[bonus]) == ("0.001", "0")
     assert (collapse.trl["epsilon_high"], explosion.trl["entropy_coef"]) == ("0.28", "0.0")

@@ -43,6 +43,17 @@ def arrays() -> tuple[Any, Any]:
     return bfloat16_logprobs().copy(), response_mask(healthy_tokens()).numpy().copy()
 
 
+def sampled_by(rollout: TinyEngine) -> PreflightResult:
+    """Return the result for tokens that an engine sampled."""
+    tokens = rollout.sample(prompts())
+    return preflight(scores(rollout, tokens), trainer_scores(tokens))
+
+
+def rescored(logprobs: Any) -> PreflightResult:
+    """Return the result for a rollout of the trainer's tokens with these log-probs."""
+    return preflight(trainer_scores(logprobs=logprobs), trainer_scores())
+
+
 def causes(result: PreflightResult) -> list[PreflightCause]:
     return [found.cause for found in result.causes]
 
@@ -55,59 +66,43 @@ def test_equal_engines_are_equal_to_the_bit() -> None:
 
 
 @pytest.mark.parametrize("swaps", [False, True], ids=["bf16 rollout", "bf16 trainer"])
-def test_bfloat16_beside_float32_passes(swaps: bool) -> None:
-    pair = [trainer_scores(logprobs=bfloat16_logprobs()), trainer_scores()]
-    result = preflight(*reversed(pair)) if swaps else preflight(*pair)
+def test_bfloat16_beside_float32_passes_unless_equal_bits_are_asked_for(swaps: bool) -> None:
+    pair = [trainer_scores(logprobs=bfloat16_logprobs()), trainer_scores()][:: -1 if swaps else 1]
+    result = preflight(*pair)
     assert result.passed, result.causes
     assert result.equal_share < 0.1
     assert 0 < result.tv_p95 < LIMITS.tv_p95
-
-
-def test_bfloat16_beside_float32_is_not_equal_to_the_bit() -> None:
-    result = preflight(
-        trainer_scores(logprobs=bfloat16_logprobs()), trainer_scores(), limits=PreflightLimits(equal_share=1.0)
-    )
+    result = preflight(*pair, limits=PreflightLimits(equal_share=1.0))
     assert causes(result) == [PreflightCause.ENGINES]
     assert [item.signal for item in result.causes[0].evidence] == ["equal_share"]
 
 
 def test_quantised_weights_are_an_engine_mismatch() -> None:
-    rollout = tiny_engine().quantised(5)
-    tokens = rollout.sample(prompts())
-    result = preflight(scores(rollout, tokens), trainer_scores(tokens))
+    result = sampled_by(tiny_engine().quantised(5))
     assert causes(result) == [PreflightCause.ENGINES]
+    assert causes(rescored(tiny_engine().quantised(6).score(healthy_tokens()))) == [PreflightCause.ENGINES]
     assert result.causes[0].cause.finding is Finding.ENGINE_MISMATCH
     assert "tv_p95" in [item.signal for item in result.causes[0].evidence]
 
 
 @pytest.mark.parametrize("temperature", [0.7, 1.2])
 def test_another_temperature_is_named_with_its_ratio(temperature: float) -> None:
-    rollout = replace(tiny_engine(), temperature=temperature)
-    tokens = rollout.sample(prompts())
-    result = preflight(scores(rollout, tokens), trainer_scores(tokens))
+    result = sampled_by(replace(tiny_engine(), temperature=temperature))
     assert causes(result) == [PreflightCause.TEMPERATURE]
     assert result.signals["temperature_near"] == pytest.approx(temperature, abs=0.1)
     assert "The rollout's temperature is" in result.causes[0].detail
 
 
-@pytest.mark.parametrize("bits", [6, 5, 4])
-def test_quantised_weights_are_an_engine_mismatch_on_tokens_of_the_trainer_too(bits: int) -> None:
-    result = preflight(scores(tiny_engine().quantised(bits), healthy_tokens()), trainer_scores())
-    assert causes(result) == [PreflightCause.ENGINES]
-
-
 def test_a_nucleus_that_was_sampled_is_a_support_shift() -> None:
-    rollout = replace(tiny_engine(), top_p=0.9)
-    tokens = rollout.sample(prompts())
-    result = preflight(scores(rollout, tokens), trainer_scores(tokens))
+    result = sampled_by(replace(tiny_engine(), top_p=0.9))
     assert causes(result) == [PreflightCause.SUPPORT]
     assert result.counts.rollout_no_probability == 0
 
 
 def test_tokens_outside_the_nucleus_are_counted() -> None:
     nucleus = replace(tiny_engine(), top_p=0.9)
-    result = preflight(scores(nucleus, healthy_tokens()), trainer_scores())
-    outside = np.isneginf(nucleus.score(healthy_tokens()).numpy())[:, PROMPT:]
+    logprobs = nucleus.score(healthy_tokens())
+    result, outside = rescored(logprobs), np.isneginf(logprobs.numpy())[:, PROMPT:]
     assert result.counts.rollout_no_probability == outside.sum() > 0
     assert causes(result) == [PreflightCause.SUPPORT]
     assert np.isfinite(result.max_abs_d)
@@ -135,18 +130,13 @@ def test_logits_give_the_exact_variation_and_the_mass_outside_the_support() -> N
 @pytest.mark.parametrize("by", [1, -1])
 def test_a_shift_by_one_position_is_named_and_undone(by: int) -> None:
     logprobs, _ = arrays()
-    shifted = np.roll(logprobs, by, axis=1)
-    result = preflight(trainer_scores(logprobs=shifted), trainer_scores())
+    result = rescored(np.roll(logprobs, by, axis=1))
     assert causes(result) == [PreflightCause.SHIFTED]
     assert result.alignment.shift == by
     assert ("late" if by == 1 else "early") in result.causes[0].detail
     assert result.tv_p95 < LIMITS.tv_p95
-
-
-def test_a_shift_of_quantised_engines_names_both() -> None:
     quantised = tiny_engine().quantised(5).score(healthy_tokens()).numpy()
-    result = preflight(trainer_scores(logprobs=np.roll(quantised, 1, axis=1)), trainer_scores())
-    assert causes(result) == [PreflightCause.SHIFTED, PreflightCause.ENGINES]
+    assert causes(rescored(np.roll(quantised, by, axis=1))) == [PreflightCause.SHIFTED, PreflightCause.ENGINES]
 
 
 def test_padding_that_only_one_engine_counts_is_named() -> None:
@@ -183,7 +173,6 @@ def test_retokenised_ids_are_named_and_only_their_equal_beginning_is_compared() 
     assert causes(result) == [PreflightCause.RETOKENISED]
     assert result.alignment.n_retokenised == 1
     difference = result.alignment.first_difference
-    assert difference is not None
     assert (difference.sequence, difference.position) == (3, 20)
     assert result.tokens == int(response_mask(tokens).sum()) - (tokens.shape[1] - 20)
     assert result.max_abs_d == 0.0
@@ -220,12 +209,8 @@ def test_zeros_at_the_end_of_responses_are_named(side: str) -> None:
     assert 40 <= zeros[side == "trainer"] <= 48
     assert zeros[side == "rollout"] == 0
     assert result.tv_p95 < LIMITS.tv_p95
-
-
-@pytest.mark.parametrize("side", ["rollout", "trainer"])
-def test_log_probs_that_are_all_zero_are_named(side: str) -> None:
-    zero, sound = trainer_scores(logprobs=np.zeros(tuple(healthy_tokens().shape))), trainer_scores()
-    result = preflight(zero, sound) if side == "rollout" else preflight(sound, zero)
+    all_zero = trainer_scores(logprobs=np.zeros_like(logprobs))
+    result = preflight(all_zero, sound) if side == "rollout" else preflight(sound, all_zero)
     assert causes(result)[0] is PreflightCause.ZEROS
 
 
@@ -233,17 +218,15 @@ def test_log_probs_that_are_all_zero_are_named(side: str) -> None:
 def test_what_is_no_log_prob_is_missing(value: float) -> None:
     logprobs, _ = arrays()
     logprobs[2, 20:24] = value
-    result = preflight(trainer_scores(logprobs=logprobs), trainer_scores())
+    result = rescored(logprobs)
     assert causes(result) == [PreflightCause.MISSING]
     assert (result.counts.rollout_missing, result.counts.trainer_missing) == (4, 0)
 
 
 def test_log_probs_of_other_tokens_are_corrupt_or_a_mismatch() -> None:
     logprobs, mask = arrays()
-    rng = np.random.default_rng(0)
-    logprobs[mask] = rng.permutation(logprobs[mask])
-    result = preflight(trainer_scores(logprobs=logprobs), trainer_scores())
-    assert causes(result) == [PreflightCause.CORRUPT]
+    logprobs[mask] = np.random.default_rng(0).permutation(logprobs[mask])
+    assert causes(rescored(logprobs)) == [PreflightCause.CORRUPT]
 
 
 def test_a_finding_that_needs_more_tokens_is_unknown() -> None:
