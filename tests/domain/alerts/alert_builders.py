@@ -34,7 +34,6 @@ REASONS = {AlertState.FIRING: TransitionReason.FIRED, AlertState.RESOLVED: Trans
 
 
 def transition_to(alert: Alert = ALERT, *, silence_started_at: float | None = None) -> Transition:
-    """Return the transition that brought an alert to its state."""
     event = transition_event(alert, silence_started_at=silence_started_at)
     return Transition(track=AlertTrack(alert=alert), reason=REASONS[alert.state], alert=alert, event=event)
 
@@ -42,7 +41,6 @@ def transition_to(alert: Alert = ALERT, *, silence_started_at: float | None = No
 def notification_of(
     alert: Alert = ALERT, *, run: Run | None = None, public_url: str | None = "https://trmon.example"
 ) -> Notification:
-    """Return the notification of an alert's newest transition."""
     run = run or MemoryLog().stored_run
     return build_notification(
         alert, transition_event(alert), reason=REASONS[alert.state], run=run, public_url=public_url

@@ -41,7 +41,6 @@ def due(key: str, *, receiver: str = "hook", run_id: int | None = 1) -> Delivery
 
 
 def keys(*deliveries: Delivery, in_flight: tuple[Subject, ...] = ()) -> list[str]:
-    """Return the keys of each group."""
     groups = group_deliveries(deliveries, in_flight=in_flight, grouping_receivers=("hook", "slack"))
     return [" ".join(delivery.dedup_key for delivery in group) for group in groups]
 

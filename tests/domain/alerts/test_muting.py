@@ -55,61 +55,43 @@ def delivery_context(alert: Alert | None = ALERT, *, run: Run = RUN, **fields: A
     return DeliveryContext(run=run, alerts=() if alert is None else (alert,), **{"tried": {}, **fields})
 
 
-@pytest.mark.parametrize(
-    ("delivery", "context", "expected"),
-    [
-        pytest.param(FIRING, delivery_context(), None, id="its alert fires"),
-        pytest.param(FIRING, delivery_context(ENDED), None, id="its alert ended a moment ago"),
-        pytest.param(FIRING, delivery_context(None), MuteReason.ENDED, id="its alert ended long ago"),
-        pytest.param(LATE, delivery_context(), None, id="late, its alert fires"),
-        pytest.param(LATE, delivery_context(ENDED), MuteReason.ENDED, id="late, its alert ended"),
-        pytest.param(
-            replace(LATE, episode="1/high@3:8"), delivery_context(), MuteReason.ENDED, id="late, another episode fires"
-        ),
-        pytest.param(replace(FIRING, rounds=1), delivery_context(ENDED), MuteReason.ENDED, id="a reminder, too late"),
-        pytest.param(
-            replace(delivery_of(replace(ALERT, since_at=ALERT.since_at - 9.0)), rounds=1),
-            delivery_context(),
-            MuteReason.ENDED,
-            id="a reminder of an alert that ended and fires again at the same step",
-        ),
-        pytest.param(
-            replace(FIRING, rounds=1),
-            delivery_context(),
-            None,
-            id="a reminder",
-        ),
-        pytest.param(FIRING, delivery_context(silences=(SILENCE,)), MuteReason.SILENCED, id="its alert is silenced"),
-        pytest.param(
-            FIRING,
-            delivery_context(ENDED, silences=(SILENCE,)),
-            MuteReason.SILENCED,
-            id="its alert ended under a silence",
-        ),
-        pytest.param(HELD, delivery_context(), None, id="held, its alert fires"),
-        pytest.param(HELD, delivery_context(ENDED), MuteReason.ENDED, id="held, its alert ended"),
-        pytest.param(FIRING, delivery_context(run=FINISHED), MuteReason.FINISHED, id="its run has finished"),
-        pytest.param(RESOLVED, delivery_context(ENDED, tried=TRIED), None, id="resolved, after it was sent"),
-        pytest.param(
-            RESOLVED, delivery_context(ENDED, run=FINISHED, tried=TRIED), None, id="resolved by the end of the run"
-        ),
-        pytest.param(RESOLVED, delivery_context(None), MuteReason.NEVER_NOTIFIED, id="resolved, never notified"),
-        pytest.param(
-            RESOLVED,
-            delivery_context(ENDED, tried=TRIED, waiting=NOTIFIED),
-            MuteReason.OUT_OF_ORDER,
-            id="resolved, while the firing notification is due",
-        ),
-        pytest.param(
-            replace(RESOLVED, receiver="pager"),
-            delivery_context(ENDED, tried=TRIED),
-            MuteReason.NEVER_NOTIFIED,
-            id="resolved, with a firing notification to another receiver only",
-        ),
-    ],
-)
+REMINDER = replace(FIRING, rounds=1)
+FIRES_AGAIN = replace(delivery_of(replace(ALERT, since_at=ALERT.since_at - 9.0)), rounds=1)
+TO_PAGER = replace(RESOLVED, receiver="pager")
+MUTED = [
+    ("its alert fires", FIRING, delivery_context(), None),
+    ("its alert ended a moment ago", FIRING, delivery_context(ENDED), None),
+    ("its alert ended long ago", FIRING, delivery_context(None), MuteReason.ENDED),
+    ("late, its alert fires", LATE, delivery_context(), None),
+    ("late, its alert ended", LATE, delivery_context(ENDED), MuteReason.ENDED),
+    ("late, another episode fires", replace(LATE, episode="1/high@3:8"), delivery_context(), MuteReason.ENDED),
+    ("a reminder, too late", REMINDER, delivery_context(ENDED), MuteReason.ENDED),
+    ("a reminder of one that fires again at the same step", FIRES_AGAIN, delivery_context(), MuteReason.ENDED),
+    ("a reminder", REMINDER, delivery_context(), None),
+    ("its alert is silenced", FIRING, delivery_context(silences=(SILENCE,)), MuteReason.SILENCED),
+    ("its alert ended under a silence", FIRING, delivery_context(ENDED, silences=(SILENCE,)), MuteReason.SILENCED),
+    ("held, its alert fires", HELD, delivery_context(), None),
+    ("held, its alert ended", HELD, delivery_context(ENDED), MuteReason.ENDED),
+    ("its run has finished", FIRING, delivery_context(run=FINISHED), MuteReason.FINISHED),
+    ("resolved, after it was sent", RESOLVED, delivery_context(ENDED, tried=TRIED), None),
+    ("resolved by the end of the run", RESOLVED, delivery_context(ENDED, run=FINISHED, tried=TRIED), None),
+    ("resolved, never notified", RESOLVED, delivery_context(None), MuteReason.NEVER_NOTIFIED),
+    (
+        "resolved, while the firing notification is due",
+        *(RESOLVED, delivery_context(ENDED, tried=TRIED, waiting=NOTIFIED), MuteReason.OUT_OF_ORDER),
+    ),
+    (
+        "resolved, another receiver knows",
+        TO_PAGER,
+        delivery_context(ENDED, tried=TRIED),
+        MuteReason.NEVER_NOTIFIED,
+    ),
+]
+
+
+@pytest.mark.parametrize(("sentence", "delivery", "context", "expected"), MUTED, ids=[case[0] for case in MUTED])
 def test_a_delivery_is_muted_with_a_reason(
-    delivery: Delivery, context: DeliveryContext, expected: MuteReason | None
+    sentence: str, delivery: Delivery, context: DeliveryContext, expected: MuteReason | None
 ) -> None:
     assert mute_reason(delivery, context, now=NOW) is expected
 
@@ -128,81 +110,49 @@ def failed(delivery: Delivery, *, may_succeed: bool = True) -> DeliveryUpdate:
     return update_after_failure(delivery, now=NOW, error="answered 503", retry=RETRY, may_succeed=may_succeed)
 
 
-@pytest.mark.parametrize(
-    ("update", "outcome", "state", "due_in_seconds", "attempts", "rounds"),
-    [
-        pytest.param(
-            update_after_success(NEW, now=NOW, repeat_seconds=None),
-            *(DispatchOutcome.DELIVERED, DeliveryState.DELIVERED, 0.0, 1, 1),
-            id="delivered once, it is done",
-        ),
-        pytest.param(
-            update_after_success(replace(NEW, attempts=2), now=NOW, repeat_seconds=60.0),
-            *(DispatchOutcome.DELIVERED, DeliveryState.STANDING, 60.0, 0, 1),
-            id="while its alert fires, it is due again",
-        ),
-        pytest.param(failed(NEW), DispatchOutcome.RETRIED, DeliveryState.DUE, 2.0, 1, 0, id="failed, it is retried"),
-        pytest.param(
-            failed(replace(NEW, attempts=2)),
-            DispatchOutcome.DEAD,
-            DeliveryState.DEAD,
-            0.0,
-            3,
-            0,
-            id="failed too often, it is dead",
-        ),
-        pytest.param(
-            failed(NEW, may_succeed=False),
-            DispatchOutcome.DEAD,
-            DeliveryState.DEAD,
-            0.0,
-            1,
-            0,
-            id="refused, it is dead at once",
-        ),
-        pytest.param(
-            failed(replace(DELIVERED_BEFORE, attempts=9)),
-            *(DispatchOutcome.RETRIED, DeliveryState.STANDING, 600.0, 10, 1),
-            id="a reminder is retried without a limit",
-        ),
-        pytest.param(
-            update_after_mute(NEW, now=NOW, reason=MuteReason.SILENCED),
-            *(DispatchOutcome.HELD, DeliveryState.HELD, 15.0, 0, 0),
-            id="silenced, it is checked again",
-        ),
-        pytest.param(
-            update_after_mute(NEW, now=NOW, reason=MuteReason.OUT_OF_ORDER),
-            *(DispatchOutcome.HELD, DeliveryState.HELD, 1.0, 0, 0),
-            id="before its turn, it is checked again soon",
-        ),
-        pytest.param(
-            update_after_mute(NEW, now=NOW, reason=MuteReason.ENDED),
-            *(DispatchOutcome.MUTED, DeliveryState.MUTED, 0.0, 0, 0),
-            id="ended, it is muted for good",
-        ),
-        pytest.param(
-            update_after_mute(DELIVERED_BEFORE, now=NOW, reason=MuteReason.ENDED),
-            *(DispatchOutcome.MUTED, DeliveryState.DELIVERED, 0.0, 0, 1),
-            id="ended after a delivery, it is delivered",
-        ),
-    ],
-)
+def succeeded(delivery: Delivery, *, repeat_seconds: float | None = None) -> DeliveryUpdate:
+    return update_after_success(delivery, now=NOW, repeat_seconds=repeat_seconds)
+
+
+def muted(reason: MuteReason, delivery: Delivery = NEW) -> DeliveryUpdate:
+    return update_after_mute(delivery, now=NOW, reason=reason)
+
+
+DELIVERED, DEAD, RETRIED = DispatchOutcome.DELIVERED, DispatchOutcome.DEAD, DispatchOutcome.RETRIED
+TIRED, REPEATED = replace(NEW, attempts=2), replace(DELIVERED_BEFORE, attempts=9)
+UPDATES = [
+    ("delivered once, it is done", succeeded(NEW), DELIVERED, DeliveryState.DELIVERED, (0.0, 1, 1)),
+    (
+        "while its alert fires, it is due again",
+        *(succeeded(TIRED, repeat_seconds=60.0), DELIVERED, DeliveryState.STANDING, (60.0, 0, 1)),
+    ),
+    ("failed, it is retried", failed(NEW), RETRIED, DeliveryState.DUE, (2.0, 1, 0)),
+    ("failed too often, it is dead", failed(TIRED), DEAD, DeliveryState.DEAD, (0.0, 3, 0)),
+    ("refused, it is dead at once", failed(NEW, may_succeed=False), DEAD, DeliveryState.DEAD, (0.0, 1, 0)),
+    ("a reminder is retried without a limit", failed(REPEATED), RETRIED, DeliveryState.STANDING, (600.0, 10, 1)),
+    ("silenced, looked at later", muted(MuteReason.SILENCED), DispatchOutcome.HELD, DeliveryState.HELD, (15.0, 0, 0)),
+    ("before its turn, soon", muted(MuteReason.OUT_OF_ORDER), DispatchOutcome.HELD, DeliveryState.HELD, (1.0, 0, 0)),
+    ("ended, muted for good", muted(MuteReason.ENDED), DispatchOutcome.MUTED, DeliveryState.MUTED, (0.0, 0, 0)),
+    (
+        "ended after a delivery, it is delivered",
+        muted(MuteReason.ENDED, DELIVERED_BEFORE),
+        *(DispatchOutcome.MUTED, DeliveryState.DELIVERED, (0.0, 0, 1)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("sentence", "update", "outcome", "state", "due"), UPDATES, ids=[case[0] for case in UPDATES])
 def test_an_update_sets_the_state_and_the_next_attempt(
-    update: DeliveryUpdate,
-    outcome: DispatchOutcome,
-    state: DeliveryState,
-    due_in_seconds: float,
-    attempts: int,
-    rounds: int,
+    sentence: str, update: DeliveryUpdate, outcome: DispatchOutcome, state: DeliveryState, due: tuple[float, int, int]
 ) -> None:
     assert (update.delivery_id, update.outcome, update.state) == (7, outcome, state)
-    assert (update.due_at - NOW, update.attempts, update.rounds) == (due_in_seconds, attempts, rounds)
+    assert (update.due_at - NOW, update.attempts, update.rounds) == due
 
 
 def test_an_update_has_its_reason() -> None:
     assert (failed(NEW).error, failed(NEW).tried_at) == ("answered 503", NOW)
-    assert update_after_mute(NEW, now=NOW, reason=MuteReason.SILENCED).mute is MuteReason.SILENCED
-    assert update_after_success(NEW, now=NOW, repeat_seconds=None).error is None
+    assert muted(MuteReason.SILENCED).mute is MuteReason.SILENCED
+    assert succeeded(NEW).error is None
 
 
 DELIVERY = delivery_of()

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 
 import msgspec
-import pytest
 from msgspec import structs
 
 from tests.domain.alerts.alert_builders import notification_of
-from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Flapping, Notification
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.finding import Severity
 
 
 def test_the_stored_form_has_the_content_of_the_transition() -> None:
@@ -50,14 +47,3 @@ def test_a_stored_notification_is_read_back_unchanged() -> None:
 def test_fields_of_a_later_version_are_ignored() -> None:
     document = msgspec.to_builtins(notification_of()) | {"since_version": 3}
     assert msgspec.convert(document, Notification) == notification_of()
-
-
-def test_a_document_without_an_alert_is_refused() -> None:
-    with pytest.raises(msgspec.ValidationError, match="missing required field"):
-        msgspec.convert({"status": "firing"}, Notification)
-
-
-def test_state_and_severity_are_typed() -> None:
-    notification = msgspec.convert(msgspec.to_builtins(notification_of()), Notification)
-    assert (notification.status, notification.alert.severity) == (AlertState.FIRING, Severity.PAGE)
-    assert notification.is_firing

@@ -47,61 +47,41 @@ def transitions_of(values: list[float], *, rule: Rule = RULE, seconds: float = 1
 
 
 def reasons_of(transitions: list[Transition]) -> str:
-    """Return the names of the reasons of transitions."""
     return " ".join(transition.reason.name.lower() for transition in transitions)
 
 
 N = math.nan
+STEPS = [
+    ("the first steps are immune", [20, 20, 0, 0], "immune immune quiet quiet"),
+    ("it fires after three steps beyond them", [20] * 6, "immune immune began waiting fired firing"),
+    ("what clears before it fires is dropped", [0, 0, 20, 20, 0, 20], "immune immune began waiting dropped began"),
+    (
+        "steps of unknown truth are skipped",
+        *([0, 0, 20, N, 20, N, 20], "immune immune began unknown waiting unknown fired"),
+    ),
+    (
+        "it resolves after two clear steps",
+        *([0, 0, 20, 20, 20, 0, 0, 0], "immune immune began waiting fired clearing resolved quiet"),
+    ),
+    (
+        "above the clear threshold it still fires",
+        *([0, 0, 20, 20, 20, 7, 7, 7], "immune immune began waiting fired firing firing firing"),
+    ),
+    (
+        "clear steps must be in a row",
+        *([0, 0, 20, 20, 20, 0, 7, 0, 0], "immune immune began waiting fired clearing firing clearing resolved"),
+    ),
+    (
+        "a missing signal is not clear",
+        *([0, 0, 20, 20, 20, 0, N, N, 0], "immune immune began waiting fired clearing unknown unknown resolved"),
+    ),
+    ("without signals nothing happens", [N, N, N], "unknown unknown unknown"),
+    ("an infinite value", [0, 0, math.inf, math.inf, math.inf], "immune immune began waiting fired"),
+]
 
 
-@pytest.mark.parametrize(
-    ("values", "reasons"),
-    [
-        pytest.param([20, 20, 0, 0], "immune immune quiet quiet", id="the first steps are immune"),
-        pytest.param(
-            [20, 20, 20, 20, 20, 20],
-            "immune immune began waiting fired firing",
-            id="it fires after three steps beyond the immune ones",
-        ),
-        pytest.param(
-            [0, 0, 20, 20, 0, 20],
-            "immune immune began waiting dropped began",
-            id="an alert that clears before it fires is dropped",
-        ),
-        pytest.param(
-            [0, 0, 20, N, 20, N, 20],
-            "immune immune began unknown waiting unknown fired",
-            id="steps of unknown truth are skipped",
-        ),
-        pytest.param(
-            [0, 0, 20, 20, 20, 0, 0, 0],
-            "immune immune began waiting fired clearing resolved quiet",
-            id="it resolves after two clear steps",
-        ),
-        pytest.param(
-            [0, 0, 20, 20, 20, 7, 7, 7],
-            "immune immune began waiting fired firing firing firing",
-            id="above the clear threshold it still fires",
-        ),
-        pytest.param(
-            [0, 0, 20, 20, 20, 0, 7, 0, 0],
-            "immune immune began waiting fired clearing firing clearing resolved",
-            id="clear steps must be in a row",
-        ),
-        pytest.param(
-            [0, 0, 20, 20, 20, 0, N, N, 0],
-            "immune immune began waiting fired clearing unknown unknown resolved",
-            id="a missing signal is not clear",
-        ),
-        pytest.param([N, N, N], "unknown unknown unknown", id="without signals nothing happens"),
-        pytest.param(
-            [0, 0, math.inf, math.inf, math.inf],
-            "immune immune began waiting fired",
-            id="an infinite value",
-        ),
-    ],
-)
-def test_each_step_has_a_reason(values: list[float], reasons: str) -> None:
+@pytest.mark.parametrize(("sentence", "values", "reasons"), STEPS, ids=[case[0] for case in STEPS])
+def test_each_step_has_a_reason(sentence: str, values: list[float], reasons: str) -> None:
     assert reasons_of(transitions_of(values)) == reasons
 
 
@@ -113,7 +93,6 @@ def test_only_firing_and_resolving_are_events() -> None:
 
 def test_an_alert_keeps_its_first_step_and_has_the_newest_value() -> None:
     alert = transitions_of([0, 0, 20, 30, 40])[-1].alert
-    assert alert is not None
     assert (alert.state, alert.step, alert.since_at, alert.updated_at) == (AlertState.FIRING, 3, 30.0, 50.0)
     assert (alert.value, alert.threshold, alert.summary) == (40.0, 10.0, "x is 40 (limit 10)")
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.alerts.alert import Alert, AlertState
+from tests.domain.alerts.alert_builders import ALERT
+from tests.store.builders import batch
+from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.budget.trainer_advice import (
     Advice,
@@ -23,7 +25,6 @@ from trmon.domain.budget.trainer_advice import (
 )
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskLevel
-from trmon.domain.finding import Severity
 from trmon.domain.identity import BatchKey
 
 CUT = LrDecay(factor=0.5, step=200)
@@ -31,27 +32,8 @@ CUT = LrDecay(factor=0.5, step=200)
 
 def row(step: int = 300, *, ess_seq: float = 0.8, **changed: Any) -> BatchRow:
     """Return a gauge row of the total pair."""
-    usual: dict[str, Any] = {
-        "run_id": 1,
-        "key": BatchKey(1, step, None),
-        "ordinal": step + 1,
-        "closed_at": 0.0,
-        "n_sequences": 512,
-        "n_tokens": 4096,
-        "n_ranks": 1,
-        "missing_ranks": (),
-        "complete": True,
-        "revised": False,
-        "mode": "observe",
-        "primary_pair": "total",
-        "kl_is": "sampled",
-        "policy_hash": None,
-        "mismatches": 0,
-        "last_report_id": 1,
-        "signals": {"total_ess_seq": ess_seq, "mismatch_ess_seq": 1.0},
-        "scalars": {},
-    }
-    return BatchRow(**usual | changed)
+    usual = {"n_sequences": 512, "signals": {"total_ess_seq": ess_seq, "mismatch_ess_seq": 1.0}}
+    return batch(BatchKey(1, step, None), run_id=1, ordinal=step + 1, **usual | changed)
 
 
 @pytest.mark.parametrize(
@@ -145,22 +127,7 @@ def test_the_target_is_in_the_runs_configuration(config: dict[str, Any], expecte
     assert KlTarget.of(config) == expected
 
 
-ALERT = Alert(
-    identity="1/corrupt_logprobs",
-    run_id=1,
-    rule="corrupt_logprobs",
-    severity=Severity.PAGE,
-    state=AlertState.FIRING,
-    attempt_id=1,
-    step=299,
-    update=None,
-    since_at=0.0,
-    updated_at=0.0,
-    value=2.0,
-    threshold=1.0,
-    summary="log-probs look corrupt",
-    labels={},
-)
+CORRUPT = replace(ALERT, rule="corrupt_logprobs", step=299, summary="log-probs look corrupt")
 
 
 def test_a_healthy_run_gets_neutral_advice() -> None:
@@ -171,7 +138,7 @@ def test_a_healthy_run_gets_neutral_advice() -> None:
 
 def test_all_advice_has_a_reason() -> None:
     sick = row(ess_seq=0.2, scalars={"ref_kl": 60.0})
-    advice = advise(sick, target=0.8, decay=CUT, kl_target=KlTarget(nats=6.0), alerts=(ALERT,))
+    advice = advise(sick, target=0.8, decay=CUT, kl_target=KlTarget(nats=6.0), alerts=(CORRUPT,))
     assert (advice.step, advice.lr_scale, advice.lr_scale_sgd, advice.stop) == (300, 0.5, 0.25, True)
     assert advice.kl_factor == pytest.approx(1 + 0.2 * 512 / 10_000)
     assert advice.reasons.keys() == {"lr_scale", "lr_decay", "kl_factor", "stop"}
@@ -186,7 +153,7 @@ def test_advice_survives_a_round_trip_through_json() -> None:
 
 
 def test_an_open_incident_is_named_by_its_step_and_advises_nothing_else() -> None:
-    advice = advise(row(), target=0.8, decay=None, kl_target=None, alerts=(), incident=ALERT)
+    advice = advise(row(), target=0.8, decay=None, kl_target=None, alerts=(), incident=CORRUPT)
     assert (advice.incident_since, advice.stop, advice.lr_scale) == (299, False, 1.0)
     assert advice.reasons == {"incident_since": "log-probs look corrupt"}
 
@@ -204,7 +171,6 @@ def test_a_high_risk_is_a_recommendation_that_nothing_applies() -> None:
     probability = (1.0 + MODEL.page_at) / 2
     advice = at_risk(probability)
     risk = advice.collapse_risk
-    assert risk is not None
     assert (risk.probability, risk.level, risk.lr_scale) == (probability, RiskLevel.PAGE, 0.5)
     assert (advice.lr_scale, advice.lr_scale_sgd, advice.lr_decay) == (1.0, 1.0, None)
     assert (advice.stop, advice.should_stop) == (False, False)
@@ -214,7 +180,6 @@ def test_a_high_risk_is_a_recommendation_that_nothing_applies() -> None:
 
 def test_a_low_risk_asks_for_nothing_and_none_is_none() -> None:
     low = at_risk(MODEL.warn_at / 2)
-    assert low.collapse_risk is not None
     assert (low.collapse_risk.lr_scale, low.reasons) == (1.0, {})
     assert at_risk(math.nan).collapse_risk is None
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.diagnosis.runs import run as history
 from tests.domain.memory_log import MemoryLog
 from trmon.domain.alerts.alert import Alert, AlertState
@@ -27,22 +28,7 @@ from trmon.domain.runs.run import Run, RunEnding, RunState
 
 NOW = 10_000.0
 RUN = replace(MemoryLog().stored_run, last_step=40, last_report_at=NOW - 30.0)
-PAGE = Alert(
-    identity="1/variance_blowup",
-    run_id=1,
-    rule="variance_blowup",
-    severity=Severity.PAGE,
-    state=AlertState.FIRING,
-    attempt_id=3,
-    step=30,
-    update=None,
-    since_at=NOW - 60.0,
-    updated_at=NOW,
-    value=0.4,
-    threshold=0.5,
-    summary="importance weights blow up",
-    labels={},
-)
+PAGE = replace(ALERT, rule="variance_blowup", step=30)
 WARN = replace(PAGE, rule="stale_rollouts", severity=Severity.WARN, step=20)
 DUPLICATES = replace(WARN, rule="two_trainers", step=35)
 QUARANTINE = replace(WARN, rule="batch_quarantined", step=36)
@@ -88,210 +74,172 @@ def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
     return replace(RUN, state=state, last_report_at=NOW - silent_seconds)
 
 
-@pytest.mark.parametrize(
-    ("found", "kind", "why"),
-    [
-        pytest.param(verdict_on(RUN, PAGE, WARN), VerdictKind.ACT, "variance blowup since step 30", id="an open page"),
-        pytest.param(verdict_on(RUN, WARN), VerdictKind.WATCH, "stale rollouts since step 20", id="an open warning"),
-        pytest.param(
-            verdict_on(diagnosis=ILL), VerdictKind.WATCH, "step too large since step", id="a finding without an alert"
+CRASHED, SILENT, JUST_ENDED = map(in_state, (RunState.CRASHED, RunState.STALLED, RunState.FINISHED))
+LONG_ENDED = in_state(RunState.FINISHED, silent_seconds=REVIEW_SECONDS + 1)
+COLLAPSED_AT = "reward collapse since step 22 (last good step 21)"
+VERDICTS = [
+    ("an open page", verdict_on(RUN, PAGE, WARN), VerdictKind.ACT, "variance blowup since step 30"),
+    ("an open warning", verdict_on(RUN, WARN), VerdictKind.WATCH, "stale rollouts since step 20"),
+    ("a finding without an alert", verdict_on(diagnosis=ILL), VerdictKind.WATCH, "step too large since step"),
+    ("the cause before its alert", verdict_on(RUN, PAGE, diagnosis=ILL), VerdictKind.ACT, "step too large"),
+    (
+        "a second trainer before a finding",
+        verdict_on(RUN, DUPLICATES, diagnosis=ILL),
+        VerdictKind.WATCH,
+        "two trainers since step 35; also step too large",
+    ),
+    ("a second trainer alone", verdict_on(RUN, DUPLICATES), VerdictKind.WATCH, "two trainers since step 35"),
+    (
+        "quarantined parts after the finding",
+        verdict_on(RUN, QUARANTINE, diagnosis=ILL),
+        VerdictKind.WATCH,
+        "; also batch quarantined",
+    ),
+    ("a quarantine alone", verdict_on(RUN, QUARANTINE), VerdictKind.WATCH, "batch quarantined since step 36"),
+    ("a page not yet due", verdict_on(RUN, replace(PAGE, state=AlertState.PENDING)), VerdictKind.HEALTHY, "no finding"),
+    (
+        "an informational alert",
+        verdict_on(RUN, replace(PAGE, severity=Severity.INFO)),
+        VerdictKind.HEALTHY,
+        "no finding",
+    ),
+    ("all findings known, none holds", verdict_on(), VerdictKind.HEALTHY, "no finding in "),
+    ("a pause", verdict_on(in_state(RunState.PAUSED)), VerdictKind.HEALTHY, ", paused"),
+    ("a run without a diagnosis", verdict_on(diagnosis=None), VerdictKind.UNKNOWN, "not diagnosed yet"),
+    ("no step", verdict_on(replace(RUN, last_step=None), diagnosis=None), VerdictKind.UNKNOWN, "no step has closed"),
+    (
+        "too early",
+        verdict_on(diagnosis=EARLY),
+        VerdictKind.NO_DRIFT_FOUND,
+        "mismatch_kl_k3 0.0001, mismatch_prob_pearson 0.999, mismatch_ppl_ratio 1 in 120 steps so far; "
+        "the other checks need more steps",
+    ),
+    (
+        "a missing argument",
+        verdict_on(diagnosis=UNSURE),
+        VerdictKind.NO_DRIFT_FOUND,
+        "; not measured: clip saturation (pass advantages to log_batch",
+    ),
+    (
+        "too early, and a missing argument",
+        verdict_on(diagnosis=EARLY_AND_UNSURE),
+        VerdictKind.NO_DRIFT_FOUND,
+        "in 120 steps so far; not measured: clip saturation (pass advantages to log_batch",
+    ),
+    (
+        "scalars only",
+        verdict_on(diagnosis=diagnose(History.of_signals(SCALARS))),
+        VerdictKind.TRAINING_HEALTHY,
+        "agreement not measured (pass rollout_logprobs and old_logprobs to log_batch); reward_ema 0.5",
+    ),
+    (
+        "neither agreement nor scalars to judge",
+        verdict_on(diagnosis=diagnose(History.of_signals({"nonfinite_steps": 0.0}))),
+        VerdictKind.UNKNOWN,
+        "no agreement of log-probs, reward, entropy, length or grad_norm is known",
+    ),
+    (
+        "between the limits",
+        verdict_on(diagnosis=diagnose(history(mismatch_prob_pearson=0.97))),
+        VerdictKind.UNKNOWN,
+        "no finding, but mismatch_prob_pearson is 0.97",
+    ),
+    (
+        "an open incident whose cause the newest steps no longer show",
+        verdict_on(RUN, COLLAPSE, SYMPTOM, incident=COLLAPSE),
+        VerdictKind.ACT,
+        f"{COLLAPSED_AT}; also mask rate",
+    ),
+    (
+        "an open incident that warns",
+        verdict_on(RUN, replace(COLLAPSE, severity=Severity.WARN), incident=replace(COLLAPSE, severity=Severity.WARN)),
+        VerdictKind.WATCH,
+        "reward collapse since step 22",
+    ),
+    (
+        "an open incident before a second trainer and before another finding",
+        verdict_on(RUN, COLLAPSE, DUPLICATES, incident=COLLAPSE, diagnosis=ILL),
+        VerdictKind.ACT,
+        f"{COLLAPSED_AT}; also two trainers",
+    ),
+    ("a healed incident", verdict_on(RUN, incident=HEALED), VerdictKind.HEALTHY, "no finding in "),
+    (
+        "an end with an incident, though the newest steps look healthy",
+        verdict_on(JUST_ENDED, incident=ENDED_ILL),
+        VerdictKind.ENDED_ILL,
+        f"{COLLAPSED_AT}; ended at step 40",
+    ),
+    (
+        "an end with an incident, long ago",
+        verdict_on(LONG_ENDED, incident=ENDED_ILL),
+        VerdictKind.ENDED_ILL,
+        "reward collapse since step 22",
+    ),
+    (
+        "an end after an incident that healed",
+        verdict_on(JUST_ENDED, incident=HEALED),
+        VerdictKind.FINISHED,
+        "ended at step 40, healthy",
+    ),
+    (
+        "a healthy end of a later start",
+        verdict_on(replace(RUN, state=RunState.FINISHED, attempt_id=4, last_report_at=NOW + 60.0), incident=ENDED_ILL),
+        VerdictKind.FINISHED,
+        "ended at step 40, healthy",
+    ),
+    (
+        "a crash of an ill run, with its error",
+        verdict_on(
+            replace(CRASHED, ending=RunEnding(at=NOW, reason="exception", error="ValueError: x")),
+            COLLAPSE,
+            incident=COLLAPSE,
         ),
-        pytest.param(
-            verdict_on(RUN, PAGE, diagnosis=ILL), VerdictKind.ACT, "step too large", id="the cause before its alert"
-        ),
-        pytest.param(
-            verdict_on(RUN, DUPLICATES, diagnosis=ILL),
-            VerdictKind.WATCH,
-            "two trainers since step 35; also step too large",
-            id="a second trainer before a finding",
-        ),
-        pytest.param(
-            verdict_on(RUN, DUPLICATES), VerdictKind.WATCH, "two trainers since step 35", id="a second trainer alone"
-        ),
-        pytest.param(
-            verdict_on(RUN, QUARANTINE, diagnosis=ILL),
-            VerdictKind.WATCH,
-            "; also batch quarantined",
-            id="quarantined parts after the finding",
-        ),
-        pytest.param(
-            verdict_on(RUN, QUARANTINE), VerdictKind.WATCH, "batch quarantined since step 36", id="a quarantine alone"
-        ),
-        pytest.param(
-            verdict_on(RUN, replace(PAGE, state=AlertState.PENDING)),
-            VerdictKind.HEALTHY,
-            "no finding",
-            id="a page not yet due",
-        ),
-        pytest.param(
-            verdict_on(RUN, replace(PAGE, severity=Severity.INFO)),
-            VerdictKind.HEALTHY,
-            "no finding",
-            id="an informational alert",
-        ),
-        pytest.param(verdict_on(), VerdictKind.HEALTHY, "no finding in ", id="all findings known, none holds"),
-        pytest.param(verdict_on(in_state(RunState.PAUSED)), VerdictKind.HEALTHY, ", paused", id="a pause"),
-        pytest.param(
-            verdict_on(diagnosis=None), VerdictKind.UNKNOWN, "not diagnosed yet", id="a run without a diagnosis"
-        ),
-        pytest.param(
-            verdict_on(replace(RUN, last_step=None), diagnosis=None),
-            VerdictKind.UNKNOWN,
-            "no step has closed",
-            id="no step",
-        ),
-        pytest.param(
-            verdict_on(diagnosis=EARLY),
-            VerdictKind.NO_DRIFT_FOUND,
-            "mismatch_kl_k3 0.0001, mismatch_prob_pearson 0.999, mismatch_ppl_ratio 1 in 120 steps so far; "
-            "the other checks need more steps",
-            id="too early",
-        ),
-        pytest.param(
-            verdict_on(diagnosis=UNSURE),
-            VerdictKind.NO_DRIFT_FOUND,
-            "; not measured: clip saturation (pass advantages to log_batch",
-            id="a missing argument",
-        ),
-        pytest.param(
-            verdict_on(diagnosis=EARLY_AND_UNSURE),
-            VerdictKind.NO_DRIFT_FOUND,
-            "in 120 steps so far; not measured: clip saturation (pass advantages to log_batch",
-            id="too early, and a missing argument",
-        ),
-        pytest.param(
-            verdict_on(diagnosis=diagnose(History.of_signals(SCALARS))),
-            VerdictKind.TRAINING_HEALTHY,
-            "agreement not measured (pass rollout_logprobs and old_logprobs to log_batch); reward_ema 0.5",
-            id="scalars only",
-        ),
-        pytest.param(
-            verdict_on(diagnosis=diagnose(History.of_signals({"nonfinite_steps": 0.0}))),
-            VerdictKind.UNKNOWN,
-            "no agreement of log-probs, reward, entropy, length or grad_norm is known",
-            id="neither agreement nor scalars to judge",
-        ),
-        pytest.param(
-            verdict_on(diagnosis=diagnose(history(mismatch_prob_pearson=0.97))),
-            VerdictKind.UNKNOWN,
-            "no finding, but mismatch_prob_pearson is 0.97",
-            id="between the limits",
-        ),
-        pytest.param(
-            verdict_on(RUN, COLLAPSE, SYMPTOM, incident=COLLAPSE),
-            VerdictKind.ACT,
-            "reward collapse since step 22 (last good step 21); also mask rate",
-            id="an open incident whose cause the newest steps no longer show",
-        ),
-        pytest.param(
-            verdict_on(
-                RUN, replace(COLLAPSE, severity=Severity.WARN), incident=replace(COLLAPSE, severity=Severity.WARN)
-            ),
-            VerdictKind.WATCH,
-            "reward collapse since step 22",
-            id="an open incident that warns",
-        ),
-        pytest.param(
-            verdict_on(RUN, COLLAPSE, DUPLICATES, incident=COLLAPSE, diagnosis=ILL),
-            VerdictKind.ACT,
-            "reward collapse since step 22 (last good step 21); also two trainers",
-            id="an open incident before a second trainer and before another finding",
-        ),
-        pytest.param(verdict_on(RUN, incident=HEALED), VerdictKind.HEALTHY, "no finding in ", id="a healed incident"),
-        pytest.param(
-            verdict_on(in_state(RunState.FINISHED), incident=ENDED_ILL),
-            VerdictKind.ENDED_ILL,
-            "reward collapse since step 22 (last good step 21); ended at step 40",
-            id="an end with an incident, though the newest steps look healthy",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.FINISHED, silent_seconds=REVIEW_SECONDS + 1), incident=ENDED_ILL),
-            VerdictKind.ENDED_ILL,
-            "reward collapse since step 22",
-            id="an end with an incident, long ago",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.FINISHED), incident=HEALED),
-            VerdictKind.FINISHED,
-            "ended at step 40, healthy",
-            id="an end after an incident that healed",
-        ),
-        pytest.param(
-            verdict_on(
-                replace(RUN, state=RunState.FINISHED, attempt_id=4, last_report_at=NOW + 60.0), incident=ENDED_ILL
-            ),
-            VerdictKind.FINISHED,
-            "ended at step 40, healthy",
-            id="a healthy end of a later start",
-        ),
-        pytest.param(
-            verdict_on(
-                replace(
-                    in_state(RunState.CRASHED), ending=RunEnding(at=NOW, reason="exception", error="ValueError: x")
-                ),
-                COLLAPSE,
-                incident=COLLAPSE,
-            ),
-            VerdictKind.CRASHED,
-            "ValueError: x at step 40; before: reward collapse since step 22 (last good step 21)",
-            id="a crash of an ill run, with its error",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.STALLED, silent_seconds=840.0), STALLED),
-            VerdictKind.STALLED,
-            "no report for 14 min, expected one every 10 s",
-            id="a silent trainer with the alert of its state",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.STALLED), expected_step_seconds=0.0002),
-            VerdictKind.STALLED,
-            "no report for 30 s",
-            id="a silent trainer whose steps took no time",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.STALLED), expected_step_seconds=None),
-            VerdictKind.STALLED,
-            "no report for 30 s",
-            id="a silent trainer without a usual step",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.CRASHED), WARN),
-            VerdictKind.CRASHED,
-            "the trainer ended with an error at step 40; before: stale rollouts since step 20",
-            id="a crash after a warning",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.CRASHED), PAGE),
-            VerdictKind.CRASHED,
-            "; before: variance",
-            id="a crash after a page",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.FINISHED)),
-            VerdictKind.FINISHED,
-            "ended at step 40, healthy",
-            id="an end without findings",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.FINISHED), diagnosis=None),
-            VerdictKind.UNKNOWN,
-            "ended at step 40, not diagnosed yet",
-            id="an end without a diagnosis",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.FINISHED), diagnosis=ILL),
-            VerdictKind.WATCH,
-            "; ended at step 40",
-            id="an end with a finding",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.FINISHED, silent_seconds=REVIEW_SECONDS + 1), diagnosis=ILL),
-            VerdictKind.FINISHED,
-            "step too large since step 0; ended at step 40",
-            id="an end with a finding, long ago",
-        ),
-    ],
-)
+        VerdictKind.CRASHED,
+        "ValueError: x at step 40; before: reward collapse since step 22 (last good step 21)",
+    ),
+    (
+        "a silent trainer with the alert of its state",
+        verdict_on(in_state(RunState.STALLED, silent_seconds=840.0), STALLED),
+        VerdictKind.STALLED,
+        "no report for 14 min, expected one every 10 s",
+    ),
+    (
+        "a silent trainer whose steps took no time",
+        verdict_on(SILENT, expected_step_seconds=0.0002),
+        VerdictKind.STALLED,
+        "no report for 30 s",
+    ),
+    (
+        "a silent trainer without a usual step",
+        verdict_on(SILENT, expected_step_seconds=None),
+        VerdictKind.STALLED,
+        "no report for 30 s",
+    ),
+    (
+        "a crash after a warning",
+        verdict_on(CRASHED, WARN),
+        VerdictKind.CRASHED,
+        "the trainer ended with an error at step 40; before: stale rollouts since step 20",
+    ),
+    ("a crash after a page", verdict_on(CRASHED, PAGE), VerdictKind.CRASHED, "; before: variance"),
+    ("an end without findings", verdict_on(JUST_ENDED), VerdictKind.FINISHED, "ended at step 40, healthy"),
+    (
+        "an end without a diagnosis",
+        verdict_on(JUST_ENDED, diagnosis=None),
+        VerdictKind.UNKNOWN,
+        "ended at step 40, not diagnosed yet",
+    ),
+    ("an end with a finding", verdict_on(JUST_ENDED, diagnosis=ILL), VerdictKind.WATCH, "; ended at step 40"),
+    (
+        "an end with a finding, long ago",
+        verdict_on(LONG_ENDED, diagnosis=ILL),
+        VerdictKind.FINISHED,
+        "step too large since step 0; ended at step 40",
+    ),
+]
+
+
+@pytest.mark.parametrize(("found", "kind", "why"), [pytest.param(*case, id=sentence) for sentence, *case in VERDICTS])
 def test_the_verdict_is_the_most_urgent_one(found: RunVerdict, kind: VerdictKind, why: str) -> None:
     assert found.kind is kind
     assert why in found.why
@@ -311,31 +259,19 @@ def test_nothing_was_found_never_stands_beside_a_firing_alert() -> None:
         assert "healthy" not in verdict_on(RUN, alert).sentence.lower()
 
 
-@pytest.mark.parametrize(
-    ("found", "todo"),
-    [
-        pytest.param(verdict_on(RUN, replace(PAGE, runbook="filter")), "filter", id="the runbook of the alert"),
-        pytest.param(
-            verdict_on(RUN, COLLAPSE, incident=COLLAPSE),
-            REMEDIES[Finding.REWARD_COLLAPSE].fix,
-            id="the remedy of the incident",
-        ),
-        pytest.param(verdict_on(RUN, PAGE, diagnosis=ILL), REMEDIES[ILL.primary].fix, id="the cause's remedy"),
-        pytest.param(
-            verdict_on(RUN, replace(DUPLICATES, runbook="end one"), diagnosis=ILL),
-            "end one",
-            id="a second trainer first",
-        ),
-        pytest.param(
-            verdict_on(in_state(RunState.STALLED), replace(STALLED, runbook="look at its log")),
-            "look at its log",
-            id="a silent trainer",
-        ),
-        pytest.param(verdict_on(in_state(RunState.CRASHED)), None, id="a crash without an alert"),
-        pytest.param(verdict_on(), None, id="a healthy run"),
-        pytest.param(verdict_on(diagnosis=UNSURE), None, id="no finding"),
-    ],
-)
+ACTIONS = [
+    ("the runbook of the alert", verdict_on(RUN, replace(PAGE, runbook="filter")), "filter"),
+    ("the remedy of the incident", verdict_on(RUN, COLLAPSE, incident=COLLAPSE), REMEDIES[Finding.REWARD_COLLAPSE].fix),
+    ("the cause's remedy", verdict_on(RUN, PAGE, diagnosis=ILL), REMEDIES[ILL.primary].fix),
+    ("a second trainer first", verdict_on(RUN, replace(DUPLICATES, runbook="end one"), diagnosis=ILL), "end one"),
+    ("a silent trainer", verdict_on(SILENT, replace(STALLED, runbook="look at its log")), "look at its log"),
+    ("a crash without an alert", verdict_on(CRASHED), None),
+    ("a healthy run", verdict_on(), None),
+    ("no finding", verdict_on(diagnosis=UNSURE), None),
+]
+
+
+@pytest.mark.parametrize(("found", "todo"), [pytest.param(*case, id=sentence) for sentence, *case in ACTIONS])
 def test_a_verdict_has_the_first_action(found: RunVerdict, todo: str | None) -> None:
     assert found.todo == todo
 
@@ -358,8 +294,8 @@ def test_an_acknowledged_incident_stands_for_its_symptoms() -> None:
 
 
 def test_a_run_that_ended_ill_is_to_be_investigated_for_a_day() -> None:
-    recent = verdict_on(in_state(RunState.FINISHED), incident=ENDED_ILL)
-    past = verdict_on(in_state(RunState.FINISHED, silent_seconds=REVIEW_SECONDS + 1), incident=ENDED_ILL)
+    recent = verdict_on(JUST_ENDED, incident=ENDED_ILL)
+    past = verdict_on(LONG_ENDED, incident=ENDED_ILL)
     assert [urgency_of(one, alerts=(), acked=frozenset()) for one in (recent, past)] == [Urgency.SOON, Urgency.NONE]
 
 

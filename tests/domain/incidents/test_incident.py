@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.diagnosis.runs import run
 from tests.domain.ruleruns import run as run_rules
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis.diagnosis import Assurance, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.remedies import REMEDIES, remedy_of
-from trmon.domain.finding import Finding, FindingForm, Severity
+from trmon.domain.finding import Finding, FindingForm
 from trmon.domain.incidents.incident import Incident, incident_labels, is_member, led_diagnosis
 from trmon.domain.pipeline.transition import end_open_incident
 from trmon.domain.rules.rule_yaml import builtin_rules
@@ -21,23 +24,7 @@ HEALTH = frozenset(name for name, rule in RULES.items() if rule.is_of_health)
 
 
 def alert(rule: str, step: int, *, labels: dict[str, str] | None = None) -> Alert:
-    return Alert(
-        identity=f"1/{rule}",
-        run_id=1,
-        rule=rule,
-        severity=Severity.PAGE,
-        state=AlertState.FIRING,
-        attempt_id=3,
-        step=step,
-        update=None,
-        since_at=1.0,
-        updated_at=2.0,
-        value=1.0,
-        threshold=0.0,
-        summary="",
-        labels=labels or {},
-        runbook="Look.",
-    )
+    return replace(ALERT, identity=f"1/{rule}", rule=rule, step=step, labels=labels or {})
 
 
 def incident(cause: str, finding: Finding | None, *, step: int = 62) -> Incident:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -23,17 +22,6 @@ NOW = 1000.0
 LIVE_SECONDS = 90.0
 
 
-@dataclass(frozen=True)
-class Case:
-    """A message under a claim, described in one sentence, and its resolution."""
-
-    sentence: str
-    claim: Claim | None
-    launch: str
-    step: int | None
-    expected: Resolution
-
-
 def claim(
     *, ago: float = 10.0, last_step: int | None = 50, ended: bool = False, former_step: int | None = None
 ) -> Claim:
@@ -50,57 +38,37 @@ def claim(
 
 
 CASES = [
-    Case("The first message of a rank takes its claim.", None, "A", 0, Resolution.TAKE_OVER),
-    Case("The holder continues.", claim(), "A", 51, Resolution.CONTINUE),
-    Case("The holder may report an earlier step late.", claim(), "A", 3, Resolution.CONTINUE),
-    Case("The holder continues after a long silence.", claim(ago=1e6), "A", 51, Resolution.CONTINUE),
-    Case("A second trainer beside a live one gets its own attempt.", claim(), "B", 51, Resolution.TWO_TRAINERS),
-    Case("So does its start.", claim(), "B", None, Resolution.TWO_TRAINERS),
-    Case("A restart with a later step takes over.", claim(ago=LIVE_SECONDS), "B", 51, Resolution.TAKE_OVER),
-    Case("A restart that repeats the last step went back.", claim(ago=LIVE_SECONDS), "B", 50, Resolution.WENT_BACK),
-    Case("A trainer that sent its end is not live.", claim(ended=True), "B", 51, Resolution.TAKE_OVER),
-    Case(
-        "Neither is one whose last message has a time far in the future.",
-        claim(ago=-LIVE_SECONDS),
-        "B",
-        51,
-        Resolution.TAKE_OVER,
-    ),
-    Case("The start of a restart takes over.", claim(ended=True), "B", None, Resolution.TAKE_OVER),
-    Case("Its first step is then checked.", claim(last_step=None, former_step=50), "A", 50, Resolution.WENT_BACK),
-    Case("A later step is accepted.", claim(last_step=None, former_step=50), "A", 51, Resolution.CONTINUE),
-    Case(
-        "A late report of a former holder stays in the attempt.",
-        claim(last_step=60, former_step=50),
-        "Z",
-        50,
-        Resolution.CONTINUE,
-    ),
-    Case(
-        "A former holder that trains on is a second trainer.", claim(former_step=50), "Z", 51, Resolution.TWO_TRAINERS
-    ),
-    Case(
+    ("The first message of a rank takes its claim.", None, "A", 0, Resolution.TAKE_OVER),
+    ("The holder continues.", claim(), "A", 51, Resolution.CONTINUE),
+    ("The holder may report an earlier step late.", claim(), "A", 3, Resolution.CONTINUE),
+    ("The holder continues after a long silence.", claim(ago=1e6), "A", 51, Resolution.CONTINUE),
+    ("A second trainer beside a live one gets its own attempt.", claim(), "B", 51, Resolution.TWO_TRAINERS),
+    ("So does its start.", claim(), "B", None, Resolution.TWO_TRAINERS),
+    ("A restart with a later step takes over.", claim(ago=LIVE_SECONDS), "B", 51, Resolution.TAKE_OVER),
+    ("A restart that repeats the last step went back.", claim(ago=LIVE_SECONDS), "B", 50, Resolution.WENT_BACK),
+    ("A trainer that sent its end is not live.", claim(ended=True), "B", 51, Resolution.TAKE_OVER),
+    ("Neither is one that was seen far in the future.", claim(ago=-LIVE_SECONDS), "B", 51, Resolution.TAKE_OVER),
+    ("The start of a restart takes over.", claim(ended=True), "B", None, Resolution.TAKE_OVER),
+    ("Its first step is then checked.", claim(last_step=None, former_step=50), "A", 50, Resolution.WENT_BACK),
+    ("A later step is accepted.", claim(last_step=None, former_step=50), "A", 51, Resolution.CONTINUE),
+    ("A late report of a former holder stays.", claim(last_step=60, former_step=50), "Z", 50, Resolution.CONTINUE),
+    ("A former holder that trains on is a second trainer.", claim(former_step=50), "Z", 51, Resolution.TWO_TRAINERS),
+    (
         "A third launch may not go back behind the first when the second never reported.",
         claim(ago=1e6, last_step=None, former_step=50),
-        "B",
-        50,
-        Resolution.WENT_BACK,
+        *("B", 50, Resolution.WENT_BACK),
     ),
-    Case(
-        "A trainer that never reported has no step to go back from.",
-        claim(ago=1e6, last_step=None),
-        "B",
-        0,
-        Resolution.TAKE_OVER,
-    ),
+    ("Who never reported has nothing to go back from.", claim(ago=1e6, last_step=None), "B", 0, Resolution.TAKE_OVER),
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.sentence)
-def test_messages_are_resolved(case: Case) -> None:
-    found = resolve_attempt(case.claim, launch=case.launch, step=case.step, now=NOW, live_seconds=LIVE_SECONDS)
-    assert found is case.expected
-    assert found.forks == (case.expected in (Resolution.TWO_TRAINERS, Resolution.WENT_BACK))
+@pytest.mark.parametrize(("sentence", "held", "launch", "step", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_messages_are_resolved(
+    sentence: str, held: Claim | None, launch: str, step: int | None, expected: Resolution
+) -> None:
+    found = resolve_attempt(held, launch=launch, step=step, now=NOW, live_seconds=LIVE_SECONDS)
+    assert found is expected
+    assert found.forks == (expected in (Resolution.TWO_TRAINERS, Resolution.WENT_BACK))
 
 
 def test_a_claim_keeps_the_largest_step_of_its_launch() -> None:
@@ -172,63 +140,38 @@ def active_launch(launch: str, began_at: float, beat_at: float | None, **fields:
     return ActiveLaunch(launch=launch, began_at=began_at, beat_at=beat_at, **usual | fields)
 
 
-@dataclass(frozen=True)
-class PairCase:
-    """The launches of a run, and for how many seconds two of them are alive; None without a pair."""
-
-    sentence: str
-    launches: tuple[ActiveLaunch, ...]
-    seconds: float | None
-
-
-PAIR_CASES = [
-    PairCase("There are no launches.", (), None),
-    PairCase("There is only one trainer.", (active_launch("A", 0, 100),), None),
-    PairCase(
-        "Both have sent heartbeats since the second began.",
-        (active_launch("A", 0, 130), active_launch("B", 50, 110)),
-        60,
-    ),
-    PairCase(
-        "The first sends no heartbeats any more: a restart.",
-        (active_launch("A", 0, 40), active_launch("B", 50, 110)),
-        -10,
-    ),
-    PairCase("They began at the same time.", (active_launch("A", 5, 35), active_launch("B", 5, 30)), 25),
-    PairCase(
-        "The second one has not sent a heartbeat yet.",
-        (active_launch("A", 0, 130), active_launch("B", 50, None)),
-        -math.inf,
-    ),
-    PairCase("One has ended.", (active_launch("A", 0, 130, ended=True), active_launch("B", 50, 110)), None),
-    PairCase(
+FIRST = active_launch("A", 0, 130)
+PAIR_CASES: list[tuple[str, list[ActiveLaunch], float | None]] = [
+    ("There are no launches.", [], None),
+    ("There is only one trainer.", [FIRST], None),
+    ("Both have sent heartbeats since the second began.", [FIRST, active_launch("B", 50, 110)], 60),
+    ("The first sends none any more: a restart.", [active_launch("A", 0, 40), active_launch("B", 50, 110)], -10),
+    ("They began at the same time.", [active_launch("A", 5, 35), active_launch("B", 5, 30)], 25),
+    ("The second one has not sent a heartbeat yet.", [FIRST, active_launch("B", 50, None)], -math.inf),
+    ("One has ended.", [active_launch("A", 0, 130, ended=True), active_launch("B", 50, 110)], None),
+    (
         "Another rank of one has ended: this one is about to.",
-        (active_launch("A", 0, 130), active_launch("A", 0, 130, rank=1, ended=True), active_launch("B", 50, 110)),
+        [FIRST, active_launch("A", 0, 130, rank=1, ended=True), active_launch("B", 50, 110)],
         None,
     ),
-    PairCase(
-        "Two ranks, each started by itself.", (active_launch("A", 0, 130), active_launch("B", 50, 130, rank=1)), None
-    ),
-    PairCase(
-        "One launch in two attempts, as one that went back.",
-        (active_launch("A", 0, 130), active_launch("A", 50, 130, attempt_id=2)),
-        None,
-    ),
-    PairCase(
+    ("Two ranks, each started by itself.", [FIRST, active_launch("B", 50, 130, rank=1)], None),
+    ("One launch in two attempts, as one that went back.", [FIRST, active_launch("A", 50, 130, attempt_id=2)], None),
+    (
         "Of three, the two that were heard together for longest count.",
-        (active_launch("A", 0, 130), active_launch("B", 50, 70), active_launch("C", 60, 125)),
+        [FIRST, active_launch("B", 50, 70), active_launch("C", 60, 125)],
         65,
     ),
 ]
 
 
-@pytest.mark.parametrize("case", PAIR_CASES, ids=lambda case: case.sentence)
-def test_how_long_two_have_lived_side_by_side(case: PairCase) -> None:
-    found = find_duplicate_trainers(case.launches)
-    assert (None if found is None else found.seconds) == case.seconds
+@pytest.mark.parametrize(("sentence", "launches", "seconds"), PAIR_CASES, ids=[case[0] for case in PAIR_CASES])
+def test_how_long_two_have_lived_side_by_side(
+    sentence: str, launches: list[ActiveLaunch], seconds: float | None
+) -> None:
+    found = find_duplicate_trainers(launches)
+    assert (None if found is None else found.seconds) == seconds
 
 
 def test_both_are_named_the_older_one_first() -> None:
     found = find_duplicate_trainers([active_launch("B", 50, 130, last_step=7), active_launch("A", 0, 130)])
-    assert found is not None
     assert found.names == "attempt by A (launch A, rank 0) and attempt by B (launch B, rank 0) at step 7"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from trmon.domain.messages import StoredNotice
 from trmon.domain.runs.liveness import (
     Liveness,
     SilenceLimits,
+    StateChange,
     StateChangeReason,
     TrainerEnd,
     after_notice,
@@ -35,32 +37,23 @@ def notice(message: wire.Start | wire.Pause | wire.Finish | wire.Scalars) -> Sto
 
 
 def finish(rank: int = 0, outcome: str = "finished") -> wire.Finish:
-    """Return the end of a rank."""
     return wire.Finish(**ORIGIN, sequence=1, rank=rank, world_size=4, outcome=outcome, sent_at=190.0, error="boom")
+
+
+RUNNING, PAUSED, STALLED = (liveness(state) for state in (RunState.RUNNING, RunState.PAUSED, RunState.STALLED))
+CRASHED, FINISHED = (liveness(state, ending=ENDING) for state in (RunState.CRASHED, RunState.FINISHED))
+PAUSE, SCALARS = wire.Pause(**ORIGIN, sequence=1), wire.Scalars(**ORIGIN, sequence=1, step=1, values={})
+CRASH_OF_ANOTHER = finish(rank=3, outcome="crashed")
 
 
 @pytest.mark.parametrize(
     ("before", "launch", "after", "reason"),
     [
-        pytest.param(liveness(RunState.RUNNING), "one", RunState.RUNNING, None, id="a running run runs on"),
-        pytest.param(liveness(RunState.PAUSED), "one", RunState.RUNNING, StateChangeReason.REPORTED, id="a pause ends"),
-        pytest.param(
-            liveness(RunState.STALLED), "one", RunState.RUNNING, StateChangeReason.REPORTED, id="a stall ends"
-        ),
-        pytest.param(
-            liveness(RunState.CRASHED, ending=ENDING),
-            "one",
-            RunState.CRASHED,
-            None,
-            id="a late report of the ended launch",
-        ),
-        pytest.param(
-            liveness(RunState.FINISHED, ending=ENDING),
-            "two",
-            RunState.RUNNING,
-            StateChangeReason.RESTARTED,
-            id="a new launch",
-        ),
+        pytest.param(RUNNING, "one", RunState.RUNNING, None, id="a running run runs on"),
+        pytest.param(PAUSED, "one", RunState.RUNNING, StateChangeReason.REPORTED, id="a pause ends"),
+        pytest.param(STALLED, "one", RunState.RUNNING, StateChangeReason.REPORTED, id="a stall ends"),
+        pytest.param(CRASHED, "one", RunState.CRASHED, None, id="a late report of the ended launch"),
+        pytest.param(FINISHED, "two", RunState.RUNNING, StateChangeReason.RESTARTED, id="a new launch"),
     ],
 )
 def test_a_report_restarts_a_run_unless_its_launch_has_ended(
@@ -75,42 +68,15 @@ def test_a_report_restarts_a_run_unless_its_launch_has_ended(
 @pytest.mark.parametrize(
     ("before", "message", "after"),
     [
-        pytest.param(liveness(RunState.RUNNING), wire.Pause(**ORIGIN, sequence=1), RunState.PAUSED, id="a pause"),
-        pytest.param(
-            liveness(RunState.FINISHED, ending=ENDING),
-            wire.Pause(**ORIGIN, sequence=1),
-            RunState.FINISHED,
-            id="a pause after the end has no effect",
-        ),
-        pytest.param(liveness(RunState.RUNNING), finish(), RunState.FINISHED, id="rank 0 finishes the run"),
-        pytest.param(liveness(RunState.RUNNING), finish(rank=3), RunState.RUNNING, id="another rank does not"),
-        pytest.param(
-            liveness(RunState.STALLED), finish(rank=3, outcome="crashed"), RunState.CRASHED, id="any rank can crash it"
-        ),
-        pytest.param(
-            liveness(RunState.FINISHED, ending=ENDING),
-            finish(rank=3, outcome="crashed"),
-            RunState.FINISHED,
-            id="a crash after the end of a finished run has no effect",
-        ),
-        pytest.param(
-            liveness(RunState.CRASHED, ending=ENDING),
-            wire.Start(**ORIGIN, sent_at=50.0),
-            RunState.CRASHED,
-            id="a start that was made before the end",
-        ),
-        pytest.param(
-            liveness(RunState.CRASHED, ending=ENDING),
-            wire.Start(**ORIGIN, sent_at=150.0),
-            RunState.RUNNING,
-            id="a start in the same process after the end",
-        ),
-        pytest.param(
-            liveness(RunState.STALLED),
-            wire.Scalars(**ORIGIN, sequence=1, step=1, values={}),
-            RunState.STALLED,
-            id="scalars",
-        ),
+        pytest.param(RUNNING, PAUSE, RunState.PAUSED, id="a pause"),
+        pytest.param(FINISHED, PAUSE, RunState.FINISHED, id="a pause after the end has no effect"),
+        pytest.param(RUNNING, finish(), RunState.FINISHED, id="rank 0 finishes the run"),
+        pytest.param(RUNNING, finish(rank=3), RunState.RUNNING, id="another rank does not"),
+        pytest.param(STALLED, CRASH_OF_ANOTHER, RunState.CRASHED, id="any rank can crash it"),
+        pytest.param(FINISHED, CRASH_OF_ANOTHER, RunState.FINISHED, id="a crash after a normal end has no effect"),
+        pytest.param(CRASHED, wire.Start(**ORIGIN, sent_at=50.0), RunState.CRASHED, id="a start before the end"),
+        pytest.param(CRASHED, wire.Start(**ORIGIN, sent_at=150.0), RunState.RUNNING, id="a start after the end"),
+        pytest.param(STALLED, SCALARS, RunState.STALLED, id="scalars"),
     ],
 )
 def test_notices_change_the_state(
@@ -122,33 +88,30 @@ def test_notices_change_the_state(
 
 
 def test_a_crash_keeps_its_error() -> None:
-    _, change = after_notice(liveness(RunState.RUNNING), notice(finish(outcome="crashed")))
-    assert change is not None
-    assert change.ending is not None
+    _, change = after_notice(RUNNING, notice(finish(outcome="crashed")))
     assert (change.ending.error, change.silence_started_at) == ("boom", 50.0)
 
 
 def test_a_failure_explains_the_signal_that_ended_its_launch() -> None:
     terminated = wire.Finish(**ORIGIN, sequence=1, reason="signal", signal="SIGTERM", sent_at=190.0)
-    ended, change = after_notice(liveness(RunState.RUNNING), notice(terminated))
-    assert change is not None
+    ended, change = after_notice(RUNNING, notice(terminated))
     assert (ended.state, change.ending and change.ending.phrase) == (RunState.FINISHED, "ended by SIGTERM")
     other = wire.Finish(attempt="a", launch="two", sequence=2, outcome="crashed", error="boom")
     assert after_notice(ended, notice(other))[1] is None
-    crashed, change = after_notice(ended, notice(finish(rank=3, outcome="crashed")))
-    assert change is not None
+    crashed, change = after_notice(ended, notice(CRASH_OF_ANOTHER))
     assert (crashed.state, change.ending and change.ending.phrase) == (RunState.CRASHED, "boom on rank 3")
     assert after_notice(crashed, notice(terminated))[1] is None
 
 
-def test_a_failure_after_a_normal_end_changes_nothing() -> None:
-    ended, _ = after_notice(liveness(RunState.RUNNING), notice(finish()))
-    assert after_notice(ended, notice(finish(rank=3, outcome="crashed")))[1] is None
-
-
 def test_a_start_of_a_running_run_restarts_the_silence() -> None:
-    after_message, change = after_notice(liveness(RunState.RUNNING), notice(wire.Start(**ORIGIN)))
+    after_message, change = after_notice(RUNNING, notice(wire.Start(**ORIGIN)))
     assert (after_message.silent_since, change) == (200.0, None)
+
+
+def silent(before: Liveness = RUNNING, **given: Any) -> tuple[Liveness, StateChange | None]:
+    """Return what silence makes of a run; by default no heartbeat was seen and no step's length is known."""
+    usual = {"watching_since": 0.0, "last_seen": lambda: None, "expected_step_seconds": None}
+    return after_silence(before, limits=SilenceLimits(), **usual | given)
 
 
 @pytest.mark.parametrize(
@@ -169,52 +132,23 @@ def test_a_start_of_a_running_run_restarts_the_silence() -> None:
 def test_silence_stalls_a_running_run(
     expected_seconds: float | None, last_seen_at: float | None, watching_since: float, now: float, stalls: bool
 ) -> None:
-    after, change = after_silence(
-        liveness(RunState.RUNNING),
-        now=now,
-        watching_since=watching_since,
-        last_seen=lambda: last_seen_at,
-        expected_step_seconds=expected_seconds,
-        limits=SilenceLimits(),
+    after, change = silent(
+        now=now, watching_since=watching_since, last_seen=lambda: last_seen_at, expected_step_seconds=expected_seconds
     )
     assert (after.state is RunState.STALLED) is stalls
     if stalls:
-        assert change is not None
         assert (change.reason, change.silence_started_at) == (StateChangeReason.SILENT, 50.0)
         assert change.silent_seconds > change.limit_seconds
 
 
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.STALLED, RunState.CRASHED, RunState.FINISHED])
 def test_only_a_running_run_stalls(state: RunState) -> None:
-    before = replace(liveness(state))
-    after, change = after_silence(
-        before,
-        now=1e6,
-        watching_since=0.0,
-        last_seen=lambda: None,
-        expected_step_seconds=None,
-        limits=SilenceLimits(),
-    )
-    assert (after, change) == (before, None)
+    assert silent(liveness(state), now=1e6) == (liveness(state), None)
 
 
 def test_the_last_message_is_read_only_after_the_shorter_limit() -> None:
     calls: list[float] = []
 
-    def check(now: float) -> None:
-        def last_seen() -> float | None:
-            calls.append(now)
-            return None
-
-        after_silence(
-            replace(liveness(RunState.RUNNING), silent_since=1000.0),
-            now=now,
-            watching_since=0.0,
-            last_seen=last_seen,
-            expected_step_seconds=None,
-            limits=SilenceLimits(),
-        )
-
     for now in (1000.0, 1120.0, 1120.1):
-        check(now)
+        silent(replace(RUNNING, silent_since=1000.0), now=now, last_seen=lambda now=now: calls.append(now))
     assert calls == [1120.1]
