@@ -27,7 +27,7 @@ OPEN = (AlertState.PENDING, AlertState.FIRING)
 
 
 class MemoryLog:
-    """One run's log; `broken` makes every read fail until it is unset."""
+    """One run's log, by the methods of RunLog; `broken` makes every read fail until it is unset."""
 
     def __init__(self, *, created_at: float = 0.0) -> None:
         self._lock = Lock()
@@ -109,13 +109,11 @@ class MemoryLog:
         )
 
     def unfinished_runs(self, slots: Collection[int] | None = None) -> list[Run]:
-        """See RunLog."""
         self._check()
         beyond = self._frontier.report_id < len(self.stored_reports) or self._frontier.notice_id < len(self.notices)
         return [self.stored_run] if beyond or not self.stored_run.state.ended else []
 
     def by_id(self, run_id: int) -> Run:
-        """See RunLog."""
         self._check()
         if run_id != RUN_ID:
             raise NotFound("run", str(run_id))
@@ -127,18 +125,15 @@ class MemoryLog:
         return self._looks
 
     def attempts(self, run_id: int) -> list[Attempt]:
-        """See RunLog."""
         return [
             Attempt(id=i + 1, run_id=run_id, name=name, ordinal=i + 1, started_at=0.0, world_size=1)
             for i, name in enumerate(self._attempts)
         ]
 
     def progress(self, run_id: int) -> RunProgress:
-        """See RunLog."""
         return RunProgress(frontier=self._frontier, checkpoint=self._checkpoint)
 
     def unread_of(self, run_id: int, read: Frontier, *, limit: int) -> Unread:
-        """See RunLog."""
         self._check()
         with self._lock:
             return Unread(
@@ -147,27 +142,22 @@ class MemoryLog:
             )
 
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
-        """See RunLog."""
         with self._lock:
             return self.notices[notice_id : notice_id + limit]
 
     def unread(self, read: Mapping[int, Frontier], *, limit: int) -> dict[int, Unread] | None:
-        """See RunLog."""
         found = {run_id: self.unread_of(run_id, frontier, limit=limit) for run_id, frontier in read.items()}
         is_much = any(len(mail.notices) >= limit or len(mail.reports) >= limit for mail in found.values())
         return None if is_much else found
 
     def of_batch(self, key: BatchKey) -> list[StoredReport]:
-        """See RunLog."""
         found = [report for report in self.stored_reports if report.key.batch == key]
         return sorted(found, key=lambda report: (report.key.rank, report.key.chunk))
 
     def batch(self, key: BatchKey) -> BatchRow | None:
-        """See RunLog."""
         return self.rows.get(key)
 
     def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
-        """See RunLog."""
         found = sorted((row for row in self.rows.values() if row.ordinal > ordinal), key=lambda row: row.ordinal)
         return found[:limit]
 
@@ -176,27 +166,21 @@ class MemoryLog:
         self._checkpoint = None
 
     def open_alerts(self, run_id: int) -> list[Alert]:
-        """See RunLog."""
         return [alert for alert in self.alerts.values() if alert.state in OPEN]
 
     def current(self, run_id: int) -> PolicyVersion:
-        """See RunLog."""
         return self.versions[-1] if self.versions else default_version(now=self.stored_run.created_at)
 
     def history(self, run_id: int) -> list[PolicyVersion]:
-        """See RunLog."""
         return list(self.versions)
 
     def get(self, run_id: int) -> AdaptationSetting:
-        """See RunLog."""
         return self.setting
 
     def last_seen(self, run_id: int) -> float | None:
-        """See RunLog."""
         return self._seen_at
 
     def active_launches(self, run_id: int, *, since: float) -> list[ActiveLaunch]:
-        """See RunLog."""
         self.looks_at_speakers += 1
         return [
             ActiveLaunch(
@@ -214,7 +198,6 @@ class MemoryLog:
         ]
 
     def commit(self, outcomes: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
-        """See RunUpdateWriter."""
         return [self._committed(outcome) for outcome in outcomes]
 
     def _committed(self, outcome: RunUpdate) -> Future[None]:

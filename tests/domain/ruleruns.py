@@ -85,7 +85,6 @@ class RuleRun:
         return self
 
     def finish(self) -> RuleRun:
-        """End the run."""
         context = replace(self.context, run=replace(self.context.run, state=RunState.FINISHED))
         told, after = apply_run_end(context=context, pipeline_state=self.pipeline_state, now=2000.0)
         self._add(publish_transitions(told, context=context, pipeline_state=after))
@@ -106,7 +105,6 @@ class RuleRun:
 
     @property
     def firing(self) -> set[str]:
-        """The rules that fire."""
         return {alert.rule for alert in self.pipeline_state.open_alerts() if alert.state.value == "firing"}
 
     @property
@@ -130,5 +128,4 @@ def run(numbers: Numbers, *, steps: int, after: int = 0, usual: Numbers | None =
 
 
 def of(found: Iterable[AlertStep], rule: str) -> list[AlertStep]:
-    """Return the events of one rule."""
     return [one for one in found if one[0] == rule]

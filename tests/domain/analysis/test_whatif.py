@@ -145,7 +145,6 @@ def test_a_soft_policy_adds_up_the_weights_of_its_sequences() -> None:
     first, second = batch(lengths=[8, 8, 0], sum_k3=[0.0, 3.0, 9.0]), batch(lengths=[8], sum_k3=[1.5])
     made = effect(first, second, policy=soft)
     weights = [1.0, math.exp(-1.0), math.exp(-0.25)]
-    assert made.weights is not None
     assert made.weights.mean == pytest.approx(sum(weights) / 3)
     assert made.weights.effective_share == pytest.approx(sum(weights) ** 2 / (3 * sum(w * w for w in weights)))
     assert (made.total.n, made.total.rejected) == (3, 2)
@@ -154,9 +153,7 @@ def test_a_soft_policy_adds_up_the_weights_of_its_sequences() -> None:
 
 def test_weights_of_0_and_1_have_the_accepted_share_as_mean_and_as_effective_share() -> None:
     made = effect(batch(lengths=[8] * 4, sum_k3=[0.0, 2.0, 2.0, 0.5]), policy=replace(POLICY, soft_tau=1e-12))
-    assert made.weights is not None
     assert made.weights.mean == made.weights.effective_share == 1 - made.total.mask_rate == 0.5
     none = effect(batch(lengths=[8], sum_k3=[2.0]), policy=replace(POLICY, soft_tau=1e-12)).weights
-    assert none is not None
     assert (none.mean, none.effective_share) == (0.0, 0.0)
     assert math.isnan(WeightTotal().effective_share)

@@ -33,7 +33,6 @@ def history(
 
 
 def rewards(*values: float) -> list[dict[str, float]]:
-    """Return the signals of steps with these rewards."""
     return [{"reward_mean": value} for value in values]
 
 

@@ -80,36 +80,22 @@ def test_the_last_step_is_final_only_if_the_run_has_ended() -> None:
     assert [backtest(given, rule).outcomes[0].n_raised for given in (running, ended)] == [0, 1]
 
 
+TOO_SHORT = "90 of the 120 rewards that a collapse takes to show"
 ONSETS = [
-    ("the reward falls", history(rewards(*FALL)), CollapseOnset(step=65, source=OnsetSource.REWARD)),
-    (
-        "a label comes before the reward",
-        history(rewards(*FALL), onset=9),
-        CollapseOnset(step=9, source=OnsetSource.LABEL),
-    ),
-    ("it stays", history(rewards(*[0.5] * 130)), CollapseOnset(step=None, source=OnsetSource.REWARD)),
-    (
-        "too short",
-        history(rewards(*[0.5] * 90)),
-        CollapseOnset(
-            step=None, source=OnsetSource.UNKNOWN, reason="90 of the 120 rewards that a collapse takes to show"
-        ),
-    ),
-    (
-        "below 0",
-        history(rewards(*[-0.5] * 200)),
-        CollapseOnset(step=None, source=OnsetSource.UNKNOWN, reason="some rewards are below 0"),
-    ),
+    ("the reward falls", history(rewards(*FALL)), 65, OnsetSource.REWARD, ""),
+    ("a label comes before the reward", history(rewards(*FALL), onset=9), 9, OnsetSource.LABEL, ""),
+    ("it stays", history(rewards(*[0.5] * 130)), None, OnsetSource.REWARD, ""),
+    ("too short", history(rewards(*[0.5] * 90)), None, OnsetSource.UNKNOWN, TOO_SHORT),
+    ("below 0", history(rewards(*[-0.5] * 200)), None, OnsetSource.UNKNOWN, "some rewards are below 0"),
 ]
 
 
-@pytest.mark.parametrize(("sentence", "given", "onset"), ONSETS, ids=[case[0] for case in ONSETS])
-def test_the_onset(sentence: str, given: StoredHistory, onset: CollapseOnset) -> None:
-    assert backtest(given).onset == onset
+@pytest.mark.parametrize(("sentence", "given", "step", "source", "reason"), ONSETS, ids=[case[0] for case in ONSETS])
+def test_the_onset(sentence: str, given: StoredHistory, step: int | None, source: OnsetSource, reason: str) -> None:
+    assert backtest(given).onset == CollapseOnset(step=step, source=source, reason=reason)
 
 
 def gaps(given: StoredHistory, when: str, *, more: str = "") -> list[str]:
-    """Return the gaps of a rule with a condition."""
     rule = f"[{{name: mine, severity: warn, summary: s, immune_steps: 0, when: {when}{more}}}]"
     return [str(gap) for gap in backtest(given, rule).outcomes[0].gaps]
 

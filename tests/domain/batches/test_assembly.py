@@ -20,7 +20,6 @@ class Arrivals:
         self._id = 0
 
     def receive(self, step: int, *, at: float = 0.0, attempt_id: int = 1, **fields: object) -> None:
-        """Add a report to the assembly."""
         self._id += 1
         self.assembly.add_report(stored(report(step, **fields), id_=self._id, at=at, attempt_id=attempt_id))
 

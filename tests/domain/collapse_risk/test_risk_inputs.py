@@ -110,10 +110,6 @@ def test_the_history_equals_a_plain_computation_and_skips_what_is_not_known() ->
             )
 
 
-def test_a_history_without_a_step_is_all_zeros() -> None:
-    assert not InputHistory().statistics.any()
-
-
 def _course(n: int = 70, *, reward: float = 1.0, offset: float = 0.0, gradient: float = 1.0) -> Values:
     """Return the features after n steps of a run in which the reward falls and the gradient grows."""
     rng, history = np.random.default_rng(2), InputHistory()

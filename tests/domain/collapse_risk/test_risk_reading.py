@@ -5,27 +5,16 @@ from __future__ import annotations
 import math
 
 import pytest
+from msgspec import structs
 
+from tests.domain.collapse_risk.test_risk_model import FILE as FITTED
 from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
-from trmon.domain.collapse_risk.risk_model import (
-    FORMAT,
-    HORIZON,
-    FittedFeature,
-    ModelFile,
-    RiskCalibration,
-    RiskModel,
-    Tree,
-)
+from trmon.domain.collapse_risk.risk_model import HORIZON, FittedFeature, RiskModel, Tree
 from trmon.domain.collapse_risk.risk_reading import RiskLevel, describe_drivers, read_risk, risk_sentence
 from trmon_client.core.signals.catalogue import signal_words
 
-FILE = ModelFile(
-    format=FORMAT,
-    name="test",
-    fitted_on={},
-    warn_at=0.3,
-    page_at=0.6,
-    calibration=RiskCalibration(0.0, 1.0),
+FILE = structs.replace(
+    FITTED,
     features=tuple(
         FittedFeature(f"{name}.trend", 0.0, 0.0, 1.0) for name in ("grad_norm", "clip_fraction", "sampled_entropy")
     ),
@@ -43,7 +32,6 @@ SIGNALS = {
 
 def test_a_reading_has_drivers_and_names_what_is_missing_and_outside() -> None:
     reading = read_risk(SIGNALS, MODEL)
-    assert reading is not None
     assert reading.probability == 0.63
     assert [(one.input, one.log_odds, one.words) for one in reading.drivers] == [
         ("grad_norm", 1.25, "gradient norm"),
@@ -73,7 +61,6 @@ def test_a_row_without_a_risk_has_no_reading(signals: dict[str, float]) -> None:
 )
 def test_the_level_follows_the_thresholds_of_the_model(probability: float, is_past: bool, level: RiskLevel) -> None:
     reading = read_risk({**SIGNALS, "collapse_risk": probability}, MODEL)
-    assert reading is not None
     assert reading.level(FILE, is_past=is_past) is level
 
 

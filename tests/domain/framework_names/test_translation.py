@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.diagnosis.diagnosis import Diagnosis, Quadrant, Stage, diagnose
+from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.finding import Finding
 from trmon.domain.framework_names.translation import signals_of_scalars, translate
@@ -126,50 +126,6 @@ def test_the_duration_of_a_step_is_read_under_the_names_of_the_framework() -> No
     assert math.isnan(translate({"kl_k3": 1e-6}).step_seconds)
 
 
-@pytest.mark.parametrize("pearson", [0.05, 0.3, 0.62])
-def test_a_dropped_stream_of_log_probs_is_corrupt_though_k1_is_plausible(pearson: float) -> None:
-    found = of(
-        {
-            "rollout_corr/kl": 0.0035,
-            "rollout_corr/k3_kl": 1635.0,
-            "training/rollout_actor_probs_pearson_corr": pearson,
-        }
-    )
-    assert found.primary is Finding.CORRUPT_LOGPROBS
-    assert {seen.finding for seen in found.observed} >= {Finding.ENGINE_MISMATCH}
-    assert found.escalation.stage is Stage.SYSTEM_FIX
-
-
-def test_a_run_without_a_nan_is_not_healthy_for_that() -> None:
-    found = of({"rollout_corr/ppl_ratio": 2.6e7, "training/rollout_actor_probs_pearson_corr": 0.047})
-    assert found.primary is Finding.ENGINE_MISMATCH
-    assert Finding.CORRUPT_LOGPROBS in {lost.finding for lost in found.unknown}
-
-
-def test_a_good_line_of_verl_is_not_enough_to_be_healthy() -> None:
-    found = of(
-        {
-            "rollout_corr/kl": 1e-4,
-            "rollout_corr/k3_kl": 2e-4,
-            "rollout_corr/ppl_ratio": 1.0001,
-            "rollout_corr/chi2_token": 1e-3,
-            "training/rollout_probs_diff_max": 0.1,
-            "training/rollout_actor_probs_pearson_corr": 0.9995,
-            "actor/pg_clipfrac": 0.01,
-            "actor/grad_norm": 0.3,
-        }
-    )
-    assert (found.primary, found.observed, found.quadrant) == (Finding.UNKNOWN, (), Quadrant.UNKNOWN)
-    assert any("rollout_logprobs" in gap.provide for gap in found.missing)
-
-
-def test_old_rollouts_of_verl_are_stale_not_mismatched() -> None:
-    found = of(
-        {"training/off_policy/trajectory_staleness_worst/max": 4, "rollout_corr/k3_kl": 0.2, "rollout_corr/kl": 0.19}
-    )
-    assert found.primary is Finding.STALENESS
-
-
 @pytest.mark.parametrize(
     ("k1", "k3", "more", "corrupt"),
     [
@@ -209,12 +165,6 @@ def shift_in(found: Diagnosis) -> bool | None:
     if Finding.SUPPORT_SHIFT in {lost.finding for lost in found.unknown}:
         return None
     return Finding.SUPPORT_SHIFT in {seen.finding for seen in found.observed}
-
-
-def test_a_line_of_trl_says_what_it_can() -> None:
-    found = of({"sampling/sampling_logp_difference/mean": 0.01, "clip_ratio/region_mean": 0.3, "grad_norm": 1.0})
-    assert found.primary is Finding.UNKNOWN
-    assert Finding.ENGINE_MISMATCH in {lost.finding for lost in found.unknown}
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ class InvalidRules(NamedTuple):
     in_schema: bool = True
 
 
+def _when(condition: str) -> str:
+    return RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", condition)
+
+
 INVALID_RULES = [
     InvalidRules("broken YAML", "a: [", "rules", "is not YAML", in_schema=False),
     InvalidRules("an invalid date", "- 2020-99-99", "rules", "is not YAML", in_schema=False),
@@ -96,27 +100,19 @@ INVALID_RULES = [
     InvalidRules("negative steps", RULE + "  for_steps: -1", "rules[0].for_steps", "zero or more"),
     InvalidRules("negative seconds", RULE + "  for_seconds: -1", "rules[0].for_seconds", "zero or more"),
     InvalidRules("a label that is not text", RULE + "  labels: {a: 1}", "rules[0].labels.a", "must be text"),
+    InvalidRules("an empty any", _when("{any: []}"), "rules[0].when.any", "must be a list with at least one element"),
     InvalidRules(
-        "an empty any",
-        RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", "{any: []}"),
-        "rules[0].when.any",
-        "must be a list with at least one element",
-    ),
-    InvalidRules(
-        "a state among signals",
-        RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", "{all: [{state: stalled}]}"),
-        "rules[0].when.all[0]",
-        "cannot be combined",
+        "a state among signals", _when("{all: [{state: stalled}]}"), "rules[0].when.all[0]", "cannot be combined"
     ),
     InvalidRules(
         "a negative time of two trainers",
-        RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", "{side_by_side: -1}"),
+        _when("{side_by_side: -1}"),
         "rules[0].when.side_by_side",
         "zero or more seconds",
     ),
     InvalidRules(
         "an unknown state",
-        RULE.replace("{signal: kl_k1, above: 0.05, clear: 0.04}", "{state: asleep}"),
+        _when("{state: asleep}"),
         "rules[0].when.state",
         "must be one of running, paused, stalled, crashed, finished",
     ),

@@ -26,7 +26,6 @@ from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
 
 
 def above(signal: str, threshold: float, *, clear: float | None = None, away_from: float | None = None) -> Comparison:
-    """Return a comparison that is true above a threshold."""
     return Comparison(
         signal=signal,
         bound=ThresholdSide.ABOVE,
@@ -37,7 +36,6 @@ def above(signal: str, threshold: float, *, clear: float | None = None, away_fro
 
 
 def below(signal: str, threshold: float) -> Comparison:
-    """Return a comparison that is true below a threshold."""
     return Comparison(signal=signal, bound=ThresholdSide.BELOW, threshold=threshold, clear=threshold)
 
 

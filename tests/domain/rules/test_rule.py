@@ -52,12 +52,3 @@ def test_what_is_remembered_is_of_the_rows_that_its_rules_read() -> None:
         RowSelection.GAUGE: RememberedSignals(windows=("grad_norm", "kl_k1"), baselines=("chi2_token",)),
         RowSelection.EVERY_UPDATE: RememberedSignals(windows=("clip_fraction",), baselines=()),
     }
-
-
-def test_an_empty_set_asks_for_nothing() -> None:
-    empty = RuleSet(())
-    assert (empty.over_signals, empty.over_states, empty.remembered[RowSelection.GAUGE]) == (
-        (),
-        (),
-        RememberedSignals((), ()),
-    )

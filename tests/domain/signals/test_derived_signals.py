@@ -16,7 +16,6 @@ from trmon_client.core.signals.batch_signals import SIGNALS
 
 def test_every_signal_of_a_row_is_in_one_catalogue_and_every_derived_one_is_made() -> None:
     row = close_batch(closing(report(0))).row
-    assert row is not None
     own = {name for name in row.signals if not name.startswith(SHADOW_PREFIX)} - SIGNALS.keys()
     assert own <= DERIVED.keys()
     assert DERIVED.keys() - own <= {

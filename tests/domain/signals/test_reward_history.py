@@ -35,7 +35,6 @@ def falling(*, scale: float = 1.0, shift: float = 0.0, seed: int = 0) -> list[fl
 
 def test_a_collapse_is_found_within_steps_of_its_onset() -> None:
     found = first_step_above_one(history_of(falling(), lowest=0.0))
-    assert found is not None
     assert 210 < found < 245
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -139,17 +138,7 @@ def test_a_later_row_of_a_step_replaces_the_earlier_one() -> None:
             last, {}, begins_step=False, is_rollout=True
         )
     assert twice.after == once.after
-
-
-def test_features_survive_a_checkpoint() -> None:
-    state = FeatureState()
-    for step in range(40):
-        state = state.with_row(
-            {"reward_mean": 0.1 * step, "mismatch_kl_k3": 0.01}, {"loss": 1.0}, begins_step=True, is_rollout=True
-        )
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=FeatureState) == state
-    assert state.after.signals().keys() <= set(FEATURE_SIGNALS)
-    assert RunFeatures().signals() == {"nonfinite_steps": 0.0}
+    assert FeatureState().after.signals() == {"nonfinite_steps": 0.0}
 
 
 def test_scalars_under_other_names_are_read() -> None:
@@ -218,8 +207,6 @@ def test_the_band_contains_the_variance_of_the_mean_gradient(seed: int) -> None:
     found = gradient_noise(numbers, grad_norm=float(np.linalg.norm(gradients.mean(0))))
     variance_of_mean = gradients.var(0, ddof=1).sum() / 12
     assert found.signal_strength == pytest.approx((gradients.mean(0) ** 2).sum(), rel=1e-12)
-    assert found.pure_noise_low is not None
-    assert found.pure_noise_high is not None
     assert found.pure_noise_low <= variance_of_mean * (1 + 1e-12)
     assert variance_of_mean <= found.pure_noise_high * (1 + 1e-12)
 

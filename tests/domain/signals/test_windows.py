@@ -10,7 +10,6 @@ from trmon.domain.signals.windows import BASELINE_ROWS, WINDOW_ROWS, Baseline, S
 
 
 def filled(values: dict[int, float]) -> SignalWindow:
-    """Return a window of values by step."""
     window = SignalWindow()
     for step, value in values.items():
         window = window.with_value(step, value)
@@ -88,7 +87,6 @@ def test_slope_is_of_least_squares_over_the_span(values: dict[int, float], expec
 
 
 def baseline(values: list[float]) -> Baseline:
-    """Return a baseline with one value per step."""
     made = Baseline()
     for step, value in enumerate(values):
         made = made.with_value(step, value)
