@@ -28,18 +28,8 @@ def recorded(
     arrays: dict[str, Any], *, step: int = 3, chunk: int = 0, rank: int = 0, semantics: int | None = None, **entry: Any
 ) -> RecordedTokens:
     policy = entry.pop("policy", POLICY)
-    call = RecordedCall(
-        **{
-            "file": f"{step}.npz",
-            "step": step,
-            "update": None,
-            "chunk": chunk,
-            "mode": "observe",
-            "policy": policy.spec(),
-            "kl_is": "sampled",
-            **entry,
-        }
-    )
+    usual = {"file": f"{step}.npz", "update": None, "mode": "observe", "policy": policy.spec(), "kl_is": "sampled"}
+    call = RecordedCall(step=step, chunk=chunk, **usual | entry)
     given = {name: value for name, value in arrays.items() if name != "token_ids"}
     accepted = acceptance.decide(statistics.columns(**given), policy).accepted
     fields = {"rank": rank, "call": call, "arrays": {**arrays, "accepted": accepted}}

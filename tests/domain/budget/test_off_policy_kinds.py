@@ -10,6 +10,7 @@ from tests.domain.budget.test_pipeline_advice import given
 from trmon.domain.budget.off_policy_kinds import off_policy_kinds
 
 AGREEING = {"mismatch_prob_pearson": 0.999, "mismatch_kl_k1": 0.001}
+AT_A_LAG = {"mismatch_kl_k1": [0.001] * 20 + [0.5] * 40, "engine_lag": [0] * 20 + [2] * 40}
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], float, str]] = [
     ("engine mismatch", {}, {}, 1, "unknown"),
     ("engine mismatch", AGREEING, {}, 1, "absent"),
@@ -17,13 +18,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], float, str]] = [
     ("engine mismatch", {**AGREEING, "mismatch_kl_k1": -0.03}, {}, 1, "present"),
     ("engine mismatch", {"mismatch_kl_k1": 0.001}, {}, 1, "absent"),
     ("engine mismatch", {**AGREEING, "engine_lag": 2}, {}, 1, "unknown"),
-    (
-        "engine mismatch",
-        {"mismatch_kl_k1": [0.001] * 20 + [0.5] * 40, "engine_lag": [0] * 20 + [2] * 40},
-        {},
-        1,
-        "absent",
-    ),
+    ("engine mismatch", AT_A_LAG, {}, 1, "absent"),
     ("staleness", {}, {}, 1, "unknown"),
     ("staleness", {"version_lag_max": 0}, {}, 1, "absent"),
     ("staleness", {"version_lag_max": [0] * 30 + [1] + [0] * 29}, {}, 1, "present"),
@@ -54,13 +49,5 @@ def test_a_kind_is_told_by_what_was_sent(
 ) -> None:
     kinds = {kind.name: kind for kind in off_policy_kinds(given(signals, config), updates_per_step=updates)}
     assert kinds[name].presence.value == presence
+    assert ("hides the difference" in kinds[name].why) is ("router_replay" in config)
     assert kinds[name].why
-
-
-def test_a_declared_replay_is_named() -> None:
-    (kind,) = [
-        one
-        for one in off_policy_kinds(given({"router_flip_rate": 0.0}, {"router_replay": "R3"}), updates_per_step=1)
-        if one.name == "router decisions"
-    ]
-    assert "a replay is declared, which hides the difference" in kind.why

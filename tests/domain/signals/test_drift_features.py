@@ -40,11 +40,6 @@ def test_k3_excess_is_k3_over_ten_times_what_valid_log_probs_can_show(d: list[fl
     assert k3_excess(SequenceMatrix.of(of(d)), "mismatch") == pytest.approx(excess, rel=0.01, abs=1e-9)
 
 
-def test_k3_excess_of_a_batch_without_a_valid_token_is_nan() -> None:
-    empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
-    assert math.isnan(k3_excess(SequenceMatrix.of(empty), "mismatch"))
-
-
 @pytest.mark.parametrize(
     ("d", "shift"),
     [
@@ -86,8 +81,9 @@ def test_the_perplexity_ratio_is_compared_with_its_spread_over_sequences() -> No
     )
 
 
-def test_a_shift_without_a_valid_token_is_nan() -> None:
+def test_without_a_valid_token_all_are_nan() -> None:
     empty = columns(rollout_logprobs=np.zeros((2, 3)), old_logprobs=np.zeros((2, 3)), mask=np.zeros((2, 3), bool))
+    assert math.isnan(k3_excess(SequenceMatrix.of(empty), "mismatch"))
     assert math.isnan(ratio_shift(SequenceMatrix.of(empty), "mismatch"))
     assert math.isnan(ppl_shifts(SequenceMatrix.of(empty))["mismatch_ppl_shift"])
 
