@@ -71,23 +71,18 @@ def test_a_report_without_turns_has_no_byte_of_them() -> None:
     assert wire.unpack_columns(sent(message)).turns is None
 
 
-def test_no_turns_at_all_are_legal() -> None:
-    found = wire.unpack_columns(sent(report(some(turn_offsets=[[]] * 6)))).turns
-    assert found is not None
-    assert found.n_turns.tolist() == [0] * 6
-
-
-def test_a_batch_without_pairs_has_turns() -> None:
-    columns = statistics.columns(mask=np.ones((2, 4), bool), turn_offsets=[[0, 1], [2]])
+@pytest.mark.parametrize(
+    ("columns", "n_tokens"),
+    [
+        (some(turn_offsets=[[]] * 6), []),
+        (statistics.columns(mask=np.ones((2, 4), bool), turn_offsets=[[0, 1], [2]]), [1, 3, 2]),
+    ],
+    ids=["without a turn", "without a pair"],
+)
+def test_batches_without_turns_or_pairs_are_legal(columns: Columns, n_tokens: list[int]) -> None:
     found = wire.unpack_columns(sent(report(columns))).turns
     assert found is not None
-    assert found.n_tokens.tolist() == [1, 3, 2]
-
-
-def _table(**changed: Any) -> Any:
-    columns = some()
-    assert columns.turns is not None
-    return wire.pack_turns(columns.turns)
+    assert found.n_tokens.tolist() == n_tokens
 
 
 @pytest.mark.parametrize(
@@ -101,7 +96,9 @@ def _table(**changed: Any) -> Any:
     ],
 )
 def test_an_invalid_table_is_refused_by_the_name_of_its_field(change: Any, message: str) -> None:
-    arrived = sent(report(some(), turns=change(_table())))
+    columns = some()
+    assert columns.turns is not None
+    arrived = sent(report(columns, turns=change(wire.pack_turns(columns.turns))))
     for unpack in (wire.unpack_columns, wire.storable_columns):
         with pytest.raises(wire.WireError, match=message):
             unpack(arrived)
@@ -114,11 +111,6 @@ def test_the_sequences_of_turns_ascend_and_exist(sequences: list[int]) -> None:
     vars(columns.turns)["sequences"] = np.array(sequences)
     with pytest.raises(wire.WireError, match="sequence: must ascend from 0 and be below 6"):
         wire.unpack_columns(report(columns, turns=wire.pack_turns(columns.turns)))
-
-
-def test_counts_of_tokens_are_counts() -> None:
-    columns = some(turn_offsets=[[0], [], [], [], [], []])
-    assert columns.turns is not None
     columns.turns.n_tokens[0] = -1
     with pytest.raises(wire.WireError, match="n_tokens: counts must be zero or more"):
         wire.unpack_columns(report(columns, turns=wire.pack_turns(columns.turns)))
