@@ -18,8 +18,8 @@ class TurnColumns:
     """The columns of the R turns of B sequences: those of the first sequence in order, then those of the next.
 
     `n_turns` holds the number of turns of each sequence, numpy int64 [B]; `by_name` holds arrays [R] of one kind, numpy
-    or torch, in the dtypes of `schema.TURN_COLUMNS`. A turn without valid tokens holds the reductions' identities.
-    Source: formulas, section 3.
+    or torch, in the dtypes of `column_schema.TURN_COLUMNS`. A turn without valid tokens holds the identities of
+    the reductions. Source: formulas, section 3.
     """
 
     n_turns: Array
@@ -68,7 +68,7 @@ class TurnColumns:
 class Columns(Mapping[str, Array]):
     """The columns of B sequences: a mapping of name to [B], with a histogram of d for each pair.
 
-    `by_name` holds arrays of one kind, numpy or torch, in the dtypes of `schema.COLUMNS`; `histograms` holds
+    `by_name` holds arrays of one kind, numpy or torch, in the dtypes of `column_schema.COLUMNS`; `histograms` holds
     [N_BINS] int64 counts by pair; `turns` is None if the trainer gave no turns. Source: formulas, section 3.
     """
 

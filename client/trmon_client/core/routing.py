@@ -103,16 +103,10 @@ def max_vio(expert_ids: Any, *, n_experts: int, mask: Any = None) -> float:
     Errors: ValueError naming the argument that is out of range.
     Source: Wang et al. 2024, arXiv 2408.15664, MaxVio, of each layer; formulas, section 11.
     """
-    ids = np.asarray(argument_to_computable("expert_ids", expert_ids, None))
-    if ids.ndim < 2 or ids.dtype.kind not in "iu":
-        raise ValueError(f"expert_ids has shape {ids.shape} and dtype {ids.dtype}; expected integers [..., L, k]")
+    ids = _checked("expert_ids", argument_to_computable("expert_ids", expert_ids, None))
     if int(ids.max(initial=-1)) >= n_experts:
         raise ValueError(f"expert_ids holds {ids.max()}; expected ids below n_experts, {n_experts}")
-    if mask is not None:
-        counted = np.asarray(argument_to_computable("mask", mask, None)) != 0
-        if counted.shape != ids.shape[:-2]:
-            raise ValueError(f"mask has shape {counted.shape}; expected that of the tokens, {ids.shape[:-2]}")
-        ids = ids[counted]
+    ids = ids[_counted(mask, ids.shape[:-2])]
     ids = ids.reshape(-1, *ids.shape[-2:])
     violations = [_violation(ids[:, layer], n_experts) for layer in range(ids.shape[1])]
     known = [violation for violation in violations if not math.isnan(violation)]

@@ -207,7 +207,7 @@ def exact(
 
     Args: rollout_logits, and either logits (pi; the pair is total) or old_logits (pi_old; mismatch): [B, T, V] torch
         or numpy of any floating dtype and strides, temperature applied. A probability below 1e-308 is 0.
-        mask: [B, T], nonzero where a token is valid, see `token_validity.valid_mask`.
+        mask: [B, T], nonzero where a token is valid, see `checked_inputs.valid_mask`.
         support: bool [V] or [B, T, V], outside which neither policy has mass; tv: also total variation.
         sum_pi_squared: also the trainer's sum over the vocabulary of squared probabilities, for `signals` of gradients.
         backend: "triton" takes device tensors, not float64; in rare cases it is accurate only to 1e-6 absolute, a

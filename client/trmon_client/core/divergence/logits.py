@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -97,7 +97,7 @@ def target(*, logits: Any, old_logits: Any) -> tuple[str, Any, Pair]:
 def per_token(name: str, value: Any, *, shape: tuple[int, ...], device: Device, kinds: str) -> Array:
     """Return an argument with values for each token, in numpy or on the device.
 
-    Args: kinds: the allowed kinds of `conversion.dtype_kind`.
+    Args: kinds: the allowed kinds of `arrays.dtype_kind`.
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     """
     if value is None:
@@ -152,27 +152,9 @@ class HiddenStates:
     temperature: float = 1.0
 
 
-class LogitSource(Protocol):
-    """Logits that are read a tile at a time: some positions, and a part of the vocabulary."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """[B, T, V], V of this process's part of the vocabulary."""
-        ...
-
-    @property
-    def given(self) -> tuple[Any, ...]:
-        """The arrays that they are read from."""
-        ...
-
-    def tile(self, positions: slice, vocabulary: slice, device: Device) -> Array:
-        """Return logits [n, v] on the device; positions index [B T]."""
-        ...
-
-
 @dataclass(frozen=True)
 class WholeLogits:
-    """Logits [B, T, V] that the caller has."""
+    """Logits [B, T, V] that the caller has; V may be this process's part of the vocabulary."""
 
     logits: Array
 
@@ -183,11 +165,11 @@ class WholeLogits:
 
     @property
     def given(self) -> tuple[Any, ...]:
-        """The logits."""
+        """The arrays that they are read from."""
         return (self.logits,)
 
     def tile(self, positions: slice, vocabulary: slice, device: Device) -> Array:
-        """Return a tile of them; other than contiguous logits are copied first."""
+        """Return logits [n, v] on the device; positions index [B T]. Other than contiguous logits are copied first."""
         return to_computable(_flat(self.logits)[positions, vocabulary], device)
 
 
@@ -219,6 +201,9 @@ class ProjectedLogits:
         if head.bias is not None:
             logits = logits + to_computable(head.bias[vocabulary], device)
         return logits if head.temperature == 1.0 else logits / head.temperature
+
+
+LogitSource: TypeAlias = WholeLogits | ProjectedLogits
 
 
 def logit_source(name: str, value: Any) -> LogitSource:

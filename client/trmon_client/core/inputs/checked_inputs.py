@@ -152,18 +152,14 @@ MIN_LOGPROB = -1000.0
 """At or below it a log-prob is a sentinel."""
 
 
-def valid_mask(
-    *, mask: Any = None, rollout_logprobs: Any = None, old_logprobs: Any = None, logprobs: Any = None
-) -> Array:
+def valid_mask(**given: Any) -> Array:
     """Return where a token counts and no given log-prob is invalid, bool [B, T].
 
-    Args: as for `statistics.columns`.
+    Args: the log-probs and the mask, as for `statistics.columns`.
     Errors: ValueError naming the argument, its shape or dtype and the expected one.
     Source: formulas, section 2.
     """
-    return valid_tokens(
-        check_inputs(rollout_logprobs=rollout_logprobs, old_logprobs=old_logprobs, logprobs=logprobs, mask=mask)
-    )
+    return valid_tokens(check_inputs(**given))
 
 
 def valid_tokens(inputs: CheckedInputs) -> Array:

@@ -69,30 +69,26 @@ class OptionalInputs:
         """Return an argument with one number per sequence or per token, [B] or [B, T]."""
         if value is None:
             return None
+        if not self.layout.is_packed:
+            return self._check(name, self._padded(name, value), [self.shape[:1], self.shape], kinds)
         lengths = list(self.layout.lengths or ())
-        if self.layout.is_packed:
-            array = self._check(
-                name, argument_to_computable(name, value, self.device), [self.shape[:1], (sum(lengths),)], kinds
-            )
-            # If there are as many sequences as tokens, the values are per sequence.
-            return array if len(array) == self.shape[0] else tokens.pad_packed(array, lengths=lengths)
-        if self.layout.lengths is not None and is_ragged(value):
-            array = pad_rows(name, to_rows(name, value, self.device), like=(self.like, lengths))
-        else:
-            array = argument_to_computable(name, value, self.device)
-        return self._check(name, array, [self.shape[:1], self.shape], kinds)
+        flat = argument_to_computable(name, value, self.device)
+        array = self._check(name, flat, [self.shape[:1], (sum(lengths),)], kinds)
+        # If there are as many sequences as tokens, the values are per sequence.
+        return array if len(array) == self.shape[0] else tokens.pad_packed(array, lengths=lengths)
 
     def of_tokens(self, name: str, value: Any, *, kinds: str) -> Array:
         """Return an argument with one number per token, [B, T]; values after the end of a sequence are undefined."""
+        if not self.layout.is_packed:
+            return self._check(name, self._padded(name, value), [self.shape], kinds)
         lengths = list(self.layout.lengths or ())
-        if self.layout.is_packed:
-            flat = argument_to_computable(name, value, self.device)
-            return tokens.pad_packed(self._check(name, flat, [(sum(lengths),)], kinds), lengths=lengths)
-        if self.layout.lengths is not None and is_ragged(value):
-            array = pad_rows(name, to_rows(name, value, self.device), like=(self.like, lengths))
-        else:
-            array = argument_to_computable(name, value, self.device)
-        return self._check(name, array, [self.shape], kinds)
+        flat = argument_to_computable(name, value, self.device)
+        return tokens.pad_packed(self._check(name, flat, [(sum(lengths),)], kinds), lengths=lengths)
+
+    def _padded(self, name: str, value: Any) -> Array:
+        if self.layout.lengths is None or not is_ragged(value):
+            return argument_to_computable(name, value, self.device)
+        return pad_rows(name, to_rows(name, value, self.device), like=(self.like, list(self.layout.lengths)))
 
     def labels(self, name: str, value: Any) -> Array | None:
         """Return an argument with one label per sequence, int64 [B]."""

@@ -64,11 +64,6 @@ def checked_bound(key: str, bound: Any, *, of: str, is_ratio: bool) -> float | N
     return float(bound) + 0.0
 
 
-def checked_tau(tau: Any) -> float | None:
-    """Return the tau of a policy, None for hard masking. Errors: PolicyError unless it is a finite number above 0."""
-    return checked_bound("tau", tau, of="soft_tau", is_ratio=True)
-
-
 AnyBounds = TypeVar("AnyBounds", bound="Bounds")
 
 

@@ -18,7 +18,7 @@ from trmon_client.core.policies.criteria import (
     PairChoice,
     TokenRule,
     TurnCriterion,
-    checked_tau,
+    checked_bound,
 )
 from trmon_client.core.policies.presets import (
     PRESETS,
@@ -51,7 +51,7 @@ class Policy:
     Without criteria it accepts every sequence that is neither empty nor invalid. With `calibrate`, the
     bounds are ceilings until the service has calibrated them; it is an order to the service and does not decide, so
     neither `hash` nor what trainers receive contains it. With `soft_tau`, the policy is soft: a sequence that criteria
-    reject keeps the weight exp(-excess/soft_tau) in the loss (`soft_masking`).
+    reject keeps the weight exp(-excess/soft_tau) in the loss (`decision.SoftMask`).
     Errors: PolicyError for an invalid name, too many criteria or rules, or a tau without criteria.
     """
 
@@ -65,22 +65,23 @@ class Policy:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 0 < len(self.name) <= MAX_NAME_LENGTH or not self.name.isprintable():
             raise PolicyError(f"name must be text of 1 to {MAX_NAME_LENGTH} printable characters")
-        if len(self.criteria) > MAX_CRITERIA:
-            raise PolicyError(f"a policy has at most {MAX_CRITERIA} criteria, got {len(self.criteria)}")
-        if len(self.tokens) > MAX_TOKEN_RULES:
-            raise PolicyError(f"a policy has at most {MAX_TOKEN_RULES} token rules, got {len(self.tokens)}")
-        if len(self.turns) > MAX_TURN_CRITERIA:
-            raise PolicyError(f"a policy has at most {MAX_TURN_CRITERIA} turn criteria, got {len(self.turns)}")
+        for key, found, limit in (
+            ("criteria", self.criteria, MAX_CRITERIA),
+            ("tokens", self.tokens, MAX_TOKEN_RULES),
+            ("turns", self.turns, MAX_TURN_CRITERIA),
+        ):
+            if len(found) > limit:
+                raise PolicyError(f"a policy has at most {limit} {key}, got {len(found)}")
         weighting = [rule.rule for rule in self.tokens if rule.kind.is_weight]
         if len(weighting) > 1:
             raise PolicyError(f"a policy has at most one rule that weights tokens, got {' and '.join(weighting)}")
-        object.__setattr__(self, "soft_tau", checked_tau(self.soft_tau))
+        object.__setattr__(self, "soft_tau", checked_bound("tau", self.soft_tau, of="soft_tau", is_ratio=True))
         if self.soft_tau is not None and (not self.criteria or "seq_mis" in weighting):
             raise PolicyError("soft_tau needs criteria, and no rule seq_mis, which masks the sequences that it softens")
 
     @classmethod
     def parse(cls, policy: str | Mapping[str, Any]) -> Policy:
-        """Return the policy of a preset name, a spec, or verl's options (`verl_options.KEYS`).
+        """Return the policy of a preset name, a spec, or verl's options (`presets.KEYS`).
 
         Errors: PolicyError naming the invalid value and the allowed ones.
         """

@@ -258,7 +258,7 @@ class TokenDecision:
     """The decision on the tokens of B sequences, in arrays of the columns' kind on the columns' device.
 
     Fields: mask [B, T] bool: valid and kept by every rule; weights [B, T] float32: 0 where `mask` is unset, 1 without
-    a rule that weights; columns: `schema.TOKEN_STEMS`, [B], over valid tokens, including rejected sequences;
+    a rule that weights; columns: `column_schema.TOKEN_STEMS`, [B], over valid tokens, including rejected sequences;
     layout: the layout of the log-probs.
     """
 
@@ -272,16 +272,7 @@ class TokenDecision:
         return replace(columns, by_name={**columns.by_name, **self.columns})
 
 
-def apply_token_rules(
-    policy: Policy,
-    *,
-    rollout_logprobs: Any = None,
-    old_logprobs: Any = None,
-    logprobs: Any = None,
-    mask: Any = None,
-    cu_seqlens: Any = None,
-    advantages: Any = None,
-) -> TokenDecision:
+def apply_token_rules(policy: Policy, **given: Any) -> TokenDecision:
     """Return the decision of a policy's token rules; without rules, valid tokens have weight 1.
 
     Args: as for `statistics.columns`; the result is padded, and `layout` restores the layout of the log-probs.
@@ -291,15 +282,7 @@ def apply_token_rules(
     advantages that it needs are not given.
     Source: formulas, sections 3 and 6.
     """
-    inputs = check_inputs(
-        rollout_logprobs=rollout_logprobs,
-        old_logprobs=old_logprobs,
-        logprobs=logprobs,
-        mask=mask,
-        cu_seqlens=cu_seqlens,
-        advantages=advantages,
-    )
-    return apply_token_rules_to_inputs(policy, inputs)
+    return apply_token_rules_to_inputs(policy, check_inputs(**given))
 
 
 def apply_token_rules_to_inputs(policy: Policy, inputs: CheckedInputs) -> TokenDecision:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -16,27 +15,12 @@ from trmon_client.core.reduction.sequences import block_tokens
 from trmon_client.core.reduction.token_terms import TokenBlock, TokenRatios
 
 
-class TokenGroups(Protocol):
-    """The tokens of each of n groups; terms are [k, B, T] float64, results [k, n]."""
-
-    def counts(self) -> Array:
-        """Return the number of tokens of each group, int64 [n]."""
-
-    def sums(self, terms: Array) -> Array:
-        """Return the sums of the terms of each group, 0 for an empty one."""
-
-    def maxima(self, terms: Array) -> Array:
-        """Return the largest term of each group, -inf for an empty one."""
-
-
-def token_groups(rows: Array, *, n_groups: int) -> TokenGroups:
-    """Return the groups of tokens. Args: rows: int64 [B, T], each token's group, `n_groups` where it is of none."""
-    return DeviceGroups(rows.reshape(1, -1), n_groups) if is_tensor(rows) else HostGroups.of(rows, n_groups=n_groups)
-
-
 @dataclass(frozen=True, slots=True)
-class HostGroups:
-    """Groups of tokens on the host: `tokens` are positions among all tokens, those of a group adjacent."""
+class _HostGroups:
+    """The tokens of each of n groups on the host: `tokens` are positions among all, those of a group adjacent.
+
+    Of terms [k, B, T] float64, sums and maxima are [k, n]: 0 and -inf for an empty group; counts are int64 [n].
+    """
 
     tokens: Array
     groups: Array
@@ -46,8 +30,11 @@ class HostGroups:
     n_groups: int
 
     @classmethod
-    def of(cls, rows: Array, *, n_groups: int) -> HostGroups:
-        """Return the groups; tokens are sorted only where groups do not ascend, which turns do."""
+    def of(cls, rows: Array, *, n_groups: int) -> _HostGroups:
+        """Return the groups; tokens are sorted only where groups do not ascend, which turns do.
+
+        Args: rows: int64 [B, T], each token's group, `n_groups` where it is of none.
+        """
         flat = rows.reshape(-1)
         tokens = np.flatnonzero(flat < n_groups)
         group_of = flat[tokens]
@@ -58,17 +45,14 @@ class HostGroups:
         return cls(tokens, group_of[starts], starts, n_groups)
 
     def counts(self) -> Array:
-        """Return the number of tokens of each group, int64 [n]."""
         found = np.zeros(self.n_groups, np.int64)
         found[self.groups] = np.diff(self.starts, append=len(self.tokens))
         return found
 
     def sums(self, terms: Array) -> Array:
-        """Return the sums of the terms of each group, 0 for an empty one."""
         return self._reduced(np.add, terms, identity=0.0)
 
     def maxima(self, terms: Array) -> Array:
-        """Return the largest term of each group, -inf for an empty one."""
         return self._reduced(np.maximum, terms, identity=-np.inf)
 
     def _reduced(self, function: np.ufunc, terms: Array, *, identity: float) -> Array:
@@ -80,8 +64,8 @@ class HostGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceGroups:
-    """Groups of tokens on a device: `rows` int64 [1, B T] is the group of each token, `n_groups` where it is of none.
+class _DeviceGroups:
+    """The same on a device: `rows` int64 [1, B T] is the group of each token, `n_groups` where it is of none.
 
     Nothing is read from the device: tokens of no group are added to one more group, which is dropped.
     """
@@ -90,19 +74,16 @@ class DeviceGroups:
     n_groups: int
 
     def counts(self) -> Array:
-        """Return the number of tokens of each group, int64 [n]."""
         found = self.rows.new_zeros((1, self.n_groups + 1))
         counts: Array = found.scatter_add_(1, self.rows, self.rows.new_ones(self.rows.shape))[0, :-1]
         return counts
 
     def sums(self, terms: Array) -> Array:
-        """Return the sums of the terms of each group, 0 for an empty one."""
         found = terms.new_zeros((len(terms), self.n_groups + 1))
         sums: Array = found.scatter_add_(1, *self._expanded(terms))[:, :-1]
         return sums
 
     def maxima(self, terms: Array) -> Array:
-        """Return the largest term of each group, -inf for an empty one."""
         found = terms.new_full((len(terms), self.n_groups + 1), -np.inf)
         maxima: Array = found.scatter_reduce_(1, *self._expanded(terms), reduce="amax")[:, :-1]
         return maxima
@@ -132,7 +113,8 @@ def _reduce_block(inputs: CheckedInputs, turns: TurnInputs) -> TurnColumns:
         return terms if tokens.axis == -1 else terms.swapaxes(-1, -2)
 
     rows = xp.where(in_rows(tokens.valid), turns.rows(), turns.n_total)
-    groups = token_groups(rows, n_groups=turns.n_total)
+    n = turns.n_total
+    groups = _DeviceGroups(rows.reshape(1, -1), n) if is_tensor(rows) else _HostGroups.of(rows, n_groups=n)
     found = {"n_tokens": groups.counts()}
     if len(tokens.policies) > 1:
         ratios = TokenRatios.of(tokens)

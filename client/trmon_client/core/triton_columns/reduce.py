@@ -138,7 +138,7 @@ def _is_count(row: str) -> bool:
 
 
 def _extremes(maxima: Array, *, n_tokens: Array, n_pairs: int) -> Array:
-    """Return `rows.PAIR_EXTREMES` of all pairs from their maxima, float32 [rows, B]."""
+    """Return `kernel.PAIR_EXTREMES` of all pairs from their maxima, float32 [rows, B]."""
     negated_min_d, negated_prefix, max_d, prefix, max_k3, *rest = maxima.unflatten(0, (n_pairs, -1)).unbind(1)
     d = torch.stack((-negated_min_d, max_d))
     # The largest k3 is that of an extreme of d, in float64 to more digits than the kernel has; unless d is clamped.

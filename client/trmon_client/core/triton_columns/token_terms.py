@@ -69,7 +69,7 @@ def policy_of(raw, valid):
 
 @triton.jit
 def policy_terms(policy):
-    """Return the terms of `rows.POLICY_SUMS`, [tokens, rows]."""
+    """Return the terms of `kernel.POLICY_SUMS`, [tokens, rows]."""
     logp = policy[0].to(tl.float32)
     return tl.join(logp, logp * logp)
 
@@ -83,7 +83,7 @@ def wide_probability(policy, valid):
 
 @triton.jit
 def pair_terms(numerator, denominator, valid, prefix_before):
-    """Return d, rho, rho - 1, the terms of `rows.PAIR_SUMS` and those of `rows.PAIR_MAXIMA`, [tokens, rows]."""
+    """Return d, rho, rho - 1, the terms of `kernel.PAIR_SUMS` and those of `kernel.PAIR_MAXIMA`, [tokens, rows]."""
     logp, bounded, p, rest, rest_p, log_rest_p = numerator
     below, below_bounded, q, below_rest, rest_q, log_rest_q = denominator
     d, bounded_d = (logp - below).to(tl.float32), (bounded - below_bounded).to(tl.float32)
@@ -133,7 +133,7 @@ def is_deviation(mismatch_rho, mismatch_d, staleness_dev, staleness_d, total_dev
 
 @triton.jit
 def sequence_counts(one, two, d, clipped, advantage, counted, valid, CLIP_LOW: tl.constexpr, CLIP_HIGH: tl.constexpr):
-    """Return the terms of `rows.SEQUENCE_COUNTS`, [tokens, rows]; those of clipping as `ppo_clipping.clip_columns`."""
+    """Return the terms of `kernel.SEQUENCE_COUNTS`, [tokens, rows]; those of clipping as `token_terms.clip_columns`."""
     is_zero = valid & (one[0] == 0.0)
     above, below, gain, loss = clipped > CLIP_HIGH, clipped < -CLIP_LOW, advantage > 0.0, advantage < 0.0
     return _stack8(

@@ -46,9 +46,8 @@ from trmon_client.core.wire.messages import (
     WireColumn,
     WireError,
 )
-from trmon_client.core.wire.packed_columns import MAX_SEQUENCES, pack_bits, pack_columns, unpack_bits
+from trmon_client.core.wire.packed_columns import pack_bits, pack_columns, unpack_bits
 from trmon_client.core.wire.unpacking import (
-    MAX_PARCEL_BYTES,
     columns_of_packed,
     pack_turns,
     storable_columns,
@@ -60,9 +59,7 @@ __all__ = [
     "JSON",
     "MAX_BUNDLE_MESSAGES",
     "MAX_NAME_LENGTH",
-    "MAX_PARCEL_BYTES",
     "MAX_SCALARS",
-    "MAX_SEQUENCES",
     "MSGPACK",
     "SEMANTICS_VERSION",
     "WIRE_MAJOR",

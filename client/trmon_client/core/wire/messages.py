@@ -45,7 +45,7 @@ class PackedColumns(msgspec.Struct, frozen=True):
 class PackedTurns(msgspec.Struct, frozen=True):
     """The columns of the R turns of a report's sequences, and the decision of the client on them.
 
-    `table` has R rows, ordered by sequence: the columns `schema.TURN_COLUMNS` and, in `sequence`, the index of each
+    `table` has R rows, ordered by sequence: the `column_schema.TURN_COLUMNS` and, in `sequence`, the index of each
     turn's sequence. `accepted` has one bit for each turn, None if the client's policy has no turn criteria.
     """
 

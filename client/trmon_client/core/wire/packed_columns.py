@@ -43,19 +43,6 @@ class ColumnBlocks:
         offset = 8 * self.n_sequences * self.names["i8"].index("n_tokens")
         return int(np.frombuffer(self.rows["i8"], "<i8", self.n_sequences, offset).sum())
 
-    def by_name(self) -> dict[str, Any]:
-        """Return the columns as arrays [B], without a copy."""
-        values: dict[str, Any] = {}
-        for dtype, names in self.names.items():
-            matrix = np.frombuffer(self.rows[dtype], f"<{dtype}").reshape(len(names), self.n_sequences)
-            values.update(zip(names, matrix, strict=True))
-        return values
-
-    def histograms_by_pair(self) -> dict[Pair, Any]:
-        """Return the histograms as arrays [N_BINS], without a copy."""
-        counts = np.frombuffer(self.histograms, "<i8").reshape(len(self.pairs), N_BINS)
-        return dict(zip(self.pairs, counts, strict=True))
-
 
 def canonical_numbers(rows: bytes, dtype: DType) -> bytes:
     """Return little-endian numbers with a single bit pattern for NaN and for zero."""
@@ -203,9 +190,9 @@ class UnpackedColumns(msgspec.Struct, frozen=True, eq=False):
 def pack_columns(columns: Columns) -> PackedColumns:
     """Return numpy columns packed in canonical form, as the service stores them."""
     names = {dtype: tuple(sorted(name for name in columns if COLUMNS[name].dtype == dtype)) for dtype in DTYPES}
-    rows = {dtype: _rows([columns[name] for name in group], dtype) for dtype, group in names.items()}
+    rows = {dtype: canonical_rows([columns[name] for name in group], dtype) for dtype, group in names.items()}
     pairs = tuple(sorted(columns.histograms))
-    histograms = _rows([columns.histograms[pair] for pair in pairs], "i8")
+    histograms = canonical_rows([columns.histograms[pair] for pair in pairs], "i8")
     return pack_blocks(ColumnBlocks(columns.n_sequences, names, rows, pairs, histograms))
 
 
@@ -234,7 +221,8 @@ def open_packed_columns(parcel: PackedColumns) -> UnpackedColumns:
     return UnpackedColumns(parcel, columns, DTypeSection(data, "i8", (len(parcel.pairs), N_BINS), offset))
 
 
-def _rows(arrays: Sequence[Any], dtype: DType) -> bytes:
+def canonical_rows(arrays: Sequence[Any], dtype: DType) -> bytes:
+    """Return arrays of equal length as rows of canonical little-endian numbers."""
     return canonical_numbers(np.array(arrays, f"<{dtype}").tobytes(), dtype)
 
 

@@ -47,6 +47,7 @@ from trmon_client.core.wire.packed_columns import (
     DTypeSection,
     UnpackedColumns,
     canonical_numbers,
+    canonical_rows,
     may_be_odd,
     open_packed_columns,
     pack_bits,
@@ -61,7 +62,7 @@ def pack_turns(turns: TurnColumns, *, accepted: Any = None) -> PackedTurns:
     """Return numpy columns of turns packed in canonical form. Args: accepted: bool [R], what the client decided."""
     columns = {**turns.by_name, SEQUENCE: turns.sequences}
     names = _names_by_dtype(columns)
-    rows = {dtype: _rows(columns, group, dtype) for dtype, group in names.items()}
+    rows = {dtype: canonical_rows([columns[name] for name in group], dtype) for dtype, group in names.items()}
     table = pack_blocks(ColumnBlocks(len(turns.sequences), names, rows, (), b""))
     return PackedTurns(table, None if accepted is None else pack_bits(accepted))
 
@@ -92,10 +93,6 @@ def unpack_turns(packed: PackedTurns, *, n_sequences: int, pairs: tuple[Pair, ..
 def _names_by_dtype(columns: Mapping[str, Any]) -> dict[DType, tuple[str, ...]]:
     dtypes = {SEQUENCE: "i8", **{name: spec.dtype for name, spec in TURN_COLUMNS.items()}}
     return {dtype: tuple(sorted(name for name in columns if dtypes[name] == dtype)) for dtype in DTYPES}
-
-
-def _rows(columns: Mapping[str, Any], names: tuple[str, ...], dtype: DType) -> bytes:
-    return canonical_numbers(np.array([columns[name] for name in names], f"<{dtype}").tobytes(), dtype)
 
 
 COUNT_BYTES = 5
@@ -196,9 +193,8 @@ def _histogram(pair: Pair, encoded: WireColumn) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ColumnLayout:
-    """The known columns of a report: in the order received, and by dtype, sorted by name."""
+    """The known columns of a report by dtype, sorted by name."""
 
-    given: tuple[str, ...]
     by_dtype: Mapping[DType, tuple[str, ...]]
     counts: tuple[int, ...]
     """The indices of the counts among the i8 columns."""
@@ -228,7 +224,7 @@ def column_layout(given: tuple[str, ...]) -> ColumnLayout:
     _check_pairs(names)
     by_dtype = {dtype: tuple(name for name in names if COLUMNS[name].dtype == dtype) for dtype in DTYPES}
     counts = (i for i, name in enumerate(by_dtype["i8"]) if COLUMNS[name].reduction is Reduction.SUM)
-    return ColumnLayout(given, by_dtype, tuple(counts))
+    return ColumnLayout(by_dtype, tuple(counts))
 
 
 def _check_pairs(names: Iterable[str]) -> None:
@@ -252,33 +248,26 @@ MAX_PARCEL_BYTES = 64 << 20
 
 
 def unpack_columns(report: Report) -> Columns:
-    """Return the checked columns of a report as numpy arrays, bit for bit and in the order received.
-
-    Errors: WireError naming the column that is unknown or missing, or has the wrong dtype or length.
-    """
-    unpacked = _with_single_columns(report)
-    layout = _layout(unpacked)
-    blocks = _blocks(unpacked, layout)
-    values = blocks.by_name()
-    return _columns(report, {name: values[name] for name in layout.given}, blocks.histograms_by_pair())
+    """Return the checked columns of a report as numpy arrays, as they are stored. Errors: as for `storable_columns`."""
+    return columns_of_packed(report, storable_columns(report)[0])
 
 
 def storable_columns(report: Report) -> tuple[PackedColumns, int]:
     """Return the checked columns of a report in the form that is stored, and their number of valid tokens.
 
-    Errors: WireError, as for `unpack_columns`.
+    Errors: WireError naming the column that is unknown or missing, or has the wrong dtype or length.
     """
     if report.parcel is not None:
         _check_parcel(report.parcel)
         found = open_packed_columns(report.parcel)
         if _is_canonical(found, wire=report.wire):
             _check_bits(report.accepted, report.parcel.n_sequences)
-            _turns(report, _names(report.parcel), n_sequences=report.parcel.n_sequences)
+            _turns(report, _flat(report.parcel.names), n_sequences=report.parcel.n_sequences)
             return report.parcel, found.n_tokens
     unpacked = _with_single_columns(report)
     layout = _layout(unpacked)
     blocks = _blocks(unpacked, layout)
-    _turns(report, layout.given, n_sequences=blocks.n_sequences)
+    _turns(report, _flat(layout.by_dtype), n_sequences=blocks.n_sequences)
     rows = {dtype: canonical_numbers(rows, dtype) for dtype, rows in blocks.rows.items()}
     return pack_blocks(replace(blocks, rows=rows)), blocks.n_tokens
 
@@ -286,19 +275,15 @@ def storable_columns(report: Report) -> tuple[PackedColumns, int]:
 def columns_of_packed(report: Report, parcel: PackedColumns) -> Columns:
     """Return packed columns as the columns of a report. Errors: WireError if they cannot be opened."""
     found = open_packed_columns(parcel)
-    return _columns(report, found.by_name(), found.histograms_by_pair())
-
-
-def _columns(report: Report, values: Mapping[str, Any], histograms: dict[Pair, Any]) -> Columns:
-    turns = _turns(report, values, n_sequences=len(values["n_tokens"]))
+    by_name = found.by_name()
     return Columns(
-        by_name=values,
-        histograms=histograms,
+        by_name=by_name,
+        histograms=found.histograms_by_pair(),
         kl_is=report.kl_is,
         kl_pair=report.kl_pair,
         trainer_version=report.trainer_version,
         old_version=report.old_version,
-        turns=turns,
+        turns=_turns(report, by_name, n_sequences=parcel.n_sequences),
     )
 
 
@@ -310,7 +295,7 @@ def _turns(report: Report, names: Container[str], *, n_sequences: int) -> TurnCo
 
 
 def _check_parcel(parcel: PackedColumns) -> None:
-    check_no_duplicates("parcel.names", _names(parcel))
+    check_no_duplicates("parcel.names", _flat(parcel.names))
     check_no_duplicates("parcel.pairs", parcel.pairs)
     if parcel.n_bytes > MAX_PARCEL_BYTES:
         raise WireError("parcel", f"holds more than {MAX_PARCEL_BYTES} bytes; send it in chunks")
@@ -339,7 +324,7 @@ def _is_canonical(found: UnpackedColumns, *, wire: tuple[int, int]) -> bool:
     The check reads only the top bytes of the numbers, which are contiguous. Errors: WireError naming a column.
     """
     parcel = found.parcel
-    layout = column_layout(known_columns(_names(parcel), wire=wire))
+    layout = column_layout(known_columns(_flat(parcel.names), wire=wire))
     return (
         layout.by_dtype == parcel.names
         and parcel.pairs == tuple(sorted(parcel.pairs))
@@ -353,8 +338,8 @@ def _layout(report: Report) -> ColumnLayout:
     return column_layout(known_columns(tuple(report.columns), wire=report.wire))
 
 
-def _names(parcel: PackedColumns) -> tuple[str, ...]:
-    return tuple(chain.from_iterable(parcel.names.values()))
+def _flat(names: Mapping[DType, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(names.values()))
 
 
 def _has_noncanonical_floats(section: DTypeSection) -> bool:
