@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +30,8 @@ def test_trm_auto_has_the_criteria_of_trm_on_mismatch_with_the_bounds_at_their_c
     assert TRM_AUTO.calibrate is not None
     assert TRM_AUTO.calibrate.floor == tuple((None, c.upper) for c in trm.criteria)
     assert (TRM_AUTO.calibrate.rate, TRM_AUTO.calibrate.sequences) == (0.01, 2048)
+    faster = Policy.parse({"name": "trm_auto", "calibrate": {"rate": 0.05}})
+    assert (faster.criteria, faster.calibrate) == (TRM_AUTO.criteria, replace(TRM_AUTO.calibrate, rate=0.05))
 
 
 @pytest.mark.parametrize(
@@ -50,35 +53,25 @@ def test_a_spec_survives_json_and_its_hash_covers_only_what_decides(spec: str | 
     assert "calibrate" not in policy.decision_spec()
 
 
-def bounds(policy: Policy) -> list[tuple[float | None, float | None]]:
-    return [(criterion.lower, criterion.upper) for criterion in policy.criteria]
-
-
-def test_a_ratio_has_its_ceiling_on_both_sides() -> None:
-    policy = Policy.parse({"name": "geo_mask", "calibrate": {"ceiling": 1.25}})
-    assert bounds(policy) == [(pytest.approx(0.8), pytest.approx(1.25))]
-    assert policy.calibrate == Calibration(floor=((0.99, 1.01),))
-
-
-def test_a_lower_bound_of_a_ratio_alone_takes_its_ceiling_below_it() -> None:
-    assert bounds(Policy.parse({"name": "token_veto", "calibrate": {"ceiling": 1e-8}})) == [(pytest.approx(1e-8), None)]
-
-
-def test_without_a_ceiling_other_statistics_may_loosen_ten_times() -> None:
-    policy = Policy.parse({"name": "seq_max_k3", "calibrate": {}})
-    assert bounds(policy) == [(None, 25.0)]
+@pytest.mark.parametrize(
+    ("name", "calibrate", "expected"),
+    [
+        ("geo_mask", {"ceiling": 1.25}, (pytest.approx(0.8), pytest.approx(1.25))),
+        ("token_veto", {"ceiling": 1e-8}, (pytest.approx(1e-8), None)),
+        ("seq_max_k3", {}, (None, 25.0)),
+    ],
+    ids=["a ratio, on both sides", "a lower bound of a ratio alone", "others loosen ten times without a ceiling"],
+)
+def test_bounds_stand_at_their_ceilings(name: str, calibrate: dict[str, Any], expected: tuple[Any, Any]) -> None:
+    policy = Policy.parse({"name": name, "calibrate": calibrate})
+    (before,), (found,) = preset(name).criteria, policy.criteria
+    assert (found.lower, found.upper) == expected
+    assert policy.calibrate == Calibration(floor=((before.lower, before.upper),))
 
 
 def test_a_calibrated_preset_reads_mismatch_instead_of_the_primary_pair() -> None:
     policy = Policy.parse({"name": "trm_avg", "calibrate": {}})
     assert {criterion.pair for criterion in policy.criteria} == {MISMATCH}
-
-
-def test_trm_auto_can_be_calibrated_at_another_rate() -> None:
-    policy = Policy.parse({"name": "trm_auto", "calibrate": {"rate": 0.05}})
-    assert policy.criteria == TRM_AUTO.criteria
-    assert policy.calibrate is not None
-    assert policy.calibrate.rate == 0.05
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,9 @@ def test_the_hash_depends_on_the_content_and_never_changes() -> None:
     assert preset("geo_mask").hash == "8f8788cb96333496270f7aa146a09fa4"
     assert preset("trm", delta=0.05).hash == preset("trm").hash
     assert preset("trm", delta=0.02).hash != preset("trm").hash
+    assert preset("icepop").hash == "18eb0ad178be0e863f9e51f4c9f3838a"
+    zero, minus_zero = (Policy("p", (Criterion("max_k3", upper=bound),)) for bound in (0.0, -0.0))
+    assert (zero, zero.hash) == (minus_zero, minus_zero.hash)
 
 
 def test_omitted_and_integer_bounds_have_the_hash_of_the_canonical_spec() -> None:
@@ -79,12 +82,6 @@ def test_an_unpickled_policy_is_one_cached_object(name: str) -> None:
     assert pickle.loads(pickle.dumps(policy)) is unpickled
 
 
-def test_equal_policies_have_the_same_hash() -> None:
-    zero, minus_zero = (Policy("p", (Criterion("max_k3", upper=bound),)) for bound in (0.0, -0.0))
-    assert zero == minus_zero
-    assert zero.hash == minus_zero.hash
-
-
 @pytest.mark.parametrize(
     ("policy", "name"),
     [
@@ -97,24 +94,17 @@ def test_the_name_states_the_changed_bounds(policy: Policy, name: str) -> None:
     assert policy.name == name
 
 
-def test_a_preset_with_default_bounds_is_one_cached_object() -> None:
-    assert preset("trm") is preset("trm")
-    assert preset("trm_max", delta=0.05) == preset("trm_max")
-    assert preset("trm_max", delta=0.02) != preset("trm_max")
-
-
-def test_delta_changes_every_bound_on_the_largest_kl() -> None:
+def test_delta_changes_every_bound_on_the_largest_kl_and_both_of_dppo() -> None:
     uppers = [criterion.upper for criterion in preset("trm", delta=0.02).criteria]
     assert uppers == pytest.approx([0.02, 0.0201, 0.0201, 0.5, 0.001, 0.001])
+    (rule,) = preset("dppo", delta=0.2).tokens
+    assert (rule.lower, rule.upper, preset("dppo", delta=0.2).name) == (-0.2, 0.2, "dppo(delta=0.2)")
 
 
 @pytest.mark.parametrize("changed", [{"upper": 4.0}, {"lower": 0.25}])
-def test_a_single_k1_bound_applies_in_both_directions(changed: dict[str, float]) -> None:
-    (criterion,) = preset("seq_sum_k1", **changed).criteria
-    assert (criterion.lower, criterion.upper) == (0.25, 4.0)
-
-
-def test_changing_one_bound_of_another_preset_keeps_the_other() -> None:
+def test_a_single_k1_bound_applies_in_both_directions_and_others_to_their_side(changed: dict[str, float]) -> None:
+    for bounded in (preset("seq_sum_k1", **changed).criteria[0], preset("token_k1", **changed).tokens[0]):
+        assert (bounded.lower, bounded.upper) == (0.25, 4.0)
     (criterion,) = preset("geo_mask", upper=1.05).criteria
     assert (criterion.lower, criterion.upper) == (0.99, 1.05)
 
@@ -128,16 +118,13 @@ def test_changing_one_bound_of_another_preset_keeps_the_other() -> None:
         (preset("dppo"), ("advantages",)),
         (preset("close_versions"), ("versions", "trainer_version")),
         (Policy("p", (Criterion("max_kl", upper=1.0),)), ("rollout_logits", "logits")),
-        (Policy("p", (Criterion("version_lag", upper=1.0),)), ("versions", "trainer_version")),
+        (Policy("p", (Criterion("max_k3", "staleness", upper=1.0),)), ("logprobs", "old_logprobs")),
+        (Policy("p", (), (TokenRule("tis", "staleness", upper=2.0),)), ("logprobs", "old_logprobs")),
     ],
-    ids=["trm", "opsm", "gspo", "dppo", "close_versions", "max_kl", "version_lag"],
+    ids=["trm", "opsm", "gspo", "dppo", "close_versions", "max_kl", "a criterion's pair", "a rule's pair"],
 )
 def test_a_policy_lists_the_arguments_that_it_needs(policy: Policy, needs: tuple[str, ...]) -> None:
-    assert policy.needs == needs
-
-
-def test_a_named_pair_needs_the_log_probs_of_both_policies() -> None:
-    assert set(Policy("p", (Criterion("max_k3", "staleness", upper=1.0),)).needs) == {"old_logprobs", "logprobs"}
+    assert set(policy.needs) == set(needs)
 
 
 @pytest.mark.parametrize(
@@ -165,12 +152,6 @@ def test_every_token_rule_has_a_policy_with_its_name() -> None:
     assert [rule.rule for rule in preset("seq_mis").tokens] == ["seq_mis"]
 
 
-@pytest.mark.parametrize("changed", [{"upper": 4.0}, {"lower": 0.25}])
-def test_a_single_bound_of_token_k1_applies_in_both_directions(changed: dict[str, float]) -> None:
-    (rule,) = preset("token_k1", **changed).tokens
-    assert (rule.lower, rule.upper) == (0.25, 4.0)
-
-
 def test_a_policy_can_have_criteria_and_token_rules() -> None:
     spec = {"name": "both", "criteria": [VALID_CRITERION], "tokens": [{"rule": "icepop", "lower": 0.5, "upper": 5}]}
     policy = Policy.parse(spec)
@@ -179,32 +160,19 @@ def test_a_policy_can_have_criteria_and_token_rules() -> None:
     assert policy.hash != Policy("both", policy.criteria).hash
 
 
-def test_the_hash_of_a_token_policy_never_changes() -> None:
-    assert preset("icepop").hash == "18eb0ad178be0e863f9e51f4c9f3838a"
-
-
-def test_a_token_rule_of_a_named_pair_needs_the_log_probs_of_both_policies() -> None:
-    policy = Policy("p", (), (TokenRule("tis", "staleness", upper=2.0),))
-    assert set(policy.needs) == {"old_logprobs", "logprobs"}
-
-
 INVALID_RULES: list[tuple[Any, str]] = [
     ({"rule": "ice"}, r"tokens\[0\]: rule must be one of token_k1"),
     ({"upper": 2}, "a token rule needs a rule"),
     ("tis", "a token rule must be a mapping, got str"),
     ({"rule": "tis", "upper": 2, "where": None}, "unknown key where; allowed: rule, pair"),
     ({"rule": "tis"}, "tis takes upper alone"),
-    ({"rule": "tis", "lower": 0.5, "upper": 2}, "tis takes upper alone"),
     ({"rule": "token_k1", "upper": 2}, "token_k1 takes lower and upper"),
     ({"rule": "icepop", "lower": 5, "upper": 0.5}, r"lower \(5\) must not be above upper \(0.5\)"),
     ({"rule": "icepop", "lower": 0, "upper": 5}, "lower bounds a ratio and must be above 0"),
-    ({"rule": "tis", "upper": math.inf}, "upper must be finite"),
     ({"rule": "token_k2", "upper": 0}, "token_k2: upper must be above 0, got 0"),
     ({"rule": "tis", "upper": 2, "pair": "both"}, "pair must be one of primary"),
     ({"rule": "dppo", "lower": 0.1, "upper": 0.15}, "dppo: lower must be below 0, got 0.1"),
-    ({"rule": "dppo", "upper": 0.15}, "dppo takes lower and upper"),
     ({"rule": "gspo", "upper": 1.1}, "gspo takes no bounds"),
-    ({"rule": "seq_mis", "lower": 0.5}, "seq_mis takes lower and upper"),
 ]
 
 
@@ -216,21 +184,16 @@ def test_an_invalid_token_rule_is_rejected_with_the_allowed_values(rule: Any, me
 
 INVALID_CRITERIA: list[tuple[dict[str, Any], str]] = [
     ({"statistic": "max_klx", "upper": 1}, r"criteria\[0\]: statistic must be one of max_kl"),
-    ({"statistic": ["max_kl"], "upper": 1}, "statistic must be one of"),
     ({"upper": 1}, "needs a statistic"),
     ({"statistic": "max_k3", "pair": "both", "upper": 1}, "pair must be one of primary, mismatch"),
-    ({"statistic": "max_k3", "pair": None, "upper": 1}, "pair must be one of"),
     ({"statistic": "max_k3", "where": "always", "upper": 1}, "where must be one of advantage_negative"),
     ({"statistic": "max_k3", "upper": 1, "bound": 2}, "unknown key bound; allowed: statistic"),
     ({"statistic": "max_k3"}, "needs lower, upper or both"),
     ({"statistic": "max_k3", "upper": math.nan}, "upper must be finite"),
-    ({"statistic": "max_k3", "upper": math.inf}, "upper must be finite"),
     ({"statistic": "max_k3", "upper": 10**400}, "upper must be finite"),
     ({"statistic": "max_k3", "upper": True}, "upper must be a number, got bool"),
-    ({"statistic": "max_k3", "upper": "1"}, "upper must be a number, got str"),
     ({"statistic": "max_k3", "lower": 2, "upper": 1}, r"lower \(2\) must not be above upper \(1\)"),
     ({"statistic": "geo_ratio", "lower": 0}, "must be above 0"),
-    ({"statistic": "min_ratio", "lower": -1}, "must be above 0"),
 ]
 
 
@@ -247,12 +210,9 @@ INVALID_POLICIES: list[tuple[Any, str]] = [
     ("x" * 10_000, r"unknown preset 'x{63};"),
     (7, "must be the name of a preset or a mapping, got int"),
     ({}, "requires the keys name and criteria and allows tokens, turns, calibrate and soft_tau, got none"),
-    ({"name": "p"}, "requires the keys name and criteria"),
     ({"name": "p", "criteria": [VALID_CRITERION], "mode": "x"}, "got name, criteria, mode"),
-    ({"name": "", "criteria": [VALID_CRITERION]}, "name must be text of 1 to 128"),
     ({"name": "x" * 10_000, "criteria": [VALID_CRITERION]}, "name must be text of 1 to 128"),
     ({"name": "a\nb", "criteria": [VALID_CRITERION]}, "printable"),
-    ({"name": 3, "criteria": [VALID_CRITERION]}, "name must be text"),
     (
         {"name": "p", "criteria": []},
         "1 to 32 criteria, got 0; with an empty list of tokens too",
@@ -265,7 +225,6 @@ INVALID_POLICIES: list[tuple[Any, str]] = [
         {"name": "p", "criteria": [], "tokens": [TIS] * 2},
         "at most one rule that weights tokens, got tis and tis",
     ),
-    ({"name": "p", "criteria": ["max_k3"]}, r"criteria\[0\]: a criterion must be a mapping, got str"),
 ]
 
 
@@ -283,10 +242,7 @@ def test_an_invalid_policy_is_rejected_with_the_allowed_values(policy: Any, mess
         ("trm", {"delta": "0.02"}, "max_kl: delta must be a number, got str"),
         ("geo_mask", {"lower": 1.5}, "must not be above upper"),
         ("seq_mean_k1", {"upper": 0.0}, "must be above 0"),
-        ("trm", {"delta": math.nan}, "must be finite"),
-        ("tis", {"lower": 0.5}, "tis takes upper, not lower"),
         ("icepop", {"delta": 0.5}, "icepop takes lower and upper, not delta"),
-        ("token_k1", {"upper": -2.0}, "must be above 0"),
     ],
 )
 def test_an_unknown_keyword_or_invalid_bound_of_a_preset_is_rejected(

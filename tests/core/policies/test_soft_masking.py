@@ -123,13 +123,6 @@ def test_the_bits_and_reasons_are_those_of_the_hard_policy_and_its_limit_as_tau_
         assert (soft.soft_weights[(hard.codes > 0) & (hard.codes < 4)] == 0).all()
 
 
-def test_weights_rise_with_tau_to_1() -> None:
-    columns, criterion = of_log_ratios([1.0], [3.0]), Criterion("max_abs_d", upper=0.5)
-    steps = [weights(columns, criterion, tau=tau) for tau in (0.01, 0.1, 1.0, 10.0, 1e12)]
-    assert (np.diff(np.array(steps), axis=0) > 0).all()
-    assert steps[-1] == pytest.approx([1.0, 1.0])
-
-
 @pytest.mark.parametrize("case", ["plain-op", "invalid-op"])
 def test_tensors_have_the_weights_of_arrays_to_the_last_place(case: str) -> None:
     columns = golden_columns(case)
@@ -155,17 +148,13 @@ def test_a_soft_policy_has_a_spec_and_a_hash_of_its_own_and_hard_ones_keep_their
     assert soft.name == "geo_mask(soft_tau=0.5)"
     assert Policy.parse(soft.spec()) == soft == Policy.parse({"name": "geo_mask", "soft_tau": 0.5})
     assert len({soft.hash, preset("geo_mask", soft_tau=0.6).hash, replace(soft, soft_tau=None).hash}) == 3
-    assert preset("geo_mask").hash == "8f8788cb96333496270f7aa146a09fa4"
     assert "soft_tau" not in preset("geo_mask").spec()
     calibrated = Policy.parse({"name": "geo_mask", "calibrate": {}, "soft_tau": 2})
     assert (calibrated.soft_tau, calibrated.calibrate is not None) == (2.0, True)
     assert Policy.parse(calibrated.spec()) == calibrated
 
 
-WRONG: list[Any] = [0, -1.0, math.inf, math.nan, "1", True]
-
-
-@pytest.mark.parametrize("tau", WRONG)
+@pytest.mark.parametrize("tau", [0, -1.0, math.inf, math.nan, "1", True])
 def test_a_tau_must_be_a_finite_number_above_0(tau: Any) -> None:
     with pytest.raises(PolicyError, match="soft_tau"):
         Policy.parse({"name": "geo_mask", "soft_tau": tau})

@@ -40,13 +40,12 @@ def test_the_fraction_outside_lies_between_its_limits(d: list[float], bounds: tu
     assert found.at_least - 1e-12 <= found.estimate <= found.at_most + 1e-12
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1e-2, 1.0])
-@pytest.mark.parametrize("deviations", [0.5, 1.0, 2.0, 3.0])
-def test_the_estimate_for_many_tokens_is_close(scale: float, deviations: float) -> None:
+@pytest.mark.parametrize("scale", [1e-4, 1.0])
+def test_the_estimate_for_many_tokens_is_close(scale: float) -> None:
     d = np.random.default_rng(3).normal(0, scale, 50_000)
-    bound = deviations * scale
-    true = np.mean(np.abs(d) > bound)
-    assert fraction_outside(counts_of(d), lower=-bound, upper=bound).estimate == pytest.approx(true, rel=0.02, abs=2e-3)
+    for bound in (0.5 * scale, 3 * scale):
+        found = fraction_outside(counts_of(d), lower=-bound, upper=bound).estimate
+        assert found == pytest.approx(np.mean(np.abs(d) > bound), rel=0.02, abs=2e-3)
 
 
 def test_bounds_on_edges_count_exactly_except_tokens_on_the_upper_edge() -> None:
@@ -82,9 +81,6 @@ def test_the_ends_of_the_k3_range_have_the_k3_of_the_bound(upper: float) -> None
 )
 def test_the_kept_range_of_a_rule_follows_from_its_bounds(rule: TokenRule, expected: tuple[float, float]) -> None:
     assert kept_range(rule) == pytest.approx(expected)
-
-
-def test_seq_tis_has_no_range_of_tokens() -> None:
     with pytest.raises(ValueError, match="seq_tis has no range"):
         kept_range(TokenRule("seq_tis", upper=2.0))
 

@@ -80,22 +80,13 @@ def test_every_case_is_decided_as_in_plain_python(statistic: str, lower: float |
         assert (accepted, reason) == (is_met, None if is_met else statistic)
 
 
-def test_the_first_criterion_that_fails_is_the_reason() -> None:
+def test_the_first_criterion_that_fails_is_the_reason_and_empty_turns_count_in_no_rate() -> None:
     columns = table(max_abs_d=[0.1, 1.0, 0.1, 1.0], sum_k3=[0.0, 0.0, 4.0, 4.0])
     found = of(
         columns, policy({"statistic": "turn_max_abs_d", "upper": 0.5}, {"statistic": "turn_mean_k3", "upper": 0.5})
     )
     assert found.reasons == [None, "turn_max_abs_d", "turn_mean_k3", "turn_max_abs_d"]
     assert found.mask_rate == 0.75
-
-
-def test_rejected_turns_leave_their_sequence_accepted() -> None:
-    decision = decide(table(max_abs_d=[9.0]), policy({"statistic": "turn_max_abs_d", "upper": 0.5}))
-    assert decision.accepted.tolist() == [True]
-    assert decision.mask_rate == 0.0
-
-
-def test_empty_turns_count_in_no_rate() -> None:
     rejecting = policy({"statistic": "turn_max_abs_d", "upper": 0.5})
     assert of(table(n_tokens=[0, 4], max_abs_d=[0.0, 9.0]), rejecting).mask_rate == 1.0
     assert math.isnan(of(table(n_tokens=[0]), rejecting).mask_rate)
@@ -153,8 +144,7 @@ def test_tokens_of_rejected_turns_are_masked_and_no_others() -> None:
     ]
     assert kept.tolist() == expected
     assert 0 < kept.mean() < 1
-    tensors = of(statistics.columns(**inputs, turn_ids=ids), policy({"statistic": "turn_max_abs_d", "upper": 0.4}))
-    on_torch = TurnDecision(tensors.criteria, tensors.turns, torch.from_numpy(tensors.accepted), tensors.codes, ())
+    on_torch = TurnDecision(decided.criteria, decided.turns, torch.from_numpy(decided.accepted), decided.codes, ())
     assert on_torch.kept_tokens(torch.from_numpy(turns.rows())).tolist() == expected
 
 
@@ -170,12 +160,9 @@ def test_without_a_pair_no_turn_is_rejected() -> None:
     assert of(statistics.columns(mask=mask, turn_offsets=[[0], [0, 2]]), turns).accepted.tolist() == [True] * 3
 
 
-def test_policies_without_turns_keep_their_spec_and_hash() -> None:
+def test_a_spec_survives_parsing_and_those_without_turns_keep_theirs() -> None:
     assert "turns" not in preset("trm").spec()
     assert preset("trm_max").hash == "96b91bb8cbaf119e189daf3f8b5e3b94"
-
-
-def test_a_spec_survives_parsing() -> None:
     given = policy({"statistic": "turn_mean_k3", "upper": 0.05}, criteria=({"statistic": "mean_k3", "upper": 1},))
     assert Policy.parse(given.spec()) == given
     assert given.needs == ("turn_ids",)
@@ -189,9 +176,7 @@ def test_a_spec_survives_parsing() -> None:
     ("turn", "message"),
     [
         ({"statistic": "turn_sum_k3", "upper": 1}, r"turns\[0\]: statistic must be one of turn_max_abs_d"),
-        ({"statistic": "mean_k3", "upper": 1}, "statistic must be one of turn_max_abs_d"),
         ({"statistic": "turn_mean_k3"}, "needs lower, upper or both"),
-        ({"statistic": "turn_mean_k3", "upper": math.nan}, "upper must be finite"),
         ({"statistic": "turn_mean_k3", "lower": 2, "upper": 1}, "lower"),
         ({"statistic": "turn_mean_k3", "upper": 1, "where": "kl_exact"}, "unknown key where"),
         ({"statistic": "turn_mean_k3", "upper": 1, "pair": "both"}, "pair must be one of"),
@@ -202,8 +187,5 @@ def test_a_spec_survives_parsing() -> None:
 def test_wrong_criteria_are_named(turn: Any, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         policy(turn)
-
-
-def test_too_many_criteria_are_refused() -> None:
     with pytest.raises(PolicyError, match="8 turns"):
         policy(*[{"statistic": "turn_mean_k3", "upper": 1.0}] * 9)
