@@ -46,3 +46,13 @@ def same(found: Columns, expected: Columns, *, relative: float = 1e-12) -> None:
         np.testing.assert_allclose(found[name], expected[name], rtol=tolerance, atol=tolerance, err_msg=name)
     for pair, counts in expected.histograms.items():
         np.testing.assert_array_equal(found.histograms[pair], counts)
+
+
+def equal(found: Columns, expected: Columns) -> None:
+    """Check that two sets of columns are equal to the last bit, in the same dtypes."""
+    assert set(found) == set(expected)
+    for name in expected:
+        assert np.asarray(found[name]).tobytes() == np.asarray(expected[name]).tobytes(), name
+        assert found[name].dtype == expected[name].dtype, name
+    for pair, counts in expected.histograms.items():
+        np.testing.assert_array_equal(found.histograms[pair], counts)

@@ -32,7 +32,7 @@ def inputs(case: str) -> dict[str, Any]:
     """Return the given arguments of `statistics.columns`: float64 [B, T], advantages [B], mask bool [B, T]."""
     given = {name: rows for name, rows in load(case)["inputs"].items() if rows is not None}
     mask = given.pop("mask")
-    arrays = {name: np.array(_numbers(rows), np.float64) for name, rows in given.items()}
+    arrays = {name: np.array(numbers(rows), np.float64) for name, rows in given.items()}
     return {**arrays, "mask": np.array(mask, bool)}
 
 
@@ -43,7 +43,7 @@ def pairs(case: str) -> tuple[str, ...]:
 
 def columns(case: str) -> dict[str, Any]:
     """Return the expected columns, name to float64 [B]."""
-    return {name: np.array(_numbers(row), np.float64) for name, row in load(case)["columns"].items()}
+    return {name: np.array(numbers(row), np.float64) for name, row in load(case)["columns"].items()}
 
 
 def signals(case: str) -> dict[str, float]:
@@ -65,5 +65,6 @@ def load(stem: str) -> Any:
     return json.loads((GOLDEN / f"{stem}.json").read_text())
 
 
-def _numbers(value: Any) -> Any:
-    return [_numbers(item) for item in value] if isinstance(value, list) else float(value)
+def numbers(value: Any) -> Any:
+    """Return float64 for a JSON number, `inf`, `-inf` or `nan`, and an array for lists of them."""
+    return np.array([numbers(item) for item in value]) if isinstance(value, list) else float(value)

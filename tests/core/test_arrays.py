@@ -34,18 +34,11 @@ def test_any_numpy_array_can_be_converted_to_torch(value: Any) -> None:
     np.testing.assert_array_equal(found.numpy(), value)
 
 
-KINDS = {
-    "b": [np.bool_, torch.bool],
-    "i": [np.int8, np.uint8, torch.uint8, torch.int64],
-    "f": [np.float16, np.float64, torch.bfloat16, torch.float32],
-    "c": [np.complex64, torch.complex64],
-}
-
-
-@pytest.mark.parametrize(("expected", "dtype"), [(name, dtype) for name, dtypes in KINDS.items() for dtype in dtypes])
-def test_the_kind_of_an_array_follows_from_its_dtype(expected: str, dtype: Any) -> None:
-    array = torch.zeros(1, dtype=dtype) if isinstance(dtype, torch.dtype) else np.zeros(1, dtype)
-    assert dtype_kind(array) == expected
+def test_the_kind_of_an_array_follows_from_its_dtype() -> None:
+    of_numpy = [np.bool_, np.int8, np.uint8, np.float16, np.complex64]
+    of_torch = [torch.bool, torch.int64, torch.uint8, torch.bfloat16, torch.complex64]
+    assert [dtype_kind(np.zeros(1, dtype)) for dtype in of_numpy] == [*"biifc"]
+    assert [dtype_kind(torch.zeros(1, dtype=dtype)) for dtype in of_torch] == [*"biifc"]
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 100])
@@ -99,16 +92,10 @@ def test_tensors_of_several_widths_are_copied_at_once() -> None:
     device = LateDevice()
     transfer = Transfer.begin(TENSORS, start=device.start)
     assert device.n_copies == 1
+    assert not device.host.any()
     for found, tensor in zip(transfer.wait(), TENSORS, strict=True):
         np.testing.assert_array_equal(found, tensor.detach().numpy())
         assert found.dtype == tensor.detach().numpy().dtype
-
-
-def test_nothing_is_read_before_the_device_has_finished() -> None:
-    device = LateDevice()
-    transfer = Transfer.begin([torch.ones(3)], start=device.start)
-    assert not device.host.any()
-    assert transfer.wait()[0].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_later_changes_of_the_trainer_do_not_affect_a_transfer() -> None:
@@ -124,12 +111,8 @@ def test_other_values_keep_their_positions() -> None:
     assert found[0] is array
     assert found[2:4] == ["a", None]
     assert [float(found[i][0]) for i in (1, 4)] == [1.0, 0.0]
-
-
-def test_without_tensors_nothing_is_copied() -> None:
     device = LateDevice()
     assert Transfer.begin([1, 2.0], start=device.start).wait() == [1, 2.0]
-    assert Transfer.begin([], start=device.start).wait() == []
     assert device.n_copies == 0
 
 

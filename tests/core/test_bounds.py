@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from tests.core import golden
 from tests.core.batches import batch
 from tests.core.example_columns import as_torch, of_log_ratios, with_columns, with_kl
-from trmon_client.core import divergence, statistics
+from trmon_client.core import statistics
 from trmon_client.core.bounds import (
     UNKNOWN,
     AlphaSplit,
@@ -29,7 +28,6 @@ from trmon_client.core.bounds import (
     surrogate,
 )
 from trmon_client.core.columns import Columns
-from trmon_client.core.divergence.divergence_columns import with_divergences
 from trmon_client.core.signals import batch_signals
 
 horizons = st.integers(1, 100_000)
@@ -59,12 +57,9 @@ def test_sampled_kl_asserts_nothing_and_lower_bounds_assert_only_vacuousness() -
     assert error_bounds(**large, kl_is="lower_bound").vacuous is True
     assert error_bounds(**small, kl_is="lower_bound").vacuous is None
     assert math.isnan(error_bounds(**large, kl_is="lower_bound").adaptive)
-
-
-def test_an_unknown_kl_gives_an_unknown_bound() -> None:
-    bounds = error_bounds(horizon=8, kl_max=0.1, kl_seq=math.nan)
-    assert math.isnan(bounds.adaptive)
-    assert bounds.vacuous is None
+    unknown = error_bounds(horizon=8, kl_max=0.1, kl_seq=math.nan)
+    assert math.isnan(unknown.adaptive)
+    assert unknown.vacuous is None
 
 
 def test_the_reward_range_scales_the_bounds_and_the_limit_of_vacuousness() -> None:
@@ -85,34 +80,14 @@ def test_the_reward_range_scales_the_bounds_and_the_limit_of_vacuousness() -> No
 def test_arguments_out_of_range_are_rejected(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         error_bounds(**{"horizon": 4, "kl_max": 0.1, "kl_seq": 0.1, **wrong})
-
-
-@pytest.mark.parametrize("budget", [0.0, -1.0])
-def test_a_budget_of_zero_or_less_allows_no_divergence(budget: float) -> None:
-    assert max_delta(horizon=8, budget=budget, kl_seq=0.0) == 0.0
-
-
-def test_a_nan_budget_is_rejected() -> None:
     with pytest.raises(ValueError, match="budget"):
         max_delta(horizon=8, budget=math.nan)
 
 
 def test_without_a_sequence_kl_max_delta_depends_on_the_horizon_only() -> None:
+    assert max_delta(horizon=8, budget=-1.0, kl_seq=0.0) == max_delta(horizon=8, budget=0.0, kl_seq=0.0) == 0.0
     assert max_delta(horizon=4096, budget=0.5) == pytest.approx(3 * 0.5 / (4 * 4096**1.5))
     assert max_delta(horizon=4096, budget=0.5, kl_seq=math.inf) == max_delta(horizon=4096, budget=0.5)
-
-
-@settings(max_examples=100)
-@given(horizons, kls, kls, st.floats(1, 4))
-def test_bounds_grow_with_divergence_and_length(horizon: int, kl_max: float, kl_seq: float, factor: float) -> None:
-    base = error_bounds(horizon=horizon, kl_max=kl_max, kl_seq=kl_seq)
-    for grown in (
-        error_bounds(horizon=horizon * 2, kl_max=kl_max, kl_seq=kl_seq),
-        error_bounds(horizon=horizon, kl_max=kl_max * factor, kl_seq=kl_seq),
-        error_bounds(horizon=horizon, kl_max=kl_max, kl_seq=kl_seq * factor),
-    ):
-        assert grown.trpo >= base.trpo
-        assert grown.adaptive >= base.adaptive
 
 
 @settings(max_examples=100)
@@ -130,31 +105,16 @@ def test_a_batch_uses_its_longest_response_and_its_largest_kl() -> None:
 def test_bounds_of_accepted_sequences_ignore_the_others_and_cap_the_kl_at_delta() -> None:
     columns = with_kl(of_log_ratios([0.0] * 3, [0.0]), [0.1, 0.3])
     accepted = np.array([False, True])
-    bounds = batch_bounds(columns, accepted=accepted, delta=0.05)
-    assert bounds == error_bounds(horizon=1, kl_max=0.05, kl_seq=0.3)
+    expected = error_bounds(horizon=1, kl_max=0.05, kl_seq=0.3, reward_range=10.0)
+    assert batch_bounds(columns, accepted=accepted, delta=0.05, reward_range=10.0) == expected
+    tensors = as_torch(columns)
+    assert batch_bounds(tensors, accepted=torch.from_numpy(accepted), delta=0.05, reward_range=10.0) == expected
 
 
 def test_bounds_use_the_minimum_of_the_two_maxima_not_the_maximum_of_the_minima() -> None:
     columns = with_kl(of_log_ratios([0.0] * 3, [0.0]), [0.25, 0.0625])
     columns = with_columns(columns, {"max_reverse_kl": np.array([0.03125, 0.125], np.float32)})
     assert batch_bounds(columns) == error_bounds(horizon=3, kl_max=0.125, kl_seq=0.15625)
-
-
-def test_a_nan_kl_makes_the_bounds_of_a_batch_unknown() -> None:
-    bounds = batch_bounds(with_kl(of_log_ratios([0.0], [0.0]), [0.25, math.nan]))
-    assert math.isnan(bounds.adaptive)
-    assert bounds.vacuous is None
-
-
-def test_the_bounds_of_a_batch_scale_with_the_reward_range() -> None:
-    columns = with_kl(of_log_ratios([0.0] * 3), [0.25])
-    assert batch_bounds(columns, reward_range=10.0).trpo == pytest.approx(10 * batch_bounds(columns).trpo)
-
-
-def test_accepted_tensors_give_the_same_bounds_as_arrays() -> None:
-    columns = with_kl(of_log_ratios([0.0] * 3, [0.0]), [0.1, 0.3])
-    expected = batch_bounds(columns, accepted=np.array([True, False]))
-    assert batch_bounds(as_torch(columns), accepted=torch.tensor([True, False])) == expected
 
 
 def test_a_batch_without_kl_or_without_a_sequence_has_unknown_bounds() -> None:
@@ -187,26 +147,22 @@ def test_a_bound_is_at_most_the_total_variation() -> None:
     assert (split.staleness, split.mismatch_share) == (0.0, 1.0)
 
 
-def test_equal_policies_have_no_split() -> None:
-    logp = np.full((2, 3), -1.0)
-    split = alpha_split(statistics.columns(rollout_logprobs=logp, old_logprobs=logp, logprobs=logp, mask=logp < 0))
-    assert (split.mismatch, split.staleness) == (0.0, 0.0)
-    assert math.isnan(split.mismatch_share)
-    assert math.isnan(split.staleness_share)
-
-
-def test_the_shares_are_nan_without_both_pairs_or_without_a_token() -> None:
+def test_the_shares_are_nan_without_both_pairs_without_a_token_and_of_equal_policies() -> None:
     assert math.isnan(alpha_split(of_log_ratios([0.3])).mismatch_share)
-    logp = np.full((1, 2), np.nan)
-    columns = statistics.columns(rollout_logprobs=logp, old_logprobs=logp, logprobs=logp, mask=np.ones((1, 2)))
-    assert math.isnan(alpha_split(columns).staleness_share)
+    for value in (math.nan, -1.0):
+        logp = np.full((1, 2), value)
+        columns = statistics.columns(rollout_logprobs=logp, old_logprobs=logp, logprobs=logp, mask=np.ones((1, 2)))
+        assert math.isnan(alpha_split(columns).mismatch_share)
+        assert math.isnan(alpha_split(columns).staleness_share)
 
 
 def test_the_surrogate_is_the_mean_over_sequences_with_its_standard_error() -> None:
     given = batch(seed=1, n_sequences=7, noise=0.3)
     advantages = np.random.default_rng(1).normal(size=7)
     accepted = np.array([True, False, True, True, False, True, True])
-    found = surrogate(statistics.columns(**given, advantages=advantages), accepted=accepted, centred=True)
+    columns = statistics.columns(**given, advantages=advantages)
+    found = surrogate(columns, accepted=accepted, centred=True)
+    assert surrogate(as_torch(columns), accepted=torch.from_numpy(accepted), centred=True) == found
     terms = []
     for i, counts in enumerate(given["mask"]):
         d = [float(given["logprobs"][i][t]) - float(given["rollout_logprobs"][i][t]) for t in np.flatnonzero(counts)]
@@ -216,25 +172,6 @@ def test_the_surrogate_is_the_mean_over_sequences_with_its_standard_error() -> N
     assert found.value == pytest.approx(mean, rel=1e-6)
     assert found.standard_error == pytest.approx(math.sqrt(variance / 7), rel=1e-6)
     assert found.n_sequences == 7
-
-
-def test_the_surrogate_is_zero_where_no_weight_changed() -> None:
-    found = surrogate(of_log_ratios([0.0, 0.0], [0.0], advantages=[0.5, -0.5]), centred=True)
-    assert (found.value, found.standard_error) == (0.0, 0.0)
-
-
-def test_the_gradient_is_the_gradient_of_the_masked_objective() -> None:
-    """Adding h to log pi of one token changes L by A rho h/N to first order; a rejected sequence changes nothing."""
-    h, advantages = 1e-6, [0.4, -0.6]
-
-    def surrogate_of(*rows: list[float]) -> float:
-        return surrogate(
-            of_log_ratios(*rows, advantages=advantages), accepted=np.array([True, False]), centred=True
-        ).value
-
-    base = surrogate_of([0.2, -0.1], [0.3])
-    assert (surrogate_of([0.2 + h, -0.1], [0.3]) - base) / h == pytest.approx(0.4 * math.exp(0.2) / 2, rel=1e-4)
-    assert surrogate_of([0.2, -0.1], [0.3 + h]) == base
 
 
 def test_the_mean_includes_rejected_sequences_and_excludes_padding_rows() -> None:
@@ -281,18 +218,30 @@ def test_one_sequence_has_no_standard_error() -> None:
     assert math.isnan(found.standard_error)
 
 
-def test_tensors_give_the_same_surrogate_as_arrays() -> None:
-    columns = of_log_ratios([0.1], [0.2], [0.3], advantages=[1.0, -1.0, 0.5])
-    accepted = [True, True, False]
-    expected = surrogate(columns, accepted=np.array(accepted), centred=True)
-    assert surrogate(as_torch(columns), accepted=torch.tensor(accepted), centred=True) == expected
-
-
 def test_extreme_advantages_do_not_raise_under_a_strict_floating_point_state() -> None:
     given = batch(seed=3, n_sequences=4)
     columns = statistics.columns(**given, advantages=[np.inf, 1e300, -1e300, 1e-300])
     with np.errstate(all="raise"):
         assert not math.isfinite(surrogate(columns, centred=True).value)
+
+
+def test_the_minorizer_is_the_surrogate_minus_the_bound_of_the_accepted_sequences() -> None:
+    columns, accepted = step(), np.array([True, False, True, True])
+    found = minorizer(columns, accepted=accepted, centred=True, reward_range=2.0)
+    bounds = batch_bounds(columns, accepted=accepted, reward_range=2.0)
+    assert found.value == surrogate(columns, accepted=accepted, centred=True).value - bounds.adaptive
+    assert found.vacuous is bounds.vacuous
+    assert minorizer(columns, weights=accepted.astype(float), centred=True, reward_range=2.0) == found
+    faint = minorizer(columns, weights=np.where(accepted, 1.0, 1e-12), centred=True)
+    gain = surrogate(columns, accepted=accepted, centred=True).value
+    assert faint.value == pytest.approx(gain - batch_bounds(columns).adaptive, abs=1e-9)
+
+
+def test_the_minorizer_is_unknown_without_exact_kl_of_the_pair_or_a_declaration() -> None:
+    for columns, centred in ((step(), False), (step(kl_is="sampled"), True), (step(kl_pair="mismatch"), True)):
+        found = minorizer(columns, centred=centred)
+        assert math.isnan(found.value)
+    assert found.vacuous is None
 
 
 def test_weights_of_a_soft_policy_scale_the_terms_and_leave_the_normaliser() -> None:
@@ -302,113 +251,6 @@ def test_weights_of_a_soft_policy_scale_the_terms_and_leave_the_normaliser() -> 
     accepted = np.array([True, False, False])
     hard = surrogate(columns, accepted=accepted, centred=True)
     assert surrogate(columns, weights=accepted.astype(float), centred=True) == hard
-
-
-QUARTERS = 4
-RESPONSES = tuple(product((0, 1), repeat=2))
-
-
-def policy(
-    rng: np.random.Generator, *, near: dict[tuple[int, ...], float] | None = None
-) -> dict[tuple[int, ...], float]:
-    """Return the probability of token 1 after each beginning; quarters, or those of another policy moved a little."""
-    if near is None:
-        return {start: rng.integers(1, QUARTERS) / QUARTERS for start in ((), (0,), (1,))}
-    size = 10.0 ** rng.uniform(-4, -0.3)
-    return {start: float(np.clip(p + size * rng.uniform(-1, 1), 0.01, 0.99)) for start, p in near.items()}
-
-
-def logits(probabilities: dict[tuple[int, ...], float], response: tuple[int, ...]) -> np.ndarray:
-    shares = np.array([[1 - probabilities[response[:t]], probabilities[response[:t]]] for t in range(len(response))])
-    return np.log(shares)
-
-
-def chance(probabilities: dict[tuple[int, ...], float], response: tuple[int, ...]) -> float:
-    return math.exp(sum(logits(probabilities, response)[t, token] for t, token in enumerate(response)))
-
-
-def whole_distribution(mu: dict[Any, float], pi: dict[Any, float], rewards: dict[Any, float]) -> Columns:
-    """Return the columns of every response, each as often as mu's quarters make it."""
-    rows = [response for response in RESPONSES for _ in range(round(chance(mu, response) * QUARTERS**2))]
-    baseline = sum(chance(mu, response) * rewards[response] for response in RESPONSES)
-    a, b = (np.array([logits(policy_, row) for row in rows]) for policy_ in (mu, pi))
-    mu_taken, pi_taken = (np.take_along_axis(given, np.array(rows)[..., None], -1)[..., 0] for given in (a, b))
-    mask = np.ones(mu_taken.shape, bool)
-    columns = statistics.columns(
-        rollout_logprobs=mu_taken,
-        logprobs=pi_taken,
-        mask=mask,
-        advantages=[rewards[row] - baseline for row in rows],
-    )
-    return with_divergences(columns, divergence.exact(rollout_logits=a, logits=b, mask=mask))
-
-
-def test_the_gain_of_every_small_policy_is_at_least_the_minorizer() -> None:
-    rng = np.random.default_rng(0)
-    positive = 0
-    for _ in range(300):
-        mu = policy(rng)
-        pi = policy(rng, near=mu)
-        rewards = {response: rng.uniform() for response in RESPONSES}
-        gain = sum((chance(pi, response) - chance(mu, response)) * rewards[response] for response in RESPONSES)
-        found = minorizer(whole_distribution(mu, pi, rewards), centred=True)
-        assert gain >= found.value - 1e-9
-        positive += found.value > 0
-    assert positive > 0  # some gains are certified, so that the bound says something
-
-
-def test_the_weighted_gain_of_every_small_policy_is_at_least_the_minorizer() -> None:
-    rng = np.random.default_rng(3)
-    positive = 0
-    for _ in range(300):
-        mu = policy(rng)
-        pi = policy(rng, near=mu)
-        rewards = {response: rng.uniform() for response in RESPONSES}
-        soft = {response: rng.uniform(0.01, 1.0) for response in RESPONSES}
-        baseline = sum(chance(mu, response) * rewards[response] for response in RESPONSES)
-        weighted = {response: soft[response] * (rewards[response] - baseline) for response in RESPONSES}
-        gain = sum((chance(pi, response) - chance(mu, response)) * weighted[response] for response in RESPONSES)
-        rows = [response for response in RESPONSES for _ in range(round(chance(mu, response) * QUARTERS**2))]
-        columns = whole_distribution(mu, pi, rewards)
-        found = minorizer(columns, weights=np.array([soft[row] for row in rows]), centred=True)
-        assert gain >= found.value - 1e-9
-        positive += found.value > 0
-    assert positive > 0
-
-
-def test_weights_of_zero_and_one_are_acceptance_and_small_ones_stay_in_the_bound() -> None:
-    rng = np.random.default_rng(4)
-    mu = policy(rng)
-    columns = whole_distribution(mu, policy(rng, near=mu), {response: rng.uniform() for response in RESPONSES})
-    accepted = np.arange(columns.n_sequences) % 3 > 0
-    assert minorizer(columns, weights=accepted.astype(float), centred=True) == minorizer(
-        columns, accepted=accepted, centred=True
-    )
-    faint = minorizer(columns, weights=np.where(accepted, 1.0, 1e-12), centred=True)
-    gain = surrogate(columns, accepted=accepted, centred=True).value
-    assert faint.value == pytest.approx(gain - batch_bounds(columns).adaptive, abs=1e-9)
-
-
-def test_it_is_the_surrogate_minus_the_bound_of_the_accepted_sequences() -> None:
-    rng = np.random.default_rng(1)
-    mu = policy(rng)
-    columns = whole_distribution(mu, policy(rng, near=mu), {response: rng.uniform() for response in RESPONSES})
-    accepted = np.arange(columns.n_sequences) % 3 > 0
-    found = minorizer(columns, accepted=accepted, centred=True, reward_range=2.0)
-    bounds = batch_bounds(columns, accepted=accepted, reward_range=2.0)
-    assert found.value == surrogate(columns, accepted=accepted, centred=True).value - bounds.adaptive
-    assert found.vacuous is bounds.vacuous
-
-
-def test_it_is_unknown_without_exact_kl_or_a_declaration() -> None:
-    rng = np.random.default_rng(2)
-    mu = policy(rng)
-    columns = whole_distribution(mu, mu, dict.fromkeys(RESPONSES, 0.5))
-    assert minorizer(columns, centred=True).value == pytest.approx(0.0, abs=1e-12)
-    assert math.isnan(minorizer(columns).value)
-    sampled = statistics.columns(rollout_logprobs=[[-1.0]], logprobs=[[-1.0]], mask=[[1]], advantages=[0.0])
-    assert math.isnan(minorizer(sampled, centred=True).value)
-    assert minorizer(sampled, centred=True).vacuous is None
 
 
 UP, DOWN = float(np.log(1.1)), float(np.log(0.9))

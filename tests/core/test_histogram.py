@@ -62,21 +62,14 @@ def test_quantiles_of_few_tokens_are_interpolated_between_them(fraction: float) 
     assert found == [pytest.approx([np.quantile(np.abs(d), fraction)], rel=0.13)]
 
 
-def test_the_quantile_of_one_token_is_its_value() -> None:
-    counts = histograms(np.array([[-0.3]]), valid=np.ones(1, bool))
-    assert abs_quantiles(counts, [0.99], largest=np.array([0.3])) == [[0.3]]
-
-
-def test_no_quantile_exceeds_the_largest_value() -> None:
-    d = np.array([[0.5, 0.5, -0.5]])
-    counts = histograms(d, valid=np.ones(3, bool))
-    assert 0.4 < abs_quantiles(counts, [0.999], largest=np.array([0.5]))[0][0] <= 0.5
-
-
-def test_the_overflow_bin_ends_at_the_largest_value() -> None:
-    d = np.array([[900.0, -900.0]])
-    counts = histograms(d, valid=np.ones(2, bool))
-    assert 32 < abs_quantiles(counts, [0.99], largest=np.array([900.0]))[0][0] <= 900
+@pytest.mark.parametrize(
+    ("d", "fraction", "least", "most"),
+    [([-0.3], 0.99, 0.3, 0.3), ([0.5, 0.5, -0.5], 0.999, 0.4, 0.5), ([900.0, -900.0], 0.99, 32.0, 900.0)],
+    ids=["one token", "no more than the largest", "the overflow bin"],
+)
+def test_quantiles_end_at_the_largest_value(d: list[float], fraction: float, least: float, most: float) -> None:
+    counts = histograms(np.array([d]), valid=np.ones(len(d), bool))
+    assert least <= abs_quantiles(counts, [fraction], largest=np.array([most]))[0][0] <= most
 
 
 def test_an_empty_histogram_has_no_quantile() -> None:

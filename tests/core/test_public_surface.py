@@ -7,11 +7,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from trmon_client.core import acceptance, bounds, divergence, signals, statistics
-from trmon_client.core.columns import Columns
 
 EXPORTS = {
     "statistics": {"columns"},
@@ -70,38 +68,3 @@ def test_a_function_takes_exactly_these_keyword_only_arguments(function: Callabl
 def test_a_function_takes_these_positional_arguments(function: Callable[..., Any]) -> None:
     parameters = inspect.signature(function).parameters.values()
     assert [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD] == POSITIONAL[function]
-
-
-def test_the_surface_leads_from_log_probs_to_a_decision() -> None:
-    logp = np.full((2, 3), -1.0)
-    part = statistics.columns(rollout_logprobs=logp, logprobs=logp, mask=logp < 0)
-    columns = Columns.merge(part, part)
-    assert columns["n_tokens"].tolist() == [3, 3, 3, 3]
-    assert signals.compute(columns)["total_kl_k3"] == 0.0
-    policy = acceptance.Policy.parse({"name": "strict", "criteria": [{"statistic": "max_k3", "upper": 0.1}]})
-    for chosen in (policy, acceptance.Policy.parse("geo_mask"), acceptance.preset("trm_max", delta=0.05)):
-        decision = acceptance.decide(columns, chosen)
-        assert decision.accepted.tolist() == [True] * 4
-        assert decision.reasons == [None] * 4
-        assert np.isnan(decision.values).all()
-        assert (decision.certified.any(), decision.mask_rate) == (False, 0.0)
-
-
-def test_the_surface_leads_from_logits_to_error_bounds() -> None:
-    logits, mask = np.zeros((1, 2, 5)), np.ones((1, 2), bool)
-    exact = divergence.exact(rollout_logits=logits, logits=logits, mask=mask, support=None, tv=False)
-    assert (exact["max_kl"].tolist(), exact.kl_is) == ([0.0], "exact")
-    logp = np.log(np.full((1, 2), 0.2))
-    lower = divergence.topk_lower_bound(
-        topk_ids=np.array([[[0], [1]]]),
-        topk_logprobs=logp[..., None],
-        rollout_logprobs=logp,
-        logits=logits,
-        token_ids=np.array([[0, 1]]),
-        mask=mask,
-    )
-    assert (lower["max_kl"].tolist(), lower.kl_is) == ([0.0], "lower_bound")
-    found = bounds.error_bounds(horizon=2, kl_max=0.0, kl_seq=0.0)
-    assert isinstance(found, bounds.ErrorBounds)
-    assert found.adaptive == 0.0
-    assert bounds.max_delta(horizon=2, budget=0.5, kl_seq=None) > 0

@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given as over
-from hypothesis import settings
-from hypothesis import strategies as st
 
 from tests.core import golden, reference
 from tests.core.agreement import agree, same
@@ -20,8 +17,6 @@ from trmon_client.core.column_schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import check_inputs
 from trmon_client.core.reduction.sequences import BLOCK_TOKENS
-
-QUICK = settings(max_examples=50)
 
 
 @pytest.mark.parametrize("case", golden.cases())
@@ -36,10 +31,12 @@ def test_columns_equal_the_golden_values_and_no_other_column_exists(case: str) -
 
 
 @pytest.mark.parametrize("names", GIVES.values(), ids=GIVES)
-@pytest.mark.parametrize("noise", [1e-4, 0.3, 8.0], ids=lambda noise: f"noise {noise}")
-@pytest.mark.parametrize("odd", [0.0, 0.1], ids=["clean", "poisoned"])
-def test_columns_equal_the_plain_reference(names: tuple[str, ...], noise: float, odd: float) -> None:
-    inputs = batch(seed=7, n_sequences=12, noise=noise, odd=odd)
+@pytest.mark.parametrize(
+    ("noise", "odd", "horizon"),
+    [(1e-4, 0.0, 12), (0.3, 0.1, 12), (8.0, 0.0, 12), (8.0, 0.1, 12), (0.1, 0.05, 1), (0.1, 0.05, 300)],
+)
+def test_columns_equal_the_plain_reference(names: tuple[str, ...], noise: float, odd: float, horizon: int) -> None:
+    inputs = batch(seed=7, n_sequences=12, horizon=horizon, noise=noise, odd=odd)
     given = {name: inputs[name] for name in names}
     advantages = np.random.default_rng(8).normal(size=inputs["mask"].shape)
     found = statistics.columns(**given, mask=inputs["mask"], advantages=advantages)
@@ -47,16 +44,6 @@ def test_columns_equal_the_plain_reference(names: tuple[str, ...], noise: float,
         agree(found, reference.columns(given, inputs["mask"], advantages))
     for pair in found.pairs:
         assert found.histograms[pair].tolist() == reference.histogram(given, inputs["mask"], pair)
-
-
-@pytest.mark.parametrize("horizon", [1, 300])
-def test_short_and_long_horizons_equal_the_plain_reference(horizon: int) -> None:
-    inputs = batch(seed=3, n_sequences=3, horizon=horizon, odd=0.05)
-    mask = inputs.pop("mask")
-    advantages = np.random.default_rng(8).normal(size=mask.shape)
-    found = statistics.columns(**inputs, mask=mask, advantages=advantages)
-    with np.errstate(invalid="ignore"):
-        agree(found, reference.columns(inputs, mask, advantages))
 
 
 def test_columns_have_the_dtype_of_the_schema_and_pairs_have_all_their_columns() -> None:
@@ -96,14 +83,14 @@ def test_torch_and_numpy_give_the_same_columns(odd: float, horizon: int) -> None
 def test_torch_never_reads_a_value_from_the_device(n_sequences: int, horizon: int) -> None:
     shape = (n_sequences, horizon)
     logp = dict.fromkeys(GIVES["all three"], np.zeros(shape, np.float32))
-    labels = {"rewards": np.ones(n_sequences), "group_ids": np.arange(n_sequences)}
-    inputs = check_inputs(
-        **logp, mask=np.ones(shape), advantages=np.ones(shape), versions=np.ones(shape, int), **labels
-    )
-    # Tensors on the meta device hold no values, so reading one raises.
-    found = statistics.columns_of_inputs(inputs.mapped(lambda array: torch.from_numpy(array).to("meta")))
-    assert {array.device.type for array in (*found.values(), *found.histograms.values())} == {"meta"}
-    assert {tuple(array.shape) for array in found.values()} == {(n_sequences,)}
+    labels = {"mask": np.ones(shape), "rewards": np.ones(n_sequences), "group_ids": np.arange(n_sequences)}
+    by_token = {"advantages": np.ones(shape), "versions": np.ones(shape, int)}
+    for given in (logp | by_token, dict(list(logp.items())[:1]), {}):
+        inputs = check_inputs(**given, **labels)
+        # Tensors on the meta device hold no values, so reading one raises.
+        found = statistics.columns_of_inputs(inputs.mapped(lambda array: torch.from_numpy(array).to("meta")))
+        assert {array.device.type for array in (*found.values(), *found.histograms.values())} == {"meta"}
+        assert {tuple(array.shape) for array in found.values()} == {(n_sequences,)}
 
 
 def test_reducing_block_by_block_gives_the_same_columns() -> None:
@@ -137,17 +124,6 @@ def test_sums_of_probabilities_near_one_keep_a_variance_that_float32_loses() -> 
     naive = float((p * p).sum() / np.float32(n) - (p.sum() / np.float32(n)) ** 2)
     assert variance == pytest.approx(1e-10, rel=1e-3)
     assert abs(naive - 1e-10) > 1e-10
-
-
-@pytest.mark.parametrize("value", [*POISON, 0.0])
-def test_values_under_an_unset_mask_are_ignored(value: float) -> None:
-    inputs = batch(seed=4)
-    advantages = np.where(inputs["mask"], 1.0, value)
-    changed: dict[str, Any] = {
-        name: np.where(inputs["mask"], inputs[name], np.float32(value)) for name in GIVES["all three"]
-    }
-    found = statistics.columns(**changed, mask=inputs["mask"], advantages=advantages)
-    same(found, statistics.columns(**inputs, advantages=np.ones((6, 12))), relative=0)
 
 
 @pytest.mark.parametrize("value", POISON)
@@ -235,49 +211,6 @@ def test_a_strict_floating_point_state_does_not_raise() -> None:
     assert np.isfinite(found["total_sum_k3"]).all()
 
 
-@QUICK
-@over(seed=st.integers(0, 10**6), cut=st.integers(1, 5), odd=st.sampled_from([0.0, 0.1]))
-def test_merged_parts_equal_the_whole(seed: int, cut: int, odd: float) -> None:
-    inputs = batch(seed, odd=odd)
-    parts = [{name: array[rows] for name, array in inputs.items()} for rows in (slice(None, cut), slice(cut, None))]
-    same(Columns.merge(*(statistics.columns(**part) for part in parts)), statistics.columns(**inputs))
-
-
-@QUICK
-@over(seed=st.integers(0, 10**6), padding=st.integers(1, 300), odd=st.sampled_from([0.0, 0.1]))
-def test_padding_changes_nothing(seed: int, padding: int, odd: float) -> None:
-    inputs = batch(seed, odd=odd)
-    padded: dict[str, Any] = {
-        name: np.pad(array, ((0, 0), (0, padding)), constant_values=0) for name, array in inputs.items()
-    }
-    same(statistics.columns(**padded), statistics.columns(**inputs))
-
-
-@QUICK
-@over(seed=st.integers(0, 10**6), odd=st.sampled_from([0.0, 0.1]))
-def test_permuting_sequences_permutes_columns(seed: int, odd: float) -> None:
-    inputs = batch(seed, odd=odd)
-    order = np.random.default_rng(seed).permutation(6)
-    found = statistics.columns(**{name: array[order] for name, array in inputs.items()})
-    whole = statistics.columns(**inputs)
-    same(found, Columns({name: array[order] for name, array in whole.items()}, whole.histograms))
-
-
-@QUICK
-@over(seed=st.integers(0, 10**6), noise=st.sampled_from([1e-6, 0.1, 5.0]), odd=st.sampled_from([0.0, 0.1]))
-def test_columns_satisfy_their_laws(seed: int, noise: float, odd: float) -> None:
-    found = statistics.columns(**batch(seed, noise=noise, odd=odd))
-    parts = found["mismatch_sum_d"] + found["staleness_sum_d"]
-    np.testing.assert_allclose(parts, found["total_sum_d"], rtol=1e-9, atol=1e-9)
-    filled = found["n_tokens"] > 0
-    for pair in PAIRS:
-        assert (found[f"{pair}_sum_k3"] >= 0).all()
-        assert (found[f"{pair}_sum_binary_kl"] >= 0).all()
-        assert (found[f"{pair}_max_prob_diff"][filled] >= 0).all()
-        assert (found[f"{pair}_max_prob_diff"][filled] <= 1).all()
-        assert found.histograms[pair].sum() == found["n_tokens"].sum()
-
-
 FEWER = {"one policy": ("logprobs",), "the rollout's policy": ("rollout_logprobs",), "no policy": ()}
 
 
@@ -312,14 +245,6 @@ def test_one_policy_can_be_packed_ragged_or_a_tensor() -> None:
     same(packed, ragged, relative=0)
     assert ragged["sum_logp"].tolist() == [-3.5, -3.0]
     assert lengths["n_tokens"].tolist() == masked["n_tokens"].tolist() == [3, 1]
-
-
-@pytest.mark.parametrize("names", FEWER.values(), ids=FEWER)
-def test_fewer_than_two_policies_never_wait_for_the_device(names: tuple[str, ...]) -> None:
-    inputs = batch(seed=9)
-    given = check_inputs(**{name: inputs[name] for name in names}, mask=inputs["mask"], rewards=np.ones(6))
-    found = statistics.columns_of_inputs(given.mapped(lambda array: torch.from_numpy(array).to("meta")))
-    assert {array.device.type for array in found.values()} == {"meta"}
 
 
 def test_a_list_of_none_is_not_given() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,3 +16,32 @@ if not HAS_DEVICE:
     # Read when Triton is imported, which only the tests of its kernels do in this process.
     os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton", reason="the kernels need Triton, which is published for Linux only")
+
+TO_COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+def compiles(kernel, dtype, *, pointers, types, constants, options):
+    given = dict.fromkeys(kernel.arg_names, "i64") | dict.fromkeys(constants, "constexpr")
+    given |= dict.fromkeys(pointers, f"*{dtype}") | types
+    source = ASTSource(kernel, signature=given, constexprs=constants)
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    print(dtype, len(built.asm["cubin"]) > 0)
+"""
+"""Defines the function that compiles a kernel for a device, for code that `without_interpreter` runs."""
+
+
+@pytest.fixture(autouse=True)
+def quiet_numpy() -> Iterator[None]:
+    """Ignore warnings of numpy, which the interpreter uses and a compiled kernel does not emit."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+def without_interpreter(code: str) -> list[str]:
+    """Return the lines that a process prints in which Triton compiles."""
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_DEFAULT_FP_FUSION": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()

@@ -88,19 +88,14 @@ every_language = pytest.mark.parametrize("language", LANGUAGES, ids=str)
 
 
 @every_language
-def test_no_rewards_make_the_error_exceed_a_bound(language: Language) -> None:
-    """Over 2,700 other such pairs the error reached 0.35 of trpo, 0.18 of pinsker_marginal and 0.13 of mixed."""
-    for process in processes(language, n=120):
-        bounds, error = process.bounds(), process.worst_error()
-        for kind in KINDS:
-            assert error <= getattr(bounds, kind) + ROUNDING, kind
+@pytest.mark.parametrize("reverse", [False, True], ids=["largest KL", "smaller of both largest"])
+def test_no_rewards_make_the_error_exceed_a_bound(language: Language, reverse: bool) -> None:
+    """Over 2,700 other such pairs the error reached 0.35 of trpo, 0.18 of pinsker_marginal and 0.13 of mixed.
 
-
-@every_language
-def test_the_bounds_hold_with_the_smaller_of_both_largest_kls(language: Language) -> None:
-    """Source: [TRM] remark B.5."""
-    for process in processes(language, n=60):
-        bounds, error = process.bounds(reverse=True), process.worst_error()
+    Source: [TRM] remark B.5, for the smaller of both directions' maxima.
+    """
+    for process in processes(language, n=60 if reverse else 120):
+        bounds, error = process.bounds(reverse=reverse), process.worst_error()
         for kind in KINDS:
             assert error <= getattr(bounds, kind) + ROUNDING, kind
 

@@ -6,13 +6,13 @@ unrelated; log-probs are float32, as engines return them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.core.softmaxes import Pair
 from tests.proof.models import Array
 from trmon_client.core import statistics
 from trmon_client.core.columns import Columns
@@ -27,59 +27,40 @@ ROUNDING = 5e-6
 """The error of float32 log-probs in nats; the margin of a certificate is twenty times as large."""
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """Tokens sampled from the softmax of `a`, and the logits `b` of the trainer; -inf outside a support."""
-
-    a: Array
-    b: Array
-    token_ids: Array
+class Sampled(Pair):
+    """Tokens sampled from mu's softmax, with float32 log-probs as engines return them; -inf outside a support."""
 
     @cached_property
-    def rollout_logprobs(self) -> Array:
-        return _of_tokens(_log_softmax(self.a), self.token_ids).astype(np.float32)
+    def given(self) -> dict[str, Array]:
+        """The log-probs of the sampled tokens."""
+        logprobs = {"rollout_logprobs": self.rollout_logprobs, "logprobs": self.logprobs}
+        return {name: array.astype(np.float32) for name, array in logprobs.items()}
 
     @cached_property
-    def logprobs(self) -> Array:
-        return _of_tokens(_log_softmax(self.b), self.token_ids).astype(np.float32)
-
-    @cached_property
-    def mask(self) -> Array:
+    def valid(self) -> Array:
         """The positions with valid log-probs, which are not -inf."""
-        counts = np.ones(self.token_ids.shape, bool)
-        return valid_mask(mask=counts, rollout_logprobs=self.rollout_logprobs, logprobs=self.logprobs)
+        return valid_mask(mask=self.mask, **self.given)
 
     @cached_property
     def columns(self) -> Columns:
-        return statistics.columns(
-            rollout_logprobs=self.rollout_logprobs, logprobs=self.logprobs, mask=np.ones_like(self.mask)
-        )
+        return statistics.columns(**self.given, mask=self.mask)
 
     @cached_property
     def exact(self) -> Columns:
-        return divergence_columns.exact(rollout_logits=self.a, logits=self.b, mask=self.mask, tv=True)
+        logits = {"rollout_logits": self.rollout_logits, "logits": self.logits}
+        return divergence_columns.exact(**logits, mask=self.valid, tv=True)
 
-    def topk(self, k: int) -> Columns:
+    def bounds_from(self, k: int) -> Columns:
         """Return the bounds from the k most likely tokens of the rollout engine."""
-        logp = _log_softmax(self.a)
-        ids = np.argsort(-logp, axis=-1, kind="stable")[..., :k]
+        ids, logprobs = self.topk(k)
         return divergence_columns.topk_lower_bound(
             topk_ids=ids,
-            topk_logprobs=np.take_along_axis(logp, ids, -1).astype(np.float32),
-            rollout_logprobs=self.rollout_logprobs,
-            logits=self.b,
+            topk_logprobs=logprobs.astype(np.float32),
+            rollout_logprobs=self.given["rollout_logprobs"],
+            logits=self.logits,
             token_ids=self.token_ids,
-            mask=self.mask,
+            mask=self.valid,
         )
-
-
-def _log_softmax(logits: Array) -> Array:
-    shifted = logits - logits.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-
-
-def _of_tokens(logp: Array, ids: Array) -> Array:
-    return np.take_along_axis(logp, ids[..., None], -1)[..., 0]
 
 
 def _sampled(seed: int, vocabulary: int, sharpness: float, noise: float, cuts: str) -> Sampled:
@@ -92,7 +73,7 @@ def _sampled(seed: int, vocabulary: int, sharpness: float, noise: float, cuts: s
             lowest = np.argsort(logits, axis=-1)[..., : vocabulary // 2]
             np.put_along_axis(logits, lowest, -np.inf, -1)
     gumbel = -np.log(random.exponential(size=shape))
-    return Sampled(a, b, (a + gumbel).argmax(-1))
+    return Sampled(a, b, (a + gumbel).argmax(-1), np.ones(shape[:2], bool))
 
 
 drawn = {
@@ -132,7 +113,7 @@ def test_the_binary_kl_of_two_tokens_is_the_exact_kl(seed: int, noise: float) ->
 @LAW
 @given(samples, st.sampled_from([1, 2, 5, 20]))
 def test_the_bound_from_the_top_k_never_exceeds_the_exact_kl(sampled: Sampled, k: int) -> None:
-    found = sampled.topk(k)
+    found = sampled.bounds_from(k)
     assume(found.kl_is == "lower_bound")
     rows = found["n_tokens"] > 0
     assert (found["max_kl"][rows] <= sampled.exact["max_kl"][rows] + ROUNDING).all()
@@ -144,7 +125,7 @@ def test_the_bound_from_the_top_k_never_exceeds_the_exact_kl(sampled: Sampled, k
 @given(high_entropy, st.sampled_from([1, 2, 5, 10]))
 def test_a_larger_k_never_weakens_the_bound(sampled: Sampled, k: int) -> None:
     sampled_alone = sampled.columns["total_sum_binary_kl"]
-    few, more = (sampled.topk(n)["sum_kl"] for n in (k, 2 * k))
+    few, more = (sampled.bounds_from(n)["sum_kl"] for n in (k, 2 * k))
     assert (sampled_alone <= few + HORIZON * ROUNDING).all()
     assert (few <= more + HORIZON * ROUNDING).all()
 
@@ -161,7 +142,9 @@ def test_the_difference_of_sampled_probabilities_never_exceeds_total_variation(s
 @LAW
 @given(samples, st.floats(1e-6, 1.0), st.sampled_from([None, 1, 5]))
 def test_a_certified_rejection_is_never_wrong(sampled: Sampled, delta: float, k: int | None) -> None:
-    columns = sampled.columns if k is None else divergence_columns.with_divergences(sampled.columns, sampled.topk(k))
+    columns = (
+        sampled.columns if k is None else divergence_columns.with_divergences(sampled.columns, sampled.bounds_from(k))
+    )
     certified = decide(columns, preset("trm_max", delta=delta)).certified
     assert (sampled.exact["max_kl"][certified] > delta).all()
 
@@ -178,6 +161,6 @@ def test_typical_distributions_give_bounds() -> None:
     """This shows that the laws above are not vacuous."""
     typical = [_sampled(seed, 64, 2.0, noise, "none") for seed in range(5) for noise in (0.3, 2.0)]
     for sampled in typical:
-        assert sampled.topk(5).kl_is == "lower_bound"
-        share = sampled.topk(20)["sum_kl"].sum() / sampled.exact["sum_kl"].sum()
+        assert sampled.bounds_from(5).kl_is == "lower_bound"
+        share = sampled.bounds_from(20)["sum_kl"].sum() / sampled.exact["sum_kl"].sum()
         assert 0.3 < share <= 1.0

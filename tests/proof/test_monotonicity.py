@@ -97,21 +97,6 @@ def test_a_looser_token_rule_never_keeps_fewer_tokens_or_lowers_weights(
     assert (loose.weights >= tight.weights).all()
 
 
-@pytest.mark.parametrize("rule", TOKEN_POLICIES.values(), ids=TOKEN_POLICIES)
-@settings(LAW, max_examples=20)
-@given(**drawn)
-def test_masking_tokens_changes_neither_the_largest_divergence_nor_the_decision(
-    rule: Any, seed: int, noise: float, odd: float
-) -> None:
-    """Source: [TRM] proposition 4.1."""
-    plain = columns_of(seed, noise=noise, odd=odd, kl_is="exact")
-    policy = Policy("both", preset("trm").criteria, (rule,))
-    given = batch(seed, n_sequences=10, noise=noise, odd=odd) | {"advantages": plain["advantage"]}
-    masked = token_decision.apply_token_rules(policy, **given).attached_to(plain)
-    np.testing.assert_array_equal(masked["max_kl"], plain["max_kl"])
-    assert decide(masked, policy).reasons == decide(plain, preset("trm")).reasons
-
-
 horizons = st.integers(1, 100_000)
 kls = st.floats(0, 10)
 factors = st.floats(1, 10)

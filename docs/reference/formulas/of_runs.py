@@ -131,14 +131,14 @@ _BUDGETS = (
         "router_flip_rate",
         "share of (token, layer) whose sets of top-k experts differ",
         "routing.flips",
-        "core/routing/test_router_flips.py::test_flips_are_sets_that_differ",
+        "core/test_routing.py::test_flips_are_sets_that_differ",
     ),
     Formula(
         BUDGETS,
         "max_vio",
         "max over layers of (max_i load_i)/(mean load) - 1",
         "routing.max_vio",
-        "core/routing/test_expert_load.py::test_the_violation_is_that_of_the_worst_layer",
+        "core/test_routing.py::test_the_violation_is_that_of_the_worst_layer",
     ),
     Formula(
         BUDGETS,

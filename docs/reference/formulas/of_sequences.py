@@ -25,7 +25,7 @@ _POLICIES = (
         "mismatch, else primary",
         "the pair that engine rules read",
         "policies.criteria.resolve_pair",
-        "core/policies/test_token_decision.py::test_a_rule_reads_its_pair",
+        "core/policies/test_token_decision.py::test_a_rule_reads_its_pair_and_names_what_is_missing",
     ),
     Formula(
         VALIDITY,
@@ -186,7 +186,7 @@ _COLUMNS = (
         "merge",
         "sequences concatenated, histograms added",
         "columns.Columns.merge",
-        "core/test_statistics.py::test_merged_parts_equal_the_whole",
+        "proof/test_properties.py::test_merged_parts_are_the_whole",
     ),
 )
 
@@ -262,7 +262,7 @@ _DIVERGENCES = (
         "KL_S",
         "KL of {each v in S, the rest} <= KL(p||q)",
         "divergence.topk_lower_bound",
-        "core/divergence/test_topk_certificate.py::test_the_bound_is_at_most_the_exact_kl_and_infinite_only_where_the_kl_is",
+        "proof/test_certificates.py::test_the_bound_from_the_top_k_never_exceeds_the_exact_kl",
     ),
     Formula(
         DIVERGENCES,

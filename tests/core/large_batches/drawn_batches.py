@@ -12,7 +12,7 @@ from tests.core.batches import GIVES, batch
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.reduction.sequences import reduce_block
-from trmon_client.core.reduction.token_terms import DEFAULT_CLIP
+from trmon_client.core.reduction.token_terms import DEFAULT_CLIP, RATIOS
 
 LABELS = ("advantage", "reward", "group_id", "version_min", "version_max", "truncated")
 
@@ -62,5 +62,11 @@ def assert_general(found: Columns, inputs: CheckedInputs) -> None:
     assert set(found) == set(expected)
     assert {name: array.dtype for name, array in found.items()} == {n: a.dtype for n, a in expected.items()}
     assert (found["argmax_abs_d"] >= 0).tolist() == (expected["argmax_abs_d"] >= 0).tolist()
+    above, below = RATIOS[expected.primary or "total"]
+    with np.errstate(invalid="ignore"):
+        size = np.abs(inputs.logprobs[above].astype(np.float64) - inputs.logprobs[below])
+    places = [columns["argmax_abs_d"][:, None] for columns in (found, expected)]
+    of_found, of_expected = (np.take_along_axis(size, place, 1)[expected["n_tokens"] > 0] for place in places)
+    np.testing.assert_allclose(of_found, of_expected, rtol=1e-6, atol=1e-6)
     for pair in expected.pairs:
         np.testing.assert_array_equal(found.histograms[pair], expected.histograms[pair])

@@ -14,15 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.agreement import agree, same
-from tests.core.batches import GIVES, batch
 from tests.core.large_batches.drawn_batches import assert_general, inputs, inputs_of, widened
-from trmon_client.core import statistics
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.large_batches import reduction
 from trmon_client.core.large_batches.blocks import row_blocks, sequence_positions
 from trmon_client.core.reduction.sequences import reduce_block
-from trmon_client.core.reduction.token_terms import DEFAULT_CLIP, RATIOS
+from trmon_client.core.reduction.token_terms import DEFAULT_CLIP
 
 QUICK = settings(max_examples=80)
 
@@ -140,44 +138,10 @@ def test_a_trainer_can_fork_after_a_large_batch() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("horizon", [1 << 13, 1 << 16])
+@pytest.mark.parametrize("horizon", [1 << 13, 1 << 17])
 def test_sums_keep_five_digits_when_every_addition_rounds_the_same_way(horizon: int) -> None:
     rollout = np.full((2, horizon), -0.7, np.float32)
     given = {"rollout_logprobs": rollout, "logprobs": rollout + np.float32(0.0123)}
     whole = check_inputs(**given, mask=np.ones_like(rollout))
     expected = reduce_block(widened(whole), clip=DEFAULT_CLIP)
     agree(reduction.reduce_large_batch(whole, clip=DEFAULT_CLIP), {name: expected[name] for name in expected})
-
-
-LARGE = {"n_sequences": 12, "horizon": 4096}
-
-
-@pytest.mark.parametrize("odd", [0.0, 0.05], ids=["clean", "poisoned"])
-@pytest.mark.parametrize("noise", [1e-4, 0.3, 8.0], ids=lambda noise: f"noise {noise}")
-@pytest.mark.parametrize("names", GIVES.values(), ids=GIVES)
-def test_float32_terms_of_a_large_batch_are_as_accurate_as_float64(
-    names: tuple[str, ...], noise: float, odd: float
-) -> None:
-    inputs = batch(seed=9, noise=noise, odd=odd, **LARGE)
-    mask = inputs["mask"] & (np.arange(4096) < np.linspace(0, 4096, 12)[:, None])
-    advantages = np.random.default_rng(8).normal(size=mask.shape)
-    found = statistics.columns(**{name: inputs[name] for name in names}, mask=mask, advantages=advantages)
-    doubled = {name: inputs[name].astype(np.float64) for name in names}
-    expected = statistics.columns(**doubled, mask=mask, advantages=advantages)
-    np.testing.assert_allclose(found["advantage"], expected["advantage"], rtol=1e-12)
-    with np.errstate(invalid="ignore"):
-        agree(found, {name: expected[name] for name in expected if name not in ("advantage", "argmax_abs_d")})
-    # float32 cannot tell which of two nearly equal |d| is larger.
-    above, below = RATIOS[found.primary]
-    with np.errstate(invalid="ignore"):
-        size = np.abs(doubled[above] - doubled[below])[1:]
-    places = [columns["argmax_abs_d"][1:, None] for columns in (found, expected)]
-    np.testing.assert_allclose(*(np.take_along_axis(size, place, 1) for place in places), rtol=1e-6)
-    for pair in found.pairs:
-        np.testing.assert_array_equal(found.histograms[pair], expected.histograms[pair])
-
-
-def test_sums_of_very_long_sequences_are_accurate_in_float32() -> None:
-    inputs = batch(seed=10, n_sequences=2, horizon=1 << 17, noise=1e-4)
-    doubled = {name: array.astype(np.float64) for name, array in inputs.items() if name != "mask"}
-    agree(statistics.columns(**inputs), dict(statistics.columns(**doubled, mask=inputs["mask"])))

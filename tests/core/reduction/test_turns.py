@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests.core import reference
+from tests.core.agreement import equal
 from tests.core.batches import GIVES, batch
 from trmon_client.core import statistics
 from trmon_client.core.column_schema import TURN_COLUMNS
@@ -45,13 +46,9 @@ def _of_turn(row: dict[str, list[float]], name: str) -> float:
 def agree(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Compare columns: counts exactly, sums to 1e-9, extremes to the precision of float32, binary KL to 1e-6."""
     for name, want in expected.items():
-        got = np.asarray(found[name])
-        if got.dtype == np.int64:
-            assert got.tolist() == list(want)
-            continue
-        relative, absolute = (1e-6, 0.0) if got.dtype == np.float32 else (1e-9, 1e-9)
-        absolute = 1e-6 if name.endswith("binary_kl") else absolute
-        np.testing.assert_allclose(got, want, rtol=relative, atol=absolute, err_msg=name)
+        relative = {"i8": 0.0, "f4": 1e-6, "f8": 1e-9}[TURN_COLUMNS[name].dtype]
+        absolute = 1e-6 if name.endswith("binary_kl") else relative if TURN_COLUMNS[name].dtype == "f8" else 0.0
+        np.testing.assert_allclose(found[name], want, rtol=relative, atol=absolute, err_msg=name)
 
 
 def of(**arguments: Any) -> TurnColumns:
@@ -75,6 +72,7 @@ def test_every_case_of_three_tokens_equals_the_plain_reference(ids: tuple[int, .
     given = {name: inputs[name] for name in GIVES["all three"]}
     every = np.tile(ids, (len(masks), 1))
     found = of(**given, mask=masks, turn_ids=every)
+    assert {name: array.dtype for name, array in found.by_name.items()} == {n: s.dtype for n, s in TURN_COLUMNS.items()}
     expected = plain(given, masks, every)
     assert found.n_turns.tolist() == [
         max((i for i, m in zip(ids, row, strict=True) if m), default=-1) + 1 for row in masks
@@ -108,15 +106,10 @@ def test_offsets_equal_ids() -> None:
     inputs["mask"][:] = True
     ids = np.array([[-1] * 2 + [0] * 4 + [1] * 6, [0] * 12, [0] * 1 + [2] * 11])
     same(of(**inputs, turn_offsets=[[2, 6], [0], [0, 1, 1]]), of(**inputs, turn_ids=ids))
-
-
-def test_a_turn_that_starts_after_the_end_has_no_tokens() -> None:
-    inputs = batch(seed=6, n_sequences=2)
-    inputs["mask"][:] = True
-    found = of(**inputs, turn_offsets=np.array([[0, 12], [3, 99]]))
-    assert found.n_turns.tolist() == [2, 2]
-    assert found.n_tokens.tolist() == [12, 0, 9, 0]
-    assert found.by_name["total_max_abs_d"].tolist()[1::2] == [-np.inf, -np.inf]
+    same(of(**inputs, turn_offsets=[[2, 6], [0], [0, 1, 1]]), of(**inputs, turn_ids=ids.astype(np.int16)))
+    after_the_end = of(**inputs, turn_offsets=np.array([[0, 12], [3, 99], [0, 1]]))
+    assert after_the_end.n_tokens.tolist() == [12, 0, 9, 0, 1, 11]
+    assert after_the_end.by_name["total_max_abs_d"][[1, 3]].tolist() == [-np.inf, -np.inf]
 
 
 @pytest.mark.parametrize("form", ["ragged", "packed"])
@@ -144,13 +137,6 @@ def test_packed_and_ragged_forms_equal_the_padded_one(form: str, argument: str) 
 def test_packed_ids_are_of_tokens_even_where_there_are_as_many_sequences() -> None:
     logprobs = {"rollout_logprobs": np.full(2, -1.0), "logprobs": np.full(2, -1.0)}
     assert of(**logprobs, cu_seqlens=[0, 1, 2], turn_ids=np.array([0, 1])).n_turns.tolist() == [1, 2]
-
-
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint64])
-def test_ids_of_any_integer_dtype_are_read(dtype: Any) -> None:
-    inputs = batch(seed=6, n_sequences=2)
-    ids = np.tile(np.arange(12) // 4, (2, 1))
-    same(of(**inputs, turn_ids=ids.astype(dtype)), of(**inputs, turn_ids=ids))
 
 
 @pytest.mark.parametrize("horizon", [12, 300])
@@ -181,11 +167,6 @@ def test_offsets_on_the_host_never_wait_for_the_device() -> None:
     assert found.n_turns.tolist() == [2, 0, 1]
 
 
-def test_columns_have_the_dtypes_of_the_schema() -> None:
-    found = of(**batch(0), turn_offsets=[[0]] * 6)
-    assert {name: array.dtype for name, array in found.by_name.items()} == {n: s.dtype for n, s in TURN_COLUMNS.items()}
-
-
 @pytest.mark.parametrize("n", [0, 1])
 def test_no_sequences_and_no_tokens_are_legal(n: int) -> None:
     empty = np.zeros((n, 0))
@@ -194,18 +175,11 @@ def test_no_sequences_and_no_tokens_are_legal(n: int) -> None:
     assert found.n_turns.tolist() == [1] * n
 
 
-def test_a_batch_without_pairs_has_the_lengths_of_its_turns() -> None:
-    found = of(mask=np.ones((2, 4), bool), turn_offsets=[[0, 1], [2]])
-    assert {name: array.tolist() for name, array in found.by_name.items()} == {"n_tokens": [1, 3, 2]}
-
-
 def test_turns_change_no_column_of_the_sequences() -> None:
     inputs = batch(seed=11, n_sequences=40, horizon=300)
     without, with_turns = statistics.columns(**inputs), statistics.columns(**inputs, turn_offsets=[[0, 9]] * 40)
     assert without.turns is None
-    assert {name: array.tobytes() for name, array in without.items()} == {
-        name: array.tobytes() for name, array in with_turns.items()
-    }
+    equal(with_turns, without)
 
 
 def test_merged_columns_keep_the_turns_only_if_all_parts_have_them() -> None:
@@ -214,14 +188,10 @@ def test_merged_columns_keep_the_turns_only_if_all_parts_have_them() -> None:
     assert both is not None
     assert both.sequences.tolist() == [i for i in range(12) for _ in range(2)]
     assert Columns.merge(part, statistics.columns(**batch(13))).turns is None
-
-
-def test_arrays_of_columns_and_turns_are_replaced_in_order() -> None:
-    part = statistics.columns(**batch(12), turn_offsets=[[0, 5]] * 6)
-    again = part.with_arrays([array.copy() for array in part.arrays])
+    again = part.with_arrays([array.copy() for array in part.arrays]).turns
     assert part.turns is not None
-    assert again.turns is not None
-    same(again.turns, part.turns)
+    assert again is not None
+    same(again, part.turns)
 
 
 @pytest.mark.parametrize(
@@ -229,12 +199,10 @@ def test_arrays_of_columns_and_turns_are_replaced_in_order() -> None:
     [
         ({"turn_ids": np.zeros((6, 12), int), "turn_offsets": [[0]] * 6}, "both given"),
         ({"turn_ids": np.zeros((6, 11), int)}, "turn_ids has shape"),
-        ({"turn_ids": np.zeros(6, int)}, "turn_ids has shape"),
         ({"turn_ids": np.zeros((6, 12))}, "turn_ids has dtype float64"),
         ({"turn_ids": np.full((6, 12), 1 << 62)}, "at most 524288 turns"),
         ({"turn_offsets": [[0]] * 5}, "turn_offsets has 5 sequences; expected 6"),
         ({"turn_offsets": 3}, "turn_offsets must be a list"),
-        ({"turn_offsets": np.zeros(6, int)}, "turn_offsets must be a list"),
         ({"turn_offsets": [[0, 4, 3]] * 6}, r"turn_offsets\[0\] is \[0, 4, 3\]"),
         ({"turn_offsets": [[-1]] * 6}, r"turn_offsets\[0\] is \[-1\]"),
         ({"turn_offsets": [[0.5]] * 6}, r"turn_offsets\[0\] has shape \(1,\) and dtype float64"),

@@ -7,14 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from tests.core import golden
 from tests.core.example_columns import (
     as_torch,
     filled_with,
     golden_columns,
-    log_ratios,
     of_log_ratios,
     with_columns,
     with_kl,
@@ -52,10 +50,6 @@ def test_a_full_batch_has_exactly_the_signals_of_the_catalogue() -> None:
     assert set(batch_signals.compute(columns)) == set(SIGNALS)
 
 
-def test_signals_are_plain_floats() -> None:
-    assert {type(value) for value in batch_signals.compute(_full_batch()).values()} == {float}
-
-
 def test_signals_of_inputs_not_given_are_absent() -> None:
     computed = batch_signals.compute(of_log_ratios([0.1, 0.2]))
     absent = ("mismatch_kl_k1", "reward_mean", "version_lag_mean", "clip_fraction", "kl_max", "ppl_old")
@@ -64,7 +58,9 @@ def test_signals_of_inputs_not_given_are_absent() -> None:
 
 def test_signals_of_tensors_equal_those_of_arrays() -> None:
     columns = _full_batch()
-    assert batch_signals.compute(as_torch(columns)) == batch_signals.compute(columns)
+    computed = batch_signals.compute(columns)
+    assert batch_signals.compute(as_torch(columns)) == computed
+    assert {type(value) for value in computed.values()} == {float}
 
 
 @pytest.mark.parametrize("rows", [[], [[]], [[], []]], ids=["no sequence", "an empty one", "two empty ones"])
@@ -77,8 +73,7 @@ def test_a_batch_without_a_valid_token_gives_nan_everywhere(rows: list[list[floa
 
 
 def test_a_batch_of_invalid_tokens_only_counts_them() -> None:
-    columns = of_log_ratios([math.nan, math.inf], [math.nan])
-    computed = batch_signals.compute(columns)
+    computed = batch_signals.compute(of_log_ratios([math.nan, math.inf], [math.nan]))
     assert computed["invalid_fraction"] == 1.0
     assert math.isnan(computed["response_length_mean"])
 
@@ -145,65 +140,11 @@ def test_maxima_are_merged_as_maxima_and_means_from_sums() -> None:
     assert computed["total_abs_log_ratio_mean"] == pytest.approx((0.09 + 0.18 + 2.0) / 19)
 
 
-def test_padded_log_probs_affect_k3_pearson_and_saturation_while_k1_looks_healthy() -> None:
-    rng = np.random.default_rng(3)
-    old = np.log(rng.uniform(0.05, 0.95, (8, 64)))
-    rollout = old + rng.normal(0, 0.01, old.shape)
-    dropped = rng.uniform(size=old.shape) < 0.05
-    rollout[dropped] = 0.0
-    rollout[~dropped] += old[dropped].sum() / (~dropped).sum()
-    computed = batch_signals.compute(
-        statistics.columns(rollout_logprobs=rollout, old_logprobs=old, mask=np.ones(old.shape, bool))
-    )
-    assert abs(computed["mismatch_kl_k1"]) < 0.02
-    assert computed["mismatch_kl_k3"] > 10 * abs(computed["mismatch_kl_k1"])
-    assert computed["mismatch_prob_pearson"] < 0.95
-    assert computed["saturated_fraction"] > 0.001
-
-
 def test_sequence_weights_of_long_responses_do_not_overflow() -> None:
     computed = batch_signals.compute(of_log_ratios([3.0] * 500, [-3.0] * 500))
     assert computed["total_chi2_seq_log1p"] == pytest.approx(3000 - math.log(2))
     assert computed["total_chi2_seq"] == 1e12
     assert computed["total_ess_seq"] == 0.5
-
-
-def test_groups_of_equal_rewards_are_counted_among_groups_of_two_or_more() -> None:
-    rewards = np.array([1.0, 1.0, 0.0, 1.0, 5.0])
-    computed = batch_signals.compute(of_log_ratios(*[[0.1]] * 5, rewards=rewards, group_ids=np.array([7, 7, 8, 8, 9])))
-    assert computed["zero_variance_groups"] == 0.5
-
-
-def test_a_missing_reward_is_excluded_from_its_group_and_the_mean() -> None:
-    rewards = np.array([1.0, 1.0, math.nan])
-    computed = batch_signals.compute(of_log_ratios(*[[0.1]] * 3, rewards=rewards, group_ids=np.zeros(3, np.int64)))
-    assert (computed["reward_mean"], computed["zero_variance_groups"]) == (1.0, 1.0)
-
-
-def test_group_ratio_variance_is_the_mean_variance_within_groups() -> None:
-    rows = [[0.0], [math.log(3)], [0.5], [0.5], [1.0]]
-    computed = batch_signals.compute(of_log_ratios(*rows, group_ids=np.array([4, 4, 2, 2, 1])))
-    assert computed["group_ratio_variance"] == pytest.approx((1.0 + 0.0) / 2)
-
-
-def test_version_lag_is_counted_from_the_oldest_version_of_a_sequence() -> None:
-    versions = [np.array([3, 5]), np.array([6, 6])]
-    computed = batch_signals.compute(of_log_ratios([0.1, 0.1], [0.1, 0.1], versions=versions, trainer_version=7))
-    assert computed["version_lag_mean"] == 2.5
-    assert computed["version_lag_max"] == 4.0
-    assert computed["version_span_max"] == 2.0
-
-
-@settings(max_examples=40)
-@given(log_ratios)
-def test_ess_is_a_fraction_and_divergences_are_not_negative(rows: list[list[float]]) -> None:
-    if not any(rows):
-        return
-    computed = batch_signals.compute(of_log_ratios(*rows))
-    for name in ("ess_token", "ess_seq", "ess_truncated"):
-        assert 0 < computed[f"total_{name}"] <= 1 + 1e-12
-    for name in ("chi2_token_sn", "kl_k2", "kl_k3", "tv", "is_weight_std"):
-        assert computed[f"total_{name}"] >= 0
 
 
 def _policies_of(case: str) -> dict[str, np.ndarray]:

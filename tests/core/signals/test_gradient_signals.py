@@ -61,17 +61,13 @@ def test_noise_has_no_slopes_of_one_sign(noise: float) -> None:
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
-def test_slopes_of_a_constant_log_ratio_are_nan(shift: float) -> None:
+def test_slopes_of_a_constant_log_ratio_or_log_prob_are_nan(shift: float) -> None:
     rollout = np.log(np.random.default_rng(0).uniform(0.1, 0.3, (2, 100)))
     found = batch_signals.compute(
         statistics.columns(rollout_logprobs=rollout, logprobs=rollout + shift, mask=np.ones(rollout.shape, bool))
     )
-    assert all(math.isnan(found[f"total_{stem}"]) for stem in STEMS)
-
-
-def test_slopes_of_constant_log_probs_are_nan() -> None:
-    found = batch_signals.compute(of_log_ratios([0.1, -0.2, 0.3]))
-    assert all(math.isnan(found[f"total_{stem}"]) for stem in STEMS)
+    of_constants = batch_signals.compute(of_log_ratios([0.1, -0.2, 0.3]))
+    assert all(math.isnan(signals[f"total_{stem}"]) for stem in STEMS for signals in (found, of_constants))
 
 
 def test_columns_of_an_older_client_give_every_other_signal() -> None:

@@ -55,6 +55,8 @@ def test_groups_of_one_have_no_signal() -> None:
 def test_missing_rewards_are_left_out_of_quantiles_and_the_correlation() -> None:
     found = signals_of([1.0, math.nan, 2.0, 3.0], lengths=[1, 9, 2, 3])
     assert (found["reward_min"], found["reward_median"], found["reward_length_corr"]) == (1.0, 2.0, pytest.approx(1.0))
+    grouped = signals_of([1.0, 1.0, math.nan], groups=[1, 1, 1])
+    assert (grouped["reward_mean"], grouped["zero_variance_groups"]) == (1.0, 1.0)
     nothing = signals_of([math.nan, math.nan])
     assert all(math.isnan(value) for name, value in nothing.items() if name.startswith("reward_"))
 

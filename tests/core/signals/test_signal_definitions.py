@@ -17,7 +17,6 @@ from trmon_client.core.divergence.divergence_columns import with_divergences
 from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.policy import preset
 from trmon_client.core.signals import batch_signals
-from trmon_client.core.signals.catalogue import SIGNALS
 
 LOGPS = ("rollout_logprobs", "old_logprobs", "logprobs")
 WITHIN_A_BIN = 10**0.1 - 1
@@ -200,19 +199,3 @@ def test_signals_of_the_reference_policy_equal_their_definitions() -> None:
         "ref_kl_k3_is": (weights * k3).mean(),
     }
     assert {name: computed[name] for name in expected} == pytest.approx(expected, rel=1e-6)
-
-
-def test_every_signal_of_the_catalogue_has_a_definition_here() -> None:
-    logps, mask, advantages = example_tokens(0.1)
-    defined = plain_signals.signals(logps, mask) | plain_signals.clip_fractions(logps, mask, advantages)
-    defined |= plain_signals.gradient_signals(logps, mask, advantages)
-    elsewhere = {
-        *("reward_mean", "reward_std", "zero_variance_groups", "group_ratio_variance"),
-        *("reward_min", "reward_q01", "reward_q05", "reward_q25", "reward_median", "reward_length_corr"),
-        *("all_solved_groups", "none_solved_groups", "effective_signal"),
-        *("version_lag_mean", "version_lag_max", "version_span_max"),
-        *("kl_max", "kl_mean", "kl_seq", "reverse_kl_max", "tv_max", "tv_mean", "invalid_fraction"),
-        *("ref_kl_k1", "ref_kl_k2", "ref_kl_k3", "ref_kl_k3_max", "ref_kl_k3_is"),
-        *("token_mask_rate", "token_trunc_rate", "token_weight_mean", "token_weight_ess"),
-    }
-    assert {*defined, *elsewhere} == SIGNALS.keys()

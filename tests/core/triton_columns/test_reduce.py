@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tests.core import golden, reference
-from tests.core.agreement import agree
+from tests.core import reference
+from tests.core.agreement import agree, equal
 from tests.core.batches import GIVES, ODD, POISON, batch
-from tests.core.triton_device import HAS_DEVICE
+from tests.core.triton_device import HAS_DEVICE, TO_COMPILE, quiet_numpy, without_interpreter  # noqa: F401, a fixture
 from trmon_client.core import statistics
 from trmon_client.core.column_schema import N_BINS
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.core.reduction.sequences import reduce_block
 from trmon_client.core.reduction.token_terms import DEFAULT_CLIP
+from trmon_client.core.triton_functions import on_device_of
 
 SEVERAL_STRETCHES = 4_300
 """A horizon of three stretches, of which the last is partly filled."""
 LOGPROBS = GIVES["all three"]
-
-
-@pytest.fixture(autouse=True)
-def _ignore_numpy_warnings() -> Iterator[None]:
-    """Ignore warnings of numpy, which the interpreter uses and a compiled kernel does not emit."""
-    with np.errstate(all="ignore"):
-        yield
 
 
 def on_device(value: Any) -> Any:
@@ -80,13 +72,6 @@ def labels(shape: tuple[int, int], *, per_token: bool) -> dict[str, Any]:
         "group_ids": np.arange(shape[0]) // 2,
         "truncated": random.random(shape[0]) < 0.5,
     }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", golden.cases())
-def test_columns_equal_the_golden_values(case: str) -> None:
-    found = fused(**golden.inputs(case))
-    agree(found, golden.columns(case))
 
 
 @pytest.mark.parametrize("names", GIVES.values(), ids=GIVES)
@@ -159,13 +144,6 @@ def test_extreme_values_are_judged_as_by_the_blocks() -> None:
     assert_equal(*both(inputs))
 
 
-def test_values_under_the_mask_are_ignored() -> None:
-    inputs = batch(seed=6, n_sequences=2)
-    poisoned = {name: np.where(inputs["mask"], inputs[name], np.nan) for name in LOGPROBS}
-    found, expected = fused(**inputs), fused(**{**inputs, **poisoned})
-    assert {name: array.tolist() for name, array in found.items()} == {n: a.tolist() for n, a in expected.items()}
-
-
 def test_k3_is_accurate_at_the_healthy_scale() -> None:
     random = np.random.default_rng(0)
     rollout = (-random.random((2, 1200)) * 1e-2 - 2e-4).astype(np.float32)
@@ -224,7 +202,7 @@ def test_any_strides_are_supported() -> None:
     time_first = inputs.mapped(lambda array: array.T.contiguous().T if array.ndim == 2 else array)
     found, *others = (statistics.columns_of_inputs(given, backend="triton") for given in (inputs, strided, time_first))
     for other in others:
-        assert {name: array.tolist() for name, array in found.items()} == {n: a.tolist() for n, a in other.items()}
+        equal(other, found)
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0)], ids=["no sequences", "no positions"])
@@ -235,8 +213,7 @@ def test_an_empty_batch_is_allowed(shape: tuple[int, int]) -> None:
 
 def test_one_policy_has_no_pair_and_needs_no_kernel() -> None:
     logp = np.full((2, 3), -1.0)
-    found, expected = both({"logprobs": logp, "mask": logp < 0})
-    assert {name: array.tolist() for name, array in found.items()} == {n: a.tolist() for n, a in expected.items()}
+    equal(*both({"logprobs": logp, "mask": logp < 0}))
 
 
 def test_joining_the_stretches_reads_no_value_of_the_device() -> None:
@@ -258,6 +235,18 @@ def test_joining_the_stretches_reads_no_value_of_the_device() -> None:
     }
 
 
+def test_kernels_are_launched_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[Any] = []
+
+    def device(place: Any) -> Any:
+        entered.append(place)
+        return nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "device", device)
+    with on_device_of(SimpleNamespace(is_cuda=True, device="cuda:1")), on_device_of(torch.zeros(1)):
+        assert entered == ["cuda:1"]
+
+
 PROCESS = """
 import sys
 import numpy as np
@@ -274,16 +263,8 @@ except ValueError as error:
 """
 
 
-def run(code: str) -> list[str]:
-    """Return the lines that a process without the interpreter prints."""
-    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_DEFAULT_FP_FUSION": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
 def test_triton_is_imported_on_request_only_and_takes_no_host_arrays_then() -> None:
-    assert run(PROCESS) == [
+    assert without_interpreter(PROCESS) == [
         "[]",
         "the arguments are on the host; backend='triton' takes CUDA tensors, 'blocks' takes both",
     ]
@@ -296,25 +277,18 @@ def test_an_unknown_backend_is_rejected_by_name() -> None:
 
 
 COMPILE = """
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 from trmon_client.core.triton_columns import kernel, reduce
 
 constants = {"THREE": True, "HAS_ADVANTAGES": True, "CLIP_LOW": 0.2, "CLIP_HIGH": 0.2}
 constants |= {"N_TILES": reduce.SHORT, "TILE": reduce.TILE, "THREADS": reduce.TILE // reduce.PER_THREAD}
-logprobs = ("first_ptr", "second_ptr", "third_ptr")
+types = dict.fromkeys(("n_sequences", "horizon"), "i32") | {"table_ptr": "*fp64", "counter_ptr": "*i32"}
+types |= {"mask_ptr": "*u8", "advantage_ptr": "*fp32", "edges_ptr": "*fp32"}
+given = {"types": types, "constants": constants, "options": {"num_warps": reduce.N_WARPS}}
 for dtype in ("bf16", "fp16", "fp32", "fp64"):
-    types = dict.fromkeys(kernel.columns_kernel.arg_names, "i64") | dict.fromkeys(constants, "constexpr")
-    types |= dict.fromkeys(logprobs, f"*{dtype}") | dict.fromkeys(("n_sequences", "horizon"), "i32")
-    types |= {"mask_ptr": "*u8", "advantage_ptr": "*fp32", "edges_ptr": "*fp32"}
-    types |= {"table_ptr": "*fp64", "counter_ptr": "*i32"}
-    source = ASTSource(kernel.columns_kernel, signature=types, constexprs=constants)
-    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": reduce.N_WARPS})
-    print(dtype, len(built.asm["cubin"]) > 0)
+    compiles(kernel.columns_kernel, dtype, pointers=("first_ptr", "second_ptr", "third_ptr"), **given)
 """
 
 
 @pytest.mark.slow
 def test_the_kernel_compiles_without_a_device() -> None:
-    assert run(COMPILE) == ["bf16 True", "fp16 True", "fp32 True", "fp64 True"]
+    assert without_interpreter(TO_COMPILE + COMPILE) == ["bf16 True", "fp16 True", "fp32 True", "fp64 True"]
