@@ -211,7 +211,10 @@ INVALID_POLICIES: list[tuple[Any, str]] = [
     (7, "must be the name of a preset or a mapping, got int"),
     ({}, "requires the keys name and criteria and allows tokens, turns, calibrate and soft_tau, got none"),
     ({"name": "p", "criteria": [VALID_CRITERION], "mode": "x"}, "got name, criteria, mode"),
+    ({"name": "p"}, "requires the keys name and criteria"),
+    ({"name": "", "criteria": [VALID_CRITERION]}, "name must be text of 1 to 128"),
     ({"name": "x" * 10_000, "criteria": [VALID_CRITERION]}, "name must be text of 1 to 128"),
+    ({"name": 3, "criteria": [VALID_CRITERION]}, "name must be text"),
     ({"name": "a\nb", "criteria": [VALID_CRITERION]}, "printable"),
     (
         {"name": "p", "criteria": []},

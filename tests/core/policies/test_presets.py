@@ -101,6 +101,7 @@ def test_weight_options_give_one_token_rule(options: dict[str, Any], rule: Token
 INVALID_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"rollout_rs": "token_k4", "rollout_rs_threshold": 1}, "rollout_rs must be of token_k1, .*, got 'token_k4'"),
     ({"rollout_rs": "token_k1"}, "rollout_rs_threshold must be text or a number, got NoneType"),
+    ({"rollout_rs": "", "rollout_rs_threshold": 1}, "rollout_rs must not be empty"),
     ({"rollout_rs": "token_k1", "rollout_rs_threshold": True}, "must be text or a number, got bool"),
     ({"rollout_rs": "token_k1", "rollout_rs_threshold": "1,2"}, "has 2 bounds; expected 1 or one for each of 1"),
     ({"rollout_rs": "token_k1", "rollout_rs_threshold": "a_b"}, "must be a bound, or lower_upper .*, got 'a_b'"),
