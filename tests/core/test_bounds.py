@@ -139,14 +139,6 @@ def test_the_split_holds_the_largest_differences_of_probability() -> None:
     assert alpha_split(as_torch(columns)) == split
 
 
-def test_a_bound_is_at_most_the_total_variation() -> None:
-    p, q = np.random.default_rng(0).dirichlet(np.ones(8), 2)
-    logp, logq = np.log(p)[:, None], np.log(q)[:, None]
-    split = alpha_split(statistics.columns(rollout_logprobs=logp, old_logprobs=logq, logprobs=logq, mask=logp < 0))
-    assert 0 < split.mismatch <= np.abs(p - q).sum() / 2
-    assert (split.staleness, split.mismatch_share) == (0.0, 1.0)
-
-
 def test_the_shares_are_nan_without_both_pairs_without_a_token_and_of_equal_policies() -> None:
     assert math.isnan(alpha_split(of_log_ratios([0.3])).mismatch_share)
     for value in (math.nan, -1.0):
