@@ -21,6 +21,7 @@ from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
 from trmon_client.core.recording_format import INDEX_FILE, Recording
 from trmon_client.monitor import Monitor
+from trmon_client.recording import UNFINISHED
 
 
 def recording_monitor(tmp_path: Path, **given: Any) -> Monitor:
@@ -30,6 +31,7 @@ def recording_monitor(tmp_path: Path, **given: Any) -> Monitor:
 def recordings(tmp_path: Path) -> list[tuple[Path, Recording]]:
     """Return the finished recordings of run math/grpo, oldest first."""
     found = sorted((tmp_path / "recordings" / "math" / "grpo").glob(f"*/{INDEX_FILE}"))
+    found = [path for path in found if path.parent.suffix != UNFINISHED]
     return [(path.parent, msgspec.json.decode(path.read_bytes(), type=Recording)) for path in found]
 
 
