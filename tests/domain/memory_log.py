@@ -17,9 +17,9 @@ from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.messages import StoredNotice, StoredReport, Unread
 from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunProgress, RunUpdate
 from trmon.domain.policies import PolicyVersion, default_version
-from trmon.domain.ports import Fences
 from trmon.domain.runs.attempts import ActiveLaunch, Claim, renewed_claim
 from trmon.domain.runs.run import Attempt, Run, RunState
+from trmon.domain.slots import Fences
 from trmon_client.core import wire
 
 RUN_ID = 1

@@ -11,12 +11,11 @@ from sqlalchemy import text
 
 from tests.fixtures.waiting import eventually
 from trmon.domain.errors import NotReady
-from trmon.domain.ports import SLOTS, SlotHoldings
+from trmon.domain.slots import SLOTS, SlotHoldings
 from trmon.fleet.leases import LeaseManager
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.repositories.leases import Leases
-from trmon.worker.thread import SoleOwner
 
 
 class BlockingLeases:
@@ -29,18 +28,16 @@ class BlockingLeases:
         self.held = set(range(SLOTS))
 
     def renew(self) -> SlotHoldings:
-        """See LeaseStore."""
         holdings = SlotHoldings(fences=dict.fromkeys(self.held, 1), n_workers=2)
         self.called.release()
         assert self.answers.acquire(timeout=30)
         return holdings
 
     def release(self, slots: Collection[int]) -> None:
-        """See LeaseStore."""
         self.held -= set(slots)
 
     def leave(self) -> None:
-        """See LeaseStore."""
+        pass
 
 
 class FakeLeases:
@@ -55,13 +52,11 @@ class FakeLeases:
         self.left = Event()
 
     def renew(self) -> SlotHoldings:
-        """See LeaseStore."""
         if self.unavailable:
             raise NotReady("the database is unavailable")
         return self.holdings
 
     def release(self, slots: Collection[int]) -> None:
-        """See LeaseStore."""
         if self.unavailable:
             self.refused.set()
             raise NotReady("the database is unavailable")
@@ -69,14 +64,13 @@ class FakeLeases:
         self.holdings = self.holdings.without(slots)
 
     def leave(self) -> None:
-        """See LeaseStore."""
         self.left.set()
 
 
 def test_granted_slots_are_held_until_close_releases_them() -> None:
     leases, gained = FakeLeases(), Event()
     lease_manager = LeaseManager(leases)
-    lease_manager.on_gain(gained.set)
+    lease_manager.on_gain = gained.set
     assert lease_manager.fences() == {}
     lease_manager.start()
     assert gained.wait(10)
@@ -165,9 +159,3 @@ def is_waiting(engines: Engines) -> bool:
     waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()")
     with engines.reader.connect() as connection:
         return bool(connection.scalar(waiting))
-
-
-def test_a_sole_owner_owns_all_slots_and_releases_none() -> None:
-    owner = SoleOwner()
-    owner.release([1])
-    assert (owner.fences(), owner.surplus()) == (None, frozenset())

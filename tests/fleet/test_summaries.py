@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
-from tests.fixtures.databases import prepare_database
 from tests.store.builders import NOW, append, batch, batch_key, commit, start_intake
 from trmon.domain.access import EVERYTHING
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis
 from trmon.domain.pipeline.run_update import Frontier
-from trmon.domain.ports import Fences, slot_of
 from trmon.domain.runs.run import RunState
+from trmon.domain.slots import Fences, slot_of
 from trmon.fleet.summaries import AGAIN_SECONDS, LIVE_SECONDS, RunSummaries, SummaryUpdater, in_order
 from trmon.store import Store
 from trmon.worker.thread import SoleOwner
@@ -52,16 +50,6 @@ class SlotOwner:
 
     def release(self, slots: Collection[int]) -> None:
         assert not slots
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A migrated store without rows."""
-    url = f"sqlite:///{tmp_path}/trmon.db"
-    prepare_database(url)
-    opened = Store.open(url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
@@ -121,15 +109,6 @@ def test_a_live_run_is_summarized_at_a_bounded_rate_and_at_its_end(store: Store,
     fold(store, run_id, step=2, state=RunState.FINISHED)
     poll(store, updater)
     assert steps(store, run_id) == [2]
-
-
-def test_a_poll_without_a_new_row_makes_nothing(store: Store, clocks: Clocks) -> None:
-    run_id, updater = a_run(store), updater_of(store, clocks)
-    poll(store, updater)
-    [first] = store.summaries.of([run_id]).values()
-    clocks.elapsed, clocks.wall = clocks.elapsed + 1000.0, clocks.wall + 1000.0
-    poll(store, updater)
-    assert store.summaries.of([run_id])[run_id].made_at == first.made_at
 
 
 def test_a_summary_that_was_not_stored_is_made_again(store: Store, clocks: Clocks) -> None:

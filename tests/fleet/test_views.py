@@ -3,66 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from tests.domain.memory_log import MemoryLog
 from tests.fixtures.messages import report
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, send, train
+from tests.fixtures.views import view_of
 from tests.fixtures.waiting import eventually
 from tests.store.builders import batch
 from trmon.domain.errors import NotReady
 from trmon.domain.identity import BatchKey
-from trmon.domain.policies import default_version
 from trmon.fleet import views as view_sync_module
-from trmon.fleet.views import PolicyThreshold, RunView, RunViewCache, ViewSync, thresholds_of
+from trmon.fleet.views import PolicyThreshold, RunViewCache, ViewSync, thresholds_of
 from trmon.store.repositories.run_snapshots import StoredRunView
-from trmon_client.core.policies.policy import Policy, preset
-
-
-def view(run_id: int = 1, *, last_report_at: float | None = None, **changed: Any) -> RunView:
-    """Return a view of a run created in second 100."""
-    run = replace(MemoryLog(created_at=100.0).stored_run, id=run_id, last_report_at=last_report_at)
-    defaults: dict[str, Any] = {
-        "row": None,
-        "policy": default_version(now=0.0),
-        "alerts": (),
-        "expected_step_seconds": None,
-        "updated_at": 0.0,
-    }
-    return RunView(run=run, **defaults | changed)
+from trmon_client.core.policies.policy import Policy
 
 
 def test_active_runs_are_listed_newest_first_and_idle_ones_removed() -> None:
     view_cache = RunViewCache(idle_after_seconds=60.0)
     for run_id, last_report_at in ((1, 110.0), (2, 150.0), (3, None)):
-        view_cache.put(view(run_id, last_report_at=last_report_at))
+        view_cache.put(view_of(run_id, last_report_at=last_report_at))
     assert [shown.run.id for shown in view_cache.active(now=160.0)] == [2, 1, 3]
     assert [shown.run.id for shown in view_cache.active(now=165.0)] == [2, 1]
     assert view_cache.get(3) is None
 
 
-def test_a_removed_run_is_not_listed() -> None:
-    view_cache = RunViewCache()
-    view_cache.put(view())
-    view_cache.remove(1)
-    view_cache.remove(1)
-    assert view_cache.active(now=100.0) == []
-
-
-def test_a_view_before_the_first_batch_is_empty() -> None:
-    shown = view()
-    assert (dict(shown.signals), dict(shown.scalars), dict(shown.mask_rates), dict(shown.bounds)) == ({}, {}, {}, {})
-
-
 def test_mask_rates_are_by_policy_and_bounds_by_kind() -> None:
     signals = {"mask_rate": 0.1, "mask_rate:geo_mask": 0.2, "mask_rate_long": 0.9, "bound_trpo": 3.0}
-    shown = view(row=batch(BatchKey(1, 0, None), run_id=1, ordinal=1, signals=signals, scalars={"lr": 0.5}))
+    shown = view_of(row=batch(BatchKey(1, 0, None), run_id=1, ordinal=1, signals=signals, scalars={"lr": 0.5}))
     assert shown.mask_rates == {"trm_auto": 0.1, "geo_mask": 0.2}
     assert shown.bounds == {"trpo": 3.0}
     assert shown.scalars == {"lr": 0.5}
@@ -71,13 +42,9 @@ def test_mask_rates_are_by_policy_and_bounds_by_kind() -> None:
 def test_of_several_bounds_on_one_statistic_the_tightest_is_listed() -> None:
     criteria = [{"statistic": "geo_ratio", "lower": 0.9, "upper": 1.2}, {"statistic": "geo_ratio", "upper": 1.1}]
     policy = Policy.parse({"name": "twice", "criteria": criteria})
-    assert [(one.bound, one.value) for one in thresholds_of(policy)] == [("lower", 0.9), ("upper", 1.1)]
-
-
-def test_thresholds_are_the_bounds_of_a_policy() -> None:
-    assert list(thresholds_of(preset("geo_mask"))) == [
-        PolicyThreshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="lower", value=0.99),
-        PolicyThreshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="upper", value=1.01),
+    assert list(thresholds_of(policy)) == [
+        PolicyThreshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="lower", value=0.9),
+        PolicyThreshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="upper", value=1.1),
     ]
 
 
@@ -111,15 +78,12 @@ class RecordingSource:
         self.is_unavailable = False
 
     def active(self, *, since: float) -> list[int]:
-        """See SnapshotSource."""
         return []
 
     def existing(self, run_ids: Collection[int]) -> set[int]:
-        """See SnapshotSource."""
         return set()
 
     def of(self, run_ids: Collection[int]) -> list[StoredRunView]:
-        """See SnapshotSource."""
         if self.is_unavailable:
             raise NotReady("unavailable")
         self.queries.append(set(run_ids))

@@ -1,41 +1,75 @@
-"""Notifications to render, and receivers that post to a local server."""
+"""Notifications to render, receivers that post to a local server or have scripted results, and due deliveries."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
 
+from tests.domain.alerts.alert_builders import ALERT as HIGH
 from tests.domain.alerts.alert_builders import notification_of
 from tests.domain.memory_log import MemoryLog
 from tests.fixtures.receiver import WebhookServer
-from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
+from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import FiringAlert, Notification, NotifiedCause
 from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.finding import Severity
 from trmon.domain.identity import RunKey
-from trmon.notify.receiver import DeliveryResult, HttpPost, Receiver
+from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost, Receiver
+from trmon.store import Store
+from trmon.store.rows.alerts import write_deliveries
 
-ALERT = Alert(
+ALERT = replace(
+    HIGH,
     identity="1/mask_rate",
-    run_id=1,
     rule="mask_rate",
-    severity=Severity.PAGE,
-    state=AlertState.FIRING,
-    attempt_id=3,
-    step=7,
-    update=None,
     since_at=1_800_000_000.0,
     updated_at=1_800_000_060.0,
     value=0.75,
     threshold=0.5,
     summary="math/grpo: <!channel> & more",
-    labels={"team": "rl"},
     runbook="Find the drift first.",
 )
+DELIVERED = DeliveryResult(DeliveryOutcome.DELIVERED)
+
+
+class ScriptedReceiver(Receiver):
+    """A receiver with scripted results, of which it repeats the last; it may block until an event is set."""
+
+    def __init__(
+        self, *results: DeliveryResult, hold: threading.Event | None = None, repeat_seconds: float | None = None
+    ) -> None:
+        self.results = list(results)
+        self.repeat_seconds = repeat_seconds
+        self.calls = 0
+        self.keys: list[str] = []
+        self.hold = hold
+        self.closed = False
+
+    def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
+        self.calls += 1
+        self.keys += [notification.key for notification in notifications]
+        if self.hold is not None:
+            self.hold.wait()
+        return self.results.pop(0) if len(self.results) > 1 else self.results[0]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def put(store: Store, *keys: str, receiver: str = "webhook") -> None:
+    """Put deliveries without a run into the outbox."""
+    deliveries = [
+        Delivery(id=0, receiver=receiver, dedup_key=key, notification=notification_of(), due_at=time.time())
+        for key in keys
+    ]
+    store.writer.submit(lambda transaction: write_deliveries(transaction.connection, deliveries)).result()
 
 
 def notification(

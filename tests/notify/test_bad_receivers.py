@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,18 +15,6 @@ from tests.fixtures.waiting import eventually
 from trmon.config.settings import Settings
 from trmon.domain.alerts.delivery import RetryPolicy
 from trmon.domain.identity import RunKey
-
-
-@pytest.fixture
-def bad() -> Iterator[WebhookServer]:
-    with WebhookServer() as server:
-        yield server
-
-
-@pytest.fixture
-def good() -> Iterator[WebhookServer]:
-    with WebhookServer() as server:
-        yield server
 
 
 def hangs(server: WebhookServer) -> None:
@@ -56,12 +43,12 @@ def is_gone(server: WebhookServer) -> None:
     ],
 )
 def test_a_bad_receiver_is_listed_and_delays_neither_other_receivers_nor_ingest(
-    serve: Serve, bad: WebhookServer, good: WebhookServer, break_receiver: Any, state: str, error: str, outcome: str
+    serve: Serve, hook: WebhookServer, pager: WebhookServer, break_receiver: Any, state: str, error: str, outcome: str
 ) -> None:
-    break_receiver(bad)
+    break_receiver(hook)
     service = serve(
-        webhook_url=bad.url,
-        slack_url=good.url,
+        webhook_url=hook.url,
+        slack_url=pager.url,
         webhook_allow_hosts="127.0.0.1",
         delivery_timeout_seconds=0.3 if break_receiver is hangs else 30.0,
         delivery_backoff_seconds=0.2,
@@ -69,7 +56,7 @@ def test_a_bad_receiver_is_listed_and_delays_neither_other_receivers_nor_ingest(
     with service.client() as client:
         train(client, end=False)
         send(client, MATH, CRASH)
-        eventually(lambda: good.posted)
+        eventually(lambda: pager.posted)
         train(client, RunKey("math", "other"))
         [delivery] = eventually(
             lambda: [d for d in client.get("/api/v1/deliveries").json()["items"] if d["receiver"] == "webhook"],
@@ -79,7 +66,7 @@ def test_a_bad_receiver_is_listed_and_delays_neither_other_receivers_nor_ingest(
         counted = [line for line in client.get("/metrics").text.splitlines() if f'outcome="{outcome}"' in line]
         assert [float(line.split()[-1]) > 0 for line in counted] == [True]
     # Again only where its answer came after the timeout.
-    assert all(message == good.posted[0] for message in good.posted)
+    assert all(message == pager.posted[0] for message in pager.posted)
 
 
 def test_retries_go_on_for_more_than_an_hour() -> None:

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -16,6 +15,7 @@ import sqlalchemy as sa
 
 from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.waiting import eventually
+from tests.notify.posting import DELIVERED, ScriptedReceiver, put
 from tests.store.builders import alert, append, commit, start_intake
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
@@ -24,59 +24,18 @@ from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate, MuteReason
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.errors import NotReady
-from trmon.domain.finding import Severity
-from trmon.domain.ports import Fences
-from trmon.notify.delivery_attempt import DeliveryPolicy
-from trmon.notify.dispatcher import MAX_DUE, Dispatcher
+from trmon.domain.slots import Fences
+from trmon.notify.dispatcher import MAX_DUE, DeliveryPolicy, Dispatcher
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
 from trmon.store import Store
-from trmon.store.rows.alerts import write_deliveries
 from trmon.store.schema import tables
 from trmon.worker.thread import SoleOwner
 
 Start = Callable[[dict[str, Receiver]], Dispatcher]
 
 
-class ScriptedReceiver:
-    """A receiver with scripted results, of which it repeats the last; it may block until an event is set."""
-
-    is_grouping = True
-    merges_runs = True
-
-    def __init__(
-        self, *results: DeliveryResult, hold: threading.Event | None = None, repeat_seconds: float | None = None
-    ) -> None:
-        self.results = list(results)
-        self.repeat_seconds = repeat_seconds
-        self.calls = 0
-        self.keys: list[str] = []
-        self.notifications: list[Notification] = []
-        self.hold = hold
-        self.closed = False
-
-    def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
-        self.calls += 1
-        self.keys += [notification.key for notification in notifications]
-        self.notifications += notifications
-        if self.hold is not None:
-            self.hold.wait()
-        return self.results.pop(0) if len(self.results) > 1 else self.results[0]
-
-    def close(self) -> None:
-        self.closed = True
-
-
 REMIND_SECONDS = 0.2
-DELIVERED = DeliveryResult(DeliveryOutcome.DELIVERED)
 RETRY = DeliveryResult(DeliveryOutcome.RETRY, "answered 503")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(f"sqlite:///{tmp_path / 'trmon.sqlite'}")
-    store.migrate()
-    yield store
-    store.close()
 
 
 @pytest.fixture
@@ -110,15 +69,6 @@ def start(store: Store, counts: Counter[str]) -> Iterator[Start]:
         dispatcher.close()
 
 
-def put(store: Store, *keys: str, receiver: str = "webhook") -> None:
-    """Put deliveries without a run into the outbox."""
-    deliveries = [
-        Delivery(id=0, receiver=receiver, dedup_key=key, notification=notification_of(), due_at=time.time())
-        for key in keys
-    ]
-    store.writer.submit(lambda transaction: write_deliveries(transaction.connection, deliveries)).result()
-
-
 def wait_for_states(store: Store, **expected: int) -> None:
     """Wait until the outbox holds these numbers of deliveries by state."""
     none = {state.value: 0 for state in DeliveryState}
@@ -136,25 +86,22 @@ def test_a_due_delivery_is_delivered_once(store: Store, start: Start, counts: Co
     eventually(lambda: dict(counts), lambda found: found == {"delivered": 2})
 
 
-def test_a_failed_delivery_is_retried_until_it_succeeds(store: Store, start: Start, counts: Counter[str]) -> None:
+@pytest.mark.parametrize(
+    ("results", "state", "counted"),
+    [
+        pytest.param([RETRY, RETRY, DELIVERED], "delivered", {"retried": 2, "delivered": 1}, id="retried"),
+        pytest.param([RETRY], "dead", {"retried": 2, "dead": 1}, id="failed too often"),
+        pytest.param([DeliveryResult(DeliveryOutcome.REFUSED, "answered 404")], "dead", {"dead": 1}, id="refused"),
+        pytest.param([], "dead", {"dead": 1}, id="its receiver was removed"),
+    ],
+)
+def test_a_delivery_that_fails_is_retried_or_dead_and_counted(
+    store: Store, start: Start, counts: Counter[str], results: list[DeliveryResult], state: str, counted: dict[str, int]
+) -> None:
     put(store, "a")
-    start({"webhook": ScriptedReceiver(RETRY, RETRY, DELIVERED)})
-    wait_for_states(store, delivered=1)
-    eventually(lambda: dict(counts), lambda found: found == {"retried": 2, "delivered": 1})
-
-
-def test_a_delivery_is_dead_after_its_last_attempt(store: Store, start: Start, counts: Counter[str]) -> None:
-    put(store, "a")
-    start({"webhook": ScriptedReceiver(RETRY)})
-    wait_for_states(store, dead=1)
-    eventually(lambda: dict(counts), lambda found: found == {"retried": 2, "dead": 1})
-
-
-def test_a_refused_delivery_is_not_retried(store: Store, start: Start, counts: Counter[str]) -> None:
-    put(store, "a")
-    start({"webhook": ScriptedReceiver(DeliveryResult(DeliveryOutcome.REFUSED, "answered 404"))})
-    wait_for_states(store, dead=1)
-    eventually(lambda: dict(counts), lambda found: found == {"dead": 1})
+    start({"webhook": ScriptedReceiver(*results)} if results else {})
+    wait_for_states(store, **{state: 1})
+    eventually(lambda: dict(counts), lambda found: found == counted)
 
 
 def test_a_notification_that_cannot_be_rendered_is_retried_and_then_dead(
@@ -172,12 +119,6 @@ def test_a_notification_that_cannot_be_rendered_is_retried_and_then_dead(
     wait_for_states(store, dead=1, delivered=1)
     eventually(lambda: dict(counts), lambda found: found == {"error": 3, "retried": 2, "dead": 1, "delivered": 1})
     assert broken.calls == 3
-
-
-def test_a_delivery_to_a_removed_receiver_is_dead(store: Store, start: Start) -> None:
-    put(store, "a", receiver="pager")
-    start({"webhook": ScriptedReceiver(DELIVERED)})
-    wait_for_states(store, dead=1)
 
 
 def test_a_receiver_that_hangs_delays_no_other(store: Store, start: Start) -> None:
@@ -261,14 +202,6 @@ def test_a_receiver_that_needs_repeats_gets_them_until_the_alert_resolves(
     assert receiver.keys.count("resolved") == 1
 
 
-def test_a_reminder_is_never_dead(store: Store, start: Start, firing: Alert) -> None:
-    receiver = ScriptedReceiver(DELIVERED, *[RETRY] * 5, DELIVERED, repeat_seconds=0.01)
-    start({"webhook": receiver})
-    notify(store, firing)
-    eventually(lambda: len(receiver.keys) >= 8)
-    assert store.outbox.counts()["dead"] == 0
-
-
 def test_an_alert_that_ends_before_a_late_delivery_is_muted(store: Store, start: Start, firing: Alert) -> None:
     receiver = ScriptedReceiver(DELIVERED)
     notify(store, firing, late_seconds=120.0)
@@ -279,26 +212,6 @@ def test_an_alert_that_ends_before_a_late_delivery_is_muted(store: Store, start:
     assert sorted(filter(None, mute_reasons(store))) == sorted(
         [MuteReason.ENDED.value, MuteReason.NEVER_NOTIFIED.value]
     )
-
-
-def test_an_alert_that_ends_within_moments_is_delivered_in_order(store: Store, start: Start, firing: Alert) -> None:
-    receiver = ScriptedReceiver(DELIVERED)
-    notify(store, firing)
-    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
-    start({"webhook": receiver})
-    wait_for_states(store, delivered=2)
-    assert receiver.keys == ["firing", "resolved"]
-
-
-def test_the_end_is_delivered_if_a_failed_attempt_may_have_arrived(store: Store, start: Start, firing: Alert) -> None:
-    receiver = ScriptedReceiver(RETRY, DELIVERED)
-    notify(store, firing)
-    dispatcher = start({"webhook": receiver})
-    eventually(lambda: receiver.keys)
-    eventually(lambda: store.outbox.delivery_context(firing.run_id, now=0.0).tried)
-    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
-    dispatcher.wake()
-    eventually(lambda: "resolved" in receiver.keys)
 
 
 def test_the_end_is_delivered_if_the_process_ended_before_it_recorded_that_the_start_was_sent(
@@ -375,21 +288,6 @@ def test_a_page_is_repeated_until_it_is_acknowledged(store: Store, start: Start,
     assert receiver.keys[:2] == ["firing", "firing:1"]
 
 
-def test_a_receiver_that_needs_repeats_gets_acknowledged_alerts(store: Store, start: Start, firing: Alert) -> None:
-    receiver = ScriptedReceiver(DELIVERED, repeat_seconds=0.01)
-    ack(store, firing)
-    start({"webhook": receiver})
-    notify(store, firing)
-    eventually(lambda: len(receiver.keys) >= 3)
-
-
-def test_a_warning_is_delivered_once(store: Store, start: Start, firing: Alert) -> None:
-    receiver = ScriptedReceiver(DELIVERED)
-    start({"webhook": receiver})
-    notify(store, set_alert(store, replace(firing, severity=Severity.WARN)))
-    wait_for_states(store, delivered=1)
-
-
 def test_a_silenced_delivery_is_held_with_its_reason_and_the_end_is_muted(
     store: Store, start: Start, firing: Alert
 ) -> None:
@@ -406,19 +304,6 @@ def test_a_silenced_delivery_is_held_with_its_reason_and_the_end_is_muted(
     notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
     wait_for_states(store, held=1, muted=1)
     assert receiver.keys == []
-
-
-def test_a_notification_lists_the_firing_alerts_of_the_run(store: Store, start: Start, firing: Alert) -> None:
-    set_alert(store, replace(firing, identity="1/mask_rate", rule="mask_rate", severity=Severity.WARN))
-    receiver = ScriptedReceiver(DELIVERED)
-    start({"webhook": receiver})
-    notify(store, firing)
-    eventually(lambda: receiver.notifications)
-    listed = receiver.notifications[0].firing
-    assert [(alert.rule, alert.muted) for alert in listed] == [
-        ("corrupt_logprobs", None),
-        ("mask_rate", MuteReason.INHIBITED.value),
-    ]
 
 
 def test_a_delivery_that_was_not_attempted_waits_for_the_next_dispatcher(store: Store, start: Start) -> None:

@@ -13,14 +13,15 @@ from tests.client.server import CERTIFICATE
 from tests.fixtures.mail_server import MailServer as Server
 from tests.fixtures.mail_server import Received
 from tests.notify.posting import firing_alert, notification
+from trmon.config.settings import Settings
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.identity import RunKey
-from trmon.notify.email import Email, MailServer
+from trmon.notify.email import Email
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 
 NOW = 1_800_000_000.0
-LOCAL = frozenset({"localhost"})
+LOCAL = ("localhost",)
 SENDER = "trmon@example.org"
 
 
@@ -28,20 +29,20 @@ def email(
     port: int,
     *,
     recipients: Sequence[str] = ("ana@example.org",),
-    allow_hosts: frozenset[str] = LOCAL,
+    allow_hosts: Sequence[str] = LOCAL,
     timeout_seconds: float = 10.0,
     addresses: Sequence[str] = ("127.0.0.1",),
     **server: Any,
 ) -> Email:
-    settings = {"host": "localhost", "port": port, "security": "starttls", "ca_file": CERTIFICATE} | server
-    return Email(
-        MailServer(**settings),
-        sender=SENDER,
-        recipients=recipients,
-        allow_hosts=allow_hosts,
-        timeout_seconds=timeout_seconds,
-        resolve=lambda *_: list(addresses),
+    smtp = {"host": "localhost", "port": port, "security": "starttls", "ca_file": CERTIFICATE} | server
+    settings = Settings(
+        **{f"smtp_{name}": value for name, value in smtp.items()},
+        email_from=SENDER,
+        email_to=recipients,
+        webhook_allow_hosts=allow_hosts,
+        delivery_timeout_seconds=timeout_seconds,
     )
+    return Email(settings, resolve=lambda *_: list(addresses))
 
 
 def mailed(*notifications: Notification) -> Received:
@@ -131,78 +132,31 @@ def test_an_allowed_host_may_be_without_encryption() -> None:
     assert (result.outcome, len(server.received)) == (DeliveryOutcome.DELIVERED, 1)
 
 
-TWO = ("ana@example.org", "bo@example.org")
-
-
-@pytest.mark.parametrize(
-    ("server", "receiver", "outcome", "reason"),
-    [
-        pytest.param(
-            {"refusals": {"ana@example.org": "550 no such user"}},
-            {},
-            DeliveryOutcome.REFUSED,
-            "1 of 1 addresses refused: ana@example.org: 550 no such user",
-            id="the address does not exist",
-        ),
-        pytest.param(
-            {"refusals": {"ana@example.org": "450 try later"}},
-            {},
-            DeliveryOutcome.RETRY,
-            "1 of 1 addresses refused: ana@example.org: 450 try later",
-            id="the address is greylisted",
-        ),
-        pytest.param(
-            {"refusals": {"bo@example.org": "550 no such user"}},
-            {"recipients": TWO},
-            DeliveryOutcome.DELIVERED,
-            "1 of 2 addresses refused: bo@example.org: 550 no such user",
-            id="one of two addresses does not exist",
-        ),
-        pytest.param(
-            {"answer": "554 spam"}, {}, DeliveryOutcome.REFUSED, "answered 554 spam", id="the message is refused"
-        ),
-        pytest.param(
-            {"answer": "452 disk full"}, {}, DeliveryOutcome.RETRY, "answered 452 disk full", id="the server is full"
-        ),
-        pytest.param(
-            {"password": "swordfish"},
-            {"user": "trmon", "password": "wrong"},
-            DeliveryOutcome.REFUSED,
-            "answered 535 5.7.8 Authentication credentials invalid",
-            id="the password is wrong",
-        ),
-        pytest.param(
-            {"security": "none"},
-            {},
-            DeliveryOutcome.REFUSED,
-            "STARTTLS extension not supported by server.",
-            id="the server does not encrypt",
-        ),
-        pytest.param(
-            {},
-            {"ca_file": None},
-            DeliveryOutcome.RETRY,
-            "certificate not accepted: self-signed certificate",
-            id="the certificate is not trusted",
-        ),
-        pytest.param(
-            {},
-            {"host": "mail.example"},
-            DeliveryOutcome.REFUSED,
-            "the mail server resolves to 127.0.0.1, which is not public; "
-            "TRMON_WEBHOOK_ALLOW_HOSTS allows a host with any address",
-            id="the address is private",
-        ),
-        pytest.param(
-            {},
-            {"host": "mail.example", "allow_hosts": frozenset({"mail.example"})},
-            DeliveryOutcome.RETRY,
-            "certificate not accepted: Hostname mismatch, certificate is not valid for 'mail.example'.",
-            id="the certificate is of another host",
-        ),
-        pytest.param({"hangs_up_at_quit": True}, {}, DeliveryOutcome.DELIVERED, "", id="it hangs up after it accepted"),
-    ],
+ANA, BO, NO_USER = "ana@example.org", "bo@example.org", "550 no such user"
+DELIVERED, RETRY, REFUSED = DeliveryOutcome.DELIVERED, DeliveryOutcome.RETRY, DeliveryOutcome.REFUSED
+PRIVATE = (
+    "the mail server resolves to 127.0.0.1, which is not public; "
+    "TRMON_WEBHOOK_ALLOW_HOSTS allows a host with any address"
 )
+OF_ANOTHER_HOST = "certificate not accepted: Hostname mismatch, certificate is not valid for 'mail.example'."
+WRONG = {"user": "trmon", "password": "wrong"}
+OTHER_HOST = {"host": "mail.example", "allow_hosts": ("mail.example",)}
+FAILURES: list[tuple[dict[str, Any], dict[str, Any], DeliveryOutcome, str]] = [
+    ({"refusals": {ANA: NO_USER}}, {}, REFUSED, f"1 of 1 addresses refused: {ANA}: {NO_USER}"),
+    ({"refusals": {ANA: "450 try later"}}, {}, RETRY, f"1 of 1 addresses refused: {ANA}: 450 try later"),
+    ({"refusals": {BO: NO_USER}}, {"recipients": (ANA, BO)}, DELIVERED, f"1 of 2 addresses refused: {BO}: {NO_USER}"),
+    ({"answer": "554 spam"}, {}, REFUSED, "answered 554 spam"),
+    ({"answer": "452 disk full"}, {}, RETRY, "answered 452 disk full"),
+    ({"password": "swordfish"}, WRONG, REFUSED, "answered 535 5.7.8 Authentication credentials invalid"),
+    ({"security": "none"}, {}, REFUSED, "STARTTLS extension not supported by server."),
+    ({}, {"ca_file": None}, RETRY, "certificate not accepted: self-signed certificate"),
+    ({}, {"host": "mail.example"}, REFUSED, PRIVATE),
+    ({}, OTHER_HOST, RETRY, OF_ANOTHER_HOST),
+    ({"hangs_up_at_quit": True}, {}, DELIVERED, ""),
+]
+
+
+@pytest.mark.parametrize(("server", "receiver", "outcome", "reason"), FAILURES)
 def test_each_failure_has_an_outcome_and_a_reason(
     server: dict[str, Any], receiver: dict[str, Any], outcome: DeliveryOutcome, reason: str
 ) -> None:

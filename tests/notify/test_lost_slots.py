@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import pytest
 
-from tests.domain.alerts.alert_builders import notification_of
 from tests.fixtures.waiting import eventually
-from trmon.domain.alerts.delivery import Delivery, RetryPolicy, Routes
-from trmon.domain.alerts.notification import Notification
-from trmon.domain.ports import Fences
-from trmon.notify.delivery_attempt import DeliveryPolicy
-from trmon.notify.dispatcher import THREADS_PER_RECEIVER, Dispatcher
-from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
+from tests.notify.posting import DELIVERED, ScriptedReceiver, put
+from trmon.domain.alerts.delivery import RetryPolicy, Routes
+from trmon.domain.slots import Fences
+from trmon.notify.dispatcher import THREADS_PER_RECEIVER, DeliveryPolicy, Dispatcher
 from trmon.store import Store
-from trmon.store.rows.alerts import write_deliveries
 
 pytestmark = pytest.mark.server("postgres")
 
@@ -30,7 +25,7 @@ POLICY = DeliveryPolicy(
 
 
 class Owner:
-    """Owns the given slots; implements trmon.domain.ports.Ownership."""
+    """Owns the given slots; implements trmon.domain.slots.Ownership."""
 
     def __init__(self, fences: Fences) -> None:
         self.held = fences
@@ -45,26 +40,6 @@ class Owner:
         pass
 
 
-class BlockedReceiver:
-    """A receiver that blocks until `released` is set."""
-
-    is_grouping = True
-    merges_runs = True
-    repeat_seconds = None
-
-    def __init__(self) -> None:
-        self.released = threading.Event()
-        self.keys: list[str] = []
-
-    def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
-        self.keys += [notification.key for notification in notifications]
-        self.released.wait()
-        return DeliveryResult(DeliveryOutcome.DELIVERED)
-
-    def close(self) -> None:
-        pass
-
-
 @pytest.fixture
 def store(postgres_url: str) -> Iterator[Store]:
     store = Store.open(postgres_url)
@@ -72,22 +47,12 @@ def store(postgres_url: str) -> Iterator[Store]:
     store.close()
 
 
-def put(store: Store, *, n: int) -> None:
-    """Put deliveries without a run into the outbox."""
-    due = [
-        Delivery(id=0, receiver="pager", dedup_key=f"{i}", notification=notification_of(), due_at=time.time())
-        for i in range(n)
-    ]
-    store.writer.submit(lambda transaction: write_deliveries(transaction.connection, due)).result()
-
-
 def test_a_process_that_does_not_know_yet_that_it_has_lost_its_slot_sends_nothing(store: Store) -> None:
     one, two = store.leases("one"), store.leases("two")
-    fences, receiver = dict(one.renew().fences), BlockedReceiver()
-    receiver.released.set()
+    fences, receiver = dict(one.renew().fences), ScriptedReceiver(DELIVERED)
     one.release(fences)
     two.renew()
-    put(store, n=1)
+    put(store, "0", receiver="pager")
     failures: list[str] = []
     dispatcher = Dispatcher(
         store.outbox, {"pager": receiver}, ownership=Owner(fences), policy=POLICY, count=failures.append
@@ -101,8 +66,9 @@ def test_a_process_that_does_not_know_yet_that_it_has_lost_its_slot_sends_nothin
 def test_a_process_that_has_lost_its_slot_after_sending_records_nothing(store: Store) -> None:
     one, two = store.leases("one"), store.leases("two")
     fences = dict(one.renew().fences)
-    put(store, n=1)
-    receiver, failures = BlockedReceiver(), list[str]()
+    put(store, "0", receiver="pager")
+    hold, failures = threading.Event(), list[str]()
+    receiver = ScriptedReceiver(DELIVERED, hold=hold)
     dispatcher = Dispatcher(
         store.outbox, {"pager": receiver}, ownership=Owner(fences), policy=POLICY, count=failures.append
     )
@@ -110,7 +76,7 @@ def test_a_process_that_has_lost_its_slot_after_sending_records_nothing(store: S
     eventually(lambda: len(receiver.keys) == 1)
     one.release(fences)
     two.renew()
-    receiver.released.set()
+    hold.set()
     eventually(lambda: "error" in failures)
     dispatcher.close()
     assert (len(receiver.keys), store.outbox.counts()["due"]) == (1, 1)
@@ -118,13 +84,14 @@ def test_a_process_that_has_lost_its_slot_after_sending_records_nothing(store: S
 
 def test_a_delivery_whose_slot_is_lost_while_it_waits_is_left_to_the_new_owner(store: Store) -> None:
     fences = dict(store.leases("one").renew().fences)
-    owner, receiver = Owner(fences), BlockedReceiver()
+    owner, hold = Owner(fences), threading.Event()
+    receiver = ScriptedReceiver(DELIVERED, hold=hold)
     dispatcher = Dispatcher(store.outbox, {"pager": receiver}, ownership=owner, policy=POLICY, count=lambda _: None)
-    put(store, n=3 * THREADS_PER_RECEIVER)
+    put(store, *map(str, range(3 * THREADS_PER_RECEIVER)), receiver="pager")
     dispatcher.start()
     eventually(lambda: len(receiver.keys) == THREADS_PER_RECEIVER)
     owner.held = {}
-    receiver.released.set()
+    hold.set()
     eventually(lambda: store.outbox.counts()["delivered"] == THREADS_PER_RECEIVER)
     dispatcher.close()
     assert len(receiver.keys) == THREADS_PER_RECEIVER

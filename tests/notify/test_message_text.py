@@ -43,5 +43,5 @@ def test_of_many_runs_ten_are_named_and_the_others_counted() -> None:
 
 def test_the_end_of_several_stalls_has_no_runbook() -> None:
     text = message_text(stalls(3, state=AlertState.RESOLVED))
-    assert (text.subject, text.is_firing) == ("[resolved] 3 runs are no longer stalled", False)
+    assert text.subject == "[resolved] 3 runs are no longer stalled"
     assert text.alerts[0].details == tuple(f"math/r{i}: no report" for i in range(3))

@@ -22,18 +22,6 @@ FLOOR_SECONDS = 10.0
 
 
 @pytest.fixture
-def hook() -> Iterator[WebhookServer]:
-    with WebhookServer(statuses=[503, 200]) as server:
-        yield server
-
-
-@pytest.fixture
-def pager() -> Iterator[WebhookServer]:
-    with WebhookServer() as server:
-        yield server
-
-
-@pytest.fixture
 def mail() -> Iterator[MailServer]:
     with MailServer(security="none") as server:
         yield server
@@ -42,6 +30,7 @@ def mail() -> Iterator[MailServer]:
 @pytest.fixture
 def client(serve: Serve, hook: WebhookServer, pager: WebhookServer, mail: MailServer) -> Iterator[httpx.Client]:
     """A client of a service in which twelve runs have stalled."""
+    hook.statuses = [503, 200]
     service = serve(
         webhook_url=hook.url,
         pagerduty_key="k" * 32,

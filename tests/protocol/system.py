@@ -22,11 +22,10 @@ from trmon.domain.alerts.delivery import RetryPolicy, Routes
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.messages import PreparedMessage, WriteResult
 from trmon.domain.pipeline.run_update import RunUpdate
-from trmon.domain.ports import Fences
 from trmon.domain.rules import rule_yaml
+from trmon.domain.slots import Fences
 from trmon.fleet.views import RunViewCache
-from trmon.notify.delivery_attempt import DeliveryPolicy
-from trmon.notify.dispatcher import Dispatcher
+from trmon.notify.dispatcher import DeliveryPolicy, Dispatcher
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 from trmon.store import Store
 from trmon.store.database import engines_of
@@ -159,7 +158,7 @@ class Worker:
         return frozenset()
 
     def release(self, slots: Collection[int]) -> None:
-        """See Ownership."""
+        pass
 
     def interrupt(self, interruption: Callable[[], None], *, after_calls: int) -> None:
         """Do something else first at a later commit, or look at the owned slots."""

@@ -15,7 +15,7 @@ from trmon.domain.messages import WriteOutcome
 from trmon.store.registry import RunRegistry
 from trmon.store.repositories import reports, run_log
 from trmon.store.repositories.deliveries import Outbox
-from trmon.store.repositories.run_log import SqlRunLog
+from trmon.store.repositories.run_log import RunLog
 from trmon.store.writing import group_commit
 from trmon.store.writing.transaction import WriteGroup
 from trmon.worker.recovery import PendingState
@@ -80,7 +80,7 @@ def keep_the_registry_after_a_rollback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget_open_alerts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A restart does not read which alerts are open."""
-    monkeypatch.setattr(SqlRunLog, "open_alerts", lambda *_: [])
+    monkeypatch.setattr(RunLog, "open_alerts", lambda *_: [])
 
 
 def record_deliveries_afterwards_only(monkeypatch: pytest.MonkeyPatch) -> None:

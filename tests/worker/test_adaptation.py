@@ -144,7 +144,6 @@ class CountingLog(MemoryLog):
     n_read = 0
 
     def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
-        """See RunLog."""
         self.n_read += 1
         return super().batches_after(run_id, ordinal, limit=limit)
 

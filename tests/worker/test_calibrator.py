@@ -11,7 +11,7 @@ import pytest
 from tests.domain.trainer import finished, report
 from tests.fixtures.messages import columns
 from tests.worker.watched_run import ORIGIN, WatchedRun
-from trmon.domain.policies import PolicyVersion, default_version
+from trmon.domain.policies import default_version
 from trmon_client.core import wire
 from trmon_client.core.column_schema import PAIRS, Pair
 from trmon_client.core.columns import Columns
@@ -69,12 +69,6 @@ def test_a_new_run_is_calibrated_after_twenty_steps_of_its_own() -> None:
     assert run.observer.failures == []
 
 
-def test_a_learning_rate_that_does_not_rise_starts_the_sample_earlier() -> None:
-    run = WatchedRun()
-    train(run, range(28), lr=1e-6)
-    assert run.log.versions[0].evidence["first_step"] == 5
-
-
 def test_scalars_that_come_later_count() -> None:
     run = WatchedRun()
     for step in range(30):
@@ -106,13 +100,6 @@ def test_steps_that_close_in_one_pass_are_calibrated_like_those_that_close_one_b
     run.receive(*messages, at=1.0)
     train(reference, range(60))
     assert [v.policy for v in run.log.versions] == [v.policy for v in reference.log.versions]
-
-
-def test_bounds_do_not_fall_at_step_100() -> None:
-    run = WatchedRun()
-    train(run, range(45), k3=0.002)
-    train(run, range(45, 110), k3=0.0005)
-    assert made(run) == [("trmon:calibration", "first")]
 
 
 def test_bounds_do_not_rise_at_step_100_while_a_finding_stands() -> None:
@@ -148,12 +135,6 @@ def test_total_alone_is_never_calibrated() -> None:
     assert run.observer.failures == []
 
 
-def test_small_batches_are_collected_for_longer() -> None:
-    run = WatchedRun()
-    train(run, range(100), n=32)
-    assert run.log.versions[0].evidence["last_step"] == 83
-
-
 def test_the_last_update_of_a_step_is_measured() -> None:
     run = WatchedRun()
     for step in range(43):
@@ -171,20 +152,6 @@ def test_the_last_update_of_a_step_is_measured() -> None:
     assert version.policy.criteria[-1].upper < 0.012
 
 
-@pytest.mark.parametrize(
-    "version",
-    [
-        pytest.param(replace(default_version(now=0.0), pinned=True), id="pinned"),
-        pytest.param(replace(default_version(now=0.0), policy=preset("trm"), author="ann"), id="fixed"),
-    ],
-)
-def test_a_policy_that_is_pinned_or_fixed_is_not_calibrated(version: PolicyVersion) -> None:
-    run = WatchedRun()
-    run.log.versions.append(version)
-    train(run, range(50))
-    assert run.log.versions == [version]
-
-
 def test_a_policy_that_a_person_sets_is_calibrated_on_the_steps_from_then_on() -> None:
     run = WatchedRun()
     fixed = replace(default_version(now=0.0), policy=preset("trm"), author="ann")
@@ -199,10 +166,3 @@ def test_a_policy_that_a_person_sets_is_calibrated_on_the_steps_from_then_on() -
     assert (version.author, version.policy.name) == ("trmon:calibration", "seq_mean_k3 (calibrated)")
     assert version.evidence["first_step"] == 50 + 20 - 1
     assert version.evidence["set_by"] == "ann"
-
-
-def test_decisions_under_the_calibrated_policy_are_replayed() -> None:
-    run = WatchedRun()
-    train(run, range(45))
-    train(run, range(45, 55), policy=run.log.versions[-1].policy)
-    assert sum(tally.mismatches + tally.unreplayed_reports for tally in run.observer.passes) == 0

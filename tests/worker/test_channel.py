@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from threading import Thread
 
 import pytest
 
-from tests.domain.memory_log import MemoryLog
+from tests.fixtures.views import view_of
 from tests.store.builders import batch, batch_key
-from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import NotReady
 from trmon.domain.pipeline.run_update import Frontier, RunUpdate
-from trmon.domain.policies import default_version
-from trmon.fleet.views import RunView, RunViewCache
+from trmon.fleet.views import RunViewCache
 from trmon.worker.channel import MAX_UNANSWERED, Channel, CommitRequest, CommitResult, RoundResult, ServiceProxy
 from trmon.worker.pass_changes import PassTally
 
@@ -74,14 +71,14 @@ def test_a_row_that_was_sent_to_be_committed_is_not_sent_again_with_its_view(
     service_proxy, service = ends
     written, former = (batch(batch_key(1, step), run_id=1, ordinal=step) for step in (4, 3))
     service_proxy.commit([RunUpdate(run_id=1, frontier=Frontier(), batches=(former, written))])
-    service_proxy.put(view(1, row=written))
-    service_proxy.put(view(2, row=former))
+    service_proxy.put(view_of(1, row=written))
+    service_proxy.put(view_of(2, row=former))
     service_proxy.send_round_result()
-    service_proxy.put(view(1, row=written))
+    service_proxy.put(view_of(1, row=written))
     service_proxy.send_round_result()
     service.receive()
-    assert service.receive() == RoundResult((view(1, row=None), view(2, row=former)), {1: written.key}, (), (), ())
-    assert service.receive() == RoundResult((view(1, row=written),), {}, (), (), ())
+    assert service.receive() == RoundResult((view_of(1), view_of(2, row=former)), {1: written.key}, (), (), ())
+    assert service.receive() == RoundResult((view_of(1, row=written),), {}, (), (), ())
 
 
 def test_a_row_of_an_earlier_update_is_sent_again(ends: tuple[ServiceProxy, Channel]) -> None:
@@ -91,16 +88,9 @@ def test_a_row_of_an_earlier_update_is_sent_again(ends: tuple[ServiceProxy, Chan
     for row in (former, last):
         service_proxy.commit([RunUpdate(run_id=1, frontier=Frontier(), batches=(row,))])
         service.receive()
-    service_proxy.put(view(1, row=former))
+    service_proxy.put(view_of(1, row=former))
     service_proxy.send_round_result()
-    assert service.receive() == RoundResult((view(1, row=former),), {}, (), (), ())
-
-
-def view(run_id: int, *, row: BatchRow | None) -> RunView:
-    run = replace(MemoryLog().stored_run, id=run_id)
-    return RunView(
-        run=run, row=row, policy=default_version(now=0.0), alerts=(), expected_step_seconds=None, updated_at=0.0
-    )
+    assert service.receive() == RoundResult((view_of(1, row=former),), {}, (), (), ())
 
 
 def test_the_number_of_updates_in_flight_is_limited(ends: tuple[ServiceProxy, Channel]) -> None:

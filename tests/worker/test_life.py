@@ -89,13 +89,6 @@ def test_a_crash_pages_and_a_restart_resolves_it() -> None:
     assert watched.log.deliveries["hook:1/crashed:1:silence-240.000:firing"].notification.alert.severity.value == "page"
 
 
-def test_a_crash_in_the_first_steps_pages() -> None:
-    watched = WatchedRun()
-    watched.receive(report(0), finish(0, outcome="crashed"), at=0.0)
-    (alert,) = watched.log.alerts.values()
-    assert (alert.rule, alert.severity.value) == ("crashed", "page")
-
-
 def test_a_finished_run_resolves_its_alerts_and_sends_the_notice() -> None:
     watched = WatchedRun()
     train(watched, range(25), health="corrupt")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from tests.domain.trainer import finished, report
-from tests.worker.watched_run import ORIGIN, WatchedRun, finish, train
+from tests.worker.watched_run import ORIGIN, WatchedRun, train
 from trmon.domain.identity import BatchKey
-from trmon.domain.runs.run import RunState
+from trmon.worker.pass_changes import CHECKPOINT_BATCHES, LEAST_CHECKPOINT_BATCHES, is_checkpoint_due
 from trmon.worker.scheduler import TimerQueue
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import preset
@@ -21,14 +23,6 @@ def test_a_batch_closes_when_the_next_report_states_its_chunk_count() -> None:
     (row,) = watched.log.rows.values()
     assert (row.key.step, row.ordinal, row.complete, row.n_sequences, row.mismatches) == (0, 1, True, 8, 0)
     assert row.signals["total_kl_k3"] > 0
-
-
-def test_a_finish_closes_the_open_batch_and_the_run() -> None:
-    watched = WatchedRun()
-    watched.receive(report(0), finish(0), at=0.0)
-    assert [row.complete for row in watched.log.rows.values()] == [True]
-    assert watched.log.stored_run.state is RunState.FINISHED
-    assert not watched.log.unfinished_runs()
 
 
 def test_ranks_are_merged_in_rank_order_whatever_came_first() -> None:
@@ -55,14 +49,6 @@ def test_a_missing_rank_delays_its_batch_and_later_ones_until_the_grace_ends() -
     watched.tick(60.5)
     (row,) = watched.log.rows.values()
     assert (row.key.step, row.complete, row.missing_ranks) == (0, False, (1,))
-
-
-def test_a_batch_whose_chunk_count_is_unknown_is_complete_after_the_grace() -> None:
-    watched = WatchedRun()
-    watched.receive(report(0, chunk=0), report(0, chunk=1), at=0.0)
-    watched.tick(61.0)
-    (row,) = watched.log.rows.values()
-    assert (row.complete, row.n_sequences) == (True, 16)
 
 
 def test_a_late_chunk_revises_the_row_and_is_not_folded_again() -> None:
@@ -136,30 +122,6 @@ def test_a_deleted_run_is_dropped_without_a_failure() -> None:
     assert not watched.observer.failures
 
 
-def test_each_update_of_a_step_is_a_row_and_the_last_one_its_gauge() -> None:
-    watched = WatchedRun()
-    place = 0
-    for step in range(8):
-        for update in range(2):
-            counts = finished((step, 0, 1)) if update else (finished((step - 1, 1, 1)) if step else [])
-            health = "healthy" if update else "corrupt"
-            watched.receive(report(step, update=update, health=health, finished=counts), at=float(place))
-            place += 1
-    assert [row.key.update for row in watched.log.rows.values()][:4] == [0, 1, 0, 1]
-    assert not watched.log.alerts
-    assert watched.view.row is not None
-
-
-def test_the_rollout_row_of_a_step_is_its_gauge() -> None:
-    watched = WatchedRun()
-    for step in range(5):
-        before = finished((step - 1, 0, 1)) if step else []
-        watched.receive(report(step, health="corrupt", finished=before), at=10.0 * step)
-        watched.receive(report(step, update=0, finished=finished((step, None, 1))), at=10.0 * step + 1)
-    assert watched.log.told() == [("corrupt_logprobs", "firing", 2)]
-    assert watched.view.row.key.update is None
-
-
 def test_a_backlog_of_many_pages_closes_in_order_and_no_batch_by_its_grace() -> None:
     watched = WatchedRun()
     for step in range(40):
@@ -194,6 +156,22 @@ def test_steps_that_are_far_apart_do_not_each_write_a_checkpoint() -> None:
     assert ordinals == [8, 16, 24]
     watched.scheduler.write_checkpoints()
     assert watched.log.progress(1).checkpoint.ordinal == 30
+
+
+@pytest.mark.parametrize(
+    ("unsaved", "seconds", "is_done", "is_due"),
+    [
+        (CHECKPOINT_BATCHES - 1, 1.0, False, False),
+        (CHECKPOINT_BATCHES, 1.0, False, True),
+        (LEAST_CHECKPOINT_BATCHES, 29.0, False, False),
+        (LEAST_CHECKPOINT_BATCHES, 30.0, False, True),
+        (LEAST_CHECKPOINT_BATCHES - 1, 3600.0, False, False),
+        (1, 1.0, True, True),
+        (0, 3600.0, True, False),
+    ],
+)
+def test_a_checkpoint_is_due(unsaved: int, seconds: float, is_done: bool, is_due: bool) -> None:
+    assert is_checkpoint_due(unsaved, seconds=seconds, is_done=is_done) is is_due
 
 
 def test_each_run_is_due_once() -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ import pytest
 
 from tests.domain.memory_log import MemoryLog
 from tests.domain.trainer import finished, report
-from tests.store.builders import intake
-from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver
+from tests.fixtures.databases import open_migrated_store
+from tests.fixtures.waiting import eventually
+from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, RecordingObserver, receive, rows_of, scheduler_over
 from trmon.domain.access import EVERYTHING
-from trmon.domain.batches.batch import BatchRow
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.runs.liveness import SilenceLimits
 from trmon.domain.runs.run import RunState
@@ -30,42 +30,6 @@ from trmon.worker.scheduler import Scheduler
 from trmon.worker.thread import JUMP_SECONDS, RESUMED_PER_ROUND, ClockWatch, Worker
 from trmon_client.core import wire
 
-ORIGIN: dict[str, Any] = {"attempt": "a", "launch": "launch-1"}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A migrated store on a file of its own."""
-    with opened(tmp_path / "trmon.db") as store:
-        yield store
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[Store]:
-    """A migrated store, closed at the end."""
-    store = Store.open(f"sqlite:///{path}")
-    store.migrate()
-    yield store
-    store.close()
-
-
-def receive(store: Store, *messages: wire.Message, at: float, run: str = "grpo") -> int:
-    """Store messages as the API does, and return their run."""
-    futures = store.reports.append([intake(message, run=run) for message in messages], now=at)
-    receipts = [future.result(10) for future in futures]
-    return receipts[0].run_id
-
-
-def scheduler_over(store: Store) -> Scheduler:
-    """Return a new scheduler without any run in memory, as after a kill."""
-    return Scheduler(
-        store.run_log,
-        writer=store.run_log,
-        watch_config=WATCH_CONFIG,
-        views=RunViewCache(),
-        observer=RecordingObserver(),
-    )
-
 
 def run_passes(scheduler: Scheduler, run_id: int, *, at: float) -> None:
     """Run passes over a run until no message is unread."""
@@ -74,9 +38,12 @@ def run_passes(scheduler: Scheduler, run_id: int, *, at: float) -> None:
         more = scheduler.run_passes(more, now=at)
 
 
-def rows_of(store: Store, run_id: int) -> list[BatchRow]:
-    """Return a run's rows in the order of their ordinals."""
-    return store.run_log.batches_after(run_id, 0, limit=1000)
+def started(log: Any, **changed: Any) -> Worker:
+    """Return a started worker over a log."""
+    given = {"views": RunViewCache(), "observer": RecordingObserver(), "watch_config": WATCH_CONFIG, "clock": time.time}
+    worker = Worker(log, writer=log, **given | changed)
+    worker.start()
+    return worker
 
 
 def events_of(store: Store, run_id: int) -> list[tuple[str, str, int]]:
@@ -93,24 +60,16 @@ def step_of(step: int, **fields: Any) -> wire.Report:
     return report(step, finished=finished((step - 1, None, 1)) if step else [], **fields)
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait until a condition holds; fail after 20 s."""
-    deadline = time.monotonic() + 20.0
-    while not holds():
-        assert time.monotonic() < deadline, "the condition never held"
-        time.sleep(0.01)
-
-
 def test_a_kill_between_any_two_passes_changes_no_row_and_no_alert(tmp_path: Path) -> None:
     found = []
     for name, kills in (("calm", False), ("shaken", True)):
-        with opened(tmp_path / name) as store:
-            scheduler = scheduler_over(store)
+        with closing(open_migrated_store(tmp_path / name)) as store:
+            scheduler = scheduler_over(store.run_log)
             for step in range(30):
                 health = "corrupt" if 5 <= step < 12 else "healthy"
                 scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"grad_norm": float(step)})
                 run_id = receive(store, step_of(step, health=health), scalars, at=10.0 * step)
-                scheduler = scheduler_over(store) if kills else scheduler
+                scheduler = scheduler_over(store.run_log) if kills else scheduler
                 run_passes(scheduler, run_id, at=10.0 * step)
             due = store.outbox.due(now=1e12, limit=100)
             told = [(delivery.dedup_key, delivery.notification) for delivery in due]
@@ -119,36 +78,8 @@ def test_a_kill_between_any_two_passes_changes_no_row_and_no_alert(tmp_path: Pat
     assert [(state, step) for _, state, step in found[0][1]] == [("firing", 7), ("resolved", 16), ("firing", 7)]
 
 
-def test_two_ranks_out_of_order_close_as_one_batch(store: Store) -> None:
-    scheduler = scheduler_over(store)
-    for rank, at in ((1, 0.0), (0, 1.0)):
-        run_id = receive(store, report(0, rank=rank, world_size=2), at=at)
-        run_passes(scheduler, run_id, at=at)
-    for rank, at in ((0, 10.0), (1, 11.0)):
-        receive(store, report(1, rank=rank, world_size=2, finished=finished((0, None, 1))), at=at)
-        run_passes(scheduler, run_id, at=at)
-    (row,) = rows_of(store, run_id)
-    assert (row.n_ranks, row.n_sequences, row.complete, row.missing_ranks) == (2, 16, True, ())
-
-
-def test_a_missing_rank_is_named_after_the_grace_and_its_late_report_revises_the_row(store: Store) -> None:
-    scheduler = scheduler_over(store)
-    run_id = receive(store, report(0, rank=0, world_size=2), at=0.0)
-    run_passes(scheduler, run_id, at=0.0)
-    assert scheduler.pop_due(59.0) == set()
-    assert scheduler.pop_due(61.0) == {run_id}
-    run_passes(scheduler, run_id, at=61.0)
-    (before,) = rows_of(store, run_id)
-    assert (before.complete, before.missing_ranks, before.n_sequences) == (False, (1,), 8)
-    receive(store, report(0, rank=1, world_size=2), at=70.0)
-    run_passes(scheduler, run_id, at=70.0)
-    (after,) = rows_of(store, run_id)
-    assert (after.revised, after.complete, after.missing_ranks, after.n_sequences) == (True, True, (), 16)
-    assert after.ordinal == before.ordinal
-
-
 def test_a_row_whose_reports_were_pruned_is_not_recomputed_from_a_late_one_alone(store: Store) -> None:
-    scheduler = scheduler_over(store)
+    scheduler = scheduler_over(store.run_log)
     run_id = receive(store, report(0, rank=0, world_size=2), at=0.0)
     for at in (0.0, 61.0):
         run_passes(scheduler, run_id, at=at)
@@ -160,28 +91,19 @@ def test_a_row_whose_reports_were_pruned_is_not_recomputed_from_a_late_one_alone
     assert store.run_log.progress(run_id).frontier.report_id == 3
 
 
-def test_a_report_sent_twice_changes_nothing(store: Store) -> None:
-    scheduler = scheduler_over(store)
-    for _ in range(2):
-        run_id = receive(store, step_of(0), step_of(1), step_of(2), at=0.0)
-        run_passes(scheduler, run_id, at=0.0)
-    assert [row.key.step for row in rows_of(store, run_id)] == [0, 1]
-    assert not any(row.revised for row in rows_of(store, run_id))
-
-
 def test_passes_over_an_idle_run_write_nothing(store: Store) -> None:
     flips = {"router_flip_rate": 0.5}
     steps = [step_of(step, health="noisy", scalars=flips) for step in range(24)]
     end = wire.Finish(**ORIGIN, sequence=1, finished=finished((23, None, 1)))
     run_id = receive(store, *steps, end, at=100.0)
-    run_passes(scheduler_over(store), run_id, at=100.0)
+    run_passes(scheduler_over(store.run_log), run_id, at=100.0)
     assert store.runs.by_id(run_id).state is RunState.FINISHED
     assert rows_of(store, run_id)[-1].key.step == 23
 
     written: list[frozenset[int]] = []
     store.on_commit(written.append)
     for _ in range(3):
-        run_passes(scheduler_over(store), run_id, at=101.0)
+        run_passes(scheduler_over(store.run_log), run_id, at=101.0)
     assert written == []
 
 
@@ -189,21 +111,13 @@ def test_a_worker_resumes_every_unfinished_run(store: Store) -> None:
     names = [f"run-{i}" for i in range(3 * RESUMED_PER_ROUND)]
     now = time.time()
     run_ids = [receive(store, step_of(0), step_of(1), at=now - i, run=name) for i, name in enumerate(names)]
-    worker = Worker(
-        store.run_log,
-        writer=store.run_log,
-        watch_config=WATCH_CONFIG,
-        views=RunViewCache(),
-        observer=RecordingObserver(),
-        clock=time.time,
-    )
-    worker.start()
+    worker = started(store.run_log)
     eventually(lambda: all(rows_of(store, run_id) for run_id in run_ids))
     worker.close()
 
 
 def test_a_paused_run_is_unloaded_and_continues_where_it_was(store: Store) -> None:
-    scheduler = scheduler_over(store)
+    scheduler = scheduler_over(store.run_log)
     run_id = receive(store, report(0, finished=finished((0, None, 1))), at=0.0)
     receive(store, wire.Pause(**ORIGIN, sequence=1), at=10.0)
     run_passes(scheduler, run_id, at=10.0)
@@ -216,16 +130,8 @@ def test_a_paused_run_is_unloaded_and_continues_where_it_was(store: Store) -> No
 
 def test_commits_wake_the_worker_and_close_reads_every_message(store: Store) -> None:
     view_cache = RunViewCache()
-    worker = Worker(
-        store.run_log,
-        writer=store.run_log,
-        watch_config=WATCH_CONFIG,
-        views=view_cache,
-        observer=RecordingObserver(),
-        clock=time.time,
-    )
+    worker = started(store.run_log, views=view_cache)
     store.on_commit(worker.wake)
-    worker.start()
     run_id = receive(store, *(step_of(step) for step in range(5)), at=time.time())
     eventually(lambda: len(rows_of(store, run_id)) == 4)
     receive(store, wire.Finish(**ORIGIN, sequence=0, finished=finished((4, None, 1))), at=time.time())
@@ -239,34 +145,10 @@ def test_commits_wake_the_worker_and_close_reads_every_message(store: Store) -> 
     assert view.row.key.step == 4
 
 
-def test_a_new_worker_resumes_an_unfinished_run_without_a_wake_up(store: Store) -> None:
-    run_id = receive(store, step_of(0), step_of(1), at=time.time())
-    worker = Worker(
-        store.run_log,
-        writer=store.run_log,
-        watch_config=WATCH_CONFIG,
-        views=RunViewCache(),
-        observer=RecordingObserver(),
-        clock=time.time,
-    )
-    worker.start()
-    eventually(lambda: len(rows_of(store, run_id)) == 1)
-    worker.close()
-
-
 def test_a_batch_closes_by_the_clock_when_its_grace_ends(store: Store) -> None:
     clock, view_cache = [0.0], RunViewCache()
     run_id = receive(store, report(0), at=0.0)
-    worker = Worker(
-        store.run_log,
-        writer=store.run_log,
-        watch_config=WATCH_CONFIG,
-        views=view_cache,
-        observer=RecordingObserver(),
-        clock=lambda: clock[0],
-        tick_seconds=0.01,
-    )
-    worker.start()
+    worker = started(store.run_log, views=view_cache, clock=lambda: clock[0], tick_seconds=0.01)
     eventually(lambda: view_cache.get(run_id) is not None)
     clock[0] = 61.0
     eventually(lambda: len(rows_of(store, run_id)) == 1)
@@ -285,42 +167,20 @@ class FailingReports:
         return getattr(self._reports, name)
 
     def unread_of(self, run_id: int, read: Frontier, *, limit: int) -> Any:
-        """See StoredMessages."""
         if run_id == self._run_id and not self.repaired.is_set():
             raise OSError("a page of the file is unreadable")
         return self._reports.unread_of(run_id, read, limit=limit)
 
 
-class FailingLog:
-    """A store's run log whose reports of one run cannot be read until it is repaired."""
-
-    def __init__(self, store: Store, *, run_id: int) -> None:
-        self._run_log = store.run_log
-        self.reports = FailingReports(store, run_id=run_id)
-        self.repaired = self.reports.repaired
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run_log, name)
-
-
 def test_a_run_that_fails_does_not_stop_the_others_and_is_retried(store: Store) -> None:
     broken = receive(store, step_of(0), step_of(1), at=0.0, run="broken")
     sound = receive(store, step_of(0), step_of(1), at=0.0, run="sound")
-    log = FailingLog(store, run_id=broken)
+    store.run_log.reports = reports = FailingReports(store, run_id=broken)
     clock, observer = [0.0], RecordingObserver()
-    worker = Worker(
-        log,
-        writer=log,
-        watch_config=WATCH_CONFIG,
-        views=RunViewCache(),
-        observer=observer,
-        clock=lambda: clock[0],
-        tick_seconds=0.01,
-    )
-    worker.start()
+    worker = started(store.run_log, observer=observer, clock=lambda: clock[0], tick_seconds=0.01)
     eventually(lambda: len(rows_of(store, sound)) == 1 and bool(observer.failures))
     assert not rows_of(store, broken)
-    log.repaired.set()
+    reports.repaired.set()
     clock[0] = 10.0
     eventually(lambda: len(rows_of(store, broken)) == 1)
     worker.close()
@@ -331,16 +191,7 @@ def test_a_log_that_cannot_be_read_at_the_start_is_read_again() -> None:
     log, observer = MemoryLog(), RecordingObserver()
     log.receive(step_of(0), step_of(1), at=0.0)
     log.broken = True
-    worker = Worker(
-        log,
-        writer=log,
-        watch_config=WATCH_CONFIG,
-        views=RunViewCache(),
-        observer=observer,
-        clock=lambda: 0.0,
-        tick_seconds=0.01,
-    )
-    worker.start()
+    worker = started(log, observer=observer, clock=lambda: 0.0, tick_seconds=0.01)
     eventually(lambda: bool(observer.failures))
     log.broken = False
     eventually(lambda: len(log.rows) == 1)
@@ -361,18 +212,14 @@ class SettableClock:
 def watching(store: Store, clock: SettableClock) -> Iterator[int]:
     """A worker over a run that trains."""
     run_id = receive(store, *(step_of(step) for step in range(25)), at=clock())
-    worker = Worker(
+    worker = started(
         store.run_log,
-        writer=store.run_log,
         watch_config=replace(WATCH_CONFIG, patience=SilenceLimits(floor_seconds=6.0, factor=0.0, heartbeat_factor=0.0)),
-        views=RunViewCache(),
-        observer=RecordingObserver(),
         clock=clock,
         monotonic=time.monotonic,
         tick_seconds=0.05,
     )
     store.on_commit(worker.wake)
-    worker.start()
     eventually(lambda: len(rows_of(store, run_id)) == 24)
     try:
         yield run_id
@@ -400,7 +247,7 @@ def test_after_a_restart_with_an_earlier_clock_a_silent_run_still_stalls(store: 
     with watching(store, clock) as run_id:
         pass
     clock.offset = -86_400.0
-    scheduler = scheduler_over(store)
+    scheduler = scheduler_over(store.run_log)
     for seconds in (0.0, 119.0):
         run_passes(scheduler, run_id, at=clock() + seconds)
         assert store.runs.by_id(run_id).state is RunState.RUNNING
@@ -410,30 +257,23 @@ def test_after_a_restart_with_an_earlier_clock_a_silent_run_still_stalls(store: 
 
 def test_a_closing_worker_leaves_a_long_backlog_to_the_next_one(store: Store) -> None:
     run_id = receive(store, step_of(0), at=time.time())
-    views = RunViewCache()
+    views, workers = RunViewCache(), list[Worker]()
 
     def wake_again() -> None:
         """Keep the run busy, as a trainer that catches up does."""
-        worker.wake([run_id])
+        for worker in workers:
+            worker.wake([run_id])
 
-    worker = Worker(
-        store.run_log,
-        writer=store.run_log,
-        watch_config=WATCH_CONFIG,
-        views=views,
-        observer=RecordingObserver(),
-        after_round=wake_again,
-        clock=time.time,
-        finish_seconds=0.2,
-    )
-    worker.start()
+    worker = started(store.run_log, views=views, after_round=wake_again, finish_seconds=0.2)
+    workers.append(worker)
+    worker.wake([run_id])
     eventually(lambda: views.get(run_id) is not None)
     closing = threading.Thread(target=worker.close)
     closing.start()
     closing.join(20.0)
     assert not worker.alive
     receive(store, step_of(1), at=time.time())
-    run_passes(scheduler_over(store), run_id, at=time.time())
+    run_passes(scheduler_over(store.run_log), run_id, at=time.time())
     assert [row.key.step for row in rows_of(store, run_id)] == [0]
 
 

@@ -4,35 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from threading import get_ident
-from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event, update
 
-from tests.domain.trainer import finished, report
-from tests.store.builders import intake
-from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver, finish
-from trmon.domain.batches.batch import BatchRow
+from tests.worker.watched_run import ORIGIN, RecordingObserver, finish, receive, rows_of, scheduler_over, step_of
 from trmon.domain.runs.run import RunState
-from trmon.fleet.views import RunViewCache
 from trmon.store import Store
 from trmon.store.schema import tables
 from trmon.worker.messages import PAGE
 from trmon.worker.scheduler import GROUP_SIZE, Scheduler
 from trmon_client.core import wire
-
-ORIGIN: dict[str, Any] = {"attempt": "a", "launch": "launch-1"}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A migrated store on a file of its own."""
-    store = Store.open(f"sqlite:///{tmp_path / 'trmon.db'}")
-    store.migrate()
-    yield store
-    store.close()
 
 
 @pytest.fixture
@@ -44,26 +27,7 @@ def observer() -> RecordingObserver:
 @pytest.fixture
 def scheduler(store: Store, observer: RecordingObserver) -> Scheduler:
     """A scheduler without any run in memory."""
-    return Scheduler(
-        store.run_log, writer=store.run_log, watch_config=WATCH_CONFIG, views=RunViewCache(), observer=observer
-    )
-
-
-def receive(store: Store, run: int, *messages: wire.Message, at: float) -> int:
-    """Store messages as the API does, and return their run."""
-    futures = store.reports.append([intake(message, run=f"run-{run}") for message in messages], now=at)
-    (run_id,) = {future.result(30).run_id for future in futures}
-    return run_id
-
-
-def step_of(step: int) -> wire.Report:
-    """Return a step's only report, which states its own chunk count."""
-    return report(step, finished=finished((step, None, 1)))
-
-
-def rows_of(store: Store, run_id: int) -> list[BatchRow]:
-    """Return a run's rows in the order of their ordinals."""
-    return store.run_log.batches_after(run_id, 0, limit=10_000)
+    return scheduler_over(store.run_log, observer)
 
 
 @contextmanager
@@ -82,10 +46,12 @@ def queries_of(table: str) -> Iterator[list[str]]:
 
 
 def test_a_round_over_many_runs_reads_each_kind_once(store: Store, scheduler: Scheduler) -> None:
-    run_ids = [receive(store, run, step_of(0), at=0.0) for run in range(GROUP_SIZE)]
+    run_ids = [receive(store, step_of(0), at=0.0, run=f"run-{run}") for run in range(GROUP_SIZE)]
     scheduler.run_passes(run_ids, now=0.0)
     for run in range(GROUP_SIZE):
-        receive(store, run, step_of(1), wire.Scalars(**ORIGIN, sequence=1, step=1, values={"lr": 1.0}), at=10.0)
+        receive(
+            store, step_of(1), wire.Scalars(**ORIGIN, sequence=1, step=1, values={"lr": 1.0}), at=10.0, run=f"run-{run}"
+        )
     with queries_of("report") as of_reports, queries_of("notice") as of_notices:
         scheduler.run_passes(run_ids, now=10.0)
     assert (len(of_reports), len(of_notices)) == (1, 1)
@@ -94,11 +60,11 @@ def test_a_round_over_many_runs_reads_each_kind_once(store: Store, scheduler: Sc
 
 
 def test_more_runs_than_one_group_are_all_read(store: Store, scheduler: Scheduler) -> None:
-    run_ids = [receive(store, run, step_of(0), at=0.0) for run in range(GROUP_SIZE + 3)]
+    run_ids = [receive(store, step_of(0), at=0.0, run=f"run-{run}") for run in range(GROUP_SIZE + 3)]
     for step in range(1, 3):
         scheduler.run_passes(run_ids, now=10.0 * step)
         for run in range(len(run_ids)):
-            receive(store, run, step_of(step), at=10.0 * step)
+            receive(store, step_of(step), at=10.0 * step, run=f"run-{run}")
     assert scheduler.run_passes(run_ids, now=30.0) == set()
     assert {len(rows_of(store, run_id)) for run_id in run_ids} == {3}
 
@@ -106,10 +72,10 @@ def test_more_runs_than_one_group_are_all_read(store: Store, scheduler: Schedule
 def test_a_damaged_report_does_not_stop_other_runs_and_is_not_retried(
     store: Store, scheduler: Scheduler, observer: RecordingObserver
 ) -> None:
-    run_ids = [receive(store, run, step_of(0), at=0.0) for run in range(5)]
+    run_ids = [receive(store, step_of(0), at=0.0, run=f"run-{run}") for run in range(5)]
     scheduler.run_passes(run_ids, now=0.0)
     for run in range(5):
-        receive(store, run, step_of(1), at=10.0)
+        receive(store, step_of(1), at=10.0, run=f"run-{run}")
     rewrite(store, run_ids[2], payload=b"\xc1")
     assert scheduler.run_passes(run_ids, now=10.0) == set()
     # The chunk count in the damaged report is unknown: the batch waits until its grace ends.
@@ -130,17 +96,17 @@ def rewrite(store: Store, run_id: int, *, payload: bytes) -> None:
 @pytest.mark.slow
 def test_a_run_that_catches_up_with_others_gets_every_message_in_order(store: Store, scheduler: Scheduler) -> None:
     """The run is loaded, and has more than two pages of reports and scalars unread, then a finish."""
-    others = [receive(store, run, step_of(0), at=0.0) for run in range(1, 4)]
-    behind = receive(store, 0, step_of(0), at=0.0)
+    others = [receive(store, step_of(0), at=0.0, run=f"run-{run}") for run in range(1, 4)]
+    behind = receive(store, step_of(0), at=0.0, run="run-0")
     scheduler.run_passes([behind, *others], now=0.0)
     n_steps = 2 * PAGE + 100
     for first in range(1, n_steps, 100):
         for step in range(first, min(first + 100, n_steps)):
             scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"lr": float(step)})
-            receive(store, 0, scalars, step_of(step), at=float(step))
-    receive(store, 0, finish(n_steps - 1), at=float(n_steps))
+            receive(store, scalars, step_of(step), at=float(step), run="run-0")
+    receive(store, finish(n_steps - 1), at=float(n_steps), run="run-0")
     for run in range(1, 4):
-        receive(store, run, step_of(1), at=1.0)
+        receive(store, step_of(1), at=1.0, run=f"run-{run}")
     more, n_rounds = {behind, *others}, 0
     while more:
         more = scheduler.run_passes(sorted(more), now=float(n_steps))
@@ -156,10 +122,10 @@ def test_a_run_that_catches_up_with_others_gets_every_message_in_order(store: St
 
 @pytest.mark.slow
 def test_a_run_that_is_behind_does_not_make_the_others_read_alone(store: Store, scheduler: Scheduler) -> None:
-    run_ids = [receive(store, run, step_of(0), at=0.0) for run in range(4)]
+    run_ids = [receive(store, step_of(0), at=0.0, run=f"run-{run}") for run in range(4)]
     scheduler.run_passes(run_ids, now=0.0)
     for step in range(1, 2 * PAGE + 10):
-        receive(store, 0, step_of(step), at=1.0)
+        receive(store, step_of(step), at=1.0, run="run-0")
     assert scheduler.run_passes(run_ids, now=1.0) == {run_ids[0]}
     with queries_of("report") as of_reports:
         assert scheduler.run_passes(run_ids, now=2.0) == {run_ids[0]}

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.domain.memory_log import RUN_ID, MemoryLog
 from tests.domain.trainer import finished, report
+from tests.store.builders import intake
 from trmon.domain.alerts.delivery import Routes
+from trmon.domain.batches.batch import BatchRow
 from trmon.domain.rules import rule_yaml
 from trmon.fleet.views import RunView, RunViewCache
+from trmon.store import Store
 from trmon.worker.pass_changes import PassTally
 from trmon.worker.run_context import WatchConfig
 from trmon.worker.scheduler import Scheduler
 from trmon_client.core import wire
 
-ORIGIN = {"attempt": "a", "launch": "launch-1"}
+ORIGIN: dict[str, Any] = {"attempt": "a", "launch": "launch-1"}
 WATCH_CONFIG = WatchConfig(
     rules=rule_yaml.builtin_rules, routes=Routes(receivers=("hook",)), public_url="https://trmon.example"
 )
@@ -28,19 +32,42 @@ class RecordingObserver:
     failures: list[Exception] = field(default_factory=list)
 
     def pass_committed(self, tally: PassTally) -> None:
-        """See PassObserver."""
         self.passes.append(tally)
 
     def pass_failed(self, error: Exception) -> None:
-        """See PassObserver."""
         self.failures.append(error)
+
+
+def scheduler_over(log: Any, observer: RecordingObserver | None = None) -> Scheduler:
+    """Return a new scheduler over a log without any run in memory, as after a kill."""
+    return Scheduler(
+        log, writer=log, watch_config=WATCH_CONFIG, views=RunViewCache(), observer=observer or RecordingObserver()
+    )
+
+
+def receive(store: Store, *messages: wire.Message, at: float, run: str = "grpo") -> int:
+    """Store messages as the API does, and return their run."""
+    futures = store.reports.append([intake(message, run=run) for message in messages], now=at)
+    (run_id,) = {future.result(30).run_id for future in futures}
+    return run_id
+
+
+def rows_of(store: Store, run_id: int) -> list[BatchRow]:
+    """Return a run's rows in the order of their ordinals."""
+    return store.run_log.batches_after(run_id, 0, limit=10_000)
+
+
+def step_of(step: int, **fields: Any) -> wire.Report:
+    """Return a step's only report, which states its own chunk count."""
+    return report(step, finished=finished((step, None, 1)), **fields)
 
 
 class WatchedRun:
     """One run; `restart` discards everything in memory, as a kill does."""
 
-    def __init__(self, *, watch_config: WatchConfig = WATCH_CONFIG) -> None:
-        self.log = MemoryLog()
+    def __init__(self, log: Any = None, *, watch_config: WatchConfig = WATCH_CONFIG) -> None:
+        self.log = log or MemoryLog()
+        self.run_id = RUN_ID
         self.view_cache = RunViewCache()
         self.observer = RecordingObserver()
         self._watch_config = watch_config
@@ -59,7 +86,7 @@ class WatchedRun:
 
     def tick(self, at: float) -> None:
         """Run passes until no message is unread."""
-        more = {RUN_ID}
+        more = {self.run_id}
         while more:
             more = self.scheduler.run_passes(more, now=at)
 

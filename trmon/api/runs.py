@@ -28,7 +28,7 @@ from trmon.domain.errors import InvalidInput, NotFound
 from trmon.domain.identity import RunKey, checked_name
 from trmon.domain.runs.run import Run, RunState
 from trmon.fleet.views import RunView
-from trmon.notify.configured_receivers import routes_of
+from trmon.notify.registry import routes_of
 from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import ItemPage
 from trmon_client.api.diagnosis import DiagnosisInfo, IncidentInfo

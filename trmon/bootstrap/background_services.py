@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from typing import Protocol
 
 import structlog
 
@@ -16,16 +15,15 @@ from trmon.config.rules import ActiveRules
 from trmon.config.settings import Settings
 from trmon.domain.alerts.delivery import RetryPolicy
 from trmon.domain.errors import NotReady
-from trmon.domain.ports import Ownership, slot_of
 from trmon.domain.runs.liveness import SilenceLimits
+from trmon.domain.slots import Ownership, slot_of
 from trmon.fleet.changes import PeriodicThread
 from trmon.fleet.leases import LeaseManager
 from trmon.fleet.summaries import SummarySink, SummaryUpdater
 from trmon.fleet.views import RunViewCache
-from trmon.metrics.counters import Counters, CountingObserver
-from trmon.notify.configured_receivers import receivers_of, routes_of
-from trmon.notify.delivery_attempt import DeliveryPolicy
-from trmon.notify.dispatcher import Dispatcher
+from trmon.metrics.counters import Counters
+from trmon.notify.dispatcher import DeliveryPolicy, Dispatcher
+from trmon.notify.registry import receivers_of, routes_of
 from trmon.store import ProcessRole, Store
 from trmon.store.redis import CommitNotice, PubSub
 from trmon.store.writing.group_commit import CommittedGroup
@@ -40,24 +38,7 @@ THRESHOLDS = (20_000, 20, 20)
 log = structlog.get_logger(__name__)
 
 
-class WorkerHandle(Protocol):
-    """Controls a worker: one in a thread of this process, or one in a process of its own."""
-
-    def start(self) -> None:
-        """Start, with every run that is unfinished or has unread messages."""
-
-    def wake(self, run_ids: Iterable[int], /) -> None:
-        """Schedule a pass over these runs; never blocks for long, may be called from any thread."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether the worker runs."""
-
-    def close(self) -> None:
-        """Stop, after the pending work of every run."""
-
-
-def reevaluate_runs(worker: WorkerHandle, view_cache: RunViewCache) -> None:
+def reevaluate_runs(worker: Worker | WorkerProcess, view_cache: RunViewCache) -> None:
     """Schedule a pass over every run in the cache, idle ones included: the rules have changed."""
     worker.wake(view.run.id for view in view_cache.active(time.time()))
 
@@ -69,7 +50,7 @@ class BackgroundServices:
     A worker in a process of its own polls for outdated summaries there; one in a thread beside it.
     """
 
-    worker: WorkerHandle
+    worker: Worker | WorkerProcess
     dispatcher: Dispatcher
     pruner: PeriodicThread
     lake_mover: PeriodicThread | None = None
@@ -111,7 +92,7 @@ def build_background_services(
     if store.role is not ProcessRole.WRITER:
         summary_poller = summary_poller_of(store, store.summaries, ownership=ownership)
     if lease_manager is not None:
-        lease_manager.on_gain(lambda: worker.wake(()))
+        lease_manager.on_gain = lambda: worker.wake(())
     return BackgroundServices(
         worker=worker,
         dispatcher=dispatcher,
@@ -136,18 +117,16 @@ def _worker(
     view_cache: RunViewCache,
     counters: Counters,
     ownership: Ownership,
-) -> WorkerHandle:
-    observer = CountingObserver(counters)
+) -> Worker | WorkerProcess:
     if store.role is ProcessRole.WRITER:
-        return WorkerProcess(settings, store.run_log, summaries=store.summaries, views=view_cache, observer=observer)
+        return WorkerProcess(settings, store.run_log, summaries=store.summaries, views=view_cache, observer=counters)
     return Worker(
         store.run_log,
         writer=store.run_log,
         watch_config=watch_config_of(settings, rules=rules),
         views=view_cache,
-        observer=observer,
+        observer=counters,
         ownership=ownership,
-        clock=time.time,
         monotonic=time.monotonic,
     )
 
@@ -287,7 +266,7 @@ def connect_peers(
     counters.redis_up.set_function(lambda: peers.is_connected)
     store.writer.on_commit(lambda commit: peers.publish(_notice_of(commit)))
     for poller in pollers:
-        poller.slow_down_while(lambda: peers.is_connected)
+        poller.is_notified = lambda: peers.is_connected
     return peers
 
 

@@ -20,7 +20,7 @@ from trmon.bootstrap.background_services import (
     reevaluate_runs,
     rules_thread,
 )
-from trmon.config.rules import ActiveRules, active_rules_of
+from trmon.config.rules import active_rules_of
 from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
 from trmon.domain.pipeline.run_update import EDIT
@@ -36,7 +36,7 @@ from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
 from trmon.store import ProcessRole, Store
 from trmon.store.database.sqlite import exclusive_use
-from trmon.store.redis import PubSub, SharedBuckets
+from trmon.store.redis import SharedBuckets
 from trmon.store.repositories.events import StoredEvent
 from trmon.store.writing.group_commit import CommittedGroup
 
@@ -111,7 +111,12 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
         policies=policies,
         commit_signal=CommitSignal(asyncio.get_running_loop()),
         counters=counters,
-        exposition=_exposition(settings, rules),
+        exposition=Exposition(
+            rules=rules,
+            extra_signals=settings.metrics_signals,
+            max_runs=settings.metrics_max_runs,
+            max_scalars=settings.metrics_max_scalars,
+        ),
         summaries=summaries,
         verdicts=RunVerdicts(store, summaries, health_rules=rules.health_rules),
         readiness=_readiness(store, services),
@@ -132,15 +137,20 @@ def _readiness(store: Store, services: BackgroundServices | None) -> Readiness:
 def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
     """Load the stored views, then start everything that has a thread of its own."""
     components, services = running.components, running.services
-    idle_after_seconds = components.settings.idle_after_seconds
-    view_sync = ViewSync(components.store.run_snapshots, components.view_cache, idle_after_seconds=idle_after_seconds)
-    view_poller = event_poller = None
+    settings, store, counters = components.settings, components.store, components.counters
+    view_sync = ViewSync(store.run_snapshots, components.view_cache, idle_after_seconds=settings.idle_after_seconds)
+    view_poller = event_poller = peers = rate_limit_sync = None
     if services is None:
         view_poller = PeriodicThread("views", view_sync.poll, pause_seconds=VIEW_PAUSE_SECONDS)
         event_poller = PeriodicThread("events", _event_follower(components, view_sync, view_poller).poll)
+        wake = event_poller.wake
+        peers = connect_peers(settings, store, counters=counters, on_notice=lambda _: wake(), pollers=[event_poller])
+    if settings.redis_url is not None:
+        url = settings.redis_url.get_secret_value()
+        buckets = SharedBuckets(url, per_second=settings.rate_per_second, burst=settings.rate_burst)
+        rate_limit_sync = RateLimitSync(limit, buckets, on_failure=counters.redis_failures.labels("limits").inc)
     view_sync.load_active(now=time.time())
     _connect(running, event_poller)
-    peers, rate_limit_sync = _peers(components, event_poller), _rate_limit_sync(components, limit)
     components.quota_gate.poll()
     quotas = PeriodicThread("quotas", components.quota_gate.poll, every_seconds=QUOTA_POLL_SECONDS)
     for part in (rules_thread(components.rules), quotas, view_poller, event_poller, peers, rate_limit_sync):
@@ -164,37 +174,6 @@ def _event_follower(components: Components, view_sync: ViewSync, view_poller: Pe
     return EventFollower(components.store.events, on_events=on_events)
 
 
-def _peers(components: Components, event_poller: PeriodicThread | None) -> PubSub | None:
-    """Return the connection whose notices wake the event poller; None without Redis or over SQLite."""
-    if event_poller is None:
-        return None
-    return connect_peers(
-        components.settings,
-        components.store,
-        counters=components.counters,
-        on_notice=lambda _: event_poller.wake(),
-        pollers=[event_poller],
-    )
-
-
-def _rate_limit_sync(components: Components, limit: RateLimit) -> RateLimitSync | None:
-    settings, failures = components.settings, components.counters.redis_failures
-    if settings.redis_url is None:
-        return None
-    url = settings.redis_url.get_secret_value()
-    buckets = SharedBuckets(url, per_second=settings.rate_per_second, burst=settings.rate_burst)
-    return RateLimitSync(limit, buckets, on_failure=failures.labels("limits").inc)
-
-
-def _exposition(settings: Settings, rules: ActiveRules) -> Exposition:
-    return Exposition(
-        rules=rules,
-        extra_signals=settings.metrics_signals,
-        max_runs=settings.metrics_max_runs,
-        max_scalars=settings.metrics_max_scalars,
-    )
-
-
 def _connect(running: RunningService, event_poller: PeriodicThread | None) -> None:
     """Subscribe to commits and rule changes, and connect the service's gauges to their sources."""
     components, services = running.components, running.services
@@ -212,11 +191,10 @@ def _connect(running: RunningService, event_poller: PeriodicThread | None) -> No
         elif event_poller is not None and commit.edited:
             event_poller.wake()
 
-    def on_rules_change() -> None:
-        if services is not None:
-            reevaluate_runs(services.worker, components.view_cache)
-
-    components.rules.set_callbacks(on_change=on_rules_change, on_failure=counters.rules_reload_failures.inc)
+    components.rules.on_failure = counters.rules_reload_failures.inc
+    if services is not None:
+        worker = services.worker
+        components.rules.on_change = lambda: reevaluate_runs(worker, components.view_cache)
     counters.set_info(version=version("trmon"), page_url=(components.settings.public_url or "").rstrip("/"))
     store.writer.on_commit(on_commit)
     counters.add_gauge("trmon_queue_depth", lambda: store.writer.depth)

@@ -58,10 +58,8 @@ def running_worker(settings: Settings, *, counters: Counters) -> Iterator[Backgr
         services = build_background_services(
             settings, store, rules=rules, view_cache=view_cache, counters=counters, lease_manager=lease_manager
         )
-        rules.set_callbacks(
-            on_change=lambda: reevaluate_runs(services.worker, view_cache),
-            on_failure=counters.rules_reload_failures.inc,
-        )
+        rules.on_change = lambda: reevaluate_runs(services.worker, view_cache)
+        rules.on_failure = counters.rules_reload_failures.inc
         store.writer.on_commit(lambda commit: services.dispatcher.wake() if commit.receivers else None)
         services.start(stack)
         report_poller, event_poller = _pollers(store, services)
@@ -156,10 +154,9 @@ def _build_worker(settings: Settings, store: Store, channel: Channel, stack: Exi
         views=service_proxy,
         observer=service_proxy,
         after_round=service_proxy.send_round_result,
-        clock=time.time,
         monotonic=time.monotonic,
     )
-    rules.set_callbacks(on_change=lambda: reevaluate_runs(worker, view_cache), on_failure=lambda: None)
+    rules.on_change = lambda: reevaluate_runs(worker, view_cache)
     if (thread := rules_thread(rules)) is not None:
         thread.start()
         stack.callback(thread.close)

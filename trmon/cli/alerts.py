@@ -42,8 +42,8 @@ notify = typer.Typer(no_args_is_help=True, help="Test the receivers of alerts.")
 @notify.command("test")
 def try_receivers() -> None:
     """Send a test alert, firing and then resolved, to every configured receiver; exit status 1 unless all arrive."""
-    from trmon.notify.configured_receivers import send_test_notification  # with httpx, which rules need not load
     from trmon.notify.receiver import DeliveryOutcome
+    from trmon.notify.registry import send_test_notification  # with httpx, which rules need not load
 
     with plain_errors():
         heard = True

@@ -27,10 +27,10 @@ def configure_logging(settings: Settings) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+    formatter = structlog.stdlib.ProcessorFormatter
+    strip = formatter.remove_processors_meta
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=stamp, processors=[_strip, *_renderers(settings)])
-    )
+    handler.setFormatter(formatter(foreign_pre_chain=stamp, processors=[strip, *_renderers(settings)]))
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
     # trmon.api.http.problems and the command already log the failures that uvicorn would log.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
@@ -40,12 +40,6 @@ def warn_of_unknown_variables(variables: Iterable[str]) -> None:
     """Log the unknown TRMON_* variables. Args: variables: the names of all environment variables."""
     for name, similar in unknown_variables(variables):
         log.warning("unknown_variable", variable=name, similar=similar)
-
-
-def _strip(
-    logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    return structlog.stdlib.ProcessorFormatter.remove_processors_meta(logger, name, event)
 
 
 def _renderers(settings: Settings) -> list[structlog.typing.Processor]:

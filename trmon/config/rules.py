@@ -78,8 +78,9 @@ class ActiveRules:
         self.error: str | None = None
         self._stamp = _stamp_of(path)
         self._rules = builtin_rules() if path is None else read_rules_file(path)
-        self._on_change: Callable[[], None] = lambda: None
-        self._on_failure: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_failure: Callable[[], None] = lambda: None
+        """Called after a reload, and after one that failed."""
 
     def __call__(self) -> tuple[Rule, ...]:
         """Return the current rules."""
@@ -88,10 +89,6 @@ class ActiveRules:
     def health_rules(self) -> frozenset[str]:
         """Return the names of the rules whose alerts join a run's incident."""
         return frozenset(rule.name for rule in self._rules if rule.is_of_health)
-
-    def set_callbacks(self, *, on_change: Callable[[], None], on_failure: Callable[[], None]) -> None:
-        """Set the functions to call after a reload and after a failed reload."""
-        self._on_change, self._on_failure = on_change, on_failure
 
     def refresh(self) -> None:
         """Reload the file if it changed; if it is invalid, log the error once and keep the old rules."""
@@ -103,11 +100,11 @@ class ActiveRules:
             self._rules = read_rules_file(self.path)
         except InvalidInput as error:
             self.error = str(error)
-            self._on_failure()
+            self.on_failure()
             log.error("rules_reload_failed", error=self.error)
             return
         self.error = None
-        self._on_change()
+        self.on_change()
         log.info("rules_reloaded", file=str(self.path), rules=len(self._rules))
 
 

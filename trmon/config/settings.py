@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from email.errors import HeaderParseError
 from email.headerregistry import Address
@@ -38,17 +38,6 @@ SMTP_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 Names = Annotated[tuple[str, ...], NoDecode]
 """A list of names, comma-separated in the environment."""
-
-
-def check_apprise_names(names: Collection[str], *, reserved: Collection[str]) -> None:
-    """Check the names of receivers. Errors: ValueError."""
-    for name in names:
-        if name in reserved:
-            raise ValueError(f"{name} is the name of a built-in receiver; choose another")
-        if not NAME.fullmatch(name):
-            raise ValueError(
-                f"{name!r} is not a receiver name: it has 1 to 32 characters a-z, 0-9, _ or -, and starts with a letter"
-            )
 
 
 def check_email_address(text: str) -> str:
@@ -371,7 +360,14 @@ class Settings(BaseSettings):
                 "Apprise connects without trmon's address check; to accept that, set "
                 "TRMON_APPRISE_UNCHECKED_ADDRESSES=true"
             )
-        check_apprise_names(urls, reserved=RECEIVERS)
+        for name in urls:
+            if name in RECEIVERS:
+                raise ValueError(f"{name} is the name of a built-in receiver; choose another")
+            if not NAME.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} is not a receiver name: it has 1 to 32 characters a-z, 0-9, _ or -, "
+                    "and starts with a letter"
+                )
         return urls
 
     @field_validator("routes")
@@ -413,11 +409,6 @@ class Settings(BaseSettings):
         return f"sqlite:///{self.data_dir / 'trmon.sqlite'}"
 
     @property
-    def is_loopback(self) -> bool:
-        """Whether only the local machine can reach the service."""
-        return _is_loopback_host(self.host)
-
-    @property
     def is_exposed(self) -> bool:
         """Whether the service may be reached from beyond this machine, directly or through a proxy."""
         hosts = [self.host, *self.allow_hosts]
@@ -428,7 +419,7 @@ class Settings(BaseSettings):
     @property
     def answered_hosts(self) -> frozenset[str] | None:
         """Accepted Host headers in lower case, without port; None accepts any."""
-        if not self.allow_hosts and not self.is_loopback:
+        if not self.allow_hosts and not _is_loopback_host(self.host):
             return None
         return frozenset((*LOOPBACK_HOSTS, self.host.lower(), *self.allow_hosts))
 

@@ -6,13 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
-from typing import Protocol
 
 import structlog
 
-from trmon.domain.access import EVERYTHING, Access
-from trmon.store.repositories.events import StoredEvent
-from trmon.store.repositories.reports import MessageCursor, MessageKind, NewMessage
+from trmon.domain.access import EVERYTHING
+from trmon.store.repositories.events import Events, StoredEvent
+from trmon.store.repositories.reports import MessageCursor, MessageKind, NewMessages
 
 POLL_SECONDS = 1.0
 NOTIFIED_POLL_SECONDS = 5.0
@@ -57,7 +56,8 @@ class PeriodicThread:
         self._is_ours = is_ours
         self._failure = failure
         self._on_failure = on_failure
-        self._is_notified: Callable[[], bool] = lambda: False
+        self.is_notified: Callable[[], bool] = lambda: False
+        """While it holds the task is called each 5 s only; `wake` must be called once when it no longer does."""
         self._woken = Event()
         self._stopping = Event()
         self._thread = Thread(target=self._run, name=f"trmon-{name}", daemon=True)
@@ -74,10 +74,6 @@ class PeriodicThread:
     def may_continue(self) -> bool:
         """Whether a long task goes on with its next step: no longer once the thread is closed."""
         return not self._stopping.is_set()
-
-    def slow_down_while(self, is_notified: Callable[[], bool]) -> None:
-        """Call the task each 5 s only while `is_notified` holds; `wake` must be called once when it no longer does."""
-        self._is_notified = is_notified
 
     def wake(self) -> None:
         """Call the task soon; may be called from any thread."""
@@ -106,23 +102,13 @@ class PeriodicThread:
             self._on_failure()
             log.warning(self._failure, thread=self._name, error=str(error))
             return self._every_seconds
-        return NOTIFIED_POLL_SECONDS if self._is_notified() else self._every_seconds
-
-
-class EventLog(Protocol):
-    """The part of the store that reads events."""
-
-    def after(self, event_id: int, /, *, access: Access, limit: int) -> list[StoredEvent]:
-        """Return the events with a larger id, oldest first."""
-
-    def last_id(self) -> int:
-        """Return the id of the newest event."""
+        return NOTIFIED_POLL_SECONDS if self.is_notified() else self._every_seconds
 
 
 class EventFollower:
     """Passes on every event that is written after it was created."""
 
-    def __init__(self, events: EventLog, *, on_events: Callable[[Sequence[StoredEvent]], None]) -> None:
+    def __init__(self, events: Events, *, on_events: Callable[[Sequence[StoredEvent]], None]) -> None:
         self._events = events
         self._on_events = on_events
         self._last_id = events.last_id()
@@ -136,20 +122,10 @@ class EventFollower:
                 break
 
 
-class NewMessageSource(Protocol):
-    """The part of the store that finds new messages."""
-
-    def newest(self) -> MessageCursor:
-        """Return the newest ids."""
-
-    def after(self, cursor: MessageCursor, /) -> list[NewMessage]:
-        """Return the newest message of each run and kind with an id beyond a mark."""
-
-
 class ReportPoller:
     """Reads ids beyond a mark that is old enough for everything before it to be visible; reports each message once."""
 
-    def __init__(self, new_messages: NewMessageSource, *, clock: Callable[[], float]) -> None:
+    def __init__(self, new_messages: NewMessages, *, clock: Callable[[], float]) -> None:
         """Args: clock: seconds, monotonic."""
         self._new_messages = new_messages
         self._clock = clock

@@ -19,8 +19,8 @@ from trmon.domain.diagnosis.features import REQUIRED_SIGNALS
 from trmon.domain.diagnosis.history import History
 from trmon.domain.errors import LakeUnavailable, NotFound, Overloaded
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis, sparkline_of
-from trmon.domain.ports import Ownership
 from trmon.domain.runs.run import Run, RunState
+from trmon.domain.slots import Ownership
 from trmon.store import Store
 from trmon.store.repositories.signals import SignalSeries
 from trmon.store.repositories.summaries import SummaryBases
@@ -241,17 +241,10 @@ class SummaryUpdater:
 
 def in_order(outdated: Sequence[OutdatedSummary]) -> list[OutdatedSummary]:
     """Return live runs, oldest summary first, and after each three of them one other run, newest run first."""
-    live = iter(sorted((one for one in outdated if one.is_live), key=_made_at))
-    others = iter(sorted((one for one in outdated if not one.is_live), key=_newest_first))
+    oldest_first = sorted(outdated, key=lambda one: -1.0 if one.made_at is None else one.made_at)
+    live = iter([one for one in oldest_first if one.is_live])
+    others = iter(sorted((one for one in outdated if not one.is_live), key=lambda one: -one.run_id))
     ordered: list[OutdatedSummary] = []
     while group := [*islice(live, LIVE_PER_OTHER), *islice(others, 1)]:
         ordered += group
     return ordered
-
-
-def _made_at(outdated: OutdatedSummary) -> float:
-    return -1.0 if outdated.made_at is None else outdated.made_at
-
-
-def _newest_first(outdated: OutdatedSummary) -> int:
-    return -outdated.run_id

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
-from typing import Literal, Protocol
+from typing import Literal
 
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert
@@ -15,7 +15,7 @@ from trmon.domain.budget.trainer_advice import Advice
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
-from trmon.store.repositories.run_snapshots import StoredRunView
+from trmon.store.repositories.run_snapshots import RunSnapshots, StoredRunView
 from trmon_client.core.policies.policy import Policy
 
 BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
@@ -127,23 +127,10 @@ def _last_report_at(view: RunView) -> float:
     return view.run.created_at if view.run.last_report_at is None else view.run.last_report_at
 
 
-class SnapshotSource(Protocol):
-    """The part of the store that reads views of runs."""
-
-    def active(self, *, since: float) -> list[int]:
-        """Return the runs that have reported since a time."""
-
-    def existing(self, run_ids: Collection[int], /) -> set[int]:
-        """Return which of those runs exist."""
-
-    def of(self, run_ids: Collection[int], /) -> list[StoredRunView]:
-        """Return the views of those runs that exist."""
-
-
 class ViewSync:
     """Loads all active runs at the start, then those that are marked as changed."""
 
-    def __init__(self, run_snapshots: SnapshotSource, view_cache: RunViewCache, *, idle_after_seconds: float) -> None:
+    def __init__(self, run_snapshots: RunSnapshots, view_cache: RunViewCache, *, idle_after_seconds: float) -> None:
         self._run_snapshots = run_snapshots
         self._view_cache = view_cache
         self._idle_after_seconds = idle_after_seconds

@@ -7,13 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from trmon.domain.access import EVERYTHING, Access, Quota, QuotaResource, QuotaUsage
+from trmon.domain.access import EVERYTHING, Quota, QuotaResource
 from trmon.domain.errors import Overloaded, QuotaExceeded
-from trmon.domain.identity import RunKey
 from trmon.domain.messages import PreparedMessage
 from trmon.metrics.counters import Counters
+from trmon.store.repositories.quotas import Quotas
 from trmon_client.core import wire
 
 POLL_SECONDS = 5.0
@@ -22,19 +22,6 @@ MEASURE_SHARE = 0.05
 """Largest share of the time that measuring the stored bytes may take."""
 
 Refusal = TypeVar("Refusal", bound=Exception)
-
-
-class QuotaStore(Protocol):
-    """Reads quotas and what projects use."""
-
-    def list(self, *, access: Access) -> tuple[Quota, ...]:
-        """Return all quotas."""
-
-    def usage(self, project: str) -> QuotaUsage:
-        """Return what a project uses."""
-
-    def run_exists(self, key: RunKey) -> bool:
-        """Whether a run is stored."""
 
 
 @dataclass(slots=True)
@@ -55,7 +42,7 @@ class QuotaGate:
     they admit between two measurements.
     """
 
-    def __init__(self, quotas: QuotaStore, *, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, quotas: Quotas, *, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
         self._quotas = quotas
         self._counters = counters
         self._clock = clock

@@ -8,7 +8,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from threading import Lock
-from typing import Protocol
 
 from trmon.domain.access import Access
 from trmon.domain.errors import Conflict
@@ -21,6 +20,7 @@ from trmon.ingest.validation import BodyReader
 from trmon.metrics.counters import Counters
 from trmon.store import Store
 from trmon.store.registry import ArrivedMessage
+from trmon.store.repositories.reports import Reports
 from trmon_client.core import wire
 
 WriteFutures = list[Future[WriteResult]]
@@ -33,22 +33,15 @@ LossSender = tuple[RunKey, str, int]
 """A run, a launch and its rank."""
 
 
-class ReportSink(Protocol):
-    """Stores messages."""
-
-    def append(self, messages: Sequence[PreparedMessage], *, now: float) -> WriteFutures:
-        """Queue messages in their order. Errors: Overloaded, with none of them queued."""
-
-
 class Batcher:
     """Collects messages and queues them at the end of the current turn; for one event loop."""
 
-    def __init__(self, reports: ReportSink) -> None:
+    def __init__(self, reports: Reports) -> None:
         self._reports = reports
         self._pending: list[PendingAppend] = []
 
     async def append(self, messages: Sequence[PreparedMessage]) -> WriteFutures:
-        """Queue messages as `ReportSink.append` does, together with all others of this turn of the loop."""
+        """Queue messages as `Reports.append` does, together with all others of this turn of the loop."""
         loop = asyncio.get_running_loop()
         if not self._pending:
             loop.call_soon(self._flush)
@@ -117,7 +110,8 @@ class IngestCounters:
         self._losses = ClientLosses()
         # Looking up a label costs more than counting.
         self._by_outcome = {outcome: counters.reports.labels(outcome.value) for outcome in WriteOutcome}
-        self._invalid = counters.reports.labels("invalid")
+        self.invalid = counters.reports.labels("invalid")
+        """Messages of bundles that were refused."""
         self._accepted, self._rejected = map(counters.sequences.labels, ("accepted", "rejected"))
 
     def count(self, prepared: PreparedMessage, outcome: WriteOutcome) -> None:
@@ -129,10 +123,6 @@ class IngestCounters:
             n_accepted = _count_bits(prepared.accepted, prepared.n_sequences)
             self._accepted.inc(n_accepted)
             self._rejected.inc(prepared.n_sequences - n_accepted)
-
-    def count_invalid(self) -> None:
-        """Count a message of a bundle that was refused."""
-        self._invalid.inc()
 
 
 def _count_bits(bits: bytes, n: int) -> int:
@@ -199,7 +189,7 @@ class IngestService:
             self._store.reports.touch(arrived)
 
     def _refuse(self, refusal: Exception) -> wire.Ack:
-        self._counters.count_invalid()
+        self._counters.invalid.inc()
         return wire.Ack("invalid", problem=str(refusal))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -105,7 +105,7 @@ class BodyReader:
             body,
             decode=partial(wire.decode_bundle, media_type=media_type),
             validate=lambda bundle: [self._validate(entry, access) for entry in bundle],
-            is_slow=_has_slow,
+            is_slow=lambda bundle: any(map(_is_slow, bundle)),
         )
 
     def _validate(self, entry: wire.Message | wire.WireError, access: Access) -> PreparedMessage | Refusal:
@@ -131,10 +131,6 @@ async def _read(
         return await asyncio.to_thread(lambda: validate(decode(body)))
     decoded = decode(body)
     return await asyncio.to_thread(validate, decoded) if is_slow(decoded) else validate(decoded)
-
-
-def _has_slow(bundle: Sequence[wire.Message | wire.WireError]) -> bool:
-    return any(map(_is_slow, bundle))
 
 
 def _is_slow(message: wire.Message | wire.WireError) -> bool:

@@ -1,8 +1,10 @@
-"""The service's own metrics, and the observer that adds up the worker's passes."""
+"""The service's own metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import chain
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 
@@ -13,17 +15,11 @@ from trmon.worker.pass_changes import PassTally
 INGEST_BUCKETS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 CLOSE_LAG_BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0)
 
-STATUSES = (*(status.value for status in WriteOutcome), "invalid")
 DROPPED = (
     *("queue_full", "spool_full", "spool_error", "damaged", "unread", "refused", "conflict", "unencodable"),
     *("scalar", "internal", "unplaced_scalar"),
 )
 """Reasons for which current clients and the service drop messages."""
-OUTCOMES = ("delivered", "retried", "muted", "held", "dead", "error")
-PRUNED = ("reports", "events", "deliveries", "silences", "audit", "failures")
-LAKE = ("attempts", "reports", "bytes", "deleted_runs", "merged_files", "failures")
-
-REDIS_OPERATIONS = ("publish", "listen", "read", "limits")
 COMPONENT_GAUGES = {
     "trmon_queue_depth": "Number of queued write operations.",
     "trmon_disk_free_bytes": "Free space of the database's disk, if it is local.",
@@ -32,117 +28,102 @@ COMPONENT_GAUGES = {
 
 
 class Counters:
-    """The service's metrics, in a separate registry per service."""
+    """The service's metrics, in a separate registry per service; implements trmon.worker.scheduler.PassObserver."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self.registry)
-        self.reports = Counter("trmon_reports", "Received messages, by outcome.", ["status"], registry=self.registry)
-        self.sequences = Counter(
-            "trmon_sequences", "Received sequences, by decision.", ["decision"], registry=self.registry
+        counter, per_quota = self._counter, ["project", "resource"]
+        histogram, gauge = partial(Histogram, registry=self.registry), partial(Gauge, registry=self.registry)
+        statuses = (*(status.value for status in WriteOutcome), "invalid")
+        self.reports = counter("trmon_reports", "Received messages, by outcome.", status=statuses)
+        self.sequences = counter(
+            "trmon_sequences", "Received sequences, by decision.", decision=("accepted", "rejected")
         )
-        self.ingest_seconds = Histogram(
+        self.ingest_seconds = histogram(
             "trmon_ingest_seconds",
             "Time from a request's body to its durable acknowledgement.",
             buckets=INGEST_BUCKETS_SECONDS,
-            registry=self.registry,
         )
-        self.commit_seconds = Histogram(
-            "trmon_commit_seconds",
-            "Duration of a group commit.",
-            buckets=INGEST_BUCKETS_SECONDS,
-            registry=self.registry,
+        self.commit_seconds = histogram(
+            "trmon_commit_seconds", "Duration of a group commit.", buckets=INGEST_BUCKETS_SECONDS
         )
-        self.close_lag_seconds = Histogram(
+        self.close_lag_seconds = histogram(
             "trmon_close_lag_seconds",
             "Time from a batch's newest report to its close.",
             buckets=CLOSE_LAG_BUCKETS_SECONDS,
-            registry=self.registry,
         )
-        self.dropped = Counter(
-            "trmon_dropped",
-            "Messages dropped by clients or by the service, by reason.",
-            ["reason"],
-            registry=self.registry,
+        self.dropped = counter(
+            "trmon_dropped", "Messages dropped by clients or by the service, by reason.", reason=DROPPED
         )
-        self.decision_mismatch = Counter(
+        self.decision_mismatch = counter(
             "trmon_decision_mismatch",
             "Sequences whose decision the service could not reproduce under equal semantics.",
-            registry=self.registry,
         )
-        self.unreplayed = Counter(
+        self.unreplayed = counter(
             "trmon_unreplayed_reports",
             "Reports that could not be replayed, because the policy is unknown or columns are missing.",
-            registry=self.registry,
         )
-        self.late = Counter(
-            "trmon_late_reports", "Reports received after their batch was closed.", registry=self.registry
-        )
-        self.quarantined = Counter(
+        self.late = counter("trmon_late_reports", "Reports received after their batch was closed.")
+        self.quarantined = counter(
             "trmon_quarantined",
             "Quarantined parts of runs, by kind; see the log for the reason.",
-            ["reason"],
-            registry=self.registry,
+            reason=[part.value for part in QuarantinePart],
         )
-        self.worker_failures = Counter(
-            "trmon_worker_failures",
-            "Failed passes over runs, which are retried; see the log for the reason.",
-            registry=self.registry,
+        self.worker_failures = counter(
+            "trmon_worker_failures", "Failed passes over runs, which are retried; see the log for the reason."
         )
-        self.verdict_failures = Counter(
+        self.verdict_failures = counter(
             "trmon_verdict_failures",
             "Scrapes without verdicts, because the database could not be read; see the log for the reason.",
-            registry=self.registry,
         )
-        self.delivery = Counter(
+        self.delivery = counter(
             "trmon_delivery",
             "Attempts to send due notifications, by outcome; a held notification counts at each attempt.",
-            ["outcome"],
-            registry=self.registry,
+            outcome=("delivered", "retried", "muted", "held", "dead", "error"),
         )
-        self.rules_reload_failures = Counter(
-            "trmon_rules_reload_failures",
-            "Failed reloads of the rules file; the previous rules stay active.",
-            registry=self.registry,
+        self.rules_reload_failures = counter(
+            "trmon_rules_reload_failures", "Failed reloads of the rules file; the previous rules stay active."
         )
-        self.pruned = Counter(
-            "trmon_pruned", "Rows deleted by retention, and failures of it.", ["what"], registry=self.registry
+        self.pruned = counter(
+            "trmon_pruned",
+            "Rows deleted by retention, and failures of it.",
+            what=("reports", "events", "deliveries", "silences", "audit", "failures"),
         )
-        self.lake = Counter(
+        self.lake = counter(
             "trmon_lake",
             "What moved to the lake, and failures of it: then nothing moves, and reports wait beyond their limits.",
-            ["what"],
-            registry=self.registry,
+            what=("attempts", "reports", "bytes", "deleted_runs", "merged_files", "failures"),
         )
         self.quota_refused = Counter(
             "trmon_quota_refused",
             "Messages refused because of a project's quota, by resource; those above the rate are sent again.",
-            ["project", "resource"],
+            per_quota,
             registry=self.registry,
         )
-        self._quota_limit = Gauge(
-            "trmon_quota_limit",
-            "Limits of projects: runs, report bytes, or reports a second.",
-            ["project", "resource"],
-            registry=self.registry,
+        self._quota_limit = gauge(
+            "trmon_quota_limit", "Limits of projects: runs, report bytes, or reports a second.", per_quota
         )
-        self._quota_used = Gauge(
-            "trmon_quota_used",
-            "What limited projects have stored: runs or report bytes.",
-            ["project", "resource"],
-            registry=self.registry,
+        self._quota_used = gauge(
+            "trmon_quota_used", "What limited projects have stored: runs or report bytes.", per_quota
         )
-        self.redis_up = Gauge(
-            "trmon_redis_up", "1 while this process receives change notices from Redis, else 0.", registry=self.registry
-        )
-        self.redis_failures = Counter(
+        self.redis_up = gauge("trmon_redis_up", "1 while this process receives change notices from Redis, else 0.")
+        self.redis_failures = counter(
             "trmon_redis_failures",
             "Failed Redis operations, by operation.",
-            ["what"],
-            registry=self.registry,
+            what=("publish", "listen", "read", "limits"),
         )
-        self._initialize_labels()
+
+    def _counter(self, name: str, description: str, **values: Iterable[str]) -> Counter:
+        """Register a counter and the values of its label, if it has one.
+
+        Each series starts at zero, because Prometheus sees no increase in a series that starts at one.
+        """
+        counter = Counter(name, description, list(values), registry=self.registry)
+        for value in chain.from_iterable(values.values()):
+            counter.labels(value)
+        return counter
 
     def set_info(self, *, version: str, page_url: str) -> None:
         """Expose the version and the page's URL, which dashboards link to."""
@@ -168,40 +149,18 @@ class Counters:
         """Expose the value of a function at each scrape. Args: name: one of COMPONENT_GAUGES."""
         Gauge(name, COMPONENT_GAUGES[name], registry=self.registry).set_function(read)
 
-    def _initialize_labels(self) -> None:
-        """Start each series at zero, because Prometheus sees no increase in a series that starts at one."""
-        for counter, values in (
-            (self.reports, STATUSES),
-            (self.sequences, ("accepted", "rejected")),
-            (self.dropped, DROPPED),
-            (self.quarantined, [part.value for part in QuarantinePart]),
-            (self.delivery, OUTCOMES),
-            (self.pruned, PRUNED),
-            (self.lake, LAKE),
-            (self.redis_failures, REDIS_OPERATIONS),
-        ):
-            for value in values:
-                counter.labels(value)
-
-
-class CountingObserver:
-    """Adds up the worker's tallies; implements trmon.worker.scheduler.PassObserver."""
-
-    def __init__(self, counters: Counters) -> None:
-        self._counters = counters
-
     def pass_committed(self, tally: PassTally) -> None:
         """Count a pass that was committed."""
         for seconds in tally.close_lags_seconds:
-            self._counters.close_lag_seconds.observe(seconds)
-        self._counters.decision_mismatch.inc(tally.mismatches)
-        self._counters.unreplayed.inc(tally.unreplayed_reports)
-        self._counters.late.inc(tally.late_reports)
+            self.close_lag_seconds.observe(seconds)
+        self.decision_mismatch.inc(tally.mismatches)
+        self.unreplayed.inc(tally.unreplayed_reports)
+        self.late.inc(tally.late_reports)
         for part, n in tally.quarantined.items():
-            self._counters.quarantined.labels(part.value).inc(n)
+            self.quarantined.labels(part.value).inc(n)
         if tally.unplaced_scalars:
-            self._counters.dropped.labels("unplaced_scalar").inc(tally.unplaced_scalars)
+            self.dropped.labels("unplaced_scalar").inc(tally.unplaced_scalars)
 
     def pass_failed(self, error: Exception) -> None:  # noqa: ARG002 - the log has the error
         """Count a pass that failed and will be retried."""
-        self._counters.worker_failures.inc()
+        self.worker_failures.inc()

@@ -116,7 +116,8 @@ class Exposition:
         lines: defaultdict[str, list[str]] = defaultdict(list)
         with self._lock:
             self._refresh_rules()
-            self._evict_except({view.run.id for view in views})
+            for run_id in self._cached.keys() - {view.run.id for view in views}:
+                del self._cached[run_id]
             for view in shown:
                 for metric, text in self._lines(view).items():
                     lines[metric].append(text)
@@ -200,10 +201,6 @@ class Exposition:
             self._cached_rules = rules
             self._alert_lines.clear()
             self._cached.clear()
-
-    def _evict_except(self, shown: set[int]) -> None:
-        for run_id in self._cached.keys() - shown:
-            self._cached.pop(run_id, None)
 
 
 def _is_collapse(alert: Alert) -> bool:

@@ -11,7 +11,7 @@ from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.finding import Severity
 from trmon.notify.message_text import cause_details
-from trmon.notify.receiver import DeliveryResult, HttpPost, rfc3339
+from trmon.notify.receiver import DeliveryResult, HttpPost, HttpReceiver, rfc3339
 
 PATH = "/api/v2/alerts"
 REPEAT_SECONDS = 60.0
@@ -19,14 +19,13 @@ EXPIRES_AFTER_REPEATS = 4
 """Alertmanager resolves an alert after so many missed repeats, so that a stopped service leaves none behind."""
 
 
-class Alertmanager:
+class Alertmanager(HttpReceiver):
     """Posts alerts under labels that are constant while they fire; measured values are annotations."""
 
-    is_grouping = True
     merges_runs = False
 
     def __init__(self, http_post: HttpPost, *, repeat_seconds: float = REPEAT_SECONDS) -> None:
-        self._http_post = http_post
+        super().__init__(http_post)
         self.repeat_seconds = repeat_seconds
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
@@ -35,10 +34,6 @@ class Alertmanager:
         alerts = [alertmanager_alert(one, now=now, expiry_seconds=expiry_seconds) for one in notifications]
         alerts += [_milder_alert(one) for one in notifications if one.reason == TransitionReason.WORSENED.value]
         return self._http_post.post(msgspec.json.encode(alerts))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http_post.close()
 
 
 def alertmanager_alert(notification: Notification, *, now: float, expiry_seconds: float) -> dict[str, Any]:

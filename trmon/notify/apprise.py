@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.errors import NotReady
 from trmon.domain.finding import Severity
-from trmon.notify.message_text import MessageText, message_text, one_line, plain_text
-from trmon.notify.receiver import TIMEOUT_SECONDS, DeliveryOutcome, DeliveryResult, result_of_status
+from trmon.notify.message_text import message_text, one_line, plain_text
+from trmon.notify.receiver import TIMEOUT_SECONDS, DeliveryOutcome, DeliveryResult, Receiver, result_of_status
 
 if TYPE_CHECKING:
     from apprise import NotifyBase
@@ -28,15 +28,11 @@ STATUS = re.compile(r"\berror=(\d{3})\b")
 CONNECTION_ERROR = re.compile(r"connection error", re.IGNORECASE)
 
 
-class Apprise:
+class Apprise(Receiver):
     """Sends each message to the service of one Apprise URL, which holds its credentials.
 
     Errors: NotReady if the library is not installed, or does not understand the URL.
     """
-
-    repeat_seconds = None
-    is_grouping = True
-    merges_runs = True
 
     def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._service = _service_of(url, timeout_seconds=timeout_seconds)
@@ -55,7 +51,7 @@ class Apprise:
             result = sender.notify(
                 title=_without_mentions(one_line(text.subject, max_length=MAX_REASON_LENGTH)),
                 body=_without_mentions(plain_text(text)),
-                notify_type=_notify_type(text),
+                notify_type=_notify_type(notifications),
                 body_format=NotifyFormat.TEXT,
             )
         if result:
@@ -63,9 +59,6 @@ class Apprise:
         if result.status is AppriseResultStatus.TIMEOUT:
             return DeliveryResult(DeliveryOutcome.RETRY, "no answer in time")
         return self._failure("; ".join(entry.message for service in result for entry in service.logs()))
-
-    def close(self) -> None:
-        """Do nothing: connections last for one message."""
 
     def _failure(self, said: str) -> DeliveryResult:
         """Return the result of a failure from what the library logged about it, with the parts of the URL hidden."""
@@ -115,12 +108,14 @@ def _parts(url: str) -> list[str]:
     return sorted((part for part in parts if len(part) >= MIN_SECRET_LENGTH), key=lambda part: (-len(part), part))
 
 
-def _notify_type(text: MessageText) -> NotifyType:
+def _notify_type(notifications: Sequence[Notification]) -> NotifyType:
     from apprise.common import NotifyType
 
-    if not text.is_firing:
-        return NotifyType.WARNING if text.ended_ill else NotifyType.SUCCESS
-    pages = any(alert.is_firing and alert.severity is Severity.PAGE for alert in text.alerts)
+    firing = [notification for notification in notifications if notification.is_firing]
+    if not firing:
+        ended_ill = any(notification.ended_ill for notification in notifications)
+        return NotifyType.WARNING if ended_ill else NotifyType.SUCCESS
+    pages = any(notification.alert.severity is Severity.PAGE for notification in firing)
     return NotifyType.FAILURE if pages else NotifyType.WARNING
 
 

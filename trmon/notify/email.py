@@ -6,25 +6,23 @@ import hashlib
 import smtplib
 import socket
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
 from html import escape
-from pathlib import Path
-from typing import Literal
 
+from trmon.config.settings import Settings
 from trmon.domain.alerts.notification import Notification
+from trmon.domain.errors import NotReady
 from trmon.notify import receiver
-from trmon.notify.message_text import AlertParagraph, MessageText, message_key, message_text, one_line, plain_text
-from trmon.notify.receiver import TIMEOUT_SECONDS, DeliveryOutcome, DeliveryResult
+from trmon.notify.message_text import MessageText, message_key, message_text, one_line, plain_text
+from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 
 MAX_SUBJECT_LENGTH = 200
 MAX_REFERENCES = 20
-Security = Literal["starttls", "tls", "none"]
 MAX_REASON_LENGTH = 200
 Refused = Mapping[str, tuple[int, bytes]]
 """The answer of a mail server for each address that it refused."""
@@ -54,20 +52,15 @@ def email_message(
 
 
 def _html(text: MessageText) -> str:
-    return f"<!DOCTYPE html>\n<html><body>\n{''.join(_html_paragraphs(text))}</body></html>\n"
-
-
-def _html_paragraphs(text: MessageText) -> Iterator[str]:
-    yield from map(_html_alert, text.alerts)
+    paragraphs = []
+    for alert in text.alerts:
+        details = "".join(f"<br>\n{escape(line)}" for line in alert.details)
+        paragraphs.append(f"<p><strong>{escape(alert.status)}: {escape(alert.summary)}</strong>{details}</p>\n")
     if text.note is not None:
-        yield f"<p>{escape(text.note)}</p>\n"
+        paragraphs.append(f"<p>{escape(text.note)}</p>\n")
     if text.link is not None:
-        yield f'<p><a href="{escape(text.link.url)}">{escape(text.link.text)}</a></p>\n'
-
-
-def _html_alert(alert: AlertParagraph) -> str:
-    details = "".join(f"<br>\n{escape(line)}" for line in alert.details)
-    return f"<p><strong>{escape(alert.status)}: {escape(alert.summary)}</strong>{details}</p>\n"
+        paragraphs.append(f'<p><a href="{escape(text.link.url)}">{escape(text.link.text)}</a></p>\n')
+    return f"<!DOCTYPE html>\n<html><body>\n{''.join(paragraphs)}</body></html>\n"
 
 
 def _episode_id(notification: Notification, *, domain: str) -> str:
@@ -79,39 +72,22 @@ def _id_of(kind: str, key: str, *, domain: str) -> str:
     return f"<trmon.{kind}.{hashlib.sha256(key.encode()).hexdigest()[:32]}@{domain}>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailServer:
-    """A mail server and how to log in; without `user` nothing is sent to log in."""
-
-    host: str
-    port: int
-    security: Security
-    user: str | None = None
-    password: str | None = None
-    ca_file: Path | None = None
-
-    def tls_context(self) -> ssl.SSLContext:
-        """Return the TLS settings of a client. Errors: OSError for a CA file that is missing or invalid."""
-        return ssl.create_default_context(cafile=self.ca_file)
-
-
 class SmtpConnection(smtplib.SMTP):
     """Connects to the first of `addresses` that accepts; the certificate is verified against the server's host name.
 
     Errors: OSError, SMTPException.
     """
 
-    def __init__(
-        self, server: MailServer, *, addresses: Sequence[str], tls: ssl.SSLContext, timeout_seconds: float
-    ) -> None:
+    def __init__(self, settings: Settings, *, addresses: Sequence[str], tls: ssl.SSLContext) -> None:
         self._addresses = addresses
-        self._implicit_tls = tls if server.security == "tls" else None
-        super().__init__(server.host, server.port, timeout=timeout_seconds)
+        self._implicit_tls = tls if settings.smtp_security == "tls" else None
+        super().__init__(settings.smtp_host or "", settings.smtp_port, timeout=settings.delivery_timeout_seconds)
+        user, password = settings.smtp_user, settings.smtp_password
         try:
-            if server.security == "starttls":
+            if settings.smtp_security == "starttls":
                 self.starttls(context=tls)
-            if server.user is not None:
-                self.login(server.user, server.password or "")
+            if user is not None and password is not None:
+                self.login(user.get_secret_value(), password.get_secret_value())
         except BaseException:
             self.close()
             raise
@@ -137,30 +113,22 @@ class SmtpConnection(smtplib.SMTP):
         raise failure
 
 
-class Email:
-    """Sends one message to all recipients. Errors: OSError if the CA file cannot be read."""
+class Email(receiver.Receiver):
+    """Sends one message to all recipients over the mail server that the settings name; without a user no login.
 
-    repeat_seconds = None
-    is_grouping = True
-    merges_runs = True
+    Errors: NotReady if the CA file is missing or invalid.
+    """
 
-    def __init__(
-        self,
-        server: MailServer,
-        *,
-        sender: str,
-        recipients: Sequence[str],
-        allow_hosts: frozenset[str] = frozenset(),
-        timeout_seconds: float = TIMEOUT_SECONDS,
-        resolve: receiver.Resolve = receiver.resolve_host,
-    ) -> None:
-        self._server = server
-        self._sender = sender
-        self._recipients = tuple(recipients)
-        self._is_allowed = server.host in allow_hosts
-        self._timeout_seconds = timeout_seconds
+    def __init__(self, settings: Settings, *, resolve: receiver.Resolve = receiver.resolve_host) -> None:
+        self._settings = settings
+        self._sender = settings.email_from or ""
+        self._recipients = settings.email_to
         self._resolve = resolve
-        self._tls = server.tls_context()
+        try:
+            self._tls = ssl.create_default_context(cafile=settings.smtp_ca_file)
+        except OSError as error:
+            reason = error.strerror or error
+            raise NotReady(f"TRMON_SMTP_CA_FILE: {settings.smtp_ca_file}: {reason}") from error
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
         """Send one message. Answers 5xx are refusals; answers 4xx and network errors may be retried."""
@@ -182,20 +150,16 @@ class Email:
         except (OSError, smtplib.SMTPException) as error:
             return DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
 
-    def close(self) -> None:
-        """Do nothing: each message has a connection of its own."""
-
     def _send(self, message: EmailMessage) -> Refused:
+        host = self._settings.smtp_host or ""
         addresses = receiver.checked_addresses(
-            self._server.host,
-            self._server.port,
+            host,
+            self._settings.smtp_port,
             name="mail server",
-            is_allowed=self._is_allowed,
+            is_allowed=host in self._settings.webhook_allow_hosts,
             resolve=self._resolve,
         )
-        connection = SmtpConnection(
-            self._server, addresses=addresses, tls=self._tls, timeout_seconds=self._timeout_seconds
-        )
+        connection = SmtpConnection(self._settings, addresses=addresses, tls=self._tls)
         try:
             refused = connection.send_message(message, from_addr=self._sender, to_addrs=self._recipients)
             with suppress(OSError, smtplib.SMTPException):  # the message is accepted, whatever happens to the goodbye

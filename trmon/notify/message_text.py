@@ -59,16 +59,6 @@ class MessageText:
     note: str | None = None
     link: Link | None = None
 
-    @property
-    def is_firing(self) -> bool:
-        """Whether one of the alerts fires."""
-        return any(alert.is_firing for alert in self.alerts)
-
-    @property
-    def ended_ill(self) -> bool:
-        """Whether one of the alerts tells that its run ended ill."""
-        return any(alert.ended_ill for alert in self.alerts)
-
 
 def message_text(notifications: Sequence[Notification]) -> MessageText:
     """Return the text of notifications of one run, or of one rule that several runs meet."""

@@ -11,22 +11,21 @@ import msgspec
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.finding import Severity
 from trmon.notify.message_text import cause_details
-from trmon.notify.receiver import DeliveryResult, HttpPost, rfc3339
+from trmon.notify.receiver import DeliveryResult, HttpPost, HttpReceiver, rfc3339
 
 SEVERITIES = {Severity.PAGE: "critical", Severity.WARN: "warning"}
 MAX_SUMMARY_LENGTH = 1024
 MAX_KEY_LENGTH = 255
 
 
-class PagerDuty:
+class PagerDuty(HttpReceiver):
     """Triggers an incident when an alert fires, and resolves it when the alert resolves."""
 
-    repeat_seconds = None
     is_grouping = False
     merges_runs = False
 
     def __init__(self, http_post: HttpPost, *, routing_key: str) -> None:
-        self._http_post = http_post
+        super().__init__(http_post)
         self._routing_key = routing_key
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:  # noqa: ARG002 - the port's signature
@@ -34,10 +33,6 @@ class PagerDuty:
         [notification] = notifications
         event = {"routing_key": self._routing_key, **pagerduty_event(notification)}
         return self._http_post.post(msgspec.json.encode(event))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http_post.close()
 
 
 def pagerduty_event(notification: Notification) -> dict[str, Any]:

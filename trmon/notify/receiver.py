@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import Protocol
 
 import httpx
 
@@ -43,29 +42,27 @@ class DeliveryResult:
     reason: str = ""
 
 
-class Receiver(Protocol):
-    """A service that takes notifications."""
+class Receiver:
+    """A service that takes notifications.
 
-    @property
-    def repeat_seconds(self) -> float | None:
-        """How often a firing alert is sent again, for receivers that drop an alert which is not; None for others."""
+    `is_grouping`: whether one message may hold several alerts of a run; otherwise each alert is delivered alone.
+    `merges_runs`: whether one may report the same rule on several runs; False where each alert has its own identity.
+    `repeat_seconds`: how often a firing alert is sent again, for receivers that drop an alert which is not.
+    """
 
-    @property
-    def is_grouping(self) -> bool:
-        """Whether one message may hold several alerts of a run; otherwise each alert is delivered alone."""
-
-    @property
-    def merges_runs(self) -> bool:
-        """Whether one message may report the same rule on several runs; False where each alert has its own identity."""
+    is_grouping = True
+    merges_runs = True
+    repeat_seconds: float | None = None
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
         """Send notifications of one run, or merged ones of several, together.
 
         Blocks for a bounded time and returns network errors as a result.
         """
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, if any outlast a message."""
 
 
 class DestinationForbidden(Exception):
@@ -187,6 +184,17 @@ class HttpPost:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+
+class HttpReceiver(Receiver):
+    """A receiver that posts its messages to one URL."""
+
+    def __init__(self, http_post: HttpPost) -> None:
+        self._http_post = http_post
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http_post.close()
 
 
 def result_of_status(status: int) -> DeliveryResult:

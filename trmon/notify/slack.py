@@ -9,29 +9,18 @@ import msgspec
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.finding import Severity
 from trmon.notify.message_text import AlertParagraph, message_text
-from trmon.notify.receiver import DeliveryResult, HttpPost
+from trmon.notify.receiver import DeliveryResult, HttpReceiver
 
 MARKS = {Severity.PAGE: ":rotating_light:", Severity.WARN: ":warning:"}
 RESOLVED_MARK = ":white_check_mark:"
 
 
-class Slack:
+class Slack(HttpReceiver):
     """Posts one message for all notifications."""
-
-    repeat_seconds = None
-    is_grouping = True
-    merges_runs = True
-
-    def __init__(self, http_post: HttpPost) -> None:
-        self._http_post = http_post
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:  # noqa: ARG002 - the port's signature
         """Post one message."""
         return self._http_post.post(msgspec.json.encode({"text": slack_text(notifications)}))
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http_post.close()
 
 
 def slack_text(notifications: Sequence[Notification]) -> str:

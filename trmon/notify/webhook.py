@@ -11,16 +11,17 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import structs
 from standardwebhooks import Webhook as StandardWebhook
 
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification, NotifiedCause, NotifiedRun
-from trmon.domain.finding import JsonNumber, Severity
+from trmon.domain.alerts.notification import Notification, NotifiedRun
+from trmon.domain.errors import NotReady
 from trmon.notify.message_text import merged_summary, message_key, run_names
-from trmon.notify.receiver import DeliveryResult, HttpPost
+from trmon.notify.receiver import DeliveryResult, HttpPost, HttpReceiver
 
 MESSAGE_VERSION = 2
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of every secret
@@ -29,111 +30,42 @@ TIMESTAMP_HEADER = "X-Trmon-Timestamp"
 KEY_HEADER = "X-Trmon-Delivery"
 
 
-class WebhookRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The run of an alert."""
+def webhook_message(notifications: Sequence[Notification]) -> dict[str, Any]:
+    """Return the message of notifications of one run, or merged ones of several; the page on alerts names its fields.
 
-    project: str
-    run: str
-    owner: str | None
-    tags: tuple[str, ...]
-    mode: str
-
-
-class WebhookAlert(msgspec.Struct, frozen=True, kw_only=True):
-    """One alert of a message; the fields are those of the page on alerts."""
-
-    key: str
-    status: AlertState
-    reason: str
-    value: JsonNumber
-    threshold: JsonNumber
-    summary: str
-    step: int
-    update: int | None
-    runbook: str
-    url: str | None
-    flapping: Flapping | None
-    told_before: int
-    identity: str
-    rule: str
-    severity: Severity
-    labels: dict[str, str]
-    since_at: float
-    at: float
-    since_step: int
-    attempt_id: int
-    cause: NotifiedCause | None
-    ended_ill: bool
-    run: WebhookRun | UnsetType = UNSET
-
-
-class WebhookMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a webhook posts; `status` is firing if any of its alerts is.
-
-    A message that merges several runs has a `summary`, and a run for each alert; its own `run` and `firing` are those
-    of its first alert.
+    `status` is firing if any of the alerts is. A merged message has a `summary`, and a run for each alert; its own
+    `run` and `firing` are those of its first alert.
     """
-
-    version: int
-    status: AlertState
-    run: WebhookRun
-    alerts: list[WebhookAlert]
-    firing: tuple[FiringAlert, ...]
-    summary: str | UnsetType = UNSET
-
-
-def webhook_message(notifications: Sequence[Notification]) -> WebhookMessage:
-    """Return the message of notifications of one run, or merged ones of several."""
     first, is_firing = notifications[0], any(notification.is_firing for notification in notifications)
     is_merged = len(run_names(notifications)) > 1
-    return WebhookMessage(
-        version=MESSAGE_VERSION,
-        status=AlertState.FIRING if is_firing else AlertState.RESOLVED,
-        run=_run(first.run),
-        alerts=[_alert(notification, has_run=is_merged) for notification in notifications],
-        firing=first.firing,
-        summary=merged_summary(notifications) if is_merged else UNSET,
-    )
+    message = {
+        "version": MESSAGE_VERSION,
+        "status": AlertState.FIRING if is_firing else AlertState.RESOLVED,
+        "run": _run(first.run),
+        "alerts": [_alert(notification, has_run=is_merged) for notification in notifications],
+        "firing": first.firing,
+    }
+    return message | {"summary": merged_summary(notifications)} if is_merged else message
 
 
-def _alert(notification: Notification, *, has_run: bool) -> WebhookAlert:
-    alert = notification.alert
-    return WebhookAlert(
-        key=notification.key,
-        status=notification.status,
-        reason=notification.reason,
-        value=notification.value,
-        threshold=notification.threshold,
-        summary=notification.summary,
-        step=notification.step,
-        update=notification.update,
-        runbook=notification.runbook,
-        url=notification.url,
-        flapping=notification.flapping,
-        told_before=notification.told_before,
-        identity=alert.identity,
-        rule=alert.rule,
-        severity=alert.severity,
-        labels=alert.labels,
-        since_at=alert.since_at,
-        at=alert.at,
-        since_step=alert.since_step,
-        attempt_id=notification.run.attempt_id,
-        cause=notification.cause,
-        ended_ill=notification.ended_ill,
-        run=_run(notification.run) if has_run else UNSET,
-    )
+def _alert(notification: Notification, *, has_run: bool) -> dict[str, Any]:
+    """Return a notification with the fields of its alert among its own, and without the run's other alerts."""
+    fields = structs.asdict(notification)
+    alert, run, _, cause, ended_ill = (fields.pop(name) for name in ("alert", "run", "firing", "cause", "ended_ill"))
+    fields = {"key": fields.pop("key"), **fields, **structs.asdict(alert)}
+    fields |= {"attempt_id": run.attempt_id, "cause": cause, "ended_ill": ended_ill}
+    return fields | {"run": _run(run)} if has_run else fields
 
 
-def _run(run: NotifiedRun) -> WebhookRun:
-    return WebhookRun(project=run.project, run=run.run, owner=run.owner, tags=run.tags, mode=run.mode)
+def _run(run: NotifiedRun) -> dict[str, Any]:
+    return {name: value for name, value in structs.asdict(run).items() if name != "attempt_id"}
 
 
 class WebhookSigner:
     """Signs the bodies of webhooks with a secret, which is plain text or `whsec_` and base64.
 
     The Standard Webhooks key is the decoded base64, or the UTF-8 bytes of a plain secret. The key of
-    `X-Trmon-Signature` is the secret as it is written. Errors: ValueError for a `whsec_` secret that is not base64.
+    `X-Trmon-Signature` is the secret as it is written. Errors: NotReady for a `whsec_` secret that is not base64.
     """
 
     def __init__(self, secret: str) -> None:
@@ -143,17 +75,18 @@ class WebhookSigner:
     def headers(self, body: bytes, *, message_key: str, timestamp: int) -> dict[str, str]:
         """Return the signature headers of a body that is sent at a time, in seconds since the epoch."""
         message_id = standard_message_id(message_key)
+        signed = hmac.new(self._secret.encode(), b"%d.%b" % (timestamp, body), hashlib.sha256)
         sent_at = datetime.fromtimestamp(timestamp, tz=timezone.utc)
         return {
             "webhook-id": message_id,
             "webhook-timestamp": str(timestamp),
             "webhook-signature": self._standard.sign(message_id, sent_at, body.decode()),
-            TRMON_SIGNATURE_HEADER: f"sha256={trmon_signature(self._secret, body, timestamp=timestamp)}",
+            TRMON_SIGNATURE_HEADER: f"sha256={signed.hexdigest()}",
         }
 
 
 def standard_key(secret: str) -> bytes:
-    """Return the signing key of a secret. Errors: ValueError."""
+    """Return the signing key of a secret. Errors: NotReady."""
     if not secret.startswith(SECRET_PREFIX):
         return secret.encode()
     try:
@@ -161,7 +94,9 @@ def standard_key(secret: str) -> bytes:
     except binascii.Error:
         key = b""
     if not key:
-        raise ValueError(f"a webhook secret that starts with {SECRET_PREFIX} must continue with base64")
+        raise NotReady(
+            f"TRMON_WEBHOOK_SECRET: a webhook secret that starts with {SECRET_PREFIX} must continue with base64"
+        )
     return key
 
 
@@ -170,20 +105,11 @@ def standard_message_id(message_key: str) -> str:
     return f"msg_{hashlib.sha256(message_key.encode()).hexdigest()[:32]}"
 
 
-def trmon_signature(secret: str, body: bytes, *, timestamp: int) -> str:
-    """Return the hex HMAC-SHA256 of '<timestamp>.<body>'."""
-    return hmac.new(secret.encode(), b"%d.%b" % (timestamp, body), hashlib.sha256).hexdigest()
-
-
-class Webhook:
-    """Posts one message for all notifications; signed if there is a secret. Errors: ValueError for a bad secret."""
-
-    repeat_seconds = None
-    is_grouping = True
-    merges_runs = True
+class Webhook(HttpReceiver):
+    """Posts one message for all notifications; signed if there is a secret. Errors: NotReady for a bad secret."""
 
     def __init__(self, http_post: HttpPost, *, secret: str | None = None) -> None:
-        self._http_post = http_post
+        super().__init__(http_post)
         self._signer = None if secret is None else WebhookSigner(secret)
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
@@ -194,7 +120,3 @@ class Webhook:
         if self._signer is not None:
             headers |= self._signer.headers(body, message_key=key, timestamp=timestamp)
         return self._http_post.post(body, headers=headers)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http_post.close()

@@ -33,7 +33,7 @@ from trmon.store.repositories.policies import Adaptations, Policies
 from trmon.store.repositories.quotas import Quotas
 from trmon.store.repositories.reports import NewMessages, Reports
 from trmon.store.repositories.retention import Retention
-from trmon.store.repositories.run_log import SqlRunLog
+from trmon.store.repositories.run_log import RunLog
 from trmon.store.repositories.run_snapshots import RunSnapshots
 from trmon.store.repositories.runs import Runs
 from trmon.store.repositories.signals import Signals
@@ -97,7 +97,7 @@ class Store:
         self.summaries = Summaries(reader, writer)
         self.run_snapshots = RunSnapshots(reader, names=names)
         self.archives = Archives(reader, writer, names=names, runs=self.runs)
-        self.run_log = SqlRunLog(
+        self.run_log = RunLog(
             reader,
             writer,
             registry=registry,

@@ -37,8 +37,8 @@ from trmon.domain.identity import BatchKey
 from trmon.domain.messages import StoredReport, decode_reports
 from trmon.domain.pipeline.merge import ClosingBatch
 from trmon.domain.policies import PolicyVersion, default_version
-from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import Run, RunState
+from trmon.store.repositories.run_log import RunLog
 from trmon.worker.calibrator import Calibrator
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.recovery import LoadedRun

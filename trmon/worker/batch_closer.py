@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import structlog
 from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow, Quarantined
-from trmon.domain.batches.scalar_steps import ScalarRuns, ScalarStep, ScalarSteps, ScalarTimes
+from trmon.domain.batches.scalar_steps import ScalarRuns, ScalarSteps, ScalarTimes
 from trmon.domain.framework_names.translation import signals_of_scalars
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import StoredNotice
@@ -17,8 +18,7 @@ from trmon.domain.pipeline.close_batch import close_batch, close_scalar_step, wi
 from trmon.domain.pipeline.fold import reconsider
 from trmon.domain.pipeline.merge import ClosingBatch
 from trmon.domain.pipeline.publish import BatchChanges, batch_event
-from trmon.domain.pipeline.state import PassContext, PipelineState
-from trmon.domain.ports import RunLog
+from trmon.store.repositories.run_log import RunLog
 from trmon.worker.adaptation import Advisor, BoundAdaptation
 from trmon.worker.messages import StoredMessage
 from trmon.worker.pass_changes import PassChanges
@@ -28,33 +28,20 @@ from trmon_client.core import wire
 log = structlog.get_logger(__name__)
 
 
-def close_or_quarantine(closing: ClosingBatch) -> BatchChanges:
-    """Return the changes of a batch that closes or is revised; one that raises gets a row without signals.
+def close_or_quarantine(
+    close: Callable[[], BatchChanges], withhold: Callable[[Exception], BatchChanges], *, run_id: int, key: BatchKey
+) -> BatchChanges:
+    """Return the changes of a batch or a step that closes; one that raises gets a row that names the error.
 
     The pipeline is pure, so every error but a lack of memory would occur again in every retry.
     """
-    if not closing.batch.reports:
-        return withhold_batch(closing, "none of its reports can be decoded")
     try:
-        return close_batch(closing)
+        return close()
     except MemoryError:
         raise
     except Exception as error:
-        log.error("batch_quarantined", run_id=closing.context.run.id, batch=str(closing.batch.key), exc_info=error)
-        return withhold_batch(closing, error)
-
-
-def close_scalars_or_quarantine(
-    step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState
-) -> BatchChanges:
-    """Return the changes of a step that closes with scalars alone; one that raises gets a row that names the error."""
-    try:
-        return close_scalar_step(step, context=context, pipeline_state=pipeline_state)
-    except MemoryError:
-        raise
-    except Exception as error:
-        log.error("batch_quarantined", run_id=context.run.id, batch=str(step.key), exc_info=error)
-        return withhold_scalar_step(step, error, context=context, pipeline_state=pipeline_state)
+        log.error("batch_quarantined", run_id=run_id, batch=str(key), exc_info=error)
+        return withhold(error)
 
 
 def quarantined_in(row: BatchRow, closing: ClosingBatch) -> list[Quarantined]:
@@ -114,8 +101,13 @@ class BatchCloser:
         """Close the steps of which only scalars came, once later ones follow or the run has ended."""
         run = self._run
         for step in self._scalar_steps(caught_up=caught_up).due(self._scalar_times(changes.now, caught_up=caught_up)):
-            context = run.pass_context(changes)
-            published = close_scalars_or_quarantine(step, context=context, pipeline_state=run.pipeline_state)
+            context, state = run.pass_context(changes), run.pipeline_state
+            published = close_or_quarantine(
+                partial(close_scalar_step, step, context=context, pipeline_state=state),
+                partial(withhold_scalar_step, step, context=context, pipeline_state=state),
+                run_id=run.id,
+                key=step.key,
+            )
             run.apply(published, changes)
             if published.row is not None:
                 changes.tally.quarantined.update(entry.part for entry in published.row.quarantined)
@@ -179,7 +171,11 @@ class BatchCloser:
 
     def _close(self, closing: ClosingBatch, changes: PassChanges) -> None:
         run = self._run
-        published = close_or_quarantine(closing)
+        if closing.batch.reports:
+            close, withhold = partial(close_batch, closing), partial(withhold_batch, closing)
+            published = close_or_quarantine(close, withhold, run_id=run.id, key=closing.batch.key)
+        else:
+            published = withhold_batch(closing, "none of its reports can be decoded")
         run.apply(published, changes)
         row = published.row
         if row is not None:

@@ -29,8 +29,8 @@ from trmon.domain.finding import Finding
 from trmon.domain.messages import decode_reports
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyVersion, default_version
-from trmon.domain.ports import CalibrationLog
 from trmon.domain.runs.run import Run
+from trmon.store.repositories.run_log import RunLog
 from trmon.worker.recovery import PAGE
 
 MISMATCH = "mismatch_kl_k3"
@@ -51,7 +51,7 @@ class Calibrator:
     calibrations were made.
     """
 
-    def __init__(self, log: CalibrationLog) -> None:
+    def __init__(self, log: RunLog) -> None:
         self._log = log
         self._current: PolicyVersion | None = None
         self._plan: CalibrationPlan | None = None

@@ -15,7 +15,7 @@ from trmon.domain.errors import NotReady
 from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.run_update import RunUpdate
-from trmon.domain.ports import Fences
+from trmon.domain.slots import Fences
 from trmon.fleet.views import RunView, RunViewCache
 from trmon.worker.pass_changes import PassTally
 

@@ -13,8 +13,7 @@ from trmon.domain.identity import BatchKey
 from trmon.domain.messages import AnyNotice, AnyReport, DamagedNotice, DamagedReport, StoredNotice, StoredReport, Unread
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.pipeline.transition import apply_duplicate_trainers
-from trmon.domain.ports import RunLog
-from trmon.domain.runs.attempts import DuplicateTrainers, find_duplicate_trainers
+from trmon.domain.runs.attempts import find_duplicate_trainers
 from trmon.domain.runs.liveness import (
     HEARTBEAT_FRESH_SECONDS,
     SilenceLimits,
@@ -24,6 +23,7 @@ from trmon.domain.runs.liveness import (
     after_silence,
 )
 from trmon.domain.runs.run import RunState
+from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.recovery import PAGE, LoadedRun
 from trmon_client.core import wire
@@ -99,44 +99,83 @@ def _order(stored: StoredMessage) -> tuple[float, float]:
     return stored.received_at, message.sent_at
 
 
-class LaunchTracker:
-    """Remembers the last launch of each rank, and queries the store only where it has changed.
+class LivenessCheck:
+    """Checks one run's silence and its launches, and says when the next check is due.
 
-    A new tracker checks once, since the launch before may be unknown.
+    It remembers the last launch of each rank, and queries the store only where it has changed, and once at the start,
+    since the launch before may be unknown.
     """
 
-    def __init__(self, log: RunLog, run_id: int) -> None:
+    def __init__(self, log: RunLog, run: LoadedRun, *, patience: SilenceLimits, loaded_at: float) -> None:
+        """Args: loaded_at: silence counts from then on."""
         self._log = log
-        self._run_id = run_id
+        self._run = run
+        self._patience = patience
+        self._loaded_at = loaded_at
         self._launches: dict[int, str] = {}
-        self._next_check_at = 0.0
-
-    @property
-    def next_check_at(self) -> float:
-        """When to call `check`; infinity while a single trainer reports."""
-        return self._next_check_at
+        self._launches_due_at = 0.0
 
     def record(self, message: wire.Message) -> None:
         """Remember the message's launch; if it is another one than before, or ends, a check is due at once."""
         former = self._launches.get(message.rank)
         self._launches[message.rank] = message.launch
         if (former is not None and former != message.launch) or isinstance(message, wire.Finish):
-            self._next_check_at = 0.0
+            self._launches_due_at = 0.0
 
-    def check(self, now: float) -> DuplicateTrainers | None:
-        """Return the two trainers if two are alive, and schedule the next check while that is so."""
-        found = find_duplicate_trainers(self._log.active_launches(self._run_id, since=now - HEARTBEAT_FRESH_SECONDS))
-        self._next_check_at = math.inf if found is None else now + CHECK_SECONDS
-        return found
+    @property
+    def due_at(self) -> float:
+        """When a check is due without any message; infinity: never."""
+        run = self._run
+        if run.life.state is not RunState.RUNNING:
+            return self.launches_due_at
+        limit = self._patience.limit_seconds(run.pipeline_state.expected_step_seconds, has_heartbeat=False)
+        return min(self.launches_due_at, max(run.life.silent_since, self._loaded_at) + limit)
+
+    @property
+    def launches_due_at(self) -> float:
+        """When the launches are checked; never for a finished run, on which no alert fires."""
+        return math.inf if self._run.life.state is RunState.FINISHED else self._launches_due_at
+
+    def check(self, changes: PassChanges) -> None:
+        """Record a stall, and raise or resolve the alert of two trainers."""
+        self._check_silence(changes)
+        self._check_launches(changes)
+
+    def _check_silence(self, changes: PassChanges) -> None:
+        run = self._run
+        run.life, change = after_silence(
+            run.life,
+            now=changes.now,
+            watching_since=self._loaded_at,
+            last_seen=partial(self._log.last_seen, run.id),
+            expected_step_seconds=run.pipeline_state.expected_step_seconds,
+            limits=self._patience,
+        )
+        run.apply_state_change(change, changes)
+
+    def _check_launches(self, changes: PassChanges) -> None:
+        run = self._run
+        if self._launches_due_at > changes.now:
+            return
+        since = changes.now - HEARTBEAT_FRESH_SECONDS
+        found = find_duplicate_trainers(self._log.active_launches(run.id, since=since))
+        self._launches_due_at = math.inf if found is None else changes.now + CHECK_SECONDS
+        if run.life.state is RunState.FINISHED:
+            found = None
+        context = run.pass_context(changes)
+        run.apply_transitions(
+            apply_duplicate_trainers(found, context=context, pipeline_state=run.pipeline_state, now=changes.now),
+            changes,
+        )
 
 
 class MessageHandler:
     """Handles the messages of one run in the order in which they came."""
 
-    def __init__(self, log: RunLog, run: LoadedRun, *, launches: LaunchTracker) -> None:
+    def __init__(self, log: RunLog, run: LoadedRun, *, liveness: LivenessCheck) -> None:
         self._log = log
         self._run = run
-        self._launches = launches
+        self._liveness = liveness
 
     def handle(self, messages: Iterable[StoredMessage], changes: PassChanges) -> dict[BatchKey, BatchRow]:
         """Apply messages; return the closed rows for which a report came late."""
@@ -160,7 +199,7 @@ class MessageHandler:
     def _handle_report(self, report: AnyReport, changes: PassChanges) -> BatchRow | None:
         run, change = self._run, None
         if isinstance(report, StoredReport):
-            self._launches.record(report.report)
+            self._liveness.record(report.report)
             run.context.record_warnings(report.report.losses.warnings, changes, at=report.received_at)
         if report.id > run.pipeline_state.liveness_report_id:
             run.life, change = after_report(run.life, report)
@@ -170,7 +209,7 @@ class MessageHandler:
 
     def _handle_notice(self, notice: StoredNotice, changes: PassChanges) -> None:
         run, message = self._run, notice.message
-        self._launches.record(message)
+        self._liveness.record(message)
         if isinstance(message, wire.Scalars) and notice.attempt_id not in run.reporting:
             run.life, change = after_scalars(run.life, notice)
             key = BatchKey(notice.attempt_id, message.step, None)
@@ -219,59 +258,3 @@ class MessageHandler:
         run.context.record_start(notice, start, changes)
         alerts, after = run.pipeline_state.open_alerts(), run.context.run
         changes.deliveries += run.context.owner_change(changes.now).deliveries(alerts, before=before, after=after)
-
-
-class LivenessCheck:
-    """Checks one run, and says when the next check is due."""
-
-    def __init__(self, log: RunLog, run: LoadedRun, *, patience: SilenceLimits, loaded_at: float) -> None:
-        """Args: loaded_at: silence counts from then on."""
-        self._log = log
-        self._run = run
-        self._patience = patience
-        self._loaded_at = loaded_at
-        self.launches = LaunchTracker(log, run.id)
-
-    @property
-    def due_at(self) -> float:
-        """When a check is due without any message; infinity: never."""
-        run = self._run
-        if run.life.state is not RunState.RUNNING:
-            return self.launches_due_at
-        limit = self._patience.limit_seconds(run.pipeline_state.expected_step_seconds, has_heartbeat=False)
-        return min(self.launches_due_at, max(run.life.silent_since, self._loaded_at) + limit)
-
-    @property
-    def launches_due_at(self) -> float:
-        """When the launches are checked; never for a finished run, on which no alert fires."""
-        return math.inf if self._run.life.state is RunState.FINISHED else self.launches.next_check_at
-
-    def check(self, changes: PassChanges) -> None:
-        """Record a stall, and raise or resolve the alert of two trainers."""
-        self._check_silence(changes)
-        self._check_launches(changes)
-
-    def _check_silence(self, changes: PassChanges) -> None:
-        run = self._run
-        run.life, change = after_silence(
-            run.life,
-            now=changes.now,
-            watching_since=self._loaded_at,
-            last_seen=partial(self._log.last_seen, run.id),
-            expected_step_seconds=run.pipeline_state.expected_step_seconds,
-            limits=self._patience,
-        )
-        run.apply_state_change(change, changes)
-
-    def _check_launches(self, changes: PassChanges) -> None:
-        run = self._run
-        if self.launches.next_check_at > changes.now:
-            return
-        found = self.launches.check(changes.now)
-        if run.life.state is RunState.FINISHED:
-            found = None
-        context = run.pass_context(changes)
-        run.apply_transitions(
-            apply_duplicate_trainers(found, context=context, pipeline_state=run.pipeline_state, now=changes.now),
-            changes,
-        )

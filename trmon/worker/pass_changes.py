@@ -6,10 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from typing import Any
-
-from msgspec import structs
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from trmon.domain.alerts.alert import Alert, AlertEvent
 from trmon.domain.alerts.delivery import Delivery
@@ -17,8 +15,7 @@ from trmon.domain.batches.batch import BatchRow, DecisionRow, QuarantinePart
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.publish import BatchChanges
 from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunSnapshot, RunUpdate
-from trmon.domain.pipeline.state import STATE_VERSION, PipelineState
-from trmon.domain.ports import Fences, RunUpdateWriter
+from trmon.domain.slots import Fences
 from trmon.fleet.views import RunView
 
 CHECKPOINT_BATCHES = 64
@@ -76,10 +73,10 @@ class PassChanges:
         """Whether there is anything to write; decisions, alert events and deliveries never come alone."""
         return bool(self.rows or self.alerts or self.run or self.events)
 
-    def update(self, run_id: int, *, frontier: Frontier, checkpoint: Checkpoint | None) -> RunUpdate:
-        """Return all changes as one update, batches in the order in which they were folded."""
+    def update(self, view: RunView, *, frontier: Frontier, checkpoint: Checkpoint | None) -> RunUpdate:
+        """Return all changes and the view's snapshot as one update, batches in the order in which they were folded."""
         return RunUpdate(
-            run_id=run_id,
+            run_id=view.run.id,
             frontier=frontier,
             batches=tuple(sorted(self.rows.values(), key=lambda row: row.ordinal)),
             decisions=tuple(self.decisions.values()),
@@ -88,96 +85,78 @@ class PassChanges:
             deliveries=tuple(self.deliveries),
             events=tuple(self.events),
             checkpoint=checkpoint,
+            outlook=RunSnapshot(
+                gauge_ordinal=None if view.row is None else view.row.ordinal,
+                expected_step_seconds=view.expected_step_seconds,
+                advice=view.advice,
+                proposed=view.proposed,
+            ),
             **self.run,
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PassResult:
-    """The result of a pass: what is to be written, if anything, and whether more messages are unread."""
+    """The result of a pass: what is to be written, if anything, and the run's view after it.
+
+    `has_more`: whether more messages are unread. `commit` is the future of the update, once it is sent.
+    """
 
     update: RunUpdate | None
+    view: RunView
     has_more: bool
     tally: PassTally
+    commit: Future[None] | None = None
 
 
-class CheckpointSchedule:
-    """Remembers the batch and the time of a run's newest checkpoint."""
+def is_checkpoint_due(unsaved_batches: int, *, seconds: float, is_done: bool) -> bool:
+    """Whether the next checkpoint is due.
 
-    def __init__(self, *, ordinal: int, now: float) -> None:
-        self._ordinal = ordinal
-        self._at = now
-
-    def unsaved_batches(self, pipeline_state: PipelineState) -> int:
-        """Return how many batches the state contains beyond the newest checkpoint."""
-        return pipeline_state.ordinal - self._ordinal
-
-    def is_due(self, pipeline_state: PipelineState, *, now: float, is_done: bool) -> bool:
-        """Whether the next checkpoint is due. Args: is_done: the run has ended and nothing of it is pending."""
-        unsaved = self.unsaved_batches(pipeline_state)
-        is_late = unsaved >= LEAST_CHECKPOINT_BATCHES and now - self._at >= CHECKPOINT_SECONDS
-        return unsaved >= CHECKPOINT_BATCHES or is_late or (unsaved > 0 and is_done)
-
-    def record(self, pipeline_state: PipelineState, *, now: float) -> None:
-        """Remember a checkpoint of this state."""
-        self._ordinal, self._at = pipeline_state.ordinal, now
-
-
-def checkpoint_of(
-    pipeline_state: PipelineState, *, reread_notices_after: int, liveness_report_id: int, silent_since: float
-) -> Checkpoint:
-    """Return a checkpoint of a state.
-
-    Args: reread_notices_after: the notice after which a restart reads again; liveness_report_id: the newest report that
-    the run's state reflects; silent_since: when the newest message came.
+    Args: seconds: since the last one; is_done: the run has ended and nothing of it is pending.
     """
-    known = {
-        "reread_notices_after": reread_notices_after,
-        "liveness_report_id": liveness_report_id,
-        "silent_since": silent_since,
-    }
-    state = structs.replace(pipeline_state, **known).to_bytes()
-    return Checkpoint(ordinal=pipeline_state.ordinal, version=STATE_VERSION, state=state)
+    is_late = unsaved_batches >= LEAST_CHECKPOINT_BATCHES and seconds >= CHECKPOINT_SECONDS
+    return unsaved_batches >= CHECKPOINT_BATCHES or is_late or (unsaved_batches > 0 and is_done)
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCommit:
-    """A pass, the run's view after it, and the future of its commit; None if the pass changed nothing."""
+class RunUpdateWriter(Protocol):
+    """Stores the updates of a worker."""
 
-    run_id: int
-    result: PassResult
-    view: RunView
-    future: Future[None] | None
+    def commit(self, updates: Sequence[RunUpdate], *, fences: Fences | None = None) -> list[Future[None]]:
+        """Write updates, each in one transaction; each future completes when its update is on disk, or raises Fenced.
+
+        Args: fences: the fencing tokens of the slots that the worker holds; None if there is only one worker.
+        """
 
 
 class CommitBatcher:
-    """Commits the passes of one round in their order; `sent` lists those that were sent to the writer."""
+    """Commits the passes of one round in their order; `sent` lists those that were sent, or have nothing to write."""
 
     def __init__(self, writer: RunUpdateWriter, *, fences: Fences | None) -> None:
         self._writer = writer
         self._fences = fences
-        self._waiting: list[tuple[PassResult, RunView, RunUpdate]] = []
+        self._waiting: list[tuple[PassResult, RunUpdate]] = []
         self._waiting_since = 0.0
-        self.sent: list[PendingCommit] = []
+        self.sent: list[PassResult] = []
 
-    def add(self, result: PassResult, view: RunView) -> None:
+    def add(self, result: PassResult) -> None:
         """Add a pass, and send the waiting ones if they are many or old."""
         if result.update is None:
-            self.sent.append(PendingCommit(view.run.id, result, view, None))
+            self.sent.append(result)
             return
         now = time.monotonic()
         if not self._waiting:
             self._waiting_since = now
-        self._waiting.append((result, view, replace(result.update, outlook=_snapshot_of(view))))
+        self._waiting.append((result, result.update))
         if len(self._waiting) >= MAX_UPDATES or now - self._waiting_since >= MAX_WAIT_SECONDS:
             self.send()
 
     def send(self) -> None:
         """Send all waiting updates."""
         waiting, self._waiting = self._waiting, []
-        futures = commit_updates(self._writer, [update for _, _, update in waiting], fences=self._fences)
-        for (result, view, update), future in zip(waiting, futures, strict=True):
-            self.sent.append(PendingCommit(update.run_id, result, view, future))
+        futures = commit_updates(self._writer, [update for _, update in waiting], fences=self._fences)
+        for (result, _), future in zip(waiting, futures, strict=True):
+            result.commit = future
+            self.sent.append(result)
 
 
 def commit_updates(
@@ -191,12 +170,3 @@ def commit_updates(
         for future in failed:
             future.set_exception(error)
         return failed
-
-
-def _snapshot_of(view: RunView) -> RunSnapshot:
-    return RunSnapshot(
-        gauge_ordinal=None if view.row is None else view.row.ordinal,
-        expected_step_seconds=view.expected_step_seconds,
-        advice=view.advice,
-        proposed=view.proposed,
-    )

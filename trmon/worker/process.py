@@ -9,7 +9,6 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 from itertools import count
 from threading import Condition, Thread
-from typing import Protocol
 
 import structlog
 
@@ -17,26 +16,16 @@ from trmon.config.settings import Settings
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import TrmonError
 from trmon.domain.identity import BatchKey
-from trmon.domain.pipeline.run_update import RunUpdate
 from trmon.fleet.summaries import SummarySink
 from trmon.fleet.supervisor import STOP_SECONDS, ChildProcess
 from trmon.fleet.views import RunView
+from trmon.store.repositories.run_log import RunLog
 from trmon.worker.channel import Channel, CommitRequest, CommitResult, RoundResult, RunsChanged, Shutdown, SummariesMade
 from trmon.worker.scheduler import PassObserver, ViewSink
 
 COMMAND = (sys.executable, "-m", "trmon.bootstrap.workers")
 
 log = structlog.get_logger(__name__)
-
-
-class RunUpdateLog(Protocol):
-    """The part of the store that commits updates."""
-
-    def commit(self, updates: Sequence[RunUpdate], /) -> list[Future[None]]:
-        """Commit updates."""
-
-    def revision(self, run_id: int, /) -> int:
-        """Return a number that changes when a person edits the run."""
 
 
 class WorkerProcess:
@@ -48,7 +37,7 @@ class WorkerProcess:
     def __init__(
         self,
         settings: Settings,
-        run_log: RunUpdateLog,
+        run_log: RunLog,
         *,
         summaries: SummarySink,
         views: ViewSink,

@@ -23,8 +23,8 @@ from trmon.domain.pipeline.publish import BatchChanges, publish_transitions
 from trmon.domain.pipeline.run_update import Frontier, RunProgress
 from trmon.domain.pipeline.state import STATE_VERSION, PassContext, PipelineState
 from trmon.domain.pipeline.transition import apply_state_change
-from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import Liveness, StateChange, ending_of, time_by_now
+from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.run_context import RunContext
 from trmon_client.core import wire

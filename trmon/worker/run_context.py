@@ -14,10 +14,10 @@ from trmon.domain.messages import StoredNotice
 from trmon.domain.pipeline.run_update import Event
 from trmon.domain.pipeline.state import PassContext
 from trmon.domain.policies import PolicyRegistry, PolicyVersion, version_from_trainer
-from trmon.domain.ports import RunLog
 from trmon.domain.rules.rule import Rule, RuleSet
 from trmon.domain.runs.liveness import SilenceLimits, StateChange
 from trmon.domain.runs.run import with_new_warnings
+from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import PassChanges
 from trmon_client.core import wire
 from trmon_client.core.policies.policy import Policy

@@ -6,21 +6,24 @@ import math
 from collections import Counter
 from dataclasses import replace
 
+from msgspec import structs
+
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice
 from trmon.domain.finding import Severity
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunUpdate
+from trmon.domain.pipeline.state import STATE_VERSION
 from trmon.domain.pipeline.transition import apply_run_end, retire_removed_rules
-from trmon.domain.ports import RunLog
 from trmon.domain.runs.liveness import time_by_now
 from trmon.domain.runs.run import RunState
 from trmon.fleet.views import RunView
+from trmon.store.repositories.run_log import RunLog
 from trmon.worker.adaptation import Advisor, BoundAdaptation, run_quarantined
 from trmon.worker.batch_closer import BatchCloser, apply_newest_scalars, apply_scalars
 from trmon.worker.messages import LivenessCheck, LogReader, MessageHandler, StoredMessage
-from trmon.worker.pass_changes import CheckpointSchedule, PassChanges, PassResult, checkpoint_of
+from trmon.worker.pass_changes import PassChanges, PassResult, is_checkpoint_due
 from trmon.worker.recovery import recover_run
 from trmon.worker.run_context import RunContext, WatchConfig
 
@@ -34,11 +37,11 @@ class RunProcessor:
         self._log = log
         self._reader = LogReader(log, run_id, read=run.frontier)
         self._written = run.frontier
-        self._checkpoints = CheckpointSchedule(ordinal=run.checkpoint_ordinal, now=now)
+        self._saved_ordinal, self._saved_at = run.checkpoint_ordinal, now
         self._advisor = Advisor(log)
         self._adaptation = BoundAdaptation(log, run)
         self._liveness = LivenessCheck(log, run, patience=watch_config.patience, loaded_at=now)
-        self._messages = MessageHandler(log, run, launches=self._liveness.launches)
+        self._messages = MessageHandler(log, run, liveness=self._liveness)
         self._batches = BatchCloser(
             log,
             run,
@@ -95,17 +98,17 @@ class RunProcessor:
                 run.apply_transitions(
                     apply_run_end(context=context, pipeline_state=run.pipeline_state, now=now), changes
                 )
-        update = self._update(changes, is_ending=is_ending)
-        return PassResult(update=update, has_more=not page.caught_up, tally=changes.tally)
+        view = self._view(now)
+        update = self._update(changes, view, is_ending=is_ending)
+        return PassResult(update=update, view=view, has_more=not page.caught_up, tally=changes.tally)
 
     def checkpoint_update(self) -> RunUpdate | None:
         """Return an update with a checkpoint alone; None if nothing has changed since the last checkpoint."""
-        if not self._checkpoints.unsaved_batches(self._run.pipeline_state):
+        if self._run.pipeline_state.ordinal == self._saved_ordinal:
             return None
         return RunUpdate(run_id=self._run.id, frontier=self._written, checkpoint=self._checkpoint())
 
-    def view(self, now: float) -> RunView:
-        """Return the run's current values."""
+    def _view(self, now: float) -> RunView:
         run = self._run
         return RunView(
             run=run.context.run,
@@ -156,8 +159,9 @@ class RunProcessor:
         is_finished = run.life.state is RunState.FINISHED
         return run.is_done and bool(run.pipeline_state.provisional or (is_finished and run.pipeline_state.tracks))
 
-    def _update(self, changes: PassChanges, *, is_ending: bool) -> RunUpdate | None:
+    def _update(self, changes: PassChanges, view: RunView, *, is_ending: bool) -> RunUpdate | None:
         run = self._run
+        ordinal = run.pipeline_state.ordinal
         frontier = run.pending.restart_frontier(self._reader.read)
         if not changes and not is_ending and frontier == self._written:
             return None
@@ -165,20 +169,22 @@ class RunProcessor:
         # A checkpoint always goes with a change of state, so that a restart applies no report from before it again,
         # and with an end, so that the last step is not judged twice.
         must_save = is_ending or "state" in changes.run
-        if must_save or self._checkpoints.is_due(run.pipeline_state, now=changes.now, is_done=run.is_done):
+        unsaved, seconds = ordinal - self._saved_ordinal, changes.now - self._saved_at
+        if must_save or is_checkpoint_due(unsaved, seconds=seconds, is_done=run.is_done):
             checkpoint = self._checkpoint()
-            self._checkpoints.record(run.pipeline_state, now=changes.now)
+            self._saved_ordinal, self._saved_at = ordinal, changes.now
         self._written = frontier
-        return changes.update(run.id, frontier=frontier, checkpoint=checkpoint)
+        return changes.update(view, frontier=frontier, checkpoint=checkpoint)
 
     def _checkpoint(self) -> Checkpoint:
         run, read = self._run, self._reader.read
-        return checkpoint_of(
+        state = structs.replace(
             run.pipeline_state,
             reread_notices_after=run.pending.reread_notices_after(read, newest=run.newest_key),
             liveness_report_id=read.report_id,
             silent_since=run.life.silent_since,
         )
+        return Checkpoint(ordinal=state.ordinal, version=STATE_VERSION, state=state.to_bytes())
 
 
 def _received_by_now(message: StoredMessage, *, now: float) -> StoredMessage:

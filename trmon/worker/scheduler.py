@@ -16,9 +16,10 @@ import structlog
 from trmon.domain.errors import Fenced, NotFound
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.run_update import RunUpdate
-from trmon.domain.ports import Fences, RunLog, RunUpdateWriter, in_slots, slot_of
+from trmon.domain.slots import Fences, in_slots, slot_of
 from trmon.fleet.views import RunView
-from trmon.worker.pass_changes import CommitBatcher, PassTally, PendingCommit, commit_updates
+from trmon.store.repositories.run_log import RunLog
+from trmon.worker.pass_changes import CommitBatcher, PassResult, PassTally, RunUpdateWriter, commit_updates
 from trmon.worker.recovery import PAGE
 from trmon.worker.run_context import WatchConfig
 from trmon.worker.run_processor import RunProcessor
@@ -166,7 +167,7 @@ class Scheduler:
             for run_id in group:
                 self._run_pass(run_id, batcher, unread=unread.get(run_id), now=now)
         batcher.send()
-        return {commit.run_id for commit in batcher.sent if self._finish_pass(commit, now=now)}
+        return {result.view.run.id for result in batcher.sent if self._finish_pass(result, now=now)}
 
     def write_checkpoints(self, slots: Collection[int] | None = None) -> None:
         """Write a checkpoint of every loaded run that has changed since its last one, in some slots or all."""
@@ -211,20 +212,19 @@ class Scheduler:
             if processor is None:
                 processor = RunProcessor(self._log, run_id, watch_config=self._watch_config, now=now)
                 self._processors[run_id] = processor
-            result = processor.run_pass(now, unread=unread)
-            batcher.add(result, processor.view(now))
+            batcher.add(processor.run_pass(now, unread=unread))
         except NotFound:
             self._unload(run_id)
             self._views.remove(run_id)
         except Exception as error:  # noqa: BLE001 - the worker's edge: this run is retried, the others go on
             self._fail(run_id, error, now=now)
 
-    def _finish_pass(self, commit: PendingCommit, *, now: float) -> bool:
+    def _finish_pass(self, result: PassResult, *, now: float) -> bool:
         """Wait for the commit; return whether the run has more unread messages."""
-        run_id, result = commit.run_id, commit.result
+        run_id = result.view.run.id
         try:
-            if commit.future is not None:
-                commit.future.result(COMMIT_TIMEOUT_SECONDS)
+            if result.commit is not None:
+                result.commit.result(COMMIT_TIMEOUT_SECONDS)
         except Fenced as error:
             self._unload(run_id)
             log.warning("run_lost", run_id=run_id, reason=str(error))
@@ -234,7 +234,7 @@ class Scheduler:
             return False
         self._backoffs.pop(run_id, None)
         processor = self._processors[run_id]
-        self._views.put(commit.view)
+        self._views.put(result.view)
         self._observer.pass_committed(result.tally)
         (self._behind.add if result.has_more else self._behind.discard)(run_id)
         self._timers.schedule(run_id, max(processor.due_at, now + TICK_SECONDS))

@@ -10,8 +10,10 @@ from threading import Condition, Thread
 
 import structlog
 
-from trmon.domain.ports import Fences, Ownership, RunLog, RunUpdateWriter
 from trmon.domain.runs.run import Run
+from trmon.domain.slots import Fences, Ownership
+from trmon.store.repositories.run_log import RunLog
+from trmon.worker.pass_changes import RunUpdateWriter
 from trmon.worker.run_context import WatchConfig
 from trmon.worker.scheduler import PassObserver, Scheduler, ViewSink
 
@@ -31,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class SoleOwner:
-    """Owns all runs; implements trmon.domain.ports.Ownership."""
+    """Owns all runs; implements trmon.domain.slots.Ownership."""
 
     def fences(self) -> Fences | None:
         """Return None: all slots."""
@@ -79,7 +81,7 @@ class Worker:
         observer: PassObserver,
         ownership: Ownership | None = None,
         after_round: Callable[[], None] = lambda: None,
-        clock: Callable[[], float],
+        clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] | None = None,
         tick_seconds: float = TICK_SECONDS,
         finish_seconds: float = FINISH_SECONDS,

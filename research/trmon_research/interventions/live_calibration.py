@@ -23,7 +23,7 @@ class _ReportMemory:
     by_key: dict[BatchKey, wire.Report] = field(default_factory=dict)
 
     def of_batch(self, key: BatchKey) -> Sequence[AnyReport]:
-        """See BatchReports."""
+        """Return the reports of a batch."""
         return (in_memory_report(self.by_key[key], key, id_=0),)
 
 
@@ -34,20 +34,20 @@ class _VersionMemory:
     made: list[PolicyVersion] = field(default_factory=list)
 
     def history(self, run_id: int) -> list[PolicyVersion]:
-        """See PolicyHistory."""
+        """Return the versions, oldest first."""
         return list(self.made)
 
 
 @dataclass(slots=True)
 class _RunMemory:
-    """See CalibrationLog."""
+    """What calibration reads of a run."""
 
     reports: _ReportMemory = field(default_factory=_ReportMemory)
     policies: _VersionMemory = field(default_factory=_VersionMemory)
     rows: list[BatchRow] = field(default_factory=list)
 
     def batches_after(self, run_id: int, ordinal: int, *, limit: int) -> list[BatchRow]:
-        """See CalibrationLog."""
+        """Return the rows with a larger ordinal."""
         return self.rows[ordinal : ordinal + limit]
 
 

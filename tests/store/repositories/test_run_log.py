@@ -40,10 +40,10 @@ from trmon.domain.identity import BatchKey, ReportKey
 from trmon.domain.messages import DamagedReport, PreparedMessage, StoredReport, Unread
 from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier
 from trmon.domain.policies import PolicyVersion, default_version
-from trmon.domain.ports import RunLog
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
 from trmon.store.database import engines_of
+from trmon.store.repositories.run_log import RunLog
 from trmon.store.rows.messages import newer_rows_query
 from trmon.store.schema import tables
 from trmon_client.core import wire

@@ -15,8 +15,8 @@ from trmon.domain.diagnosis.history import History
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, Sparkline, SummaryBasis
 from trmon.domain.identity import RunKey
 from trmon.domain.pipeline.run_update import Frontier
-from trmon.domain.ports import slot_of
 from trmon.domain.runs.run import RunState
+from trmon.domain.slots import slot_of
 from trmon.store import Store
 from trmon.store.rows.runs import SUMMARY_VERSION
 from trmon.store.schema import tables

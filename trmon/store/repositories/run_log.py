@@ -1,4 +1,4 @@
-"""The stored log of runs for workers; implements RunLog and RunUpdateWriter of trmon.domain.ports."""
+"""The stored log of runs that workers read and write."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from trmon.domain.errors import Fenced
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunProgress, RunUpdate
-from trmon.domain.ports import SLOTS, Fences, slot_of
 from trmon.domain.runs.attempts import ActiveLaunch
 from trmon.domain.runs.run import Run, RunState
+from trmon.domain.slots import SLOTS, Fences, slot_of
 from trmon.store.database.upsert import by_columns, upsert
 from trmon.store.registry import RunRegistry
 from trmon.store.repositories.attempt_places import AttemptPlaces, MovedAttempts
@@ -114,8 +114,8 @@ _LAUNCH = RowMapping(ActiveLaunch)
 _OPEN_STATES = [AlertState.PENDING.value, AlertState.FIRING.value]
 
 
-class SqlRunLog(Repository):
-    """Implements the ports on the tables; trmon.domain.ports documents the methods."""
+class RunLog(Repository):
+    """The stored log of runs; all methods are safe to call from any thread."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import pytest
 
 from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
-from trmon.notify.configured_receivers import receivers_of
+from trmon.notify.registry import receivers_of
 
 
 def test_a_malformed_webhook_secret_is_refused_with_its_setting() -> None:

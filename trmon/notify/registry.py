@@ -14,7 +14,7 @@ from trmon.domain.alerts.notification import sample_notification
 from trmon.domain.errors import NotReady
 from trmon.notify.alertmanager import PATH, Alertmanager
 from trmon.notify.apprise import Apprise
-from trmon.notify.email import Email, MailServer
+from trmon.notify.email import Email
 from trmon.notify.pagerduty import PagerDuty
 from trmon.notify.receiver import DeliveryResult, HttpPost, Receiver
 from trmon.notify.slack import Slack
@@ -33,7 +33,8 @@ def receivers_of(settings: Settings) -> dict[str, Receiver]:
 
     receivers: dict[str, Receiver] = {}
     if settings.webhook_url is not None:
-        receivers["webhook"] = _webhook(http_post(settings.webhook_url.get_secret_value()), settings.webhook_secret)
+        secret = None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value()
+        receivers["webhook"] = Webhook(http_post(settings.webhook_url.get_secret_value()), secret=secret)
     if settings.slack_url is not None:
         receivers["slack"] = Slack(http_post(settings.slack_url.get_secret_value()))
     if settings.pagerduty_key is not None:
@@ -44,7 +45,7 @@ def receivers_of(settings: Settings) -> dict[str, Receiver]:
         repeat_seconds = settings.alertmanager_repeat_seconds
         receivers["alertmanager"] = Alertmanager(http_post(base + PATH), repeat_seconds=repeat_seconds)
     if settings.smtp_host is not None:
-        receivers["email"] = _email(settings, host=settings.smtp_host)
+        receivers["email"] = Email(settings)
     for name, url in settings.apprise_urls.items():
         receivers[name] = _apprise(name, url, timeout_seconds=settings.delivery_timeout_seconds)
     return receivers
@@ -66,35 +67,6 @@ def send_test_notification(settings: Settings, *, now: float) -> Iterator[tuple[
             for state in (AlertState.FIRING, AlertState.RESOLVED):
                 notification = sample_notification(state, receiver=name, public_url=settings.public_url, now=now)
                 yield name, state, receiver.deliver([notification], now=now)
-
-
-def _webhook(http_post: HttpPost, secret: SecretStr | None) -> Webhook:
-    try:
-        return Webhook(http_post, secret=None if secret is None else secret.get_secret_value())
-    except ValueError as error:
-        raise NotReady(f"TRMON_WEBHOOK_SECRET: {error}") from None
-
-
-def _email(settings: Settings, *, host: str) -> Email:
-    user, password = settings.smtp_user, settings.smtp_password
-    server = MailServer(
-        host=host,
-        port=settings.smtp_port,
-        security=settings.smtp_security,
-        user=None if user is None else user.get_secret_value(),
-        password=None if password is None else password.get_secret_value(),
-        ca_file=settings.smtp_ca_file,
-    )
-    try:
-        return Email(
-            server,
-            sender=settings.email_from or "",
-            recipients=settings.email_to,
-            allow_hosts=frozenset(settings.webhook_allow_hosts),
-            timeout_seconds=settings.delivery_timeout_seconds,
-        )
-    except OSError as error:
-        raise NotReady(f"TRMON_SMTP_CA_FILE: {settings.smtp_ca_file}: {error.strerror or error}") from error
 
 
 def _apprise(name: str, url: SecretStr, *, timeout_seconds: float) -> Apprise:
