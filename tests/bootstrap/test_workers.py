@@ -20,7 +20,7 @@ from tests.fixtures.waiting import eventually
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.identity import RunKey
-from trmon.domain.ports import SLOTS
+from trmon.domain.slots import SLOTS
 from trmon.notify.webhook import KEY_HEADER
 from trmon.store import Store
 from trmon.store.database import engines_of
@@ -56,13 +56,6 @@ def store(postgres_url: str) -> Iterator[Store]:
     opened = Store.open(postgres_url)
     yield opened
     opened.close()
-
-
-@pytest.fixture
-def pager() -> Iterator[WebhookServer]:
-    """The receiver of alerts."""
-    with WebhookServer() as server:
-        yield server
 
 
 @pytest.fixture

@@ -61,16 +61,6 @@ def test_a_late_rank_revises_the_batch_that_was_closed_without_it(serve: Serve) 
         assert (revised["complete"], revised["missing_ranks"], revised["n_sequences"]) == (True, [], 8)
 
 
-def test_a_repeated_report_counts_once_and_another_payload_is_refused(client: httpx.Client) -> None:
-    send(client, MATH, step_of(0))
-    bodies = [wire.encode(step_of(0)), wire.encode(report(columns(seed=9), step=0))]
-    answers = [client.post(f"{RUN}/reports", content=body, headers={"Content-Type": wire.MSGPACK}) for body in bodies]
-    assert [answer.status_code for answer in answers] == [200, 409]
-    assert wire.decode_ack(answers[0].content).status == "duplicate"
-    [batch] = batches(client, 1)
-    assert (batch["n_sequences"], batch["revised"]) == (4, False)
-
-
 @pytest.mark.parametrize("skew_seconds", [-YEAR_SECONDS, YEAR_SECONDS], ids=["a year behind", "a year ahead"])
 def test_a_trainers_wrong_clock_changes_no_time_that_the_service_records(
     client: httpx.Client, skew_seconds: float

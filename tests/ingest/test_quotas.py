@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pytest
 
@@ -38,11 +39,11 @@ class FewQuotas:
         return key.run in self.runs
 
 
+@dataclass
 class Clock:
     """A clock that the test moves."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    now: float = 0.0
 
     def __call__(self) -> float:
         return self.now

@@ -103,20 +103,18 @@ def beat(rank: int = 0, **dropped: int) -> wire.Heartbeat:
     return wire.Heartbeat(**ORIGIN, rank=rank, world_size=8, losses=wire.Losses(dropped))
 
 
-def test_increases_of_counters_are_added_up() -> None:
+@pytest.mark.parametrize(
+    ("sent", "increases"),
+    [
+        ([(0, 2), (0, 2), (0, 5)], [2, 0, 3]),
+        ([(0, 5), (0, 2), (0, 6)], [5, 0, 1]),
+        ([(0, 2), (1, 2), (0, 2)], [2, 2, 0]),
+    ],
+    ids=["increases are added up", "a late message subtracts nothing", "ranks are counted separately"],
+)
+def test_the_increase_since_a_senders_last_message_counts(sent: list[tuple[int, int]], increases: list[int]) -> None:
     losses = ClientLosses()
-    increases = [dict(losses.increases(KEY, beat(queue_full=n))) for n in (2, 2, 5)]
-    assert increases == [{"queue_full": 2}, {}, {"queue_full": 3}]
-
-
-def test_a_late_message_subtracts_nothing() -> None:
-    losses = ClientLosses()
-    assert [sum(losses.increases(KEY, beat(queue_full=n)).values()) for n in (5, 2, 6)] == [5, 0, 1]
-
-
-def test_senders_are_counted_separately() -> None:
-    losses = ClientLosses()
-    assert [sum(losses.increases(KEY, beat(rank, queue_full=2)).values()) for rank in (0, 1, 0)] == [2, 2, 0]
+    assert [losses.increases(KEY, beat(rank, queue_full=n)).get("queue_full", 0) for rank, n in sent] == increases
 
 
 def test_reasons_above_the_limit_count_as_other() -> None:
@@ -124,10 +122,6 @@ def test_reasons_above_the_limit_count_as_other() -> None:
     increases = losses.increases(KEY, beat(**{f"reason_{i}": 1 for i in range(MAX_REASONS + 10)}))
     assert len(increases) == MAX_REASONS + 1
     assert increases["other"] == 10
-
-
-def test_messages_without_losses_count_nothing() -> None:
-    assert not ClientLosses().increases(KEY, wire.Pause(**ORIGIN, sequence=0))
 
 
 def test_memory_is_bounded_in_the_number_of_reasons() -> None:
