@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from trmon.domain.alerts.delivery import Routes
@@ -24,22 +23,7 @@ from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
 
 
-class _RuleSetCache:
-    """The rule set of the active rules, computed once for all runs until the rules are replaced."""
-
-    def __init__(self, rules: Callable[[], tuple[Rule, ...]]) -> None:
-        self._rules = rules
-        self._rule_set = RuleSet(rules())
-
-    def __call__(self) -> RuleSet:
-        """Return the rule set; replaced rules are another tuple object."""
-        rules = self._rules()
-        if rules is not self._rule_set.rules:
-            self._rule_set = RuleSet(rules)
-        return self._rule_set
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class WatchConfig:
     """The settings by which every run is evaluated: rules, alert routes, and how long to wait for reports."""
 
@@ -49,11 +33,14 @@ class WatchConfig:
     runbook_base_url: str | None = None
     grace_seconds: float = 60.0
     patience: SilenceLimits = field(default_factory=SilenceLimits)
+    _rule_set: RuleSet | None = field(default=None, init=False)
 
-    @cached_property
-    def rule_set(self) -> Callable[[], RuleSet]:
-        """The active rules as a set, shared by all runs."""
-        return _RuleSetCache(self.rules)
+    def rule_set(self) -> RuleSet:
+        """Return the active rules as a set, computed once for all runs; replaced rules are another tuple object."""
+        rules = self.rules()
+        if self._rule_set is None or rules is not self._rule_set.rules:
+            self._rule_set = RuleSet(rules)
+        return self._rule_set
 
 
 class RunContext:
