@@ -19,7 +19,7 @@ from trmon.domain.identity import BatchKey
 from trmon.fleet import views as view_sync_module
 from trmon.fleet.views import PolicyThreshold, RunViewCache, ViewSync, thresholds_of
 from trmon.store.repositories.run_snapshots import StoredRunView
-from trmon_client.core.policies.policy import Policy
+from trmon_client.core.policies.policy import Policy, preset
 
 
 def test_active_runs_are_listed_newest_first_and_idle_ones_removed() -> None:
@@ -42,10 +42,10 @@ def test_mask_rates_are_by_policy_and_bounds_by_kind() -> None:
 def test_of_several_bounds_on_one_statistic_the_tightest_is_listed() -> None:
     criteria = [{"statistic": "geo_ratio", "lower": 0.9, "upper": 1.2}, {"statistic": "geo_ratio", "upper": 1.1}]
     policy = Policy.parse({"name": "twice", "criteria": criteria})
-    assert list(thresholds_of(policy)) == [
-        PolicyThreshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="lower", value=0.9),
-        PolicyThreshold(statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="upper", value=1.1),
-    ]
+    assert [(one.bound, one.value) for one in thresholds_of(policy)] == [("lower", 0.9), ("upper", 1.1)]
+    assert next(thresholds_of(preset("geo_mask"))) == PolicyThreshold(
+        statistic="geo_ratio", pair="mismatch_or_primary", where="", bound="lower", value=0.99
+    )
 
 
 @pytest.fixture

@@ -260,7 +260,8 @@ def test_a_verdict_has_its_cause_its_steps_and_the_state_of_its_incident() -> No
 def test_a_healthy_run_has_no_series_of_problems() -> None:
     well = JudgedRun(verdict=RunVerdict(kind=VerdictKind.HEALTHY, why="no finding"), need=Urgency.NONE)
     rules = builtin_rules()
-    found = samples(an_exposition(rules=lambda: rules).text([view_of(1)], project=None, verdicts={1: well}))
+    view = view_of(1, last_report_at=1.0)
+    found = samples(an_exposition(rules=lambda: rules).text([view], project=None, verdicts={1: well}))
     shown = {"trmon_run_verdict", "trmon_run_state", "trmon_last_report_timestamp_seconds", "trmon_threshold"}
     assert found.keys() == shown | {"trmon_runs_omitted"}
 
