@@ -27,11 +27,11 @@ class Alertmanager(HttpReceiver):
     def __init__(self, http_post: HttpPost, *, repeat_seconds: float = REPEAT_SECONDS) -> None:
         super().__init__(http_post)
         self.repeat_seconds = repeat_seconds
+        self._expiry_seconds = EXPIRES_AFTER_REPEATS * repeat_seconds
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:
         """Post alerts."""
-        expiry_seconds = EXPIRES_AFTER_REPEATS * self.repeat_seconds
-        alerts = [alertmanager_alert(one, now=now, expiry_seconds=expiry_seconds) for one in notifications]
+        alerts = [alertmanager_alert(one, now=now, expiry_seconds=self._expiry_seconds) for one in notifications]
         alerts += [_milder_alert(one) for one in notifications if one.reason == TransitionReason.WORSENED.value]
         return self._http_post.post(msgspec.json.encode(alerts))
 
