@@ -52,6 +52,7 @@ def test_a_token_is_needed() -> None:
 
 def test_without_the_extra_it_says_what_brings_it() -> None:
     code = "import sys; sys.modules['grafana_client'] = None; from trmon.cli import app; app()"
-    done = subprocess.run([sys.executable, "-c", code, "grafana", "push"], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code, "grafana", "push", "--token", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "pip install 'trmon[grafana]'" in done.stderr
