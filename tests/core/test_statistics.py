@@ -105,7 +105,7 @@ def test_reducing_block_by_block_gives_the_same_columns() -> None:
 def test_k3_is_accurate_at_the_healthy_scale_where_float32_is_not(magnitude: float) -> None:
     random = np.random.default_rng(0)
     rollout = (-random.random((1, 4096)) * 1e-2 - magnitude * 2).astype(np.float32)
-    new = (rollout + magnitude * random.choice([-1, 1], rollout.shape)).astype(np.float32)
+    new = (rollout + magnitude * random.choice([-1, 1, 1], rollout.shape)).astype(np.float32)
     found = statistics.columns(rollout_logprobs=rollout, logprobs=new, mask=np.ones_like(rollout))
     d = new - rollout
     exact = math.fsum(reference.columns({"rollout_logprobs": rollout, "logprobs": new}, [[1] * 4096])["total_sum_k3"])

@@ -137,6 +137,8 @@ def test_above_the_rate_nothing_of_a_request_is_admitted_and_the_wait_is_named()
     assert admitted(gate, a_message(wire.Finish(**ORIGIN, sequence=1)), a_report(project="code")) == [True, True]
     clock.now += 3.5
     assert admitted(gate, a_report()) == [True]
+    with pytest.raises(Overloaded):
+        admitted(gate, a_report())
 
 
 def test_invalid_entries_stay_in_their_place() -> None:

@@ -91,6 +91,8 @@ def test_the_same_data_as_json_and_as_msgpack_is_the_same_report(client: httpx.C
     answer = client.post(ONE, content=as_json(message), headers=JSON)
     assert answer.headers["content-type"] == wire.JSON
     assert answer.json()["status"] == "duplicate"
+    read = "/api/v1/runs/math/grpo/signals?names=lr"
+    eventually(lambda: client.get(read).json()["signals"]["lr"]["last"] == [1.0])
 
 
 @pytest.mark.parametrize("n", [4, 600], ids=["on the event loop", "on another thread"])

@@ -96,6 +96,12 @@ def test_a_delivery_is_muted_with_a_reason(
     assert mute_reason(delivery, context, now=NOW) is expected
 
 
+def test_an_acknowledged_alert_is_sent_again_to_a_receiver_that_drops_what_is_not_repeated() -> None:
+    acked = delivery_context(acked=frozenset({ALERT.episode}))
+    assert mute_reason(FIRING, acked, now=NOW) is MuteReason.ACKNOWLEDGED
+    assert mute_reason(FIRING, acked, now=NOW, must_repeat=True) is None
+
+
 def test_an_episode_is_named_by_its_alert_and_batch() -> None:
     assert ALERT.episode == "1/high@3:7"
     assert replace(ALERT, update=2).episode == "1/high@3:7.2"
