@@ -86,7 +86,7 @@ def test_sending_again_changes_nothing_and_returns_the_same_bits(client: httpx.C
 
 def test_the_same_data_as_json_and_as_msgpack_is_the_same_report(client: httpx.Client) -> None:
     content = columns(3, reward=np.array([np.nan, np.inf, -0.0]))
-    message = report(content, scalars={"lr": 1.0, "loss": "inf", "odd": None})
+    message = report(content, scalars={"lr": 1.0, "loss": "inf", "odd": None}, finished=[wire.ChunkCount(1, None, 1)])
     assert acknowledged(send(client, message)).status == "stored"
     answer = client.post(ONE, content=as_json(message), headers=JSON)
     assert answer.headers["content-type"] == wire.JSON
