@@ -20,7 +20,7 @@ from tests.fixtures.waiting import eventually
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.identity import RunKey
-from trmon.domain.slots import SLOTS
+from trmon.domain.ownership import SLOTS
 from trmon.notify.webhook import KEY_HEADER
 from trmon.store import Store
 from trmon.store.database import engines_of

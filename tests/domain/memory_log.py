@@ -15,11 +15,11 @@ from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.messages import StoredNotice, StoredReport, Unread
+from trmon.domain.ownership import Fences
 from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunProgress, RunUpdate
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.attempts import ActiveLaunch, Claim, renewed_claim
 from trmon.domain.runs.run import Attempt, Run, RunState
-from trmon.domain.slots import Fences
 from trmon_client.core import wire
 
 RUN_ID = 1

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from tests.fixtures.waiting import eventually
 from trmon.domain.errors import NotReady
-from trmon.domain.slots import SLOTS, SlotHoldings
+from trmon.domain.ownership import SLOTS, SlotHoldings
 from trmon.fleet.leases import LeaseManager
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines

@@ -10,9 +10,9 @@ import pytest
 from tests.store.builders import NOW, append, batch, batch_key, commit, start_intake
 from trmon.domain.access import EVERYTHING
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis
+from trmon.domain.ownership import Fences, slot_of
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.runs.run import RunState
-from trmon.domain.slots import Fences, slot_of
 from trmon.fleet.summaries import AGAIN_SECONDS, LIVE_SECONDS, RunSummaries, SummaryUpdater, in_order
 from trmon.store import Store
 from trmon.worker.thread import SoleOwner

@@ -24,7 +24,7 @@ from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate, MuteReason
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.errors import NotReady
-from trmon.domain.slots import Fences
+from trmon.domain.ownership import Fences
 from trmon.notify.dispatcher import MAX_DUE, DeliveryPolicy, Dispatcher
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
 from trmon.store import Store

@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.waiting import eventually
 from tests.notify.posting import DELIVERED, ScriptedReceiver, put
 from trmon.domain.alerts.delivery import RetryPolicy, Routes
-from trmon.domain.slots import Fences
+from trmon.domain.ownership import Fences
 from trmon.notify.dispatcher import THREADS_PER_RECEIVER, DeliveryPolicy, Dispatcher
 from trmon.store import Store
 
@@ -25,7 +25,7 @@ POLICY = DeliveryPolicy(
 
 
 class Owner:
-    """Owns the given slots; implements trmon.domain.slots.Ownership."""
+    """Owns the given slots; implements trmon.domain.ownership.Ownership."""
 
     def __init__(self, fences: Fences) -> None:
         self.held = fences

@@ -21,9 +21,9 @@ from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver
 from trmon.domain.alerts.delivery import RetryPolicy, Routes
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.messages import PreparedMessage, WriteResult
+from trmon.domain.ownership import Fences
 from trmon.domain.pipeline.run_update import RunUpdate
 from trmon.domain.rules import rule_yaml
-from trmon.domain.slots import Fences
 from trmon.fleet.views import RunViewCache
 from trmon.notify.dispatcher import DeliveryPolicy, Dispatcher
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult

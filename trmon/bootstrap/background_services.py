@@ -15,8 +15,8 @@ from trmon.config.rules import ActiveRules
 from trmon.config.settings import Settings
 from trmon.domain.alerts.delivery import RetryPolicy
 from trmon.domain.errors import NotReady
+from trmon.domain.ownership import Ownership, slot_of
 from trmon.domain.runs.liveness import SilenceLimits
-from trmon.domain.slots import Ownership, slot_of
 from trmon.fleet.changes import PeriodicThread
 from trmon.fleet.leases import LeaseManager
 from trmon.fleet.summaries import SummarySink, SummaryUpdater

@@ -8,7 +8,7 @@ from threading import Lock
 
 import structlog
 
-from trmon.domain.slots import Fences, SlotHoldings
+from trmon.domain.ownership import Fences, SlotHoldings
 from trmon.fleet.changes import PeriodicThread
 from trmon.store.repositories.leases import Leases
 

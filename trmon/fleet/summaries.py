@@ -19,8 +19,8 @@ from trmon.domain.diagnosis.features import REQUIRED_SIGNALS
 from trmon.domain.diagnosis.history import History
 from trmon.domain.errors import LakeUnavailable, NotFound, Overloaded
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis, sparkline_of
+from trmon.domain.ownership import Ownership
 from trmon.domain.runs.run import Run, RunState
-from trmon.domain.slots import Ownership
 from trmon.store import Store
 from trmon.store.repositories.signals import SignalSeries
 from trmon.store.repositories.summaries import SummaryBases

@@ -36,7 +36,7 @@ from trmon.domain.alerts.muting import (
 )
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.errors import Fenced, NotFound
-from trmon.domain.slots import Fences, Ownership, slot_of
+from trmon.domain.ownership import Fences, Ownership, slot_of
 from trmon.fleet.changes import PeriodicThread
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
 from trmon.store.repositories.deliveries import Outbox

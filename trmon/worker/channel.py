@@ -14,8 +14,8 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import NotReady
 from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.identity import BatchKey
+from trmon.domain.ownership import Fences
 from trmon.domain.pipeline.run_update import RunUpdate
-from trmon.domain.slots import Fences
 from trmon.fleet.views import RunView, RunViewCache
 from trmon.worker.pass_changes import PassTally
 

@@ -13,9 +13,9 @@ from trmon.domain.alerts.alert import Alert, AlertEvent
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow, QuarantinePart
 from trmon.domain.identity import BatchKey
+from trmon.domain.ownership import Fences
 from trmon.domain.pipeline.publish import BatchChanges
 from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunSnapshot, RunUpdate
-from trmon.domain.slots import Fences
 from trmon.fleet.views import RunView
 
 CHECKPOINT_BATCHES = 64

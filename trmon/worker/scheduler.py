@@ -15,8 +15,8 @@ import structlog
 
 from trmon.domain.errors import Fenced, NotFound
 from trmon.domain.messages import Unread
+from trmon.domain.ownership import Fences, in_slots, slot_of
 from trmon.domain.pipeline.run_update import RunUpdate
-from trmon.domain.slots import Fences, in_slots, slot_of
 from trmon.fleet.views import RunView
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import CommitBatcher, PassResult, PassTally, RunUpdateWriter, commit_updates

@@ -10,8 +10,8 @@ from threading import Condition, Thread
 
 import structlog
 
+from trmon.domain.ownership import Fences, Ownership
 from trmon.domain.runs.run import Run
-from trmon.domain.slots import Fences, Ownership
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import RunUpdateWriter
 from trmon.worker.run_context import WatchConfig
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class SoleOwner:
-    """Owns all runs; implements trmon.domain.slots.Ownership."""
+    """Owns all runs; implements trmon.domain.ownership.Ownership."""
 
     def fences(self) -> Fences | None:
         """Return None: all slots."""

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, select, update
 from tests.store.builders import append, report_intake, start_intake
 from tests.store.gate import Gate
 from trmon.domain.errors import Fenced, NotReady
+from trmon.domain.ownership import SLOTS, in_slots, slot_of
 from trmon.domain.pipeline.run_update import Frontier, RunUpdate
-from trmon.domain.slots import SLOTS, in_slots, slot_of
 from trmon.store import Store
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines

@@ -14,9 +14,9 @@ from trmon.domain.diagnosis.diagnosis import diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, Sparkline, SummaryBasis
 from trmon.domain.identity import RunKey
+from trmon.domain.ownership import slot_of
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.runs.run import RunState
-from trmon.domain.slots import slot_of
 from trmon.store import Store
 from trmon.store.rows.runs import SUMMARY_VERSION
 from trmon.store.schema import tables

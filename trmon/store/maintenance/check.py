@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, Table, func, inspect, select
 
 from trmon.domain.errors import Damaged, NotReady
 from trmon.domain.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
-from trmon.domain.slots import SLOTS
+from trmon.domain.ownership import SLOTS
 from trmon.store import migrations
 from trmon.store.database.engines import Engines
 from trmon.store.repositories.leases import lease_holders

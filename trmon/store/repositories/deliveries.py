@@ -28,7 +28,7 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState
 from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate
 from trmon.domain.identity import RunKey
-from trmon.domain.slots import SLOTS, Fences
+from trmon.domain.ownership import SLOTS, Fences
 from trmon.store.repositories.leases import check_fences
 from trmon.store.repositories.silences import read_silences
 from trmon.store.rows.alerts import ALERT_MAPPING, EVENT_MAPPING, decode_deliveries

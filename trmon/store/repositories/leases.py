@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from trmon.domain.errors import Fenced
-from trmon.domain.slots import SLOTS, Fences, SlotHoldings, spread_order
+from trmon.domain.ownership import SLOTS, Fences, SlotHoldings, spread_order
 from trmon.store.database.pg_statement import LockSpace, PgStatement, lock_number, lock_numbers, try_lock_number
 from trmon.store.database.upsert import insert_new, unnest_rows, upsert
 from trmon.store.schema import tables

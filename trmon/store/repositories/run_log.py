@@ -18,10 +18,10 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import Fenced
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import Unread
+from trmon.domain.ownership import SLOTS, Fences, slot_of
 from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunProgress, RunUpdate
 from trmon.domain.runs.attempts import ActiveLaunch
 from trmon.domain.runs.run import Run, RunState
-from trmon.domain.slots import SLOTS, Fences, slot_of
 from trmon.store.database.upsert import by_columns, upsert
 from trmon.store.registry import RunRegistry
 from trmon.store.repositories.attempt_places import AttemptPlaces, MovedAttempts

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import Select, and_, func, or_, select
 
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis
+from trmon.domain.ownership import SLOTS
 from trmon.domain.runs.run import RunState
-from trmon.domain.slots import SLOTS
 from trmon.store.database.upsert import upsert
 from trmon.store.rows.runs import SUMMARY_VERSION, basis_from_row, summary_from_row, summary_to_row
 from trmon.store.schema import tables

@@ -55,20 +55,20 @@ class RunView {
     );
     this.#judge(facts);
     await Promise.all([this.course.begin(), displayed()]);
-    const lower = loaded(import("./lower.js"));
+    const module = loaded(import("./details.js"));
     this.#show(facts);
     await this.charts.begin();
-    await this.#beginBelow(await lower, facts);
+    await this.#showDetails(await module, facts);
   }
 
-  /** Show what lies below the charts, whose modules are loaded after them. */
-  async #beginBelow({ Lower }, facts) {
+  /** Show the details under the charts, whose modules are loaded after them. */
+  async #showDetails({ Details }, facts) {
     const { course, path, again } = this;
-    this.lower = new Lower(course, { path, again, open: (step) => this.open(step) });
-    fill(this.below, this.lower.elements);
+    this.details = new Details(course, { path, again, open: (step) => this.open(step) });
+    fill(this.below, this.details.elements);
     this.below.removeAttribute("aria-busy");
-    this.lower.show(facts);
-    this.lower.heat.read();
+    this.details.show(facts);
+    this.details.heat.read();
     if (this.given.step !== null) this.open(this.given.step, { scroll: false });
   }
 
@@ -77,7 +77,7 @@ class RunView {
     const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
     this.#show(facts);
     this.bar.draw();
-    this.lower.follow();
+    this.details.follow();
   }
 
   /** Open a step's sequences, or close the panel with null. */
@@ -87,15 +87,15 @@ class RunView {
     this.course.chosen = step;
     this.charts.redraw();
     this.bar.draw();
-    await this.lower?.panel.show(step, this.given.attempt);
-    if (scroll && step !== null) this.lower?.panel.element.scrollIntoView({ block: "nearest" });
+    await this.details?.panel.show(step, this.given.attempt);
+    if (scroll && step !== null) this.details?.panel.element.scrollIntoView({ block: "nearest" });
   }
 
   end() {
     this.course.end();
     this.charts.end();
     this.why.end();
-    this.lower?.end();
+    this.details?.end();
   }
 
   async #facts() {
@@ -119,7 +119,7 @@ class RunView {
   #show(facts) {
     this.#judge(facts);
     this.charts.outline(facts);
-    this.lower?.show(facts);
+    this.details?.show(facts);
   }
 
   #key(event) {

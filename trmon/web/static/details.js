@@ -1,4 +1,4 @@
-// What lies below the charts of a run: sequences against the threshold, policies, the budget, and the open step.
+// The details under the charts of a run: sequences against the threshold, policies, the budget, and the open step.
 
 import { unanswered } from "./api.js";
 import { ThresholdEditor } from "./bounds.js";
@@ -10,7 +10,7 @@ import { StepPanel } from "./step.js";
 
 const POLICY_LINES = 8; // As tall as a policy with three shadows.
 
-export class Lower {
+export class Details {
   /** `open` opens a step; `again` reads the run's facts anew after a change. */
   constructor(course, { path, open, again }) {
     Object.assign(this, { course, path, again });

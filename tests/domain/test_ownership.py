@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trmon.domain.slots import SLOTS, SlotHoldings, in_slots, slot_of
+from trmon.domain.ownership import SLOTS, SlotHoldings, in_slots, slot_of
 
 SHARES = [
     ("who is alone takes all", 0, 1, SLOTS, 0),
