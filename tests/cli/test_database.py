@@ -132,7 +132,8 @@ def answers(client: httpx.Client, key: RunKey) -> dict[str, Any]:
         "alerts": f"/api/v1/alerts?project={key.project}&run={key.run}",
     }
     said = {name: client.get(url).json() for name, url in asked.items()}
-    said["run"].pop("mask_rate")  # of runs that are live in that service
+    # Of runs that are live in that service, and of its newest summary, which is made later.
+    del said["run"]["mask_rate"], said["run"]["status"]
     return _without_ids(said | {"whatif": client.post(f"{path}/whatif", json={"policy": STRICT}).json()})
 
 

@@ -43,15 +43,19 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     service.stop()
 
 
-def short(injection: Injection) -> ExperimentConfig:
-    """A few healthy steps, a few to full severity, and a few of it.
+def onset_step(injection: Injection) -> int:
+    """Return the first step of an injection.
 
     A new optimizer's first steps are large too; finding G counts them for 20 steps, which the findings of a collapse
     compare with.
     """
-    onset_step = 24 if injection in LATE else 12
-    n_steps = onset_step + SLOW.get(injection, 24)
-    return injected(injection, seed=0, n_steps=n_steps, onset=Onset(onset_step, ramp_steps=8))
+    return 24 if injection in LATE else 12
+
+
+def short(injection: Injection) -> ExperimentConfig:
+    """A few healthy steps, a few to full severity, and a few of it."""
+    first = onset_step(injection)
+    return injected(injection, seed=0, n_steps=first + SLOW.get(injection, 24), onset=Onset(first, ramp_steps=8))
 
 
 def diagnosed(client: httpx.Client, config: ExperimentConfig, *, name: str) -> dict[str, Any]:
@@ -69,7 +73,7 @@ def test_the_cause_of_an_injection_is_named(client: httpx.Client, injection: Inj
     config = short(injection)
     found = diagnosed(client, config, name=injection.value)
     assert found["primary"] in CAUSES[injection]
-    assert config.first_change <= found["observed"][0]["since_step"] < config.n_updates
+    assert onset_step(injection) <= found["observed"][0]["since_step"] < config.n_updates
 
 
 def test_nothing_is_found_in_a_healthy_run(client: httpx.Client) -> None:

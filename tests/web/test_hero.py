@@ -45,6 +45,8 @@ def test_the_time_line_tells_how_long_before_the_reward_fell(evaluate: Evaluate)
     texts = evaluate(
         """async () => {
             const { storyLines, storyOf } = await import("/assets/any/diagnosis.js");
+            const { catalogueOfSignals } = await import("/assets/any/panels.js");
+            await catalogueOfSignals();
             const told = (facts) => {
                 const story = storyOf(facts);
                 return story && storyLines(story, { open() {}, closedAt: null })
