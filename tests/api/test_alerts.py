@@ -18,9 +18,9 @@ from trmon.domain.identity import RunKey
 
 
 @pytest.fixture
-def paging(serve: Serve, receiver: WebhookServer) -> ThreadedService:
+def paging(serve: Serve, hook: WebhookServer) -> ThreadedService:
     return serve(
-        webhook_url=receiver.url,
+        webhook_url=hook.url,
         webhook_secret="swordfish",
         webhook_allow_hosts="127.0.0.1",
         delivery_backoff_seconds=0.05,
@@ -28,7 +28,7 @@ def paging(serve: Serve, receiver: WebhookServer) -> ThreadedService:
 
 
 def test_an_alert_reaches_its_receiver_signed_and_once_also_over_a_restart(
-    paging: ThreadedService, receiver: WebhookServer
+    paging: ThreadedService, hook: WebhookServer
 ) -> None:
     with paging.client() as client:
         alert = crash(client)
@@ -42,7 +42,7 @@ def test_an_alert_reaches_its_receiver_signed_and_once_also_over_a_restart(
     with paging.client() as client:
         train(client, RunKey("math", "other"))
         assert len(client.get("/api/v1/alerts").json()["items"]) == 1, "a run that finishes raises none"
-    [posted] = receiver.posted
+    [posted] = hook.posted
     [told] = json.loads(posted.body)["alerts"]
     assert (told["status"], told["summary"], told["identity"]) == ("firing", alert["summary"], alert["identity"])
     signed = posted.headers["X-Trmon-Timestamp"].encode() + b"." + posted.body
@@ -50,28 +50,26 @@ def test_an_alert_reaches_its_receiver_signed_and_once_also_over_a_restart(
     assert posted.headers["X-Trmon-Signature"] == f"sha256={expected}"
 
 
-def test_a_delivery_that_fails_is_retried(paging: ThreadedService, receiver: WebhookServer) -> None:
-    receiver.statuses = [503, 500, 200]
+def test_a_delivery_that_fails_is_retried(paging: ThreadedService, hook: WebhookServer) -> None:
+    hook.statuses = [503, 500, 200]
     with paging.client() as client:
         crash(client)
         delivered = 'trmon_delivery_total{outcome="delivered"} 1.0'
         text = eventually(lambda: client.get("/metrics").text, lambda text: delivered in text)
     assert 'trmon_delivery_total{outcome="retried"} 2.0' in text
-    assert len({posted.headers["X-Trmon-Delivery"] for posted in receiver.posted}) == 1
+    assert len({posted.headers["X-Trmon-Delivery"] for posted in hook.posted}) == 1
 
 
-def test_dead_deliveries_are_listed_with_the_reason_but_without_the_address(
-    serve: Serve, receiver: WebhookServer
-) -> None:
-    receiver.statuses = [404]
-    service = serve(slack_url=receiver.url, webhook_allow_hosts="127.0.0.1")
+def test_dead_deliveries_are_listed_with_the_reason_but_without_the_address(serve: Serve, hook: WebhookServer) -> None:
+    hook.statuses = [404]
+    service = serve(slack_url=hook.url, webhook_allow_hosts="127.0.0.1")
     with service.client() as client:
         alert = crash(client)
         [dead] = eventually(lambda: deliveries(client, state="dead", project="math", run="grpo"))
         for others in ({"state": "delivered"}, {"project": "math", "run": "other"}, {"project": "code"}):
             assert deliveries(client, **others) == []
-        assert receiver.url not in client.get("/api/v1/deliveries").text
+        assert hook.url not in client.get("/api/v1/deliveries").text
     assert (dead["project"], dead["run"], dead["receiver"]) == ("math", "grpo", "slack")
     assert (dead["told_state"], dead["attempts"], dead["last_error"]) == ("firing", 1, "answered 404")
     assert dead["body"]["alert"]["identity"] == alert["identity"]
-    assert len(receiver.posted) == 1
+    assert len(hook.posted) == 1

@@ -1,4 +1,4 @@
-"""A run in a lake that cannot be read answers with what to do, while everything else goes on."""
+"""A run in a lake that cannot be read answers with what to do, while everything else continues."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def moved(tmp_path: Path, lake_folder: Path) -> Iterator[ThreadedService]:
 
 
 def problems(service: ThreadedService) -> set[tuple[int, str]]:
-    """Return the status and detail of each route that reads the moved run, after checking that all else goes on."""
+    """Return the status and detail of each route that reads the moved run, after checking that all else continues."""
     with service.client() as client:
         answers = [client.get(path) for path in READS]
         assert_all_else_goes_on(client)

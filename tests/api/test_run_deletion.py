@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,12 @@ from tests.fixtures.waiting import eventually
 RUN = "/api/v1/runs/math/grpo"
 
 
-@pytest.fixture
-def pager() -> Iterator[WebhookServer]:
-    with WebhookServer() as server:
-        yield server
-
-
-def paging(serve: Serve, pager: WebhookServer, receiver: WebhookServer, **more: Any) -> ThreadedService:
+def paging(serve: Serve, pager: WebhookServer, hook: WebhookServer, **more: Any) -> ThreadedService:
     """Return a service that notifies PagerDuty and a webhook."""
     return serve(
         pagerduty_key="k" * 32,
         pagerduty_url=pager.url,
-        webhook_url=receiver.url,
+        webhook_url=hook.url,
         webhook_allow_hosts="127.0.0.1",
         delivery_backoff_seconds=0.05,
         **more,
@@ -44,34 +37,32 @@ def incidents(pager: WebhookServer) -> list[tuple[str, str]]:
     return [(event["event_action"], event["dedup_key"]) for event in events]
 
 
-def statuses(receiver: WebhookServer) -> list[tuple[str, str]]:
+def statuses(hook: WebhookServer) -> list[tuple[str, str]]:
     """Return the notifications at the webhook: state and reason."""
-    return [
-        (alert["status"], alert["reason"]) for posted in receiver.posted for alert in json.loads(posted.body)["alerts"]
-    ]
+    return [(alert["status"], alert["reason"]) for posted in hook.posted for alert in json.loads(posted.body)["alerts"]]
 
 
-def test_a_deletion_resolves_the_notified_alerts(serve: Serve, pager: WebhookServer, receiver: WebhookServer) -> None:
-    service = paging(serve, pager, receiver)
+def test_a_deletion_resolves_the_notified_alerts(serve: Serve, pager: WebhookServer, hook: WebhookServer) -> None:
+    service = paging(serve, pager, hook)
     with service.client() as client:
         crash(client)
-        eventually(lambda: len(pager.posted) + len(receiver.posted), lambda n: n == 2)
+        eventually(lambda: len(pager.posted) + len(hook.posted), lambda n: n == 2)
         assert client.delete(RUN).status_code == 204
-        eventually(lambda: len(pager.posted) + len(receiver.posted), lambda n: n == 4)
+        eventually(lambda: len(pager.posted) + len(hook.posted), lambda n: n == 4)
         assert client.get("/api/v1/alerts").json()["items"] == []
     incident = "trmon:math/grpo:crashed:"
     assert incidents(pager) == [("trigger", incident), ("resolve", incident)]
-    assert [state for state, _ in statuses(receiver)] == ["firing", "resolved"]
-    assert statuses(receiver)[-1][1] == "the run was deleted"
+    assert [state for state, _ in statuses(hook)] == ["firing", "resolved"]
+    assert statuses(hook)[-1][1] == "the run was deleted"
 
 
 def test_a_receiver_in_an_outage_is_notified_after_a_restart(
-    serve: Serve, pager: WebhookServer, receiver: WebhookServer
+    serve: Serve, pager: WebhookServer, hook: WebhookServer
 ) -> None:
-    service = paging(serve, pager, receiver)
+    service = paging(serve, pager, hook)
     with service.client() as client:
         crash(client)
-        eventually(lambda: len(pager.posted) + len(receiver.posted), lambda n: n == 2)
+        eventually(lambda: len(pager.posted) + len(hook.posted), lambda n: n == 2)
         pager.statuses[:] = [503]
         assert client.delete(RUN).status_code == 204
         eventually(lambda: len(pager.posted), lambda n: n >= 2)
@@ -95,9 +86,9 @@ def test_an_alertmanager_drops_the_alert(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_a_new_run_under_the_same_name_sends_new_notifications(
-    serve: Serve, pager: WebhookServer, receiver: WebhookServer
+    serve: Serve, pager: WebhookServer, hook: WebhookServer
 ) -> None:
-    service = paging(serve, pager, receiver)
+    service = paging(serve, pager, hook)
     with service.client() as client:
         _crash_and_delete(client, pager, n_told=2)
         _crash_and_delete(client, pager, n_told=4)
@@ -112,13 +103,13 @@ def _crash_and_delete(client: httpx.Client, pager: WebhookServer, *, n_told: int
 
 
 def test_a_renamed_run_is_notified_under_its_new_name_and_resolved_under_the_old(
-    serve: Serve, pager: WebhookServer, receiver: WebhookServer
+    serve: Serve, pager: WebhookServer, hook: WebhookServer
 ) -> None:
     old, new = "trmon:math/grpo:crashed:", "trmon:math/other:crashed:"
-    service = paging(serve, pager, receiver)
+    service = paging(serve, pager, hook)
     with service.client() as client:
         crash(client)
-        eventually(lambda: len(pager.posted) + len(receiver.posted), lambda n: n == 2)
+        eventually(lambda: len(pager.posted) + len(hook.posted), lambda n: n == 2)
         assert client.patch(RUN, json={"name": "other"}).status_code == 200
         eventually(lambda: incidents(pager), lambda told: sorted(told[1:]) == [("resolve", old), ("trigger", new)])
         assert client.delete("/api/v1/runs/math/other").status_code == 204

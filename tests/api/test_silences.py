@@ -28,13 +28,11 @@ PREVIEWED: list[tuple[list[tuple[str, str, str]], str | None, int]] = [
 
 
 @pytest.fixture
-def paging(serve: Serve, receiver: WebhookServer) -> ThreadedService:
-    return serve(webhook_url=receiver.url, webhook_allow_hosts="127.0.0.1")
+def paging(serve: Serve, hook: WebhookServer) -> ThreadedService:
+    return serve(webhook_url=hook.url, webhook_allow_hosts="127.0.0.1")
 
 
-def test_a_silence_mutes_an_alert_across_a_restart_until_it_ends(
-    paging: ThreadedService, receiver: WebhookServer
-) -> None:
+def test_a_silence_mutes_an_alert_across_a_restart_until_it_ends(paging: ThreadedService, hook: WebhookServer) -> None:
     with paging.client() as client:
         made = client.post("/api/v1/silences", json=CRASHED)
         assert made.status_code == 201
@@ -45,13 +43,13 @@ def test_a_silence_mutes_an_alert_across_a_restart_until_it_ends(
         assert held["muted"] == "a silence covers the alert"
     paging.restart()
     with paging.client() as client:
-        assert receiver.posted == []
+        assert hook.posted == []
         assert client.get("/api/v1/silences").json()["items"] == [silence | {"alerts": 1}]
         assert client.delete(f"/api/v1/silences/{silence['id']}").status_code == 204
         assert client.get("/api/v1/silences").json()["items"] == []
         [ended] = client.get("/api/v1/silences", params={"ended": True}).json()["items"]
         assert ended["ends_at"] <= time.time()
-        eventually(lambda: list(receiver.posted))
+        eventually(lambda: list(hook.posted))
 
 
 def test_an_acknowledgement_has_an_author_and_a_note_and_survives_a_restart(service: ThreadedService) -> None:
@@ -67,10 +65,8 @@ def test_an_acknowledgement_has_an_author_and_a_note_and_survives_a_restart(serv
         assert listed["ack"] == acked["ack"]
 
 
-def test_an_owners_alerts_go_to_their_receivers_only(serve: Serve, receiver: WebhookServer) -> None:
-    service = serve(
-        webhook_url=receiver.url, slack_url=receiver.url, webhook_allow_hosts="127.0.0.1", routes={"me": ["slack"]}
-    )
+def test_an_owners_alerts_go_to_their_receivers_only(serve: Serve, hook: WebhookServer) -> None:
+    service = serve(webhook_url=hook.url, slack_url=hook.url, webhook_allow_hosts="127.0.0.1", routes={"me": ["slack"]})
     with service.client() as client:
         crash(client)
         send(client, RunKey("math", "nobodys"), CRASH)

@@ -32,12 +32,6 @@ RULES = f"""
 
 
 @pytest.fixture
-def pager() -> Iterator[WebhookServer]:
-    with WebhookServer() as server:
-        yield server
-
-
-@pytest.fixture
 def service(tmp_path: Path, pager: WebhookServer) -> Iterator[ThreadedService]:
     rules = tmp_path / "rules.yaml"
     rules.write_text(RULES)
