@@ -122,7 +122,7 @@ class ErrorGuard:
         """Return the result of `work`, or `otherwise` if it fails."""
         try:
             return work()
-        except Exception as error:  # noqa: BLE001  the edge of the client: training goes on after any failure
+        except Exception as error:  # noqa: BLE001  the edge of the client: training continues after any failure
             self.record(error)
             return otherwise
 

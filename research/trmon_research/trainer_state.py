@@ -55,7 +55,7 @@ class TrainerState:
 
 
 class ResumableTrainer(GrpoTrainer):
-    """A trainer whose state can be captured, and which goes on from one."""
+    """A trainer whose state can be captured, and which continues from one."""
 
     def capture(self, next_update: int) -> TrainerState:
         """Return a copy of the state before an update."""

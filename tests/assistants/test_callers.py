@@ -79,7 +79,7 @@ def test_without_a_service_the_assistant_is_told_how_to_start_one(serve: Serve) 
 
 @contextmanager
 def over_http(service: ThreadedService, **variables: str) -> Iterator[str]:
-    """Serve streamable HTTP in a process of its own, and yield its URL."""
+    """Serve streamable HTTP in a separate process, and yield its URL."""
     port = free_port()
     started = [sys.executable, "-c", COMMAND, "mcp", "--url", service.url, "--http-port", str(port)]
     process = subprocess.Popen(started, stderr=subprocess.PIPE, env=_environment(variables), text=True)

@@ -72,7 +72,7 @@ AnyServer = TypeVar("AnyServer", bound="LoopbackServer")
 
 
 class LoopbackServer:
-    """Serves each connection to a port of the loopback in a thread of its own while it is entered."""
+    """Serves each connection to a port of the loopback in its own thread while it is entered."""
 
     def __init__(self, handler: Callable[..., Any], *, port: int = 0, is_secure: bool = False) -> None:
         self._ends = threading.Event()

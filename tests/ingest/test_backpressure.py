@@ -37,7 +37,7 @@ def locked(service: ThreadedService) -> Iterator[None]:
 
 
 def post(service: ThreadedService, step: int) -> Answer:
-    """Send one report over a connection of its own."""
+    """Send one report over a separate connection."""
     return post_body(service, WORKLOAD.report(0, step=step, rank=0))
 
 

@@ -1,4 +1,4 @@
-"""Quarantine: data that cannot be processed is named, and the run goes on: later steps, stalls and crashes."""
+"""Quarantine: data that cannot be processed is named, and the run continues: later steps, stalls and crashes."""
 
 from __future__ import annotations
 

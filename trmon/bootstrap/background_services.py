@@ -47,7 +47,7 @@ def reevaluate_runs(worker: Worker | WorkerProcess, view_cache: RunViewCache) ->
 class BackgroundServices:
     """The worker, the dispatcher and what prunes and moves, over the runs of this process: all without a lease manager.
 
-    A worker in a process of its own polls for outdated summaries there; one in a thread beside it.
+    A worker in a separate process polls for outdated summaries there; one in a thread beside it.
     """
 
     worker: Worker | WorkerProcess
@@ -253,7 +253,7 @@ def connect_peers(
 
     A lost notice loses no data: every receiver also polls the database.
 
-    Args: on_notice: called with each notice of another process, on a thread of its own; it must be quick; pollers:
+    Args: on_notice: called with each notice of another process, on its own thread; it must be quick; pollers:
     those that notices wake: they poll less often while the connection is up. Errors: NotReady for an invalid URL.
     """
     if settings.redis_url is None or not store.is_shared:

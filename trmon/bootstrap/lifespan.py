@@ -135,7 +135,7 @@ def _readiness(store: Store, services: BackgroundServices | None) -> Readiness:
 
 
 def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
-    """Load the stored views, then start everything that has a thread of its own."""
+    """Load the stored views, then start everything that has its own thread."""
     components, services = running.components, running.services
     settings, store, counters = components.settings, components.store, components.counters
     view_sync = ViewSync(store.run_snapshots, components.view_cache, idle_after_seconds=settings.idle_after_seconds)

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class PeriodicThread:
-    """Calls a task at an interval on a thread of its own, and at once when woken; a failure is logged and retried."""
+    """Calls a task at an interval on its own thread, and at once when woken; a failure is logged and retried."""
 
     def __init__(
         self,

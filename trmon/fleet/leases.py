@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class LeaseManager(PeriodicThread):
-    """Renews leases on a thread of its own; implements Ownership.
+    """Renews leases on its own thread; implements Ownership.
 
     Only its thread calls the database, and never under the lock: a call from another thread returns at once.
     A slot that it reports as held may have been lost a moment ago: each commit checks the slot's fence.

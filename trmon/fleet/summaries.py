@@ -29,7 +29,7 @@ from trmon_client.core.column_schema import PRIMARY_ORDER
 STEPS = 256
 """How many of the newest steps are read; an older finding is reported as this old."""
 FRESH_SECONDS = 5.0
-"""How long a summary is used while its run goes on."""
+"""How long a summary is used while its run continues."""
 FRESH_SECONDS_PER_RUN = 0.1
 """How much longer with many runs: refreshing each of them that often would take a core of its own."""
 BUDGET_SECONDS = 0.25
@@ -42,7 +42,7 @@ SLICE_SECONDS = 0.1
 QUERY_SHARE = 20.0
 """How many times as long as the query for outdated summaries took, the next one waits."""
 LIVE_SECONDS = 5.0
-"""Shortest time between two summaries of a run that goes on."""
+"""Shortest time between two summaries of a run that continues."""
 AGAIN_SECONDS = 60.0
 """When a summary that was not made, or not stored, is made again, if the run does not change before."""
 LIVE_PER_OTHER = 3
@@ -132,7 +132,7 @@ class RunSummaries:
         return -run.id if summary is None else summary.made_at
 
     def _is_current(self, run: Run, basis: SummaryBasis, *, now: float) -> bool:
-        """Whether a summary covers the run's newest rows, or is fresh enough for a run that goes on."""
+        """Whether a summary covers the run's newest rows, or is fresh enough for a run that continues."""
         summary = self._cached.get(run.id)
         if summary is None or summary.basis == basis:
             return summary is not None

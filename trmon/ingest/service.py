@@ -161,7 +161,7 @@ class IngestService:
         return ack
 
     async def ingest_bundle(self, body: bytes, *, media_type: str, access: Access) -> wire.Acks:
-        """Store a bundle; each invalid message gets an acknowledgement of its own. Errors: WireError; Overloaded."""
+        """Store a bundle; each invalid message gets its own acknowledgement. Errors: WireError; Overloaded."""
         entries = await self._quota_gate.admit(
             await self._reader.read_bundle(body, media_type=media_type, access=access)
         )

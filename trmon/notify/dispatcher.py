@@ -175,7 +175,7 @@ class DeliveryAttempt:
 
 
 class Dispatcher(PeriodicThread):
-    """Polls the outbox; each receiver has threads of its own, so that a slow receiver does not delay the others."""
+    """Polls the outbox; each receiver has its own threads, so that a slow receiver does not delay the others."""
 
     def __init__(
         self,

@@ -199,7 +199,7 @@ def _limit(run: RunStatus) -> str:
         return ""
     if run.reward is None:
         return "not judged yet"
-    n_open = 0 if run.state in OVER else 1  # the newest step of a run that goes on is closed by the next
+    n_open = 0 if run.state in OVER else 1  # the newest step of a run that continues is closed by the next
     return f"to step {run.reward.last_step:,}" if run.reward.last_step < run.step - n_open else ""
 
 

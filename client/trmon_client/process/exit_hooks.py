@@ -245,7 +245,7 @@ class ExitHooks:
         _ACTIVE.append(self)
 
     def forget_exit(self) -> None:
-        """Forget a call of `sys.exit`: the trainer goes on, so it was caught."""
+        """Forget a call of `sys.exit`: the trainer continues, so it was caught."""
         self._exit_status = None
 
     def end(self) -> None:
@@ -265,7 +265,7 @@ class ExitHooks:
 
     def _on_exception(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         try:
-            # An interactive interpreter goes on after an exception.
+            # An interactive interpreter continues after an exception.
             if os.getpid() == self._pid and not _is_interactive():
                 _end_all(lambda _hooks: ProcessEnd.by_exception(error))
         finally:

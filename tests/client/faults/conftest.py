@@ -60,7 +60,7 @@ class RunTrainer(Protocol):
 
 @pytest.fixture
 def run_trainer(tmp_path: Path) -> RunTrainer:
-    """Runs a trainer's script in a process of its own, which spools below the test's folder."""
+    """Runs a trainer's script in a separate process, which spools below the test's folder."""
 
     def run(script: str, *, url: str = "", prefix: tuple[str, ...] = (), **variables: str) -> FinishedTrainer:
         given = {"TRMON_PROJECT": "math", "TRMON_RUN": "grpo", "TRMON_SPOOL_DIR": str(tmp_path / "spool")}

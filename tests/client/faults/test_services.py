@@ -49,7 +49,7 @@ def with_defaults(tmp_path: Path, url: str, **given: str) -> ClientSettings:
 
 
 def train_untouched(tmp_path: Path, untouched: str, url: str, **given: str) -> None:
-    """Train against a service that helps nobody: training and its end are as without it, and every report is kept."""
+    """Train against a service that fails: training and its end are as without it, and every report is kept."""
     with Monitor(with_defaults(tmp_path, url, **given)) as monitor:
         assert train(monitor) == untouched
         ends_at = time.monotonic()

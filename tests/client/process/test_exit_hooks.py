@@ -76,7 +76,7 @@ SWALLOWED = """
     sys.excepthook = lambda *_: print("swallowed")
     raise RuntimeError("loss is NaN")
 """
-# The signal is blocked in the main thread, so that another thread takes it and the native call goes on.
+# The signal is blocked in the main thread, so that another thread takes it and the native call continues.
 IN_A_NATIVE_CALL = """
     import ctypes
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
@@ -109,7 +109,7 @@ def test_an_end_is_told_and_is_as_without_trmon(tmp_path: Path, end: str, code: 
     assert (finish.outcome, finish.reason, finish.error) == ("crashed" if error else "finished", reason, error)
     assert finish.exit_code == (code if reason == "exit_code" else None)
     assert finish.signal == ("SIGTERM" if reason == "signal" else "")
-    # After a failure or a signal nobody knows whether the last update was complete.
+    # After a failure or a signal it is unknown whether the last update was complete.
     is_orderly = reason in ("closed", "exited")
     assert finish.finished == ([wire.ChunkCount(steps_told[-1], None, 1)] if is_orderly else [])
     assert steps_told == ([0, 1] if "log(monitor, 1)" in end else [0])

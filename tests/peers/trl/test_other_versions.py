@@ -1,4 +1,4 @@
-"""Trainers that are not as expected, and failures in what trmon reads of them: training goes on."""
+"""Trainers that are not as expected, and failures in what trmon reads of them: training continues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mover in a process of its own, which kills itself at a point of its work."""
+"""A mover in a separate process, which kills itself at a point of its work."""
 
 from __future__ import annotations
 

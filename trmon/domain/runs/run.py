@@ -107,7 +107,7 @@ class RunState(Enum):
 class Run:
     """A stored run; times are seconds since the epoch on the server's clock.
 
-    `ending` is the newest end that its trainer reported, of a former start if the run goes on.
+    `ending` is the newest end that its trainer reported, of a former start if the run continues.
     """
 
     id: int

@@ -315,7 +315,7 @@ class LakeBatches(Repository):
             moved = update(tables.attempt).where(_attempt.id.in_(first))
             connection.execute(moved.values(lake_batch_id=batch.id))
             _empty_checkpoints(connection, {member.run_id for member in batch.members})
-            # A trainer that goes on starts a new attempt, which the cached entries do not say.
+            # A trainer that continues starts a new attempt, which the cached entries do not say.
             self._registry.flush(connection)
             self._registry.forget()
 
