@@ -1,4 +1,4 @@
-"""What the service sends back: the policy that decides from a step on, and the advice to the trainer."""
+"""The service's answers to a trainer: the policy that decides from a step on, and advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trainers of mixtures of experts log: router flips, and the load of experts.
+"""Signals of mixtures of experts: router flips, and the load of experts.
 
     found = moe.flips(rollout_ids, train_ids, mask=mask)
     monitor.log_scalars(step, found.scalars() | {"max_vio": moe.max_vio(train_ids, n_experts=128, mask=mask)})

@@ -122,7 +122,7 @@ class Monitor:
 
     @property
     def error_guard(self) -> ErrorGuard:
-        """What keeps failures of the client, and of its integrations, from the trainer, and counts them on the run."""
+        """Keeps failures of the client and its integrations from the trainer, and counts them on the run."""
         return self._current_session().error_guard
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:

@@ -96,7 +96,7 @@ def _copy(array: Array) -> Array:
 
 UNFINISHED = ".partial"
 OVERHEAD_BYTES = 4096
-"""What a call takes on disk beside its arrays: the headers of its file, and its policy in the index."""
+"""The size on disk of a call without its arrays: the headers of its file, and its policy in the index."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from dashboards.source.promql import per_run, run
 from trmon.domain.budget.run_budget import CHI2_SEQ, ESS_LAG, ROUTER_FLIPS, TOKEN_TV
 
 TO_PAGE = link("This run on the page", "${page}/runs/${project:percentencode}/${run:percentencode}")
-"""What a click on a chart of one run opens."""
+"""The link of a chart of one run."""
 
 
 def methods() -> list[timeseries.Panel]:

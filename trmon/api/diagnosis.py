@@ -1,4 +1,4 @@
-"""What is wrong with a run, and what its mismatch and lag leave room for."""
+"""Routes of a run's diagnosis and of its budget of mismatch and lag."""
 
 from __future__ import annotations
 

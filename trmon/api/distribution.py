@@ -1,4 +1,4 @@
-"""What policies reject over the steps of a run: the distribution of its sequences against bounds, and the reasons."""
+"""Routes of a run's rejections over its steps: the distribution of its sequences against bounds, and the reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another policy would have masked in a run's stored sequences."""
+"""Route of what-ifs: the mask of another policy over a run's stored sequences."""
 
 from __future__ import annotations
 

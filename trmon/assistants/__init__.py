@@ -1,1 +1,1 @@
-"""What an assistant reads of a service by the Model Context Protocol: tools and resources, which change nothing."""
+"""The Model Context Protocol server: read-only tools and resources for assistants."""

@@ -1,4 +1,4 @@
-"""What tools take and answer: small answers, with texts of others cut, numbers rounded, and times written out."""
+"""Arguments and answers of the tools: small answers, with texts cut, numbers rounded, and times written out."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ VIEW_PAUSE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningService:
-    """What routes share, and the background services; None if other processes evaluate the runs."""
+    """The state that routes share, and the background services; None if other processes evaluate the runs."""
 
     components: Components
     services: BackgroundServices | None

@@ -1,4 +1,4 @@
-"""What all commands share: settings, the console, and plain error messages."""
+"""Common parts of all commands: settings, the console, and plain error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands that open the database share."""
+"""Common parts of commands that open the database."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class LogSource:
 
 @dataclass(slots=True)
 class LogImport:
-    """What an import did: how many messages were new, how many the service had, and what was not read as it stands."""
+    """The outcome of an import: how many messages were new, how many the service had, and what was not read."""
 
     steps: set[tuple[int, int]] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)

@@ -80,7 +80,7 @@ class LimitsInfo(AnswerInfo, frozen=True, kw_only=True):
 
 
 class PreflightInfo(AnswerInfo, frozen=True, kw_only=True):
-    """What was measured over the tokens that both engines score, and the causes."""
+    """The measurements over the tokens that both engines score, and the causes."""
 
     passed: bool
     sequences: int

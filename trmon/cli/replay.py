@@ -53,7 +53,7 @@ class RecordedTokenInfo(AnswerInfo, frozen=True, kw_only=True):
 
 
 class ReplayInfo(AnswerInfo, frozen=True, kw_only=True):
-    """What a recording shows: its updates, how many sequences were decided otherwise then, and its worst tokens."""
+    """The content of a recording: its updates, how many sequences were decided otherwise then, and its worst tokens."""
 
     n_differing: int
     updates: tuple[ReplayedUpdateInfo, ...]

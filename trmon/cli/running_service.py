@@ -1,4 +1,4 @@
-"""What commands that query a running service share."""
+"""Common parts of commands that query a running service."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ KEYS = {
     "\x7f": "backspace",
     "\b": "backspace",
 }
-"""What terminals send for keys that write nothing."""
+"""The bytes that terminals send for keys that write nothing."""
 LONGEST_SEQUENCE = 8
 
 

@@ -111,7 +111,7 @@ class AuditEntry:
 
 
 class QuotaResource(Enum):
-    """What a quota limits."""
+    """The resources that a quota limits."""
 
     RUNS = "runs"
     BYTES = "bytes"

@@ -1,1 +1,1 @@
-"""What several processes over one database share: leases on runs, views of runs, change notices, supervision."""
+"""Several processes over one database: leases on runs, views of runs, change notices, supervision."""

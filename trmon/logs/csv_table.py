@@ -13,7 +13,7 @@ from trmon.logs.log_format import LogFormat, LogItem, LogSample, bare_number
 RUN_SEPARATOR = " - "
 """Between the run and the metric in the header of an export of wandb's page."""
 NO_NAMES = ("{", "}", "|", "│", "=")
-"""What no name of a metric contains."""
+"""Characters that no name of a metric contains."""
 EXTREMES = ("__MIN", "__MAX")
 
 

@@ -1,4 +1,4 @@
-"""What a reader of a log format is, and what several readers need: numbers, rows of steps, messages of Protobuf."""
+"""The interface of log readers, and their common parts: numbers, rows of steps, messages of Protobuf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What receivers share: their port, the HTTP client, and the check of the addresses that they connect to."""
+"""Common parts of receivers: their port, the HTTP client, and the check of the addresses that they connect to."""
 
 from __future__ import annotations
 

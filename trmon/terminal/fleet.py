@@ -1,4 +1,4 @@
-"""What of the fleet is looked at: where it is scrolled to, and the filter."""
+"""The visible part of the fleet: the scroll position and the filter."""
 
 from __future__ import annotations
 

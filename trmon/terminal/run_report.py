@@ -42,7 +42,7 @@ class SpanInfo(AnswerInfo, frozen=True, kw_only=True):
 
 
 class CostInfo(AnswerInfo, frozen=True, kw_only=True):
-    """What the run cost, null where it is not known; hours are GPU-hours."""
+    """The cost of the run, null where unknown; hours are GPU-hours."""
 
     wasted_rollouts: ApiNumber
     timed_steps: ApiNumber

@@ -1,4 +1,4 @@
-"""What closed batches lead to: a run's bounds are adapted, and its trainer gets advice."""
+"""Reactions to closed batches: the run's bounds are adapted, and its trainer gets advice."""
 
 from __future__ import annotations
 

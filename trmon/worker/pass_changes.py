@@ -1,4 +1,4 @@
-"""What a pass changes: collected, checkpointed when due, and committed with other passes in one request."""
+"""The changes of a pass: collected, checkpointed when due, and committed with other passes in one request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read and change in a service, from Python: runs, signals, alerts, diagnoses, what-ifs and notes.
+"""Read and change a service's data from Python: runs, signals, alerts, diagnoses, what-ifs and notes.
 
 from trmon_client.api import Service
 

@@ -1,4 +1,4 @@
-"""What administrators read: tokens, quotas, the audit log; and the probes."""
+"""Answers for administrators: tokens, quotas, the audit log; and the probes."""
 
 from __future__ import annotations
 

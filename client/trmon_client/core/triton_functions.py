@@ -1,4 +1,4 @@
-"""What the Triton kernels share: launches on a device, fast exponentials and logarithms, reductions within a thread.
+"""Functions of all Triton kernels: launches, fast exponentials and logarithms, reductions within a thread.
 
 This module imports Triton, so it is imported only by the kernels.
 """

@@ -26,7 +26,7 @@ ARGUMENTS = {
 }
 """The argument of `log_batch` for each key of AReaL's trajectories, [n, T] each but the rewards, [n]."""
 OF_TOKENS = ("logprobs", "loss_mask", "versions")
-"""What AReaL keeps at the position of the token; the others are at the position that predicts it."""
+"""Arrays that AReaL keeps at the position of the token; the others are at the position that predicts it."""
 
 
 def attach_areal(trainer: Any) -> None:

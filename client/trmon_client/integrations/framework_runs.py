@@ -1,4 +1,4 @@
-"""What the integrations share: hooks on a framework's methods, and the run that it trains, its batches and numbers."""
+"""Common parts of the integrations: hooks on a framework's methods, and the run with its batches and scalars."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ STORE_POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What identifies the sender of a message; the ranks have not agreed on an attempt that is local."""
+    """The sender of a message; an attempt that is local has not been agreed on by the ranks."""
 
     project: str
     run: str

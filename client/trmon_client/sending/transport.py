@@ -128,7 +128,7 @@ MAX_RETRY_AFTER_SECONDS = 600.0
 
 
 class UploadOutcome(Enum):
-    """What happened to a bundle."""
+    """The outcome of sending a bundle."""
 
     ANSWERED = "answered"
     """Every message has its acknowledgement."""

@@ -1,1 +1,1 @@
-"""What every request passes: gateway, authentication, limits, bodies, problem details; and the routes' dependencies."""
+"""Middleware of every request: gateway, authentication, limits, bodies, problem details; dependencies of routes."""

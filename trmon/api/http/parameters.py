@@ -1,4 +1,4 @@
-"""What requests name: runs, signals, steps, and pages of a list."""
+"""Parameters of requests: runs, signals, steps, and pages of a list."""
 
 from __future__ import annotations
 

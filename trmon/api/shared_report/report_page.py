@@ -23,7 +23,7 @@ STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRun:
-    """What a shared report shows of a run: no configuration, no traceback, no token.
+    """The content of a shared report: no configuration, no traceback, no token.
 
     `alerts`, `policies` and `notes` are the newest ones, newest first.
     """

@@ -42,7 +42,7 @@ NOT_SILENT = ("A", "B", "D", "G", "R")
 
 
 class CalibrationOutcome(Enum):
-    """What a calibration did."""
+    """The outcome of a calibration."""
 
     CALIBRATED = "calibrated"
     AT_CEILINGS = "at_ceilings"

@@ -1,4 +1,4 @@
-"""What a controller reads and returns: the sample of a policy's statistics, a proposal of bounds, or why none."""
+"""Input and output of a controller: the sample of a policy's statistics; a proposal of bounds, or why there is none."""
 
 from __future__ import annotations
 

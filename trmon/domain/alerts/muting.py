@@ -111,7 +111,7 @@ def alert_mute_reason(alert: Alert, context: DeliveryContext, *, now: float) -> 
 
 
 class DispatchOutcome(Enum):
-    """What happened to a due delivery: delivered; failed, to retry or given up (dead); muted for good, or held."""
+    """The outcome of a due delivery: delivered; failed, to retry or given up (dead); muted for good, or held."""
 
     DELIVERED = "delivered"
     RETRIED = "retried"

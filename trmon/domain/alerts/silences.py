@@ -1,4 +1,4 @@
-"""What may mute an alert: silences, a firing cause that inhibits its symptoms, and flapping."""
+"""Muting of alerts: silences, a firing cause that inhibits its symptoms, and flapping."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ class _Evaluation:
 
 
 class RuleSetOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rule set raises over a run.
+    """The alerts that one rule set raises over a run.
 
     `n_raised` alerts fire and incidents open or change, of which `n_sent` notify and `n_pages` notify as a page.
     `first_alarm` and `first_page` are steps; `first_steps` the first step of each rule. `alerts` are the first 200.

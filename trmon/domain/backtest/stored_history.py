@@ -25,7 +25,7 @@ from trmon_client.core.policies.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class CollapseLabel:
-    """What a source says of a run: the step at which its collapse begins, None if it does not collapse."""
+    """The label of a run: the step at which its collapse begins, None if it does not collapse."""
 
     onset: int | None
 

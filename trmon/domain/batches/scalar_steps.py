@@ -101,7 +101,7 @@ class ScalarTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalarRuns:
-    """What is known of the attempts of a run.
+    """The known attempts of a run.
 
     `reporting` are those that have sent a report. `is_rank_ended` says whether a rank of an attempt has ended, `folded`
     is the newest closed batch. If `has_ended`, nothing more is expected of the run.

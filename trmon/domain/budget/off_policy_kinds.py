@@ -1,4 +1,4 @@
-"""What is off-policy in a run, and its kind of pipeline: present, absent, or unknown where its columns cannot tell."""
+"""Kinds of off-policyness of a run, and its pipeline: present, absent, or unknown from its columns."""
 
 from __future__ import annotations
 

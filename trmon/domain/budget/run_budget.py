@@ -25,7 +25,7 @@ UPDATE_NORM, HORIZON = "lag_law.update_norm", "lag_law.horizon"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagLaw:
-    """What the law says of a run; nan where something is not known.
+    """The terms of the lag law for a run; nan where unknown.
 
     `lag` is S, the largest lag in versions; `horizon` is T, in updates; `lr` is eta. `lr_scale` is the smaller of the
     two radii over their drift: eta must stay well below it (the law says <<, and names no factor). `lag_scale` is the

@@ -172,7 +172,7 @@ JUMP_MEMORY = 0.95
 
 
 class Statistic(IntEnum):
-    """What is kept of each input; rows of the history's matrix."""
+    """The values kept of each input; rows of the history's matrix."""
 
     COUNT = 0
     BASE_SUM = 1

@@ -52,7 +52,7 @@ class RiskCalibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @decodable
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the file of a model holds; `fitted_on` says on what and by what command it was fitted.
+    """The file of a model; `fitted_on` names the data and the command of the fit.
 
     `warn_at` and `page_at` are probabilities that a tenth and a twentieth of the runs without a collapse reach.
     """

@@ -62,7 +62,7 @@ MAX_NAMED = 2
 
 
 class RiskLevel(Enum):
-    """What a probability asks for; `past` once the reward has collapsed or the run has finished: nothing."""
+    """The urgency of a probability; `past` once the reward has collapsed or the run has finished."""
 
     LOW = "low"
     WARN = "warn"

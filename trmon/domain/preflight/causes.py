@@ -132,7 +132,7 @@ class TokenCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightResult:
-    """What a preflight measured over the tokens that could be compared, and the causes that it found.
+    """The result of a preflight: measurements over the tokens that could be compared, and the causes.
 
     `equal_share` compares as float32; `max_abs_d` and d in nats; `tv_p95`: the 95th percentile of the tokens' total
     variation; `signals`: those of the pair mismatch by stem; `unknown`: findings that need more tokens.

@@ -20,7 +20,7 @@ MAX_WARNINGS = 16
 MAX_WARNING_LENGTH = 500
 MAX_SUMMARY_LENGTH = 300
 NO_EXIT = "no exit was seen: it was killed, it hangs, or its machine is gone"
-"""What is known of the end of a run that fell silent."""
+"""The known end of a run that fell silent."""
 
 
 @decodable

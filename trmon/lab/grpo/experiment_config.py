@@ -81,7 +81,7 @@ class EngineMismatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TrainingFaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What goes wrong while the engines agree.
+    """Faults of the training while the engines agree.
 
     `negated_share` is the share of groups whose rewards reach the learner with the wrong sign, `nan_share` that of
     responses whose reward is NaN, `token_limit` the longest response in tokens, None for that of the task.

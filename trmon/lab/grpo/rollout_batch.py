@@ -1,4 +1,4 @@
-"""What the learner trains on: responses, log-probs, rewards, advantages within groups, and PPO's clipped loss."""
+"""The learner's batch: responses, log-probs, rewards, advantages within groups, and PPO's clipped loss."""
 
 from __future__ import annotations
 

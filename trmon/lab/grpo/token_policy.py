@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 TrunkCache = Any
-"""What a trunk remembers of the tokens it has read; each kind of trunk has its own."""
+"""The state of a trunk after the tokens it has read; each kind of trunk has its own."""
 
 
 class TokenTrunk(nn.Module):

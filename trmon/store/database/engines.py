@@ -1,4 +1,4 @@
-"""What both kinds of database share: the address, the two engines, and a transaction that runs again."""
+"""Common parts of both kinds of database: the address, the two engines, and a transaction that is retried."""
 
 from __future__ import annotations
 

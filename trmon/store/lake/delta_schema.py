@@ -41,7 +41,7 @@ _RUN_FIELDS = (
 )
 """The columns of an attempt from its run, as they are when it moves; only the newest attempt has the verdict."""
 _FINDING_FIELDS = (pa.field("cause", pa.string()), pa.field("finding", pa.string()), pa.field("ill_step", pa.int64()))
-"""What an attempt's newest incident names: the rule that leads it, the finding and the first step."""
+"""The newest incident of an attempt: the rule that leads it, the finding and the first step."""
 _SIZE_FIELDS = (
     *(pa.field(name, pa.int64()) for name in ("first_step", "newest_step", "n_batches", "n_sequences", "n_tokens")),
     pa.field("ended_at", pa.float64()),

@@ -1,4 +1,4 @@
-"""What the moved attempts of a database have in its lake, read as the repositories read the database."""
+"""The moved attempts of a database, read from its lake as the repositories read the database."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ COMPACTION_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakePass:
-    """What a pass did: the lake batches that moved, and how many rows, runs and files it deleted or merged."""
+    """The outcome of a pass: the lake batches that moved, and how many rows, runs and files it deleted or merged."""
 
     batches: tuple[LakeBatch, ...]
     deleted_rows: int

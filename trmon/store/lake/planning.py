@@ -210,7 +210,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeStatus:
-    """What has moved to the lake, and what waits for it.
+    """The state of the lake: what has moved, and what waits.
 
     `moved_bytes` are those of reports; `moved_at` is the time of the newest move. `due_attempts` can move now,
     `ended_attempts` too once their runs have been idle for long enough, `late_attempts` have messages that came after

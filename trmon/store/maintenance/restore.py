@@ -156,7 +156,7 @@ FROM pg_sequences WHERE schemaname = current_schema()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredState:
-    """What a restored database holds: when its newest report was received, None without one, and its open runs."""
+    """The content of a restored database: when its newest report was received, None without one, and its open runs."""
 
     newest_report_at: float | None
     open_runs: int

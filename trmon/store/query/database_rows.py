@@ -24,7 +24,7 @@ _attempt, _run, _report = tables.attempt.c, tables.run.c, tables.report.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedState:
-    """What the lake has of a database: its lake batches up to one, without runs whose deletion is not complete."""
+    """The rows of a database in the lake: its lake batches up to one, without runs whose deletion is not complete."""
 
     database_id: str
     lake_batch: int

@@ -35,7 +35,7 @@ INVALID_VALUES = (
     msgspec.MsgspecError,
     StatementError,
 )
-"""What the decoders of rows, or the database, raise for a value of another kind than trmon writes."""
+"""Exceptions of the decoders of rows, or of the database, for a value of another kind than trmon writes."""
 
 
 class ImportOutcome(Enum):

@@ -33,7 +33,7 @@ _IS_OF_THIS_VERSION = and_(_summary.run_id == _run.id, _summary.version == SUMMA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryBases:
-    """What a summary of a run would be made of now, and what its stored one was made of; None if there is none."""
+    """The inputs of a run's summary now, and those of its stored one; None if there is none."""
 
     now: SummaryBasis
     stored: SummaryBasis | None

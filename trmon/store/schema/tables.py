@@ -381,8 +381,8 @@ lake_batch = _table(
     *_columns(BigInteger, "n_reports", "n_bytes"),
 )
 
-# What a lake batch moves of an attempt: the reports and notices after and up to these ids, and all other rows unless
-# only late messages are left.
+# The range of an attempt that a lake batch moves: the reports and notices after and up to these ids, and all other
+# rows unless only late messages are left.
 lake_batch_attempt = _table(
     "lake_batch_attempt",
     Column("lake_batch_id", ForeignKey("lake_batch.id"), primary_key=True),

@@ -1,4 +1,4 @@
-"""What repositories share: a read is one snapshot, and writes run in the transactions of the writer."""
+"""Common parts of repositories: a read is one snapshot, and writes run in the transactions of the writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy bounds: a statistic of each sequence, of each turn, or of each token.
+"""Criteria of a policy: bounds on a statistic of each sequence, of each turn, or of each token.
 
 Criteria decide on sequences and turns from the columns. The columns do not hold single tokens, so rules for tokens run
 in the trainer, where the log-probs are.

@@ -30,7 +30,7 @@ CLIP_ROWS = ("n_clipped", "n_leaked", "n_leaked_high")
 
 @dataclass(frozen=True)
 class StretchResults:
-    """What the programs of the kernel stored, on the device of the arguments."""
+    """The kernel's output, on the device of the arguments."""
 
     table: Array
     """[rows, B, stretches] float64: the sums and maxima that `rows` names, and the position of the last maximum."""

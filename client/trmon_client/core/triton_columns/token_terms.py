@@ -1,4 +1,4 @@
-"""What the kernel of the columns computes for each token: the terms of its sums and maxima, and its bin.
+"""The terms of each token in the kernel's sums and maxima, and its histogram bin.
 
 This module imports Triton, so it is imported only by the kernel. Log-ratios are differences in the precision of the
 log-probs. All else is float32, in forms without cancellation, with the errors of `fast_exp`. Terms are 0 at tokens that

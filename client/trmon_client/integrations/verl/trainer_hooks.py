@@ -86,7 +86,7 @@ class TrainerHooks:
         (V1_TRAINER, "PPOTrainer"): {**PAUSES, "_compute_advantage": ("self", "batch", "metrics")},
         (V1_TRAINER, None): {**CORRECT, "compute_advantage_for_multi_trajectories": ("data", "batch_keys")},
     }
-    """What is wrapped, by module and class, and the first parameters that it must have."""
+    """The wrapped methods by module and class, with the first parameters that each must have."""
 
     def __init__(self) -> None:
         self._monitor: Monitor | None = None
