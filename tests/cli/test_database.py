@@ -12,7 +12,8 @@ import duckdb
 import httpx
 import pytest
 
-from tests.fixtures.command import trmon
+from tests.fixtures.command import run_here, trmon
+from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ServiceProcess, ThreadedService
 from tests.fixtures.trainer import MATH, send, send_step, statuses, step_report, train
@@ -21,6 +22,21 @@ from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
 RUN = "/api/v1/runs/math/grpo"
+Start = Callable[[Path], ThreadedService]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Return a function that starts a service over a folder; all end with the test."""
+    started: list[ThreadedService] = []
+
+    def begin(data_dir: Path) -> ThreadedService:
+        started.append(ThreadedService(data_dir))
+        return started[-1]
+
+    yield begin
+    for service in started:
+        service.stop()
 
 
 class Trainer(Thread):
@@ -42,81 +58,64 @@ class Trainer(Thread):
         self.join()
 
 
-def test_a_service_under_load_is_backed_up_and_its_restored_twin_goes_on(tmp_path: Path) -> None:
-    service, file = ServiceProcess(tmp_path / "data"), tmp_path / "backup.sqlite"
-    with service.client() as client:
+def test_a_service_under_load_is_backed_up_and_its_restored_twin_goes_on(
+    process: ServiceProcess, start: Start, tmp_path: Path
+) -> None:
+    file = tmp_path / "backup.sqlite"
+    with process.client() as client:
         trainer = Trainer(client)
         trainer.start()
         eventually(lambda: trainer.step, lambda step: step >= 30)
         acknowledged = trainer.step
-        made = trmon("backup", file, "--data-dir", service.data_dir)
-        refused = trmon("restore", file, "--data-dir", service.data_dir)
+        made = run_here("backup", file, "--data-dir", process.data_dir)
+        refused = run_here("restore", file, "--data-dir", process.data_dir)
         trainer.stop()
-    service.kill()
-    assert (made.returncode, made.stdout.startswith(f"{file}: ")) == (0, True), made.stderr
-    assert (refused.returncode, "a service uses" in refused.stderr) == (1, True)
+    process.kill()
+    assert (made.exit_code, made.stdout.startswith(f"{file}: ")) == (0, True), made.stderr
+    assert (refused.exit_code, "a service uses" in refused.stderr) == (1, True)
 
     twin = tmp_path / "twin"
-    assert trmon("restore", file, "--data-dir", twin).returncode == 0
-    service = ServiceProcess(twin)
-    with service.client() as client:
+    assert run_here("restore", file, "--data-dir", twin).exit_code == 0
+    with start(twin).client() as client:
         resent = [statuses(client, MATH, step_report(step)) for step in range(trainer.step + 6)]
         send(client, MATH, wire.Finish(**ORIGIN, sequence=1, finished=[wire.ChunkCount(trainer.step + 5, None, 1)]))
         eventually(lambda: client.get(RUN).json()["state"], lambda state: state == "finished")
         series = client.get(f"{RUN}/signals", params={"names": "lr", "points": 10_000}).json()
-    assert service.stop() in (0, -15)
     assert resent[: acknowledged + 1] == [["duplicate"]] * (acknowledged + 1)
     assert resent[-1] == ["stored"]
     assert series["step"] == list(range(trainer.step + 6))
 
 
 def test_for_postgresql_the_command_says_what_does_it(tmp_path: Path) -> None:
-    said = trmon("backup", tmp_path / "b.dump", database_url="postgresql+psycopg://trmon:secret@127.0.0.1/trmon")
-    assert said.returncode == 1
+    said = run_here("backup", tmp_path / "b.dump", database_url="postgresql+psycopg://trmon:secret@127.0.0.1/trmon")
+    assert said.exit_code == 1
     assert "pg_dump --format=custom" in said.stderr
     assert "secret" not in said.stderr
 
 
 def test_restoring_a_backup_without_a_token_says_that_the_service_is_open(tmp_path: Path) -> None:
     data, file = ("--data-dir", tmp_path / "data"), tmp_path / "backup.sqlite"
-    trmon("migrate", *data)
-    trmon("backup", file, *data)
-    assert "trmon token create" in trmon("restore", file, *data).stdout
-    trmon("token", "create", "root", "--scope", "admin", *data)
-    trmon("backup", file, "--overwrite", *data)
-    restored = trmon("restore", file, *data)
-    assert (restored.returncode, "trmon token create" in restored.stdout) == (0, False)
+    run_here("migrate", *data)
+    run_here("backup", file, *data)
+    assert "trmon token create" in run_here("restore", file, *data).stdout
+    run_here("token", "create", "root", "--scope", "admin", *data)
+    run_here("backup", file, "--overwrite", *data)
+    restored = run_here("restore", file, *data)
+    assert (restored.exit_code, "trmon token create" in restored.stdout) == (0, False)
 
 
 ENDED, LIVE = RunKey("math", "grpo"), RunKey("math", "live")
 STRICT = {"name": "strict", "criteria": [{"statistic": "mean_k3", "pair": "primary", "upper": 1e-4}]}
-Start = Callable[[Path], ThreadedService]
 
 
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """Return a function that starts a service over a folder; all end with the test."""
-    started: list[ThreadedService] = []
-
-    def begin(data_dir: Path) -> ThreadedService:
-        started.append(ThreadedService(data_dir))
-        return started[-1]
-
-    yield begin
-    for service in started:
-        service.stop()
-
-
-@pytest.fixture
-def service(start: Start, tmp_path: Path) -> ThreadedService:
+@pytest.fixture(scope="module")
+def service(shared_service: ThreadedService, shared: httpx.Client) -> ThreadedService:
     """A service that has seen a run to its end, and half of another."""
-    service = start(tmp_path / "data")
-    with service.client() as client:
-        train(client, ENDED, steps=range(5))
-        client.put(f"/api/v1/runs/{ENDED}/policy", json={"policy": STRICT, "reason": "try"}).raise_for_status()
-        train(client, LIVE, steps=range(4), end=False)
-        eventually(lambda: len(answers(client, LIVE)["batches"]["items"]), lambda n: n == 3)
-    return service
+    train(shared, ENDED, steps=range(5))
+    shared.put(f"/api/v1/runs/{ENDED}/policy", json={"policy": STRICT, "reason": "try"}).raise_for_status()
+    train(shared, LIVE, steps=range(4), end=False)
+    eventually(lambda: len(answers(shared, LIVE)["batches"]["items"]), lambda n: n == 3)
+    return shared_service
 
 
 def answers(client: httpx.Client, key: RunKey) -> dict[str, Any]:
@@ -146,16 +145,15 @@ def _without_ids(answer: Any) -> Any:
 
 
 def test_another_service_answers_as_the_first_did_and_goes_on(
-    service: ThreadedService, start: Start, tmp_path: Path
+    service: ThreadedService, shared: httpx.Client, start: Start, tmp_path: Path
 ) -> None:
-    with service.client() as client:
-        before = {key: answers(client, key) for key in (ENDED, LIVE)}
-    exported = trmon("export", "math", tmp_path / "archive", "--data-dir", service.data_dir)
-    assert exported.returncode == 0, exported.stderr
+    before = {key: answers(shared, key) for key in (ENDED, LIVE)}
+    exported = run_here("export", "math", tmp_path / "archive", "--data-dir", service.data_dir)
+    assert exported.exit_code == 0, exported.stderr
     assert "2 runs, 8 batches, 9 reports, 36 sequences" in exported.stdout
 
     other = tmp_path / "other"
-    imported = [trmon("import", tmp_path / "archive", "--data-dir", other) for _ in range(2)]
+    imported = [run_here("import", tmp_path / "archive", "--data-dir", other) for _ in range(2)]
     assert imported[0].stdout.splitlines() == ["math/grpo: imported", "math/live: imported"], imported[0].stderr
     assert imported[1].stdout.splitlines() == ["math/grpo: already present", "math/live: already present"]
 
@@ -169,11 +167,12 @@ def test_another_service_answers_as_the_first_did_and_goes_on(
     assert series["step"] == list(range(6))
 
 
-def test_duckdb_reads_the_numbers_that_the_service_answers(service: ThreadedService, tmp_path: Path) -> None:
+def test_duckdb_reads_the_numbers_that_the_service_answers(
+    service: ThreadedService, shared: httpx.Client, tmp_path: Path
+) -> None:
     root = tmp_path / "archive"
-    assert trmon("export", "math", root, "--data-dir", service.data_dir).returncode == 0
-    with service.client() as client:
-        said = answers(client, ENDED)
+    assert run_here("export", "math", root, "--data-dir", service.data_dir).exit_code == 0
+    said = answers(shared, ENDED)
 
     def asked(select: str, table: str) -> list[tuple[Any, ...]]:
         files = f"read_parquet('{root}/table={table}/**/*.parquet', hive_partitioning = true)"
@@ -192,19 +191,19 @@ def test_duckdb_reads_the_numbers_that_the_service_answers(service: ThreadedServ
 
 
 def test_what_is_wrong_is_one_line(tmp_path: Path) -> None:
-    assert trmon("migrate", "--data-dir", tmp_path / "data").returncode == 0
-    unknown = trmon("export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
-    assert (unknown.returncode, unknown.stderr) == (1, "trmon: no project 'math'\n")
-    nothing = trmon("import", tmp_path, "--data-dir", tmp_path / "data")
-    assert (nothing.returncode, "export it again with `trmon export`" in nothing.stderr) == (1, True)
+    assert run_here("migrate", "--data-dir", tmp_path / "data").exit_code == 0
+    unknown = run_here("export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
+    assert (unknown.exit_code, unknown.stderr) == (1, "trmon: no project 'math'\n")
+    nothing = run_here("import", tmp_path, "--data-dir", tmp_path / "data")
+    assert (nothing.exit_code, "export it again with `trmon export`" in nothing.stderr) == (1, True)
 
 
 def test_without_pyarrow_it_says_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert trmon("migrate", "--data-dir", tmp_path / "data").returncode == 0
     absent = tmp_path / "site"
     absent.mkdir()
     (absent / "pyarrow.py").write_text("raise ModuleNotFoundError(\"No module named 'pyarrow'\", name='pyarrow')")
     monkeypatch.setenv("PYTHONPATH", str(absent), prepend=os.pathsep)
+    open_migrated_store(tmp_path / "data" / "trmon.sqlite").close()
     refused = trmon("export", "math", tmp_path / "archive", "--data-dir", tmp_path / "data")
     said = "trmon: archives need pyarrow; install it with pip install 'trmon[export]'\n"
     assert (refused.returncode, refused.stderr) == (1, said)

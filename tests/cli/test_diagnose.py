@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests.fixtures.command import run_here
-from trmon.cli import app
 
 HEALTHY = {"rollout_corr/kl": 1e-4, "actor/lr": 1e-6}
 ILL = HEALTHY | {"training/rollout_actor_probs_pearson_corr": 0.2}
@@ -66,12 +65,10 @@ def test_metrics_without_agreement_name_the_option_of_their_framework_in_one_lin
 
 
 def test_a_log_may_come_from_standard_input(ill_log: Path) -> None:
-    def piped(*arguments: str) -> Result:
-        return CliRunner().invoke(app, ["diagnose", *arguments], input=ill_log.read_bytes())
-
-    assert "A: engine mismatch; the run broke at step" in piped("-").output
-    assert "A: engine mismatch" in piped("--metrics", "-").output
-    refused = CliRunner().invoke(app, ["diagnose", "-"], input=b"foo:1\n")
+    log = ill_log.read_bytes()
+    assert "A: engine mismatch; the run broke at step" in run_here("diagnose", "-", answer=log).output
+    assert "A: engine mismatch" in run_here("diagnose", "--metrics", "-", answer=log).output
+    refused = run_here("diagnose", "-", answer=b"foo:1\n")
     assert (refused.exit_code, "trmon: -: has no metric" in refused.stderr) == (2, True)
 
 

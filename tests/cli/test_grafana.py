@@ -1,4 +1,4 @@
-"""`trmon grafana push`, run as people run it, against a Grafana that answers as its API documents."""
+"""`trmon grafana push`, against a Grafana that answers as its API documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures.command import trmon
+from tests.fixtures.command import run_here
 from tests.grafana.peer import Grafana
 
 
@@ -19,34 +19,34 @@ def grafana() -> Iterator[Grafana]:
 
 
 def test_it_says_what_became_of_each_thing_and_where_it_is(grafana: Grafana) -> None:
-    done = trmon("grafana", "push", "--url", grafana.url, grafana_token="glsa_secret")
-    assert done.returncode == 0, done.stderr
+    done = run_here("grafana", "push", "--url", grafana.url, grafana_token="glsa_secret")
+    assert done.exit_code == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["created"] * 5
     assert f"{grafana.url}/d/trmon-fleet" in done.stdout
-    again = trmon("grafana", "push", grafana_url=grafana.url, grafana_token="glsa_secret")
+    again = run_here("grafana", "push", grafana_url=grafana.url, grafana_token="glsa_secret")
     assert [line.split()[0] for line in again.stdout.splitlines()] == ["unchanged"] * 5
 
 
 def test_a_refusal_is_one_line(grafana: Grafana) -> None:
-    done = trmon("grafana", "push", "--url", grafana.url, "--token", "wrong")
-    assert done.returncode == 1
+    done = run_here("grafana", "push", "--url", grafana.url, "--token", "wrong")
+    assert done.exit_code == 1
     assert done.stderr.startswith("trmon: ")
     assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://"])
 def test_what_is_no_address_is_one_line(url: str) -> None:
-    done = trmon("grafana", "push", "--url", url, "--token", "glsa_secret")
-    assert (done.returncode, done.stderr) == (
+    done = run_here("grafana", "push", "--url", url, "--token", "glsa_secret")
+    assert (done.exit_code, done.stderr) == (
         1,
         f"trmon: --url: must be a URL such as http://host:port, not {url!r}\n",
     )
 
 
 def test_a_token_is_needed() -> None:
-    done = trmon("grafana", "push", "--url", "http://127.0.0.1:1")
-    assert done.returncode == 1
+    done = run_here("grafana", "push", "--url", "http://127.0.0.1:1")
+    assert done.exit_code == 1
     assert "TRMON_GRAFANA_TOKEN" in done.stderr
 
 

@@ -28,39 +28,36 @@ def test_the_listed_summary_is_the_first_line_of_the_help(name: str) -> None:
     assert COMMANDS[name].summary == " ".join(text.partition("\n\n")[0].split())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "unneeded"),
-    [
-        (["--help"], DATABASE_AND_SERVER | HTTP | {"pydantic_settings"} | {"numpy"}),
-        (["version"], DATABASE_AND_SERVER | HTTP | {"pydantic_settings"}),
-        (["top", "--help"], DATABASE_AND_SERVER | HTTP | {"pydantic_settings", "numpy"}),
-        (["show", "--help"], DATABASE_AND_SERVER | HTTP),
-        (["diagnose", "--example"], DATABASE_AND_SERVER | HTTP),
-        (["whatif", "--help"], DATABASE_AND_SERVER | HTTP),
-        (["mcp", "--help"], DATABASE_AND_SERVER | HTTP | {"mcp", "starlette"}),
-        (["preflight", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
-        (["replay", "--help"], DATABASE_AND_SERVER | {"urllib3"}),
-        (["ingest", "--help"], DATABASE_AND_SERVER | HTTP),
-        (["rules", "check", "--help"], DATABASE_AND_SERVER | HTTP),
-        (["notify", "test", "--help"], DATABASE_AND_SERVER - {"prometheus_client"} | {"urllib3"}),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+NEEDED_LATER = (
+    (("--help", "top --help"), DATABASE_AND_SERVER | HTTP | {"pydantic_settings", "numpy"}),
+    (("version",), DATABASE_AND_SERVER | HTTP | {"pydantic_settings"}),
+    (
+        ("show --help", "diagnose --example", "whatif --help", "ingest --help", "rules check --help"),
+        DATABASE_AND_SERVER | HTTP,
+    ),
+    (("mcp --help",), DATABASE_AND_SERVER | HTTP | {"mcp", "starlette"}),
+    (("preflight --help", "replay --help"), DATABASE_AND_SERVER | {"urllib3"}),
+    (("notify test --help",), DATABASE_AND_SERVER - {"prometheus_client"} | {"urllib3"}),
+    (("migrate --help",), set()),
 )
-def test_a_command_imports_only_what_it_needs(arguments: list[str], unneeded: set[str]) -> None:
-    assert imported(arguments) & unneeded == set()
+"""Commands in the order in which one process runs them, each with what it and those before it must not import."""
+RUN = """
+import sys
+from trmon.cli import app
+for command in sys.argv[1:]:
+    try:
+        app(command.split())
+    except SystemExit:
+        pass
+    print("modules:", *sys.modules, file=sys.stderr)
+"""
 
 
-def test_a_command_of_the_database_imports_the_store() -> None:
-    assert {"sqlalchemy", "trmon.store"} <= imported(["migrate", "--help"])
-
-
-def imported(arguments: list[str]) -> set[str]:
-    """Return the names of the modules that a command imports."""
-    code = (
-        "import sys\nfrom trmon.cli import app\n"
-        "try:\n    app(sys.argv[1:])\nfinally:\n    print(*sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=100, check=True
-    )
-    return {*done.stderr.split()}
+def test_commands_import_only_what_they_need_and_those_of_the_database_the_store() -> None:
+    commands = [(command, unneeded) for some, unneeded in NEEDED_LATER for command in some]
+    run = [sys.executable, "-c", RUN, *(command for command, _ in commands)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=100, check=True)
+    imported = [{*line.split()} for line in done.stderr.splitlines() if line.startswith("modules:")]
+    for (command, unneeded), modules in zip(commands, imported, strict=True):
+        assert modules & unneeded == set(), command
+    assert {"sqlalchemy", "trmon.store"} <= imported[-1]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 
 import httpx
 import pytest
 
-from tests.fixtures.command import run_here, trmon
+from tests.fixtures.command import run_here
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
@@ -46,17 +43,17 @@ def test_runs_are_filtered(watched: str, filters: tuple[object, ...], found: lis
 
 
 def test_signals_are_printed_for_a_spreadsheet_and_for_a_program(watched: str) -> None:
-    names = trmon("signals", "math/grpo", url=watched).stdout.split()
+    names = run_here("signals", "math/grpo", url=watched).stdout.split()
     assert {"lr", "mask_rate", "total_kl_k3"} <= {*names}
-    table = trmon("signals", "math/grpo", "lr", "total_kl_k3", "--steps", "1:3", "--csv", url=watched)
-    assert table.returncode == 0, table.stderr
+    table = run_here("signals", "math/grpo", "lr", "total_kl_k3", "--steps", "1:3", "--csv", url=watched)
+    assert table.exit_code == 0, table.stderr
     rows = [*csv.DictReader(table.stdout.splitlines())]
     assert [(row["step"], row["lr"]) for row in rows] == [("1", "0.001"), ("2", "0.001"), ("3", "0.001")]
-    lines = trmon("signals", "math/grpo", "lr", "total_kl_k3", "--steps", "1:3", "--json", url=watched)
+    lines = run_here("signals", "math/grpo", "lr", "total_kl_k3", "--steps", "1:3", "--json", url=watched)
     read = [json.loads(line) for line in lines.stdout.splitlines()]
     assert [str(row["signals"]["total_kl_k3"]) for row in read] == [row["total_kl_k3"] for row in rows]
-    assert "0.001" in trmon("signals", "math/grpo", "lr", url=watched).stdout
-    assert len(trmon("signals", "math/grpo", "lr", "--csv", "--points", 2, url=watched).stdout.splitlines()) == 3
+    assert "0.001" in run_here("signals", "math/grpo", "lr", url=watched).stdout
+    assert len(run_here("signals", "math/grpo", "lr", "--csv", "--points", 2, url=watched).stdout.splitlines()) == 3
 
 
 WRONG = [
@@ -76,13 +73,13 @@ def test_what_is_wrong_is_one_line(watched: str, command: tuple[str, ...], said:
 
 def test_a_note_is_written_and_read(watched: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    written = trmon("note", "math/grpo", "lr raised", "--step", 3, url=watched)
-    assert written.returncode == 0, written.stderr
+    written = run_here("note", "math/grpo", "lr raised", "--step", 3, url=watched)
+    assert written.exit_code == 0, written.stderr
     assert "lr raised" in written.stdout
-    [note] = [json.loads(line) for line in trmon("note", "math/grpo", "--json", url=watched).stdout.splitlines()]
+    [note] = [json.loads(line) for line in run_here("note", "math/grpo", "--json", url=watched).stdout.splitlines()]
     assert (note["text"], note["step"], note["author"]) == ("lr raised", 3, "local")
-    refused = trmon("note", "math/grpo", "a\x1b[2Jb", url=watched)
-    assert (refused.returncode, "text: holds the control character U+001B" in refused.stderr) == (1, True)
+    refused = run_here("note", "math/grpo", "a\x1b[2Jb", url=watched)
+    assert (refused.exit_code, "text: holds the control character U+001B" in refused.stderr) == (1, True)
 
 
 def test_runs_are_edited_and_what_fails_is_named(service: ThreadedService, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,8 +88,8 @@ def test_runs_are_edited_and_what_fails_is_named(service: ThreadedService, monke
         train(client, MATH)
         train(client, OTHER)
         edit = ("edit", "math/grpo", "math/none", "code/ppo")
-        edited = trmon(*edit, "--owner", "ana", "--tag", "x", "--untag", "dapo", "--archive", url=service.url)
-        assert edited.returncode == 1
+        edited = run_here(*edit, "--owner", "ana", "--tag", "x", "--untag", "dapo", "--archive", url=service.url)
+        assert edited.exit_code == 1
         assert "1 of 3 runs not changed: math/none: " in edited.stderr
         assert "no run 'math/none'" in edited.stderr
         rows = [line.split() for line in edited.stdout.splitlines() if "/" in line]
@@ -100,7 +97,7 @@ def test_runs_are_edited_and_what_fails_is_named(service: ThreadedService, monke
         for name in ("math/grpo", "code/ppo"):
             run = client.get(f"/api/v1/runs/{name}").json()
             assert (run["owner"], run["tags"], run["archived"]) == ("ana", ["x"], True)
-        back = trmon("edit", "math/grpo", "--unarchive", "--json", url=service.url)
+        back = run_here("edit", "math/grpo", "--unarchive", "--json", url=service.url)
         assert (json.loads(back.stdout)["archived"], json.loads(back.stdout)["owner"]) == (False, "ana"), back.stderr
 
 
@@ -110,26 +107,13 @@ def test_a_run_is_deleted_after_asking_by_an_admin_and_the_audit_log_says_so(ser
         client.headers["Authorization"] = f"Bearer {make_token(client, 'root', Scope.ADMIN)}"
         reader = make_token(client, "reader", Scope.READ)
         root = client.headers["Authorization"].removeprefix("Bearer ")
-        asked = answered("n\n", url=service.url, token=root)
+        asked = run_here("delete", "math/grpo", answer="n\n", url=service.url, token=root)
         assert "Delete math/grpo (finished, at step 2) with all its data? [y/N]" in asked.stdout
-        assert (asked.returncode, client.get("/api/v1/runs/math/grpo").status_code) == (1, 200)
-        refused = trmon("delete", "math/grpo", "--yes", url=service.url, token=reader)
-        assert (refused.returncode, "lacks the scope 'admin'" in refused.stderr) == (1, True)
-        done = answered("y\n", url=service.url, token=root)
-        assert (done.returncode, "deleted math/grpo" in done.stdout) == (0, True), done.stderr
+        assert (asked.exit_code, client.get("/api/v1/runs/math/grpo").status_code) == (1, 200)
+        refused = run_here("delete", "math/grpo", "--yes", url=service.url, token=reader)
+        assert (refused.exit_code, "lacks the scope 'admin'" in refused.stderr) == (1, True)
+        done = run_here("delete", "math/grpo", answer="y\n", url=service.url, token=root)
+        assert (done.exit_code, "deleted math/grpo" in done.stdout) == (0, True), done.stderr
         assert client.get("/api/v1/runs/math/grpo").status_code == 404
         [entry] = client.get("/api/v1/audit", params={"action": "run.delete"}).json()["items"]
         assert (entry["actor"], entry["target"]) == ("root", "math/grpo")
-
-
-def answered(answer: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `trmon delete math/grpo` and answer its question."""
-    return subprocess.run(
-        [sys.executable, "-m", "trmon", "delete", "math/grpo"],
-        input=answer,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **{f"TRMON_{name.upper()}": value for name, value in variables.items()}},
-        timeout=100,
-        check=False,
-    )

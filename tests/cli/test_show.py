@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -44,6 +44,7 @@ def test_numbers_are_whole_and_no_line_is_wrapped(width: int) -> None:
     assert "ratio_max" in lines[1]
 
 
+@settings(max_examples=50)
 @given(text=st.text(max_size=40), width=st.integers(0, 50))
 def test_cut_text_has_at_most_the_width_and_keeps_both_ends(text: str, width: int) -> None:
     cut = cut_middle(text, width)

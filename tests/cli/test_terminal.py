@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
+from tests.fixtures.command import run_here, trmon
 from tests.fixtures.messages import ORIGIN, columns
 from tests.fixtures.prometheus import binary
-from tests.fixtures.service import ServiceProcess
+from tests.fixtures.service import ServiceProcess, ThreadedService
 from tests.fixtures.trainer import MATH, await_batches, send, send_step
 from tests.fixtures.waiting import eventually
 from trmon.domain.identity import RunKey
@@ -28,36 +29,27 @@ N_STEPS = 30
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def watched(shared_service: ThreadedService, shared: httpx.Client) -> str:
     """The address of a service with a run whose log-probs are corrupt from step 20 on, and one that is as ever."""
-    process = ServiceProcess(tmp_path_factory.mktemp("terminal"))
-    with process.client() as client:
-        for key in (MATH, HEALTHY):
-            send(client, key, wire.Start(**ORIGIN, owner="ana", tags=["dapo"]))
-            for step in range(N_STEPS):
-                spoilt = {"n_invalid": [1, 0, 0, 0]} if key is MATH and step >= 20 else {}
-                send_step(client, key, step=step, content=columns(seed=step, **spoilt))
-        eventually(lambda: fleet(client)["grpo"]["kind"], lambda kind: kind == "act")
-        for key in (MATH, HEALTHY):
-            await_batches(client, key, n=29)
-    yield process.url
-    process.kill()
+    for key in (MATH, HEALTHY):
+        send(shared, key, wire.Start(**ORIGIN, owner="ana", tags=["dapo"]))
+        for step in range(N_STEPS):
+            spoilt = {"n_invalid": [1, 0, 0, 0]} if key is MATH and step >= 20 else {}
+            send_step(shared, key, step=step, content=columns(seed=step, **spoilt))
+    eventually(lambda: fleet(shared)["grpo"]["kind"], lambda kind: kind == "act")
+    for key in (MATH, HEALTHY):
+        await_batches(shared, key, n=29)
+    return shared_service.url
 
 
 def fleet(client: httpx.Client) -> dict[str, dict[str, str]]:
     return {run["run"]: run["verdict"] for run in client.get("/api/v1/fleet").json()["items"]}
 
 
-def trmon(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "130", "PYTHONIOENCODING": "utf-8", **variables}
-    return subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, env=environment, timeout=100, check=False
-    )
-
-
-def test_one_frame_where_nobody_looks_on(watched: str) -> None:
-    done = trmon("top", "--url", watched)
-    assert done.returncode == 0, done.stderr
+def test_one_frame_where_nobody_looks_on(watched: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "130")
+    done = run_here("top", "--url", watched)
+    assert done.exit_code == 0, done.stderr
     first, *lines = done.stdout.splitlines()
     assert first.startswith("1 run needs you")
     runs = [line for line in lines if "math/" in line]
@@ -67,13 +59,17 @@ def test_one_frame_where_nobody_looks_on(watched: str) -> None:
 
 
 @pytest.mark.parametrize("command", [("top", "--once"), ("show", "math/grpo")])
-def test_a_terminal_that_knows_no_unicode_is_shown_what_it_knows(watched: str, command: tuple[str, ...]) -> None:
-    done = trmon(*command, "--url", watched, PYTHONIOENCODING="ascii")
+def test_a_terminal_that_knows_no_unicode_is_shown_what_it_knows(
+    watched: str, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "130")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = trmon(*command, url=watched)
     assert (done.returncode, "corrupt log-probs since step 20" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.server("tmux")
-def test_live_it_follows_tells_that_the_service_is_away_and_leaves_the_terminal_as_it_was(
+def test_live_it_follows_and_tells_that_the_service_is_away_or_hangs(
     process: ServiceProcess, terminal: Callable[..., Terminal]
 ) -> None:
     with process.client() as client:
@@ -88,14 +84,19 @@ def test_live_it_follows_tells_that_the_service_is_away_and_leaves_the_terminal_
     eventually(top.text, lambda text: "ago: no service answers" in text and "Act: corrupt log-probs" in text)
     process.start()
     eventually(top.text, lambda text: "no service answers" not in text and "math/grpo" in text)
-    top.interrupt()
-    ended = eventually(top.text, lambda text: "ended with" in text)
-    assert "ended with 0" in ended
-    assert "math/grpo" not in ended
+    process.process.send_signal(signal.SIGSTOP)
+    try:
+        eventually(top.text, lambda text: "ago: the service has not answered since" in text)
+        top.press("q")
+        eventually(top.text, lambda text: "ended with 0" in text)
+    finally:
+        process.process.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.server("tmux")
-def test_keys_filter_and_quit_at_80_columns(watched: str, terminal: Callable[..., Terminal]) -> None:
+def test_keys_filter_at_80_columns_and_ctrl_c_leaves_the_terminal_as_it_was(
+    watched: str, terminal: Callable[..., Terminal]
+) -> None:
     top = terminal(f"{shlex.join(COMMAND)} top --every 0.2 --url {watched}; echo ended with $?", columns=80)
     eventually(top.text, lambda text: "math/grpo" in text and "math/fine" in text, timeout_seconds=60.0)
     assert "Act: corrupt log-probs" in top.text()
@@ -105,26 +106,10 @@ def test_keys_filter_and_quit_at_80_columns(watched: str, terminal: Callable[...
     eventually(top.text, lambda text: "none of 2 runs" in text)
     top.press("Escape")
     eventually(top.text, lambda text: "math/grpo" in text)
-    top.press("q")
-    assert "ended with 0" in eventually(top.text, lambda text: "ended with" in text)
-
-
-@pytest.mark.server("tmux")
-def test_a_service_that_hangs_is_not_taken_for_a_live_one(
-    process: ServiceProcess, terminal: Callable[..., Terminal]
-) -> None:
-    with process.client() as client:
-        send(client, MATH, wire.Start(**ORIGIN))
-        send_step(client, MATH, step=0)
-    top = terminal(f"{shlex.join(COMMAND)} top --every 0.2 --url {process.url}; echo ended with $?", columns=80)
-    eventually(top.text, lambda text: "math/grpo" in text, timeout_seconds=60.0)
-    process.process.send_signal(signal.SIGSTOP)
-    try:
-        eventually(top.text, lambda text: "ago: the service has not answered since" in text)
-        top.press("q")
-        eventually(top.text, lambda text: "ended with 0" in text)
-    finally:
-        process.process.send_signal(signal.SIGCONT)
+    top.interrupt()
+    ended = eventually(top.text, lambda text: "ended with" in text)
+    assert "ended with 0" in ended
+    assert "math/grpo" not in ended
 
 
 class Terminal:
@@ -179,10 +164,10 @@ def test_text_of_others_does_not_control_the_terminal(watched: str) -> None:
         for alert in alerts:
             ack = {"author": hostile, "note": hostile}
             client.post(f"/api/v1/alerts/{alert['identity']}/ack", json=ack).raise_for_status()
-    done = trmon("show", "math/grpo", "--url", watched)
-    assert done.returncode == 0, done.stderr
+    done = run_here("show", "math/grpo", "--url", watched)
+    assert done.exit_code == 0, done.stderr
     assert "acknowledged by ana" in done.stdout
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(done.stdout)
-    as_json = trmon("diagnose", "math/grpo", "--json", "--url", watched).stdout
+    as_json = run_here("diagnose", "math/grpo", "--json", "--url", watched).stdout
     assert json.loads(as_json)["incident"]["acked_by"] == hostile
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(as_json)

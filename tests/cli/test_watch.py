@@ -23,17 +23,17 @@ def line(step: int) -> str:
 
 
 @pytest.mark.slow
-def test_a_log_is_followed_while_it_is_written(service: ThreadedService, tmp_path: Path) -> None:
+def test_a_log_is_followed_while_it_is_written(shared_service: ThreadedService, tmp_path: Path) -> None:
     log = tmp_path / "verl.log"
     log.write_text("loading\n")
     code = "from trmon.cli import app; app()"
-    options = ["--project", "math", "--url", service.url, "--every", "0.1"]
+    options = ["--project", "math", "--url", shared_service.url, "--every", "0.1"]
     command = [sys.executable, "-c", code, "watch", str(log), *options]
     watching = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert watching.stderr is not None
     assert watching.stderr.readline() == f"trmon: {log}: has no row of metrics\n"
     path = "/api/v1/runs/math/verl"
-    with service.client() as client:
+    with shared_service.client() as client:
 
         def steps() -> list[int]:
             answer = client.get(f"{path}/batches")
@@ -56,9 +56,9 @@ def test_a_log_is_followed_while_it_is_written(service: ThreadedService, tmp_pat
 
 
 def test_a_folder_of_event_files_is_followed_into_the_file_of_a_restart(
-    service: ThreadedService, tmp_path: Path
+    shared_service: ThreadedService, tmp_path: Path
 ) -> None:
-    uploader = ReportUploader(service.url, token=None)
+    uploader = ReportUploader(shared_service.url, token=None)
     folder = tmp_path / "runs"
     folder.mkdir()
     first, second = sorted((TRACKER_LOGS / "tensorboard" / "restarted").iterdir())

@@ -7,7 +7,7 @@ import json
 import httpx
 import pytest
 
-from tests.fixtures.command import trmon
+from tests.fixtures.command import run_here
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import train
 
@@ -24,8 +24,8 @@ def service(shared_service: ThreadedService, shared: httpx.Client) -> ThreadedSe
 def test_policies_stand_in_one_table(service: ThreadedService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     asked = ("--policy", STRICT, "--policy", "trm_max(delta=100)", "--from", 1, "--to", 3)
-    shown = trmon("whatif", "math/grpo", *asked, url=service.url)
-    assert shown.returncode == 0, shown.stderr
+    shown = run_here("whatif", "math/grpo", *asked, url=service.url)
+    assert shown.exit_code == 0, shown.stderr
     assert shown.stdout.startswith("steps 1 to 3, 3 of them\n")
     assert "strict rejects by: mean_k3 12" in shown.stdout
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.stdout.splitlines() if "│" in line]
@@ -33,15 +33,15 @@ def test_policies_stand_in_one_table(service: ThreadedService, monkeypatch: pyte
 
 
 def test_a_soft_policy_shows_its_weights(service: ThreadedService) -> None:
-    shown = trmon("whatif", "math/grpo", "--policy", "trm_avg(delta=1e-12,soft_tau=1e30)", url=service.url)
-    assert shown.returncode == 0, shown.stderr
+    shown = run_here("whatif", "math/grpo", "--policy", "trm_avg(delta=1e-12,soft_tau=1e30)", url=service.url)
+    assert shown.exit_code == 0, shown.stderr
     said = "trm_avg(delta=1e-12, soft_tau=1e+30) is soft: mean weight 100.00%, effective share 100.00%"
     assert said in " ".join(shown.stdout.split())
 
 
 def test_what_the_api_answers_is_printed_on_request(service: ThreadedService) -> None:
     asked = ("--policy", "geo_mask", "--policy", "opsm", "--json", "--max-steps", 2)
-    shown = trmon("whatif", "math/grpo", *asked, "--url", service.url)
+    shown = run_here("whatif", "math/grpo", *asked, "--url", service.url)
     answers = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [(answer["policy"], answer["range"]["first_step"]) for answer in answers] == [("geo_mask", 3), ("opsm", 3)]
     assert [answer["total"]["n_sequences"] for answer in answers] == [8, 0]
@@ -57,14 +57,14 @@ WRONG = [
 
 @pytest.mark.parametrize(("policy", "said"), WRONG)
 def test_a_policy_that_is_none_is_said_so_without_a_service(policy: str, said: str) -> None:
-    refused = trmon("whatif", "math/grpo", "--policy", policy, "--url", "http://127.0.0.1:9")
-    assert refused.returncode == 1
+    refused = run_here("whatif", "math/grpo", "--policy", policy, "--url", "http://127.0.0.1:9")
+    assert refused.exit_code == 1
     assert said in refused.stderr
 
 
 def test_what_the_service_refuses_is_said_in_its_words(service: ThreadedService) -> None:
-    refused = trmon("whatif", "math/none", "--policy", "geo_mask", "--url", service.url)
-    assert (refused.returncode, refused.stderr) == (
+    refused = run_here("whatif", "math/none", "--policy", "geo_mask", "--url", service.url)
+    assert (refused.exit_code, refused.stderr) == (
         1,
         f"trmon: {service.url} answered 404: no run 'math/none'; did you mean math/grpo?\n",
     )
