@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
+from zstandard import ZstdDecompressor
+
+_FIRST_SCHEMA = Path(__file__).with_name("schema_0001.sql")
+_FIRST_FILE = Path(__file__).parents[1] / "fixtures" / "data_of_0_2_0" / "trmon.sqlite.zst"
 
 Key: TypeAlias = tuple[str, str]
 """A table and the name of its column, constraint or index."""
 
 _COLUMNS = """
 SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
-       a.atthasdef OR a.attidentity <> '', a.attidentity = '' AND NOT a.atthasdef
+       a.atthasdef OR a.attidentity <> '', a.attidentity = '' AND NOT a.atthasdef, a.attstorage::text
 FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
 """
@@ -53,13 +58,23 @@ class Schema:
         return {table for table, _ in self.columns}
 
 
+def create_first_schema(engine: Engine) -> None:
+    """Create the tables of 0.2.0 in an empty PostgreSQL database, or write a file of it before it is opened."""
+    if engine.dialect.name == "sqlite":
+        Path(engine.url.database or "").write_bytes(ZstdDecompressor().decompress(_FIRST_FILE.read_bytes()))
+        return
+    with engine.begin() as connection:
+        for statement in _FIRST_SCHEMA.read_text().rstrip().removesuffix(";").split(";\n"):
+            connection.exec_driver_sql(statement)
+
+
 def breaking_changes(before: Schema, after: Schema) -> list[str]:
     """Return what processes of the schema before do not stand, sorted; empty if it is additive."""
     return sorted([*_columns(before, after), *_constraints(before, after), *_indexes(before, after)])
 
 
 def _columns(before: Schema, after: Schema) -> Iterator[str]:
-    for (table, name), (kind, is_required, has_default, _) in before.columns.items():
+    for (table, name), (kind, is_required, has_default, *_) in before.columns.items():
         now = after.columns.get((table, name))
         if now is None:
             yield f"{table}.{name} is gone"
@@ -71,7 +86,7 @@ def _columns(before: Schema, after: Schema) -> Iterator[str]:
             yield f"{table}.{name} may be null, which readers do not expect"
         elif has_default and not now[2]:
             yield f"{table}.{name} has no default any more"
-    for (table, name), (_, is_required, _, has_no_default) in after.columns.items():
+    for (table, name), (_, is_required, _, has_no_default, _) in after.columns.items():
         is_new = table in before.tables and (table, name) not in before.columns
         if is_new and is_required and has_no_default:
             yield f"{table}.{name} is new, required and without default"

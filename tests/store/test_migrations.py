@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from sqlalchemy import Engine, delete, insert
 from tests.fixtures.versions import NEXT_REVISION, next_version
 from tests.store.builders import append, report_intake, stored_reports
 from tests.store.conftest import BACKENDS
-from tests.store.schema_changes import Schema, breaking_changes
+from tests.store.schema_changes import Schema, breaking_changes, create_first_schema
 from trmon.domain.errors import NotReady
 from trmon.store import Store, migrations
 from trmon.store.database import engines_of, sqlite
@@ -41,7 +41,10 @@ def pretend_newer(engine: Engine, *, oldest_reader: str | None) -> None:
             connection.execute(insert(tables.schema_compatibility).values(oldest_reader=oldest_reader))
 
 
-def test_the_migrated_schema_matches_the_code(engine: Engine) -> None:
+@pytest.mark.parametrize("create", [None, create_first_schema], ids=["new", "of 0.2.0"])
+def test_the_migrated_schema_matches_the_code(engine: Engine, create: Callable[[Engine], None] | None) -> None:
+    if create is not None:
+        create(engine)
     migrations.upgrade_schema(engine)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine
 
 from tests.fixtures.postgres import Postgres
-from tests.store.schema_changes import Schema, breaking_changes
+from tests.store.schema_changes import Schema, breaking_changes, create_first_schema
 from trmon.store import migrations
 from trmon.store.database import engines_of
 
@@ -24,7 +25,7 @@ def engine(postgres_server: Postgres) -> Iterator[Engine]:
     """A database with the schema of the first migration."""
     url = postgres_server.database()
     opened = engines_of(url)
-    migrations.upgrade_schema(opened.writing, revision=REVISIONS[0])
+    create_first_schema(opened.writing)
     yield opened.writing
     opened.dispose()
     postgres_server.drop(url)
@@ -38,7 +39,8 @@ def schema_of(engine: Engine) -> Schema:
 def test_each_migration_is_additive_or_raises_the_oldest_reader(engine: Engine) -> None:
     before = schema_of(engine)
     for former, revision in pairwise(REVISIONS):
-        migrations.upgrade_schema(engine, revision=revision)
+        with engine.begin() as connection:
+            command.upgrade(migrations.alembic_config(connection), revision)
         after = schema_of(engine)
         is_raised = migrations.oldest_reader_of(revision) != migrations.oldest_reader_of(former)
         breaking = breaking_changes(before, after)
@@ -47,6 +49,19 @@ def test_each_migration_is_additive_or_raises_the_oldest_reader(engine: Engine) 
             "goes with a later migration, whose oldest_reader is the first revision without use for it"
         )
         before = after
+    migrations.upgrade_schema(engine)
+    assert schema_of(engine) == before
+
+
+def test_a_new_database_has_the_schema_of_an_upgraded_one(engine: Engine, postgres_server: Postgres) -> None:
+    migrations.upgrade_schema(engine)
+    url = postgres_server.database()
+    opened = engines_of(url)
+    migrations.upgrade_schema(opened.writing)
+    new = schema_of(opened.writing)
+    opened.dispose()
+    postgres_server.drop(url)
+    assert new == schema_of(engine)
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

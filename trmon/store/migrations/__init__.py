@@ -1,5 +1,6 @@
 """The schema migrations, which Alembic runs without an ini file.
 
+A new database gets its tables as `trmon.store.schema.tables` has them; migrations change those of databases that exist.
 A migration is online if processes of the version before work over its schema: it only adds tables, and columns that may
 be null or have a default. One that is not raises `oldest_reader`, the revision that a trmon must know from then on.
 """
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from uuid import uuid4
 
 from alembic import command
 from alembic.config import Config
@@ -28,17 +30,18 @@ LOCK_TIMEOUT_MS = 500
 PostgreSQL's deadlock_timeout of 1 s, so that a deadlock ends the migration and no writer."""
 MAX_TRIES = 60
 RETRY_SECONDS = 1.0
+_COMPRESSED = ((tables.report, "payload"), (tables.chunk_axes, "axes"), (tables.signal_chunk, "data"))
 
 
-def upgrade_schema(engine: Engine, *, revision: str = "head") -> None:
-    """Upgrade the schema to a revision, in one transaction; a newer one that this version can use stays as it is.
+def upgrade_schema(engine: Engine) -> None:
+    """Upgrade the schema to this version's, in one transaction; a newer one that this version can use stays as it is.
 
     Errors: NotReady for a newer schema that this version cannot use, and if other transactions keep using a table.
     """
     for _ in range(MAX_TRIES):
         try:
             with engine.begin() as connection:
-                _upgrade(connection, revision)
+                _upgrade(connection)
             return
         except RetryTransaction:
             pass
@@ -52,10 +55,11 @@ def upgrade_schema(engine: Engine, *, revision: str = "head") -> None:
     )
 
 
-def _upgrade(connection: Connection, revision: str) -> None:
+def _upgrade(connection: Connection) -> None:
     lock_exclusively(connection, AdvisoryLock.MIGRATION)
+    revision = schema_revision(connection)
     # Alembic takes 70 ms to find out that there is nothing to do.
-    if revision == "head" and schema_revision(connection) == _head():
+    if revision == _head():
         return
     _check_known(connection)
     if is_newer(connection):
@@ -63,8 +67,21 @@ def _upgrade(connection: Connection, revision: str) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
         connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
-    command.upgrade(_config(connection), revision)
+    if revision is None:
+        _create_tables(connection)
+        command.stamp(alembic_config(connection), "head")
+    else:
+        command.upgrade(alembic_config(connection), "head")
     _write_oldest_reader(connection)
+
+
+def _create_tables(connection: Connection) -> None:
+    """Create every table, and give the database the identity under which a lake holds its rows."""
+    tables.metadata.create_all(connection, checkfirst=False)
+    connection.execute(insert(tables.database_identity).values(id=str(uuid4())))
+    for table, column in _COMPRESSED if connection.dialect.name == "postgresql" else ():
+        # PostgreSQL would try to compress them again.
+        connection.exec_driver_sql(f"ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
 
 
 def check_revision(connection: Connection) -> None:
@@ -133,15 +150,16 @@ def _write_oldest_reader(connection: Connection) -> None:
 
 
 def _scripts() -> Iterator[Script]:
-    return ScriptDirectory.from_config(_config()).walk_revisions()
+    return ScriptDirectory.from_config(alembic_config()).walk_revisions()
 
 
 @cache
 def _head() -> str | None:
-    return ScriptDirectory.from_config(_config()).get_current_head()
+    return ScriptDirectory.from_config(alembic_config()).get_current_head()
 
 
-def _config(connection: Connection | None = None) -> Config:
+def alembic_config(connection: Connection | None = None) -> Config:
+    """Return the configuration with which Alembic runs over a connection, in its transaction."""
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     return config

@@ -1,4 +1,4 @@
-"""All tables; the migrations in trmon/store/migrations create them."""
+"""All tables; trmon/store/migrations creates them."""
 
 from __future__ import annotations
 
