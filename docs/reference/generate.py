@@ -40,7 +40,6 @@ from trmon.domain.diagnosis.conditions import (
 from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions
 from trmon.domain.diagnosis.remedies import FORM_REMEDIES, REMEDIES
 from trmon.domain.finding import CAUSES
-from trmon.domain.rules import json_schema as ruleschema
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters
 from trmon.metrics.exposition import FIXED_HELP, optional_signal_help
@@ -50,6 +49,7 @@ from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = runpy.run_path(str(Path(__file__).with_name("runbooks.py")))["pages"]
 FRAMEWORK_NAMES = runpy.run_path(str(Path(__file__).with_name("framework_names.py")))["page"]
+RULES_SCHEMA = runpy.run_path(str(Path(__file__).with_name("rules_schema.py")))["rules_json_schema"]
 
 
 def _package(name: str) -> ModuleType:
@@ -287,7 +287,7 @@ def _options(values: Mapping[str, str], in_words: Mapping[str, str]) -> str:
 
 def rules_schema() -> str:
     """Return the JSON Schema of rule files."""
-    return json.dumps(ruleschema.rules_json_schema(), indent=2) + "\n"
+    return json.dumps(RULES_SCHEMA(), indent=2) + "\n"
 
 
 FIRST_SIGNALS = (

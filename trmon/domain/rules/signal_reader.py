@@ -69,12 +69,6 @@ def is_scalar(name: str) -> bool:
     return name in TRAINER_SCALARS or (name.startswith(SCALAR_PREFIX) and name != SCALAR_PREFIX)
 
 
-def signal_name_pattern() -> str:
-    """Return a regular expression that matches all names that rules may read."""
-    names = "|".join(sorted(signal_names()))
-    return f"^({names}|({SCALAR_PREFIX}|{SHADOW_PREFIX}).+)$"
-
-
 @cache
 def series_names() -> frozenset[str]:
     """Return the full names of all signals, and the scalars with a common name: any run may come to hold them."""

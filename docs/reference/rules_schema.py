@@ -1,4 +1,4 @@
-"""The JSON Schema of rule files, built from the parser's tables; editors use it for completion and checks."""
+"""The JSON Schema of rule files, from the parser's tables; editors use it for completion, generate.py writes it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from trmon.domain.finding import CAUSES, Severity
 from trmon.domain.rules.condition_yaml import MEASURES, MODEL_THRESHOLDS, SPAN_MEASURES
 from trmon.domain.rules.rule import RowSelection
 from trmon.domain.rules.rule_yaml import NAME, REQUIRED, SUMMARY_FIELDS
-from trmon.domain.rules.signal_reader import signal_name_pattern
+from trmon.domain.rules.signal_reader import SCALAR_PREFIX, signal_names
 from trmon.domain.runs.run import RunState
+from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
 
 Schema = dict[str, Any]
@@ -36,12 +37,18 @@ def rules_json_schema() -> Schema:
         "type": "array",
         "items": {"oneOf": [{"$ref": "#/$defs/rule"}, _disabled()]},
         "$defs": {
-            "signal": {"type": "string", "pattern": signal_name_pattern()},
+            "signal": {"type": "string", "pattern": _signal_name_pattern()},
             "rule": _object(_rule(), *REQUIRED),
             "over_signals": {"oneOf": over_signals},
             "condition": {"oneOf": [{"$ref": "#/$defs/over_signals"}, *_run_conditions()]},
         },
     }
+
+
+def _signal_name_pattern() -> str:
+    """Return a regular expression that matches all names that rules may read."""
+    names = "|".join(sorted(signal_names()))
+    return f"^({names}|({SCALAR_PREFIX}|{SHADOW_PREFIX}).+)$"
 
 
 def _run_conditions() -> list[Schema]:

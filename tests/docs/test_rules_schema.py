@@ -8,9 +8,9 @@ from operator import attrgetter
 import pytest
 import yaml
 
+from docs.reference.rules_schema import rules_json_schema
 from tests.domain.rules.rule_documents import CONDITIONS, INVALID_RULES, InvalidRules
 from tests.fixtures.json_schema import schema_errors
-from trmon.domain.rules.json_schema import rules_json_schema
 from trmon.domain.rules.rule_yaml import FIELDS
 
 SCHEMA = rules_json_schema()
