@@ -57,9 +57,7 @@ def attach_divergences(
     if "divergences" in given:
         return _with_computed(columns, given)
     if inputs.layout.is_packed:
-        raise ValueError(
-            f"{next(iter(given))} cannot be given with cu_seqlens; expected [B, T] log-probs beside logits"
-        )
+        raise ValueError(f"{next(iter(given))} cannot be given with cu_seqlens; expected [B, T] log-probs with logits")
     sides: dict[str, Any] = {name: given[name] for name in ("logits", "old_logits") if name in given}
     mask = valid_tokens(inputs)
     if "rollout_logits" in given:

@@ -217,7 +217,7 @@ class Recorder:
             self._forget()
 
     def update(self, advice: Mapping[str, Any]) -> None:
-        """Write the calls if the service's advice tells of an incident that has opened."""
+        """Write the calls if the service's advice names a newly opened incident."""
         since = advice.get("incident_since")
         if since is not None and since != self._incident_since:
             self._incident_since = since

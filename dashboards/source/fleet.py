@@ -145,7 +145,7 @@ def _numbers() -> list[stat.Panel]:
         number("Runs", "Runs that reported within the last hour.", f"count({per_run(STATE)})"),
         number(
             "To act on",
-            "Runs whose verdict is to be investigated now: a page, a crash or a stall that nobody has acknowledged.",
+            "Runs whose verdict is to be investigated now: a page, a crash or a stall that is not acknowledged.",
             or_zero(f"count({NOW})"),
             steps=SOMEBODY,
         ),

@@ -135,8 +135,8 @@ MAX_SHOWN = 4
 
 
 def run_budget_tool(service: Service, run: RunName) -> Answer:
-    """Return which mismatch and lag a run can bear (conjectures), where its drift comes from (drift: total variation
-    of engine mismatch and of stale weights, 0 to 1), and advice for its kind of pipeline."""
+    """Return the mismatch and lag that a run tolerates (conjectures), where its drift comes from (total variation of
+    engine mismatch and of stale weights, 0 to 1), and advice for its kind of pipeline."""
     name = checked_run(run)
     found = service.budget(name)
     return {

@@ -1,4 +1,4 @@
-"""Tools on runs: list, describe and compare them, and read what was told of them: alerts, incidents and notes."""
+"""Tools on runs: list, describe and compare them, and read their alerts, incidents and notes."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ MAX_TAGS, MAX_OPTIONS, MAX_WARNINGS = 6, 40, 5
 def list_runs_tool(
     service: Service,
     project: Annotated[str | None, Field(description="Only runs of this project.", max_length=128)] = None,
-    need: Annotated[
-        Literal["now", "soon", "none"] | None, Field(description="Only runs that need somebody this soon.")
-    ] = None,
+    need: Annotated[Literal["now", "soon", "none"] | None, Field(description="Only runs of this urgency.")] = None,
     words: Annotated[
         str, Field(description="Words that a run's name, owner, tags, state or verdict must hold.", max_length=200)
     ] = "",

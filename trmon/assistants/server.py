@@ -36,7 +36,7 @@ from trmon_client.api import Service, ServiceError
 from trmon_client.config.version import __version__
 
 ToolFunction = Callable[..., Answer]
-"""Takes a service, then what the model gives; its docstring and annotations are what the model is told."""
+"""Takes a service, then what the model gives; the model sees its docstring and annotations."""
 
 TOOLS: dict[str, ToolFunction] = {
     "list_runs": list_runs_tool,

@@ -98,7 +98,7 @@ def budget_command(
     url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the budget as JSON.")] = False,
 ) -> None:
-    """Print which mismatch and lag a run can bear, where its drift comes from, and the advice for its pipeline."""
+    """Print which mismatch and lag a run can tolerate, where its drift comes from, and the advice for its pipeline."""
     with plain_errors(), service_of(url) as service:
         found = service.budget(str(parse_run_name(run)))
         if as_json:

@@ -44,7 +44,7 @@ _COMMANDS = {
     ),
     "budget": (
         "budget:budget_command",
-        "Print which mismatch and lag a run can bear, where its drift comes from, and the advice for its pipeline.",
+        "Print which mismatch and lag a run can tolerate, where its drift comes from, and the advice for its pipeline.",
     ),
     "whatif": (
         "whatif:whatif_command",
@@ -84,7 +84,7 @@ _COMMANDS = {
     ),
     "restore": (
         "database:restore",
-        "Replace the database by a backup and keep the old one beside it; refused while a service uses it.",
+        "Replace the database by a backup and keep the old one next to it; refused while a service uses it.",
     ),
     "export": (
         "database:export",

@@ -26,7 +26,7 @@ from trmon.store.maintenance.restore import restore_backup as put_back
 
 
 def operator() -> Access:
-    """Return the permissions of whoever runs a command with access to the database, by the name of the user."""
+    """Return the permissions of the user of a command with access to the database, by name."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -103,7 +103,7 @@ def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `trmon backup` wrote.")],
     data_dir: DataDir = None,
 ) -> None:
-    """Replace the database by a backup and keep the old one beside it; refused while a service uses it."""
+    """Replace the database by a backup and keep the old one next to it; refused while a service uses it."""
     with plain_errors():
         restored = put_back(read_settings(data_dir=data_dir).store_url, file)
         typer.echo(f"{restored.file}: {decimal(restored.n_bytes)}, from {file}")

@@ -113,7 +113,7 @@ def _lines(report: RunReportInfo) -> Iterator[str]:
 
 
 def _agreement(report: RunReportInfo) -> Iterator[str]:
-    """Yield what the log has of the engines' agreement beside the findings, with the limits of verl's FAQ."""
+    """Yield what the log has of the engines' agreement besides the findings, with the limits of verl's FAQ."""
     shown = [
         f"{name} {value:.3g}{LIMITS_OF_VERL if name == 'prob_diff_mean' else ''}"
         for name, value in report.agreement_signals.items()

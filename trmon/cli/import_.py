@@ -32,7 +32,7 @@ SEQUENCE_BYTES = 7
 
 
 class LogMessages:
-    """Makes the messages of a run. Args: config: what to tell of the run at its start."""
+    """Makes the messages of a run. Args: config: the configuration sent at the run's start."""
 
     def __init__(self, key: RunKey, *, config: dict[str, Any]) -> None:
         self._key = key
@@ -74,14 +74,14 @@ def _digest(number: int, content: list[Any]) -> int:
 
 
 GENERIC_FILE = re.compile(r"trainer_state\.json|.*tfevents.*|run-.*\.wandb")
-"""Files whose names tell less of the run than that of their folder."""
+"""Names of files that say less about the run than the name of their folder."""
 NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """A log, its format, and what a first reading told of it."""
+    """A log, its format, and the outcome of a first reading."""
 
     path: Path
     format: LogFormat
@@ -149,7 +149,7 @@ def messages_of(
 ) -> Iterator[RunMessage]:
     """Yield the messages of a log.
 
-    Args: now: the time of the run's end in seconds since 1970, None if it goes on; done: records steps and defects.
+    Args: now: the end of the run, seconds since 1970, None while it continues; done: records steps and defects.
     Errors: InvalidInput if the log cannot be read any more.
     """
     done = done or LogImport()
@@ -167,7 +167,7 @@ def messages_of(
 
 
 def run_name(path: Path) -> str:
-    """Return the name of a run after its log: that of the file or, if it tells nothing, of its folder."""
+    """Return the name of a run after its log: that of the file or, if it says nothing, of its folder."""
     path = path.resolve()
     named = path if path.is_dir() or path.parent.is_file() else path.with_suffix("")
     if GENERIC_FILE.fullmatch(path.name) and not path.is_dir():
@@ -208,7 +208,7 @@ def import_(
         if project is None:
             raise InvalidInput("--project", "is required to import a log")
         if run is not None and len(paths) > 1:
-            raise InvalidInput("--run", "is for one log; several logs are runs of their own")
+            raise InvalidInput("--run", "is for one log; several logs are separate runs")
         with closing(uploader_to(url)) as uploader:
             keys = [RunKey.checked(project, run or run_name(path)) for path in paths]
             sound = [_import_log(path, key, uploader) for path, key in zip(paths, keys, strict=True)]

@@ -17,7 +17,7 @@ from trmon_client.core.wire.segments import SUFFIX, SegmentError, scan_segment
 def segments_in(directory: Path) -> list[Path]:
     """Return the segment files under a directory, oldest first for each process. Errors: InvalidInput if none."""
     if not directory.is_dir():
-        wrong = "is a file; give the folder it lies in" if directory.exists() else "is not there"
+        wrong = "is a file; give its folder" if directory.exists() else "is not there"
         raise InvalidInput("DIR", f"{directory} {wrong}")
     found = sorted(directory.rglob(f"*{SUFFIX}"))
     if not found:

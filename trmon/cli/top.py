@@ -108,7 +108,7 @@ def _after_sequence(text: str) -> str:
 LATE_SECONDS = 5.0
 """How old data may be, if it is not older than three refreshes, before it is said to be."""
 DRAW_SECONDS = 1.0
-"""How often ages are drawn anew, at least."""
+"""The longest time between two updates of the ages, in seconds."""
 NO_ANSWER_YET = "the service has not answered since"
 
 

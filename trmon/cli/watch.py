@@ -51,7 +51,7 @@ class LogWatch:
             wait_seconds = max(every_seconds, (time.monotonic() - began_at) / READING_SHARE)
 
     def pause(self, *, now: float) -> None:
-        """Tell the service that no more is sent for now; the run may go on. Errors: ServiceError."""
+        """Tell the service that no more is sent for now; the run may continue. Errors: ServiceError."""
         if self._last is None:
             return
         pause = wire.Pause(

@@ -33,7 +33,7 @@ RECEIVERS = {
     "alertmanager": "alertmanager_url",
     "email": "smtp_host",
 }
-"""The receivers, each with the setting that enables it; those of `apprise_urls` have names of their own."""
+"""The receivers, each with the setting that enables it; those of `apprise_urls` have separate names."""
 SMTP_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 Names = Annotated[tuple[str, ...], NoDecode]

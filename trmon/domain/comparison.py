@@ -61,7 +61,7 @@ def divergences(first: ComparedSignals, second: ComparedSignals, *, logs: Sequen
 
 
 def are_comparable(first: ComparedSignals, second: ComparedSignals) -> bool:
-    """Whether any signal has enough points in common to tell whether it parts."""
+    """Whether any signal has enough points in common to show whether it parts."""
     common = [len(_aligned(name, first, second)[0]) for name in first.signals if name in second.signals]
     return max(common, default=0) >= BASELINE_POINTS + LASTING_POINTS
 

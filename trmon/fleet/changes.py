@@ -72,7 +72,7 @@ class PeriodicThread:
         return self._thread.is_alive()
 
     def may_continue(self) -> bool:
-        """Whether a long task goes on with its next step: no longer once the thread is closed."""
+        """Whether a long task continues with its next step: False once the thread is closed."""
         return not self._stopping.is_set()
 
     def wake(self) -> None:

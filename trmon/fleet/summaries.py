@@ -31,7 +31,7 @@ STEPS = 256
 FRESH_SECONDS = 5.0
 """How long a summary is used while its run continues."""
 FRESH_SECONDS_PER_RUN = 0.1
-"""How much longer with many runs: refreshing each of them that often would take a core of its own."""
+"""How much longer with many runs: refreshing each of them that often would occupy a core."""
 BUDGET_SECONDS = 0.25
 """How long one request may refresh summaries; the rest are shown up to their own step, and refreshed later."""
 MAX_CACHED = 5_000
@@ -95,7 +95,7 @@ class RunSummaries:
     def of(
         self, runs: Sequence[Run], *, access: Access, now: float, budget_seconds: float = BUDGET_SECONDS
     ) -> Mapping[int, RunSummary]:
-        """Return summaries by run: the stored ones, and old ones made anew: one at least, more within a time budget.
+        """Return summaries by run: the stored ones, and old ones made again: one at least, more within a time budget.
 
         A run without a step has none. A summary may be older than its run's newest step: it says of which step it is.
         """

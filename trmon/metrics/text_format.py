@@ -15,7 +15,7 @@ MAX_CACHED = 4096
 RUN_LABELS = "\0"
 """Placeholder for a run's own labels in lines that many runs share; no label contains it."""
 HEALTH, OPERATION = "health", "operation"
-"""The kinds of rules: alerts of the first join the incident of the run, those of the second stand for themselves."""
+"""The kinds of rules: alerts of the first join the incident of the run, those of the second are notified separately."""
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", RUN_LABELS: "\N{REPLACEMENT CHARACTER}"})
 _SPECIAL_NUMBERS = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 

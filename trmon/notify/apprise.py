@@ -40,7 +40,7 @@ class Apprise(Receiver):
         self._lock = Lock()
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:  # noqa: ARG002 - the port's signature
-        """Send one message; services keep a rate of their own, so that messages are sent one after the other."""
+        """Send one message; each service limits the rate, so messages are sent one after the other."""
         from apprise import Apprise as Sender
         from apprise import AppriseResultStatus, NotifyFormat
 

@@ -29,7 +29,7 @@ class PagerDuty(HttpReceiver):
         self._routing_key = routing_key
 
     def deliver(self, notifications: Sequence[Notification], *, now: float) -> DeliveryResult:  # noqa: ARG002 - the port's signature
-        """Post one event: each alert is an incident of its own, so that it resolves independently."""
+        """Post one event: each alert is a separate incident, so that it resolves independently."""
         [notification] = notifications
         event = {"routing_key": self._routing_key, **pagerduty_event(notification)}
         return self._http_post.post(msgspec.json.encode(event))

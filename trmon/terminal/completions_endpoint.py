@@ -137,7 +137,7 @@ class CompletionsEndpoint:
         return self._array(found, np.float64)
 
     def _ids(self, choice: Mapping[str, Any], field: str, *, required: bool = True) -> Any | None:
-        """Return the token ids of a field, else those that stand in place of the tokens' texts."""
+        """Return the token ids of a field, else those given in place of the tokens' texts."""
         if isinstance(choice.get(field), list):
             return self._array(choice[field], np.int64)
         texts: Sequence[str] = (choice.get("logprobs") or {}).get("tokens") or ()

@@ -33,7 +33,7 @@ class ScoreFile:
 
     @property
     def has_both_engines(self) -> bool:
-        """Whether the log-probs of the rollout are there beside those of the trainer."""
+        """Whether the log-probs of the rollout are there besides those of the trainer."""
         trainer = [f"{prefix}logprobs" for prefix in TRAINER_PREFIXES]
         return "rollout_logprobs" in self._fields and any(name in self._fields for name in trainer)
 

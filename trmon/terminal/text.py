@@ -19,7 +19,7 @@ ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 
 def cut_middle(text: str, width: int) -> str:
-    """Return text of at most `width` characters, without its middle if it is longer: ends tell names apart."""
+    """Return text of at most `width` characters, without its middle if it is longer: names differ at their ends."""
     if len(text) <= width:
         return text
     kept = max(width - len(ELLIPSIS), 0)

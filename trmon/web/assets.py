@@ -1,6 +1,6 @@
 """The files of the page, read once from the package: ES modules and styles as they are written, without a build.
 
-Every file lies under a folder whose name is a hash of all of them: a browser keeps them for good, and an upgraded
+Every file is in a folder whose name is a hash of all of them: a browser keeps them for good, and an upgraded
 service names others.
 """
 

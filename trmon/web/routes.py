@@ -11,7 +11,7 @@ from trmon.web.assets import ASSETS, DOCS, PAGES, UNKNOWN, VERSION, Asset
 
 FOR_GOOD = "public, max-age=31536000, immutable"
 ANEW = "no-cache"
-"""A browser asks anew each time, so that an upgraded service is never shown by an old page."""
+"""A browser asks again each time, so that an upgraded service is never shown by an old page."""
 
 router = APIRouter(include_in_schema=False)
 

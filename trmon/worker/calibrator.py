@@ -47,7 +47,7 @@ DIAGNOSED_ROWS = 256
 class Calibrator:
     """Follows the steps of a run whose policy is to be calibrated; does nothing for other policies.
 
-    It keeps only numbers of steps. After a restart it reads them from the stored rows; the policy versions tell which
+    It keeps only numbers of steps. After a restart it reads them from the stored rows; the policy versions say which
     calibrations were made.
     """
 

@@ -125,7 +125,7 @@ class RunProcessor:
     def _advice(self, now: float) -> Advice | None:
         """Return the advice; firing alerts over batches that page make it advise a stop.
 
-        An open incident is told first, as it names the cause, but advises nothing alone: it outlasts its alerts. Nor
+        An open incident is sent first, as it names the cause, but advises nothing alone: it outlasts its alerts. Nor
         does a prediction: it is no reason to stop.
         """
         run, context = self._run, self._run.context.pass_context(now)

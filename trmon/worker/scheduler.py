@@ -216,7 +216,7 @@ class Scheduler:
         except NotFound:
             self._unload(run_id)
             self._views.remove(run_id)
-        except Exception as error:  # noqa: BLE001 - the worker's edge: this run is retried, the others go on
+        except Exception as error:  # noqa: BLE001 - the worker's edge: this run is retried, the others continue
             self._fail(run_id, error, now=now)
 
     def _finish_pass(self, result: PassResult, *, now: float) -> bool:

@@ -24,7 +24,7 @@ PAUSE_SECONDS = (0.015, 0.25)
 """Shortest and longest pause after a round, which lasts half as long as the round: the API gets its turn, and messages
 that arrive meanwhile share the queries and the commit of one pass. Most of a page's delay is this and one round."""
 FINISH_SECONDS = 10.0
-"""How long a closing worker goes on with unread messages, which the next one reads otherwise: whoever ends a process
+"""How long a closing worker continues with unread messages, which the next one reads otherwise: who ends a process
 kills it after 30 s, and the checkpoints of a killed worker are missing."""
 RESUMED_PER_ROUND = 8
 """How many unfinished runs each round resumes after a start: new reports do not wait for ten thousand of them."""

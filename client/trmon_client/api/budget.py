@@ -136,7 +136,7 @@ class BudgetInfo(AnswerInfo, frozen=True, kw_only=True):
     lag_words: Annotated[tuple[str, ...], says("What the law says of this run, in sentences.")]
     split: PolicySplitInfo
     kinds: Annotated[
-        tuple[OffPolicyKindInfo, ...], says("The kinds of off-policyness; unknown where nothing sent tells.")
+        tuple[OffPolicyKindInfo, ...], says("The kinds of off-policyness; unknown where the reports do not show it.")
     ]
     minorizer: Annotated[
         ApiNumber,

@@ -192,7 +192,7 @@ class DiagnosisInfo(AnswerInfo, frozen=True, kw_only=True):
     ] = None
     last_good_step: Annotated[int | None, says("The last step before the standing incident.")] = None
     incident: Annotated[IncidentInfo | None, says("The newest incident of the run; null without one.")] = None
-    assurance: Annotated[Assurance, says("What is known of a run without findings; unknown while one stands.")]
+    assurance: Annotated[Assurance, says("What is known of a run without findings; unknown while there is one.")]
     needs_more_steps: Annotated[
         bool, says("Whether a finding that is not known merely needs more steps: nothing was found so far.")
     ] = False

@@ -95,7 +95,7 @@ class Service:
         return self._read_run(run, DiagnosisInfo, "/diagnosis")
 
     def budget(self, run: str) -> BudgetInfo:
-        """Return which mismatch and lag a run can bear, the split of its drift, and the advice for its pipeline."""
+        """Return which mismatch and lag a run can tolerate, the split of its drift, and the advice for its pipeline."""
         return self._read_run(run, BudgetInfo, "/budget")
 
     def alerts(

@@ -49,7 +49,7 @@ def hook_method(owner: object, name: str, hook: Hook) -> None:
 
 
 def pausing_hook(monitor: Callable[[], Monitor | None], reason: str) -> Hook:
-    """Return a hook that tells the service of a pause before the method runs. Args: monitor: None outside of a run."""
+    """Return a hook that reports a pause before the method runs. Args: monitor: None outside of a run."""
 
     def pause(original: Hook, *args: Any, **kwargs: Any) -> Any:
         if (current := monitor()) is not None:

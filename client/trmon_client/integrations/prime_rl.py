@@ -1,6 +1,6 @@
 """Report runs of prime-rl from its training ranks: `[trainer.loss] type = "custom"`, which gets one sample a call.
 
-The loss is prime-rl's own. A micro-batch is reported when prime-rl then calls its token exporter, which tells the step.
+The loss is prime-rl's own. A micro-batch is reported when prime-rl then calls its token exporter, which knows the step.
 Read, not run: prime-rl 0.8.1.dev67, commit 559b4477, src/prime_rl/trainer/rl/{loss,token_export,train}.py; it is not on
 PyPI and needs GPUs.
 """

@@ -46,7 +46,7 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
             self._monitor.pause("checkpoint")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """End the run; an exception before it is told by the end of the process."""
+        """End the run; an exception before it is reported at the end of the process."""
         monitor, self._monitor = self._monitor, None
         if monitor is not None:
             monitor.close()

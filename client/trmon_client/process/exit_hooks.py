@@ -224,7 +224,7 @@ class ExitHooks:
     """Calls `on_end` once, when its own process ends; os._exit and SIGKILL cannot be observed.
 
     All monitors of a process begin to finish before the first is waited for, so that they share the time of one.
-    Args: handles_sigterm: install a handler for SIGTERM too, where nobody else has one.
+    Args: handles_sigterm: install a handler for SIGTERM too, unless there is one.
     """
 
     def __init__(self, on_end: OnEnd, *, handles_sigterm: bool) -> None:
@@ -301,7 +301,7 @@ _ACTIVE: list[ExitHooks] = []
 
 
 def _end_all(end_of: Callable[[ExitHooks], ProcessEnd | None], *, waited_seconds: float = 0.0) -> None:
-    """Finish the runs of this process, newest first. Args: end_of: None for hooks that are not told."""
+    """Finish the runs of this process, newest first. Args: end_of: None for hooks that do not know it."""
     active = [hooks for hooks in reversed(_ACTIVE) if hooks._pid == os.getpid()]
     ends = [(hooks, end_of(hooks)) for hooks in active]
     for wait in [hooks._on_end(end, waited_seconds) for hooks, end in ends if end is not None]:

@@ -168,7 +168,7 @@ class Encoder:
     def _encode(self, message: PendingMessage, identity: Identity) -> None:
         try:
             built = message.build(identity, self._current_losses())
-            # The last message tells the losses: it has a place where others find none.
+            # The last message reports the losses: space is reserved for it.
             self._retry_buffer.add(wire.encode(built), is_last=isinstance(built, wire.Finish))
         except Exception as error:  # noqa: BLE001  the edge of this loop: one bad message must not end the thread
             self._losses.count(LossReason.UNENCODABLE)

@@ -95,7 +95,7 @@ class BodyMiddleware:
     """Passes a request to an app with its whole, decompressed body in one message, or refuses it.
 
     The memory of the bodies of all requests in progress is limited too, so a slow database does not make it grow, and
-    shared among callers, so that nobody's stalled uploads turn the others away.
+    shared among callers, so that one caller's stalled uploads do not block the others.
     """
 
     def __init__(self, *, max_bytes: int, max_held_bytes: int) -> None:

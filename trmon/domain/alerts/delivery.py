@@ -93,7 +93,7 @@ class DeliveryContext:
         return next((a for a in self.alerts if a.episode == delivery.episode and a.since_at == since_at), None)
 
     def is_superseded(self, delivery: Delivery) -> bool:
-        """Return whether the incident of a delivery has been told of anew since."""
+        """Return whether the incident of a delivery was sent again since."""
         alert = delivery.notification.alert
         return alert.is_incident and any(
             event.identity == alert.identity and event.state is AlertState.FIRING and event.at > alert.at
@@ -101,12 +101,12 @@ class DeliveryContext:
         )
 
     def ends_ill(self, delivery: Delivery) -> bool:
-        """Return whether the run of an incident has finished before its receiver was told of it."""
+        """Return whether the run of an incident finished before the incident was sent to the receiver."""
         subject = (delivery.receiver, delivery.episode or "")
         return self._has_finished_with(delivery) and subject not in self.tried
 
     def was_told_after_end(self, delivery: Delivery) -> bool:
-        """Return whether the receiver of an incident's end was told of it only once the run had finished."""
+        """Return whether the incident was first sent to the receiver of its end after the run had finished."""
         told_at = self.tried.get((delivery.receiver, delivery.episode or ""), math.inf)
         return self._has_finished_with(delivery) and told_at > delivery.made_at
 
@@ -178,7 +178,7 @@ def group_deliveries(
 MERGED_RULE = "stalled"
 MIN_RUNS = 3
 MAX_WAIT_SECONDS = 55.0
-"""Longest wait of a stall for others, so that with the polls in between it is told within a minute."""
+"""Longest wait of a stall for others, so that with the polls in between it is sent within a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

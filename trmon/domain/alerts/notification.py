@@ -112,7 +112,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def is_end_with_run(self) -> bool:
-        """Whether it tells the end of an incident that stood until its run finished."""
+        """Whether it reports the end of an incident that was open until its run finished."""
         return not self.is_firing and self.alert.is_incident and self.reason == TransitionReason.FINISHED.value
 
 

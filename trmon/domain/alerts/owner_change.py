@@ -19,7 +19,7 @@ from trmon.domain.runs.run import Run
 class OwnerChange:
     """The routes, the service's public URL, and the time at which a run gets another owner.
 
-    `health_rules` are the rules whose alerts are told by the run's incident.
+    `health_rules` are the rules whose alerts the run's incident replaces.
     """
 
     routes: Routes

@@ -99,7 +99,7 @@ def _names(outcome: RuleSetOutcome, against: RuleSetOutcome) -> list[str]:
 
 
 class OnsetSource(Enum):
-    """Where an onset comes from; where neither a label nor the reward tells, it is unknown whether a run collapses."""
+    """Where an onset comes from; without a label and a reward, it is unknown whether a run collapses."""
 
     LABEL = "label"
     REWARD = "reward"

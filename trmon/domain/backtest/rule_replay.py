@@ -68,7 +68,7 @@ class RuleReplay:
         return closing
 
     def finish(self, *, now: float) -> tuple[RaisedTransition, ...]:
-        """Return what the end of the run raises; nothing while it goes on, as its last step may have more rows.
+        """Return what the end of the run raises; nothing while it continues, as its last step may have more rows.
 
         Args: now: the time of the end.
         """

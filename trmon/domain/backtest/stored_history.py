@@ -36,7 +36,7 @@ class StoredHistory:
 
     `apply_policy` returns what a policy would have masked of the stored sequences. `held_signals` are the signals that
     the source can hold, None if it holds all that the service computes. Without `has_times` the rows have no clock, and
-    `closed_at` is 0. `label` is None if nobody has labelled the run.
+    `closed_at` is 0. `label` is None for a run without a label.
     """
 
     run: Run
@@ -170,7 +170,7 @@ def _union(names: Iterable[frozenset[str]]) -> frozenset[str]:
 
 
 class PolicyMaskRate(msgspec.Struct, frozen=True, kw_only=True):
-    """The fraction of the stored sequences that a policy rejects, beside the fraction that was rejected at the time.
+    """The fraction of the stored sequences that a policy rejects, and the fraction that was rejected at the time.
 
     Both are NaN if it was skipped, and `skipped` says why.
     """

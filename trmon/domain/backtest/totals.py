@@ -64,7 +64,7 @@ class PolicyTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BacktestTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """All runs of a backtest; `n_unknown` are too short, or have no reward that tells whether they collapse."""
+    """All runs of a backtest; `n_unknown` are too short, or have no reward to show whether they collapse."""
 
     n_runs: int
     n_steps: int

@@ -26,7 +26,7 @@ TOP_K_OPTIONS = ("actor_rollout_ref.rollout.top_k", "sampling.top_k", "top_k")
 
 
 class Presence(Enum):
-    """Whether a run shows a kind or an anti-pattern; unknown where what would tell was not sent."""
+    """Whether a run shows a kind or an anti-pattern; unknown where the evidence was not sent."""
 
     PRESENT = "present"
     ABSENT = "absent"

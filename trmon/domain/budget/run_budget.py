@@ -150,7 +150,7 @@ class BudgetItem:
 
 
 def mismatch_budget(signals: Mapping[str, float]) -> tuple[BudgetItem, ...]:
-    """Return the three limits beside the signals of a step.
+    """Return the three limits besides the signals of a step.
 
     Source: [DRIFT] problem 4, a conjecture; formulas, section 11.
     """
@@ -268,7 +268,7 @@ BUDGET_SIGNALS = (
     *("max_vio", "ref_kl", "update_norm", *LR_NAMES),
     *KIND_SIGNALS,
 )
-"""What the report reads beside the signals of a diagnosis."""
+"""What the report reads besides the signals of a diagnosis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Attempts: which attempt a message belongs to; the launch id tells restarts from second trainers."""
+"""Attempts: which attempt a message belongs to; the launch id distinguishes restarts from second trainers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _is_late(claim: Claim | None, *, launch: str, step: int | None) -> bool:
 def was_reached_before_fork(claim: Claim | None, *, launch: str, step: int | None) -> bool:
     """Return whether a launch had reached a step in the attempt that it has left since.
 
-    A report that is sent again belongs where it was stored, and other chunks of its step beside it; ranks leave an
+    A report that is sent again belongs where it was stored, and other chunks of its step with it; ranks leave an
     attempt one after another, so that one of them may have stored reports there before another one forks it.
     Args: claim: that of the attempt that was left, and of the message's rank.
     """

@@ -163,7 +163,7 @@ def ending_of(message: wire.Finish) -> TrainerEnd:
 def _seen(
     liveness: Liveness, *, at: float, restarts: bool, reason: StateChangeReason | None = None
 ) -> tuple[Liveness, StateChange | None]:
-    """Return the liveness after a sign of life; without a reason, its state tells whether the trainer restarted."""
+    """Return the liveness after a sign of life; without a reason, its state says whether the trainer restarted."""
     after = replace(liveness, silent_since=max(liveness.silent_since, at))
     if liveness.state is RunState.RUNNING or not restarts:
         return after, None

@@ -127,7 +127,7 @@ class Run:
 
     @property
     def end_phrase(self) -> str | None:
-        """How the run ended, in a few words; None while it goes on, and for an end that names no reason."""
+        """How the run ended, in a few words; None while it continues, and for an end that names no reason."""
         if self.state is RunState.STALLED:
             return NO_EXIT
         return self.ending.phrase or None if self.ending is not None and self.state.ended else None

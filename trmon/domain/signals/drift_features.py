@@ -73,7 +73,7 @@ def engine_lag(columns: Columns) -> float:
     """Return the lag in weight versions between the two sides of the pair that rules read; 0 means equal weights.
 
     The two sides of the mismatch pair have equal weights by definition, unless the versions that the trainer states
-    differ. Those of the total pair have if no version is stated: then nothing tells engine drift from lag.
+    differ. Those of the total pair have if no version is stated: then engine drift and lag cannot be separated.
     Returns: versions; NaN if no pair compares the engines.
     Source: formulas, sections 1 and 9.
     """

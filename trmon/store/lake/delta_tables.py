@@ -1,6 +1,6 @@
 """Opens the Delta tables of a lake and their folders, and creates those that do not exist yet.
 
-deltalake has a file system for pyarrow of its own, which holds the interpreter's lock while it waits for the object
+deltalake's own file system for pyarrow holds the interpreter's lock while it waits for the object
 store: a slow lake would stop every request of the process.
 """
 

@@ -1,6 +1,6 @@
 """Reads the tables of a lake, which are opened when they are first read, within the limits of `LakeAccess`.
 
-The list of a table's files is kept, and read anew once the database knows a newer lake batch.
+The list of a table's files is kept, and read again once the database knows a newer lake batch.
 """
 
 from __future__ import annotations

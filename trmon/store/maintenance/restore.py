@@ -42,7 +42,7 @@ def restore_backup(url: str, backup: Path) -> RestoredDatabase:
     """Replace a database with a copy of a backup; the previous database stays in the same folder.
 
     If the process is killed, either the previous database or the restored one is in place, complete; one that SQLite
-    cannot open may be there without its log, which lies beside its copy.
+    cannot open may be there without its log, which is next to its copy.
     Errors: Conflict or NotReady while a process uses the database; NotReady naming the damaged file, for a backup of a
     newer trmon, and for PostgreSQL with the command to use.
     """
@@ -163,7 +163,7 @@ class RestoredState:
 
 
 def prepare_restored(url: str, *, access: Access, now: float) -> RestoredState:
-    """Migrate a restored database, skip the ids that it may have given out since, and tell its open runs.
+    """Migrate a restored database, skip the ids that it may have given out since, and return its open runs.
 
     Workers that still run lose their leases. Repeating it skips further ids and changes nothing else.
     Errors: Conflict while other processes use the database; NotReady for the schema of a newer trmon.

@@ -78,7 +78,7 @@ class DatabaseRows:
 
 
 class ArrowStream:
-    """Rows that are read anew for each reader, a few hundred in memory at a time."""
+    """Rows that are read again for each reader, a few hundred in memory at a time."""
 
     def __init__(self, schema: Any, pieces: Callable[[], Iterator[Any]]) -> None:
         self._schema = schema
@@ -123,7 +123,7 @@ def _is_read_from_database(table: LakeTable) -> ColumnElement[bool]:
     if not table.stays:
         return is_here
     assert table.archived is not None
-    # Most attempts have no alert and no note, and each is read by a query of its own.
+    # Most attempts have no alert and no note, and each is read by a separate query.
     source = table.archived.table.c
     owner = source.attempt_id == _attempt.id if "attempt_id" in source else source.run_id == _attempt.run_id
     return exists().where(owner).correlate(tables.attempt)

@@ -18,7 +18,7 @@ from trmon.store.writing.repository import Repository
 
 DONE = (DeliveryState.DELIVERED.value, DeliveryState.MUTED.value)
 DEAD_FACTOR = 3.0
-"""Dead deliveries are kept this many times longer: they show which notifications nobody received."""
+"""Dead deliveries are kept this many times longer: they show which notifications were not received."""
 DEAD_ROWS = 10_000
 
 

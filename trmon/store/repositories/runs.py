@@ -1,4 +1,4 @@
-"""Runs: find, list, change and delete them; receivers of their alerts are told of a deletion or a new name."""
+"""Runs: find, list, change and delete them; a deletion or a new name is sent to the receivers of their alerts."""
 
 from __future__ import annotations
 

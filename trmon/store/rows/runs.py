@@ -122,7 +122,7 @@ def _tags(connection: Connection, run_ids: Sequence[int]) -> Mapping[int, tuple[
 
 SUMMARY_VERSION = 3
 """To be raised when a document has other fields, or when the same rows get another diagnosis: rows of any other version
-are ignored and made anew."""
+are ignored and made again."""
 
 
 class _SummaryDocument(msgspec.Struct, frozen=True, kw_only=True):

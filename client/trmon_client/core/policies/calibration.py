@@ -65,7 +65,7 @@ class Calibration:
 def parse_calibration(spec: Any, criteria: tuple[Criterion, ...]) -> tuple[tuple[Criterion, ...], Calibration]:
     """Return the criteria with their bounds at the ceilings, and the calibration.
 
-    Args: spec: a mapping of `rate`, `sequences` and `ceiling`, all optional, beside criteria with their tightest
+    Args: spec: a mapping of `rate`, `sequences` and `ceiling`, all optional, next to criteria with their tightest
     bounds; or, as in a canonical spec, with `floor` beside criteria whose bounds are the ceilings. `ceiling` is one
     number, or a mapping by statistic; for ratios, u means [1/u, u]. With `ceiling`, criteria of the primary pair read
     `mismatch` where there is one.

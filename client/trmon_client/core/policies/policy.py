@@ -148,7 +148,7 @@ class Policy:
 
     @cached_property
     def needs(self) -> tuple[str, ...]:
-        """The arguments of `statistics.columns` that `decide` requires, beside two of the log-probs."""
+        """The arguments of `statistics.columns` that `decide` requires besides two of the log-probs."""
         by_criteria = [argument for criterion in self.criteria for argument in _needs(criterion)]
         required = [rule for rule in self.tokens if not rule.kind.is_optional]
         by_token_rules = [argument for rule in required for argument in _log_probs_of(rule.pair)]

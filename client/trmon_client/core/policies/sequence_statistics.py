@@ -66,7 +66,7 @@ class PairView:
 
 @dataclass(frozen=True, slots=True)
 class SequenceStatistic:
-    """A statistic: with `is_ratio` it is read and compared as a log; `needs` names arguments beside the log-probs.
+    """A statistic: with `is_ratio` it is read and compared as a log; `needs` names arguments besides the log-probs.
 
     Without `is_of_pair` it needs no log-probs.
     """

@@ -46,7 +46,7 @@ class SignalSpec:
         pair: Pair | None = None,
         words: str = "",
     ) -> SignalSpec:
-        """Return the entry of a signal; without words, its name stands for them."""
+        """Return the entry of a signal; without words, its name is used."""
         return cls(
             name=stem if pair is None else f"{pair}_{stem}",
             stem=stem,

@@ -1,7 +1,7 @@
 """The Triton kernel of the columns: one program for each stretch of a sequence reads each of its tokens once.
 
 This module imports Triton, so it is imported only on request. A thread adds up the terms of its own tokens, in float32
-but for the moments of probabilities; a program joins its threads once, at its end, in float64, and `reduce` joins the
+except the moments of probabilities; a program joins its threads once, at its end, in float64, and `reduce` joins the
 programs of a sequence.
 """
 

@@ -54,7 +54,7 @@ class TrackingHooks:
             report_numbers(monitor, given["step"], lambda: given["data"])
 
     def _finish(self, finish: Hook, tracking: Any, *args: Any, **kwargs: Any) -> None:
-        # Without a code it is the finalizer, which also runs after a crash: the end of the process tells more.
+        # Without a code it is the finalizer, which also runs after a crash: the exit hook of the process knows more.
         monitor = _monitor_of(tracking) if args or kwargs else None
         if monitor is not None:
             monitor.__exit__(*sys.exc_info())
