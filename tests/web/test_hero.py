@@ -114,8 +114,8 @@ def test_labels_of_a_narrow_time_line_do_not_overlap(visiting: Visiting) -> None
         """async () => {
             const { Timeline } = await import("/assets/any/timeline.js");
             const names = new Set(["reward_mean"]);
-            const course = { path: "/runs/math/stale-8b", names, panels: [], series: { step: [39] } };
-            const line = new Timeline(course, () => {});
+            const chartData = { path: "/runs/math/stale-8b", names, panels: [], series: { step: [39] } };
+            const line = new Timeline(chartData, () => {});
             document.body.append(line.element);
             await line.show({ began: 22, rewardFell: 30, lastGood: 21, cause: null });
             return [...line.element.querySelectorAll(".mark text")].map((text) => text.getBoundingClientRect());

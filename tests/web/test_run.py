@@ -123,9 +123,9 @@ def test_an_isolated_value_is_drawn_as_a_point(evaluate: Evaluate) -> None:
         """async () => {
             const { opts, plot } = await import("/assets/any/plot.js");
             const uPlot = await plot();
-            const course = { markers: [], chosen: null };
+            const chartData = { markers: [], chosen: null };
             const hooks = { cursor: () => {} };
-            const form = { n: 1, banded: false, log: false, width: 300, height: 130, course, hooks };
+            const form = { n: 1, banded: false, log: false, width: 300, height: 130, chartData, hooks };
             const where = document.createElement("div");
             document.body.append(where);
             const drawn = new uPlot(opts(form), [[0, 1, 2, 3], [1, null, 2, null]], where);

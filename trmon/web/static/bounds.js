@@ -1,7 +1,7 @@
 // Other bounds, tried by hand: what they would have rejected of the stored sequences, then as a shadow or in force.
 
 import { get, send } from "./api.js";
-import { write } from "./course.js";
+import { write } from "./chartdata.js";
 import { asked } from "./dialogs.js";
 import { action, fill, h } from "./dom.js";
 import { number, percent, plural, step } from "./words.js";
@@ -19,8 +19,8 @@ export class ThresholdEditor {
   #given = null;
 
   /** `again` reads the run's facts anew after a change. */
-  constructor(heat, course, { path, again }) {
-    Object.assign(this, { heat, course, path, again });
+  constructor(heat, chartData, { path, again }) {
+    Object.assign(this, { heat, chartData, path, again });
     this.sliders = Object.fromEntries(["lower", "upper"].map((side) => [side, slider(side, (value) => this.#set(side, value))]));
     this.effect = h("div", { class: "stack", role: "status" });
     this.problem = h("p", { class: "strong", role: "alert" });
@@ -121,7 +121,7 @@ export class ThresholdEditor {
   /** Ask what the draft would have rejected of the displayed steps; the newest answer wins. */
   async #read() {
     const turn = ++this.#asked;
-    const [from, to] = this.course.view;
+    const [from, to] = this.chartData.view;
     const question = { policy: this.#drafted(), from_step: from, to_step: to, max_steps: MOST_STEPS };
     try {
       const found = await send("POST", `${this.path}/whatif`, question);

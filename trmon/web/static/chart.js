@@ -13,15 +13,15 @@ class Figure {
   against = h("span", { class: "quiet" });
   legend = h("span", {});
 
-  constructor({ uPlot, course, open, title, note, label = title }) {
+  constructor({ uPlot, chartData, open, title, note, label = title }) {
     const where = h("span", { class: "plot" });
     const below = h("span", { class: "note" }, note && `${note}\u2003`, this.legend);
     const menu = exportMenu(title, { rows: () => this.rows(), canvas: () => where.querySelector("canvas") });
     const words = [h("span", { class: "row tight" }, h("h2", {}, title), menu), this.now, below, this.against];
-    this.course = course;
+    this.chartData = chartData;
     this.element = h("figure", { class: "card panel" }, h("figcaption", {}, words), where);
     const told = { said: (at) => this.say(at), lines: (at) => this.lines(at) };
-    this.canvas = new Canvas(where, { uPlot, course, open, label, ...told });
+    this.canvas = new Canvas(where, { uPlot, chartData, open, label, ...told });
   }
 
   range() {
@@ -40,10 +40,10 @@ class Figure {
 const BASELINE_POINTS = 20;
 
 export class Chart extends Figure {
-  constructor({ uPlot, course, panel, open }) {
-    super({ uPlot, course, open, title: panel.title, note: panel.note });
+  constructor({ uPlot, chartData, panel, open }) {
+    super({ uPlot, chartData, open, title: panel.title, note: panel.note });
     this.panel = panel;
-    this.healthy = range(course.catalogue.get(panel.names[0])?.healthy);
+    this.healthy = range(chartData.catalogue.get(panel.names[0])?.healthy);
   }
 
   /** Return whether the chart draws a signal that is evidence. */
@@ -56,7 +56,7 @@ export class Chart extends Figure {
     const { panel } = this;
     this.canvas.make({
       n: panel.lines.length,
-      banded: !this.course.series.exact,
+      banded: !this.chartData.series.exact,
       log: panel.floor !== undefined,
       from: panel.from,
       to: panel.to,
@@ -77,7 +77,7 @@ export class Chart extends Figure {
   }
 
   data() {
-    const { series } = this.course;
+    const { series } = this.chartData;
     if (this.canvas.banded !== !series.exact) return this.make();
     const columns = this.panel.names.flatMap((name) => {
       const { mean, min, max } = series.signals[name];
@@ -99,16 +99,16 @@ export class Chart extends Figure {
 
   /** Show the values at the cursor, or the newest value next to its reference. */
   say(at) {
-    const { series } = this.course;
+    const { series } = this.chartData;
     const values = this.panel.names.map((name) => series.signals[name].mean);
     if (at !== null) {
       this.now.textContent = values.map((column) => number(column[at])).join(" · ");
       this.against.textContent = `step ${step(series.step[at])}`;
       return;
     }
-    const end = series.step.findLastIndex((step, i) => values[0][i] !== null && step <= this.course.view[1]);
+    const end = series.step.findLastIndex((step, i) => values[0][i] !== null && step <= this.chartData.view[1]);
     this.now.textContent = number(values[0][end]);
-    this.against.textContent = this.course.isAtEnd || end < 0 ? this.reference() : `step ${step(series.step[end])}`;
+    this.against.textContent = this.chartData.isAtEnd || end < 0 ? this.reference() : `step ${step(series.step[end])}`;
     this.canvas.describe(this.#summary(values));
   }
 
@@ -120,12 +120,12 @@ export class Chart extends Figure {
       const name = this.panel.lines.length > 1 && label ? `${label} ` : "";
       return `${name}newest ${number(known.at(-1))}, from ${number(Math.min(...known))} to ${number(Math.max(...known))}`;
     });
-    const steps = this.course.series.step;
+    const steps = this.chartData.series.step;
     return steps.length ? [...parts.filter(Boolean), `steps ${step(steps[0])} to ${step(steps.at(-1))}`].join("; ") : "";
   }
 
   lines(at) {
-    const { series, catalogue } = this.course;
+    const { series, catalogue } = this.chartData;
     const unit = unitWords(catalogue.get(this.panel.names[0])?.unit);
     const values = this.panel.lines.map(({ name, label }) => {
       const named = label && this.panel.lines.length > 1 ? label : this.panel.title.toLowerCase();
@@ -135,7 +135,7 @@ export class Chart extends Figure {
   }
 
   rows() {
-    const { series, catalogue } = this.course;
+    const { series, catalogue } = this.chartData;
     const columns = this.panel.names.flatMap((name) => {
       const unit = catalogue.get(name)?.unit;
       const statistics = series.exact ? ["mean"] : ["mean", "min", "max"];
@@ -151,9 +151,9 @@ export class Chart extends Figure {
 
   /** Return the reference of the newest value, from the whole run. */
   reference() {
-    const words = this.course.catalogue.get(this.panel.names[0])?.healthy;
+    const words = this.chartData.catalogue.get(this.panel.names[0])?.healthy;
     if (words) return `healthy ${words.replace("<=", "≤").replace(">=", "≥")}`;
-    const values = this.course.whole.signals[this.panel.names[0]]?.mean ?? [];
+    const values = this.chartData.whole.signals[this.panel.names[0]]?.mean ?? [];
     const known = values.filter((value) => typeof value === "number");
     if (!known.length) return "";
     if (this.panel.reference === "peak") return `peak ${number(Math.max(...known))}`;
@@ -183,8 +183,8 @@ export class ReasonsChart extends Figure {
   #found = { steps: [], mask_rate: [], reasons: {} };
   #asked = 0;
 
-  constructor({ uPlot, course, open }) {
-    super({ uPlot, course, open, title: "Masked, by reason", label: "Masked" });
+  constructor({ uPlot, chartData, open }) {
+    super({ uPlot, chartData, open, title: "Masked, by reason", label: "Masked" });
   }
 
   shows(evidence) {
@@ -199,11 +199,11 @@ export class ReasonsChart extends Figure {
   /** Read the displayed steps; if responses overtake each other, the newest request wins. */
   async data() {
     const turn = ++this.#asked;
-    const [from, to] = this.course.view;
-    const found = await get(`${this.course.path}/reasons`, {
+    const [from, to] = this.chartData.view;
+    const found = await get(`${this.chartData.path}/reasons`, {
       from,
       to,
-      attempt_id: this.course.attempt,
+      attempt_id: this.chartData.attempt,
       points: 200,
     }).catch(() => null);
     if (!found || turn !== this.#asked) return;

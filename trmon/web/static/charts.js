@@ -12,13 +12,13 @@ export class Charts {
   #panels = null;
   #facts = null;
 
-  constructor(course, open) {
-    this.course = course;
+  constructor(chartData, open) {
+    this.chartData = chartData;
     this.open = open;
-    course.addEventListener("view", () => this.#each((chart) => chart.range()));
-    course.addEventListener("series", () => this.#draw());
-    course.addEventListener("markers", () => this.redraw());
-    course.addEventListener("axis", () => this.#each((chart) => chart.make()));
+    chartData.addEventListener("view", () => this.#each((chart) => chart.range()));
+    chartData.addEventListener("series", () => this.#draw());
+    chartData.addEventListener("markers", () => this.redraw());
+    chartData.addEventListener("axis", () => this.#each((chart) => chart.make()));
     this.theme = () => this.#each((chart) => chart.make());
     this.system = matchMedia("(prefers-color-scheme: dark)");
     this.system.addEventListener("change", this.theme);
@@ -27,7 +27,7 @@ export class Charts {
 
   /** Take the room of the charts that will be drawn. */
   takeRoom() {
-    const n = this.course.panels.length;
+    const n = this.chartData.panels.length;
     if (n) fill(this.element, figures(n + 1));
   }
 
@@ -58,16 +58,16 @@ export class Charts {
 
   #draw() {
     if (!this.uPlot) return;
-    if (this.#panels !== this.course.panels && this.course.panels.length) this.#frame();
+    if (this.#panels !== this.chartData.panels && this.chartData.panels.length) this.#frame();
     this.#each((chart) => chart.data());
   }
 
   #frame() {
-    const { uPlot, course, open } = this;
-    this.#panels = course.panels;
+    const { uPlot, chartData, open } = this;
+    this.#panels = chartData.panels;
     this.#each((chart) => chart.end());
-    this.#charts = course.panels.map((panel) => new (panel.isRisk ? RiskChart : Chart)({ uPlot, course, panel, open }));
-    this.#charts.splice(5, 0, new ReasonsChart({ uPlot, course, open }));
+    this.#charts = chartData.panels.map((panel) => new (panel.isRisk ? RiskChart : Chart)({ uPlot, chartData, panel, open }));
+    this.#charts.splice(5, 0, new ReasonsChart({ uPlot, chartData, open }));
     fill(
       this.element,
       this.#charts.map((chart) => chart.element),
@@ -157,18 +157,18 @@ function uncertain({ missing, outside }) {
 const NEWEST = [1000, 200];
 
 export class RangeBar {
-  constructor(course, open) {
-    Object.assign(this, { course, open });
+  constructor(chartData, open) {
+    Object.assign(this, { chartData, open });
     this.words = h("span", { class: "quiet" });
     this.field = h("input", { type: "number", min: 0, "aria-label": "Step", placeholder: "step" });
-    this.all = h("button", { onclick: () => course.show() }, "All steps");
+    this.all = h("button", { onclick: () => chartData.show() }, "All steps");
     this.newest = NEWEST.map((n) =>
       h("button", { onclick: () => this.#newest(n), "data-steps": n }, `Last ${step(n)}`),
     );
-    const nearer = h("button", { "aria-label": "Closer", onclick: () => course.zoom(0.5) }, "+");
-    const wider = h("button", { "aria-label": "Wider", onclick: () => course.zoom(2) }, "−");
+    const nearer = h("button", { "aria-label": "Closer", onclick: () => chartData.zoom(0.5) }, "+");
+    const wider = h("button", { "aria-label": "Wider", onclick: () => chartData.zoom(2) }, "−");
     this.axes = [false, true].map((byTime) =>
-      h("button", { onclick: () => course.drawBy(byTime) }, byTime ? "Time" : "Steps"),
+      h("button", { onclick: () => chartData.drawBy(byTime) }, byTime ? "Time" : "Steps"),
     );
     const axes = h("span", { class: "row joined", role: "group", "aria-label": "Horizontal axis" }, this.axes);
     const form = h(
@@ -179,23 +179,23 @@ export class RangeBar {
     );
     const parts = [this.all, this.newest, nearer, wider, axes, this.words, form];
     this.element = h("div", { class: "row rangebar", role: "toolbar", "aria-label": "Steps" }, parts);
-    course.addEventListener("view", () => this.draw());
-    course.addEventListener("series", () => this.draw());
-    course.addEventListener("axis", () => this.draw());
+    chartData.addEventListener("view", () => this.draw());
+    chartData.addEventListener("series", () => this.draw());
+    chartData.addEventListener("axis", () => this.draw());
   }
 
   draw() {
-    const { view, extent, chosen } = this.course;
+    const { view, extent, chosen } = this.chartData;
     this.words.textContent = `steps ${step(view[0])} to ${step(view[1])}`;
     this.all.setAttribute("aria-pressed", String(view[0] <= extent[0] && view[1] >= extent[1]));
-    this.axes.forEach((button, i) => button.setAttribute("aria-pressed", String(this.course.byTime === Boolean(i))));
+    this.axes.forEach((button, i) => button.setAttribute("aria-pressed", String(this.chartData.byTime === Boolean(i))));
     for (const button of this.newest) button.hidden = extent[1] - extent[0] <= Number(button.dataset.steps);
     if (document.activeElement !== this.field) this.field.value = chosen ?? "";
   }
 
   #newest(n) {
-    const last = this.course.extent[1];
-    this.course.show(last - n, last);
+    const last = this.chartData.extent[1];
+    this.chartData.show(last - n, last);
   }
 
   #ask(event) {
@@ -210,13 +210,13 @@ export class EventList {
   element = h("section", { class: "eventlist", "aria-label": "Events" });
   #said = null;
 
-  constructor(course, open) {
-    Object.assign(this, { course, open });
-    course.addEventListener("markers", () => this.#draw());
+  constructor(chartData, open) {
+    Object.assign(this, { chartData, open });
+    chartData.addEventListener("markers", () => this.#draw());
   }
 
   #draw() {
-    const { markers } = this.course;
+    const { markers } = this.chartData;
     const said = JSON.stringify(markers);
     if (said === this.#said) return;
     this.#said = said;

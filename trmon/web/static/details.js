@@ -12,10 +12,10 @@ const POLICY_LINES = 8; // As tall as a policy with three shadows.
 
 export class Details {
   /** `open` opens a step; `again` reads the run's facts anew after a change. */
-  constructor(course, { path, open, again }) {
-    Object.assign(this, { course, path, again });
-    this.heat = new Heatmap(course, open);
-    this.editor = new ThresholdEditor(this.heat, course, { path, again });
+  constructor(chartData, { path, open, again }) {
+    Object.assign(this, { chartData, path, again });
+    this.heat = new Heatmap(chartData, open);
+    this.editor = new ThresholdEditor(this.heat, chartData, { path, again });
     this.heat.element.append(this.editor.element);
     this.policies = h("section", { class: "card panel", "aria-label": "Policies" }, lines(POLICY_LINES));
     this.versions = h("div", { class: "history" });
@@ -26,9 +26,9 @@ export class Details {
   }
 
   show(facts) {
-    const { course, path, again } = this;
+    const { chartData, path, again } = this;
     policyHistory(this.versions, facts, { path, again });
-    policiesCard(this.policies, facts, { course, path, again }).catch(unanswered);
+    policiesCard(this.policies, facts, { chartData, path, again }).catch(unanswered);
   }
 
   /** Read what is new. */

@@ -1,7 +1,7 @@
 // The diagnosis card: what is wrong, since when, the cause and the fix, beside the time line of the illness.
 
 import { dialogs, get, leading } from "./api.js";
-import { read, write } from "./course.js";
+import { read, write } from "./chartdata.js";
 import { action, copyButton, fill, h, refill } from "./dom.js";
 import { signalWords } from "./panels.js";
 import { Timeline } from "./timeline.js";
@@ -18,9 +18,9 @@ export class DiagnosisCard {
   #when = null;
 
   /** `open` opens a step; `again` reads the facts anew after an action. */
-  constructor(course, { open, again }) {
-    Object.assign(this, { course, open, again });
-    this.timeline = new Timeline(course, open);
+  constructor(chartData, { open, again }) {
+    Object.assign(this, { chartData, open, again });
+    this.timeline = new Timeline(chartData, open);
   }
 
   /** Show the facts, unless they are unchanged; the time at which the run broke is shown once it is read. */
@@ -32,7 +32,7 @@ export class DiagnosisCard {
     this.#closed = closed;
     this.#update(facts, story);
     if (isKnown) return;
-    closed.at = await closingTime(this.course, story.began);
+    closed.at = await closingTime(this.chartData, story.began);
     // In place: one may be using the buttons beside it.
     if (closed === this.#closed) fill(this.#when, closingWords(closed.at));
   }
@@ -56,7 +56,7 @@ export class DiagnosisCard {
   }
 
   #draw(facts, story) {
-    const { catalogue } = this.course;
+    const { catalogue } = this.chartData;
     const seen = facts.diagnosis?.observed ?? [];
     this.#when = h("span", {}, closingWords(this.#closed.at));
     const words = [

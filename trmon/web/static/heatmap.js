@@ -18,9 +18,9 @@ export class Heatmap extends EventTarget {
   #isChoosing = false;
 
   /** Dispatches "choosing" when another criterion is asked for and "chosen" when it has been read. */
-  constructor(course, open) {
+  constructor(chartData, open) {
     super();
-    this.course = course;
+    this.chartData = chartData;
     this.choice = h("select", { "aria-label": "Criterion", hidden: true, onchange: () => this.#choose() });
     this.now = h("span", { class: "strong" });
     this.against = h("span", { class: "quiet" });
@@ -39,7 +39,7 @@ export class Heatmap extends EventTarget {
     this.canvas.addEventListener("click", (event) => this.#open(event, open));
     this.resized = new ResizeObserver(() => this.#draw());
     this.resized.observe(this.where);
-    course.addEventListener("view", () => this.#later());
+    chartData.addEventListener("view", () => this.#later());
     this.theme = () => this.#draw();
     window.addEventListener("themechange", this.theme);
     this.system = matchMedia("(prefers-color-scheme: dark)");
@@ -55,8 +55,8 @@ export class Heatmap extends EventTarget {
   async read() {
     const turn = ++this.#asked;
     this.#readAt = Date.now();
-    const [from, to] = this.course.view;
-    const query = { from, to, points: POINTS, attempt_id: this.course.attempt, ...this.#chosen };
+    const [from, to] = this.chartData.view;
+    const query = { from, to, points: POINTS, attempt_id: this.chartData.attempt, ...this.#chosen };
     const found = await this.#ask(query);
     if (!found || turn !== this.#asked) return;
     this.#found = { ...found, draft: this.#found?.draft };
@@ -69,7 +69,7 @@ export class Heatmap extends EventTarget {
   /** Return the distribution, or null without an answer; a criterion that these steps do not have gives way to another. */
   async #ask(query) {
     try {
-      return await get(`${this.course.path}/distribution`, query);
+      return await get(`${this.chartData.path}/distribution`, query);
     } catch (error) {
       if (error.status !== 400 || !this.#chosen) return null;
       this.#chosen = null;
@@ -156,7 +156,7 @@ export class Heatmap extends EventTarget {
 
   #draw() {
     if (this.#found?.chosen && this.where.clientWidth)
-      drawHeat(this.canvas, this.#found, { view: this.course.view, width: this.where.clientWidth });
+      drawHeat(this.canvas, this.#found, { view: this.chartData.view, width: this.where.clientWidth });
   }
 
   #open(event, open) {

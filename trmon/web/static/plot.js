@@ -32,16 +32,16 @@ const TIMES = [
 const GAP_PX = 4;
 const FONT = "11px system-ui, sans-serif";
 
-export function opts({ n, banded, log, from, to, healthy, limits = [], stacked, width, height, course, hooks }) {
+export function opts({ n, banded, log, from, to, healthy, limits = [], stacked, width, height, chartData, hooks }) {
   const ink = inks();
   return {
     width,
     height,
     legend: { show: false },
     padding: [6, 6, 0, 0],
-    scales: { x: { time: course.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from, to) } },
+    scales: { x: { time: chartData.byTime }, y: { distr: log ? 3 : 1, range: ranged(log, from, to) } },
     axes: [
-      axis(ink, { size: 22, space: 70, values: course.byTime ? TIMES : (_, at) => at.map(step) }),
+      axis(ink, { size: 22, space: 70, values: chartData.byTime ? TIMES : (_, at) => at.map(step) }),
       axis(ink, {
         size: 50,
         space: 30,
@@ -56,8 +56,8 @@ export function opts({ n, banded, log, from, to, healthy, limits = [], stacked, 
       drawClear: [(u) => healthy && band(u, healthy, ink)],
       draw: [
         (u) => limits.forEach((limit) => level(u, limit, ink)),
-        (u) => marks(u, course, ink),
-        (u) => course.byTime && named(u, ink),
+        (u) => marks(u, chartData, ink),
+        (u) => chartData.byTime && named(u, ink),
       ],
       setSelect: [(u) => selected(u, hooks.select)],
       setCursor: [(u) => hooks.cursor(u.cursor.idx ?? null)],
@@ -185,15 +185,15 @@ function level(u, { at, kind }, ink) {
 }
 
 /** Draw the events of a run; those a few pixels apart are one line, of the most urgent of them. */
-function marks(u, course, ink) {
-  const placed = course.markers.map((marker) => ({ ...marker, x: u.valToPos(course.position(marker.step), "x", true) }));
+function marks(u, chartData, ink) {
+  const placed = chartData.markers.map((marker) => ({ ...marker, x: u.valToPos(chartData.position(marker.step), "x", true) }));
   for (const { x, kind } of clustered(placed)) {
     if (kind === "policy") upright(u, x, { colour: ink.quiet, dash: [], height: TICK_PX });
     else if (kind === "note") upright(u, x, { colour: ink.accent, dash: [], height: TICK_PX });
     else upright(u, x, { colour: ink[kind], dash: [3, 3] });
   }
-  const { chosen } = course;
-  if (chosen !== null) upright(u, u.valToPos(course.position(chosen), "x", true), { colour: ink.ink, dash: [] });
+  const { chosen } = chartData;
+  if (chosen !== null) upright(u, u.valToPos(chartData.position(chosen), "x", true), { colour: ink.ink, dash: [] });
 }
 
 /** Name the zone of an axis of times, in the corner under the other axis, so that a saved picture tells it too. */
@@ -246,8 +246,8 @@ export class Canvas {
   #data = [[]];
   #tip = h("span", { class: "tip", hidden: true });
 
-  constructor(where, { uPlot, course, open, label, said, lines }) {
-    Object.assign(this, { where, uPlot, course, open, said, lines });
+  constructor(where, { uPlot, chartData, open, label, said, lines }) {
+    Object.assign(this, { where, uPlot, chartData, open, said, lines });
     where.tabIndex = 0;
     where.setAttribute("role", "group");
     this.label = label;
@@ -268,13 +268,13 @@ export class Canvas {
     this.form = form;
     this.banded = form.banded;
     this.#u?.destroy();
-    const { course } = this;
+    const { chartData } = this;
     const hooks = {
-      select: (from, to) => course.show(course.stepAt(from), course.stepAt(to)),
+      select: (from, to) => chartData.show(chartData.stepAt(from), chartData.stepAt(to)),
       cursor: (at) => this.#hover(at),
     };
     const size = { width: this.where.clientWidth || 320, height: HEIGHT };
-    this.#u = new this.uPlot(opts({ ...form, ...size, course, hooks }), this.#placed(), this.where);
+    this.#u = new this.uPlot(opts({ ...form, ...size, chartData, hooks }), this.#placed(), this.where);
     this.#listen(this.#u.over);
     this.#u.over.append(this.#tip);
   }
@@ -286,7 +286,7 @@ export class Canvas {
   }
 
   range() {
-    const [min, max] = this.course.view.map((step) => this.course.position(step));
+    const [min, max] = this.chartData.view.map((step) => this.chartData.position(step));
     this.#u?.setScale("x", { min, max });
   }
 
@@ -302,7 +302,7 @@ export class Canvas {
   /** Return the columns with their steps as places on the horizontal axis. */
   #placed() {
     const [steps, ...columns] = this.#data;
-    return [this.course.byTime ? steps.map((step) => this.course.position(step)) : steps, ...columns];
+    return [this.chartData.byTime ? steps.map((step) => this.chartData.position(step)) : steps, ...columns];
   }
 
   /** Tell the values at the cursor; under the mouse, a tip names the lines and the events near it. */
@@ -311,8 +311,8 @@ export class Canvas {
     const { left, event } = this.#u.cursor;
     this.#tip.hidden = at === null || event?.type !== "mousemove";
     if (this.#tip.hidden) return;
-    const [place, beside] = [left, left + NEAR_PX].map((x) => this.course.stepAt(this.#u.posToVal(x, "x")));
-    this.#tip.textContent = [...this.lines(at), ...told(this.course.markersNear(place, beside - place))].join("\n");
+    const [place, beside] = [left, left + NEAR_PX].map((x) => this.chartData.stepAt(this.#u.posToVal(x, "x")));
+    this.#tip.textContent = [...this.lines(at), ...told(this.chartData.markersNear(place, beside - place))].join("\n");
     this.#tip.classList.toggle("leftward", left > this.where.clientWidth / 2);
     this.#tip.style.left = `${left}px`;
   }
@@ -329,17 +329,17 @@ export class Canvas {
       const at = this.#u.cursor.idx;
       if (at !== null && Math.abs(event.clientX - pressed) <= CLICK_PX) this.open(this.#data[0][at]);
     });
-    over.addEventListener("dblclick", () => this.course.show());
+    over.addEventListener("dblclick", () => this.chartData.show());
   }
 
   #key(event) {
-    const { course } = this;
+    const { chartData } = this;
     const act = {
-      ArrowLeft: () => course.pan(-0.1),
-      ArrowRight: () => course.pan(0.1),
-      "+": () => course.zoom(0.5),
-      "-": () => course.zoom(2),
-      0: () => course.show(),
+      ArrowLeft: () => chartData.pan(-0.1),
+      ArrowRight: () => chartData.pan(0.1),
+      "+": () => chartData.zoom(0.5),
+      "-": () => chartData.zoom(2),
+      0: () => chartData.show(),
     }[event.key];
     if (!act || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
@@ -350,11 +350,11 @@ export class Canvas {
   #wheel(event) {
     if (event.ctrlKey) {
       event.preventDefault();
-      const around = this.course.stepAt(this.#u.posToVal(event.offsetX, "x"));
-      this.course.zoom(event.deltaY > 0 ? 1.25 : 0.8, around);
+      const around = this.chartData.stepAt(this.#u.posToVal(event.offsetX, "x"));
+      this.chartData.zoom(event.deltaY > 0 ? 1.25 : 0.8, around);
     } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       event.preventDefault();
-      this.course.pan((event.deltaX || event.deltaY) / this.where.clientWidth);
+      this.chartData.pan((event.deltaX || event.deltaY) / this.where.clientWidth);
     }
   }
 }

@@ -10,17 +10,17 @@ const SHADOW = "mask_rate:";
 const CEILINGS = "Its bounds are ceilings until the run's own mismatch has been measured.";
 const UNCALIBRATED = ["uncalibrated", "starts_ill"];
 
-export async function policiesCard(where, { policies, adaptation }, { course, path, again }) {
+export async function policiesCard(where, { policies, adaptation }, { chartData, path, again }) {
   const current = policies.at(-1);
   const names = ["mask_rate", ...current.shadows.map((shadow) => SHADOW + shadow.name)];
-  const { rates, n } = await newest(names, { course, path });
+  const { rates, n } = await newest(names, { chartData, path });
   const decides = UNCALIBRATED.includes(current.calibration) ? "decides, uncalibrated" : "decides";
   const bars = names.map((name, i) =>
     bar(i ? name.slice(SHADOW.length) : current.name, i ? "shadow" : decides, rates[i]),
   );
   const note = h("span", { class: "note" }, `mean of the last ${plural(n, "step")}`);
   const caption = h("figcaption", {}, h("h2", {}, "What each policy masks"), note);
-  const words = [kept(where, adaptation, { current, path, again }), origin(policies, course)];
+  const words = [kept(where, adaptation, { current, path, again }), origin(policies, chartData)];
   fill(where, caption, h("div", { class: "bars" }, bars), words);
 }
 
@@ -32,17 +32,17 @@ function kept(where, adaptation, by) {
 }
 
 /** Return the mean mask rates of the newest steps. */
-async function newest(names, { course, path }) {
-  const from = Math.max(0, Math.floor(course.extent[1] - (NEWEST - 1) * course.stride));
-  const query = { names: names.join(","), from, statistics: "mean", digits: 5, attempt_id: course.attempt };
+async function newest(names, { chartData, path }) {
+  const from = Math.max(0, Math.floor(chartData.extent[1] - (NEWEST - 1) * chartData.stride));
+  const query = { names: names.join(","), from, statistics: "mean", digits: 5, attempt_id: chartData.attempt };
   const { signals, step: steps } = await get(`${path}/signals`, query);
   const rates = names.map((name) => mean(signals[name].mean.slice(-NEWEST)));
   return { rates, n: Math.min(steps.length, NEWEST) };
 }
 
-function origin(policies, course) {
+function origin(policies, chartData) {
   const { name, author, reason, calibration } = policies.at(-1);
-  const since = policies.length > 1 ? `step ${step(course.stepOf(policies.at(-1)))}` : "the start";
+  const since = policies.length > 1 ? `step ${step(chartData.stepOf(policies.at(-1)))}` : "the start";
   const told = h("p", { class: "quiet small" }, `${name} since ${since}, by ${author}${reason ? `: ${reason}` : ""}`);
   return calibration === "uncalibrated" ? [told, h("p", { class: "quiet small" }, CEILINGS)] : told;
 }

@@ -2,7 +2,7 @@
 
 import { compareAddress, file, follow, get, hasEnded, loaded, runPath, WITH_PARTS } from "./api.js";
 import { Charts, EventList, RangeBar } from "./charts.js";
-import { Course, read, write } from "./course.js";
+import { ChartData, read, write } from "./chartdata.js";
 import { DiagnosisCard } from "./diagnosis.js";
 import { action, displayed, download, figures, fill, h, refill, typing } from "./dom.js";
 import { ago, clock, plural, span, step } from "./words.js";
@@ -33,28 +33,28 @@ export async function mount(stage, { live, parameters: [project, run] }) {
 class RunView {
   constructor(stage, project, run) {
     Object.assign(this, { stage, project, run, path: runPath(project, run), given: read() });
-    this.course = new Course(this.path, this.given);
+    this.chartData = new ChartData(this.path, this.given);
     this.head = h("header", {});
     this.notes = h("section", { class: "notes", "aria-label": "Notes" });
     this.again = async () => this.#show(await this.#facts());
     const { again } = this;
-    this.why = new DiagnosisCard(this.course, { open: (step) => this.open(step), again });
-    this.charts = new Charts(this.course, (step) => this.open(step));
+    this.why = new DiagnosisCard(this.chartData, { open: (step) => this.open(step), again });
+    this.charts = new Charts(this.chartData, (step) => this.open(step));
     this.below = h("div", { "aria-busy": "true" }, h("div", { class: "lower" }, figures(2)));
-    this.events = new EventList(this.course, (step) => this.open(step));
-    this.bar = new RangeBar(this.course, (step) => this.open(step));
+    this.events = new EventList(this.chartData, (step) => this.open(step));
+    this.bar = new RangeBar(this.chartData, (step) => this.open(step));
     this.keys = (event) => this.#key(event);
   }
 
   async begin() {
-    const [facts] = await Promise.all([this.#facts(), this.course.learn()]);
+    const [facts] = await Promise.all([this.#facts(), this.chartData.learn()]);
     this.charts.takeRoom();
     this.stage.show(
       ...[this.head, this.notes, this.why.announcement, this.why.element],
       ...[this.bar.element, this.events.element, this.charts.element, this.below],
     );
     this.#judge(facts);
-    await Promise.all([this.course.begin(), displayed()]);
+    await Promise.all([this.chartData.begin(), displayed()]);
     const module = loaded(import("./details.js"));
     this.#show(facts);
     await this.charts.begin();
@@ -63,8 +63,8 @@ class RunView {
 
   /** Show the details under the charts, whose modules are loaded after them. */
   async #showDetails({ Details }, facts) {
-    const { course, path, again } = this;
-    this.details = new Details(course, { path, again, open: (step) => this.open(step) });
+    const { chartData, path, again } = this;
+    this.details = new Details(chartData, { path, again, open: (step) => this.open(step) });
     fill(this.below, this.details.elements);
     this.below.removeAttribute("aria-busy");
     this.details.show(facts);
@@ -74,7 +74,7 @@ class RunView {
 
   /** Read what is new. */
   async follow() {
-    const [facts] = await Promise.all([this.#facts(), this.course.follow()]);
+    const [facts] = await Promise.all([this.#facts(), this.chartData.follow()]);
     this.#show(facts);
     this.bar.draw();
     this.details.follow();
@@ -84,7 +84,7 @@ class RunView {
   async open(step, { scroll = true } = {}) {
     write({ step }, this.path);
     this.given.step = step;
-    this.course.chosen = step;
+    this.chartData.chosen = step;
     this.charts.redraw();
     this.bar.draw();
     await this.details?.panel.show(step, this.given.attempt);
@@ -92,7 +92,7 @@ class RunView {
   }
 
   end() {
-    this.course.end();
+    this.chartData.end();
     this.charts.end();
     this.why.end();
     this.details?.end();
@@ -109,7 +109,7 @@ class RunView {
 
   /** Show what needs no series: who the run is, its verdict, the cause and what to do, and the events. */
   #judge(facts) {
-    this.course.mark(facts);
+    this.chartData.mark(facts);
     this.stage.over(hasEnded(facts.run));
     runHead(this.head, facts, this.given.attempt);
     notesList(this.notes, facts.notes, (step) => this.open(step));
@@ -124,8 +124,8 @@ class RunView {
 
   #key(event) {
     const by = { "[": -1, "]": 1 }[event.key];
-    if (!by || typing(event.target) || !this.course.series.step.length) return;
-    const step = this.given.step === null ? this.course.extent[1] : this.course.beside(this.given.step, by);
+    if (!by || typing(event.target) || !this.chartData.series.step.length) return;
+    const step = this.given.step === null ? this.chartData.extent[1] : this.chartData.beside(this.given.step, by);
     this.open(step);
   }
 }
@@ -152,7 +152,7 @@ function runHead(head, { run, judged, attempts }, attempt) {
       pills.map((text) => h("span", { class: "pill" }, text)),
       attempts.length > 1 && chooser(attempts, now),
       h("a", { class: "button", href: compareAddress([run]), title: "with a sound run of this project" }, "Compare"),
-      action("Share report", () => share(run), { title: "one HTML file: verdict, course, episodes; no configuration" }),
+      action("Share report", () => share(run), { title: "one HTML file: verdict, chartData, episodes; no configuration" }),
     ),
     h("p", { class: "quiet", title: `first report ${clock(run.created_at)}` }, facts.filter(Boolean).join(" · ")),
     ending(run),

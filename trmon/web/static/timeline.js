@@ -1,7 +1,7 @@
 // The time line of an illness: the reward with the cause's signal under it, over the whole run, and where it broke.
 
 import { get } from "./api.js";
-import { POINTS } from "./course.js";
+import { POINTS } from "./chartdata.js";
 import { fill, h, svg } from "./dom.js";
 import { signalWords, stem } from "./panels.js";
 import { capital, number, step } from "./words.js";
@@ -19,8 +19,8 @@ export class Timeline {
   #asked = 0;
   #key = null;
 
-  constructor(course, open) {
-    Object.assign(this, { course, open });
+  constructor(chartData, open) {
+    Object.assign(this, { chartData, open });
     this.resized = new ResizeObserver(() => this.#draw());
     this.resized.observe(this.element);
   }
@@ -36,8 +36,8 @@ export class Timeline {
     if (key === this.#key || !names.length) return;
     this.element.style.minHeight = `${heightOf(names)}px`;
     const turn = ++this.#asked;
-    const query = { names: names.join(), statistics: "mean", digits: 4, points: POINTS, attempt_id: this.course.attempt };
-    const series = await get(`${this.course.path}/signals`, query).catch(() => null);
+    const query = { names: names.join(), statistics: "mean", digits: 4, points: POINTS, attempt_id: this.chartData.attempt };
+    const series = await get(`${this.chartData.path}/signals`, query).catch(() => null);
     if (!series || turn !== this.#asked) return;
     this.#key = key;
     this.#told = { story, series, names };
@@ -50,7 +50,7 @@ export class Timeline {
 
   /** Return the reward, and the first evidence of the cause that the run has as a series. */
   #names({ cause }) {
-    const has = (name) => this.course.names.has(name);
+    const has = (name) => this.chartData.names.has(name);
     const drawn = (cause?.evidence ?? [])
       .filter((item) => !item.rules_out)
       .map(({ signal }) => (has(signal) ? signal : this.#panelOf(signal)))
@@ -59,7 +59,7 @@ export class Timeline {
   }
 
   #panelOf(signal) {
-    const panel = this.course.panels.find(
+    const panel = this.chartData.panels.find(
       (one) => one.names.some((name) => stem(name) === stem(signal)) || one.also?.includes(signal),
     );
     return panel?.names[0];

@@ -9,7 +9,7 @@ const LEAST_STEPS = 10;
 
 const NOTHING = { exact: true, step: [], count: [], closed_at: [], signals: {} };
 
-export class Course extends EventTarget {
+export class ChartData extends EventTarget {
   series = NOTHING;
   whole = NOTHING; // The series over all steps.
   chosen = null;
