@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
 from tests.client.trainer import batch, settings
-from tests.fixtures.running_service import Serve
+from tests.fixtures.running_service import OwnRun
 from tests.fixtures.waiting import eventually
 from trmon_client.monitor import Monitor
 
@@ -37,66 +36,52 @@ def of_two_policies_beside_nan(step: int) -> dict[str, Any]:
     return {"logprobs": given["logprobs"], "old_logprobs": given["rollout_logprobs"], "rollout_logprobs": NAN}
 
 
-def train(url: str, folder: Path, given: Callable[[int], dict[str, Any]]) -> None:
-    """Log a run of STEPS steps, two chunks each, whose rewards are all 1."""
-    with Monitor(settings(folder, url=url)) as monitor:
+def trained(run: OwnRun, folder: Path, given: Callable[[int], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Log a run of STEPS steps, two chunks each, whose rewards are all 1; return its batches once all are closed."""
+    url = str(run.client.base_url).rstrip("/")
+    with Monitor(settings(folder, url=url, project=run.key.project)) as monitor:
         for step in range(STEPS):
             for _ in range(2):
                 labels = {"rewards": np.ones(N), "group_ids": np.arange(N) // 4, "advantages": np.zeros(N)}
                 scalars = {"loss": 1.0, "entropy": 0.5, "grad_norm": 0.3}
                 monitor.log_batch(step=step, chunks=2, mask=np.ones((N, 6)), scalars=scalars, **labels, **given(step))
-
-
-def closed(client: httpx.Client) -> list[dict[str, Any]]:
-    """Return the batches of the run, once all are closed."""
-
-    def found() -> list[dict[str, Any]] | None:
-        answer = client.get("/api/v1/runs/math/grpo/batches", params={"limit": 100}).json().get("items", [])
-        return answer if len(answer) == STEPS else None
-
-    return eventually(found)
+    return eventually(lambda: run.get("/batches?limit=50")["items"], lambda batches: len(batches) == STEPS)
 
 
 @pytest.mark.parametrize("given", [of_no_policy, of_one_policy_beside_nan])
 def test_a_run_without_a_pair_is_stored_and_shown(
-    given: Callable[[int], dict[str, Any]], serve: Serve, tmp_path: Path
+    given: Callable[[int], dict[str, Any]], run: OwnRun, tmp_path: Path
 ) -> None:
-    service = serve()
-    train(service.url, tmp_path, given)
-    with service.client() as client:
-        for one in closed(client):
-            assert (one["primary_pair"], one["mismatches"], one["quarantined"]) == (None, 0, [])
-            assert (one["n_sequences"], one["n_tokens"], one["complete"]) == (2 * N, 12 * N, True)
-            signals = one["signals"]
-            assert (signals["reward_mean"], signals["response_length_median"], signals["mask_rate"]) == (1.0, 6.0, 0.0)
-            assert not [name for name in signals if name.startswith(("mismatch_", "staleness_kl", "total_"))]
-            assert one["scalars"]["entropy"] == 0.5
-        run = "/api/v1/runs/math/grpo"
-        for path in ("/batches/3/sequences", "/diagnosis", "/budget", "/distribution"):
-            assert client.get(f"{run}{path}").status_code == 200, path
-        shown = client.get(run).json()["status"]
-        assert (set(shown["kl"]["values"]), set(shown["reward"]["values"])) == ({None}, {1.0})
-        roles = [one["role"] for one in client.get(f"{run}/batches/3/decisions").json()]
-        assert roles == ["active"], "shadows that read a pair decide nothing"
-        whatif = client.post(f"{run}/whatif", json={"policy": "trm_max"})
-        assert whatif.status_code == 200
-        assert "needs two of the log-probs" in whatif.text
-        assert 'trmon_reward_mean{project="math",run="grpo"} 1.0' in client.get("/metrics").text
-        assert client.get("/api/v1/alerts", params={"state": "firing"}).json()["items"] == []
+    for one in trained(run, tmp_path, given):
+        assert (one["primary_pair"], one["mismatches"], one["quarantined"]) == (None, 0, [])
+        assert (one["n_sequences"], one["n_tokens"], one["complete"]) == (2 * N, 12 * N, True)
+        signals = one["signals"]
+        assert (signals["reward_mean"], signals["response_length_median"], signals["mask_rate"]) == (1.0, 6.0, 0.0)
+        assert not [name for name in signals if name.startswith(("mismatch_", "staleness_kl", "total_"))]
+        assert one["scalars"]["entropy"] == 0.5
+    for path in ("/batches/3/sequences", "/diagnosis", "/budget", "/distribution"):
+        assert run.ask("GET", path).status_code == 200, path
+    shown = run.get()["status"]
+    assert (set(shown["kl"]["values"]), set(shown["reward"]["values"])) == ({None}, {1.0})
+    roles = [one["role"] for one in run.get("/batches/3/decisions")]
+    assert roles == ["active"], "shadows that read a pair decide nothing"
+    whatif = run.ask("POST", "/whatif", {"policy": "trm_max"})
+    assert whatif.status_code == 200
+    assert "needs two of the log-probs" in whatif.text
+    sample = f'trmon_reward_mean{{project="{run.key.project}",run="grpo"}} 1.0'
+    eventually(lambda: run.client.get("/metrics").text, lambda text: sample in text)
+    query = {"state": "firing", "project": run.key.project}
+    assert run.client.get("/api/v1/alerts", params=query).json()["items"] == []
 
 
 @pytest.mark.parametrize(
     ("given", "pair"), [(of_two_policies_beside_nan, "staleness"), (of_rollout_and_policy, "total")]
 )
 def test_a_run_with_two_of_three_policies_is_judged_by_their_pair(
-    given: Callable[[int], dict[str, Any]], pair: str, serve: Serve, tmp_path: Path
+    given: Callable[[int], dict[str, Any]], pair: str, run: OwnRun, tmp_path: Path
 ) -> None:
-    service = serve()
-    train(service.url, tmp_path, given)
-    with service.client() as client:
-        for one in closed(client):
-            assert (one["primary_pair"], one["signals"]["invalid_fraction"], one["mismatches"]) == (pair, 0.0, 0)
-            assert one["signals"][f"{pair}_kl_k3"] < 1e-4
-            assert "mismatch_kl_k3" not in one["signals"]
-        found = client.get("/api/v1/runs/math/grpo/diagnosis").json()
-        assert found["agreement"][0]["signal"] == f"{pair}_kl_k3"
+    for one in trained(run, tmp_path, given):
+        assert (one["primary_pair"], one["signals"]["invalid_fraction"], one["mismatches"]) == (pair, 0.0, 0)
+        assert one["signals"][f"{pair}_kl_k3"] < 1e-4
+        assert "mismatch_kl_k3" not in one["signals"]
+    assert run.get("/diagnosis")["agreement"][0]["signal"] == f"{pair}_kl_k3"
