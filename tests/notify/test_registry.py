@@ -23,6 +23,7 @@ def test_each_configured_receiver_is_built_under_its_name() -> None:
         slack_url="https://hooks.slack.example/x",  # type: ignore[arg-type]
         pagerduty_key="k" * 32,  # type: ignore[arg-type]
         alertmanager_url="https://alertmanager.example",  # type: ignore[arg-type]
+        alertmanager_repeat_seconds=7.0,
         smtp_host="mail.example",
         email_from="trmon@example.org",
         email_to=("ana@example.org",),
@@ -33,6 +34,7 @@ def test_each_configured_receiver_is_built_under_its_name() -> None:
     assert list(receivers) == ["webhook", "slack", "pagerduty", "alertmanager", "email", "teams", "ops"]
     assert tuple(receivers) == settings.receivers
     assert {name for name, receiver in receivers.items() if not receiver.merges_runs} == {"pagerduty", "alertmanager"}
+    assert receivers["alertmanager"].repeat_seconds == 7.0
     for receiver in receivers.values():
         receiver.close()
 
