@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from tests.fixtures import postgres
-from tests.fixtures.command import trmon
+from tests.fixtures.command import run_here
 from tests.fixtures.postgres import Postgres
 from tests.store.builders import append, batch, batch_key, commit, report_intake, start_intake, stored_reports
 from trmon.cli import app
@@ -100,20 +100,21 @@ def here(line: str, place: Path) -> str:
     return line.replace("/backup/", f"{place}/backup/").replace("/archive/", f"{place}/archive/")
 
 
-def run(line: str, place: Path) -> subprocess.CompletedProcess[str]:
-    ended = trmon(*shlex.split(here(line, place))[1:])
-    assert ended.returncode == 0, ended.stderr
-    return ended
+def run(line: str, place: Path) -> str:
+    """Run a line and return what it prints."""
+    ended = run_here(*shlex.split(here(line, place))[1:])
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
 
 
 def test_the_sqlite_commands_do_what_the_page_says(place: Path) -> None:
     for _ in range(2):
         [backup] = lines("trmon backup")
-        assert "checked" in run(backup, place).stdout
+        assert "checked" in run(backup, place)
     [vacuum] = [shlex.split(line) for line in lines("python -c")]
     subprocess.run([sys.executable, *vacuum[1:]], check=True)
     [restore] = lines("trmon restore")
-    assert "trmon.sqlite.replaced-1" in run(restore, place).stdout
+    assert "trmon.sqlite.replaced-1" in run(restore, place)
     store = Store.open(f"sqlite:///{place}/trmon-data/trmon.sqlite")
     store.check()
     assert len(stored_reports(store, 1)) == 3
@@ -122,7 +123,7 @@ def test_the_sqlite_commands_do_what_the_page_says(place: Path) -> None:
 
 def test_the_archive_commands_do_what_the_page_says(place: Path) -> None:
     run(lines("trmon export")[0], place)
-    said = [run(line, place).stdout for line in dict.fromkeys(lines("trmon import"))]
+    said = [run(line, place) for line in dict.fromkeys(lines("trmon import"))]
     assert said == ["math/grpo: already present\n", "math-2026/grpo: imported\n"]
     by_step, batches = (shlex.split(here(line, place))[2] for line in lines("duckdb -c"))
     assert [row[0] for row in duckdb.sql(by_step).fetchall()] == [0, 1, 2]
@@ -138,7 +139,7 @@ def test_the_postgresql_commands_do_what_the_page_says(
     monkeypatch.setenv("PATH", f"{postgres.binaries()}{os.pathsep}{os.environ['PATH']}")
     [dump] = lines("pg_dump")
     subprocess.run(here(dump, place), shell=True, check=True)
-    assert dump.split(" --file")[0] in trmon("backup", place / "b.dump").stderr
+    assert dump.split(" --file")[0] in run_here("backup", place / "b.dump").output
     restored = postgres_server.database()
     [restore] = lines("pg_restore")
     restore = re.sub(r"--dbname=\S+", f"--dbname={restored}", here(restore, place))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.command import trmon
+from tests.fixtures.command import run_here
 from tests.fixtures.moved_runs import MovedRuns, make_moved_runs
 from tests.store.builders import alert, commit
 from trmon.config.settings import Settings
@@ -40,8 +40,8 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> MovedRuns:
 
 
 def answered(moved: MovedRuns, sql: str) -> list[dict[str, Any]]:
-    shown = trmon("query", sql, "--format", "json", data_dir=str(moved.data_dir), lake_url=str(moved.lake))
-    assert shown.returncode == 0, shown.stderr
+    shown = run_here("query", sql, "--format", "json", data_dir=str(moved.data_dir), lake_url=str(moved.lake))
+    assert shown.exit_code == 0, shown.output
     return [json.loads(line) for line in shown.stdout.splitlines()]
 
 
@@ -56,7 +56,7 @@ def test_the_page_on_the_healthy_run_is_false(moved: MovedRuns) -> None:
 
 def test_sql_and_a_what_if_mask_the_same_share(moved: MovedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     [of_lake] = answered(moved, MASKED.replace("n_tokens > 0", "n_tokens > 0 AND month IS NOT NULL"))
-    shown = trmon("whatif", "--source", moved.lake, "--policy", STRICT, "--json")
+    shown = run_here("whatif", "--source", moved.lake, "--policy", STRICT, "--json")
     total = json.loads(shown.stdout)["total"]
     assert (of_lake["n_sequences"], of_lake["mask_rate"]) == (total["n_sequences"], total["mask_rate"])
     [with_live] = answered(moved, MASKED)
