@@ -16,6 +16,7 @@ from trmon.lab.grpo.experiment_config import (
     ExperimentConfig,
     PpoReference,
     Ramp,
+    TrainingFaults,
     WeightFormat,
     constant,
 )
@@ -80,6 +81,20 @@ def test_a_healthy_engine_differs_a_little() -> None:
 )
 def test_each_fault_shows_in_its_signal(name: str, changed: dict[str, Any]) -> None:
     assert _signals(small(**changed), name)[-1] > 2 * _signals(small(), name)[-1]
+
+
+def test_faults_of_training_reach_the_lengths_the_rewards_and_the_advantages() -> None:
+    def first_inputs(**faults: Ramp) -> dict[str, Any]:
+        _, monitor = _train(small(n_updates=1, faults=TrainingFaults(**faults)))
+        return monitor.rollouts()[0].inputs
+
+    clean = first_inputs()
+    assert clean["mask"].sum(dim=1).max() > 4
+    assert first_inputs(token_limit=constant(4.0))["mask"].sum(dim=1).max() == 4
+    assert 0 < first_inputs(nan_share=constant(0.5))["rewards"].isnan().sum() < len(clean["rewards"])
+    negated = first_inputs(negated_share=constant(1.0))
+    assert negated["rewards"].equal(clean["rewards"])
+    assert negated["advantages"].equal(-clean["advantages"])
 
 
 def test_stale_rollouts_are_of_older_versions_of_the_weights() -> None:
