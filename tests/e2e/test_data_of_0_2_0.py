@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import sqlite3
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +16,7 @@ import pytest
 import zstandard
 
 from tests.client.trainer import batch, settings
-from tests.fixtures.command import trmon
+from tests.fixtures.command import run_here
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
@@ -121,15 +120,15 @@ def test_what_a_client_of_0_2_0_sends_again_after_the_upgrade_is_known(
 ) -> None:
     service = serving(data_dir)
     for _ in range(2):
-        again = trmon("ingest", spool_dir, "--url", service.url)
-        assert (again.returncode, again.stdout) == (0, "6 duplicate\n"), again.stderr
+        again = run_here("ingest", spool_dir, "--url", service.url)
+        assert (again.exit_code, again.stdout) == (0, "6 duplicate\n"), again.stderr
     with service.client() as client:
         assert closed(client, "math/spooled") == [0, 1, 2, 3]
 
 
 def test_a_spool_is_uploaded(service: ThreadedService, spool_dir: Path) -> None:
-    uploaded = trmon("ingest", spool_dir, "--url", service.url)
-    assert (uploaded.returncode, uploaded.stdout) == (0, "6 stored\n"), uploaded.stderr
+    uploaded = run_here("ingest", spool_dir, "--url", service.url)
+    assert (uploaded.exit_code, uploaded.stdout) == (0, "6 stored\n"), uploaded.stderr
     with service.client() as client:
         eventually(lambda: read(client, "math/spooled"), lambda run: run["state"] == "finished")
         assert closed(client, "math/spooled") == [0, 1, 2, 3]
@@ -156,31 +155,15 @@ def test_the_next_process_of_a_run_sends_its_spool_of_0_2_0(
         eventually(lambda: closed(client, "math/spooled"), lambda steps: steps == [0, 1, 2, 3, 4])
 
 
-@pytest.mark.parametrize("backend", ["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))])
-def test_an_archive_is_imported(backend: str, request: pytest.FixtureRequest, serving: Serving, tmp_path: Path) -> None:
+def test_an_archive_is_imported(serving: Serving, tmp_path: Path) -> None:
     with tarfile.open(RECORDED / "archive.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
-    if backend == "postgresql":
-        database = {"database_url": str(request.getfixturevalue("postgres_url"))}
-        imported = trmon("import", tmp_path / "archive", **database)
-    else:
-        database = {}
-        imported = trmon("import", tmp_path / "archive", "--data-dir", tmp_path / "data")
-    assert (imported.returncode, imported.stdout) == (0, "code/archived: imported\n"), imported.stderr
-    service = serving(tmp_path / "data", **database)
+    imported = run_here("import", tmp_path / "archive", "--data-dir", tmp_path / "data")
+    assert (imported.exit_code, imported.stdout) == (0, "code/archived: imported\n"), imported.stderr
+    service = serving(tmp_path / "data")
     with service.client() as client:
         run = read(client, "code/archived")
         assert (run["state"], run["config"], run["owner"]) == ("finished", {"lr": 1e-6}, "me")
         assert closed(client, "code/archived") == list(range(6))
         assert read(client, "code/archived/batches/3")["complete"] is True
         assert whatif(client, "code/archived") == 6
-
-
-def test_a_database_of_a_later_version_is_refused_in_one_line(data_dir: Path) -> None:
-    with sqlite3.connect(data_dir / "trmon.sqlite") as database:
-        database.execute("UPDATE alembic_version SET version_num = '9999'")
-        database.execute("UPDATE schema_compatibility SET oldest_reader = '9999'")
-    refused = trmon("serve", "--data-dir", data_dir, "--port", "0")
-    assert refused.returncode != 0
-    (line,) = refused.stderr.strip().splitlines()
-    assert "a newer trmon wrote; use that version, or restore a backup" in line

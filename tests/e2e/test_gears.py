@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fixtures.command import trmon
+from tests.fixtures.command import run_here
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.service import ThreadedService
@@ -34,10 +34,10 @@ def test_a_live_run_goes_on_where_it_was(tmp_path: Path, postgres_url: str) -> N
 
     archive = tmp_path / "archive"
     for moved in (
-        trmon("export", "math", archive, "--data-dir", tmp_path / "data"),
-        trmon("import", archive, database_url=postgres_url),
+        run_here("export", "math", archive, "--data-dir", tmp_path / "data"),
+        run_here("import", archive, database_url=postgres_url),
     ):
-        assert moved.returncode == 0, moved.stderr
+        assert moved.exit_code == 0, moved.stderr
 
     authenticator = ThreadedService(tmp_path / "unused", database_url=postgres_url)
     with authenticator.client() as client, WorkerProcess(postgres_url, log=tmp_path / "worker.log"):
