@@ -155,45 +155,6 @@ advices = [{**ADVICE, "lr_decay": CUT}, {}, None] if rank == 0 else [None, {**AD
 for advice in advices:
     print(scale_lr(optimizer, decided(advice)), moved(optimizer, weight))
 print(should_stop(decided({"should_stop": rank == 0})), should_stop(decided({"should_stop": rank == 1})))
-torch.distributed.destroy_process_group()
-"""
-
-
-# What optimizers import at their first step keeps every process group that exists by then: the threads of gloo outlive
-# `destroy_process_group`, and one that releases a tensor while the interpreter ends aborts the process.
-IMPORTED_FIRST = "import torch._dynamo"
-
-
-def told_by_ranks(script: str, tmp_path: Path) -> list[list[str]]:
-    """Run two processes of one group until they end and return the lines that each of them printed."""
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", IMPORTED_FIRST + script, str(rank), str(tmp_path / "store")],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    told = [rank.communicate(timeout=120)[0].splitlines() for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0]
-    return told
-
-
-def test_rank_0_decides_for_all_and_a_rank_that_fails_leaves_none_waiting(tmp_path: Path) -> None:
-    told = told_by_ranks(RANK, tmp_path)
-    assert told[0] == told[1]
-    assert told[0][0] == "0.125 0.125"
-    assert told[0][-1] == "True False"
-
-
-WITHOUT_PARAMETERS = """
-import sys
-import torch
-from tests.client.test_advice import ADVICE, CUT, decided, plain
-from trmon_client.advice import scale_lr
-
-rank, place = int(sys.argv[1]), sys.argv[2]
-torch.distributed.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
 optimizers = [torch.optim.SGD([{"params": []}], lr=1.0), object(), plain()[0]]
 for optimizer in optimizers if rank == 0 else [plain()[0] for _ in range(3)]:
     decision = decided({**ADVICE, "lr_decay": CUT} if rank == 0 else None)
@@ -203,10 +164,28 @@ torch.distributed.destroy_process_group()
 """
 
 
-def test_a_rank_whose_optimizer_has_no_parameters_takes_part(tmp_path: Path) -> None:
-    told = told_by_ranks(WITHOUT_PARAMETERS, tmp_path)
-    assert told[0] == ["0.125 {}", "1.0 {'internal': 2}", "0.125 {}"]
-    assert told[1] == ["0.125 {}", "0.25 {}", "0.125 {}"]
+# What optimizers import at their first step keeps every process group that exists by then: the threads of gloo outlive
+# `destroy_process_group`, and one that releases a tensor while the interpreter ends aborts the process.
+IMPORTED_FIRST = "import torch._dynamo"
+
+
+def test_rank_0_decides_for_all_also_where_a_rank_fails_or_has_no_parameters(tmp_path: Path) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", IMPORTED_FIRST + RANK, str(rank), str(tmp_path / "store")],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    told = [rank.communicate(timeout=120)[0].splitlines() for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    n_without_parameters = 3
+    first, other = (lines[:-n_without_parameters] for lines in told)
+    assert first == other
+    assert (first[0], first[-1]) == ("0.125 0.125", "True False")
+    assert told[0][-n_without_parameters:] == ["0.125 {}", "1.0 {'internal': 2}", "0.125 {}"]
+    assert told[1][-n_without_parameters:] == ["0.125 {}", "0.25 {}", "0.125 {}"]
 
 
 def test_without_agreement_earlier_cuts_stay(tmp_path: Path) -> None:

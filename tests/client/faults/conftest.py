@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.client.faults.tiny_trainer import train
+from tests.client.faults import process_trainer, tiny_trainer
 
 PROCESS_SECONDS = 110.0
 EXIT_SECONDS = 30.0
@@ -21,19 +21,23 @@ EXIT_SECONDS = 30.0
 
 PRELUDE = """
 import os, signal, sys, threading, time
-import torch
+import numpy as np
 import tests.client.patient_exit
 import trmon_client as trmon
-from tests.client.faults.tiny_trainer import tell, train
-
-torch.set_num_threads(1)
+from tests.client.faults.process_trainer import tell, train
 """
 
 
 @pytest.fixture(scope="session")
 def untouched() -> str:
     """The digest of the parameters that training without trmon ends with."""
-    return train()
+    return tiny_trainer.train()
+
+
+@pytest.fixture(scope="session")
+def untouched_process() -> str:
+    """The same of the trainer that runs in processes."""
+    return process_trainer.train()
 
 
 @dataclass(frozen=True)

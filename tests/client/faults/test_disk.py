@@ -1,4 +1,4 @@
-"""The tiny trainer whose spool's disk is full or cannot be written, while the service is away, and when it returns."""
+"""A trainer whose spool's disk is full or cannot be written, while the service is away, and when it returns."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.client.faults.conftest import FinishedTrainer, RunTrainer
-from tests.client.faults.tiny_trainer import N_UPDATES
-from tests.client.faults.tiny_trainer import STEPS as UNTOUCHED_STEPS
+from tests.client.faults.process_trainer import N_UPDATES
+from tests.client.faults.process_trainer import STEPS as UNTOUCHED_STEPS
 from tests.client.trainer import spooled
 from tests.fixtures.ports import free_port
 
@@ -157,7 +157,7 @@ train_until_the_service_returns(fault)
 
 
 def test_a_process_that_ends_without_service_and_spool_says_how_much_is_lost(
-    tmp_path: Path, untouched: str, run_trainer: RunTrainer
+    tmp_path: Path, untouched_process: str, run_trainer: RunTrainer
 ) -> None:
     script = """
     from pathlib import Path
@@ -168,6 +168,6 @@ def test_a_process_that_ends_without_service_and_spool_says_how_much_is_lost(
     tell(ends_at=time.time())
     """
     done = run_trainer(script, url=f"http://127.0.0.1:{free_port()}", prefix=WITHOUT_PRIVILEGE)
-    done.assert_untouched(untouched)
+    done.assert_untouched(untouched_process)
     assert spooled(tmp_path) == []
     assert f"{2 + UNTOUCHED_STEPS * (N_UPDATES + 1)} messages are lost" in done.stderr

@@ -55,12 +55,6 @@ def train(
     return hashlib.sha256(policy.weight.detach().numpy().tobytes()).hexdigest()
 
 
-def tell(**values: object) -> None:
-    """Print values for the test that runs this process."""
-    for name, value in values.items():
-        print(f"{name}={value}", flush=True)
-
-
 def _rollout(policy: torch.nn.Embedding, starts: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
     tokens = [torch.tensor(starts) % N_TOKENS]
     with torch.no_grad():
