@@ -56,86 +56,64 @@ def store_of(process: ServiceProcess) -> Iterator[Store]:
     store.close()
 
 
-def test_the_workers_views_and_counts_reach_the_metrics(process: ServiceProcess, client: httpx.Client) -> None:
+def test_views_and_counts_of_the_worker_reach_the_service_and_edits_reach_the_worker(
+    process: ServiceProcess, client: httpx.Client
+) -> None:
     with Sending(process.url, KEY):
         closed(client, at_least=3)
-    shown = eventually(lambda: client.get("/metrics").text, lambda text: "trmon_step{" in text)
+        assert client.put(f"{RUN}/policy", json={"policy": "geo_mask"}).status_code == 200
+        shown = eventually(lambda: client.get("/metrics").text, lambda text: 'policy="geo_mask"' in text)
+        assert client.patch(RUN, json={"owner": "ana"}).status_code == 200
+        eventually(lambda: client.get(RUN).json()["owner"], lambda owner: owner == "ana")
     assert f'trmon_kl_k3{{project="{KEY.project}",run="{KEY.run}"}}' in shown
     counted = next(line for line in shown.splitlines() if line.startswith("trmon_close_lag_seconds_count"))
     assert float(counted.split()[1]) >= 3
     assert client.get("/readyz").status_code == 200
-
-
-def test_an_edit_through_the_api_reaches_the_worker(process: ServiceProcess, client: httpx.Client) -> None:
-    with Sending(process.url, KEY):
-        closed(client, at_least=2)
-        assert client.put(f"{RUN}/policy", json={"policy": "geo_mask"}).status_code == 200
-        eventually(lambda: client.get("/metrics").text, lambda text: 'policy="geo_mask"' in text)
-        assert client.patch(RUN, json={"owner": "ana"}).status_code == 200
-        eventually(lambda: client.get(RUN).json()["owner"], lambda owner: owner == "ana")
     assert process.process.poll() is None
 
 
-def test_a_worker_that_dies_is_restarted_and_every_batch_is_closed_once(
+def test_a_worker_that_hangs_and_dies_delays_no_acknowledgement_and_every_batch_is_closed_once(
     process: ServiceProcess, client: httpx.Client
 ) -> None:
     worker = EmbeddedWorker(process)
     with Sending(process.url, KEY) as sending:
-        for n in range(1, 3):
-            closed(client, at_least=10 * n)
+        closed(client, at_least=2)
+        hanging = worker.pid
+        os.kill(hanging, signal.SIGSTOP)
+        n = len(sending.acknowledged)
+        eventually(lambda: len(sending.acknowledged) > n + 50)
+        assert len(batches(client)) <= n + 1
+        os.kill(hanging, signal.SIGCONT)
+        for n in (60, 70):
+            closed(client, at_least=n)
             worker.kill()
             worker.start()
-        eventually(lambda: len(sending.acknowledged) > 30)
     steps = closed(client, at_least=len(sending.acknowledged) - 1)
     assert steps == list(range(len(steps)))
+    assert not any(row["revised"] for row in batches(client))
     assert set(sending.answers) == {200}, "the API answered throughout"
     assert eventually(lambda: client.get("/readyz").status_code, lambda status: status == 200)
 
 
-def test_a_worker_that_hangs_does_not_delay_acknowledgements_and_catches_up(
+def test_on_shutdown_the_worker_closes_every_batch_and_writes_a_checkpoint(
     process: ServiceProcess, client: httpx.Client
 ) -> None:
-    with Sending(process.url, KEY) as sending:
-        closed(client, at_least=2)
-        hanging = EmbeddedWorker(process).pid
-        os.kill(hanging, signal.SIGSTOP)
-        n = len(sending.acknowledged)
-        eventually(lambda: len(sending.acknowledged) > n + 200)
-        n_closed = len(batches(client))
-        assert n_closed <= n + 1
-        os.kill(hanging, signal.SIGCONT)
-    steps = closed(client, at_least=len(sending.acknowledged) - 1)
-    assert steps == list(range(len(steps)))
-    assert not any(row["revised"] for row in batches(client))
-
-
-def test_on_shutdown_the_worker_writes_a_checkpoint_of_every_run(process: ServiceProcess, client: httpx.Client) -> None:
+    """A terminal or a process manager signals every process at once, and the worker leaves it to the service."""
     with Sending(process.url, KEY) as sending:
         closed(client, at_least=5)
-    worker = EmbeddedWorker(process).pid
+    worker, n_closed = EmbeddedWorker(process).pid, len(sending.acknowledged) - 1
+    os.kill(worker, signal.SIGTERM)
     assert process.stop() in (0, -signal.SIGTERM)
     assert not Path(f"/proc/{worker}").exists()
     with store_of(process) as store:
         (run,) = store.run_log.unfinished_runs()
         reached = store.run_log.progress(run.id)
+        assert len(store.run_log.batches_after(run.id, 0, limit=10_000)) == n_closed
     assert reached.checkpoint is not None
-    assert reached.checkpoint.ordinal == len(sending.acknowledged) - 1
+    assert reached.checkpoint.ordinal == n_closed
 
 
 def test_the_worker_exits_when_the_service_is_killed(process: ServiceProcess) -> None:
     worker = EmbeddedWorker(process).pid
     process.kill()
     eventually(lambda: not Path(f"/proc/{worker}").exists())
-
-
-def test_the_worker_ignores_a_signal_to_the_process_group_until_the_service_shuts_it_down(
-    process: ServiceProcess, client: httpx.Client
-) -> None:
-    """A terminal or a process manager signals every process at once."""
-    with Sending(process.url, KEY) as sending:
-        closed(client, at_least=5)
-    os.kill(EmbeddedWorker(process).pid, signal.SIGTERM)
-    assert process.stop() in (0, -signal.SIGTERM)
-    with store_of(process) as store:
-        (run,) = store.run_log.unfinished_runs()
-        assert len(store.run_log.batches_after(run.id, 0, limit=10_000)) == len(sending.acknowledged) - 1

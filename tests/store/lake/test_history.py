@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
-from trmon.store.database.sqlite import sqlite_file_of
 from trmon.store.lake.delta_schema import LAKE_TABLES
 from trmon.store.lake.reader import AttemptIndex
 from trmon.store.rows.batches import BatchSelection
@@ -35,49 +35,48 @@ STEPS = CHUNK_BATCHES + 50
 """A chunk of the columnar history, and rows after it."""
 STRANGER = Access(name="stranger", scopes=frozenset(), project="other")
 Read = Callable[[Store, int, list[int]], Any]
-Filled = tuple[str, tuple[int, list[int]]]
 
 
-@pytest.fixture
-def lake_url(tmp_path: Path) -> str:
-    """A folder for a lake."""
-    return str(tmp_path / "lake")
+@dataclass(frozen=True)
+class Place:
+    """A database with a run of two attempts, its lake, and what each read returned before the run moved."""
+
+    url: str
+    lake_url: str
+    run: tuple[int, list[int]]
+    before: dict[str, str]
+
+    def open(self) -> Store:
+        return Store.open(self.url, lake_url=self.lake_url)
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def made_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    """The URL of a database with a run of two attempts, to be copied; the second attempt goes back to step 200."""
+def moved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A run whose attempts are in the lake and, until a test deletes them, in the database; the second goes back."""
+    folder = tmp_path_factory.mktemp("filled")
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('filled')}/trmon.db"
+        url = f"sqlite:///{folder}/trmon.db"
         prepare_database(url)
     else:
         server: Postgres = request.getfixturevalue("postgres_server")
         url = server.database(template=request.getfixturevalue("postgres_template"))
-    store = Store.open(url)
-    run_id, first = put_attempt(store, "a", steps=range(STEPS), ordinal=1)
-    _, second = put_attempt(store, "b", steps=range(200, STEPS + 20), ordinal=1000)
-    store.close()
-    yield url, (run_id, [first, second])
+    lake_url = str(folder / "lake")
+    with closing(Store.open(url, lake_url=lake_url)) as store:
+        run_id, first = put_attempt(store, "a", steps=range(STEPS), ordinal=1)
+        _, second = put_attempt(store, "b", steps=range(200, STEPS + 20), ordinal=1000)
+        run = (run_id, [first, second])
+        before = answers(store, run)
+        move_to_lake(store, lake_url)
+    yield Place(url, lake_url, run, before)
     if request.param != "sqlite":
         server.drop(url)
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest, made_once: Filled, tmp_path: Path, lake_url: str) -> Iterator[Store]:
-    """A copy of the database, with an empty lake in a folder."""
-    url, _ = made_once
-    if url.startswith("sqlite:"):
-        shutil.copy(sqlite_file_of(url), tmp_path / "trmon.db")
-        opened = Store.open(f"sqlite:///{tmp_path}/trmon.db", lake_url=lake_url)
+def store(moved: Place) -> Iterator[Store]:
+    """The database and the lake, with nothing of them in memory."""
+    with closing(moved.open()) as opened:
         yield opened
-        opened.close()
-        return
-    server: Postgres = request.getfixturevalue("postgres_server")
-    copy = server.database(template=url)
-    opened = Store.open(copy, lake_url=lake_url)
-    yield opened
-    opened.close()
-    server.drop(copy)
 
 
 def put_attempt(store: Store, name: str, *, steps: range, ordinal: int) -> tuple[int, int]:
@@ -206,43 +205,30 @@ READS: dict[str, Read] = {
 }
 
 
-@pytest.fixture
-def run(made_once: Filled) -> tuple[int, list[int]]:
-    """The run, and the ids of its attempts."""
-    return made_once[1]
-
-
 def answers(store: Store, run: tuple[int, list[int]]) -> dict[str, str]:
     """Return what each read returns, as text that tells NaN and infinity."""
     return {what: repr(read(store, *run)) for what, read in READS.items()}
 
 
-def test_a_run_in_the_lake_reads_as_it_did_in_the_database(
-    store: Store, run: tuple[int, list[int]], lake_url: str
-) -> None:
-    before = answers(store, run)
-    assert all(len(answer) > 10 for answer in before.values())
-    move_to_lake(store, lake_url)
-    assert answers(store, run) == before
+def test_a_run_with_an_attempt_in_each_place_reads_whole(moved: Place) -> None:
+    column = tables.attempt.c.lake_batch_id
+    for in_database, attempt_id in enumerate(moved.run[1]):
+        is_chosen = tables.attempt.c.id == attempt_id
+        with closing(moved.open()) as store:
+            execute(store, update(tables.attempt).where(is_chosen).values(lake_batch_id=None))
+            assert answers(store, moved.run) == moved.before, in_database
+            execute(store, update(tables.attempt).where(column.is_(None)).values(lake_batch_id=1))
+
+
+def test_a_run_in_the_lake_reads_as_it_did_in_the_database(store: Store, moved: Place) -> None:
+    assert all(len(answer) > 10 for answer in moved.before.values())
+    assert answers(store, moved.run) == moved.before
     delete_moved(store)
-    assert answers(store, run) == before
+    assert answers(store, moved.run) == moved.before
 
 
-@pytest.mark.parametrize("in_database", [0, 1])
-def test_a_run_with_an_attempt_in_each_place_reads_whole(
-    store: Store, run: tuple[int, list[int]], lake_url: str, in_database: int
-) -> None:
-    before = answers(store, run)
-    move_to_lake(store, lake_url)
-    table = tables.attempt
-    execute(store, update(table).where(table.c.id == run[1][in_database]).values(lake_batch_id=None))
-    delete_moved(store)
-    assert answers(store, run) == before
-
-
-def test_a_stranger_sees_nothing_of_a_run_in_the_lake(store: Store, run: tuple[int, list[int]], lake_url: str) -> None:
-    move_to_lake(store, lake_url)
-    run_id, [attempt_id, _] = run
+def test_a_stranger_sees_nothing_of_a_run_in_the_lake(store: Store, moved: Place) -> None:
+    run_id, [attempt_id, _] = moved.run
     key = batch_key(attempt_id, 7)
     assert store.batches.list(run_id, access=STRANGER).items == ()
     assert store.batches.gauge_keys(run_id, access=STRANGER) == ()
@@ -256,44 +242,32 @@ def test_a_stranger_sees_nothing_of_a_run_in_the_lake(store: Store, run: tuple[i
         store.batches.get(key, access=STRANGER)
 
 
-def test_a_report_that_came_after_the_move_is_in_the_lake_and_in_no_batch(
-    store: Store, run: tuple[int, list[int]], lake_url: str
-) -> None:
-    move_to_lake(store, lake_url)
-    before = answers(store, run)
-    late = report_intake(step=9, seed=9, chunk=1, attempt="a", launch="launch-a")
-    [result] = append(store, late)
-    assert result.attempt_id == run[1][0]
-    commit(store, run[0], frontier=Frontier(report_id=result.id, notice_id=2))
-    move_to_lake(store, lake_url)
-    delete_moved(store)
-    assert answers(store, run) == before
-    found = DeltaTable(f"{lake_url}/reports").to_pyarrow_table(filters=[("attempt_id", "=", run[1][0])])
-    assert found.column("chunk").to_pylist().count(1) == 1
-
-
-def test_files_that_were_merged_and_removed_are_read_where_they_are_now(
-    store: Store, run: tuple[int, list[int]], lake_url: str
-) -> None:
-    before = answers(store, run)
-    move_to_lake(store, lake_url)
-    delete_moved(store)
-    assert answers(store, run) == before
-    for table in LAKE_TABLES:
-        if (folder := Path(lake_url) / table.name).exists():
-            DeltaTable(str(folder)).optimize.compact(max_concurrent_tasks=1)
-            DeltaTable(str(folder)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    assert answers(store, run) == before
-
-
-def test_a_project_with_moved_runs_is_not_exported_in_part(
-    store: Store, run: tuple[int, list[int]], lake_url: str, tmp_path: Path
-) -> None:
-    assert run
-    move_to_lake(store, lake_url)
+def test_a_project_with_moved_runs_is_not_exported_in_part(store: Store, tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="2 attempts of math were moved to the lake"):
         store.archives.export_project("math", tmp_path / "archive", now=NOW)
     assert not (tmp_path / "archive").exists()
+
+
+def test_a_report_that_came_after_the_move_is_in_the_lake_and_in_no_batch(store: Store, moved: Place) -> None:
+    late = report_intake(step=9, seed=9, chunk=1, attempt="a", launch="launch-a")
+    [result] = append(store, late)
+    assert result.attempt_id == moved.run[1][0]
+    commit(store, moved.run[0], frontier=Frontier(report_id=result.id, notice_id=2))
+    move_to_lake(store, moved.lake_url)
+    delete_moved(store)
+    is_first = ("attempt_id", "=", moved.run[1][0])
+    found = DeltaTable(f"{moved.lake_url}/reports").to_pyarrow_table(filters=[is_first])
+    assert found.column("chunk").to_pylist().count(1) == 1
+    assert answers(store, moved.run) == moved.before
+
+
+def test_files_that_were_merged_and_removed_are_read_where_they_are_now(store: Store, moved: Place) -> None:
+    assert answers(store, moved.run) == moved.before
+    for table in LAKE_TABLES:
+        if (folder := Path(moved.lake_url) / table.name).exists():
+            DeltaTable(str(folder)).optimize.compact(max_concurrent_tasks=1)
+            DeltaTable(str(folder)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert answers(store, moved.run) == moved.before
 
 
 def test_an_attempt_without_batches_has_no_steps() -> None:
