@@ -13,6 +13,8 @@ from tests.store.builders import append, start_intake
 from trmon.store import Store
 
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))]
+ON_SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+"""Marks tests of files and folders, which the database has no part in."""
 
 
 @pytest.fixture(params=BACKENDS)

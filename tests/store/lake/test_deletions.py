@@ -78,19 +78,19 @@ def test_a_late_report_is_withheld_from_the_worker_and_follows_to_the_lake(
     assert len(rows_of_table(tmp_path / "lake", "attempts")) == 1
 
 
-@pytest.mark.parametrize(("launch", "step"), [("launch-1", 3), ("launch-2", 3), ("launch-2", 0)])
-def test_a_trainer_that_goes_on_after_the_move_starts_a_new_attempt(
-    store: Store, mover: LakeMover, launch: str, step: int
-) -> None:
-    run_id = put_ended_run(store, "one")
+def test_a_trainer_that_goes_on_after_the_move_starts_a_new_attempt(store: Store, mover: LakeMover) -> None:
+    cases = [("launch-1", 3), ("launch-2", 3), ("launch-2", 0)]
+    run_ids = [put_ended_run(store, f"run-{number}") for number in range(len(cases))]
     mover.move_next(now=LATER, after_seconds=50.0)
-    if launch == "launch-2":
-        append(store, start_intake("math", "one", launch=launch), now=LATER)
-    [result] = append(store, report_intake("math", "one", step=step, launch=launch), now=LATER)
-    [old, new] = store.runs.attempts(run_id)
-    assert result.attempt_id == new.id
-    assert (new.fork_of, new.fork_reason) == (old.id, Resolution.MOVED)
-    assert new.name == f"a~{launch}"
+    for run_id, (launch, step) in zip(run_ids, cases, strict=True):
+        run = store.runs.by_id(run_id).key.run
+        if launch == "launch-2":
+            append(store, start_intake("math", run, launch=launch), now=LATER)
+        [result] = append(store, report_intake("math", run, step=step, launch=launch), now=LATER)
+        [old, new] = store.runs.attempts(run_id)
+        assert result.attempt_id == new.id
+        assert (new.fork_of, new.fork_reason) == (old.id, Resolution.MOVED)
+        assert new.name == f"a~{launch}"
 
 
 def test_a_run_that_is_deleted_is_deleted_from_the_lake(store: Store, mover: LakeMover, tmp_path: Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import insert, update
 
-from tests.fixtures.databases import open_migrated_store
+from tests.fixtures.databases import open_migrated_store, prepare_database
 from tests.store.builders import NOW, append, execute, report_intake
+from tests.store.conftest import BACKENDS, ON_SQLITE
 from tests.store.lake.lakes import delete_moved, move_to_lake, put_ended_run
 from trmon.domain.errors import InvalidInput, NotReady, TrmonError
 from trmon.store import Store
@@ -28,13 +30,31 @@ def lake(tmp_path: Path) -> str:
     return str(tmp_path / "lake")
 
 
-@pytest.fixture
-def queries(store: Store, lake: str) -> Iterator[Queries]:
-    """Queries over a run in the lake and one that goes on."""
+def filled(store: Store, lake: str) -> Queries:
+    """Return queries over a run in the lake and one that goes on."""
     put_ended_run(store, "moved", steps=3)
     move_to_lake(store, lake)
     put_ended_run(store, "here", steps=2)
     return store.queries(lake)
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store for the tests that leave its batches and runs as they are."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('shared')}/trmon.db"
+        prepare_database(url)
+    else:
+        template = request.getfixturevalue("postgres_template")
+        url = request.getfixturevalue("postgres_server").database(template=template)
+    with closing(Store.open(url)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def queries(shared_store: Store, tmp_path_factory: pytest.TempPathFactory) -> Queries:
+    """Queries over a run in the lake and one that goes on."""
+    return filled(shared_store, str(tmp_path_factory.mktemp("shared") / "lake"))
 
 
 def rows(queries: Queries, sql: str, **options: Any) -> list[tuple[Any, ...]]:
@@ -50,16 +70,17 @@ COUNTS = {
 }
 
 
-def test_every_row_is_there_once_before_and_after_retention(store: Store, queries: Queries) -> None:
+def test_every_row_is_there_once_before_and_after_retention(shared_store: Store, queries: Queries) -> None:
     def counts() -> dict[str, dict[str, int]]:
         found = {table: rows(queries, f"SELECT run, count(*) FROM {table} GROUP BY run") for table in COUNTS}
         return {table: dict(counted) for table, counted in found.items()}
 
     assert counts() == COUNTS
-    delete_moved(store)
+    delete_moved(shared_store)
     assert counts() == COUNTS
 
 
+@ON_SQLITE
 def test_rows_of_a_batch_that_is_moving_are_read_from_the_database(store: Store, lake: str) -> None:
     put_ended_run(store, "moving")
 
@@ -75,24 +96,30 @@ def test_rows_of_a_batch_that_is_moving_are_read_from_the_database(store: Store,
     assert rows(queries, "SELECT run, month FROM batches") == [("moving", "2027-01")] * 3
 
 
-def test_sequences_that_came_after_the_move_are_read_from_the_database(store: Store, queries: Queries) -> None:
+@ON_SQLITE
+def test_sequences_that_came_after_the_move_are_read_from_the_database(store: Store, lake: str) -> None:
+    queries = filled(store, lake)
     append(store, report_intake("math", "moved", step=7, seed=7), now=NOW + 2000)
     found = "SELECT step, count(*) FROM sequences WHERE run = 'moved' GROUP BY step ORDER BY step"
     assert rows(queries, found) == [(step, 8) for step in (0, 1, 2, 7)]
 
 
-def test_an_alert_of_a_moved_run_is_as_it_is_now(store: Store, queries: Queries) -> None:
-    execute(store, update(tables.alert).values(acked_by="ana"))
+def test_an_alert_of_a_moved_run_is_as_it_is_now(shared_store: Store, queries: Queries) -> None:
+    execute(shared_store, update(tables.alert).values(acked_by="ana"))
     assert rows(queries, "SELECT DISTINCT acked_by FROM alerts") == [("ana",)]
 
 
-def test_a_run_that_is_being_deleted_is_left_out(store: Store, queries: Queries) -> None:
+@ON_SQLITE
+def test_a_run_that_is_being_deleted_is_left_out(store: Store, lake: str) -> None:
+    queries = filled(store, lake)
     [(run_id,)] = rows(queries, "SELECT run_id FROM runs WHERE run = 'moved'")
     execute(store, insert(tables.lake_deletion).values(run_id=run_id, project="math", asked_at=NOW))
     assert rows(queries, "SELECT DISTINCT run FROM batches") == [("here",)]
 
 
-def test_a_lake_of_two_databases_shows_the_runs_of_both(store: Store, queries: Queries, lake: str) -> None:
+@ON_SQLITE
+def test_a_lake_of_two_databases_shows_the_runs_of_both(store: Store, lake: str) -> None:
+    queries = filled(store, lake)
     execute(store, update(tables.database_identity).values(id="another"))
     counted = "SELECT run, database_id = 'another', count(*) FROM {} GROUP BY ALL ORDER BY ALL"
     # The identity of the database changed, so that its rows are those of another one.
@@ -115,6 +142,7 @@ def test_tables_join_and_may_be_read_twice(queries: Queries) -> None:
     assert rows(queries, joined) == [(3 * 3 + 2 * 2,)]
 
 
+@ON_SQLITE
 def test_without_a_lake_the_database_answers(store: Store) -> None:
     put_ended_run(store, "here")
     assert rows(store.queries(None), "SELECT run, signals['total_kl_k3'] FROM batches LIMIT 1") == [("here", 0.001)]
@@ -136,6 +164,7 @@ def test_the_described_columns_are_those_of_the_views(queries: Queries) -> None:
     assert len(QUERY_TABLES) == 9
 
 
+@ON_SQLITE
 def test_an_unreachable_lake_is_named(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "broken"
     (broken / "batches" / "_delta_log").mkdir(parents=True)
