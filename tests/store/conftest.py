@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.databases import prepare_database
+from tests.fixtures.postgres import Postgres
 from tests.fixtures.s3 import s3_lake
 from tests.store.builders import append, start_intake
 from trmon.store import Store
@@ -15,6 +17,20 @@ from trmon.store import Store
 BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.server("postgres"))]
 ON_SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 """Marks tests of files and folders, which the database has no part in."""
+
+
+@contextmanager
+def migrated_database(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    """Yield the URL of a migrated database of the kind that a fixture's parameter names, for the tests of a file."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{folder}/trmon.db"
+        prepare_database(url)
+        yield url
+    else:
+        server: Postgres = request.getfixturevalue("postgres_server")
+        url = server.database(template=request.getfixturevalue("postgres_template"))
+        yield url
+        server.drop(url)
 
 
 @pytest.fixture(params=BACKENDS)

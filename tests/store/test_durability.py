@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections import Counter
+from contextlib import suppress
 
 from tests.store.builders import append, report_intake, stored_reports
+from tests.store.children import Acknowledgement, appending, read_reports, run_child
 from tests.store.gate import Gate
-from tests.store.writing_child import CHILD, ENOUGH, ROOT
 from trmon.domain.messages import WriteOutcome
 from trmon.store import Store
 
+ENOUGH = 200
+
 
 def test_a_killed_process_loses_no_acknowledged_report(url: str) -> None:
-    child = subprocess.Popen([sys.executable, "-c", CHILD, url], cwd=ROOT, stdout=subprocess.PIPE, text=True, bufsize=1)
-    assert child.stdout is not None
-    lines = [child.stdout.readline() for _ in range(ENOUGH)]
-    child.send_signal(signal.SIGKILL)
-    lines += child.stdout.read().splitlines()
-    child.stdout.close()
-    child.wait(10)
+    answers: list[Acknowledgement] = []
+    with appending(url) as (child, pipe), suppress(EOFError):
+        while True:
+            answers.append(pipe.recv())
+            if len(answers) == ENOUGH:
+                child.kill()
 
-    acknowledged = {int(line.split()[0]) for line in lines if line.strip().endswith(WriteOutcome.STORED.value)}
+    acknowledged = {step for step, outcome in answers if outcome is WriteOutcome.STORED}
     store = Store.open(url)
     stored = Counter(found.report.step for found in stored_reports(store, 1))
     resent = append(store, *(report_intake(step=step) for step in sorted(acknowledged)))
@@ -36,13 +35,5 @@ def test_a_killed_process_loses_no_acknowledged_report(url: str) -> None:
 
 def test_another_process_can_read_during_writes(store: Store, url: str) -> None:
     append(store, report_intake(step=0))
-    reading = (
-        "import sys; from trmon.domain.pipeline.run_update import Frontier; from trmon.store import Store;"
-        "store = Store.open(sys.argv[1]); store.check();"
-        "print(len(store.reports.unread_of(1, Frontier(), limit=10).reports)); store.close()"
-    )
     with Gate(store.writer):
-        found = subprocess.run(
-            [sys.executable, "-c", reading, url], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
-        )
-    assert found.stdout.strip() == "1"
+        assert run_child(read_reports, url, expected=1) == 0

@@ -13,10 +13,8 @@ import pytest
 from deltalake import DeltaTable
 from sqlalchemy import update
 
-from tests.fixtures.databases import prepare_database
-from tests.fixtures.postgres import Postgres
 from tests.store.builders import NOW, append, batch, batch_key, commit, decision, execute, report_intake, start_intake
-from tests.store.conftest import BACKENDS
+from tests.store.conftest import BACKENDS, migrated_database
 from tests.store.lake.lakes import delete_moved, move_to_lake
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole, QuarantinePart, quarantined
@@ -54,22 +52,15 @@ class Place:
 def moved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A run whose attempts are in the lake and, until a test deletes them, in the database; the second goes back."""
     folder = tmp_path_factory.mktemp("filled")
-    if request.param == "sqlite":
-        url = f"sqlite:///{folder}/trmon.db"
-        prepare_database(url)
-    else:
-        server: Postgres = request.getfixturevalue("postgres_server")
-        url = server.database(template=request.getfixturevalue("postgres_template"))
     lake_url = str(folder / "lake")
-    with closing(Store.open(url, lake_url=lake_url)) as store:
-        run_id, first = put_attempt(store, "a", steps=range(STEPS), ordinal=1)
-        _, second = put_attempt(store, "b", steps=range(200, STEPS + 20), ordinal=1000)
-        run = (run_id, [first, second])
-        before = answers(store, run)
-        move_to_lake(store, lake_url)
-    yield Place(url, lake_url, run, before)
-    if request.param != "sqlite":
-        server.drop(url)
+    with migrated_database(request, folder) as url:
+        with closing(Store.open(url, lake_url=lake_url)) as store:
+            run_id, first = put_attempt(store, "a", steps=range(STEPS), ordinal=1)
+            _, second = put_attempt(store, "b", steps=range(200, STEPS + 20), ordinal=1000)
+            run = (run_id, [first, second])
+            before = answers(store, run)
+            move_to_lake(store, lake_url)
+        yield Place(url, lake_url, run, before)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
@@ -14,16 +13,11 @@ import pytest
 from tests.fixtures.databases import prepare_database
 from tests.fixtures.s3 import s3_lake
 from tests.store.builders import NOW, count
+from tests.store.children import move_until_killed, run_child
 from tests.store.lake.lakes import Rows, checksums, lake_rows, merged, put_ended_run, stored_rows
-from tests.store.lake.mover_child import move_all
 from trmon.store import Store
-from trmon.store.lake.mover import LakeMover
 from trmon.store.schema import tables
 
-FORKS = multiprocessing.get_context("forkserver")
-# Imported before a mover is forked, which takes seconds.
-FORKS.set_forkserver_preload([move_all.__module__, LakeMover.__module__])
-CHILD_SECONDS = 120
 N_BATCHES = 256
 """A chunk of signals."""
 POINTS = (
@@ -54,16 +48,6 @@ def lake_url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         yield url
 
 
-def move_until_killed(url: str, lake_url: str, kill_at: str) -> int:
-    """Run a mover that dies at a point, empty for never, and return its exit status."""
-    given = {"now": NOW + 100, "kill_at": kill_at, "environment": dict(os.environ)}
-    child = FORKS.Process(target=move_all, args=(url, lake_url), kwargs=given)
-    child.start()
-    child.join(CHILD_SECONDS)
-    assert child.exitcode in (0, -signal.SIGKILL)
-    return child.exitcode
-
-
 @pytest.mark.parametrize(("url", "lake_url"), CASES, indirect=True)
 def test_a_mover_that_is_killed_loses_and_doubles_nothing(url: str, lake_url: str) -> None:
     """Each mover continues what the one before left behind, and the last one deletes."""
@@ -75,7 +59,8 @@ def test_a_mover_that_is_killed_loses_and_doubles_nothing(url: str, lake_url: st
             run_id = put_ended_run(store, f"run-{len(expected)}", n_batches=n_batches)
             expected.append(stored_rows(store, run_id))
         for kill_at in points:
-            assert move_until_killed(url, lake_url, kill_at) == (-signal.SIGKILL if kill_at else 0), kill_at
+            given = {"now": NOW + 100, "kill_at": kill_at, "environment": dict(os.environ)}
+            assert run_child(move_until_killed, url, lake_url, **given) == (-signal.SIGKILL if kill_at else 0), kill_at
     assert checksums(lake_rows(lake_url)) == checksums(merged(expected))
     with closing(Store.open(url)) as store:
         for table in (tables.report, tables.batch, tables.decision, tables.signal_chunk, tables.notice):

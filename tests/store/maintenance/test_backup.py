@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.store.builders import NOW, append, commit, report_intake, stored_reports
-from tests.store.writing_child import CHILD, ENOUGH, ROOT
+from tests.store.children import appending, restore_until_killed, run_child
 from trmon.domain.errors import Conflict, NotReady
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.store import Store
 from trmon.store.database.sqlite import exclusive_use, sqlite_file_of
 from trmon.store.maintenance.backup import back_up
 from trmon.store.maintenance.restore import restore_backup
+
+ENOUGH = 200
 
 
 @pytest.fixture
@@ -34,15 +34,11 @@ def steps_in(url: str) -> list[int]:
 
 
 def test_a_backup_during_writes_holds_every_report_acknowledged_before_it(url: str, tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", CHILD, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    acknowledged = [int(child.stdout.readline().split()[0]) for _ in range(ENOUGH)]
-    copy = back_up(url, tmp_path / "backup.sqlite")
-    while int(child.stdout.readline().split()[0]) < 2 * ENOUGH:
-        pass  # let the child write more
-    child.kill()
-    child.stdout.close()
-    child.wait(10)
+    with appending(url) as (_, pipe):
+        acknowledged = [pipe.recv()[0] for _ in range(ENOUGH)]
+        copy = back_up(url, tmp_path / "backup.sqlite")
+        while pipe.recv()[0] < 2 * ENOUGH:
+            pass  # let the child write more
 
     restored = f"sqlite:///{tmp_path}/restored/trmon.db"
     restore_backup(restored, copy.file)
@@ -114,26 +110,6 @@ def test_restore_keeps_the_previous_database(store: Store, url: str, tmp_path: P
     assert steps_in(f"sqlite:///{first.replaced}") == [0, 1]
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from trmon.store.maintenance.restore import restore_backup
-
-left = int(sys.argv[3])
-
-def kill_at(event, arguments):
-    global left
-    if event in ("os.link", "os.rename", "os.remove"):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-sys.addaudithook(kill_at)
-restore_backup(sys.argv[1], Path(sys.argv[2]))
-"""
-"""Runs a restore and kills it right before its nth link, rename or remove."""
-
-
 def test_a_killed_restore_leaves_the_old_or_the_new_database(store: Store, url: str, tmp_path: Path) -> None:
     append(store, report_intake(step=0))
     copy = back_up(url, tmp_path / "backup.sqlite")
@@ -141,11 +117,10 @@ def test_a_killed_restore_leaves_the_old_or_the_new_database(store: Store, url: 
     store.close()
     place, found = Path(url.removeprefix("sqlite:///")), []
     for n in range(1, 10):
-        command = [sys.executable, "-c", KILLED, url, str(copy.file), str(n)]
-        ended = subprocess.run(command, cwd=ROOT, check=False, timeout=100)
+        status = run_child(restore_until_killed, url, copy.file, n_changes=n)
         assert place.exists(), f"killed before change {n}, it left no database"
         found.append(steps_in(url))
-        if ended.returncode == 0:
+        if status == 0:
             break
     assert (found[0], found[-1]) == ([0, 1], [0])
     assert all(steps in ([0, 1], [0]) for steps in found)
@@ -160,15 +135,11 @@ def test_restore_is_refused_while_a_service_starts(store: Store, url: str, tmp_p
 
 
 def test_restore_is_refused_next_to_a_leftover_wal_of_another_database(url: str, tmp_path: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-c", CHILD, url], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    child.stdout.readline()
-    copy = back_up(url, tmp_path / "backup.sqlite")
-    while int(child.stdout.readline().split()[0]) < ENOUGH:
-        pass
-    child.kill()
-    child.stdout.close()
-    child.wait(10)
+    with appending(url) as (_, pipe):
+        pipe.recv()
+        copy = back_up(url, tmp_path / "backup.sqlite")
+        while pipe.recv()[0] < ENOUGH:
+            pass
     place = Path(url.removeprefix("sqlite:///"))
     place.rename(tmp_path / "moved.db")
     with pytest.raises(Conflict, match=r"trmon\.db-wal is a leftover log of another database"):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from tests.fixtures.databases import open_migrated_store, prepare_database
+from tests.fixtures.databases import open_migrated_store
 from tests.store.builders import NOW, append, execute, report_intake
-from tests.store.conftest import BACKENDS, ON_SQLITE
+from tests.store.conftest import BACKENDS, ON_SQLITE, migrated_database
 from tests.store.lake.lakes import delete_moved, move_to_lake, put_ended_run
 from trmon.domain.errors import InvalidInput, NotReady, TrmonError
 from trmon.store import Store
@@ -41,13 +41,7 @@ def filled(store: Store, lake: str) -> Queries:
 @pytest.fixture(scope="module", params=BACKENDS)
 def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store for the tests that leave its batches and runs as they are."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('shared')}/trmon.db"
-        prepare_database(url)
-    else:
-        template = request.getfixturevalue("postgres_template")
-        url = request.getfixturevalue("postgres_server").database(template=template)
-    with closing(Store.open(url)) as opened:
+    with migrated_database(request, tmp_path_factory.mktemp("shared")) as url, closing(Store.open(url)) as opened:
         yield opened
 
 
