@@ -26,11 +26,6 @@ def give(monkeypatch: pytest.MonkeyPatch, path: Path, content: bytes, *, name: s
     monkeypatch.setenv(f"TRMON_{name}_FILE", str(path))
 
 
-def serve(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "trmon", "serve", "--port", "0"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
-
-
 def test_every_secret_can_be_read_from_a_file() -> None:
     assert {name.removesuffix("_FILE") for name in SECRET_FILES} == {
         *("database_url", "redis_url", "webhook_url", "webhook_secret", "slack_url", "pagerduty_key"),
@@ -93,14 +88,10 @@ def test_a_secret_and_its_file_are_not_both_given(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_a_command_prints_one_line_and_not_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_command_prints_the_variable_and_not_the_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     give(monkeypatch, tmp_path / "url", SECRET.encode(), name="SLACK_URL")
-    refused = serve(tmp_path)
+    command = [sys.executable, "-m", "trmon", "serve", "--port", "0"]
+    refused = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "TRMON_SLACK_URL: Value error, must be a URL" in refused.stderr
-    (tmp_path / "url").unlink()
-    missing = serve(tmp_path)
-    assert missing.returncode == 1
-    [line] = missing.stderr.splitlines()
-    assert line == f"trmon: TRMON_SLACK_URL_FILE: {tmp_path / 'url'} cannot be read: No such file or directory"
-    assert SECRET not in refused.stderr + missing.stderr
+    assert SECRET not in refused.stderr

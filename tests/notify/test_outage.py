@@ -21,28 +21,28 @@ pytestmark = pytest.mark.server("postgres")
 KEY = RunKey("math", "grpo")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    """A PostgreSQL server for one test that syncs to disk."""
+    """A PostgreSQL server that syncs to disk."""
     with Postgres(durable=True) as started:
         yield started
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-def test_acknowledged_reports_survive_an_outage_and_are_stored_once(server: Postgres, tmp_path: Path, end: str) -> None:
+def test_acknowledged_reports_survive_outages_and_are_stored_once(server: Postgres, tmp_path: Path) -> None:
     url = server.database()
     service = ThreadedService(tmp_path, database_url=url)
     with Sending(service.url, KEY) as sending, service.client() as client:
         eventually(lambda: len(sending.acknowledged) > 20)
-        getattr(server, end)()
-        refused = eventually(lambda: sending.answers[503] + sending.answers[429], lambda n: n > 3)
-        assert refused
-        assert client.get("/healthz").status_code == 200
-        assert client.get("/readyz").status_code == 503
-        n = len(sending.acknowledged)
-        server.start()
-        eventually(lambda: len(sending.acknowledged) > n + 20)
-        assert eventually(lambda: client.get("/readyz").status_code, lambda status: status == 200)
+        for end in (server.stop, server.kill):
+            n_refused = sending.answers[503] + sending.answers[429]
+            end()
+            eventually(lambda n=n_refused: sending.answers[503] + sending.answers[429] > n + 3)
+            assert client.get("/healthz").status_code == 200
+            assert client.get("/readyz").status_code == 503
+            n = len(sending.acknowledged)
+            server.start()
+            eventually(lambda n=n: len(sending.acknowledged) > n + 20)
+            assert eventually(lambda: client.get("/readyz").status_code, lambda status: status == 200)
     service.stop()
     store = Store.open(url)
     stored = [found.report.step for found in stored_reports(store, 1)]

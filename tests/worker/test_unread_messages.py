@@ -13,7 +13,8 @@ from tests.worker.watched_run import ORIGIN, RecordingObserver, finish, receive,
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
 from trmon.store.schema import tables
-from trmon.worker.messages import PAGE
+from trmon.worker import messages
+from trmon.worker import scheduler as scheduling
 from trmon.worker.scheduler import GROUP_SIZE, Scheduler
 from trmon_client.core import wire
 
@@ -28,6 +29,16 @@ def observer() -> RecordingObserver:
 def scheduler(store: Store, observer: RecordingObserver) -> Scheduler:
     """A scheduler without any run in memory."""
     return scheduler_over(store.run_log, observer)
+
+
+PAGE = 40
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that a few messages fill."""
+    for module in (messages, scheduling):
+        monkeypatch.setattr(module, "PAGE", PAGE)
 
 
 @contextmanager
@@ -93,17 +104,16 @@ def rewrite(store: Store, run_id: int, *, payload: bytes) -> None:
     store.writer.submit(lambda transaction: transaction.connection.execute(written).rowcount).result(30)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("small_pages")
 def test_a_run_that_catches_up_with_others_gets_every_message_in_order(store: Store, scheduler: Scheduler) -> None:
     """The run is loaded, and has more than two pages of reports and scalars unread, then a finish."""
     others = [receive(store, step_of(0), at=0.0, run=f"run-{run}") for run in range(1, 4)]
     behind = receive(store, step_of(0), at=0.0, run="run-0")
     scheduler.run_passes([behind, *others], now=0.0)
-    n_steps = 2 * PAGE + 100
-    for first in range(1, n_steps, 100):
-        for step in range(first, min(first + 100, n_steps)):
-            scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"lr": float(step)})
-            receive(store, scalars, step_of(step), at=float(step), run="run-0")
+    n_steps = 2 * PAGE + 10
+    for step in range(1, n_steps):
+        scalars = wire.Scalars(**ORIGIN, sequence=step, step=step, values={"lr": float(step)})
+        receive(store, scalars, step_of(step), at=float(step), run="run-0")
     receive(store, finish(n_steps - 1), at=float(n_steps), run="run-0")
     for run in range(1, 4):
         receive(store, step_of(1), at=1.0, run=f"run-{run}")
@@ -120,7 +130,7 @@ def test_a_run_that_catches_up_with_others_gets_every_message_in_order(store: St
     assert [len(rows_of(store, run_id)) for run_id in others] == [2, 2, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("small_pages")
 def test_a_run_that_is_behind_does_not_make_the_others_read_alone(store: Store, scheduler: Scheduler) -> None:
     run_ids = [receive(store, step_of(0), at=0.0, run=f"run-{run}") for run in range(4)]
     scheduler.run_passes(run_ids, now=0.0)
