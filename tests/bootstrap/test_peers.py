@@ -128,33 +128,22 @@ def test_without_redis_or_with_sqlite_there_are_no_peers(postgres_url: str, serv
         store.close()
 
 
-def test_a_report_to_one_process_reaches_the_streams_of_the_others(apis: tuple[httpx.Client, httpx.Client]) -> None:
+def test_reports_and_edits_reach_the_streams_of_other_processes_through_each_outage_of_redis(
+    server: Redis, apis: tuple[httpx.Client, httpx.Client]
+) -> None:
     one, other = apis
     for api in apis:
         eventually(lambda api=api: metric(api, "trmon_redis_up") == 1)
     train(one, steps=range(1), end=False)
     follower = Follower(other)
-    for step in range(1, 6):
-        send_step(apis[step % 2], MATH, step=step)
-    one.put(f"{RUN}/policy", json={"policy": "geo_mask", "reason": "try"}).raise_for_status()
-    eventually(lambda: other.get(f"{RUN}/policy").json()["name"] == "geo_mask")
-    finish(one, step=5)
-    eventually(lambda: follower.steps, lambda steps: steps == Counter(range(6)))
-
-
-@pytest.mark.parametrize("outage", ["killed", "hanging"])
-def test_an_outage_of_redis_under_load_loses_no_batch(
-    server: Redis, apis: tuple[httpx.Client, httpx.Client], outage: str
-) -> None:
-    one, other = apis
-    train(one, steps=range(1), end=False)
-    follower = Follower(other)
+    changes_at = {5: server.kill, 10: server.start, 20: server.hold, 25: server.go_on}
     for step in range(1, 30):
-        if step == 10:
-            server.kill() if outage == "killed" else server.hold()
-        if step == 20:
-            server.start() if outage == "killed" else server.go_on()
+        if step in changes_at:
+            changes_at[step]()
         send_step(apis[step % 2], MATH, step=step)
+        if step == 15:
+            one.put(f"{RUN}/policy", json={"policy": "geo_mask", "reason": "try"}).raise_for_status()
+            eventually(lambda: other.get(f"{RUN}/policy").json()["name"] == "geo_mask")
     finish(one, step=29)
     eventually(lambda: follower.steps, lambda steps: steps == Counter(range(30)))
     assert closed_steps(other) == list(range(30))

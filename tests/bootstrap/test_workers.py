@@ -109,15 +109,21 @@ def assert_each_once(engines: Engines, *, n_steps: int) -> None:
     assert Counter(batches).most_common(1)[0][1] == 1
 
 
-def test_two_workers_share_the_runs_and_one_that_ends_hands_over(
+def test_a_worker_that_resumes_after_its_leases_expired_writes_nothing_and_one_that_ends_hands_over(
     api: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess], pager: WebhookServer
 ) -> None:
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
-    send_steps(api, range(5))
-    eventually(lambda: closed(engines), lambda found: sum(found.values()) == 4 * len(RUNS))
+    send_steps(api, range(3))
+    workers[0].freeze()
+    send_steps(api, range(3, 5))
+    eventually(lambda: shares(engines), lambda held: held == [SLOTS])
+    workers[0].thaw()
+    eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
+    send_steps(api, range(5, 6))
+    eventually(lambda: closed(engines), lambda found: sum(found.values()) == 5 * len(RUNS))
     assert workers[0].stop() == 0
     eventually(lambda: shares(engines), lambda held: held in ([SLOTS // 2], [SLOTS]))
-    send_steps(api, range(5, 8))
+    send_steps(api, range(6, 8))
     eventually(lambda: closed(engines), lambda found: sum(found.values()) == 7 * len(RUNS))
     assert_each_once(engines, n_steps=7)
     waiting = sa.select(sa.func.count()).where(tables.delivery.c.state == DeliveryState.DUE.value)
@@ -127,7 +133,7 @@ def test_two_workers_share_the_runs_and_one_that_ends_hands_over(
     assert len(keys) == len(set(keys))
 
 
-def test_the_runs_of_a_killed_worker_move_to_the_other(
+def test_the_runs_of_a_killed_worker_move_to_the_other_whose_views_the_api_shows(
     api: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess], store: Store
 ) -> None:
     eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
@@ -139,26 +145,6 @@ def test_the_runs_of_a_killed_worker_move_to_the_other(
     eventually(store.summaries.outdated, lambda found: not found)
     summaries = store.summaries.of([run.id for run in store.runs.list(access=EVERYTHING).items])
     assert [summary.diagnosis.step for summary in summaries.values()] == [6] * len(RUNS)
-
-
-def test_a_worker_that_resumes_after_its_leases_expired_writes_nothing(
-    api: httpx.Client, engines: Engines, workers: tuple[WorkerProcess, WorkerProcess]
-) -> None:
-    eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
-    send_steps(api, range(3))
-    workers[0].freeze()
-    send_steps(api, range(3, 6))
-    eventually(lambda: shares(engines), lambda held: held == [SLOTS])
-    workers[0].thaw()
-    send_steps(api, range(6, 8))
-    eventually(lambda: closed(engines), lambda found: sum(found.values()) == 7 * len(RUNS))
-    eventually(lambda: shares(engines), lambda held: held == [SLOTS // 2] * 2)
-    assert_each_once(engines, n_steps=7)
-
-
-def test_the_api_shows_the_views_that_workers_write(
-    api: httpx.Client, workers: tuple[WorkerProcess, WorkerProcess]
-) -> None:
     train(api, steps=range(3))
     shown = eventually(lambda: api.get("/metrics").text, lambda text: 'trmon_step{project="math",run="grpo"} 2' in text)
     assert 'trmon_run_state{project="math",run="grpo",state="finished"} 1' in shown
