@@ -80,6 +80,22 @@ def rounded(value: float | None) -> JsonNumber:
     return json_number(float(f"{value:.{DIGITS}g}"))
 
 
+def picked(source: object, *names: str, limit: int = TEXT_CHARACTERS, **renamed: str) -> Answer:
+    """Return attributes by their names, then those that the answer names otherwise: numbers rounded, texts cut."""
+    return {
+        key: _short(getattr(source, name), limit) for key, name in (*zip(names, names, strict=True), *renamed.items())
+    }
+
+
+def _short(value: Any, limit: int) -> Any:
+    match value:
+        case float():
+            return rounded(value)
+        case str():
+            return bounded_text(value, limit)
+    return value
+
+
 def written_time(seconds: float | None) -> str | None:
     """Return a time in seconds since the epoch as ISO 8601 in UTC, to the second."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

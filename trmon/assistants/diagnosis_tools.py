@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from trmon.assistants.answers import Answer, RunName, bounded_name, bounded_text, checked_run, rounded
+from trmon.assistants.answers import Answer, RunName, bounded_name, bounded_text, checked_run, picked, rounded
 from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.finding import CAUSES, Finding
@@ -29,19 +29,16 @@ def diagnose_run_tool(service: Service, run: RunName) -> Answer:
     cause = [one for one in found.observed if one.finding == found.primary]
     return {
         "run": name,
-        "verdict": verdict.kind,
-        "why": bounded_text(verdict.why),
-        "cause": found.primary,
-        "title": found.title,
-        "meaning": found.meaning,
-        "judged_step": found.step,
-        "since_step": found.since_step,
-        "last_good_step": found.last_good_step,
-        "has_ended": found.has_ended,
-        "assurance": found.assurance,
+        **picked(verdict, verdict="kind", why="why"),
+        **picked(found, cause="primary", title="title", meaning="meaning", judged_step="step"),
+        **picked(found, "since_step", "last_good_step", "has_ended", "assurance"),
         "needs_more_steps": found.needs_more_steps or None,
         "evidence": [item for one in cause for item in _evidence(one.evidence)],
-        "symptoms": [_finding(one) for one in found.observed if one.finding != found.primary],
+        "symptoms": [
+            {**picked(one, "finding", "title", "since_step"), "evidence": _evidence(one.evidence)}
+            for one in found.observed
+            if one.finding != found.primary
+        ],
         "circumstances": _circumstances(found),
         "remedy": None if found.remedy is None else _remedy(found.remedy),
         "correction": found.quadrant.advice,
@@ -62,34 +59,17 @@ def collapse_risk_tool(service: Service, run: RunName) -> Answer:
         "run": name,
         "level": risk.level,
         "judged_step": found.step,
-        "probability": rounded(risk.probability),
-        "horizon_steps": risk.horizon_steps,
-        "warn_at": rounded(risk.warn_at),
-        "page_at": rounded(risk.page_at),
-        "drivers": [{"input": d.input, "words": d.words, "log_odds": rounded(d.log_odds)} for d in risk.drivers],
+        **picked(risk, "probability", "horizon_steps", "warn_at", "page_at"),
+        "drivers": [picked(driver, "input", "words", "log_odds") for driver in risk.drivers],
         "not_sent": list(risk.missing) or None,
         "outside": list(risk.outside) or None,
-    }
-
-
-def _finding(found: FindingInfo) -> Answer:
-    return {
-        "finding": found.finding,
-        "title": found.title,
-        "since_step": found.since_step,
-        "evidence": _evidence(found.evidence),
     }
 
 
 def _evidence(evidence: Iterable[EvidenceInfo]) -> list[Answer]:
     return [
         {
-            "signal": one.signal,
-            "value": rounded(one.value),
-            "bound": one.bound,
-            "threshold": rounded(one.threshold),
-            "away_from": rounded(one.away_from),
-            "since_step": one.since_step,
+            **picked(one, "signal", "value", "bound", "threshold", "away_from", "since_step"),
             "rules_out_another_cause": one.rules_out or None,
         }
         for one in list(evidence)[:MAX_EVIDENCE]
@@ -98,13 +78,7 @@ def _evidence(evidence: Iterable[EvidenceInfo]) -> list[Answer]:
 
 def _circumstances(found: DiagnosisInfo) -> list[Answer] | None:
     return [
-        {
-            "rule": one.rule,
-            "severity": one.severity,
-            "since_step": one.since_step,
-            "summary": bounded_text(one.summary),
-            "fix": bounded_text(one.fix),
-        }
+        picked(one, "rule", "severity", "since_step", "summary", "fix")
         for one in found.circumstances[:MAX_CIRCUMSTANCES]
     ] or None
 
@@ -142,17 +116,7 @@ def run_budget_tool(service: Service, run: RunName) -> Answer:
     return {
         "run": name,
         "step": found.step,
-        "mismatch": [
-            {
-                "name": one.name,
-                "limit": rounded(one.limit),
-                "signal": one.signal,
-                "value": rounded(one.value),
-                "state": one.state,
-                "note": one.note,
-            }
-            for one in found.mismatch
-        ],
+        "mismatch": [picked(one, "name", "limit", "signal", "value", "state", "note") for one in found.mismatch],
         "lag_steps": rounded(found.lag.lag),
         "lag_ceiling_steps": rounded(found.lag.ess_ceiling),
         "lag_law": list(found.lag_words),
@@ -163,9 +127,7 @@ def run_budget_tool(service: Service, run: RunName) -> Answer:
         ],
         "correction": found.pipeline.correction,
         "anti_patterns": [
-            {"name": one.name, "presence": one.presence, "why": one.why}
-            for one in found.pipeline.anti_patterns
-            if one.presence != ABSENT
+            picked(one, "name", "presence", "why") for one in found.pipeline.anti_patterns if one.presence != ABSENT
         ],
         "trainer_advice": None if found.advice is None else found.advice.reasons,
     }
@@ -174,11 +136,8 @@ def run_budget_tool(service: Service, run: RunName) -> Answer:
 def _drift(found: BudgetInfo) -> Answer:
     split = found.split
     return {
-        "worst_mismatch": rounded(split.alpha_1),
-        "worst_staleness": rounded(split.alpha_0),
-        "mismatch_share": rounded(split.mismatch_share),
-        "mean_mismatch": rounded(split.mean_mismatch),
-        "mean_staleness": rounded(split.mean_staleness),
+        **picked(split, worst_mismatch="alpha_1", worst_staleness="alpha_0"),
+        **picked(split, "mismatch_share", "mean_mismatch", "mean_staleness"),
         "routing_is_replayed": split.is_replayed or None,
     }
 

@@ -10,11 +10,13 @@ import msgspec
 from pydantic import Field
 
 from trmon.assistants.answers import (
+    NAME_CHARACTERS,
     Answer,
     RunName,
     bounded_name,
     bounded_text,
     checked_run,
+    picked,
     rounded,
     taken,
     written_time,
@@ -65,16 +67,13 @@ def describe_run_tool(
     }
     return {
         "run": name,
-        "state": found.state,
-        "mode": found.mode,
-        "owner": found.owner and bounded_name(found.owner),
+        **picked(found, "state", "mode", "owner", limit=NAME_CHARACTERS),
         "tags": _tags(found.tags),
         "started": written_time(found.created_at),
         "last_report": written_time(found.last_report_at),
         "newest_step": found.last_step,
-        "policy": bounded_name(policy.name),
-        "policy_set_by": bounded_name(policy.author),
-        "policy_reason": bounded_text(policy.reason),
+        **picked(policy, policy="name", policy_set_by="author", limit=NAME_CHARACTERS),
+        **picked(policy, policy_reason="reason"),
         "shadow_policies": [bounded_name(shadow["name"]) for shadow in policy.shadows[:MAX_TAGS]],
         "config": {bounded_name(option): bounded_name(str(config[option])) for option in sorted(config)[:MAX_OPTIONS]},
         "config_left_out": max(len(config) - MAX_OPTIONS, 0) or None,
@@ -86,13 +85,8 @@ def describe_run_tool(
 def _line(run: RunStatus) -> Answer:
     return {
         "run": run.name,
-        "need": run.verdict.need,
-        "verdict": run.verdict.kind,
-        "why": bounded_text(run.verdict.why, 240),
-        "since_step": run.verdict.since_step,
-        "newest_step": run.step,
-        "state": run.state,
-        "owner": run.owner and bounded_text(run.owner, 80),
+        **picked(run.verdict, need="need", verdict="kind", why="why", since_step="since_step", limit=240),
+        **picked(run, newest_step="step", state="state", owner="owner", limit=80),
         "tags": _tags(run.tags),
         "last_report": written_time(run.last_report_at),
         "rejected_fraction": rounded(run.mask_rate),
@@ -160,16 +154,9 @@ def list_notes_tool(
 def _alert(alert: AlertInfo) -> Answer:
     return {
         "run": f"{alert.project}/{alert.run}",
-        "rule": bounded_name(alert.rule),
-        "title": bounded_name(alert.title),
-        "severity": alert.severity,
-        "state": alert.state,
-        "step": alert.step,
+        **picked(alert, "rule", "title", "severity", "state", "step", limit=NAME_CHARACTERS),
         "since": written_time(alert.since_at),
-        "value": rounded(alert.value),
-        "threshold": rounded(alert.threshold),
-        "summary": bounded_text(alert.summary, 300),
-        "what_to_do": bounded_text(alert.runbook, 300),
+        **picked(alert, value="value", threshold="threshold", summary="summary", what_to_do="runbook", limit=300),
         "rules": [bounded_name(member.rule) for member in alert.members[:MAX_MEMBERS]] or None,
         "acknowledged_by": None if alert.ack is None else bounded_text(alert.ack.author, 80),
         "silenced_until": None if alert.silenced is None else written_time(alert.silenced.ends_at),
@@ -225,8 +212,7 @@ def _compared(run: ComparedRun) -> Answer:
     status = run.fleet
     return {
         "run": status.name,
-        "verdict": status.verdict.kind,
-        "why": bounded_text(status.verdict.why),
+        **picked(status.verdict, verdict="kind", why="why"),
         "newest_step": status.step,
         "policy": bounded_name(run.policy.name),
         "sentence": bounded_text(run.sentence),

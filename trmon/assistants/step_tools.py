@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from trmon.assistants.answers import Answer, FromStep, RunName, ToStep, bounded_name, checked_run, rounded
+from trmon.assistants.answers import Answer, FromStep, RunName, ToStep, bounded_name, checked_run, picked, rounded
 from trmon.terminal.arguments import parse_policy_argument
 from trmon_client.api import SequencesInfo, Service, SignalBand
 from trmon_client.core.column_schema import PAIRS, Pair
@@ -150,10 +150,7 @@ def worst_sequences_tool(
         "rejected": sum(row.reason is not None for row in rows),
         "rejected_by_reason": dict(Counter(row.reason for row in rows if row.reason is not None)),
         "policy": None if active is None else active.policy,
-        "bounds": [
-            {"statistic": c.statistic, "pair": c.pair, "lower": rounded(c.lower), "upper": rounded(c.upper)}
-            for c in pages[0].criteria
-        ],
+        "bounds": [picked(criterion, "statistic", "pair", "lower", "upper") for criterion in pages[0].criteria],
         "worst": [_sequence(row) for row in ranked[:limit]],
     }
 
@@ -226,8 +223,7 @@ def what_if_policy_tool(
     return {
         "run": name,
         "policy": bounded_name(found.policy),
-        "first_step": found.range.first_step,
-        "last_step": found.range.last_step,
+        **picked(found.range, "first_step", "last_step"),
         "steps": found.range.n_steps,
         "steps_without_reports": found.range.n_steps_without_reports or None,
         "sequences": found.total.n_sequences,
@@ -237,11 +233,7 @@ def what_if_policy_tool(
         "of_negative_advantage_fraction": rounded(found.negative_advantage.mask_rate),
         "rejected_by_reason": found.reasons,
         "by_length": [
-            {
-                "shortest_tokens": one.shortest,
-                "longest_tokens": one.longest,
-                "rejected_fraction": rounded(one.mask_rate),
-            }
+            picked(one, shortest_tokens="shortest", longest_tokens="longest", rejected_fraction="mask_rate")
             for one in found.by_length
         ],
         "mean_weight": rounded(found.weights.mean) if found.weights else None,
