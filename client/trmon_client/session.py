@@ -17,19 +17,20 @@ from trmon_client.batch_decision import BatchDecision, CountedTokens, DecidedBat
 from trmon_client.batch_statistics import BatchStatistics, GivenLogits
 from trmon_client.config.settings import ClientSettings, Mode, launch_id
 from trmon_client.core import wire
+from trmon_client.core.arrays import Array
 from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, GivenBatch
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
 from trmon_client.error_guard import ErrorGuard
-from trmon_client.logprob_checks import GivenPolicies, TokenRanges
+from trmon_client.logprob_checks import GivenPolicies, token_ranges
 from trmon_client.process.exit_hooks import ExitHooks
 from trmon_client.process.identity import Ranks, discover_ranks
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.recording import Recorder
 from trmon_client.sending import messages
-from trmon_client.sending.encoder import LONGEST_SECONDS, Encoder, MakeSender, MessageSender
+from trmon_client.sending.encoder import LONGEST_SECONDS, Encoder
 from trmon_client.sending.messages import ChunkCounter, ChunkPlace
 
 WANTED = {
@@ -99,9 +100,6 @@ CHECKED_CALLS = 3
 """How many calls are checked for probabilities in place of log-probs: the mistake is there from the first one."""
 
 
-NO_RANGES = TokenRanges({})
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedBatch:
     """One call of `log_batch`, unchecked."""
@@ -119,12 +117,12 @@ class Session:
     """Decides on batches, numbers their chunks and queues their reports.
 
     The encoder's thread starts with the trainer's first call: until then a fork is harmless, and only then is the
-    trainer's process group known. `make_sender` may put another sender in the encoder's place.
+    trainer's process group known.
     """
 
-    def __init__(
-        self, settings: ClientSettings, *, policy: Policy, is_fork: bool, make_sender: MakeSender = Encoder
-    ) -> None:
+    make_encoder: Callable[..., Encoder] = Encoder
+
+    def __init__(self, settings: ClientSettings, *, policy: Policy, is_fork: bool) -> None:
         self.pid = os.getpid()
         self.is_fork = is_fork
         self.error_guard = ErrorGuard()
@@ -137,9 +135,8 @@ class Session:
         self._advice_cache = AdviceCache()
         # Reentrant: a signal handler may call in the middle of a call.
         self._lock = threading.RLock()
-        self._make_sender = make_sender
-        self._unstarted: MessageSender | None = None
-        self._encoder: MessageSender | None = None
+        self._unstarted: Encoder | None = None
+        self._encoder: Encoder | None = None
         self._exit_hooks: ExitHooks | None = None
         self._recorder: Recorder | None = None
         self._newest_step = -1
@@ -236,7 +233,7 @@ class Session:
 
     def _finished_counts(
         self, end: ProcessEnd, *, timeout_seconds: float
-    ) -> tuple[MessageSender | None, list[wire.ChunkCount]]:
+    ) -> tuple[Encoder | None, list[wire.ChunkCount]]:
         # The thread that holds the lock may wait for a device that never answers.
         if not self._lock.acquire(timeout=timeout_seconds):
             return self._encoder, self._chunks.unreported()
@@ -248,7 +245,7 @@ class Session:
         finally:
             self._lock.release()
 
-    def _ensure_started(self) -> MessageSender:
+    def _ensure_started(self) -> Encoder:
         with self._lock:
             if self._encoder is None:
                 encoder = self._unstarted_encoder()
@@ -259,13 +256,13 @@ class Session:
                 self._exit_hooks.forget_exit()
             return self._encoder
 
-    def _unstarted_encoder(self) -> MessageSender:
+    def _unstarted_encoder(self) -> Encoder:
         """Return the encoder, made once: a call after one without a free thread does not load certificates again."""
         if self._unstarted is None:
             self._ranks = discover_ranks(self._settings)
             if self._settings.record_dir is not None:
                 self._recorder = Recorder(self._settings, self._ranks, error_guard=self.error_guard)
-            self._unstarted = self._make_sender(
+            self._unstarted = self.make_encoder(
                 self._settings,
                 self._ranks,
                 is_fork=self.is_fork,
@@ -298,9 +295,9 @@ class Session:
         settings = self._settings
         return settings.project, settings.run, self._ranks.rank, launch_id(settings.launcher)
 
-    def _next_ranges(self, inputs: CheckedInputs) -> TokenRanges:
+    def _next_ranges(self, inputs: CheckedInputs) -> dict[str, Array]:
         self._n_calls += 1
-        return TokenRanges.of(inputs) if self._n_calls <= CHECKED_CALLS else NO_RANGES
+        return token_ranges(inputs) if self._n_calls <= CHECKED_CALLS else {}
 
     def _check_order(self, step: int) -> None:
         if step < self._newest_step:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Protocol
 
 from trmon_client.config.settings import ClientSettings, Limits
 from trmon_client.core import wire
@@ -220,35 +219,3 @@ def _spool_directory(settings: ClientSettings) -> Path:
     """Return a directory that no other process uses; names sort by start time."""
     started = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     return settings.run_spool_dir / f"{started}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
-
-
-class MessageSender(Protocol):
-    """Takes the messages of a session; `begin_close` is called once, before `wait_closed`."""
-
-    def start(self) -> None:
-        """Get ready for messages."""
-
-    def put(self, message: PendingMessage) -> bool:
-        """Accept a message; False when it is lost."""
-
-    def begin_close(self, timeout_seconds: float, *, last: PendingMessage | None = None) -> None:
-        """Accept the last message, and begin to close."""
-
-    def wait_closed(self) -> None:
-        """Wait until the sender is closed, or its timeout is over."""
-
-
-class MakeSender(Protocol):
-    """Makes the sender of a session."""
-
-    def __call__(
-        self,
-        settings: ClientSettings,
-        ranks: Ranks,
-        *,
-        is_fork: bool,
-        n_before: int,
-        on_ack: Callable[[wire.Ack], None],
-        error_guard: ErrorGuard,
-    ) -> MessageSender:
-        """Return a sender that has not started. Args: n_before: how many monitors of the run ended in this process."""

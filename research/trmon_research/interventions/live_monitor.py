@@ -16,10 +16,9 @@ from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
 from trmon_client.core import wire
 from trmon_client.core.inputs.checked_inputs import GivenBatch
 from trmon_client.core.policies.policy import Policy
-from trmon_client.error_guard import ErrorGuard
 from trmon_client.process.identity import Ranks, resolve_identity
 from trmon_client.process.process_end import ProcessEnd
-from trmon_client.sending.encoder import PendingMessage
+from trmon_client.sending.encoder import Encoder, PendingMessage
 from trmon_client.session import LoggedBatch, Session
 
 PROJECT = "interventions"
@@ -36,9 +35,8 @@ class LiveMonitor:
 
     def __init__(self, settings: ClientSettings, *, receive: Receive | None = None) -> None:
         """Args: receive: gets what a service would decode; None: no message is built."""
-        self._session = Session(
-            settings, policy=settings.policy, is_fork=False, make_sender=partial(_InProcessSender, receive)
-        )
+        self._session = Session(settings, policy=settings.policy, is_fork=False)
+        self._session.make_encoder = partial(_InProcessEncoder, receive)
 
     def log_batch(
         self,
@@ -73,7 +71,7 @@ def live_settings(config: ExperimentConfig, *, policy: Policy, mode: Mode) -> Cl
     return resolve_settings(given | {"rank": 0, "world_size": 1, "attempt": "a", "signals": False}, environment={})
 
 
-class _InProcessSender:
+class _InProcessEncoder(Encoder):
     """Builds each message at once, and passes on what the service would read."""
 
     def __init__(
@@ -84,10 +82,10 @@ class _InProcessSender:
         *,
         is_fork: bool,
         n_before: int,
-        on_ack: Callable[[wire.Ack], None],
-        error_guard: ErrorGuard,
+        **given: Any,
     ) -> None:
-        """See MakeSender. Args: receive: see LiveMonitor."""
+        """Args: receive: see LiveMonitor."""
+        super().__init__(settings, ranks, is_fork=is_fork, n_before=n_before, **given)
         self._receive = receive
         self._identity = resolve_identity(
             settings, ranks, is_fork=is_fork, give_up=threading.Event(), n_before=n_before
