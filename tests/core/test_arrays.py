@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from trmon_client.core import arrays
 from trmon_client.core.arrays import NUMPY, HostCopy, Transfer, dtype_kind, to_computable, torch_arrays
 
 CPU = torch.device("cpu")
@@ -88,9 +89,15 @@ TENSORS = [
 ]
 
 
-def test_tensors_of_several_widths_are_copied_at_once() -> None:
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> LateDevice:
     device = LateDevice()
-    transfer = Transfer.begin(TENSORS, start=device.start)
+    monkeypatch.setattr(arrays, "to_pinned", device.start)
+    return device
+
+
+def test_tensors_of_several_widths_are_copied_at_once(device: LateDevice) -> None:
+    transfer = Transfer.begin(TENSORS)
     assert device.n_copies == 1
     assert not device.host.any()
     for found, tensor in zip(transfer.wait(), TENSORS, strict=True):
@@ -111,8 +118,10 @@ def test_other_values_keep_their_positions() -> None:
     assert found[0] is array
     assert found[2:4] == ["a", None]
     assert [float(found[i][0]) for i in (1, 4)] == [1.0, 0.0]
-    device = LateDevice()
-    assert Transfer.begin([1, 2.0], start=device.start).wait() == [1, 2.0]
+
+
+def test_values_without_a_tensor_need_no_copy(device: LateDevice) -> None:
+    assert Transfer.begin([1, 2.0]).wait() == [1, 2.0]
     assert device.n_copies == 0
 
 

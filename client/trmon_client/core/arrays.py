@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Literal, Protocol, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -302,19 +302,12 @@ def dtype_kind(array: Array) -> str:
     return "b" if array.dtype == sys.modules["torch"].bool else "i"
 
 
-class DeviceEvent(Protocol):
-    """An event in the stream of a device."""
-
-    def synchronize(self) -> None:
-        """Wait until the device has reached the event."""
-
-
 @dataclass(frozen=True, slots=True)
 class HostCopy:
-    """Host memory, uint8 [n], that is filled once the device has reached the event."""
+    """Host memory, uint8 [n], that is filled once the device has reached the event; None: it is filled."""
 
     host: Array
-    event: DeviceEvent
+    event: Any | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,23 +327,21 @@ class Transfer:
     bundles: tuple[TensorBundle, ...]
 
     @classmethod
-    def begin(cls, values: Sequence[Any], *, start: Callable[[Array], HostCopy] | None = None) -> Transfer:
-        """Start copying the tensors among the values, one copy for each device, on its current stream.
-
-        Args: start: starts the copy of bytes, uint8 [n]; by default from CUDA into pinned memory.
-        """
+    def begin(cls, values: Sequence[Any]) -> Transfer:
+        """Start copying the tensors among the values, one copy for each device, on its current stream."""
         by_device: dict[Any, list[int]] = {}
         for index, value in enumerate(values):
             if is_tensor(value):
                 by_device.setdefault(value.device, []).append(index)
-        bundles = tuple(_pack(values, indices, start or _to_pinned) for indices in by_device.values())
+        bundles = tuple(_pack(values, indices) for indices in by_device.values())
         return cls(tuple(None if is_tensor(value) else value for value in values), bundles)
 
     def wait(self) -> list[Any]:
         """Wait for the devices and return the values, with a numpy array for each tensor."""
         values = list(self.values)
         for bundle in self.bundles:
-            bundle.copy.event.synchronize()
+            if bundle.copy.event is not None:
+                bundle.copy.event.synchronize()
             data, at = bundle.copy.host.numpy(), 0
             for index, dtype, shape in bundle.layout:
                 end = at + math.prod(shape) * dtype.itemsize
@@ -359,24 +350,19 @@ class Transfer:
         return values
 
 
-def _pack(values: Sequence[Any], indices: list[int], start: Callable[[Array], HostCopy]) -> TensorBundle:
+def _pack(values: Sequence[Any], indices: list[int]) -> TensorBundle:
     torch = sys.modules["torch"]
     # The widest dtype first, so that every array is aligned.
     order = sorted(indices, key=lambda index: -values[index].itemsize)
     packed = torch.cat([values[index].detach().contiguous().view(-1).view(torch.uint8) for index in order])
-    return TensorBundle(
-        tuple((index, _dtype(values[index]), tuple(values[index].shape)) for index in order), start(packed)
-    )
+    layout = tuple((index, _dtype(values[index]), tuple(values[index].shape)) for index in order)
+    return TensorBundle(layout, to_pinned(packed))
 
 
-class _Done:
-    def synchronize(self) -> None:
-        """Return at once, because the host made the copy."""
-
-
-def _to_pinned(packed: Array) -> HostCopy:
+def to_pinned(packed: Array) -> HostCopy:
+    """Start the copy of bytes, uint8 [n], from CUDA into pinned memory; those of the host need none."""
     if not packed.is_cuda:
-        return HostCopy(packed, _Done())
+        return HostCopy(packed, None)
     torch = sys.modules["torch"]
     host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=True)
     host.copy_(packed, non_blocking=True)
