@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import TokenDecision
 from trmon_client.core.signals import batch_signals
 from trmon_client.error_guard import ErrorGuard
-from trmon_client.logprob_checks import FiniteValues, TokenRanges
+from trmon_client.logprob_checks import FiniteValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class DecidedBatch:
 
     inputs: CheckedInputs
     finite: FiniteValues
-    ranges: TokenRanges
+    ranges: Mapping[str, Array]
+    """See `token_ranges`; empty once they have been looked at often enough."""
     columns: Columns
     verdict: Decision
     tokens: TokenDecision | None

@@ -104,18 +104,13 @@ POSITIVE_NOISE = 1e-4
 """How far above 0 rounding may put a log-prob. Source: formulas, section 2."""
 
 
-@dataclass(frozen=True)
-class TokenRanges:
-    """The least and the largest value of each given policy over tokens that count, on the device of the inputs, [2]."""
+def token_ranges(inputs: CheckedInputs) -> dict[str, Array]:
+    """Return the least and the largest value of each given policy over tokens that count, [2], by argument.
 
-    by_argument: Mapping[str, Array]
-
-    @classmethod
-    def of(cls, inputs: CheckedInputs) -> TokenRanges:
-        """Return the ranges without waiting for the device; a batch without a position has none."""
-        if not all(inputs.mask.shape):
-            return cls({})
-        return cls({name: _range(values, inputs.mask) for name, values in inputs.logprobs.items()})
+    They stay on the device of the inputs, without waiting for it; a batch without a position has none.
+    """
+    has_tokens = all(inputs.mask.shape)
+    return {name: _range(values, inputs.mask) for name, values in inputs.logprobs.items() if has_tokens}
 
 
 def probabilities_in(ranges: Mapping[str, Any]) -> list[str]:

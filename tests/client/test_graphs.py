@@ -19,7 +19,7 @@ from trmon_client.core.inputs.checked_inputs import check_inputs
 from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
 from trmon_client.error_guard import ErrorGuard, LossCounter
-from trmon_client.logprob_checks import FiniteValues, TokenRanges
+from trmon_client.logprob_checks import FiniteValues
 from trmon_client.monitor import Monitor
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.sending import messages
@@ -188,7 +188,7 @@ def of_a_report(graphs: Graphs) -> PendingMessage:
     columns = statistics.columns_of_inputs(inputs)
     decision = decide(columns, preset("trm"))
     return messages.report_message(
-        DecidedBatch(inputs, FiniteValues({}, False), TokenRanges({}), columns, decision, None),
+        DecidedBatch(inputs, FiniteValues({}, False), {}, columns, decision, None),
         chunk=ChunkCounter().next(0, None, chunks=None),
         mode=Mode.ENFORCE,
         scalars={"loss": graphs.on(0.5)},

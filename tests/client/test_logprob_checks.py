@@ -12,7 +12,7 @@ import torch
 from tests.client.trainer import batch, settings
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, check_inputs
 from trmon_client.error_guard import WarnOnce
-from trmon_client.logprob_checks import GivenPolicies, TokenRanges, probabilities_in
+from trmon_client.logprob_checks import GivenPolicies, probabilities_in, token_ranges
 from trmon_client.monitor import Monitor
 
 NAN = np.full((4, 6), np.nan)
@@ -130,11 +130,11 @@ def test_values_from_0_to_1_are_probabilities(values: Any, found: list[str], lib
         given = {name: torch.from_numpy(np.asarray(array)) for name, array in given.items()}
     if library == "short floats":
         given["logprobs"] = given["logprobs"].to(torch.bfloat16)
-    ranges = TokenRanges.of(check_inputs(**given)).by_argument
+    ranges = token_ranges(check_inputs(**given))
     assert probabilities_in({name: np.asarray(array) for name, array in ranges.items()}) == found
 
 
 def test_an_empty_batch_has_no_ranges() -> None:
     empty = np.zeros((0, 3))
     inputs = check_inputs(rollout_logprobs=empty, logprobs=empty, mask=empty)
-    assert TokenRanges.of(inputs).by_argument == {}
+    assert token_ranges(inputs) == {}

@@ -177,10 +177,10 @@ def report_message(
     """
     columns, decision, ranges, finite = batch.columns, batch.verdict, batch.ranges, batch.finite
     captured = capture_scalars(scalars)
-    names, arguments = tuple(captured), tuple(ranges.by_argument)
+    names, arguments = tuple(captured), tuple(ranges)
     on_device = columns.arrays if is_tensor(columns["n_tokens"]) else []
     decided = [decision.accepted] if decision.turns is None else [decision.accepted, decision.turns.accepted]
-    parts = [on_device, decided, [*captured.values()], [*ranges.by_argument.values()], finite.arrays]
+    parts = [on_device, decided, [*captured.values()], [*ranges.values()], finite.arrays]
     # Sizes alone: the arrays would keep what is on a device, and its graph.
     transfer, sizes = Transfer.begin([array for part in parts for array in part]), [*map(len, parts)]
 
