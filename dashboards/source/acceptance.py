@@ -7,13 +7,13 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig
 
 from dashboards.source.dashboard import dashboard, incident_mark, page_link
-from dashboards.source.panels import ACT, HEALTHY, TO_RUN, Step, band, chart, number, rows, stacked
+from dashboards.source.panels import TO_RUN, band, chart, number, rows, stacked
 from dashboards.source.promql import active_mask_rate, own, per_run, rate, runs, several_runs
+from dashboards.source.service import decision_mismatches
 
-ANY: list[Step] = [(None, HEALTHY), (1, ACT)]
 REJECTED = per_run(runs("trmon_mask_rate"), "policy")
 BOUND = per_run(runs("trmon_threshold"), "policy", "statistic", "pair", "where", "bound")
-IN_FORCE = per_run(active_mask_rate(runs("trmon_mask_rate"), runs("trmon_threshold")))
+IN_FORCE = per_run(active_mask_rate(runs))
 
 
 def acceptance() -> Dashboard:
@@ -38,22 +38,33 @@ def _numbers() -> list[stat.Panel]:
             steps=band("mask_rate"),
             width=6,
         ),
-        number(
-            "Most rejected",
-            "The largest share of sequences that a run's active policy rejects.",
-            f"max({IN_FORCE})",
-            unit="percentunit",
-            steps=band("mask_rate"),
-            width=6,
-        ),
-        number(
-            "Decision mismatches",
-            "Sequences whose decision could not be reproduced in the time range; any is a defect.",
-            f"sum(increase({own('trmon_decision_mismatch_total')}[$__range]))",
-            steps=ANY,
-            width=6,
-        ),
+        most_rejected(width=6),
+        decision_mismatches(width=6),
     ]
+
+
+def most_rejected(*, width: int = 4) -> stat.Panel:
+    """Return the number of the run that rejects most."""
+    return number(
+        "Most rejected",
+        "The largest share of sequences that a run's active policy rejects.",
+        f"max({IN_FORCE})",
+        unit="percentunit",
+        steps=band("mask_rate"),
+        width=width,
+    )
+
+
+def most_rejecting_runs() -> timeseries.Panel:
+    """Return the courses of the runs that reject most."""
+    return chart(
+        "Rejected sequences: the ten largest shares",
+        "Share of sequences that the active policy rejects, or would reject in observe mode.",
+        (f"topk(10, {IN_FORCE})", "{{project}}/{{run}}"),
+        unit="percentunit",
+        steps=band("mask_rate"),
+        link=TO_RUN,
+    )
 
 
 def _rejected() -> list[timeseries.Panel]:
@@ -66,14 +77,7 @@ def _rejected() -> list[timeseries.Panel]:
             unit="percentunit",
             steps=band("mask_rate"),
         ),
-        chart(
-            "Rejected sequences: the ten largest shares",
-            "Share of sequences that the active policy rejects, or would reject in observe mode.",
-            (f"topk(10, {IN_FORCE})", "{{project}}/{{run}}"),
-            unit="percentunit",
-            steps=band("mask_rate"),
-            link=TO_RUN,
-        ),
+        most_rejecting_runs(),
         stacked(
             "Sequences per second",
             "Sequences received, by decision.",

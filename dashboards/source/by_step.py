@@ -12,9 +12,9 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard, DatasourceVaria
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models.common import ScaleDistribution, VisibilityMode
-from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DataSourceRef, VariableRefresh
+from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefresh
 
-from dashboards.source.dashboard import TAG
+from dashboards.source.dashboard import frame
 
 POINTS = 1000
 """Points of a line; longer runs are averaged."""
@@ -80,19 +80,9 @@ def _by_step(column: str, names: str, name: str) -> str:
 
 
 def by_step() -> Dashboard:
-    made = (
-        Dashboard("trmon / Run by step")
-        .uid("trmon-run-by-step")
-        .description("The courses of one run over its steps instead of time, from the database: no step is missing.")
-        .tags([TAG])
-        .readonly()
-        .timezone("browser")
-        .refresh("30s")
-        .tooltip(DashboardCursorSync.CROSSHAIR)
-        .with_variable(
-            DatasourceVariable("datasource").label("PostgreSQL of trmon").type("grafana-postgresql-datasource")
-        )
-    )
+    about = "The courses of one run over its steps instead of time, from the database: no step is missing."
+    source = DatasourceVariable("datasource").label("PostgreSQL of trmon").type("grafana-postgresql-datasource")
+    made = frame("trmon-run-by-step", "trmon / Run by step", about).with_variable(source)
     for name, label, query in (
         ("project", "Project", PROJECTS),
         ("run", "Run", RUNS),

@@ -32,19 +32,7 @@ def dashboard(
     collapsed: Collection[str] = (),
 ) -> Dashboard:
     """Return a dashboard; panels of the row without a title come first, those of collapsed rows load when opened."""
-    made = (
-        Dashboard(title)
-        .uid(uid)
-        .description(about)
-        .tags([TAG])
-        .readonly()
-        .timezone("browser")
-        .time("now-6h", "now")
-        .refresh("30s")
-        .tooltip(DashboardCursorSync.CROSSHAIR)
-        .with_variable(promql.datasource())
-        .link(_others())
-    )
+    made = frame(uid, title, about).time("now-6h", "now").with_variable(promql.datasource()).link(_others())
     for variable in (*promql.scrape(), *chosen, promql.page()):
         made.with_variable(variable)
     ids = count(1)
@@ -59,6 +47,12 @@ def dashboard(
             for panel in panels:
                 made.with_panel(panel.id(next(ids)))
     return made
+
+
+def frame(uid: str, title: str, about: str) -> Dashboard:
+    """Return a dashboard without panels and variables."""
+    made = Dashboard(title).uid(uid).description(about).tags([TAG]).readonly()
+    return made.timezone("browser").refresh("30s").tooltip(DashboardCursorSync.CROSSHAIR)
 
 
 def page_link(title: str, path: str) -> DashboardLink:

@@ -9,6 +9,7 @@ from grafana_foundation_sdk.builders.common import TableSortByFieldState
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
 
+from dashboards.source.acceptance import IN_FORCE, most_rejected, most_rejecting_runs
 from dashboards.source.dashboard import dashboard, incident_mark, page_link
 from dashboards.source.panels import (
     ACT,
@@ -28,7 +29,7 @@ from dashboards.source.panels import (
     stacked,
     timeline,
 )
-from dashboards.source.promql import active_mask_rate, or_zero, per_run, runs, several_runs
+from dashboards.source.promql import or_zero, per_run, runs, several_runs
 
 STATE = per_run(runs("trmon_run_state"), "state")
 NOW = per_run(runs("trmon_run_verdict", need="now"))
@@ -36,7 +37,6 @@ SOON = per_run(runs("trmon_run_verdict", need="soon"))
 RUNNING = per_run(runs("trmon_run_state", state="running"))
 GONE = per_run(runs("trmon_run_state", state="stalled|crashed"), "state")
 SILENCE = f"time() - {per_run(runs('trmon_last_report_timestamp_seconds'))}"
-MASK_RATE = per_run(active_mask_rate(runs("trmon_mask_rate"), runs("trmon_threshold")))
 
 NEED = f"2 * {NOW} or {SOON} or 0 * {per_run(runs('trmon_run_verdict'))}"
 NEEDS: Meanings = {0: ("nothing to do", HEALTHY), 1: ("soon", WATCH), 2: ("now", ACT)}
@@ -50,7 +50,7 @@ COLUMNS = {
     "Last good": per_run(runs("trmon_run_last_good_step")),
     "State": f"{STATE} == 1",
     "Step": per_run(runs("trmon_step")),
-    "Rejected": MASK_RATE,
+    "Rejected": IN_FORCE,
     "KL": per_run(runs("trmon_kl_k3")),
     "ESS": per_run(runs("trmon_ess_token")),
     "Reward": per_run(runs("trmon_reward_mean")),
@@ -167,13 +167,7 @@ def _numbers() -> list[stat.Panel]:
             or_zero(f"max(({SILENCE}) and {RUNNING} == 1)"),
             unit="s",
         ),
-        number(
-            "Most rejected",
-            "The largest share of sequences that a run's active policy rejects.",
-            f"max({MASK_RATE})",
-            unit="percentunit",
-            steps=band("mask_rate"),
-        ),
+        most_rejected(),
     ]
 
 
@@ -207,14 +201,7 @@ def _worst() -> list[timeseries.Panel]:
             axis=SHARE,
             link=TO_RUN,
         ),
-        chart(
-            "Rejected sequences: the ten largest shares",
-            "Share of sequences that the active policy rejects, or would reject in observe mode.",
-            (f"topk(10, {MASK_RATE})", LEGEND),
-            unit="percentunit",
-            steps=band("mask_rate"),
-            link=TO_RUN,
-        ),
+        most_rejecting_runs(),
     ]
 
 

@@ -6,7 +6,7 @@ replicas are scraped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from grafana_foundation_sdk.builders.dashboard import DatasourceVariable, QueryVariable
 from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableHide, VariableRefresh, VariableSort
@@ -57,9 +57,9 @@ def or_zero(expression: str) -> str:
     return f"({expression}) or on () vector(0)"
 
 
-def active_mask_rate(mask_rate: str, threshold: str) -> str:
-    """Return the mask rate of the active policy: shadow policies have no threshold."""
-    return f"{mask_rate} and on (project, run, policy) {threshold}"
+def active_mask_rate(selector: Callable[[str], str]) -> str:
+    """Return the mask rate of the active policy: shadow policies have no threshold. Args: selector: runs or run."""
+    return f"{selector('trmon_mask_rate')} and on (project, run, policy) {selector('trmon_threshold')}"
 
 
 def _selector(metric: str, chosen: str, labels: Mapping[str, str]) -> str:

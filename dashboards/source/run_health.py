@@ -164,7 +164,7 @@ def _numbers() -> list[stat.Panel]:
         number(
             "Rejected",
             "Share of the newest step's sequences that the active policy rejects, or would reject in observe mode.",
-            per_run(active_mask_rate(run("trmon_mask_rate"), run("trmon_threshold"))),
+            per_run(active_mask_rate(run)),
             unit="percentunit",
             steps=band("mask_rate"),
             width=3,

@@ -30,12 +30,7 @@ def service() -> Dashboard:
 def _numbers() -> list[stat.Panel]:
     return [
         number("Scraped", "Instances that respond to scrapes.", f"sum({own('up')})"),
-        number(
-            "Decision mismatches",
-            "Sequences whose decision could not be reproduced in the time range; any is a defect.",
-            f"sum(increase({own('trmon_decision_mismatch_total')}[$__range]))",
-            steps=ANY,
-        ),
+        decision_mismatches(),
         number(
             "Lost messages",
             "Messages that clients lost or the service refused in the time range.",
@@ -62,6 +57,17 @@ def _numbers() -> list[stat.Panel]:
             steps=ROOM,
         ),
     ]
+
+
+def decision_mismatches(*, width: int = 4) -> stat.Panel:
+    """Return the number of decisions that the service could not reproduce."""
+    return number(
+        "Decision mismatches",
+        "Sequences whose decision could not be reproduced in the time range; any is a defect.",
+        f"sum(increase({own('trmon_decision_mismatch_total')}[$__range]))",
+        steps=ANY,
+        width=width,
+    )
 
 
 def _reports() -> list[timeseries.Panel]:
