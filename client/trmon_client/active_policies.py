@@ -11,16 +11,15 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.policies.decision import Decision, decide
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
-from trmon_client.error_guard import LossCounter, WarnOnce
+from trmon_client.error_guard import ErrorGuard
 
 
 class ActivePolicies:
     """Decides with the current policy; refuses and reports an offered policy that cannot be used."""
 
-    def __init__(self, policy: Policy, *, losses: LossCounter, warn_once: WarnOnce) -> None:
+    def __init__(self, policy: Policy, *, error_guard: ErrorGuard) -> None:
         self.current = policy
-        self._losses = losses
-        self._warn_once = warn_once
+        self._losses, self._warn_once = error_guard.losses, error_guard.warn_once
         self._lock = threading.RLock()
         self._offer: tuple[Policy, int] | None = None
 

@@ -126,7 +126,7 @@ class Session:
         self.pid = os.getpid()
         self.is_fork = is_fork
         self.error_guard = ErrorGuard()
-        self.policies = ActivePolicies(policy, losses=self.error_guard.losses, warn_once=self.error_guard.warn_once)
+        self.policies = ActivePolicies(policy, error_guard=self.error_guard)
         self._settings = settings
         self._statistics = BatchStatistics(compiled=settings.compiled, warn=self.error_guard.warn_once.warn)
         self._ranks = Ranks()

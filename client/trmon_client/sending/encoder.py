@@ -114,13 +114,11 @@ class Encoder:
         self._is_fork = is_fork
         self._n_before = n_before
         self._on_ack = on_ack
-        self._losses = error_guard.losses
-        self._warn_once = error_guard.warn_once
+        self._error_guard = error_guard
+        self._losses, self._warn_once = error_guard.losses, error_guard.warn_once
         self._queue = MessageQueue(settings.limits)
         spool = Spool(_spool_directory(settings), limits=settings.limits, losses=error_guard.losses)
-        self._retry_buffer = RetryBuffer(
-            spool, limits=settings.limits, losses=error_guard.losses, warn_once=error_guard.warn_once
-        )
+        self._retry_buffer = RetryBuffer(spool, limits=settings.limits, error_guard=error_guard)
         self._transport = _transport(settings, error_guard.warn_once)
         self._is_closing = threading.Event()
         self._deadline = float("inf")
@@ -192,8 +190,7 @@ class Encoder:
             heartbeat=lambda: wire.encode(wire.Heartbeat(**identity.origin(), losses=self._current_losses())),
             on_ack=self._on_ack,
             limits=self._settings.limits,
-            losses=self._losses,
-            warn_once=self._warn_once,
+            error_guard=self._error_guard,
         )
         try:
             uploader.start()

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from trmon_client.config.settings import Limits
 from trmon_client.core import wire
-from trmon_client.error_guard import LossCounter, LossReason, WarnOnce
+from trmon_client.error_guard import ErrorGuard, LossReason
 from trmon_client.sending.spool import Spool, fitting_prefix
 from trmon_client.sending.transport import HttpTransport, UploadOutcome, UploadResult
 
@@ -23,11 +23,10 @@ class RetryBuffer:
     thread-safe.
     """
 
-    def __init__(self, spool: Spool, *, limits: Limits, losses: LossCounter, warn_once: WarnOnce) -> None:
+    def __init__(self, spool: Spool, *, limits: Limits, error_guard: ErrorGuard) -> None:
         self._spool = spool
         self._limits = limits
-        self._losses = losses
-        self._warn_once = warn_once
+        self._losses, self._warn_once = error_guard.losses, error_guard.warn_once
         self._changed = threading.Condition()
         self._memory: deque[bytes] = deque()
         self._memory_bytes = 0
@@ -192,16 +191,14 @@ class Uploader:
         heartbeat: Callable[[], bytes],
         on_ack: Callable[[wire.Ack], None],
         limits: Limits,
-        losses: LossCounter,
-        warn_once: WarnOnce,
+        error_guard: ErrorGuard,
     ) -> None:
         self._retry_buffer = retry_buffer
         self._transport = transport
         self._heartbeat = heartbeat
         self._on_ack = on_ack
         self._limits = limits
-        self._losses = losses
-        self._warn_once = warn_once
+        self._losses, self._warn_once = error_guard.losses, error_guard.warn_once
         self._n_failures = 0
         self._bundle_messages = limits.bundle_messages
         self._retry_at = 0.0

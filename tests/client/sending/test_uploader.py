@@ -10,7 +10,7 @@ import pytest
 
 from trmon_client.config.settings import Limits
 from trmon_client.core.wire.segments import scan_segment
-from trmon_client.error_guard import LossCounter, WarnOnce
+from trmon_client.error_guard import ErrorGuard, LossCounter
 from trmon_client.sending.spool import Spool
 from trmon_client.sending.uploader import RetryBuffer
 
@@ -31,9 +31,10 @@ def retry_buffer() -> Iterator[MakeRetryBuffer]:
     made: list[RetryBuffer] = []
 
     def make(folder: Path, *, holds: int = 0, losses: LossCounter | None = None, **limits: int) -> RetryBuffer:
-        chosen, losses = Limits(**limits), losses or LossCounter()
-        spool = Spool(folder / "run" / "process", limits=chosen, losses=losses)
-        made.append(RetryBuffer(spool, limits=chosen, losses=losses, warn_once=WarnOnce()))
+        chosen, error_guard = Limits(**limits), ErrorGuard()
+        error_guard.losses = losses or error_guard.losses
+        spool = Spool(folder / "run" / "process", limits=chosen, losses=error_guard.losses)
+        made.append(RetryBuffer(spool, limits=chosen, error_guard=error_guard))
         for message in numbered(holds):
             made[-1].add(message)
         return made[-1]
