@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trmon.cli.command import DataDir, console, plain_errors
-from trmon.domain.errors import InvalidInput, NotReady
+from trmon.cli.command import DataDir, console, needs_package, plain_errors
+from trmon.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
     from trmon.lab.grpo.injections import Injection
@@ -28,10 +26,11 @@ def demo_command(
 ) -> None:
     """Train a healthy, a drifting and a collapsing run against a local service, and print what trmon reported."""
     with plain_errors():
-        with _needs_torch():
-            from trmon.lab.demo.run import DemoChoices, run_demo
-        choices = DemoChoices(_injection(inject), seed=seed, n_steps=steps, keep=keep, data_dir=data_dir)
-        if not run_demo(choices, console=console()):
+        with needs_package("lab", what="the lab"):
+            from trmon.lab.demo.processes import demo_trainings
+            from trmon.lab.demo.run import run_demo
+        trainings = demo_trainings(_injection(inject), seed=seed, n_steps=steps)
+        if not run_demo(trainings, keep=keep, data_dir=data_dir, console=console()):
             raise typer.Exit(1)
 
 
@@ -47,7 +46,7 @@ def lab_command(
 ) -> None:
     """Train a small policy by reinforcement learning, which reports to a running service."""
     with plain_errors():
-        with _needs_torch():
+        with needs_package("lab", what="the lab"):
             from trmon.lab.grpo.injections import injected
             from trmon.lab.grpo.watched_experiment import read_config, train_experiment_watched
         if config is None:
@@ -69,12 +68,3 @@ def _injection(name: str) -> Injection:
     except ValueError as error:
         known = ", ".join(known.value for known in Injection)
         raise InvalidInput("--inject", f"{name!r} must be one of {known}") from error
-
-
-@contextmanager
-def _needs_torch() -> Iterator[None]:
-    """Import from the lab inside this context. Errors: NotReady if torch is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise NotReady(f"the lab needs {error.name}; pip install 'trmon[lab]' brings it") from error

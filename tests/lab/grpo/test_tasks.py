@@ -9,9 +9,6 @@ from trmon.lab.grpo.tasks import (
     EOS,
     KINDS,
     TASK_FAMILIES,
-    AddDigits,
-    CloseBrackets,
-    SortSymbols,
     TaskPrompts,
     TokenTask,
     build_prompts,
@@ -34,11 +31,11 @@ def _drawn(task: TokenTask, n: int = 64) -> list[tuple[list[int], list[int]]]:
 
 
 def test_sorted_answers_hold_the_symbols_of_the_prompt_in_order() -> None:
-    assert all(answer == sorted(prompt) for prompt, answer in _drawn(SortSymbols()))
+    assert all(answer == sorted(prompt) for prompt, answer in _drawn(TASK_FAMILIES["sort"]))
 
 
 def test_sums_are_those_of_the_numbers_modulo_a_power_of_ten() -> None:
-    for prompt, answer in _drawn(AddDigits()):
+    for prompt, answer in _drawn(TASK_FAMILIES["add"]):
         first, second, total = (
             sum((symbol - 1) * 10**place for place, symbol in enumerate(symbols))
             for symbols in (prompt[0::2], prompt[1::2], answer)
@@ -48,7 +45,7 @@ def test_sums_are_those_of_the_numbers_modulo_a_power_of_ten() -> None:
 
 
 def test_closing_brackets_complete_the_beginning() -> None:
-    for prompt, answer in _drawn(CloseBrackets()):
+    for prompt, answer in _drawn(TASK_FAMILIES["brackets"]):
         stack = []
         for symbol in prompt + answer:
             if symbol <= KINDS:
@@ -70,7 +67,7 @@ def test_prompts_end_alike_and_answers_fit_the_limit_with_room(name: str) -> Non
 
 
 def _scored(response: list[int], *, length: int) -> tuple[float, bool]:
-    task = SortSymbols()
+    task = TASK_FAMILIES["sort"]
     asked: TaskPrompts = build_prompts([([3, 1, 2], [1, 2, 3])], task=task)
     tokens = torch.full((1, task.response_limit), EOS)
     tokens[0, : len(response)] = torch.tensor(response)
@@ -93,7 +90,7 @@ def test_an_answer_without_eos_or_that_ends_early_is_not_exact() -> None:
 
 
 def test_prompts_repeat_in_rows() -> None:
-    drawn = SortSymbols().draw(2, generator=torch.Generator().manual_seed(0)).repeat(3)
+    drawn = TASK_FAMILIES["sort"].draw(2, generator=torch.Generator().manual_seed(0)).repeat(3)
     assert len(drawn) == 6
     assert drawn.tokens[0].equal(drawn.tokens[2])
     assert not drawn.tokens[2].equal(drawn.tokens[3])

@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -22,13 +21,11 @@ from trmon.lab.demo.processes import (
     Pager,
     ServiceProcess,
     Training,
-    demo_trainings,
     run_service,
     run_trainer,
 )
 from trmon.lab.demo.readings import RunReader, RunReading
 from trmon.lab.demo.story import DemoStory, story_lines, tell_story
-from trmon.lab.grpo.injections import Injection
 
 PROJECT = "demo"
 READ_EVERY_SECONDS = 0.5
@@ -36,34 +33,22 @@ SETTLE_SECONDS = 900.0
 """Time limit for closing and notifying the last batches after the trainers have ended, for a busy machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemoChoices:
-    """The command-line options of the demo."""
-
-    injection: Injection
-    seed: int
-    n_steps: int
-    keep: bool
-    data_dir: Path | None
-
-
-def run_demo(choices: DemoChoices, *, console: Console) -> bool:
-    """Train a healthy run and failing ones under a new service, and print their story; return True on success.
+def run_demo(trainings: Sequence[Training], *, keep: bool, data_dir: Path | None, console: Console) -> bool:
+    """Train the runs under a new service, and print their story; return True on success.
 
     Errors: DemoError if the service or a trainer fails.
     """
     with ExitStack() as stack:
-        data_dir, pager = stack.enter_context(_data_dir(choices)), stack.enter_context(Pager())
-        served = stack.enter_context(run_service(data_dir, webhook_url=pager.url))
+        folder, pager = stack.enter_context(_folder(data_dir)), stack.enter_context(Pager())
+        served = stack.enter_context(run_service(folder, webhook_url=pager.url))
         reader = stack.enter_context(closing(RunReader(served.url, project=PROJECT)))
-        trainings = demo_trainings(choices.injection, seed=choices.seed, n_steps=choices.n_steps)
         started = f"The service listens on {served.url}. {len(trainings)} trainers warm up, then train."
         console.print(started, highlight=False)
-        readings = _watch(trainings, reader, data_dir=data_dir, console=console)
+        readings = _watch(trainings, reader, data_dir=folder, console=console)
         calibration = reader.calibrated(HEALTHY, readings[HEALTHY])
         story = tell_story(trainings, readings, pager.alerts, calibration=calibration)
-        _print(story, keep=choices.keep, served=served, console=console)
-        if choices.keep:
+        _print(story, keep=keep, served=served, console=console)
+        if keep:
             _wait(served, console=console)
     return story.went_well
 
@@ -131,11 +116,11 @@ def _wait(served: ServiceProcess, *, console: Console) -> None:
 
 
 @contextmanager
-def _data_dir(choices: DemoChoices) -> Iterator[Path]:
-    """Yield the folder of the demo's database and logs; a temporary folder is removed at the end, unless kept."""
-    if choices.data_dir is not None:
-        choices.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        yield choices.data_dir
+def _folder(data_dir: Path | None) -> Iterator[Path]:
+    """Yield the folder of the demo's database and logs; a temporary folder is removed at the end."""
+    if data_dir is not None:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        yield data_dir
         return
     folder = Path(tempfile.mkdtemp(prefix="trmon-demo-"))
     try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -47,23 +47,25 @@ class TaskPrompts:
         return places < self.answer_lengths[:, None]
 
 
-class TokenTask(Protocol):
-    """A family of prompts: n_symbols symbols, prompts of prompt_length tokens, responses of at most response_limit."""
+Pairs: TypeAlias = Sequence[tuple[Sequence[int], Sequence[int]]]
+"""Prompts with their answers, as symbols."""
 
-    @property
-    def n_symbols(self) -> int:
-        """The number of symbols."""
 
-    @property
-    def prompt_length(self) -> int:
-        """Tokens of a prompt with its padding and the separator."""
+@dataclass(frozen=True)
+class TokenTask:
+    """A family of prompts, padded to `prompt_length` tokens with the separator.
 
-    @property
-    def response_limit(self) -> int:
-        """Most tokens of a response, EOS included; longer than any answer."""
+    `response_limit` is the most tokens of a response, EOS included; it is longer than any answer.
+    """
+
+    draw_pairs: Callable[[int, torch.Generator], Pairs]
+    n_symbols: int
+    prompt_length: int
+    response_limit: int
 
     def draw(self, n: int, *, generator: torch.Generator) -> TaskPrompts:
         """Return n random prompts."""
+        return build_prompts(self.draw_pairs(n, generator), task=self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ def score_answers(tokens: Tensor, mask: Tensor, *, prompts: TaskPrompts) -> Task
     return TaskScores(reward=0.5 * exact + 0.5 * right / longer, exact=exact)
 
 
-def build_prompts(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, task: TokenTask) -> TaskPrompts:
+def build_prompts(pairs: Pairs, *, task: TokenTask) -> TaskPrompts:
     """Return the prompts of (prompt, answer) pairs of symbols; separator, padding and EOS are added."""
     padding, separator = task.n_symbols + 1, task.n_symbols + 2
     tokens = [[padding] * (task.prompt_length - 1 - len(prompt)) + [*prompt, separator] for prompt, _ in pairs]
@@ -95,45 +97,32 @@ def build_prompts(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, task:
     return TaskPrompts(torch.tensor(tokens), torch.tensor(answers), torch.tensor(lengths))
 
 
+N_SORTED = 10
 SHORTEST_LIST, LONGEST_LIST = 5, 9
 
 
-@dataclass(frozen=True)
-class SortSymbols:
-    """See TokenTask."""
-
-    n_symbols: int = 10
-    prompt_length: int = LONGEST_LIST + 1
-    response_limit: int = LONGEST_LIST + 4
-
-    def draw(self, n: int, *, generator: torch.Generator) -> TaskPrompts:
-        """Return n prompts of uniform length and uniform symbols."""
-        symbols = torch.randint(1, self.n_symbols + 1, (n, LONGEST_LIST), generator=generator).tolist()
-        lengths = torch.randint(SHORTEST_LIST, LONGEST_LIST + 1, (n,), generator=generator).tolist()
-        shown = [row[:length] for row, length in zip(symbols, lengths, strict=True)]
-        return build_prompts([(row, sorted(row)) for row in shown], task=self)
+def _lists(n: int, generator: torch.Generator) -> Pairs:
+    """Return lists of uniform length and uniform symbols, and their symbols in order."""
+    symbols = torch.randint(1, N_SORTED + 1, (n, LONGEST_LIST), generator=generator).tolist()
+    lengths = torch.randint(SHORTEST_LIST, LONGEST_LIST + 1, (n,), generator=generator).tolist()
+    shown = [row[:length] for row, length in zip(symbols, lengths, strict=True)]
+    return [(row, sorted(row)) for row in shown]
 
 
 SHORTEST_NUMBER, LONGEST_NUMBER = 2, 3
 
 
-@dataclass(frozen=True)
-class AddDigits:
-    """See TokenTask; digit d is symbol d + 1, least significant first, the digits of both numbers alternate."""
+def _sums(n: int, generator: torch.Generator) -> Pairs:
+    """Return two numbers of uniform length and uniform digits, and their sum.
 
-    n_symbols: int = 10
-    prompt_length: int = 2 * LONGEST_NUMBER + 1
-    response_limit: int = LONGEST_NUMBER + 4
-
-    def draw(self, n: int, *, generator: torch.Generator) -> TaskPrompts:
-        """Return n prompts of uniform length and uniform digits."""
-        digits = torch.randint(10, (n, 2, LONGEST_NUMBER), generator=generator).tolist()
-        lengths = torch.randint(SHORTEST_NUMBER, LONGEST_NUMBER + 1, (n,), generator=generator).tolist()
-        pairs = [
-            (_alternating(first[:length], second[:length]), _digits_of_sum(first[:length], second[:length]))
-            for (first, second), length in zip(digits, lengths, strict=True)
-        ]
-        return build_prompts(pairs, task=self)
+    Digit d is symbol d + 1, least significant first; the digits of both numbers alternate.
+    """
+    digits = torch.randint(10, (n, 2, LONGEST_NUMBER), generator=generator).tolist()
+    lengths = torch.randint(SHORTEST_NUMBER, LONGEST_NUMBER + 1, (n,), generator=generator).tolist()
+    return [
+        (_alternating(first[:length], second[:length]), _digits_of_sum(first[:length], second[:length]))
+        for (first, second), length in zip(digits, lengths, strict=True)
+    ]
 
 
 def _alternating(first: list[int], second: list[int]) -> list[int]:
@@ -155,25 +144,19 @@ OPENS = 0.65
 """The chance that a bracket opens where one could close."""
 
 
-@dataclass(frozen=True)
-class CloseBrackets:
-    """See TokenTask; kind k opens with symbol k + 1 and closes with symbol k + 1 + KINDS."""
-
-    n_symbols: int = 2 * KINDS
-    prompt_length: int = LONGEST_OPENING + 1
-    response_limit: int = DEEPEST + 5
-
-    def draw(self, n: int, *, generator: torch.Generator) -> TaskPrompts:
-        """Return n prompts of uniform length; at most DEEPEST brackets are open at once."""
-        lengths = torch.randint(SHORTEST_OPENING, LONGEST_OPENING + 1, (n,), generator=generator).tolist()
-        kinds = torch.randint(KINDS, (n, LONGEST_OPENING), generator=generator).tolist()
-        opens = (torch.rand((n, LONGEST_OPENING), generator=generator) < OPENS).tolist()
-        rows = zip(kinds, opens, lengths, strict=True)
-        return build_prompts([_brackets(kind[:length], open_) for kind, open_, length in rows], task=self)
+def _openings(n: int, generator: torch.Generator) -> Pairs:
+    """Return beginnings of uniform length, with at most DEEPEST brackets open at once, and what closes them."""
+    lengths = torch.randint(SHORTEST_OPENING, LONGEST_OPENING + 1, (n,), generator=generator).tolist()
+    kinds = torch.randint(KINDS, (n, LONGEST_OPENING), generator=generator).tolist()
+    opens = (torch.rand((n, LONGEST_OPENING), generator=generator) < OPENS).tolist()
+    return [_brackets(kind[:length], open_) for kind, open_, length in zip(kinds, opens, lengths, strict=True)]
 
 
 def _brackets(kinds: list[int], opens: list[bool]) -> tuple[list[int], list[int]]:
-    """Return a beginning, and the closing brackets of those that it leaves open, innermost first."""
+    """Return a beginning, and the closing brackets of those that it leaves open, innermost first.
+
+    Kind k opens with symbol k + 1 and closes with symbol k + 1 + KINDS.
+    """
     prompt, stack = [], list[int]()
     for kind, does_open in zip(kinds, opens, strict=False):
         if not stack or (does_open and len(stack) < DEEPEST):
@@ -184,4 +167,10 @@ def _brackets(kinds: list[int], opens: list[bool]) -> tuple[list[int], list[int]
     return prompt, [kind + 1 + KINDS for kind in reversed(stack)]
 
 
-TASK_FAMILIES: Mapping[str, TokenTask] = {"sort": SortSymbols(), "add": AddDigits(), "brackets": CloseBrackets()}
+TASK_FAMILIES: Mapping[str, TokenTask] = {
+    "sort": TokenTask(_lists, n_symbols=N_SORTED, prompt_length=LONGEST_LIST + 1, response_limit=LONGEST_LIST + 4),
+    "add": TokenTask(_sums, n_symbols=10, prompt_length=2 * LONGEST_NUMBER + 1, response_limit=LONGEST_NUMBER + 4),
+    "brackets": TokenTask(
+        _openings, n_symbols=2 * KINDS, prompt_length=LONGEST_OPENING + 1, response_limit=DEEPEST + 5
+    ),
+}
