@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from trmon.cli.command import plain_errors
+from trmon.cli.command import needs_package, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.errors import NotReady
 
 LOOPBACK = "127.0.0.1"
 
@@ -31,7 +28,7 @@ def mcp_command(
 
     The token is that of TRMON_TOKEN or TRMON_TOKEN_FILE. Needs the extra `mcp`.
     """
-    with plain_errors(), _needs_sdk(), service_of(url) as service:
+    with plain_errors(), needs_package("mcp", what="trmon mcp"), service_of(url) as service:
         from trmon.assistants.server import build_server, caller_by_token, one_caller
 
         if http_port is None:
@@ -40,12 +37,3 @@ def mcp_command(
             server = build_server(caller_by_token(service.url))
             typer.echo(f"http://{LOOPBACK}:{http_port}/mcp", err=True)
             server.run("streamable-http", host=LOOPBACK, port=http_port, stateless_http=True, json_response=True)
-
-
-@contextmanager
-def _needs_sdk() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        raise NotReady(f"trmon mcp needs {package}; pip install 'trmon[mcp]' brings it") from error

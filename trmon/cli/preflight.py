@@ -18,13 +18,8 @@ from rich.table import Table
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
-from trmon.domain.preflight.causes import (
-    N_WORST,
-    PreflightCause,
-    PreflightLimits,
-    PreflightResult,
-    preflight,
-)
+from trmon.domain.preflight.alignment import IdDifference
+from trmon.domain.preflight.causes import N_WORST, PreflightCause, PreflightLimits, PreflightResult, preflight
 from trmon.domain.preflight.token_pairs import TvIs
 from trmon.domain.rules.condition import ThresholdSide
 from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling
@@ -42,15 +37,6 @@ class CauseInfo(AnswerInfo, frozen=True, kw_only=True):
     fix: str
     evidence: tuple[EvidenceInfo, ...]
     remedy: RemedyInfo
-
-
-class IdDifferenceInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The first token whose id differs."""
-
-    sequence: int
-    position: int
-    rollout_id: int | None
-    trainer_id: int | None
 
 
 class UnknownInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -97,7 +83,7 @@ class PreflightInfo(AnswerInfo, frozen=True, kw_only=True):
     signals: Annotated[dict[str, ApiNumber], says("Signals of the pair mismatch.")]
     token_ids_compared: bool
     retokenised_sequences: int | None
-    first_id_difference: IdDifferenceInfo | None
+    first_id_difference: IdDifference | None
     padding_rollout_only: int
     padding_trainer_only: int
     shift: Annotated[int, says("By how many positions the rollout's log-probs fit too late.")]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from trmon.cli.command import needs_package
 from trmon.domain.errors import InvalidInput, NotReady, TrmonError
 
 if TYPE_CHECKING:
@@ -69,15 +70,6 @@ def map_runs(
     # Ray prints what happens to its nodes, whatever it is told, and results go to standard output.
     with redirect_stdout(sys.stderr), ray_cluster(address=address, workers=workers) as started:
         yield from map_on_ray(started, runs, compute=compute)
-
-
-@contextmanager
-def needs_package(extra: str) -> Iterator[None]:
-    """Turn a package that the block imports in vain into NotReady, which names the extra that brings it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise NotReady(f"this needs {error.name}; pip install 'trmon[{extra}]' brings it") from error
 
 
 Item = TypeVar("Item")

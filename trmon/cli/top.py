@@ -6,9 +6,10 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event, Thread
 from typing import Annotated
 
@@ -46,42 +47,39 @@ KEYS = {
 LONGEST_SEQUENCE = 8
 
 
-class KeyReader:
-    """Reads keys; without a terminal to read from, it only waits."""
+def _pressed(terminal: int | None, within_seconds: float) -> list[str]:
+    """Return what was pressed, waiting for the first key so long: characters, or names such as `page down`.
 
-    def __init__(self, descriptor: int | None) -> None:
-        self._descriptor = descriptor
-
-    def pressed(self, *, within_seconds: float) -> list[str]:
-        """Return what was pressed, waiting for the first key so long: characters, or names such as `page down`."""
-        if self._descriptor is None:
-            time.sleep(within_seconds)
-            return []
-        if not select.select([self._descriptor], [], [], within_seconds)[0]:
-            return []
-        data = os.read(self._descriptor, 1024)
-        if not data:  # the terminal is gone
-            raise KeyboardInterrupt
-        return list(split_keys(data.decode(errors="replace")))
+    Args: terminal: to read from; None: only wait.
+    """
+    if terminal is None:
+        time.sleep(within_seconds)
+        return []
+    if not select.select([terminal], [], [], within_seconds)[0]:
+        return []
+    data = os.read(terminal, 1024)
+    if not data:  # the terminal is gone
+        raise KeyboardInterrupt
+    return list(split_keys(data.decode(errors="replace")))
 
 
 @contextmanager
-def terminal_keys() -> Iterator[KeyReader]:
-    """Read keys from the terminal of stdin without echo, and leave it as it was."""
+def terminal_keys() -> Iterator[Callable[[float], list[str]]]:
+    """Read keys from the terminal of stdin without echo, and leave it as it was; yield `_pressed` of it."""
     try:
         import termios
         import tty
     except ImportError:  # Windows
-        yield KeyReader(None)
+        yield partial(_pressed, None)
         return
     if not sys.stdin.isatty():
-        yield KeyReader(None)
+        yield partial(_pressed, None)
         return
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
         tty.setcbreak(descriptor)
-        yield KeyReader(descriptor)
+        yield partial(_pressed, descriptor)
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
@@ -157,14 +155,14 @@ def follow_fleet(service: Service, *, project: str | None, console: Console, eve
     try:
         with (
             suppress(KeyboardInterrupt),
-            terminal_keys() as keys,
+            terminal_keys() as pressed,
             Live(console=console, screen=True, auto_refresh=False) as live,
         ):
             while view is not None:
                 now = time.time()
                 seen = feed.seen(now=now)
                 live.update(_drawn(seen, console, now=now, view=view), refresh=True)
-                for key in keys.pressed(within_seconds=min(every_seconds, DRAW_SECONDS)):
+                for key in pressed(min(every_seconds, DRAW_SECONDS)):
                     if view is not None:
                         n_runs = len(view.of(seen.runs))
                         view = view.after(key, n_rows=rows_within(console.height, view), n_runs=n_runs)
