@@ -78,16 +78,12 @@ __all__ = [
     "WhatIfInfo",
 ]
 
-_WITH_NUMPY = {
-    "RunComparison": "trmon_client.api.signals",
-    "SignalBand": "trmon_client.api.signals",
-    "SignalHistory": "trmon_client.api.signals",
-}
+_WITH_NUMPY = ("RunComparison", "SignalBand", "SignalHistory")
 
 
 def __getattr__(name: str) -> Any:
     """Import what loads numpy when it is first used: commands that list runs start without it."""
     if name not in _WITH_NUMPY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_WITH_NUMPY[name]), name)
+    value = globals()[name] = getattr(import_module("trmon_client.api.signals"), name)
     return value

@@ -48,7 +48,6 @@ STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
     errors.Forbidden: (HTTPStatus.FORBIDDEN, "forbidden"),
     errors.NotFound: (HTTPStatus.NOT_FOUND, "not-found"),
     errors.Conflict: (HTTPStatus.CONFLICT, "conflict"),
-    errors.Damaged: (HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
     errors.Fenced: (HTTPStatus.CONFLICT, "conflict"),
     errors.QuotaExceeded: (HTTPStatus.FORBIDDEN, "quota-exceeded"),
     errors.TooLarge: (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large"),

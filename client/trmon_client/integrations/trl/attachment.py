@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from trmon_client.config.settings import Mode, resolve_settings
-from trmon_client.error_guard import WarnOnce
-from trmon_client.integrations.framework_runs import described_config, hook_method, installed_version, unfit_methods
+from trmon_client.integrations.framework_runs import (
+    described_config,
+    hook_method,
+    installed_version,
+    unfit_methods,
+    warn_once,
+)
 from trmon_client.integrations.trl.rollout_hooks import RolloutHooks
 from trmon_client.integrations.trl.stream_hooks import StreamHooks
-
-_WARN_ONCE = WarnOnce()
 
 
 def attach(
@@ -62,7 +65,7 @@ def attach(
 
 def _warn(trainer: Any, text: str) -> None:
     if getattr(getattr(trainer, "accelerator", None), "is_main_process", True):
-        _WARN_ONCE.warn(text, text)
+        warn_once(text, text)
 
 
 def _ranks(trainer: Any) -> dict[str, int]:
