@@ -60,8 +60,7 @@ def as_json(series: SignalSeries, detail: SeriesDetail) -> Response:
     """Return the series as a JSON document; see SeriesAnswer."""
     document = {
         "exact": series.exact,
-        **{name: getattr(series, name).tolist() for name in POSITIONS},
-        "update": _updates(series),
+        **_position_columns(series),
         "signals": {name: _band(band, detail) for name, band in series.bands.items()},
     }
     return Response(msgspec.json.encode(document), media_type="application/json")
@@ -109,7 +108,8 @@ def _columns(series: SignalSeries, detail: SeriesDetail) -> dict[str, list[Any]]
 
 
 def _position_columns(series: SignalSeries) -> dict[str, list[Any]]:
-    return {name: getattr(series, name).tolist() for name in POSITIONS} | {"update": _updates(series)}
+    updates = [None if update < 0 else update for update in series.update.tolist()]
+    return {name: getattr(series, name).tolist() for name in POSITIONS} | {"update": updates}
 
 
 def _numbers(series: SignalSeries, detail: SeriesDetail) -> dict[str, Any]:
@@ -139,10 +139,6 @@ def _table(columns: Mapping[str, list[Any]], *, form: str) -> tuple[Any, Any]:
 
 def _band(band: SeriesBand, detail: SeriesDetail) -> dict[str, Any]:
     return {name: detail.json_values(getattr(band, name)) for name in detail.statistics}
-
-
-def _updates(series: SignalSeries) -> list[int | None]:
-    return [None if update < 0 else update for update in series.update.tolist()]
 
 
 router = APIRouter(prefix="/api/v1", tags=["signals"], route_class=AnswerRoute)
