@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, BinaryIO
+from typing import IO, Annotated
 
 import msgspec
 import typer
@@ -30,7 +30,7 @@ STANDARD_INPUT = "-"
 
 
 @contextmanager
-def log_file(path: Path, *, standard_input: BinaryIO) -> Iterator[Path]:
+def log_file(path: Path, *, standard_input: IO[bytes]) -> Iterator[Path]:
     """Return the file at a path; for "-", a temporary copy of standard input, since formats are read twice."""
     if str(path) != STANDARD_INPUT:
         yield path
@@ -43,17 +43,6 @@ def log_file(path: Path, *, standard_input: BinaryIO) -> Iterator[Path]:
 
 
 EXAMPLE_FILE = Path(__file__).with_name("example_run.jsonl.xz")
-
-
-@contextmanager
-def example_log() -> Iterator[Path]:
-    """Unpack the log of the recorded run for as long as the context lasts."""
-    with TemporaryDirectory(prefix="trmon-example-") as folder:
-        file = Path(folder, "example.jsonl")
-        file.write_bytes(lzma.decompress(EXAMPLE_FILE.read_bytes()))
-        yield file
-
-
 LIMITS_OF_VERL = " (verl: below 0.005 is normal, above 0.01 a precision fault)"
 MAX_SPANS = 12
 MAX_MISSING = 6
@@ -174,7 +163,7 @@ def diagnose_command(
     with plain_errors(), unusable_input():
         _check_one_input(run, metrics, example=example)
         if example:
-            with example_log() as file:
+            with lzma.open(EXAMPLE_FILE) as log, log_file(Path(STANDARD_INPUT), standard_input=log) as file:
                 _print_report(file, "example", fail_on=fail_on, gpus=gpus, as_json=as_json)
         elif run is not None and _is_log(run):
             with log_file(Path(run), standard_input=sys.stdin.buffer) as file:
