@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trmon_client.batch_decision import BatchDecision
@@ -170,15 +169,6 @@ def restrict_to_accepted(decision: BatchDecision, inputs: dict[str, Any], scored
     return scored if entropies is None else (pi, torch.where(rows, entropies, entropies.detach()), *scored[2:])
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateKey:
-    """The optimizer step of the generation, the update since then, and how many micro-batches it has, if known."""
-
-    step: int
-    update: int
-    chunks: int | None
-
-
 class UpdateKeys:
     """Numbers micro-batches; those of one optimizer step may belong to two rollout batches.
 
@@ -201,14 +191,17 @@ class UpdateKeys:
         """Note that rollouts are generated now."""
         self._rollout_step, self._calls = global_step, 0
 
-    def next(self, global_step: int, *, chunks: int | None) -> UpdateKey:
-        """Return the key of a micro-batch. Args: chunks: of this optimizer step; None where it may be cut short."""
+    def next(self, global_step: int, *, chunks: int | None) -> tuple[int, int, int | None]:
+        """Return the key of a micro-batch: the step of the generation, the update since then, its chunks if known.
+
+        Args: chunks: of this optimizer step; None where it may be cut short.
+        """
         if global_step != self._open_step:
             left = self._calls_per_rollout - self._calls
             is_of_one_update = self._rollout_step == global_step or (chunks is not None and chunks <= left)
             self._open_step, self._chunks = global_step, chunks if is_of_one_update else None
         self._calls += 1
-        return UpdateKey(self._rollout_step, global_step - self._rollout_step, self._chunks)
+        return self._rollout_step, global_step - self._rollout_step, self._chunks
 
 
 class RolloutHooks(TrainingHooks):
@@ -282,12 +275,12 @@ class RolloutHooks(TrainingHooks):
         """Report a micro-batch; return its log-probs and entropies without the rows that the decision rejects."""
         trainer, pi = self._trainer, scored[0].detach()
         mu, old = inputs.get("sampling_per_token_logps"), self._labels.old_of(inputs)
-        key = self._keys.next(trainer.state.global_step, chunks=self._chunks)
+        generated_at, update, n_chunks = self._keys.next(trainer.state.global_step, chunks=self._chunks)
         mask = inputs["completion_mask"]
         decision = monitor.log_batch(
-            step=key.step,
-            update=key.update,
-            chunks=key.chunks,
+            step=generated_at,
+            update=update,
+            chunks=n_chunks,
             rollout_logprobs=mu,
             # TRL itself takes pi for pi_old where it has not scored the rollouts before; without mu that says nothing.
             old_logprobs=pi if old is None and mu is not None else old,
@@ -296,7 +289,7 @@ class RolloutHooks(TrainingHooks):
             advantages=inputs["advantages"],
             versions=pi.new_full(pi.shape[:1], self._sampled_with, dtype=int),
             trainer_version=trainer.state.global_step,
-            old_version=key.step,
+            old_version=generated_at,
             **self._labels.of(inputs),
         )
         return restrict_to_accepted(decision, inputs, scored) if decision.is_enforced else scored

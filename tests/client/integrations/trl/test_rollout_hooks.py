@@ -15,7 +15,7 @@ import torch
 from tests.client.trainer import batch, settings
 from trmon_client.batch_decision import BatchDecision
 from trmon_client.integrations.trl import attach
-from trmon_client.integrations.trl.rollout_hooks import UpdateKey, UpdateKeys, restrict_to_accepted
+from trmon_client.integrations.trl.rollout_hooks import UpdateKeys, restrict_to_accepted
 from trmon_client.monitor import Monitor
 
 HARD = {"name": "hard", "criteria": [{"statistic": "max_abs_d", "upper": 0.5}]}
@@ -57,8 +57,8 @@ def keys_of(*, accumulation: int, per_generation: int, iterations: int, windows:
         for _ in range(n_calls):
             if calls % calls_per_rollout == 0:
                 keys.begin_rollout(global_step)
-            key: UpdateKey = keys.next(global_step, chunks=n_calls if n_calls == accumulation else None)
-            found.append((key.step, key.update, -1 if key.chunks is None else key.chunks))
+            step, update, chunks = keys.next(global_step, chunks=n_calls if n_calls == accumulation else None)
+            found.append((step, update, -1 if chunks is None else chunks))
             calls += 1
     return found
 
