@@ -25,7 +25,7 @@ WORKLOAD = Workload(n_runs=2, n_ranks=1, n_sequences=16, drift_from=10)
 BEFORE_BACKUP, BEFORE_DAMAGE, AFTER_DAMAGE = range(50), range(50, 60), range(60, 80)
 SECTOR_BYTES = 512
 DAMAGE_CHECKS = ("database", "schema", "integrity", "reports")
-TRIALS = 20
+TRIALS = 10
 
 
 def send(service: ThreadedService, steps: range) -> set[tuple[str, int]]:
