@@ -60,6 +60,7 @@ class SoakPlan:
 
     faults: tuple[str, ...]
     n_rounds: int
+    workload: Workload = WORKLOAD
     seconds: float = 3600.0
     per_second: float = PER_SECOND
     seed: int = 0
@@ -145,7 +146,9 @@ def soak(target: Target, pager: WebhookServer, plan: SoakPlan) -> SoakResult:
     """Send reports and, in each round, cause every fault in random order; return what was found in the end."""
     chance, deployment = random.Random(plan.seed), target.deployment
     pace = Pace(seconds=LONGEST_SECONDS, per_second=plan.per_second)
-    senders = Senders(lambda: deployment.url, WORKLOAD, n_connections=6, pace=pace)
+    workload = plan.workload
+    n_connections = workload.n_runs * workload.n_ranks
+    senders = Senders(lambda: deployment.url, workload, n_connections=n_connections, pace=pace)
     probe = RecoveryProbe(deployment.url)
     senders.start()
     trials = []
@@ -153,7 +156,7 @@ def soak(target: Target, pager: WebhookServer, plan: SoakPlan) -> SoakResult:
         for name in _order(plan, chance):
             time.sleep(chance.uniform(*PAUSE_SECONDS))
             trials.append(_try(target, name, probe, seconds=chance.uniform(*target.faults[name].seconds)))
-        _wait_for_drift(senders)
+        _wait_for_drift(senders, workload)
     except BaseException:
         senders.abandon()
         raise
@@ -165,8 +168,8 @@ def soak(target: Target, pager: WebhookServer, plan: SoakPlan) -> SoakResult:
     return SoakResult(
         trials=tuple(trials),
         sent=sent,
-        wrong=wrong_steps(deployment.url, WORKLOAD, sent.acknowledged),
-        alerts=check_alerts(deployment.url, pager, WORKLOAD, sent.acknowledged),
+        wrong=wrong_steps(deployment.url, workload, sent.acknowledged),
+        alerts=check_alerts(deployment.url, pager, workload, sent.acknowledged),
     )
 
 
@@ -210,10 +213,10 @@ def _try(target: Target, name: str, probe: RecoveryProbe, *, seconds: float) -> 
     return trial
 
 
-def _wait_for_drift(senders: Senders) -> None:
+def _wait_for_drift(senders: Senders, workload: Workload) -> None:
     """Continue until every run has drifted for long enough to fire: a soak without alerts would not test them."""
-    assert WORKLOAD.drift_from is not None
-    needed = (WORKLOAD.drift_from + 15) * WORKLOAD.n_runs * WORKLOAD.n_ranks
+    assert workload.drift_from is not None
+    needed = (workload.drift_from + 15) * workload.n_runs * workload.n_ranks
     deadline = time.monotonic() + DRIFT_SECONDS
     while senders.acknowledged < needed:
         assert time.monotonic() < deadline, f"only {senders.acknowledged} of {needed} reports acknowledged"

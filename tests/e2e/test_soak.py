@@ -8,14 +8,18 @@ import pytest
 
 from benchmarks.load.soak import SoakPlan, SoakResult, soak, variables_for
 from benchmarks.load.soak_targets import embedded_target, fleet_target
+from benchmarks.load.workload import Workload
 from tests.fixtures.receiver import WebhookServer
+
+WORKLOAD = Workload(n_ranks=2, n_sequences=16, drift_from=25, drift_steps=60)
+PER_SECOND = 7.0
 
 
 @pytest.mark.timeout(600)
 def test_a_fault_under_load_loses_no_acknowledged_report_and_repeats_no_alert(tmp_path: Path) -> None:
     with WebhookServer() as pager, embedded_target(tmp_path, **variables_for(pager)) as target:
         kills_and_stops = tuple(name for name in target.faults if name.startswith("SIG"))
-        result = soak(target, pager, SoakPlan(faults=kills_and_stops, n_rounds=1, seed=7))
+        result = soak(target, pager, planned(kills_and_stops))
         assert {trial.fault for trial in result.trials} == set(kills_and_stops)
     assert_clean(result)
     assert result.sent.broken, "nothing was killed while something was sent"
@@ -26,9 +30,14 @@ def test_a_fault_under_load_loses_no_acknowledged_report_and_repeats_no_alert(tm
 def test_a_fleet_recovers_from_one_fault_after_the_other(tmp_path: Path) -> None:
     faults = ("SIGKILL, replica", "SIGKILL, worker", "SIGKILL, PostgreSQL")
     with WebhookServer() as pager, fleet_target(tmp_path, **variables_for(pager)) as target:
-        result = soak(target, pager, SoakPlan(faults=faults, n_rounds=1, seed=7))
+        result = soak(target, pager, planned(faults))
         assert {trial.fault for trial in result.trials} == set(faults)
     assert_clean(result)
+
+
+def planned(faults: tuple[str, ...]) -> SoakPlan:
+    """Return the plan of a soak of one small run in which each fault happens once."""
+    return SoakPlan(faults=faults, n_rounds=1, workload=WORKLOAD, per_second=PER_SECOND, seed=7)
 
 
 def assert_clean(result: SoakResult) -> None:
