@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fixtures.command import trmon
+from tests.fixtures.command import run_here
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
 from tests.fixtures.service import ServiceProcess
@@ -54,7 +54,7 @@ class RestorableFleet:
             self.postgres.execute(f"ALTER SYSTEM SET {name} = '{value}'")
         self.postgres.execute("SELECT pg_reload_conf()")
         self.url = self.postgres.database()
-        assert trmon("migrate", database_url=self.url).returncode == 0
+        assert run_here("migrate", database_url=self.url).exit_code == 0
         self.api = ServiceProcess(folder / "data", database_url=self.url)
         stack.callback(lambda: self.api.process.poll() is None and self.api.kill())
         self.start_worker()
@@ -112,8 +112,8 @@ def test_what_was_acknowledged_later_is_lost_and_named_and_all_else_is_there(
     fleet.api.kill()
     fleet.worker.kill()
     fleet.restore(at)
-    prepared = trmon("migrate", "--restored", database_url=fleet.url)
-    assert prepared.returncode == 0, prepared.stderr
+    prepared = run_here("migrate", "--restored", database_url=fleet.url)
+    assert prepared.exit_code == 0, prepared.output
     assert "what came later is lost\n1 open runs have a note" in prepared.stdout
     fleet.api.start()
     fleet.start_worker()

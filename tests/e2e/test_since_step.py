@@ -1,4 +1,4 @@
-"""Where a long run broke: the same step everywhere, after 10 and 300 steps, and after the service was killed."""
+"""Where a long run broke: the same step everywhere, after 10 and 260 steps, and after the service was killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fixtures.waiting import eventually
 pytestmark = pytest.mark.slow
 ILL_FROM = 30
 KILLED_AFTER = 150
-READ_AFTER = (10, 300)
+READ_AFTER = (10, 260)
 """Steps after which each place is read, besides just after the kill; a diagnosis reads 256."""
 
 
