@@ -80,7 +80,6 @@ SLOW = (
     "metrics/test_prometheus.py",
     "notify/test_outage.py",
     "notify/test_owner_change.py",
-    "notify/test_stalled_together.py",
     "proof/",
     "protocol/",
     "research/",
@@ -98,7 +97,7 @@ SLOW = (
 QUICK = ("e2e/test_two_trainers.py", "examples/test_readme.py", "web/test_assets.py")
 """Of these, what `make test` runs as well: among it one path from end to end."""
 
-LONGEST = ("store/lake/test_killed_mover.py", "e2e/test_online_upgrade.py", "e2e/test_demo.py")
+LONGEST = ("e2e/test_online_upgrade.py", "e2e/test_demo.py")
 """What runs first: a file runs in one process, and one that began last would run for minutes beside an idle core."""
 
 

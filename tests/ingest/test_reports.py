@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import zstandard
 
 from tests.fixtures.messages import ORIGIN, as_json, columns, report
+from tests.fixtures.running_service import OwnRun
 from tests.fixtures.service import ServiceProcess, ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
@@ -263,6 +265,23 @@ def test_requests_above_the_writers_capacity_get_429_with_a_retry_time(
     assert answers[-1].json()["type"] == "urn:trmon:problem:overloaded"
     stored = eventually(lambda: send(client, report()), lambda answer: answer.status_code == 200)
     assert acknowledged(stored).status == "stored"
+
+
+YEAR_SECONDS = 365 * 86_400.0
+
+
+@pytest.mark.parametrize("skew_seconds", [-YEAR_SECONDS, YEAR_SECONDS], ids=["a year behind", "a year ahead"])
+def test_a_trainers_wrong_clock_changes_no_time_that_the_service_records(run: OwnRun, skew_seconds: float) -> None:
+    began = time.time()
+    for step in range(3):
+        counts = [wire.ChunkCount(step, None, 1)]
+        run.send(report(columns(seed=step), step=step, finished=counts, sent_at=began + skew_seconds + step))
+    found = eventually(lambda: run.get("/batches")["items"], lambda items: len(items) == 3)
+    shown = run.get()
+    assert shown["state"] == "running"
+    assert began <= shown["last_report_at"] <= time.time()
+    assert all(began <= batch["closed_at"] <= time.time() for batch in found)
+    assert [batch["revised"] for batch in found] == [False] * 3
 
 
 def test_openapi_describes_the_wire(client: httpx.Client) -> None:

@@ -22,7 +22,6 @@ from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy, Routes
 from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate, MuteReason
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.alerts.silences import Matcher, MatchOperator, Silence
 from trmon.domain.errors import NotReady
 from trmon.domain.ownership import Fences
 from trmon.notify.dispatcher import MAX_DUE, DeliveryPolicy, Dispatcher
@@ -202,18 +201,6 @@ def test_a_receiver_that_needs_repeats_gets_them_until_the_alert_resolves(
     assert receiver.keys.count("resolved") == 1
 
 
-def test_an_alert_that_ends_before_a_late_delivery_is_muted(store: Store, start: Start, firing: Alert) -> None:
-    receiver = ScriptedReceiver(DELIVERED)
-    notify(store, firing, late_seconds=120.0)
-    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
-    start({"webhook": receiver})
-    wait_for_states(store, muted=2)
-    assert receiver.keys == []
-    assert sorted(filter(None, mute_reasons(store))) == sorted(
-        [MuteReason.ENDED.value, MuteReason.NEVER_NOTIFIED.value]
-    )
-
-
 def test_the_end_is_delivered_if_the_process_ended_before_it_recorded_that_the_start_was_sent(
     store: Store, start: Start, firing: Alert, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,24 +273,6 @@ def test_a_page_is_repeated_until_it_is_acknowledged(store: Store, start: Start,
     ack(store, firing)
     wait_for_states(store, delivered=1)
     assert receiver.keys[:2] == ["firing", "firing:1"]
-
-
-def test_a_silenced_delivery_is_held_with_its_reason_and_the_end_is_muted(
-    store: Store, start: Start, firing: Alert
-) -> None:
-    matcher = Matcher(label="rule", operator=MatchOperator.EQUAL, value=firing.rule)
-    now = time.time()
-    silence = Silence(id=0, project=None, matchers=(matcher,), author="ana", note="", starts_at=now, ends_at=now + 600)
-    store.silences.create(silence, access=EVERYTHING, now=0.0).result()
-    receiver = ScriptedReceiver(DELIVERED)
-    start({"webhook": receiver})
-    notify(store, firing)
-    wait_for_states(store, held=1)
-    [held] = store.deliveries.list(access=EVERYTHING, state=DeliveryState.HELD).items
-    assert held.muted == MuteReason.SILENCED.value
-    notify(store, set_alert(store, replace(firing, state=AlertState.RESOLVED)))
-    wait_for_states(store, held=1, muted=1)
-    assert receiver.keys == []
 
 
 def test_a_delivery_that_was_not_attempted_waits_for_the_next_dispatcher(store: Store, start: Start) -> None:

@@ -104,16 +104,6 @@ def test_forks_and_claims_survive_a_restart(store: Store, url: str) -> None:
     again.close()
 
 
-def test_launches_with_a_common_prefix_get_separate_forks(store: Store) -> None:
-    receipts = append(
-        store,
-        report_intake(launch="launch-1"),
-        report_intake(launch="launch-2-x"),
-        report_intake(launch="launch-2-y"),
-    )
-    assert names(store, receipts[0].run_id) == ["a", "a~launch-2", "a~launch-2-y"]
-
-
 def scalars(step: int, **fields: object) -> PreparedMessage:
     """Return the scalars of a step."""
     given = {"attempt": "a", "launch": "launch-1", "sequence": step, **fields}

@@ -53,17 +53,6 @@ def test_downtime_of_the_service_does_not_count_as_silence() -> None:
     assert watched.log.stored_run.state is RunState.STALLED
 
 
-def test_a_paused_run_does_not_stall() -> None:
-    watched = WatchedRun()
-    train(watched, range(25))
-    watched.receive(wire.Pause(**ORIGIN, sequence=0, reason="evaluation"), at=250.0)
-    watched.tick(5000.0)
-    assert watched.log.stored_run.state is RunState.PAUSED
-    watched.receive(report(25, finished=finished((24, None, 1))), at=5001.0)
-    assert watched.log.stored_run.state is RunState.RUNNING
-    assert not watched.log.alerts
-
-
 def test_heartbeats_after_the_newest_report_extend_the_limit_to_the_longer_one() -> None:
     watched = WatchedRun()
     train(watched, range(25))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from sqlalchemy import update
 
+from tests.domain.diagnosis.runs import run
 from tests.store.builders import NOW, append, batch, batch_key, commit, count, execute, start_intake
 from trmon.domain.access import EVERYTHING
-from trmon.domain.diagnosis.diagnosis import diagnose
+from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.history import History
+from trmon.domain.finding import Finding
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, Sparkline, SummaryBasis
 from trmon.domain.identity import RunKey
 from trmon.domain.ownership import slot_of
@@ -36,14 +39,16 @@ def fold(store: Store, run_id: int, attempt_id: int, *, step: int, report_id: in
     commit(store, run_id, batches=(row,), last_step=step, attempt_id=attempt_id, frontier=frontier)
 
 
-def made(store: Store, run_id: int, *, made_at: float = NOW) -> RunSummary:
+UNKNOWN = diagnose(History.of_rows(step=[0, 1], update=[-1, -1], values={"total_kl_k3": np.asarray([0.1, math.nan])}))
+
+
+def made(store: Store, run_id: int, *, diagnosis: Diagnosis = UNKNOWN) -> RunSummary:
     """Return a summary of the run as it is now, with every kind of number."""
-    values = {"total_kl_k3": np.asarray([0.1, math.nan])}
     return RunSummary(
         run_id=run_id,
         basis=store.summaries.bases([run_id])[run_id].now,
-        made_at=made_at,
-        diagnosis=diagnose(History.of_rows(step=[0, 1], update=[-1, -1], values=values)),
+        made_at=NOW,
+        diagnosis=diagnosis,
         reward=Sparkline(first_step=0, last_step=1, values=(None, 0.5)),
         kl=Sparkline(first_step=0, last_step=1, values=(0.1, None)),
         mask_rate=math.inf,
@@ -55,12 +60,33 @@ def outdated(store: Store) -> list[int]:
     return [one.run_id for one in store.summaries.outdated()]
 
 
-def test_a_summary_is_read_as_it_was_written(store: Store) -> None:
+TEMPERATURE = {
+    "temperature_slope": -0.016,
+    "temperature_corr": -0.26,
+    "mismatch_temperature_near": 0.95,
+    "mismatch_temperature_far": 0.9,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "primary"),
+    [
+        ({}, Finding.HEALTHY),
+        ({"without": ("grad_norm",)}, Finding.UNKNOWN),
+        ({"engine_lag": 16, "mismatch_prob_pearson": 0.4, "mismatch_chi2_token": 2}, Finding.STALENESS),
+        (TEMPERATURE, Finding.TEMPERATURE),
+    ],
+)
+def test_a_summary_is_read_as_it_was_written(store: Store, changed: dict[str, Any], primary: Finding) -> None:
     run_id, attempt_id = a_run(store)
-    summary = made(store, run_id)
+    summary = made(store, run_id, diagnosis=diagnose(run(**changed)))
+    assert summary.diagnosis.primary is primary
+    assert (summary.diagnosis.temperatures is not None) == (primary is Finding.TEMPERATURE)
     assert summary.basis == SummaryBasis(attempt_id=attempt_id, step=0, report_id=1, notice_id=0)
     store.summaries.write([summary]).result()
-    assert repr(store.summaries.of([run_id])) == repr({run_id: summary})  # NaN is not equal to itself
+    read = store.summaries.of([run_id])[run_id]
+    assert read == summary
+    assert read.diagnosis.rendered_remedy() == summary.diagnosis.rendered_remedy()
     bases = store.summaries.bases([run_id])[run_id]
     assert bases.stored == bases.now == summary.basis
 
