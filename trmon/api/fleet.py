@@ -19,9 +19,9 @@ from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
 from trmon.domain.health.run_summary import DIGITS, RunSummary
-from trmon.domain.health.verdict import VerdictInputs, judge_run, urgency_of
-from trmon.domain.incidents.incident import Incident, notifying_alerts
+from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run, RunState
+from trmon.fleet.verdicts import judged_run
 from trmon_client.api.answers import ApiNumber, ItemPage
 from trmon_client.api.diagnosis import FleetRiskInfo
 from trmon_client.api.runs import OpenAlertInfo, RunStatus, SparklineInfo, VerdictInfo
@@ -31,14 +31,13 @@ def _shortened(value: float | None) -> ApiNumber | None:
     return None if value is None else ApiNumber(f"{value:.{DIGITS}g}")
 
 
-def _collapse_risk(summary: RunSummary | None, inputs: VerdictInputs) -> FleetRiskInfo | None:
+def _collapse_risk(summary: RunSummary | None, run: Run, standing: Incident | None) -> FleetRiskInfo | None:
     if summary is None:
         return None
-    standing = inputs.standing_incident
     has_collapsed = summary.diagnosis.has_collapsed or (
         standing is not None and standing.finding is Finding.REWARD_COLLAPSE
     )
-    is_past = has_collapsed or inputs.run.state is RunState.FINISHED
+    is_past = has_collapsed or run.state is RunState.FINISHED
     return fleet_risk_info(summary.diagnosis.collapse_risk, is_past=is_past)
 
 
@@ -126,26 +125,16 @@ def _run_status(
     health_rules: Collection[str],
     now: float,
 ) -> RunStatus:
-    expected = summary.expected_step_seconds if summary else None
-    inputs = VerdictInputs(
-        run=run,
-        alerts=[listed.alert for listed in alerts],
-        incident=None if incident is None else Incident(alert=incident.alert),
-        diagnosis=summary.diagnosis if summary else None,
-        expected_step_seconds=expected,
-    )
-    acked = frozenset(listed.alert.episode for listed in alerts if listed.ack is not None)
-    verdict = judge_run(inputs, now=now)
-    notifying = notifying_alerts(inputs.alerts, health_rules=health_rules)
+    judged = judged_run(run, alerts, incident, summary, health_rules=health_rules, now=now)
     return RunStatus.from_fields(
         run,
         project=run.key.project,
         run=run.key.run,
         step=run.last_step,
-        expected_step_seconds=expected,
+        expected_step_seconds=summary.expected_step_seconds if summary else None,
         warnings=[warning.text for warning in run.warnings],
         judged_step=summary.diagnosis.step if summary else None,
-        verdict=VerdictInfo.from_fields(verdict, need=urgency_of(verdict, alerts=notifying, acked=acked)),
+        verdict=VerdictInfo.from_fields(judged.verdict, need=judged.need),
         incident=newest_incident_info(incident),
         alerts=[
             OpenAlertInfo.from_fields(listed.alert, acked_by=listed.ack.author if listed.ack else None)
@@ -153,7 +142,7 @@ def _run_status(
             if not listed.alert.is_incident
         ],
         mask_rate=summary.mask_rate if summary else None,
-        collapse_risk=_collapse_risk(summary, inputs),
+        collapse_risk=_collapse_risk(summary, run, judged.incident),
         reward=summary.reward if summary else None,
         kl=summary.kl if summary else None,
     )

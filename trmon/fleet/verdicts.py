@@ -45,36 +45,41 @@ class RunVerdicts:
         firing = self._store.alerts.firing(ids, access=access)
         incidents = self._store.alerts.newest_incidents(ids, access=access)
         summaries = self._summaries.of(runs, access=access, now=now, budget_seconds=BUDGET_SECONDS)
+        rules = self._health_rules()
         return {
-            run.id: self._judge(run, firing[run.id], incidents.get(run.id), summaries.get(run.id), now=now)
+            run.id: judged_run(
+                run, firing[run.id], incidents.get(run.id), summaries.get(run.id), health_rules=rules, now=now
+            )
             for run in runs
         }
 
-    def _judge(
-        self,
-        run: Run,
-        firing: Sequence[ListedAlert],
-        newest: ListedAlert | None,
-        summary: RunSummary | None,
-        *,
-        now: float,
-    ) -> JudgedRun:
-        inputs = VerdictInputs(
-            run=run,
-            alerts=[listed.alert for listed in firing],
-            incident=None if newest is None else Incident(alert=newest.alert),
-            diagnosis=None if summary is None else summary.diagnosis,
-            expected_step_seconds=None if summary is None else summary.expected_step_seconds,
-        )
-        verdict = judge_run(inputs, now=now)
-        notifying = notifying_alerts(inputs.alerts, health_rules=self._health_rules())
-        acked = frozenset(listed.alert.episode for listed in firing if listed.ack is not None)
-        return JudgedRun(
-            verdict=verdict,
-            need=urgency_of(verdict, alerts=notifying, acked=acked),
-            incident=inputs.standing_incident,
-            is_acked=newest is not None and newest.ack is not None,
-        )
+
+def judged_run(
+    run: Run,
+    firing: Sequence[ListedAlert],
+    newest: ListedAlert | None,
+    summary: RunSummary | None,
+    *,
+    health_rules: Collection[str],
+    now: float,
+) -> JudgedRun:
+    """Return the verdict on a run. Args: newest: its newest incident, open or not."""
+    inputs = VerdictInputs(
+        run=run,
+        alerts=[listed.alert for listed in firing],
+        incident=None if newest is None else Incident(alert=newest.alert),
+        diagnosis=None if summary is None else summary.diagnosis,
+        expected_step_seconds=None if summary is None else summary.expected_step_seconds,
+    )
+    verdict = judge_run(inputs, now=now)
+    notifying = notifying_alerts(inputs.alerts, health_rules=health_rules)
+    acked = frozenset(listed.alert.episode for listed in firing if listed.ack is not None)
+    return JudgedRun(
+        verdict=verdict,
+        need=urgency_of(verdict, alerts=notifying, acked=acked),
+        incident=inputs.standing_incident,
+        is_acked=newest is not None and newest.ack is not None,
+    )
 
 
 def _at_newest_step(view: RunView) -> Run:
