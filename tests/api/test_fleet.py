@@ -115,9 +115,8 @@ def test_the_fleet_is_paginated_and_limited_to_a_tokens_project(admin: httpx.Cli
     assert admin.get("/api/v1/fleet/named", params={"runs": "math/ill"}).json() == []
 
 
-@pytest.mark.parametrize("worker", ["thread", "process"])
-def test_after_a_restart_the_first_answer_needs_no_diagnosis(serve: Serve, worker: str) -> None:
-    service = serve(worker=worker)
+def test_after_a_restart_the_first_answer_needs_no_diagnosis(serve: Serve) -> None:
+    service = serve(worker="process")
     with service.client() as client:
         train(client, MATH)
         corrupt(client, ILL)

@@ -44,16 +44,16 @@ def serve_moved_run(data_dir: Path, lake_url: str) -> ThreadedService:
     return service
 
 
-@pytest.fixture
-def lake_folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def lake_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the lake."""
-    return tmp_path / "lake"
+    return tmp_path_factory.mktemp("failures") / "lake"
 
 
-@pytest.fixture
-def moved(tmp_path: Path, lake_folder: Path) -> Iterator[ThreadedService]:
-    """A service with a lake in a folder."""
-    service = serve_moved_run(tmp_path / "data", str(lake_folder))
+@pytest.fixture(scope="module")
+def moved(lake_folder: Path) -> Iterator[ThreadedService]:
+    """A service with a lake in a folder, which each test restarts; those that damage something stand last."""
+    service = serve_moved_run(lake_folder.parent / "data", str(lake_folder))
     yield service
     service.stop()
 
@@ -88,36 +88,36 @@ def test_an_empty_folder_is_no_lake(moved: ThreadedService, tmp_path: Path) -> N
     assert "check TRMON_LAKE_URL" in detail
 
 
-def test_the_lake_of_another_database_lacks_the_run(moved: ThreadedService) -> None:
-    # Databases of tests are copies of one, with its identity.
-    other = update(tables.database_identity).values(id="another")
-    moved.app.state.components.store.writer.submit(lambda transaction: transaction.connection.execute(other)).result()
-    moved.restart()
-    assert problems(moved) == {
-        (503, "the lake lacks attempt 1, which was moved to it; set TRMON_LAKE_URL to the lake of this database")
-    }
-
-
 def test_without_the_extra_the_answer_says_what_to_install(
-    moved: ThreadedService, monkeypatch: pytest.MonkeyPatch
+    moved: ThreadedService, lake_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.startswith(("deltalake", *IMPORTING_DELTALAKE))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    moved.restart()
+    moved.restart(lake_url=str(lake_folder))
     [(status, detail)] = problems(moved)
     assert status == 503
     assert detail.endswith("needs deltalake; install it with pip install 'trmon[lake]'")
 
 
 def test_a_file_that_is_damaged_fails_its_run_alone(moved: ThreadedService, lake_folder: Path) -> None:
-    moved.restart()
+    moved.restart(lake_url=str(lake_folder))
     [file] = (lake_folder / "reports").rglob("*.parquet")
     file.write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
     with moved.client() as client:
         assert client.get(READS[1]).status_code == 500
         assert client.get(READS[0]).status_code == 200
         assert_all_else_goes_on(client)
+
+
+def test_the_lake_of_another_database_lacks_the_run(moved: ThreadedService, lake_folder: Path) -> None:
+    # Databases of tests are copies of one, with its identity.
+    other = update(tables.database_identity).values(id="another")
+    moved.app.state.components.store.writer.submit(lambda transaction: transaction.connection.execute(other)).result()
+    moved.restart(lake_url=str(lake_folder))
+    assert problems(moved) == {
+        (503, "the lake lacks attempt 1, which was moved to it; set TRMON_LAKE_URL to the lake of this database")
+    }
 
 
 def test_a_bucket_that_is_away_answers_again_once_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

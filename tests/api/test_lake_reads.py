@@ -13,7 +13,8 @@ import pytest
 
 from tests.fixtures.fleet import WorkerProcess
 from tests.fixtures.postgres import Postgres
-from tests.fixtures.replay import ReplayedRun, replaying
+from tests.fixtures.replay import replaying
+from tests.fixtures.running_service import ILL, WELL, RecordedRuns
 from tests.fixtures.s3 import BUCKET, s3_server
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
@@ -21,7 +22,7 @@ from tests.store.builders import stored_reports
 from tests.store.lake.lakes import delete_moved, move_to_lake
 from trmon.store import Store
 
-RUN, SOUND = "/api/v1/runs/math/ill", "/api/v1/runs/math/sound"
+RUN = f"/api/v1/runs/{ILL.key}"
 SIGNALS = "reward_mean,mismatch_kl_k3,staleness_kl_k3,mask_rate,grad_norm,lr"
 GETS = (
     "/api/v1/runs",
@@ -37,15 +38,15 @@ GETS = (
     f"{RUN}/signals?names=nothing_like_it",
     f"{RUN}/diagnosis",
     f"{RUN}/budget",
-    "/api/v1/compare?runs=math/ill,math/sound",
-    "/api/v1/compare?runs=math/ill&by=time",
+    "/api/v1/compare?runs=math/stale-8b,math/healthy-8b",
+    "/api/v1/compare?runs=math/stale-8b&by=time",
     f"{RUN}/report.html",
     f"{RUN}/reasons",
     f"{RUN}/reasons?points=5&from=2",
     f"{RUN}/distribution",
     f"{RUN}/distribution?points=4",
     "/api/v1/fleet",
-    "/api/v1/fleet/named?runs=math/ill",
+    "/api/v1/fleet/named?runs=math/stale-8b",
     f"{RUN}/batches",
     f"{RUN}/batches?order=oldest&limit=13",
     f"{RUN}/batches/4",
@@ -60,7 +61,7 @@ GETS = (
     f"{RUN}/notes",
     f"{RUN}/adaptation",
     f"{RUN}/budget",
-    "/api/v1/alerts?run=ill",
+    "/api/v1/alerts?run=stale-8b",
 )
 POSTS = {"whatif": {"policy": "trm"}, "whatif of a range": {"policy": "geo_mask", "from_step": 3, "to_step": 8}}
 CASES = (*GETS, *POSTS, "alert events")
@@ -80,7 +81,8 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The answers over SQLite and a folder, and over PostgreSQL and S3."""
     folder = tmp_path_factory.mktemp("lake-reads")
     if request.param == "a folder":
-        return _collect(ThreadedService(folder / "data", lake_url=str(folder / "lake")), f"{folder}/lake")
+        recorded: RecordedRuns = request.getfixturevalue("recorded")
+        return _collect(recorded.serve(recorded.finished, folder / "data", lake_url=f"{folder}/lake"), f"{folder}/lake")
     server: Postgres = request.getfixturevalue("postgres_server")
     url, lake_url = server.database(template=request.getfixturevalue("postgres_template")), f"s3://{BUCKET}/fleet"
     with (
@@ -88,7 +90,13 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         in_environment(variables),
         WorkerProcess(url, log=folder / "worker.log", lake_url=lake_url),
     ):
-        return _collect(ThreadedService(folder / "data", database_url=url, lake_url=lake_url), lake_url)
+        service = ThreadedService(folder / "data", database_url=url, lake_url=lake_url)
+        with service.client() as client:
+            with replaying(client, ILL, WELL):
+                pass
+            for run in (ILL, WELL):
+                eventually(lambda run=run: client.get(f"/api/v1/runs/{run.key}").json()["state"], "finished".__eq__)
+        return _collect(service, lake_url)
 
 
 @contextmanager
@@ -103,10 +111,7 @@ def in_environment(variables: Mapping[str, str]) -> Iterator[None]:
 def _collect(service: ThreadedService, lake_url: str) -> Answers:
     try:
         with service.client() as client:
-            with replaying(client, ReplayedRun("ill", "stale", tags=("dapo",)), ReplayedRun("sound", "healthy")):
-                client.post(f"{RUN}/notes", json={"text": "look here", "step": 3}).raise_for_status()
-            for run in (RUN, SOUND):
-                eventually(lambda run=run: client.get(run).json()["state"], lambda state: state == "finished")
+            client.post(f"{RUN}/notes", json={"text": "look here", "step": 3}).raise_for_status()
         service.restart()
         with service.client() as client:
             store: Store = service.app.state.components.store
@@ -123,7 +128,7 @@ def _collect(service: ThreadedService, lake_url: str) -> Answers:
 def _ask(client: httpx.Client) -> dict[str, tuple[int, bytes]]:
     answers = {path: client.get(path) for path in GETS}
     answers |= {what: client.post(f"{RUN}/whatif", json=body) for what, body in POSTS.items()}
-    [alert, *_] = answers["/api/v1/alerts?run=ill"].json()["items"]
+    [alert, *_] = answers["/api/v1/alerts?run=stale-8b"].json()["items"]
     answers["alert events"] = client.get("/api/v1/alerts/events", params={"identity": alert["identity"]})
     return {what: (answer.status_code, _TIME.sub(b"", answer.content)) for what, answer in answers.items()}
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
 from tests.fixtures.messages import ORIGIN
-from tests.fixtures.replay import ReplayedRun, replaying
+from tests.fixtures.running_service import ILL, RecordedRuns
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import send
 from tests.fixtures.waiting import eventually
@@ -20,20 +19,19 @@ from trmon.cli import app
 from trmon.domain.identity import RunKey
 from trmon_client.core import wire
 
-PATH = "/api/v1/runs/math/ill/report.html"
+PATH = f"/api/v1/runs/{ILL.key}/report.html"
 HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">'
 
 
 @pytest.fixture(scope="module")
-def service(shared_service: ThreadedService, shared: httpx.Client) -> Iterator[ThreadedService]:
+def service(recorded: RecordedRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
     """A service with an ill run that has a hostile note and a secret in its configuration."""
-    with replaying(shared, ReplayedRun("ill", "stale", tags=("dapo",))):
-        shared.post("/api/v1/runs/math/ill/notes", json={"text": HOSTILE, "step": 3}).raise_for_status()
-        eventually(
-            lambda: shared.get("/api/v1/runs/math/ill").json()["status"],
-            lambda run: run["incident"] and run["verdict"]["why"].startswith("staleness") and run["alerts"],
-        )
-        yield shared_service
+    service = recorded.serve(recorded.running, tmp_path_factory.mktemp("report") / "data")
+    with service.client() as client:
+        note = {"text": HOSTILE, "step": 3}
+        client.post(f"/api/v1/runs/{ILL.key}/notes", json=note).raise_for_status()
+    yield service
+    service.stop()
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ def page(service: ThreadedService) -> str:
         response = client.get(PATH)
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
-    assert response.headers["content-disposition"] == 'attachment; filename="math-ill.html"'
+    assert response.headers["content-disposition"] == 'attachment; filename="math-stale-8b.html"'
     return response.text
 
 
@@ -63,7 +61,7 @@ class Tags(HTMLParser):
 
 
 def test_it_tells_verdict_story_course_and_episodes(page: str) -> None:
-    assert "<h1>math/ill</h1>" in page
+    assert "<h1>math/stale-8b</h1>" in page
     assert re.search(r"Watch: staleness since step \d+", page)
     assert re.search(r"Broke at step \d+; last good step \d+\.", page)
     assert "Rollouts are sampled or scored with weights that are too old." in page
@@ -95,7 +93,7 @@ def test_a_run_without_a_step_has_a_report(service: ThreadedService) -> None:
     with service.client() as client:
         send(client, RunKey("math", "fresh"), wire.Start(**ORIGIN))
         found = eventually(
-            lambda: client.get(PATH.replace("ill", "fresh")), lambda response: response.status_code == 200
+            lambda: client.get(PATH.replace(ILL.name, "fresh")), lambda response: response.status_code == 200
         )
     assert "no step yet" in found.text
     assert "<svg" not in found.text
@@ -103,10 +101,10 @@ def test_a_run_without_a_step_has_a_report(service: ThreadedService) -> None:
 
 def test_the_command_writes_the_file_and_keeps_one_that_exists(service: ThreadedService, tmp_path: Path) -> None:
     file = tmp_path / "ill.html"
-    command = ["report", "math/ill", "-o", str(file), "--url", service.url]
+    command = ["report", str(ILL.key), "-o", str(file), "--url", service.url]
     assert CliRunner().invoke(app, command).exit_code == 0
     written = file.read_text()
-    assert "<h1>math/ill</h1>" in written
+    assert "<h1>math/stale-8b</h1>" in written
     refused = CliRunner().invoke(app, command)
     assert refused.exit_code != 0
     assert "exists; choose another file, or give --force" in refused.output

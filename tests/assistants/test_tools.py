@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
 from tests.fixtures.assistant import Assistant, over_stdio
-from tests.fixtures.replay import ReplayedRun, replaying
-from tests.fixtures.service import ThreadedService
+from tests.fixtures.running_service import RecordedRuns
 from trmon.assistants.server import TOOLS
 
-ILL, SOUND = "math/stale", "math/sound"
+ILL, SOUND = "math/stale-8b", "math/healthy-8b"
 
 
 @pytest.fixture(scope="module")
-def assistant(shared_service: ThreadedService, shared: httpx.Client) -> Iterator[Assistant]:
+def assistant(recorded: RecordedRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Assistant]:
     """An assistant of a service with a run whose rollouts become stale at step 16, and a healthy one."""
-    runs = (ReplayedRun("sound", "healthy"), ReplayedRun("stale", "stale", tags=("async",)))
-    with replaying(shared, *runs), over_stdio(shared_service.url) as assistant:
-        shared.post(f"/api/v1/runs/{ILL}/notes", json={"text": "queue doubled", "step": 16, "author": "ana"})
+    service = recorded.serve(recorded.running, tmp_path_factory.mktemp("tools") / "data")
+    with service.client() as client, over_stdio(service.url) as assistant:
+        client.post(f"/api/v1/runs/{ILL}/notes", json={"text": "queue doubled", "step": 16, "author": "ana"})
         yield assistant
+    service.stop()
 
 
 def test_every_tool_says_that_it_only_reads_and_what_its_arguments_mean(assistant: Assistant) -> None:
@@ -66,7 +65,7 @@ def test_a_run_without_findings_is_not_called_healthy_before_it_is_known(assista
 
 
 def test_runs_are_filtered_and_counted(assistant: Assistant) -> None:
-    assert [run["run"] for run in assistant.ask("list_runs", words="async")["runs"]] == [ILL]
+    assert [run["run"] for run in assistant.ask("list_runs", words="dapo")["runs"]] == [ILL]
     listed = assistant.ask("list_runs", limit=1)
     assert ([run["run"] for run in listed["runs"]], listed["left_out"]) == ([ILL], 1)
     assert listed["by_need"] == {"soon": 1, "none": 1}
@@ -195,8 +194,8 @@ def test_resources_are_the_findings_and_the_explanations(assistant: Assistant) -
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        ("diagnose_run", {"run": "math/stal"}, "no run 'math/stal'; did you mean math/stale"),
-        ("diagnose_run", {"run": "stale"}, "must be PROJECT/RUN, not 'stale'; list_runs names the runs"),
+        ("diagnose_run", {"run": "math/stale-8"}, "no run 'math/stale-8'; did you mean math/stale-8b"),
+        ("diagnose_run", {"run": "stale-8b"}, "must be PROJECT/RUN, not 'stale-8b'; list_runs names the runs"),
         ("diagnose_run", {"run": "../tokens"}, "project: '..' is not a valid name"),
         ("read_signals", {"run": ILL, "names": ["kl_k33"]}, "'kl_k33' is not a known signal; did you mean"),
         ("read_signals", {"run": ILL, "names": ["lr"], "from": 3}, "Extra inputs are not permitted"),

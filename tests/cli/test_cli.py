@@ -6,13 +6,12 @@ import json
 import socket
 import subprocess
 import sys
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from typer.testing import Result
 
+from tests.client.server import Answer, Peer
 from tests.fixtures.command import run_here, trmon
 from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.mail_server import MailServer
@@ -23,39 +22,6 @@ from tests.fixtures.versions import next_version
 from trmon.store.database.sqlite import exclusive_use
 from trmon_client.core import wire
 from trmon_client.core.wire.segments import HEADER, SUFFIX, encode_record
-
-
-class Stranger:
-    """Another program's service: it answers whatever it is asked with JSON of its own, or with a page."""
-
-    def __init__(self, page: bytes = b"") -> None:
-        self._page = page
-
-    class _Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            answer = self.server.page or b"{}"
-            self.send_response(404 if self.server.page else 200)
-            self.send_header("Content-Type", "text/html" if self.server.page else "application/json")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        do_POST = do_GET
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    def __enter__(self) -> Stranger:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._Handler)
-        self._server.page = self._page
-        Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 def spooled(directory: Path, *messages: wire.Message, tail: bytes = b"") -> Path:
@@ -289,21 +255,12 @@ def test_a_database_url_that_is_none_is_one_line(url: str, expected: str) -> Non
         assert not {"secret"} & set(said.replace(":", " ").replace("@", " ").split())
 
 
-@pytest.mark.parametrize("command", ["top", "ingest"])
-@pytest.mark.parametrize(
-    ("page", "said"),
-    [
-        (b"", "does not answer like"),
-        (b"<!DOCTYPE html>\n<p>Nothing", "answered 404: Not Found, with a page that is not from trmon"),
-    ],
-    ids=["JSON", "a page"],
-)
-def test_another_program_at_the_address_is_said_to_be_one(command: str, page: bytes, said: str, tmp_path: Path) -> None:
+def test_another_program_at_the_address_of_a_spool_is_said_to_be_one(tmp_path: Path) -> None:
     spooled(tmp_path / "spool", report(project="math", run="grpo"))
-    arguments = {"top": ["top", "--once"], "ingest": ["ingest", str(tmp_path / "spool")]}[command]
-    with Stranger(page) as stranger:
-        refused = run_here(*arguments, "--url", stranger.url)
-    assert (refused.exit_code, len(refused.stderr.splitlines()), said in refused.stderr) == (1, 1, True), refused.stderr
+    with Peer(otherwise=Answer(200, {"Content-Type": "application/json"}, b"{}")) as stranger:
+        refused = run_here("ingest", tmp_path / "spool", "--url", stranger.url)
+    assert (refused.exit_code, len(refused.stderr.splitlines())) == (1, 1)
+    assert "does not answer like" in refused.stderr
 
 
 def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:

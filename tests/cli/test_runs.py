@@ -27,19 +27,14 @@ def watched(shared_service: ThreadedService, shared: httpx.Client) -> str:
     return shared_service.url
 
 
-@pytest.mark.parametrize(
-    ("filters", "found"),
-    [
-        (("--project", "code"), ["ppo"]),
-        (("--state", "finished"), ["grpo"]),
-        (("--tag", "dapo", "--owner", "me"), ["ppo", "grpo"]),
-        (("--limit", 1), ["ppo"]),
-        (("--archived",), []),
-    ],
-)
-def test_runs_are_filtered(watched: str, filters: tuple[object, ...], found: list[str]) -> None:
-    shown = run_here("runs", "--json", *filters, url=watched)
-    assert [json.loads(line)["run"] for line in shown.stdout.splitlines()] == found, shown.stderr
+def test_runs_are_filtered(watched: str) -> None:
+    def found(*filters: object) -> list[str]:
+        shown = run_here("runs", "--json", *filters, url=watched)
+        return [json.loads(line)["run"] for line in shown.stdout.splitlines()]
+
+    assert found("--tag", "dapo", "--owner", "me") == ["ppo", "grpo"]
+    assert found("--project", "math", "--state", "finished", "--limit", 1) == ["grpo"]
+    assert found("--archived") == []
 
 
 def test_signals_are_printed_for_a_spreadsheet_and_for_a_program(watched: str) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.fixtures.command import run_here
-from tests.fixtures.replay import ReplayedRun, replaying
+from tests.fixtures.running_service import RecordedRuns
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.waiting import eventually
 from tests.store.lake.lakes import move_to_lake
 from trmon.cli.backtest import service_histories
 from trmon.domain.alerts.alert import Alert, AlertState
@@ -27,7 +27,7 @@ from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.store import Store
 from trmon_client.api import AlertInfo, Service
 
-NAMES = {"math/stale", "math/healthy"}
+NAMES = {"math/stale-8b", "math/healthy-8b"}
 QUIET = "[{name: stale_rollouts, disabled: true}]"
 STRICT = "trm_max(delta=0.02)"
 LOCKED_AT_EXIT = """
@@ -40,13 +40,11 @@ STATES = (AlertState.FIRING, AlertState.RESOLVED)
 
 
 @pytest.fixture(scope="module")
-def service(shared_service: ThreadedService, shared: httpx.Client) -> ThreadedService:
+def service(recorded: RecordedRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
     """A service over a run that drifted and a healthy one; both have finished."""
-    with replaying(shared, ReplayedRun("stale", "stale"), ReplayedRun("healthy", "healthy")):
-        pass
-    for name in NAMES:
-        eventually(lambda name=name: shared.get(f"/api/v1/runs/{name}").json()["state"], "finished".__eq__)
-    return shared_service
+    service = recorded.serve(recorded.finished, tmp_path_factory.mktemp("stored") / "data")
+    yield service
+    service.stop()
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +57,10 @@ def archive(service: ThreadedService, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def lake(service: ThreadedService, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake of the same runs, moved from a copy of the service's database."""
+def lake(recorded: RecordedRuns, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of the same runs."""
     folder = tmp_path_factory.mktemp("lake")
-    assert run_here("backup", folder / "copy.sqlite", "--data-dir", service.data_dir).exit_code == 0
+    shutil.copy(recorded.finished, folder / "copy.sqlite")
     with closing(Store.open(f"sqlite:///{folder / 'copy.sqlite'}")) as store:
         move_to_lake(store, str(folder / "lake"), now=time.time() + 1)
     return folder / "lake"
@@ -98,7 +96,7 @@ def test_the_built_in_rules_raise_what_the_service_raised(service: ThreadedServi
             replayed = [of_replay(alert) for alert in alerts.values() if alert.state in STATES]
             stored = [of_service(alert) for alert in api.alerts(run=history.name)]
             assert sorted(replayed, key=repr) == sorted(stored, key=repr)
-            assert bool(stored) == (history.name == "math/stale")
+            assert bool(stored) == (history.name == "math/stale-8b")
 
 
 def test_an_archive_and_a_lake_give_what_their_service_gives(
@@ -115,10 +113,10 @@ def test_an_archive_and_a_lake_give_what_their_service_gives(
     [masked] = over_service[-1]["totals"]["policies"]
     assert masked["n_sequences"] == 60 * 96
     assert 0 < masked["mask_rate"] < 1
-    [outcome] = by_name["math/stale"]["outcomes"]
+    [outcome] = by_name["math/stale-8b"]["outcomes"]
     assert "stale_rollouts" in outcome["first_steps"]
     assert any(alert["rule"] == "incident" and alert["is_sent"] and alert["at"] > 0 for alert in outcome["alerts"])
-    assert by_name["math/healthy"]["outcomes"][0]["n_sent"] == 0
+    assert by_name["math/healthy-8b"]["outcomes"][0]["n_sent"] == 0
     needs = {gap["rule"]: gap["needs"] for gap in outcome["gaps"]}
     assert needs["stalled"] == [RUN_STATES]
     assert needs["gradient_variance"] == ["grad_variance"]
@@ -127,7 +125,7 @@ def test_an_archive_and_a_lake_give_what_their_service_gives(
 def test_two_rule_sets_stand_side_by_side(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quiet = tmp_path / "quiet.yml"
     quiet.write_text(QUIET)
-    [run, totals] = lines("backtest", archive, "--rules", "builtin", "--against", quiet, "--run", "math/stale")
+    [run, totals] = lines("backtest", archive, "--rules", "builtin", "--against", quiet, "--run", "math/stale-8b")
     [only] = [each for each in run["differences"] if each["rule"] == "stale_rollouts"]
     assert only["step"] is not None
     assert only["against_step"] is None
@@ -148,7 +146,7 @@ def test_two_rule_sets_stand_side_by_side(archive: Path, tmp_path: Path, monkeyp
     ],
 )
 def test_a_what_if_over_a_lake_is_that_over_an_archive(lake: Path, archive: Path, chosen: list[object]) -> None:
-    asked = ("whatif", "math/stale", "--policy", STRICT, "--policy", "geo_mask", *chosen)
+    asked = ("whatif", "math/stale-8b", "--policy", STRICT, "--policy", "geo_mask", *chosen)
     of_lake, of_archive = (lines(*asked, "--source", source) for source in (lake, archive))
     assert of_lake == of_archive
     covered = of_lake[0]["range"]
@@ -168,7 +166,7 @@ def test_no_thread_that_read_a_lake_aborts_the_process_at_its_end(lake: Path) ->
 
 def test_all_runs_add_up(lake: Path) -> None:
     [one, other] = (
-        lines("whatif", f"math/{run}", "--source", lake, "--policy", STRICT)[0] for run in ("stale", "healthy")
+        lines("whatif", f"math/{run}-8b", "--source", lake, "--policy", STRICT)[0] for run in ("stale", "healthy")
     )
     [both] = lines("whatif", "--source", lake, "--policy", STRICT)
     assert both["total"]["n_sequences"] == one["total"]["n_sequences"] + other["total"]["n_sequences"]
@@ -180,7 +178,9 @@ def test_all_runs_add_up(lake: Path) -> None:
     [
         pytest.param(("whatif", "--policy", STRICT), "PROJECT/RUN: is needed without --source", id="no run"),
         pytest.param(
-            ("whatif", "math/stale", "--policy", STRICT, "--workers", 2), "--source: is needed", id="no source for Ray"
+            ("whatif", "math/stale-8b", "--policy", STRICT, "--workers", 2),
+            "--source: is needed",
+            id="no source for Ray",
         ),
         pytest.param(("whatif", "--source", "{tmp}", "--policy", STRICT), "is neither a lake nor", id="no lake"),
         pytest.param(

@@ -60,11 +60,3 @@ def test_a_policy_that_is_none_is_said_so_without_a_service(policy: str, said: s
     refused = run_here("whatif", "math/grpo", "--policy", policy, "--url", "http://127.0.0.1:9")
     assert refused.exit_code == 1
     assert said in refused.stderr
-
-
-def test_what_the_service_refuses_is_said_in_its_words(service: ThreadedService) -> None:
-    refused = run_here("whatif", "math/none", "--policy", "geo_mask", "--url", service.url)
-    assert (refused.exit_code, refused.stderr) == (
-        1,
-        f"trmon: {service.url} answered 404: no run 'math/none'; did you mean math/grpo?\n",
-    )

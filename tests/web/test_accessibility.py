@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.fixtures.browser import PHONE
 from tests.guards.page import STANDARDS
-from tests.web.conftest import Evaluate, Visiting
+from tests.web.conftest import Evaluate, Reading
 
 pytestmark = pytest.mark.server("chromium")
 
@@ -27,21 +27,34 @@ def wait_until_drawn(page: Page) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/runs/math/stale-8b"])
-def test_axe_finds_nothing_on_a_phone(visiting: Visiting, path: str) -> None:
-    page = visiting(size=PHONE).go(path)
+def test_axe_finds_nothing_on_a_phone_and_paper_has_words_and_charts_without_controls(
+    reading: Reading, path: str
+) -> None:
+    page = reading(path).page
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     wait_until_drawn(page)
     assert violations(page) == []
+    page.emulate_media(color_scheme="dark", media="print")
+    expect(page.locator(".top")).to_be_hidden()
+    expect(page.locator("main button:not(.link)").locator("visible=true")).to_have_count(0)
+    expect(page.locator("h1")).to_be_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    if "runs" in path:
+        expect(page.locator(".charts canvas").first).to_be_visible()
+        expect(page.locator(".config").first).to_have_css("white-space", "pre-wrap")
+    assert page.pdf(format="A4").startswith(b"%PDF")
 
 
-def test_axe_finds_a_planted_violation(visiting: Visiting) -> None:
-    page = visiting().go("/")
+def test_axe_finds_a_planted_violation(reading: Reading) -> None:
+    page = reading("/").page
     page.evaluate("document.querySelector('h1').style.color = '#f2f2f2'")
     expect(page.locator("h1")).to_be_visible()
     assert [one for one in violations(page) if one.startswith("color-contrast")]
+    page.evaluate("document.querySelector('h1').style.color = ''")
 
 
-def test_the_borders_of_controls_have_a_contrast_of_three(visiting: Visiting) -> None:
-    page = visiting().go("/alerts")
+def test_the_borders_of_controls_have_a_contrast_of_three(reading: Reading) -> None:
+    page = reading("/alerts").page
     contrast = """() => {
             const style = getComputedStyle(document.documentElement);
             const channel = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
@@ -79,18 +92,3 @@ def test_a_change_of_the_verdict_is_announced_and_new_numbers_are_not(evaluate: 
         }"""
     )
     assert said == ["", "", "Act: c", "Act: c"]
-
-
-@pytest.mark.parametrize("path", ["/", "/runs/math/stale-8b"])
-def test_paper_has_words_and_charts_without_controls(visiting: Visiting, path: str) -> None:
-    page = visiting(theme="dark").go(path)
-    wait_until_drawn(page)
-    page.emulate_media(media="print")
-    expect(page.locator(".top")).to_be_hidden()
-    expect(page.locator("main button:not(.link)").locator("visible=true")).to_have_count(0)
-    expect(page.locator("h1")).to_be_visible()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    if "runs" in path:
-        expect(page.locator(".charts canvas").first).to_be_visible()
-        expect(page.locator(".config").first).to_have_css("white-space", "pre-wrap")
-    assert page.pdf(format="A4").startswith(b"%PDF")

@@ -21,15 +21,14 @@ pytestmark = pytest.mark.server("chromium")
 CRASHED = 5
 
 
-@pytest.fixture
-def crashing(service: ThreadedService) -> ThreadedService:
-    """Return a service with an incident and five crashed runs."""
-    with service.client() as client:
-        corrupt(client, MATH)
-        for i in range(CRASHED):
-            send(client, RunKey("code", f"ppo-{i}"), CRASH)
-        eventually(lambda: crashed(client), lambda found: len(found) == CRASHED)
-    return service
+@pytest.fixture(scope="module")
+def crashing(shared_service: ThreadedService, shared: httpx.Client) -> ThreadedService:
+    """Return a service with an incident and five crashed runs; tests that change it stand last."""
+    corrupt(shared, MATH)
+    for i in range(CRASHED):
+        send(shared, RunKey("code", f"ppo-{i}"), CRASH)
+    eventually(lambda: crashed(shared), lambda found: len(found) == CRASHED)
+    return shared_service
 
 
 def crashed(client: httpx.Client) -> list[dict[str, object]]:
@@ -50,9 +49,10 @@ def firing(page: Page) -> list[str]:
     return rows
 
 
-def test_alerts_that_many_runs_share_are_one_line_that_unfolds(crashing: ThreadedService, visiting: Visiting) -> None:
-    with crashing.client() as client:
-        run = client.get(f"/api/v1/fleet/named?runs={MATH}").json()[0]
+def test_alerts_that_many_runs_share_are_one_line_that_unfolds(
+    crashing: ThreadedService, shared: httpx.Client, visiting: Visiting
+) -> None:
+    run = shared.get(f"/api/v1/fleet/named?runs={MATH}").json()[0]
     tab = visiting(crashing.url)
     page = tab.go("/alerts")
     rows = page.get_by_role("table", name="Firing").locator("tbody")
@@ -66,23 +66,6 @@ def test_alerts_that_many_runs_share_are_one_line_that_unfolds(crashing: Threade
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     assert tab.overflow_pixels <= 0
     assert {f"ppo-{i}" for i in range(CRASHED)} == set(re.findall(r"ppo-\d", " ".join(firing(page))))
-
-
-def test_every_alert_that_matches_a_filter_is_acknowledged_with_one_request(
-    crashing: ThreadedService, visiting: Visiting
-) -> None:
-    tab = visiting(crashing.url)
-    page = tab.go("/alerts?q=ppo")
-    expect(page.get_by_role("main").get_by_role("status").first).to_have_text("5 of 6 firing alerts shown")
-    page.get_by_label("Select crashed of 5 runs").check()
-    expect(page.get_by_role("region", name="Selected alerts").get_by_role("status")).to_have_text("5 alerts selected")
-    acknowledge(page, "Acknowledge 5 alerts")
-    expect(page.locator("h1")).to_have_text("6 alerts fire, 1 unacknowledged")
-    assert [url for url in tab.asked if url.endswith("/ack")] == [f"{crashing.url}/api/v1/alerts/ack"]
-    with crashing.client() as client:
-        notes = {str(alert["ack"]) for alert in crashed(client)}
-    assert len(notes) == 1
-    assert "the node is gone" in notes.pop()
 
 
 def test_alerts_that_cannot_be_acknowledged_are_named_and_stay_selected(
@@ -157,13 +140,30 @@ def test_a_silence_built_from_an_alert_shows_what_it_mutes_and_where_it_acts(
     expect(tags).to_have_count(0)
 
 
-def test_an_open_disclosure_and_a_selection_survive_an_update(crashing: ThreadedService, visiting: Visiting) -> None:
+def test_every_alert_that_matches_a_filter_is_acknowledged_with_one_request(
+    crashing: ThreadedService, shared: httpx.Client, visiting: Visiting
+) -> None:
+    tab = visiting(crashing.url)
+    page = tab.go("/alerts?q=ppo")
+    expect(page.get_by_role("main").get_by_role("status").first).to_have_text("5 of 6 firing alerts shown")
+    page.get_by_label("Select crashed of 5 runs").check()
+    expect(page.get_by_role("region", name="Selected alerts").get_by_role("status")).to_have_text("5 alerts selected")
+    acknowledge(page, "Acknowledge 5 alerts")
+    expect(page.locator("h1")).to_have_text("6 alerts fire, 1 unacknowledged")
+    assert [url for url in tab.asked if url.endswith("/ack")] == [f"{crashing.url}/api/v1/alerts/ack"]
+    notes = {str(alert["ack"]) for alert in crashed(shared)}
+    assert len(notes) == 1
+    assert "the node is gone" in notes.pop()
+
+
+def test_an_open_disclosure_and_a_selection_survive_an_update(
+    crashing: ThreadedService, shared: httpx.Client, visiting: Visiting
+) -> None:
     page = visiting(crashing.url).go("/alerts")
     row = page.get_by_role("table", name="Firing").locator("tbody", has_text=MATH.run)
     row.locator("summary").click()
     row.get_by_role("checkbox").check()
-    with crashing.client() as client:
-        send(client, RunKey("code", "ppo-late"), CRASH)
+    send(shared, RunKey("code", "ppo-late"), CRASH)
     expect(page.get_by_role("button", name="crashed: 6 runs")).to_be_visible()
     expect(row.locator("details")).to_have_attribute("open", "")
     expect(row.get_by_role("checkbox")).to_be_checked()

@@ -17,10 +17,14 @@ from trmon.domain.identity import RunKey
 pytestmark = pytest.mark.server("chromium")
 
 
-def test_an_alert_is_acknowledged_with_a_name_and_a_note(paging: ThreadedService, visiting: Visiting) -> None:
+def test_an_alert_shows_its_history_and_is_acknowledged_with_a_name_and_a_note(
+    paging: ThreadedService, visiting: Visiting
+) -> None:
     page = visiting(paging.url).go("/alerts")
     expect(page.locator("h1")).to_have_text("1 alert fires, 1 unacknowledged")
     expect(page.locator("tbody")).to_contain_text("corrupt log")
+    page.get_by_role("button", name="History").click()
+    expect(page.locator(".events")).to_contain_text("firing at step")
     page.get_by_role("button", name="Acknowledge").click()
     page.get_by_label("Who").fill("ana")
     page.get_by_label("Note").fill("looking at the padding")
@@ -41,12 +45,6 @@ def test_an_alert_links_to_its_run_where_it_can_be_acknowledged_too(
     page.get_by_label("Who").fill("ben")
     page.get_by_role("dialog").get_by_role("button", name="Acknowledge").click()
     expect(page.get_by_label("Diagnosis")).to_contain_text("acknowledged by ben")
-
-
-def test_the_history_of_an_alert_opens(paging: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(paging.url).go("/alerts")
-    page.get_by_role("button", name="History").click()
-    expect(page.locator(".events")).to_contain_text("firing at step")
 
 
 def test_a_read_only_token_changes_neither_alerts_nor_silences(paging: ThreadedService, visiting: Visiting) -> None:
@@ -70,40 +68,34 @@ OTHER = RunKey("code", "ppo")
 SILENCE = {"matchers": [{"label": "run", "value": "unknown"}], "seconds": 600}
 
 
-def test_a_double_click_creates_one_silence(paging: ThreadedService, visiting: Visiting) -> None:
-    tab = visiting(paging.url)
-    page = tab.go("/alerts")
-    tab.hold_back("/silences", seconds=0.5)
-    page.get_by_role("button", name="Silence", exact=True).click()
-    page.get_by_role("dialog").get_by_role("button", name="Silence").dblclick()
-    expect(page.locator(".silences li")).to_have_count(1)
-    with paging.client() as client:
-        assert len(client.get("/api/v1/silences").json()["items"]) == 1
-
-
-def test_every_firing_alert_is_counted_and_shown(paging: ThreadedService, visiting: Visiting) -> None:
+def test_every_firing_alert_is_counted_the_focus_stays_and_a_double_click_creates_one_silence(
+    paging: ThreadedService, visiting: Visiting
+) -> None:
     def in_small_pages(route: Route) -> None:
         route.continue_(url=route.request.url.replace("limit=1000", "limit=1").replace("limit=200", "limit=1"))
 
-    with paging.client() as client:
-        corrupt(client, OTHER)
     tab = visiting(paging.url)
     tab.page.route("**/api/v1/alerts?*", in_small_pages)
     page = tab.go("/alerts")
-    expect(page.locator("h1")).to_have_text("2 alerts fire, 2 unacknowledged")
-
-
-def test_the_focus_stays_on_its_alert_when_another_one_fires(paging: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(paging.url).go("/alerts")
     page.get_by_role("button", name="Silence", exact=True).focus()
     with paging.client() as client:
         corrupt(client, OTHER)
-    expect(page.locator("tbody")).to_have_count(2)
-    assert "math / grpo" in page.evaluate("document.activeElement.closest('tbody').textContent")
-    assert page.evaluate("document.activeElement.textContent") == "Silence"
+        expect(page.locator("h1")).to_have_text("2 alerts fire, 2 unacknowledged")
+        expect(page.locator("tbody")).to_have_count(2)
+        assert "math / grpo" in page.evaluate("document.activeElement.closest('tbody').textContent")
+        assert page.evaluate("document.activeElement.textContent") == "Silence"
+        tab.hold_back("/silences", seconds=0.5)
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog").get_by_role("button", name="Silence").dblclick()
+        expect(page.locator(".silences li")).to_have_count(1)
+        assert len(client.get("/api/v1/silences").json()["items"]) == 1
 
 
-def test_a_link_can_be_copied_without_clipboard_access(paging: ThreadedService, visiting: Visiting) -> None:
+def test_a_link_can_be_copied_without_clipboard_access_and_a_run_without_steps_has_no_next_step(
+    paging: ThreadedService, visiting: Visiting
+) -> None:
+    with paging.client() as client:
+        train(client, OTHER, steps=(), end=False)
     tab = visiting(paging.url)
     tab.page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page = tab.go(f"/runs/{MATH}")
@@ -111,21 +103,7 @@ def test_a_link_can_be_copied_without_clipboard_access(paging: ThreadedService, 
         page.on("dialog", lambda dialog: dialog.dismiss())
         page.get_by_role("button", name="Copy link").click()
     assert asked.value.default_value == page.url
-
-
-def test_shortcuts_are_disabled_behind_a_dialog(paging: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(paging.url).go("/")
-    for key in ("?", "?", "g", "a"):
-        page.keyboard.press(key)
-    expect(page.locator("dialog")).to_have_count(1)
-    assert page.url == f"{paging.url}/"
-
-
-def test_a_run_without_steps_has_no_previous_or_next_step(paging: ThreadedService, visiting: Visiting) -> None:
-    with paging.client() as client:
-        train(client, OTHER, steps=(), end=False)
-    tab = visiting(paging.url)
-    page = tab.go(f"/runs/{OTHER}")
+    tab.go(f"/runs/{OTHER}")
     page.keyboard.press("[")
     page.keyboard.press("]")
     expect(page.locator(".step")).to_be_hidden()
@@ -133,14 +111,20 @@ def test_a_run_without_steps_has_no_previous_or_next_step(paging: ThreadedServic
     tab.expect_complaints("diagnosis", "404")
 
 
-def test_a_removed_filter_stays_removed(paging: ThreadedService, visiting: Visiting) -> None:
+def test_shortcuts_are_disabled_behind_a_dialog_and_a_removed_filter_stays_removed(
+    paging: ThreadedService, visiting: Visiting
+) -> None:
     page = visiting(paging.url).go("/?project=math")
+    for key in ("?", "?", "g", "a"):
+        page.keyboard.press(key)
+    expect(page.locator("dialog")).to_have_count(1)
+    assert page.url == f"{paging.url}/?project=math"
+    page.keyboard.press("Escape")
     with paging.client() as client:
         corrupt(client, OTHER)
-    expect(page.get_by_label("project").locator("option")).to_have_count(3)
-    page.get_by_label("project").select_option("")
-    expect(page.locator("a.run")).to_have_count(2)
-    with paging.client() as client:
+        expect(page.get_by_label("project").locator("option")).to_have_count(3)
+        page.get_by_label("project").select_option("")
+        expect(page.locator("a.run")).to_have_count(2)
         train(client, RunKey("vision", "dpo"), end=False)
     expect(page.locator("a.run")).to_have_count(3)
 

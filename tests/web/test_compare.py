@@ -7,15 +7,15 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.web.conftest import Visiting
+from tests.web.conftest import Reading, Visiting
 
 pytestmark = pytest.mark.server("chromium")
 
 PATH = "/compare?runs=math/healthy-8b,math/stale-8b"
 
 
-def test_two_runs_are_compared_with_where_they_part(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+def test_two_runs_are_compared_with_where_they_part(reading: Reading) -> None:
+    page = reading(PATH).page
     words = page.get_by_label("Where they part")
     expect(words.locator(".headline")).to_have_text("They have too few steps in common to tell where they part.")
     expect(words.locator("li")).to_have_text(
@@ -27,8 +27,8 @@ def test_two_runs_are_compared_with_where_they_part(visiting: Visiting) -> None:
     expect(differences.locator("tr").filter(has_text="Recording")).to_have_text(re.compile('"healthy".*"stale"'))
 
 
-def test_a_run_leads_to_its_sound_sibling(visiting: Visiting) -> None:
-    page = visiting().go("/runs/math/stale-8b")
+def test_a_run_leads_to_its_sound_sibling(reading: Reading) -> None:
+    page = reading("/runs/math/stale-8b").page
     page.get_by_role("link", name="Compare").click()
     expect(page.locator("h1")).to_have_text("Compare")
     assert page.url.endswith("/compare?runs=math/stale-8b")
@@ -36,8 +36,8 @@ def test_a_run_leads_to_its_sound_sibling(visiting: Visiting) -> None:
     expect(page.get_by_label("Where they part").locator("li").last).to_contain_text("math/healthy-8b")
 
 
-def test_the_axis_is_kept_in_the_address(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+def test_the_axis_is_kept_in_the_address(reading: Reading) -> None:
+    page = reading(PATH).page
     page.get_by_role("button", name="Time").click()
     page.wait_for_url(f"**{PATH}&by=time")
     page.reload()

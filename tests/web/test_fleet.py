@@ -9,23 +9,22 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.fixtures.browser import PHONE
-from tests.fixtures.running_service import Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, train
-from tests.web.conftest import Evaluate, Visiting, service_of_started_runs
+from tests.web.conftest import Evaluate, Reading, Visiting, service_of_started_runs
 from trmon.domain.identity import RunKey
 
 pytestmark = pytest.mark.server("chromium")
 
 
-def test_the_title_counts_the_runs_by_urgency(visiting: Visiting) -> None:
-    page = visiting().go("/")
+def test_the_title_counts_the_runs_by_urgency(reading: Reading) -> None:
+    page = reading("/").page
     expect(page.locator("h1")).to_have_text("No run needs you, 1 to watch, 1 no drift found")
     expect(page).to_have_title("Fleet · trmon")
 
 
-def test_the_ill_run_comes_first_with_its_finding_first_step_and_fix(visiting: Visiting) -> None:
-    page = visiting().go("/")
+def test_the_ill_run_comes_first_with_its_finding_first_step_and_fix(reading: Reading) -> None:
+    page = reading("/").page
     first = page.locator("tbody tr").first
     expect(first.locator('[data-name="verdict"]')).to_contain_text(
         re.compile(r"^Watch (\d+% risk)?staleness since step \d\d")
@@ -36,8 +35,20 @@ def test_the_ill_run_comes_first_with_its_finding_first_step_and_fix(visiting: V
     expect(page.locator("tbody tr").nth(1).locator('[data-name="verdict"]')).to_contain_text("No drift found")
 
 
-def test_runs_are_filtered_by_words_owner_and_tag_and_the_address_keeps_it(visiting: Visiting) -> None:
-    page = visiting().go("/")
+def test_every_control_is_reachable_by_tab_with_visible_focus(reading: Reading) -> None:
+    page = reading("/").page
+    reached = []
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.textContent || document.activeElement.ariaLabel"))
+    assert {"Skip to the content", "Alerts", "◐", "Filter runs", "verdict", "stale-8b", "healthy-8b"} <= set(reached)
+    page.get_by_label("Filter runs").focus()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.evaluate("document.activeElement.blur()")
+
+
+def test_runs_are_filtered_by_words_owner_and_tag_and_the_address_keeps_it(reading: Reading) -> None:
+    page = reading("/").page
     page.keyboard.press("/")
     page.keyboard.type("healthy")
     expect(page.locator("tbody a.run")).to_have_text(["healthy-8b"])
@@ -51,8 +62,12 @@ def test_runs_are_filtered_by_words_owner_and_tag_and_the_address_keeps_it(visit
     expect(page.locator("tbody a.run")).to_have_text(["healthy-8b"])
 
 
-def test_the_keyboard_opens_a_run_and_returns(visiting: Visiting) -> None:
-    page = visiting().go("/")
+def test_the_keyboard_lists_its_shortcuts_opens_a_run_and_returns(reading: Reading) -> None:
+    page = reading("/").page
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("stale-8b")
@@ -67,25 +82,6 @@ def test_the_keyboard_opens_a_run_and_returns(visiting: Visiting) -> None:
     expect(page.locator("h1")).to_contain_text("needs you")
 
 
-def test_every_control_is_reachable_by_tab_with_visible_focus(visiting: Visiting) -> None:
-    page = visiting().go("/")
-    reached = []
-    for _ in range(30):
-        page.keyboard.press("Tab")
-        reached.append(page.evaluate("document.activeElement.textContent || document.activeElement.ariaLabel"))
-    assert {"Skip to the content", "Alerts", "◐", "Filter runs", "verdict", "stale-8b", "healthy-8b"} <= set(reached)
-    page.get_by_label("Filter runs").focus()
-    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-
-
-def test_the_shortcuts_are_listed(visiting: Visiting) -> None:
-    page = visiting().go("/")
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
-
-
 def test_the_theme_follows_the_system_until_the_user_chooses(visiting: Visiting) -> None:
     page = visiting(theme="dark").go("/")
     ground = "getComputedStyle(document.body).backgroundColor"
@@ -98,17 +94,22 @@ def test_the_theme_follows_the_system_until_the_user_chooses(visiting: Visiting)
     assert page.evaluate(ground) == light
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/", "/alerts", "/docs", "/rules/moe_routing", "/compare?runs=math/stale-8b", "/runs/math/stale-8b?step=30"],
-)
-def test_a_phone_never_scrolls_sideways(visiting: Visiting, path: str) -> None:
+def test_a_phone_never_scrolls_sideways(visiting: Visiting) -> None:
     tab = visiting(size=PHONE)
-    page = tab.go(path)
-    if any(part in path for part in ("/runs/", "/compare")):
-        expect(page.locator(".charts canvas").first).to_be_visible()
-    tab.page.wait_for_timeout(300)
-    assert tab.overflow_pixels <= 0
+    paths = (
+        "/",
+        "/alerts",
+        "/docs",
+        "/rules/moe_routing",
+        "/compare?runs=math/stale-8b",
+        "/runs/math/stale-8b?step=30",
+    )
+    for path in paths:
+        page = tab.go(path)
+        if any(part in path for part in ("/runs/", "/compare")):
+            expect(page.locator(".charts canvas").first).to_be_visible()
+        page.wait_for_timeout(300)
+        assert (path, tab.overflow_pixels) == (path, 0)
 
 
 RUNS = 300
@@ -129,8 +130,41 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]
     service.stop()
 
 
-def test_only_the_lines_in_view_are_in_the_document(large: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(large.url, size=(1440, 900)).go("/?sort=run")
+def test_twenty_lines_of_one_height_fit_on_a_screen(large: ThreadedService, reading: Reading) -> None:
+    page = reading("/", large.url).page
+    expect(page.locator("tbody tr").nth(24)).to_be_attached()
+    shown = page.evaluate(
+        """[...document.querySelectorAll("tbody tr")].filter((row) =>
+            row.getBoundingClientRect().bottom <= innerHeight && row.scrollHeight <= row.clientHeight + 1).length"""
+    )
+    assert shown >= 20
+
+
+def test_a_filter_finds_a_run_out_of_view_and_says_when_there_is_none(large: ThreadedService, reading: Reading) -> None:
+    page = reading("/", large.url).page
+    page.get_by_label("Filter runs").fill("run-007")
+    expect(page.locator("tbody a.run")).to_have_text(["run-007"])
+    page.get_by_label("Filter runs").fill("no such run")
+    expect(page.get_by_text("No run matches these filters.")).to_be_visible()
+    page.get_by_role("button", name="Show all runs").click()
+    expect(page.get_by_text("No run matches these filters.")).to_be_hidden()
+    expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(RUNS + 1))
+
+
+def test_the_arrow_of_a_column_tells_the_order(large: ThreadedService, reading: Reading) -> None:
+    page = reading("/", large.url).page
+    expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(RUNS + 1))
+    head = page.locator('th[data-name="run"]')
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "ascending")
+    assert names(page) == sorted(names(page))
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    assert names(page) == sorted(names(page), reverse=True)
+
+
+def test_only_the_lines_in_view_are_in_the_document(large: ThreadedService, reading: Reading) -> None:
+    page = reading("/?sort=run", large.url).page
     table = page.get_by_role("table", name="Runs")
     expect(table).to_have_attribute("aria-rowcount", str(RUNS + 1))
     assert 20 <= page.locator("tbody tr").count() < 60
@@ -140,18 +174,8 @@ def test_only_the_lines_in_view_are_in_the_document(large: ThreadedService, visi
     expect(page.get_by_role("button", name="verdict")).to_be_in_viewport()
 
 
-def test_twenty_lines_of_one_height_fit_on_a_screen(large: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(large.url, size=(1440, 900)).go("/")
-    expect(page.locator("tbody tr").nth(24)).to_be_attached()
-    shown = page.evaluate(
-        """[...document.querySelectorAll("tbody tr")].filter((row) =>
-            row.getBoundingClientRect().bottom <= innerHeight && row.scrollHeight <= row.clientHeight + 1).length"""
-    )
-    assert shown >= 20
-
-
-def test_the_keyboard_walks_beyond_what_is_in_view(large: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(large.url).go("/?sort=run")
+def test_the_keyboard_walks_beyond_what_is_in_view(large: ThreadedService, reading: Reading) -> None:
+    page = reading("/?sort=run", large.url).page
     expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(RUNS + 1))
     for _ in range(60):
         page.keyboard.press("j")
@@ -162,21 +186,8 @@ def test_the_keyboard_walks_beyond_what_is_in_view(large: ThreadedService, visit
     expect(focused).to_have_attribute("aria-rowindex", "60")
 
 
-def test_a_filter_finds_a_run_out_of_view_and_says_when_there_is_none(
-    large: ThreadedService, visiting: Visiting
-) -> None:
-    page = visiting(large.url).go("/")
-    page.get_by_label("Filter runs").fill("run-007")
-    expect(page.locator("tbody a.run")).to_have_text(["run-007"])
-    page.get_by_label("Filter runs").fill("no such run")
-    expect(page.get_by_text("No run matches these filters.")).to_be_visible()
-    page.get_by_role("button", name="Show all runs").click()
-    expect(page.get_by_text("No run matches these filters.")).to_be_hidden()
-    expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(RUNS + 1))
-
-
-def test_groups_count_their_runs_and_close(large: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(large.url).go("/?sort=run")
+def test_groups_count_their_runs_and_close(large: ThreadedService, reading: Reading) -> None:
+    page = reading("/?sort=run", large.url).page
     page.get_by_label("group").select_option("project")
     head = page.locator("tr.head button").first
     expect(head).to_contain_text("code 100 runs")
@@ -185,18 +196,6 @@ def test_groups_count_their_runs_and_close(large: ThreadedService, visiting: Vis
     expect(page.locator("tr.head button")).to_have_count(2)
     expect(page.locator("tr.head button").nth(1)).to_contain_text("math 200 runs")
     assert "group=project" in page.url
-
-
-def test_the_arrow_of_a_column_tells_the_order(large: ThreadedService, visiting: Visiting) -> None:
-    page = visiting(large.url).go("/")
-    expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(RUNS + 1))
-    head = page.locator('th[data-name="run"]')
-    head.get_by_role("button").click()
-    expect(head).to_have_attribute("aria-sort", "ascending")
-    assert names(page) == sorted(names(page))
-    head.get_by_role("button").click()
-    expect(head).to_have_attribute("aria-sort", "descending")
-    assert names(page) == sorted(names(page), reverse=True)
 
 
 def test_runs_that_stalled_together_are_one_line(evaluate: Evaluate) -> None:
@@ -224,8 +223,7 @@ def test_runs_that_stalled_together_are_one_line(evaluate: Evaluate) -> None:
     assert acknowledged == 300
 
 
-def test_a_fleet_of_archived_runs_says_so(serve: Serve, visiting: Visiting) -> None:
-    service = serve()
+def test_a_fleet_of_archived_runs_says_so(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH)
         client.patch(f"/api/v1/runs/{MATH}", json={"archived": True})
@@ -235,8 +233,9 @@ def test_a_fleet_of_archived_runs_says_so(serve: Serve, visiting: Visiting) -> N
     expect(page.locator("tbody a.run")).to_have_text(["grpo"])
 
 
-def test_a_long_name_and_a_short_one_keep_their_ends_and_move_nothing_out(serve: Serve, visiting: Visiting) -> None:
-    service = serve()
+def test_a_long_name_and_a_short_one_keep_their_ends_and_move_nothing_out(
+    service: ThreadedService, visiting: Visiting
+) -> None:
     with service.client() as client:
         train(client, RunKey("a-project-with-a-long-name-of-its-own", LONG))
         train(client, RunKey("math", "qwen3-8b-grpo-5"))

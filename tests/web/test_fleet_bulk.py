@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -22,11 +21,11 @@ pytestmark = pytest.mark.server("chromium")
 RUNS = 24
 
 
-@pytest.fixture
-def many(tmp_path: Path) -> Iterator[ThreadedService]:
-    """A service with 24 runs in two projects."""
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service with 24 runs in two projects; tests that archive and delete some stand last."""
     keys = [("math" if i % 2 else "code", f"run-{i:02}") for i in range(RUNS)]
-    service = service_of_started_runs(tmp_path / "data", *keys)
+    service = service_of_started_runs(tmp_path_factory.mktemp("many") / "data", *keys)
     yield service
     service.stop()
 
@@ -37,16 +36,21 @@ def client(many: ThreadedService) -> Iterator[httpx.Client]:
         yield client
 
 
-Opening = Callable[..., Page]
+Opening = Callable[[], Page]
+
+
+def expect_rows(page: Page, n: int) -> None:
+    """Expect so many runs in the table, the lines out of view included."""
+    expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(n + 1))
 
 
 @pytest.fixture
-def opening(many: ThreadedService, visiting: Visiting) -> Opening:
+def opening(many: ThreadedService, client: httpx.Client, visiting: Visiting) -> Opening:
     """Return a function that opens the fleet, sorted by name, once every run is listed."""
 
-    def go(path: str = "/?sort=run", **options: object) -> Page:
-        page = visiting(many.url, **options).go(path)
-        expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(RUNS + 1))
+    def go() -> Page:
+        page = visiting(many.url).go("/?sort=run")
+        expect_rows(page, len(client.get("/api/v1/fleet").json()["items"]))
         return page
 
     return go
@@ -89,6 +93,31 @@ def test_shift_selects_a_range_and_the_head_every_run_that_matches(opening: Open
     expect(page.get_by_role("region", name="Selected runs")).to_be_hidden()
 
 
+def test_the_keyboard_selects_two_to_eight_runs_are_compared_and_the_bar_fits_on_every_screen(opening: Opening) -> None:
+    page = opening()
+    bar = page.get_by_role("region", name="Selected runs")
+    compare = bar.get_by_role("link", name="Compare")
+    for key in ("j", "x", "j", "j", "x"):
+        page.keyboard.press(key)
+    expect(page.locator("tbody [type=checkbox]:checked")).to_have_count(2)
+    assert said(page) == "2 runs selected"
+    for width, height in ((360, 740), (1440, 900)):
+        page.set_viewport_size({"width": width, "height": height})
+        for name in ("Archive", "Delete", "Clear"):
+            expect(bar.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
+        assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+    press(page, "Clear")
+    select(page, "code/run-00")
+    expect(compare).to_have_count(0)
+    select(page, "math/run-01")
+    expect(compare).to_have_attribute("href", "/compare?runs=code/run-00,math/run-01")
+    select(page, *(f"code/run-{number:02}" for number in range(2, 14, 2)))
+    expect(compare).to_be_visible()
+    select(page, "code/run-14")
+    assert said(page) == "9 runs selected"
+    expect(compare).to_have_count(0)
+
+
 def test_a_selection_survives_sorting_and_updates(opening: Opening, client: httpx.Client) -> None:
     page = opening()
     select(page, "code/run-00", "math/run-01")
@@ -98,29 +127,6 @@ def test_a_selection_survives_sorting_and_updates(opening: Opening, client: http
     expect(page.locator('tbody td[data-name="step"]')).to_have_text("7")
     expect(page.get_by_label("Select code/run-00")).to_be_checked()
     assert said(page) == "2 runs selected, 1 not shown"
-
-
-def test_the_keyboard_selects(opening: Opening) -> None:
-    page = opening()
-    for key in ("j", "x", "j", "j", "x"):
-        page.keyboard.press(key)
-    expect(page.locator("tbody [type=checkbox]:checked")).to_have_count(2)
-    assert said(page) == "2 runs selected"
-
-
-def test_archived_runs_leave_and_come_back(opening: Opening, client: httpx.Client) -> None:
-    page = opening()
-    select(page, "code/run-00", "code/run-02")
-    press(page, "Archive")
-    table = page.get_by_role("table", name="Runs")
-    expect(table).to_have_attribute("aria-rowcount", str(RUNS - 1))
-    expect(page.get_by_role("region", name="Selected runs")).to_be_hidden()
-    assert run_of(client, "code/run-00")["archived"] is True
-    page.goto(page.url.replace("?", "?archived=1&"))
-    select(page, "code/run-02")
-    press(page, "Unarchive")
-    expect(table).to_have_attribute("aria-rowcount", "2")
-    assert run_of(client, "code/run-02")["archived"] is False
 
 
 def test_owner_tags_and_a_note_are_given_to_each(opening: Opening, client: httpx.Client) -> None:
@@ -149,6 +155,21 @@ def test_owner_tags_and_a_note_are_given_to_each(opening: Opening, client: httpx
         eventually(lambda name=name: run_of(client, name)["tags"], lambda tags: "ablation" not in tags)
 
 
+def test_archived_runs_leave_and_come_back(opening: Opening, client: httpx.Client) -> None:
+    page = opening()
+    select(page, "code/run-00", "code/run-02")
+    press(page, "Archive")
+    expect_rows(page, RUNS - 2)
+    expect(page.get_by_role("region", name="Selected runs")).to_be_hidden()
+    assert run_of(client, "code/run-00")["archived"] is True
+    page.goto(page.url.replace("?", "?archived=1&"))
+    select(page, "code/run-02")
+    press(page, "Unarchive")
+    expect_rows(page, 1)
+    assert run_of(client, "code/run-02")["archived"] is False
+    client.patch("/api/v1/runs/code/run-00", json={"archived": False}).raise_for_status()
+
+
 def test_several_runs_are_deleted_after_their_number_is_typed(opening: Opening, client: httpx.Client) -> None:
     page = opening()
     select(page, "code/run-00", "code/run-02")
@@ -161,26 +182,12 @@ def test_several_runs_are_deleted_after_their_number_is_typed(opening: Opening, 
     assert client.get("/api/v1/runs/code/run-00").status_code == 200
     dialog.get_by_label("Type the number of runs").fill("2")
     confirmed.click()
-    expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(RUNS - 1))
+    expect_rows(page, RUNS - 2)
     assert client.get("/api/v1/runs/code/run-00").status_code == 404
     select(page, "code/run-04")
     press(page, "Delete")
     page.get_by_role("dialog").get_by_role("button", name="Delete 1 run").click()
-    expect(page.get_by_role("table", name="Runs")).to_have_attribute("aria-rowcount", str(RUNS - 2))
-
-
-def test_two_to_eight_runs_are_compared(opening: Opening) -> None:
-    page = opening()
-    compare = page.get_by_role("region", name="Selected runs").get_by_role("link", name="Compare")
-    select(page, "code/run-00")
-    expect(compare).to_have_count(0)
-    select(page, "math/run-01")
-    expect(compare).to_have_attribute("href", "/compare?runs=code/run-00,math/run-01")
-    select(page, *(f"code/run-{number:02}" for number in range(2, 14, 2)))
-    expect(compare).to_be_visible()
-    select(page, "code/run-14")
-    assert said(page) == "9 runs selected"
-    expect(compare).to_have_count(0)
+    expect_rows(page, RUNS - 3)
 
 
 def test_a_run_that_cannot_be_changed_is_named_and_the_others_are_changed(
@@ -188,13 +195,13 @@ def test_a_run_that_cannot_be_changed_is_named_and_the_others_are_changed(
 ) -> None:
     tab = visiting(many.url)
     page = tab.go("/?sort=run")
-    select(page, "code/run-00", "math/run-01", "code/run-02")
+    select(page, "code/run-06", "math/run-01", "code/run-08")
     client.delete("/api/v1/runs/math/run-01")
     press(page, "Archive")
     alert = page.get_by_role("region", name="Selected runs").get_by_role("alert")
     expect(alert).to_contain_text("2 of 3 runs archived. Not archived:")
     expect(alert.get_by_role("listitem")).to_have_text(["math/run-01: no run 'math/run-01'"])
-    assert [run_of(client, name)["archived"] for name in ("code/run-00", "code/run-02")] == [True, True]
+    assert [run_of(client, name)["archived"] for name in ("code/run-06", "code/run-08")] == [True, True]
     tab.expect_complaints("status of 404")
     press(page, "Close")
     expect(page.get_by_role("region", name="Selected runs")).to_be_hidden()
@@ -208,19 +215,9 @@ def test_a_read_only_token_changes_nothing_and_says_so(
     page = tab.go("/?sort=run")
     page.get_by_label("Token").fill(secret)
     page.keyboard.press("Enter")
-    select(page, "code/run-00", "code/run-02")
+    select(page, "code/run-10", "code/run-12")
     press(page, "Archive")
     alert = page.get_by_role("region", name="Selected runs").get_by_role("alert")
-    expect(alert.get_by_role("listitem")).to_have_text(["code/run-00, code/run-02: This token is read-only."])
+    expect(alert.get_by_role("listitem")).to_have_text(["code/run-10, code/run-12: This token is read-only."])
     assert said(page) == "2 runs selected"
     tab.expect_complaints("401", "status of 403")
-
-
-@pytest.mark.parametrize("size", [(360, 740), (1440, 900)])
-def test_the_bar_fits_on_every_screen(opening: Opening, size: tuple[int, int]) -> None:
-    page = opening(size=size)
-    select(page, "code/run-00", "code/run-02")
-    for name in ("Archive", "Delete", "Clear"):
-        button = page.get_by_role("region", name="Selected runs").get_by_role("button", name=name)
-        expect(button).to_be_in_viewport(ratio=1)
-    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0

@@ -8,15 +8,15 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.fixtures.browser import PHONE
-from tests.web.conftest import Evaluate, Visiting
+from tests.web.conftest import Evaluate, Reading
 
 pytestmark = pytest.mark.server("chromium")
 
 PATH = "/runs/math/stale-8b"
 
 
-def test_the_story_names_the_first_step_its_time_and_the_last_good_step(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+def test_the_story_names_the_first_step_its_time_and_the_last_good_step(reading: Reading) -> None:
+    page = reading(PATH).page
     card = page.get_by_label("Diagnosis")
     expect(card).to_contain_text(re.compile(r"Broke at step \d+, .+ ago; last good step \d+\."))
     expect(card).to_contain_text("Rollouts are sampled or scored with weights that are too old.")
@@ -29,8 +29,8 @@ def test_the_story_names_the_first_step_its_time_and_the_last_good_step(visiting
     expect(page.locator(".step h2")).to_have_text(f"Step {int(since) - 1}")
 
 
-def test_the_time_line_has_the_reward_over_the_cause_and_marks_where_it_broke(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+def test_the_time_line_has_the_reward_over_the_cause_and_marks_where_it_broke(reading: Reading) -> None:
+    page = reading(PATH).page
     line = page.get_by_role("img", name=re.compile(r"last good step \d+, broke at step \d+, reward now"))
     expect(line.locator(".name")).to_have_text([re.compile(r"^Reward 0\.\d+"), "Versions behind at the engine 16"])
     expect(line.locator(".mark.broke text")).to_have_text(re.compile(r"broke \d+"))
@@ -98,18 +98,19 @@ def test_evidence_that_rules_out_another_cause_shows_no_limit(evaluate: Evaluate
     assert rows == ["usual", "≥ 0.95"]
 
 
-@pytest.mark.parametrize("width", [360, 768, 1440])
-def test_the_configuration_of_the_remedy_is_shown_whole(visiting: Visiting, width: int) -> None:
-    tab = visiting(size=(width, 900))
-    lines = tab.go(PATH).locator(".snippet pre")
+def test_the_configuration_of_the_remedy_is_shown_whole(reading: Reading) -> None:
+    tab = reading(PATH)
+    lines = tab.page.locator(".snippet pre")
     expect(lines).to_contain_text('algorithm.rollout_correction.rollout_rs_threshold="0.99_1.01"')
-    hidden = lines.evaluate("(e) => [e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth]")
-    assert (hidden, tab.overflow_pixels) == ([0, 0], 0)
+    for width in (360, 768, 1440):
+        tab.page.set_viewport_size({"width": width, "height": 900})
+        hidden = lines.evaluate("(e) => [e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth]")
+        assert (width, hidden, tab.overflow_pixels) == (width, [0, 0], 0)
 
 
-def test_labels_of_a_narrow_time_line_do_not_overlap(visiting: Visiting) -> None:
-    tab = visiting(size=PHONE)
-    page = tab.go(PATH)
+def test_labels_of_a_narrow_time_line_do_not_overlap(reading: Reading) -> None:
+    page = reading(PATH).page
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     boxes = page.evaluate(
         """async () => {
             const { Timeline } = await import("/assets/any/timeline.js");
@@ -118,7 +119,9 @@ def test_labels_of_a_narrow_time_line_do_not_overlap(visiting: Visiting) -> None
             const line = new Timeline(chartData, () => {});
             document.body.append(line.element);
             await line.show({ began: 22, rewardFell: 30, lastGood: 21, cause: null });
-            return [...line.element.querySelectorAll(".mark text")].map((text) => text.getBoundingClientRect());
+            const boxes = [...line.element.querySelectorAll(".mark text")].map((text) => text.getBoundingClientRect());
+            line.element.remove();
+            return boxes;
         }"""
     )
     first, second = boxes
@@ -155,8 +158,8 @@ def test_disclosures_and_selected_text_survive_updates(evaluate: Evaluate) -> No
     assert found == ["two", True, False, "two", "two", "three", True, False]
 
 
-def test_charts_are_drawn_over_time_on_request_and_the_address_keeps_it(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+def test_charts_are_drawn_over_time_on_request_and_the_address_keeps_it(reading: Reading) -> None:
+    page = reading(PATH).page
     axes = page.get_by_role("group", name="Horizontal axis")
     expect(axes.get_by_role("button", name="Steps")).to_have_attribute("aria-pressed", "true")
     axes.get_by_role("button", name="Time").click()
@@ -173,8 +176,8 @@ def test_charts_are_drawn_over_time_on_request_and_the_address_keeps_it(visiting
     page.wait_for_url(lambda url: "by=time" not in url)
 
 
-def test_hovering_names_lines_units_and_events(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+def test_hovering_names_lines_units_and_events(reading: Reading) -> None:
+    page = reading(PATH).page
     figure = page.locator("figure", has=page.get_by_role("heading", name="KL", exact=True))
     over = figure.locator(".u-over")
     expect(over).to_be_visible()
@@ -192,8 +195,8 @@ def test_hovering_names_lines_units_and_events(visiting: Visiting) -> None:
     expect(tip).to_be_hidden()
 
 
-def test_the_configuration_of_the_remedy_is_copied_without_what_has_no_known_value(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+def test_the_configuration_of_the_remedy_is_copied_without_what_has_no_known_value(reading: Reading) -> None:
+    page = reading(PATH).page
     card = page.get_by_label("Diagnosis")
     expect(card.locator(".snippet li")).to_have_text(
         ["trainer.v1.sampler.max_off_policy_threshold: half of what it is"]
@@ -210,8 +213,8 @@ def test_the_configuration_of_the_remedy_is_copied_without_what_has_no_known_val
     expect(card.locator(".snippet li")).to_have_text(["steps_per_generation: half of what it is"])
 
 
-def test_events_are_listed_with_their_steps_and_a_legend_of_their_kinds(visiting: Visiting) -> None:
-    page = visiting().go(PATH)
+def test_events_are_listed_with_their_steps_and_a_legend_of_their_kinds(reading: Reading) -> None:
+    page = reading(PATH).page
     events = page.get_by_label("Events")
     words = {"act": "page alert", "watch": "warning", "policy": "policy change", "note": "note"}
     expect(events.locator("ol span").first).to_be_attached()

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.fixtures.messages import columns
-from tests.fixtures.running_service import make_token
+from tests.fixtures.running_service import OwnRun, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, await_batches, corrupt, send_step, train
 from tests.web.conftest import Visiting
@@ -20,6 +20,8 @@ from trmon.domain.identity import RunKey
 pytestmark = pytest.mark.server("chromium")
 
 LOST_MS = 20_000
+CONNECTIONS_OF_A_HOST = 6
+"""How many a browser opens at once, for all tabs."""
 CODE = RunKey("code", "ppo")
 
 
@@ -39,35 +41,39 @@ def test_an_empty_service_shows_how_to_start_and_then_the_first_run(
     expect(page.locator("tbody a.run")).to_have_text(["grpo"], timeout=LOST_MS)
 
 
-def test_a_run_appears_before_its_first_step_and_then_gets_charts(service: ThreadedService, visiting: Visiting) -> None:
-    tab = visiting(service.url)
-    with service.client() as client:
-        train(client, MATH, steps=(), end=False)
-        page = tab.go(f"/runs/{MATH}")
-        expect(page.get_by_label("Diagnosis")).to_contain_text("Unknown: no step has closed yet")
-        for step in range(3):
-            send_step(client, MATH, step=step)
-        expect(page.locator(".charts h2").first).to_have_text("Reward", timeout=LOST_MS)
+def test_a_run_appears_before_its_first_step_and_then_gets_charts(
+    run: OwnRun, shared_service: ThreadedService, visiting: Visiting
+) -> None:
+    tab = visiting(shared_service.url)
+    run.train(steps=(), end=False)
+    page = tab.go(f"/runs/{run.key}")
+    expect(page.get_by_label("Diagnosis")).to_contain_text("Unknown: no step has closed yet")
+    for step in range(3):
+        send_step(run.client, run.key, step=step)
+    expect(page.locator(".charts h2").first).to_have_text("Reward", timeout=LOST_MS)
     tab.expect_complaints("404")
 
 
-def test_an_open_run_updates_live_and_keeps_the_keyboard_focus(service: ThreadedService, visiting: Visiting) -> None:
-    with service.client() as client:
-        corrupt(client, MATH)
-        page = visiting(service.url).go(f"/runs/{MATH}")
-        page.get_by_label("Diagnosis").get_by_text("If it persists").click()
-        page.get_by_role("tab", name="TRL").focus()
-        page.keyboard.press("Enter")
-        for step in range(6, 9):
-            send_step(client, MATH, step=step)
-        expect(page.locator(".rangebar")).to_contain_text("steps 0 to 7", timeout=LOST_MS)
-        expect(page.locator("header:not(.top)")).to_contain_text("step 8")
-        expect(page.get_by_role("tab", name="TRL")).to_be_focused()
-        expect(page.get_by_role("tab", name="TRL")).to_have_attribute("aria-selected", "true")
-        expect(page.get_by_label("Diagnosis")).to_contain_text("Print one response's tokens")
+def test_an_open_run_updates_live_and_keeps_the_keyboard_focus(
+    run: OwnRun, shared_service: ThreadedService, visiting: Visiting
+) -> None:
+    corrupt(run.client, run.key)
+    page = visiting(shared_service.url).go(f"/runs/{run.key}")
+    page.get_by_label("Diagnosis").get_by_text("If it persists").click()
+    page.get_by_role("tab", name="TRL").focus()
+    page.keyboard.press("Enter")
+    for step in range(6, 9):
+        send_step(run.client, run.key, step=step)
+    expect(page.locator(".rangebar")).to_contain_text("steps 0 to 7", timeout=LOST_MS)
+    expect(page.locator("header:not(.top)")).to_contain_text("step 8")
+    expect(page.get_by_role("tab", name="TRL")).to_be_focused()
+    expect(page.get_by_role("tab", name="TRL")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_label("Diagnosis")).to_contain_text("Print one response's tokens")
 
 
-def test_a_lost_connection_is_shown_and_resumes_where_it_stopped(service: ThreadedService, visiting: Visiting) -> None:
+def test_a_lost_connection_is_shown_resumes_where_it_stopped_and_a_new_view_says_so_meanwhile(
+    service: ThreadedService, visiting: Visiting
+) -> None:
     tab = visiting(service.url)
     places: list[str | None] = []
     tab.page.on(
@@ -89,24 +95,22 @@ def test_a_lost_connection_is_shown_and_resumes_where_it_stopped(service: Thread
     expect(page.locator("tbody tr")).to_have_count(3, timeout=LOST_MS)
     assert places[0] is None
     assert int(places[-1] or 0) > 0
-    tab.expect_complaints("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")
-
-
-def test_an_unreachable_service_shows_an_error_until_it_is_back(service: ThreadedService, visiting: Visiting) -> None:
-    tab = visiting(service.url)
-    page = tab.go("/")
     service.stop()
     page.get_by_role("link", name="Alerts").click()
     expect(page.locator("h1")).to_have_text("The service does not respond.")
     expect(page.get_by_role("button", name="Try again")).to_be_visible()
     expect(page.locator("#live")).to_have_text(re.compile("^(no answer|reconnecting)$"))
     restart(service)
-    expect(page.locator("h1")).to_have_text("No alert fires")
+    expect(page.locator("h1")).to_have_text("1 alert fires, 1 unacknowledged")
     expect(page.locator("#live")).to_contain_text("live")
     tab.expect_complaints("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET")
 
 
-def test_the_badge_is_never_live_beside_an_error(service: ThreadedService, visiting: Visiting) -> None:
+def test_the_badge_is_never_live_beside_an_error_and_a_late_response_is_ignored_once_the_user_has_left(
+    service: ThreadedService, visiting: Visiting
+) -> None:
+    with service.client() as client:
+        train(client, MATH)
     tab = visiting(service.url)
     page = tab.go("/")
     expect(page.locator("#live")).to_contain_text("live")
@@ -119,87 +123,80 @@ def test_the_badge_is_never_live_beside_an_error(service: ThreadedService, visit
     expect(page.locator("#live")).to_contain_text("live")
     tab.expect_complaints("ERR_FAILED")
 
-
-HOUR = 3600
-
-
-def test_a_late_response_is_ignored_once_the_user_has_left_the_run(
-    service: ThreadedService, visiting: Visiting
-) -> None:
-    with service.client() as client:
-        train(client, MATH)
-    tab = visiting(service.url)
-    page = tab.go("/")
-    tab.hold_back(f"/runs/{MATH}", seconds=1)
+    page.get_by_role("link", name="Fleet").click()
+    tab.hold_back(f"/runs/{MATH}", seconds=0.5)
     page.locator("a.run").click()
     page.get_by_role("link", name="Alerts").click()
     expect(page.locator("h1")).to_have_text("No alert fires")
-    page.wait_for_timeout(4000)
+    page.wait_for_timeout(1500)
     expect(page.locator("h1")).to_have_text("No alert fires")
     assert page.url == f"{service.url}/alerts"
     expect(page).to_have_title("Alerts · trmon")
 
 
-def test_a_deleted_run_shows_run_not_found(service: ThreadedService, visiting: Visiting) -> None:
-    with service.client() as client:
-        train(client, MATH)
-        tab = visiting(service.url)
-        tab.page.clock.install()
-        page = tab.go(f"/runs/{MATH}")
-        client.delete(f"/api/v1/runs/{MATH}")
+HOUR = 3600
+
+
+def test_a_deleted_run_shows_run_not_found(run: OwnRun, shared_service: ThreadedService, visiting: Visiting) -> None:
+    run.train()
+    tab = visiting(shared_service.url)
+    tab.page.clock.install()
+    page = tab.go(f"/runs/{run.key}")
+    run.ask("DELETE")
     page.clock.fast_forward(40_000)
     expect(page.locator("h1")).to_have_text("Run not found.")
     tab.expect_complaints("404")
 
 
-def test_a_run_with_a_silent_trainer_does_not_stay_healthy(service: ThreadedService, visiting: Visiting) -> None:
-    with service.client() as client:
-        train(client, MATH, end=False)
-        await_batches(client, n=2)
-    tab = visiting(service.url)
+def test_a_run_with_a_silent_trainer_does_not_stay_healthy(
+    run: OwnRun, shared_service: ThreadedService, visiting: Visiting
+) -> None:
+    run.train(end=False)
+    await_batches(run.client, run.key, n=2)
+    tab = visiting(shared_service.url)
     tab.page.clock.install()
-    page = tab.go(f"/runs/{MATH}")
+    page = tab.go(f"/runs/{run.key}")
     expect(page.locator("header:not(.top)")).to_contain_text("last report")
     expect(page.locator(".charts h2").first).to_be_visible()
-    with page.expect_request(lambda request: f"/runs/{MATH}?include" in request.url):
+    with page.expect_request(lambda request: f"/runs/{run.key}?include" in request.url):
         page.clock.fast_forward(40_000)
 
 
-def test_a_signal_that_appears_at_a_later_step_gets_its_chart(service: ThreadedService, visiting: Visiting) -> None:
-    with service.client() as client:
-        train(client, MATH, steps=(), end=False)
-        for step in range(2):
-            content = columns(seed=step)
-            unrewarded = {name: values for name, values in content.items() if name != "reward"}
-            send_step(client, MATH, step=step, content=replace(content, by_name=unrewarded))
-        await_batches(client, n=1)
-        page = visiting(service.url).go(f"/runs/{MATH}")
-        charts = page.locator(".charts h2")
-        expect(charts.first).to_have_text("KL")
-        for step in range(2, 5):
-            send_step(client, MATH, step=step)
-        expect(charts.first).to_have_text("Reward")
+def test_a_signal_that_appears_at_a_later_step_gets_its_chart(
+    run: OwnRun, shared_service: ThreadedService, visiting: Visiting
+) -> None:
+    run.train(steps=(), end=False)
+    for step in range(2):
+        content = columns(seed=step)
+        unrewarded = {name: values for name, values in content.items() if name != "reward"}
+        send_step(run.client, run.key, step=step, content=replace(content, by_name=unrewarded))
+    await_batches(run.client, run.key, n=1)
+    page = visiting(shared_service.url).go(f"/runs/{run.key}")
+    charts = page.locator(".charts h2")
+    expect(charts.first).to_have_text("KL")
+    for step in range(2, 5):
+        send_step(run.client, run.key, step=step)
+    expect(charts.first).to_have_text("Reward")
 
 
-def test_ages_are_correct_if_the_browsers_clock_is_an_hour_off(service: ThreadedService, visiting: Visiting) -> None:
-    with service.client() as client:
-        corrupt(client, MATH)
+def test_ages_are_correct_if_the_browsers_clock_is_an_hour_off(
+    run: OwnRun, shared_service: ThreadedService, visiting: Visiting
+) -> None:
+    corrupt(run.client, run.key)
     for off_seconds in (-HOUR, HOUR):
-        tab = visiting(service.url)
+        tab = visiting(shared_service.url)
         tab.page.add_init_script(f"const now = Date.now; Date.now = () => now() + {1000 * off_seconds};")
-        page = tab.go("/alerts")
+        page = tab.go(f"/alerts?q={run.key.project}")
         expect(page.locator('td[data-name="since"]')).to_contain_text(re.compile(r"now|\d s ago"))
 
 
 def test_a_hidden_tab_holds_no_connection(service: ThreadedService, visiting: Visiting) -> None:
     with service.client() as client:
         train(client, MATH)
-    tab = visiting(service.url)
-    tab.page.context.add_init_script("Object.defineProperty(document, 'hidden', { get: () => window.seen !== true })")
-    tab.go("/")
-    for _ in range(7):
-        page = tab.page.context.new_page()
-        page.goto(service.url)
+    for _ in range(CONNECTIONS_OF_A_HOST + 1):
+        tab = visiting(service.url)
+        tab.page.add_init_script("Object.defineProperty(document, 'hidden', { get: () => window.seen !== true })")
+        page = tab.go("/")
         expect(page.locator("a.run")).to_have_text(["grpo"])
     turn = "(seen) => { window.seen = seen; document.dispatchEvent(new Event('visibilitychange')); }"
     page.evaluate(turn, True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.fixtures.browser import PHONE, WIDE
+from tests.fixtures.browser import PHONE
 from tests.fixtures.service import ThreadedService
 from tests.web.conftest import Evaluate, Visiting
 from trmon_client.core.signals.catalogue import signal_words
@@ -31,12 +31,9 @@ def percent(share: float) -> str:
     return f"{math.floor(share * 100 + 0.5)}%"
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-def test_the_chart_has_its_thresholds_and_what_drives_it(
-    visiting: Visiting, replayed: ThreadedService, size: tuple[int, int]
-) -> None:
+def test_the_chart_has_its_thresholds_and_what_drives_it(visiting: Visiting, replayed: ThreadedService) -> None:
     risk = risk_of(replayed)
-    tab = visiting(size=size)
+    tab = visiting(size=PHONE)
     figure = tab.go(f"/runs/{RUN}").locator("figure", has_text="Risk of collapse")
     expect(figure).to_contain_text(f"warns at {percent(risk['warn_at'])}, pages at {percent(risk['page_at'])}")
     largest = sorted(risk["drivers"], key=lambda driver: -abs(driver["log_odds"]))[:SHOWN]

@@ -9,35 +9,32 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.fixtures.replay import ReplayedRun, replaying
+from tests.fixtures.running_service import RecordedRuns
 from tests.fixtures.service import ThreadedService
 from tests.web.conftest import Visiting
 
 pytestmark = pytest.mark.server("chromium")
 
-PATH = "/runs/math/tried"
+PATH = "/runs/math/stale-8b"
 POLICY = f"/api/v1{PATH}/policy"
 SHADOWS = ["trm_max", "geo_mask", "token_veto"]
 
 
 @pytest.fixture(scope="module")
-def replayed_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
-    """A service with a run of 40 steps."""
-    service = ThreadedService(tmp_path_factory.mktemp("tried") / "data")
-    try:
-        with service.client() as client, replaying(client, ReplayedRun("tried", "stale")):
-            yield service
-    finally:
-        service.stop()
+def own_service(recorded: RecordedRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service with the recorded runs, whose policies tests may change."""
+    service = recorded.serve(recorded.running, tmp_path_factory.mktemp("editor") / "data")
+    yield service
+    service.stop()
 
 
 @pytest.fixture
-def service(replayed_run: ThreadedService) -> ThreadedService:
+def service(own_service: ThreadedService) -> ThreadedService:
     """The service; the run's policy, which each test may change, is trm_auto, pinned, with the shadows of a new run."""
-    with replayed_run.client() as client:
+    with own_service.client() as client:
         client.put(POLICY, json={"policy": "trm_auto", "pinned": True, "shadows": SHADOWS}).raise_for_status()
         client.put(f"/api/v1{PATH}/adaptation", json={"mode": "off"}).raise_for_status()
-    return replayed_run
+    return own_service
 
 
 @pytest.fixture
@@ -65,33 +62,58 @@ def asked_of(client: httpx.Client, bound: float) -> dict[str, object]:
     return found
 
 
-def test_a_bound_that_is_typed_shows_what_the_service_would_reject(
+def test_a_bound_is_typed_moved_by_keys_or_dragged_and_shows_what_the_service_would_reject(
     service: ThreadedService, visiting: Visiting, client: httpx.Client
 ) -> None:
     page = editing(visiting, service)
-    page.get_by_label("Upper bound, number").fill("0.01")
+    field, slider = page.get_by_label("Upper bound, number"), page.get_by_label("Upper bound", exact=True)
+    before = float(slider.get_attribute("aria-valuetext") or "nan")
+    field.fill("0.01")
     found = asked_of(client, 0.01)
     share = round(100 * found["total"]["mask_rate"])  # type: ignore[index]
     expect(page.locator(".editor")).to_contain_text(f"Would reject {share}% of 3,840 sequences in 40 steps")
     expect(page.locator(".editor")).to_contain_text(re.compile(r"Reasons: .*max_abs_d [\d,]+"))
     expect(page.locator(".editor")).to_contain_text(re.compile(r"By length in tokens: \d+–\d+: \S+"))
 
+    page.get_by_role("button", name="Back to today's").click()
+    expect(slider).to_have_attribute("aria-valuetext", re.compile(re.escape(f"{before:g}")))
+    slider.focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowLeft")
+    moved = float(slider.get_attribute("aria-valuetext") or "nan")
+    assert moved < before
+    expect(field).to_have_value(re.compile(r"^[\d.e-]+$"))
 
-@pytest.mark.parametrize("is_open", [True, False], ids=["open", "opened meanwhile"])
-def test_no_bound_can_be_typed_until_the_chosen_criterion_is_read(
-    service: ThreadedService, visiting: Visiting, is_open: bool
-) -> None:
+    canvas = page.locator(".heat canvas")
+    canvas.scroll_into_view_if_needed()
+    height = page.evaluate(f"document.querySelector('.heat canvas').heightOf({field.input_value()})")
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 200, box["y"] + height)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + height + 60, steps=5)
+    page.mouse.up()
+    expect(field).not_to_have_value(f"{moved:g}")
+    assert float(field.input_value()) < moved
+    expect(page.locator(".step")).to_be_hidden()
+
+
+def test_no_bound_can_be_typed_until_the_chosen_criterion_is_read(service: ThreadedService, visiting: Visiting) -> None:
     page = editing(visiting, service)
-    if not is_open:
-        page.get_by_text("Try other bounds").click()
+    field = page.get_by_label("Upper bound, number")
     held: list[Route] = []
     page.route(re.compile("/distribution"), lambda route: held.append(route))
     with page.expect_request(re.compile("/distribution")):
         page.get_by_label("Criterion").select_option("mean_k3")
-    if not is_open:
-        page.get_by_text("Try other bounds").click()
-        page.wait_for_timeout(200)  # The page handles the click in a separate task.
-    field = page.get_by_label("Upper bound, number")
+    expect(field).to_be_disabled()
+    held.pop().continue_()
+    expect(field).to_be_enabled()
+
+    page.get_by_text("Try other bounds").click()
+    with page.expect_request(re.compile("/distribution")):
+        page.get_by_label("Criterion").select_option("max_abs_d")
+    page.get_by_text("Try other bounds").click()
+    page.wait_for_timeout(200)  # The page handles the click in a separate task.
     expect(field).to_be_disabled()
     for route in held:
         route.continue_()
@@ -127,7 +149,7 @@ def test_a_draft_is_kept_in_the_address_and_opened_by_it(service: ThreadedServic
     expect(page.get_by_label("Criterion").locator("option:checked")).to_have_text("max_abs_d")
     expect(page.locator(".editor")).to_contain_text(re.compile(r"Would reject .+ in 20 steps"))
     page.get_by_role("button", name="Back to today's").click()
-    expect(page).to_have_url(re.compile(r"tried\?from=\d+&to=\d+$"))
+    expect(page).to_have_url(re.compile(r"stale-8b\?from=\d+&to=\d+$"))
 
 
 def test_a_draft_of_a_criterion_that_no_policy_has_says_so(service: ThreadedService, visiting: Visiting) -> None:
@@ -137,53 +159,30 @@ def test_a_draft_of_a_criterion_that_no_policy_has_says_so(service: ThreadedServ
     expect(page.locator(".editor")).to_contain_text(
         "The address tries token_kl (mismatch), which no policy of these steps bounds."
     )
-    expect(page).to_have_url(re.compile("tried$"))
+    expect(page).to_have_url(re.compile("stale-8b$"))
 
 
-@pytest.mark.parametrize("address", ["try=max_abs_d&upper=1", "try=max_abs_d,mismatch&upper=many", "upper=0.5"])
-def test_a_draft_that_cannot_be_read_is_left_out(service: ThreadedService, visiting: Visiting, address: str) -> None:
-    page = visiting(service.url).go(f"{PATH}?{address}")
-    expect(page.get_by_role("img", name=re.compile(r"sequences of 40 steps"))).to_be_visible()
-    expect(page.locator(".editor")).not_to_have_attribute("open", "")
+def test_a_draft_that_cannot_be_read_is_left_out(service: ThreadedService, visiting: Visiting) -> None:
+    tab = visiting(service.url)
+    for address in ("try=max_abs_d&upper=1", "try=max_abs_d,mismatch&upper=many", "upper=0.5"):
+        page = tab.go(f"{PATH}?{address}")
+        expect(page.get_by_role("img", name=re.compile(r"sequences of 40 steps"))).to_be_visible()
+        expect(page.locator(".editor")).not_to_have_attribute("open", "")
 
 
-def test_the_slider_moves_by_keys_and_tells_its_value(service: ThreadedService, visiting: Visiting) -> None:
-    page = editing(visiting, service)
-    slider = page.get_by_label("Upper bound", exact=True)
-    before = float(slider.get_attribute("aria-valuetext") or "nan")
-    slider.focus()
-    for _ in range(20):
-        page.keyboard.press("ArrowLeft")
-    after = float(slider.get_attribute("aria-valuetext") or "nan")
-    assert after < before
-    expect(page.get_by_label("Upper bound, number")).to_have_value(re.compile(r"^[\d.e-]+$"))
-    page.get_by_role("button", name="Back to today's").click()
-    expect(slider).to_have_attribute("aria-valuetext", re.compile(re.escape(f"{before:g}")))
-
-
-def test_a_draft_becomes_a_shadow_and_the_policy_stays(
+def test_a_draft_becomes_a_shadow_or_is_put_in_force_after_asking_and_rolled_back(
     service: ThreadedService, visiting: Visiting, client: httpx.Client
 ) -> None:
     page = editing(visiting, service)
     before = client.get(POLICY).json()
-    page.get_by_label("Upper bound, number").fill("0.02")
+    page.get_by_label("Upper bound, number").fill("0.03")
     page.get_by_role("button", name="Save as shadow").click()
     expect(page.get_by_label("Policies")).to_contain_text("trm_auto_by_hand · shadow")
     after = client.get(POLICY).json()
     assert (after["hash"], after["pinned"]) == (before["hash"], True)
-    assert [one["name"] for one in after["shadows"]] == [
-        *(one["name"] for one in before["shadows"]),
-        "trm_auto_by_hand",
-    ]
-    [drafted] = [one for one in after["shadows"] if one["name"] == "trm_auto_by_hand"]
-    assert {one["statistic"]: one.get("upper") for one in drafted["criteria"]}["max_abs_d"] == 0.02
+    assert [one["name"] for one in after["shadows"]] == [*SHADOWS, "trm_auto_by_hand"]
+    assert {one["statistic"]: one.get("upper") for one in after["shadows"][-1]["criteria"]}["max_abs_d"] == 0.03
 
-
-def test_a_draft_is_put_in_force_after_asking_and_rolled_back(
-    service: ThreadedService, visiting: Visiting, client: httpx.Client
-) -> None:
-    page = editing(visiting, service)
-    before = client.get(POLICY).json()
     page.get_by_label("Upper bound, number").fill("0.02")
     expect(page.locator(".editor")).to_contain_text("Would reject")
     page.get_by_role("button", name="Put in force").click()
@@ -250,21 +249,3 @@ def test_a_policy_that_changed_meanwhile_is_not_overwritten(
     page.get_by_role("button", name="Put in force").click()
     expect(page.locator(".editor [role=alert]").filter(has_text="The policy is geo_mask by")).to_be_visible()
     assert client.get(POLICY).json()["name"] == "geo_mask"
-
-
-def test_a_bound_is_dragged_on_the_heat_map(service: ThreadedService, visiting: Visiting) -> None:
-    page = editing(visiting, service)
-    field = page.get_by_label("Upper bound, number")
-    before = float(field.input_value())
-    canvas = page.locator(".heat canvas")
-    canvas.scroll_into_view_if_needed()
-    height = page.evaluate(f"document.querySelector('.heat canvas').heightOf({before})")
-    box = canvas.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + 200, box["y"] + height)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 200, box["y"] + height + 60, steps=5)
-    page.mouse.up()
-    expect(field).not_to_have_value(str(before))
-    assert float(field.input_value()) < before
-    expect(page.locator(".step")).to_be_hidden()

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from tests.client.test_turn_masks import IDS, KEPT, POLICY, traces
 from tests.client.trainer import settings
-from tests.fixtures.running_service import Serve
+from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from tests.web.conftest import Visiting
 from trmon_client.monitor import Monitor
@@ -32,8 +32,7 @@ def train(url: str, folder: Path, *, policy: Any = POLICY, **turns: Any) -> None
 
 
 @pytest.fixture
-def served(serve: Serve) -> Iterator[tuple[str, httpx.Client]]:
-    service = serve()
+def served(service: ThreadedService) -> Iterator[tuple[str, httpx.Client]]:
     with service.client() as client:
         yield service.url, client
 

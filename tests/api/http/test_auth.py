@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fixtures.command import trmon
+from tests.fixtures.command import run_here
 from tests.fixtures.loops import run
 from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
@@ -158,8 +158,8 @@ def test_access_to_the_database_recovers_a_service_without_tokens(
     service: ThreadedService, admin: httpx.Client
 ) -> None:
     revoke_all(service)
-    made = trmon("token", "create", "root", "--scope", "admin", data_dir=str(service.data_dir))
-    assert made.returncode == 0, made.stderr
+    made = run_here("token", "create", "root", "--scope", "admin", data_dir=str(service.data_dir))
+    assert made.exit_code == 0, made.stderr
     assert admin.get(RUNS, headers=bearer(made.stdout.strip())).status_code == 200
 
 
