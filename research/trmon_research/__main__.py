@@ -137,12 +137,13 @@ def backtest(
 ) -> None:
     """Print what rules would have raised over the runs of a sweep, as `trmon backtest` does over stored runs."""
     with plain_errors(), ExitStack() as stack:
+        from trmon_research.sweep.swept_backtest import backtest_swept
         from trmon_research.sweep.swept_history import swept_histories
 
         chosen = Backtest.of(rules, against, policies=policy, model=model)
         writer = backtest_writer(stack, chosen, output=output, as_json=as_json, as_csv=as_csv)
-        histories = swept_histories(folder, runs=run or [])
-        write_backtest(map(chosen.of_history, histories), writer, max_false_pages=max_false_pages)
+        results = (backtest_swept(swept, chosen) for swept in swept_histories(folder, runs=run or []))
+        write_backtest(results, writer, max_false_pages=max_false_pages)
 
 
 if __name__ == "__main__":

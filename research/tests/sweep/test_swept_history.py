@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from research.tests.sweep.sweep_files import write_sweep_file
-from trmon.domain.backtest.stored_history import CollapseLabel
 from trmon.domain.errors import InvalidInput
 from trmon_client.core.policies.policy import preset
 from trmon_research.sweep.swept_history import swept_histories
@@ -17,8 +16,8 @@ pytest.importorskip("pyarrow")
 
 def test_a_step_has_the_row_of_its_rollout_and_that_of_its_last_update(tmp_path: Path) -> None:
     write_sweep_file(tmp_path, "ill", rewards=[0.5, 0.25], onset=1)
-    [history] = swept_histories(tmp_path, runs=[])
-    rows = list(history.rows())
+    [swept] = swept_histories(tmp_path, runs=[])
+    rows = list(swept.history.rows())
     assert [(row.key.step, row.key.update, row.ordinal) for row in rows] == [
         (0, None, 1),
         (0, 0, 2),
@@ -28,16 +27,15 @@ def test_a_step_has_the_row_of_its_rollout_and_that_of_its_last_update(tmp_path:
     assert rows[2].signals == {"reward_mean": 0.25, "response_length_mean": 4.0, "mismatch_kl_k3": 1.0}
     assert (rows[2].scalars, rows[2].n_sequences, rows[2].n_tokens) == ({"grad_norm": 1.0}, 96, 384)
     assert rows[3].signals == {"staleness_kl_k3": 0.5}
-    assert (history.name, history.label, history.has_times) == ("sweep/ill", CollapseLabel(1), False)
-    assert history.held_signals is not None
-    assert "evaluated_reward" not in history.held_signals
-    assert history.apply_policy(preset("geo_mask")).skipped == "files of a sweep hold no sequences"
+    assert (swept.history.name, swept.onset) == ("sweep/ill", 1)
+    assert "evaluated_reward" not in swept.held_signals
+    assert swept.history.apply_policy(preset("geo_mask")).skipped == "files of a sweep hold no sequences"
 
 
 def test_runs_are_chosen_by_name(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_sweep_file(tmp_path, name, rewards=[0.5], onset=None)
-    assert [history.name for history in swept_histories(tmp_path, runs=["sweep/b"])] == ["sweep/b"]
+    assert [swept.history.name for swept in swept_histories(tmp_path, runs=["sweep/b"])] == ["sweep/b"]
     with pytest.raises(InvalidInput, match="'sweep/c' is not in"):
         list(swept_histories(tmp_path, runs=["sweep/c"]))
 

@@ -11,13 +11,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trmon.domain.collapse_risk.risk_inputs import COARSE, FINE
+from trmon.domain.collapse_risk.risk_inputs import COARSE_BITS, FINE_BITS, StoredPrecision
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon_client.core.wire.messages import decodable
 from trmon_research.sweep.run_labels import RunLabel
 from trmon_research.sweep.service_pipeline import RaisedAlert
 
 FORMAT = 2
+COARSE, FINE = StoredPrecision(COARSE_BITS), StoredPrecision(FINE_BITS)
 MISMATCH_STEMS = (
     *("kl_k1", "kl_k3", "chi2_token", "chi2_token_p95", "ess_token", "ess_seq", "prob_pearson", "prob_diff_mean"),
     *("prob_diff_max", "ratio_mean"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from trmon.domain.backtest.stored_history import CollapseLabel, PolicyMaskRate, StoredHistory
+from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import BatchKey, RunKey
@@ -41,7 +42,16 @@ class SweptFooter(msgspec.Struct, frozen=True):
     outcome: _Outcome
 
 
-def swept_histories(folder: Path, *, runs: Collection[str]) -> Iterator[StoredHistory]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptHistory:
+    """A run of a sweep: its rows have no clock and can hold some signals only; `onset` is that of its label."""
+
+    history: StoredHistory
+    held_signals: frozenset[str]
+    onset: int | None
+
+
+def swept_histories(folder: Path, *, runs: Collection[str]) -> Iterator[SweptHistory]:
     """Yield the runs of a sweep's folder by name, or only those named (sweep/RUN).
 
     Errors: InvalidInput for a file that is not one of a sweep, or a run that the folder does not have.
@@ -55,7 +65,7 @@ def swept_histories(folder: Path, *, runs: Collection[str]) -> Iterator[StoredHi
             yield _history(path)
 
 
-def _history(path: Path) -> StoredHistory:
+def _history(path: Path) -> SweptHistory:
     import pyarrow as pa  # an optional dependency
     import pyarrow.parquet as pq
 
@@ -67,14 +77,13 @@ def _history(path: Path) -> StoredHistory:
         found = msgspec.json.decode(footer, type=SweptFooter)
     except (pa.ArrowException, OSError, msgspec.MsgspecError) as error:
         raise InvalidInput("SOURCE", f"cannot read {path}: {error}") from error
-    return StoredHistory(
+    history = StoredHistory(
         run=unstored_run(RunKey(PROJECT, path.stem), state=RunState.FINISHED, config=found.config),
         rows=partial(_rows, path, found.config),
         apply_policy=_no_sequences,
-        held_signals=frozenset(_trained_names(names)),
-        has_times=False,
-        label=CollapseLabel(found.outcome.label.onset),
     )
+    held = frozenset(_trained_names(names))
+    return SweptHistory(history=history, held_signals=held, onset=found.outcome.label.onset)
 
 
 def _trained_names(names: list[str]) -> list[str]:

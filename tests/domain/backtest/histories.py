@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.domain.memory_log import MemoryLog
 from tests.store.builders import batch
-from trmon.domain.backtest.stored_history import CollapseLabel, PolicyMaskRate, StoredHistory
+from trmon.domain.backtest.stored_history import PolicyMaskRate, StoredHistory
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.identity import BatchKey
 
@@ -15,10 +15,8 @@ RISE = [0.5] * 20 + [0.5 + 0.01 * step for step in range(40)]
 """A reward that gains 0.39 in 60 steps."""
 
 
-def history(
-    steps: Iterable[Mapping[str, float]], *, step_seconds: float | None = 60.0, onset: int | None = None, **given: Any
-) -> StoredHistory:
-    """Return a history of one row a step with these signals. Args: onset: its label, if it is not None."""
+def history(steps: Iterable[Mapping[str, float]], *, step_seconds: float | None = 60.0) -> StoredHistory:
+    """Return a history of one row a step with these signals."""
     values = list(steps)
 
     def rows() -> Iterator[BatchRow]:
@@ -27,9 +25,7 @@ def history(
             key = BatchKey(1, step, None)
             yield batch(key, run_id=1, ordinal=step + 1, closed_at=1000.0 + 60.0 * step, signals={**seconds, **signals})
 
-    label = {} if onset is None else {"label": CollapseLabel(onset)}
-    usual: dict[str, Any] = {"run": MemoryLog().stored_run, "rows": rows, "apply_policy": _no_sequences, **label}
-    return StoredHistory(**usual | given)
+    return StoredHistory(run=MemoryLog().stored_run, rows=rows, apply_policy=_no_sequences)
 
 
 def rewards(*values: float) -> list[dict[str, float]]:

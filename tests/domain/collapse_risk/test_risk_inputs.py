@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trmon.domain.collapse_risk.risk_inputs import (
     BASELINE_STEPS,
-    COARSE,
+    COARSE_BITS,
     INPUT_NAMES,
     INPUTS,
     N_INPUTS,
@@ -178,7 +178,7 @@ def test_a_value_is_rounded_to_the_nearest_half_to_even(value: float, bits: int)
 
 
 def test_what_is_not_finite_stays_and_what_float32_cannot_hold_is_infinite() -> None:
-    rounded = COARSE.rounded(np.array([math.nan, math.inf, -math.inf, 1e300]))
+    rounded = StoredPrecision(COARSE_BITS).rounded(np.array([math.nan, math.inf, -math.inf, 1e300]))
     np.testing.assert_array_equal(rounded, np.array([math.nan, math.inf, -math.inf, math.inf], np.float32))
 
 

@@ -13,7 +13,6 @@ import msgspec
 from trmon.domain.analysis.collapse import SPAN, WITHIN, CollapseSearch
 from trmon.domain.backtest.rule_replay import BacktestAlert, RaisedAlerts, RaisedTransition, RuleReplay
 from trmon.domain.backtest.stored_history import (
-    CollapseLabel,
     PolicyMaskRate,
     RuleGap,
     RuleGapSearch,
@@ -134,11 +133,9 @@ class OnsetSearch:
         grad_norm = canonical_value("grad_norm", signals=row.signals, scalars=row.scalars)
         self._newest = (row.key.step, reward, grad_norm)
 
-    def onset(self, label: CollapseLabel | None) -> CollapseOnset:
-        """Return the onset after the last row. Args: label: takes precedence over the reward."""
+    def onset(self) -> CollapseOnset:
+        """Return the onset after the last row."""
         self._pass_on()
-        if label is not None:
-            return CollapseOnset(step=label.onset, source=OnsetSource.LABEL)
         if self._has_negative:
             return CollapseOnset(step=None, source=OnsetSource.UNKNOWN, reason="some rewards are below 0")
         if self._search.found is not None:
@@ -196,12 +193,12 @@ def backtest_run(
             n_steps += 1
             step_seconds = replayed[0].row.signals.get("step_seconds", math.nan)
             seconds += step_seconds if step_seconds > 0 else 0.0
-    found = onset.onset(history.label)
+    found = onset.onset()
     outcomes = tuple(evaluation.outcome(found) for evaluation in evaluations)
     return RunBacktest(
         run=history.name,
         n_steps=n_steps,
-        days=seconds / DAY_SECONDS if seconds and history.has_times else None,
+        days=seconds / DAY_SECONDS if seconds else None,
         onset=found,
         outcomes=outcomes,
         differences=rule_differences(*outcomes[:2]) if len(outcomes) > 1 else (),
@@ -214,10 +211,9 @@ class _Evaluation:
 
     def __init__(self, name: str, rules: RuleSet, history: StoredHistory, *, model: RiskModel | None) -> None:
         self._name = name
-        self._has_times = history.has_times
-        evaluated, self._gaps = split_rules(rules, history)
+        evaluated, self._gaps = split_rules(rules)
         self._replay = RuleReplay(evaluated, history.run, model=model)
-        self._search = RuleGapSearch(evaluated, held_signals=history.held_signals)
+        self._search = RuleGapSearch(evaluated)
         self._raised = RaisedAlerts(evaluated)
         self._newest: BatchRow | None = None
 
@@ -245,7 +241,7 @@ class _Evaluation:
         )
 
     def _add_raised(self, transitions: Sequence[RaisedTransition], row: BatchRow) -> None:
-        self._raised.add(transitions, step=row.key.step, at=row.closed_at if self._has_times else None)
+        self._raised.add(transitions, step=row.key.step, at=row.closed_at)
 
 
 class RuleSetOutcome(msgspec.Struct, frozen=True, kw_only=True):

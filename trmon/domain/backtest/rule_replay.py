@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -24,7 +24,6 @@ from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules.condition import signals_of
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.runs.run import Run, RunState
-from trmon.domain.signals.reward_history import LOWER_ATOMS
 
 RECEIVER = "backtest"
 
@@ -172,18 +171,3 @@ class RaisedAlerts:
             summary=event.summary,
             cause=alert.labels.get(CAUSE_LABEL, "") if alert.is_incident else "",
         )
-
-
-FEATURE_INPUTS: Mapping[str, frozenset[str]] = dict.fromkeys(
-    ("reward_collapse", "reward_decline"), frozenset(name for name, _ in LOWER_ATOMS)
-)
-"""Signals without which a historical signal is computed less exactly than the service computes it."""
-
-REPLAYED_FROM: Mapping[str, str] = {
-    **dict.fromkeys(("reward_ema", "reward_peak", "reward_collapse", "reward_decline"), "reward_mean"),
-    **dict.fromkeys(("entropy_relative", "entropy_rise"), "sampled_entropy"),
-    **dict.fromkeys(("length_limit_ema", "length_limit_rise"), "length_limit_share"),
-    "effective_signal_relative": "effective_signal",
-    "router_flip_relative": "router_flip_rate",
-}
-"""Historical signals that a replay computes from one signal: where that is held, their absence is known."""

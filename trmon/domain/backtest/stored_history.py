@@ -9,42 +9,25 @@ from dataclasses import dataclass
 import msgspec
 
 from trmon.domain.analysis.whatif import WhatIfEffect
-from trmon.domain.backtest.rule_replay import (
-    FEATURE_INPUTS,
-    REPLAYED_FROM,
-)
 from trmon.domain.batches.batch import BatchRow, QuarantinePart
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.rules.condition import AllOf, AnyOf, SignalAbsent, Truth, signals_of
-from trmon.domain.rules.rule import RowSelection, Rule, RuleSet
+from trmon.domain.rules.rule import RowSelection, RuleSet
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.runs.run import Run
-from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.policies.policy import Policy
-
-
-@dataclass(frozen=True, slots=True)
-class CollapseLabel:
-    """The label of a run: the step at which its collapse begins, None if it does not collapse."""
-
-    onset: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredHistory:
     """A stored run. `rows` reads its rows in the order of their ordinals, a page in memory at a time.
 
-    `apply_policy` returns what a policy would have masked of the stored sequences. `held_signals` are the signals that
-    the source can hold, None if it holds all that the service computes. Without `has_times` the rows have no clock, and
-    `closed_at` is 0. `label` is None for a run without a label.
+    `apply_policy` returns what a policy would have masked of the stored sequences.
     """
 
     run: Run
     rows: Callable[[], Iterator[BatchRow]]
     apply_policy: Callable[[Policy], PolicyMaskRate]
-    held_signals: frozenset[str] | None = None
-    has_times: bool = True
-    label: CollapseLabel | None = None
 
     @property
     def name(self) -> str:
@@ -53,7 +36,6 @@ class StoredHistory:
 
 
 RUN_STATES = "the run's heartbeats and silences, which rows do not record"
-TIMES = "the time of each step"
 HISTORY = "more steps"
 
 
@@ -69,18 +51,17 @@ class RuleGap(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.rule} {said} {', '.join(self.needs)}"
 
 
-def split_rules(rules: RuleSet, history: StoredHistory) -> tuple[RuleSet, tuple[RuleGap, ...]]:
-    """Return the rules that rows of a source may decide, and a gap for each of the others."""
-    gaps = {rule.name: RuleGap(rule=rule.name, needs=needs) for rule in rules.rules if (needs := _needs(rule, history))}
-    return RuleSet(tuple(rule for rule in rules.rules if rule.name not in gaps)), tuple(gaps.values())
+def split_rules(rules: RuleSet) -> tuple[RuleSet, tuple[RuleGap, ...]]:
+    """Return the rules that stored rows may decide, and a gap for each of the others."""
+    gaps = tuple(RuleGap(rule=rule.name, needs=(RUN_STATES,)) for rule in rules.rules if not rule.reads_batches)
+    return RuleSet(tuple(rule for rule in rules.rules if rule.reads_batches)), gaps
 
 
 class RuleGapSearch:
     """Finds the rules whose signals no row of a run has, or whose history is too short."""
 
-    def __init__(self, rules: RuleSet, *, held_signals: frozenset[str] | None) -> None:
+    def __init__(self, rules: RuleSet) -> None:
         self._rules = rules.over_signals
-        self._held = held_signals
         self._missing = {
             reads: {name for rule in self._rules if rule.reads is reads for name in signals_of(rule.when)}
             for reads in RowSelection
@@ -115,41 +96,18 @@ class RuleGapSearch:
                 yield RuleGap(rule=rule.name, needs=tuple(sorted(blocking)))
             elif rule.name not in self._decided:
                 yield RuleGap(rule=rule.name, needs=tuple(sorted(missing)) or (HISTORY,))
-            elif lacking := (missing - set(_absences(rule.when))) | self._not_held_inputs(rule):
+            elif lacking := missing - set(absences_of(rule.when)):
                 yield RuleGap(rule=rule.name, needs=tuple(sorted(lacking)), in_part=True)
 
-    def _not_held_inputs(self, rule: Rule) -> frozenset[str]:
-        """Return the signals that a source lacks, and that historical signals of a rule are computed from."""
-        if self._held is None:
-            return frozenset()
-        return _union(FEATURE_INPUTS.get(name, frozenset()) for name in signals_of(rule.when)) - self._held
 
-
-def _needs(rule: Rule, history: StoredHistory) -> tuple[str, ...]:
-    """Return what a rule needs that no row of a source can have."""
-    if not rule.reads_batches:
-        return (RUN_STATES,)
-    if rule.for_seconds > 0 and not history.has_times:
-        return (TIMES,)
-    held = history.held_signals
-    if held is None:
-        return ()
-    return tuple(f"to know whether {name} is sent" for name in _absences(rule.when) if not _is_held(name, held))
-
-
-def _absences(when: object) -> Iterator[str]:
+def absences_of(when: object) -> Iterator[str]:
     """Yield the signals whose absence a condition names."""
     match when:
         case AnyOf(parts) | AllOf(parts):
             for part in parts:
-                yield from _absences(part)
+                yield from absences_of(part)
         case SignalAbsent(signal):
             yield signal
-
-
-def _is_held(name: str, held: frozenset[str]) -> bool:
-    name = REPLAYED_FROM.get(name, name)
-    return not held.isdisjoint((name, *(f"{pair}_{name}" for pair in PAIRS)))
 
 
 def _blocking(when: object, missing: frozenset[str]) -> frozenset[str]:

@@ -34,8 +34,7 @@ class StoredPrecision:
 
 
 COARSE_BITS, FINE_BITS = 8, 16
-COARSE, FINE = StoredPrecision(COARSE_BITS), StoredPrecision(FINE_BITS)
-"""The precision of a signal, and of one whose distance to 1 matters."""
+"""The precision of a signal, in significant bits, and of one whose distance to 1 matters."""
 
 
 Numbers = Mapping[str, float]
