@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,12 +10,11 @@ import pytest
 from tests.store.builders import NOW, append, batch, batch_key, commit, start_intake
 from trmon.domain.access import EVERYTHING
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis
-from trmon.domain.ownership import Fences, slot_of
+from trmon.domain.ownership import Fences, Ownership, slot_of
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.runs.run import RunState
 from trmon.fleet.summaries import AGAIN_SECONDS, LIVE_SECONDS, RunSummaries, SummaryUpdater, in_order
 from trmon.store import Store
-from trmon.worker.thread import SoleOwner
 
 
 @dataclass
@@ -37,19 +36,13 @@ class LosingSink:
 
 
 @dataclass
-class SlotOwner:
+class SlotOwner(Ownership):
     """Owns the slots of some runs."""
 
     run_ids: Sequence[int]
 
     def fences(self) -> Fences:
         return {slot_of(run_id): 1 for run_id in self.run_ids}
-
-    def surplus(self) -> frozenset[int]:
-        return frozenset()
-
-    def release(self, slots: Collection[int]) -> None:
-        assert not slots
 
 
 @pytest.fixture
@@ -59,7 +52,7 @@ def clocks() -> Clocks:
 
 
 def updater_of(store: Store, clocks: Clocks, **changed: object) -> SummaryUpdater:
-    given: dict[str, object] = {"sink": store.summaries, "ownership": SoleOwner()} | changed
+    given: dict[str, object] = {"sink": store.summaries, "ownership": Ownership()} | changed
     return SummaryUpdater(
         store,
         given["sink"],  # type: ignore[arg-type]

@@ -23,12 +23,11 @@ from trmon.domain.alerts.delivery import Delivery, DeliveryState, RetryPolicy, R
 from trmon.domain.alerts.muting import LATE_SECONDS, DeliveryUpdate, MuteReason
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.errors import NotReady
-from trmon.domain.ownership import Fences
+from trmon.domain.ownership import Fences, Ownership
 from trmon.notify.dispatcher import MAX_DUE, DeliveryPolicy, Dispatcher
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, Receiver
 from trmon.store import Store
 from trmon.store.schema import tables
-from trmon.worker.thread import SoleOwner
 
 Start = Callable[[dict[str, Receiver]], Dispatcher]
 
@@ -55,7 +54,7 @@ def start(store: Store, counts: Counter[str]) -> Iterator[Start]:
         dispatcher = Dispatcher(
             store.outbox,
             receivers,
-            ownership=SoleOwner(),
+            ownership=Ownership(),
             policy=policy,
             count=lambda outcome: counts.update([outcome]),
         )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.fixtures.waiting import eventually
 from tests.notify.posting import DELIVERED, ScriptedReceiver, put
 from trmon.domain.alerts.delivery import RetryPolicy, Routes
-from trmon.domain.ownership import Fences
+from trmon.domain.ownership import Fences, Ownership
 from trmon.notify.dispatcher import THREADS_PER_RECEIVER, DeliveryPolicy, Dispatcher
 from trmon.store import Store
 
@@ -24,20 +24,14 @@ POLICY = DeliveryPolicy(
 )
 
 
-class Owner:
-    """Owns the given slots; implements trmon.domain.ownership.Ownership."""
+class Owner(Ownership):
+    """Owns the given slots."""
 
     def __init__(self, fences: Fences) -> None:
         self.held = fences
 
     def fences(self) -> Fences:
         return self.held
-
-    def surplus(self) -> frozenset[int]:
-        return frozenset()
-
-    def release(self, slots: Collection[int]) -> None:
-        pass
 
 
 @pytest.fixture

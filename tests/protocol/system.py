@@ -21,7 +21,7 @@ from tests.worker.watched_run import WATCH_CONFIG, RecordingObserver
 from trmon.domain.alerts.delivery import RetryPolicy, Routes
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.messages import PreparedMessage, WriteResult
-from trmon.domain.ownership import Fences
+from trmon.domain.ownership import Fences, Ownership
 from trmon.domain.pipeline.run_update import RunUpdate
 from trmon.domain.rules import rule_yaml
 from trmon.fleet.views import RunViewCache
@@ -95,7 +95,7 @@ class Inbox:
         """See Receiver."""
 
 
-class Worker:
+class Worker(Ownership):
     """A worker; as a writer and as an owner of slots it lets `interruption` happen at the worst moment, once."""
 
     def __init__(self, store: Store, leases: Leases | None) -> None:
@@ -153,12 +153,6 @@ class Worker:
     def fences(self) -> Fences | None:
         self._interrupt()
         return {} if self.is_lapsed else self.held
-
-    def surplus(self) -> frozenset[int]:
-        return frozenset()
-
-    def release(self, slots: Collection[int]) -> None:
-        pass
 
     def interrupt(self, interruption: Callable[[], None], *, after_calls: int) -> None:
         """Do something else first at a later commit, or look at the owned slots."""

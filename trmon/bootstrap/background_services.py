@@ -29,7 +29,7 @@ from trmon.store.redis import CommitNotice, PubSub
 from trmon.store.writing.group_commit import CommittedGroup
 from trmon.worker.process import WorkerProcess
 from trmon.worker.run_context import WatchConfig
-from trmon.worker.thread import SoleOwner, Worker
+from trmon.worker.thread import Worker
 
 SECONDS_PER_DAY = 86_400.0
 THRESHOLDS = (20_000, 20, 20)
@@ -83,7 +83,7 @@ def build_background_services(
     lease_manager: LeaseManager | None = None,
 ) -> BackgroundServices:
     """Return the services, not started; they own the runs of the lease manager's slots, or all runs without one."""
-    ownership = SoleOwner() if lease_manager is None else lease_manager
+    ownership = lease_manager or Ownership()
     worker = _worker(settings, store, rules=rules, view_cache=view_cache, counters=counters, ownership=ownership)
     dispatcher = _dispatcher(settings, store, counters=counters, ownership=ownership)
     cleaning = partial(_owns_first_slot, ownership)

@@ -29,6 +29,7 @@ from trmon.config import logs
 from trmon.config.rules import active_rules_of
 from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
+from trmon.domain.ownership import Ownership
 from trmon.domain.pipeline.run_update import EDIT
 from trmon.fleet.changes import EventFollower, PeriodicThread, ReportPoller
 from trmon.fleet.leases import LeaseManager
@@ -38,7 +39,7 @@ from trmon.store import ProcessRole, Store
 from trmon.store.redis import CommitNotice
 from trmon.store.repositories.events import StoredEvent
 from trmon.worker.channel import Channel, CommitResult, RunsChanged, ServiceProxy, Shutdown
-from trmon.worker.thread import SoleOwner, Worker
+from trmon.worker.thread import Worker
 
 NICENESS = 5
 """Where cores are scarce the service goes first: trainers wait for acknowledgements, not for signals."""
@@ -133,7 +134,7 @@ def main(descriptor: int) -> None:
         Thread(target=_receive_messages, args=receiver, name="trmon-channel", daemon=True).start()
         background_services.tune_garbage_collector()
         worker.start()
-        summary_poller = summary_poller_of(store, service_proxy, ownership=SoleOwner())
+        summary_poller = summary_poller_of(store, service_proxy, ownership=Ownership())
         summary_poller.start()
         shutdown.wait()
         summary_poller.close()

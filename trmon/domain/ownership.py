@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 SLOTS = 128
 """Processes lease slots rather than runs, so that the cost does not grow with the number of runs."""
@@ -60,14 +60,16 @@ def in_slots(run_ids: Collection[int], slots: Collection[int]) -> set[int]:
     return {run_id for run_id in run_ids if slot_of(run_id) in slots}
 
 
-class Ownership(Protocol):
-    """The slots of runs that this worker owns."""
+class Ownership:
+    """The slots of runs that this worker owns: all, unless a subclass says otherwise."""
 
     def fences(self) -> Fences | None:
         """Return the slots that the worker holds, each with its fencing token; None if it owns all runs permanently."""
+        return None
 
     def surplus(self) -> frozenset[int]:
         """Return the slots to release once no pass over their runs is in progress."""
+        return frozenset()
 
     def release(self, slots: Collection[int]) -> None:
         """Release slots."""

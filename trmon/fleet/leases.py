@@ -8,7 +8,7 @@ from threading import Lock
 
 import structlog
 
-from trmon.domain.ownership import Fences, SlotHoldings
+from trmon.domain.ownership import Fences, Ownership, SlotHoldings
 from trmon.fleet.changes import PeriodicThread
 from trmon.store.repositories.leases import Leases
 
@@ -18,8 +18,8 @@ RENEWALS = 5
 log = structlog.get_logger(__name__)
 
 
-class LeaseManager(PeriodicThread):
-    """Renews leases on its own thread; implements Ownership.
+class LeaseManager(PeriodicThread, Ownership):
+    """Renews leases on its own thread; owns the runs of the slots that it holds.
 
     Only its thread calls the database, and never under the lock: a call from another thread returns at once.
     A slot that it reports as held may have been lost a moment ago: each commit checks the slot's fence.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from threading import Condition, Thread
 
 import structlog
 
-from trmon.domain.ownership import Fences, Ownership
+from trmon.domain.ownership import Ownership
 from trmon.domain.runs.run import Run
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import RunUpdateWriter
@@ -30,21 +30,6 @@ RESUMED_PER_ROUND = 8
 """How many unfinished runs each round resumes after a start: new reports do not wait for ten thousand of them."""
 
 log = structlog.get_logger(__name__)
-
-
-class SoleOwner:
-    """Owns all runs; implements trmon.domain.ownership.Ownership."""
-
-    def fences(self) -> Fences | None:
-        """Return None: all slots."""
-        return None
-
-    def surplus(self) -> frozenset[int]:
-        """Return no slots: there is no other process to release any for."""
-        return frozenset()
-
-    def release(self, slots: Collection[int]) -> None:
-        """Do nothing."""
 
 
 class ClockWatch:
@@ -93,7 +78,7 @@ class Worker:
         self._log = run_log
         self._scheduler = Scheduler(run_log, writer=writer, watch_config=watch_config, views=views, observer=observer)
         self._observer = observer
-        self._ownership = ownership or SoleOwner()
+        self._ownership = ownership or Ownership()
         self._after_round = after_round
         self._clock = clock
         self._clock_watch = ClockWatch(clock(), monotonic or clock)
