@@ -16,9 +16,9 @@ from tests.fixtures.waiting import eventually
 from tests.store.builders import batch
 from trmon.domain.errors import NotReady
 from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.run_update import RunView
 from trmon.fleet import views as view_sync_module
 from trmon.fleet.views import PolicyThreshold, RunViewCache, ViewSync, thresholds_of
-from trmon.store.repositories.run_snapshots import StoredRunView
 from trmon_client.core.policies.policy import Policy, preset
 
 
@@ -83,7 +83,7 @@ class RecordingSource:
     def existing(self, run_ids: Collection[int]) -> set[int]:
         return set()
 
-    def of(self, run_ids: Collection[int]) -> list[StoredRunView]:
+    def of(self, run_ids: Collection[int], *, now: float) -> list[RunView]:
         if self.is_unavailable:
             raise NotReady("unavailable")
         self.queries.append(set(run_ids))

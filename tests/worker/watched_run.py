@@ -10,8 +10,9 @@ from tests.domain.trainer import finished, report
 from tests.store.builders import intake
 from trmon.domain.alerts.delivery import Routes
 from trmon.domain.batches.batch import BatchRow
+from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.rules import rule_yaml
-from trmon.fleet.views import RunView, RunViewCache
+from trmon.fleet.views import RunViewCache
 from trmon.store import Store
 from trmon.worker.pass_changes import PassTally
 from trmon.worker.run_context import WatchConfig

@@ -13,8 +13,8 @@ from prometheus_client import generate_latest
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.domain.access import Access
+from trmon.domain.pipeline.run_update import RunView
 from trmon.fleet.verdicts import JudgedRun
-from trmon.fleet.views import RunView
 
 log = structlog.get_logger(__name__)
 

@@ -26,8 +26,8 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.owner_change import OwnerChange
 from trmon.domain.errors import InvalidInput, NotFound
 from trmon.domain.identity import RunKey, checked_name
+from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.runs.run import Run, RunState
-from trmon.fleet.views import RunView
 from trmon.notify.registry import routes_of
 from trmon_client.api.alerts import AlertInfo
 from trmon_client.api.answers import ItemPage

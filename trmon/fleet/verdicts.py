@@ -11,9 +11,9 @@ from trmon.domain.health.judgement import RunVerdict, Urgency
 from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.health.verdict import VerdictInputs, judge_run, urgency_of
 from trmon.domain.incidents.incident import Incident, notifying_alerts
+from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.runs.run import Run
 from trmon.fleet.summaries import RunSummaries
-from trmon.fleet.views import RunView
 from trmon.store import Store
 
 BUDGET_SECONDS = 0.02

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
 
-from trmon.domain.adaptation.proposal import AdaptationMode
-from trmon.domain.alerts.alert import Alert
-from trmon.domain.batches.batch import BatchRow
-from trmon.domain.budget.trainer_advice import Advice
-from trmon.domain.policies import PolicyVersion
-from trmon.domain.runs.run import Run
-from trmon.domain.signals.derived_signals import SHADOW_PREFIX
-from trmon.store.repositories.run_snapshots import RunSnapshots, StoredRunView
+from trmon.domain.pipeline.run_update import RunView
+from trmon.store.repositories.run_snapshots import RunSnapshots
 from trmon_client.core.policies.policy import Policy
-
-BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
-"""The kinds of error bound and the signals that hold them."""
 
 Side = Literal["lower", "upper"]
 DELETION_CHECK_SECONDS = 15.0
@@ -35,47 +26,6 @@ class PolicyThreshold:
     where: str
     bound: Side
     value: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
-    """The values of one run at a time; `row` is its newest gauge row, None before the first batch closes.
-
-    `proposed` is the policy that adaptation recommends in place of the current one, if any.
-    """
-
-    run: Run
-    row: BatchRow | None
-    policy: PolicyVersion
-    alerts: tuple[Alert, ...]
-    expected_step_seconds: float | None
-    updated_at: float
-    advice: Advice | None = None
-    adaptation: AdaptationMode = AdaptationMode.OFF
-    proposed: Policy | None = None
-
-    @property
-    def signals(self) -> Mapping[str, float]:
-        """The gauge row's signals by full name."""
-        return self.row.signals if self.row else {}
-
-    @property
-    def scalars(self) -> Mapping[str, float]:
-        """The trainer's scalars in the gauge row."""
-        return self.row.scalars if self.row else {}
-
-    @property
-    def mask_rates(self) -> Mapping[str, float]:
-        """The share of rejected sequences by policy name: the active policy and each shadow."""
-        rates = self.signals.items()
-        shadows = {name.removeprefix(SHADOW_PREFIX): rate for name, rate in rates if name.startswith(SHADOW_PREFIX)}
-        active = self.signals.get("mask_rate")
-        return shadows if active is None else {**shadows, self.policy.policy.name: active}
-
-    @property
-    def bounds(self) -> Mapping[str, float]:
-        """The error bounds by kind; NaN where they cannot be asserted."""
-        return {kind: self.signals[name] for kind, name in BOUNDS.items() if name in self.signals}
 
 
 class RunViewCache:
@@ -162,27 +112,13 @@ class ViewSync:
             self._checked_at = time.monotonic()
 
     def _load(self, run_ids: Collection[int], *, now: float) -> None:
-        stored = self._run_snapshots.of(run_ids)
-        for one in stored:
-            self._view_cache.put(_view_of(one, now=now))
-        for run_id in set(run_ids) - {one.run.id for one in stored}:
+        stored = self._run_snapshots.of(run_ids, now=now)
+        for view in stored:
+            self._view_cache.put(view)
+        for run_id in set(run_ids) - {view.run.id for view in stored}:
             self._view_cache.remove(run_id)
 
     def _remove_deleted(self) -> None:
         cached = {view.run.id for view in self._view_cache.active(time.time())}
         for run_id in cached - self._run_snapshots.existing(cached) if cached else ():
             self._view_cache.remove(run_id)
-
-
-def _view_of(stored: StoredRunView, *, now: float) -> RunView:
-    return RunView(
-        run=stored.run,
-        row=stored.row,
-        policy=stored.policy,
-        alerts=stored.alerts,
-        expected_step_seconds=stored.outlook.expected_step_seconds,
-        updated_at=now,
-        advice=stored.outlook.advice,
-        adaptation=stored.adaptation,
-        proposed=stored.outlook.proposed,
-    )

@@ -17,10 +17,10 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.finding import Finding, Severity
 from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of
+from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.rules.rule import Rule
 from trmon.domain.signals.derived_signals import DERIVED
 from trmon.fleet.verdicts import JudgedRun
-from trmon.fleet.views import RunView
 from trmon.metrics.text_format import (
     MAX_CACHED,
     RUN_LABELS,

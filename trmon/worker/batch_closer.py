@@ -10,7 +10,7 @@ import structlog
 from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow, Quarantined
-from trmon.domain.batches.scalar_steps import ScalarRuns, ScalarSteps, ScalarTimes
+from trmon.domain.batches.scalar_steps import ScalarSteps
 from trmon.domain.framework_names.translation import signals_of_scalars
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import StoredNotice
@@ -75,7 +75,7 @@ class BatchCloser:
     def due_at(self) -> float:
         """When the grace period of the first open batch, or step of scalars, ends; infinity: none is open."""
         ends = self._run.pending.assembly.grace_ends(grace_seconds=self._grace_seconds, watching_since=self._loaded_at)
-        of_scalars = self._scalar_steps().due_at(self._scalar_times(0.0, caught_up=True))
+        of_scalars = self._scalar_steps(caught_up=True).due_at()
         return of_scalars if ends is None else min(ends, of_scalars)
 
     def close_due(self, changes: PassChanges, *, caught_up: bool) -> None:
@@ -100,7 +100,7 @@ class BatchCloser:
     def close_scalar_steps(self, changes: PassChanges, *, caught_up: bool) -> None:
         """Close the steps of which only scalars came, once later ones follow or the run has ended."""
         run = self._run
-        for step in self._scalar_steps(caught_up=caught_up).due(self._scalar_times(changes.now, caught_up=caught_up)):
+        for step in self._scalar_steps(caught_up=caught_up).due(changes.now):
             context, state = run.pass_context(changes), run.pipeline_state
             published = close_or_quarantine(
                 partial(close_scalar_step, step, context=context, pipeline_state=state),
@@ -116,19 +116,17 @@ class BatchCloser:
                 self._advisor.add_row(published.row)
             changes.tally.close_lags_seconds.append(changes.now - step.newest_at)
 
-    def _scalar_steps(self, *, caught_up: bool = True) -> ScalarSteps:
+    def _scalar_steps(self, *, caught_up: bool) -> ScalarSteps:
         run = self._run
-        runs = ScalarRuns(
+        return ScalarSteps(
+            run.pending.scalars,
             reporting=run.reporting,
             is_rank_ended=run.pending.assembly.is_rank_ended,
             folded=run.pipeline_state.folded,
             has_ended=caught_up and run.life.state.ended,
+            grace_seconds=self._grace_seconds if caught_up else math.inf,
+            watching_since=self._loaded_at,
         )
-        return ScalarSteps(run.pending.scalars, runs)
-
-    def _scalar_times(self, now: float, *, caught_up: bool) -> ScalarTimes:
-        grace_seconds = self._grace_seconds if caught_up else math.inf
-        return ScalarTimes(now=now, grace_seconds=grace_seconds, watching_since=self._loaded_at)
 
     def revise(self, late: Mapping[BatchKey, BatchRow], changes: PassChanges) -> None:
         """Compute closed rows again from all their reports.

@@ -15,8 +15,8 @@ from trmon.domain.errors import NotReady
 from trmon.domain.health.run_summary import RunSummary
 from trmon.domain.identity import BatchKey
 from trmon.domain.ownership import Fences
-from trmon.domain.pipeline.run_update import RunUpdate
-from trmon.fleet.views import RunView, RunViewCache
+from trmon.domain.pipeline.run_update import RunUpdate, RunView
+from trmon.fleet.views import RunViewCache
 from trmon.worker.pass_changes import PassTally
 
 MAX_UNANSWERED = 256

@@ -15,8 +15,7 @@ from trmon.domain.batches.batch import BatchRow, DecisionRow, QuarantinePart
 from trmon.domain.identity import BatchKey
 from trmon.domain.ownership import Fences
 from trmon.domain.pipeline.publish import BatchChanges
-from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunSnapshot, RunUpdate
-from trmon.fleet.views import RunView
+from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunUpdate, RunView
 
 CHECKPOINT_BATCHES = 64
 CHECKPOINT_SECONDS = 30.0
@@ -74,7 +73,7 @@ class PassChanges:
         return bool(self.rows or self.alerts or self.run or self.events)
 
     def update(self, view: RunView, *, frontier: Frontier, checkpoint: Checkpoint | None) -> RunUpdate:
-        """Return all changes and the view's snapshot as one update, batches in the order in which they were folded."""
+        """Return all changes and the view's outlook as one update, batches in the order in which they were folded."""
         return RunUpdate(
             run_id=view.run.id,
             frontier=frontier,
@@ -85,12 +84,7 @@ class PassChanges:
             deliveries=tuple(self.deliveries),
             events=tuple(self.events),
             checkpoint=checkpoint,
-            outlook=RunSnapshot(
-                gauge_ordinal=None if view.row is None else view.row.ordinal,
-                expected_step_seconds=view.expected_step_seconds,
-                advice=view.advice,
-                proposed=view.proposed,
-            ),
+            outlook=view.outlook(),
             **self.run,
         )
 

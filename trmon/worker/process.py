@@ -16,9 +16,9 @@ from trmon.config.settings import Settings
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import TrmonError
 from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.run_update import RunView
 from trmon.fleet.summaries import SummarySink
 from trmon.fleet.supervisor import STOP_SECONDS, ChildProcess
-from trmon.fleet.views import RunView
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.channel import Channel, CommitRequest, CommitResult, RoundResult, RunsChanged, Shutdown, SummariesMade
 from trmon.worker.scheduler import PassObserver, ViewSink

@@ -13,12 +13,11 @@ from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice
 from trmon.domain.finding import Severity
 from trmon.domain.messages import Unread
-from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunUpdate
+from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunUpdate, RunView
 from trmon.domain.pipeline.state import STATE_VERSION
 from trmon.domain.pipeline.transition import apply_run_end, retire_removed_rules
 from trmon.domain.runs.liveness import time_by_now
 from trmon.domain.runs.run import RunState
-from trmon.fleet.views import RunView
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.adaptation import Advisor, BoundAdaptation, run_quarantined
 from trmon.worker.batch_closer import BatchCloser, apply_newest_scalars, apply_scalars

@@ -16,8 +16,7 @@ import structlog
 from trmon.domain.errors import Fenced, NotFound
 from trmon.domain.messages import Unread
 from trmon.domain.ownership import Fences, in_slots, slot_of
-from trmon.domain.pipeline.run_update import RunUpdate
-from trmon.fleet.views import RunView
+from trmon.domain.pipeline.run_update import RunUpdate, RunView
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import CommitBatcher, PassResult, PassTally, RunUpdateWriter, commit_updates
 from trmon.worker.recovery import PAGE

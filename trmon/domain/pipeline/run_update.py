@@ -1,49 +1,86 @@
-"""The update that one pass of a worker over a run writes, in one transaction."""
+"""The update that one pass of a worker over a run writes, in one transaction, and the view of the run after it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertEvent
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.budget.trainer_advice import Advice
 from trmon.domain.policies import PolicyVersion
-from trmon.domain.runs.run import RunEnding, RunState, RunWarning
+from trmon.domain.runs.run import Run, RunEnding, RunState, RunWarning
+from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon_client.core.policies.policy import Policy
+
+BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
+"""The kinds of error bound and the signals that hold them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunSnapshot:
-    """Values after a pass: the batch that gauges show, the usual step time, the advice and the proposed policy."""
+class RunView:
+    """The values of one run at a time; `row` is its newest gauge row, None before the first batch closes.
 
-    gauge_ordinal: int | None = None
-    expected_step_seconds: float | None = None
+    `proposed` is the policy that adaptation recommends in place of the current one, if any.
+    """
+
+    run: Run
+    row: BatchRow | None
+    policy: PolicyVersion
+    alerts: tuple[Alert, ...]
+    expected_step_seconds: float | None
+    updated_at: float
     advice: Advice | None = None
+    adaptation: AdaptationMode = AdaptationMode.OFF
     proposed: Policy | None = None
 
-    def document(self) -> dict[str, Any]:
-        """Return it as a JSON-compatible document."""
+    @classmethod
+    def of(cls, outlook: Mapping[str, Any], **others: Any) -> RunView:
+        """Return the view of a run whose worker has stored an outlook, empty before it has. Args: others: fields."""
+        advice, proposed = outlook.get("advice"), outlook.get("proposed")
+        return cls(
+            expected_step_seconds=outlook.get("expected_step_seconds"),
+            advice=None if advice is None else msgspec.convert(advice, Advice),
+            proposed=None if proposed is None else Policy.parse(proposed),
+            **others,
+        )
+
+    def outlook(self) -> dict[str, Any]:
+        """Return what only the worker knows as a JSON-compatible document, and the ordinal of the row."""
         return {
-            "gauge_ordinal": self.gauge_ordinal,
+            "gauge_ordinal": None if self.row is None else self.row.ordinal,
             "expected_step_seconds": self.expected_step_seconds,
             "advice": None if self.advice is None else self.advice.document(),
             "proposed": None if self.proposed is None else self.proposed.spec(),
         }
 
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> RunSnapshot:
-        """Return the snapshot in a document."""
-        advice, proposed = document["advice"], document["proposed"]
-        return cls(
-            gauge_ordinal=document["gauge_ordinal"],
-            expected_step_seconds=document["expected_step_seconds"],
-            advice=None if advice is None else msgspec.convert(advice, Advice),
-            proposed=None if proposed is None else Policy.parse(proposed),
-        )
+    @property
+    def signals(self) -> Mapping[str, float]:
+        """The gauge row's signals by full name."""
+        return self.row.signals if self.row else {}
+
+    @property
+    def scalars(self) -> Mapping[str, float]:
+        """The trainer's scalars in the gauge row."""
+        return self.row.scalars if self.row else {}
+
+    @property
+    def mask_rates(self) -> Mapping[str, float]:
+        """The share of rejected sequences by policy name: the active policy and each shadow."""
+        rates = self.signals.items()
+        shadows = {name.removeprefix(SHADOW_PREFIX): rate for name, rate in rates if name.startswith(SHADOW_PREFIX)}
+        active = self.signals.get("mask_rate")
+        return shadows if active is None else {**shadows, self.policy.policy.name: active}
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """The error bounds by kind; NaN where they cannot be asserted."""
+        return {kind: self.signals[name] for kind, name in BOUNDS.items() if name in self.signals}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,4 +148,4 @@ class RunUpdate:
     ending: RunEnding | None = None
     warnings: tuple[RunWarning, ...] = ()
     checkpoint: Checkpoint | None = None
-    outlook: RunSnapshot | None = None
+    outlook: dict[str, Any] | None = None

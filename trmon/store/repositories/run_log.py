@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
@@ -95,18 +96,10 @@ def _run_columns(update: RunUpdate) -> dict[str, Any]:
 
 
 def _state_row(update: RunUpdate) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "run_id": update.run_id,
-        "report_id": update.frontier.report_id,
-        "notice_id": update.frontier.notice_id,
-    }
+    row: dict[str, Any] = {"run_id": update.run_id, **asdict(update.frontier)}
     if update.checkpoint is not None:
-        row |= {
-            "ordinal": update.checkpoint.ordinal,
-            "version": update.checkpoint.version,
-            "state": update.checkpoint.state,
-        }
-    return row if update.outlook is None else row | {"outlook": update.outlook.document()}
+        row |= asdict(update.checkpoint)
+    return row if update.outlook is None else row | {"outlook": update.outlook}
 
 
 _ENDED_STATES = [state.value for state in RunState if state.ended]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select
@@ -12,9 +11,8 @@ from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.pipeline.run_update import RunSnapshot
+from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.policies import PolicyVersion, default_version
-from trmon.domain.runs.run import Run
 from trmon.store.rows.alerts import ALERT_MAPPING
 from trmon.store.rows.batches import NameDictionary, read_batches
 from trmon.store.rows.runs import POLICY_MAPPING, read_runs, select_runs
@@ -23,18 +21,6 @@ from trmon.store.writing.repository import Reader
 
 _OPEN = [AlertState.PENDING.value, AlertState.FIRING.value]
 PAGE = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRunView:
-    """One run as its worker last wrote it; `row` is the batch that gauges show."""
-
-    run: Run
-    row: BatchRow | None
-    policy: PolicyVersion
-    alerts: tuple[Alert, ...]
-    adaptation: AdaptationMode
-    outlook: RunSnapshot
 
 
 class RunSnapshots(Reader):
@@ -54,39 +40,40 @@ class RunSnapshots(Reader):
         """Return which of those runs exist."""
         return set(self._values(select(tables.run.c.id).where(tables.run.c.id.in_(run_ids))))
 
-    def of(self, run_ids: Collection[int]) -> list[StoredRunView]:
-        """Return the views of those runs that exist."""
+    def of(self, run_ids: Collection[int], *, now: float) -> list[RunView]:
+        """Return the views of those runs that exist, as their workers last wrote them."""
         ids = sorted(run_ids)
-        views: list[StoredRunView] = []
+        views: list[RunView] = []
         with self._reader.connect() as connection:
             for first in range(0, len(ids), PAGE):
-                views += self._read(connection, ids[first : first + PAGE])
+                views += self._read(connection, ids[first : first + PAGE], now=now)
         return views
 
-    def _read(self, connection: Connection, ids: Sequence[int]) -> list[StoredRunView]:
-        run_snapshots = _run_snapshots(connection, ids)
-        rows = self._gauge_rows(connection, run_snapshots)
+    def _read(self, connection: Connection, ids: Sequence[int], *, now: float) -> list[RunView]:
+        outlooks = _outlooks(connection, ids)
+        rows = self._gauge_rows(connection, outlooks)
         policies, alerts = _policies(connection, ids), _alerts(connection, ids)
         modes = _modes(connection, ids)
         runs = read_runs(connection, select_runs(EVERYTHING).where(tables.run.c.id.in_(ids)))
         return [
-            StoredRunView(
+            RunView.of(
+                outlooks.get(run.id, {}),
                 run=run,
                 row=rows.get(run.id),
                 policy=policies.get(run.id) or default_version(now=run.created_at),
                 alerts=alerts.get(run.id, ()),
+                updated_at=now,
                 adaptation=modes.get(run.id, AdaptationMode.OFF),
-                outlook=run_snapshots.get(run.id, RunSnapshot()),
             )
             for run in runs
         ]
 
-    def _gauge_rows(self, connection: Connection, run_snapshots: dict[int, RunSnapshot]) -> dict[int, BatchRow]:
+    def _gauge_rows(self, connection: Connection, outlooks: Mapping[int, Mapping[str, Any]]) -> dict[int, BatchRow]:
         table = tables.batch.c
         wanted: list[ColumnElement[bool]] = [
-            (table.run_id == run_id) & (table.ordinal == outlook.gauge_ordinal)
-            for run_id, outlook in run_snapshots.items()
-            if outlook.gauge_ordinal is not None
+            (table.run_id == run_id) & (table.ordinal == outlook["gauge_ordinal"])
+            for run_id, outlook in outlooks.items()
+            if outlook["gauge_ordinal"] is not None
         ]
         if not wanted:
             return {}
@@ -94,10 +81,10 @@ class RunSnapshots(Reader):
         return {row.run_id: row for row in found}
 
 
-def _run_snapshots(connection: Connection, ids: Sequence[int]) -> dict[int, RunSnapshot]:
+def _outlooks(connection: Connection, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
     table = tables.run_state.c
     found = select(table.run_id, table.outlook).where(table.run_id.in_(ids), table.outlook.is_not(None))
-    return {row.run_id: RunSnapshot.of(row.outlook) for row in connection.execute(found)}
+    return {row.run_id: row.outlook for row in connection.execute(found)}
 
 
 def _policies(connection: Connection, ids: Sequence[int]) -> dict[int, PolicyVersion]:
