@@ -10,7 +10,7 @@ import pytest
 
 from trmon.fleet import changes
 from trmon.fleet.changes import FULL_POLL_EVERY_SECONDS, OVERLAP_SECONDS, PeriodicThread, ReportPoller
-from trmon.store.repositories.reports import MessageCursor, MessageKind, NewMessage
+from trmon.store.repositories.reports import MessageCursor
 
 
 class Ids:
@@ -22,14 +22,10 @@ class Ids:
         self.report_poller = ReportPoller(self, clock=lambda: self.now)
 
     def newest(self) -> MessageCursor:
-        return {MessageKind.REPORT: max(self.runs, default=0), MessageKind.NOTICE: 0}
+        return {"report": max(self.runs, default=0), "notice": 0}
 
-    def after(self, mark: MessageCursor) -> list[NewMessage]:
-        newest: dict[int, int] = {}
-        for id_, run_id in self.runs.items():
-            if id_ > mark[MessageKind.REPORT]:
-                newest[run_id] = max(id_, newest.get(run_id, 0))
-        return [NewMessage(run_id, MessageKind.REPORT, id_) for run_id, id_ in newest.items()]
+    def after(self, mark: MessageCursor) -> dict[tuple[int, str], int]:
+        return {(run_id, "report"): id_ for id_, run_id in sorted(self.runs.items()) if id_ > mark["report"]}
 
     def poll(self, *, after_seconds: float) -> set[int]:
         """Advance the clock and poll."""

@@ -112,7 +112,7 @@ MUTANTS: Mutants = {
     ],
     "store": [
         ("database", '"PRAGMA synchronous = FULL",', '"PRAGMA synchronous = OFF",'),
-        ("repositories", 'DUPLICATE if row["digest"] == stored["digest"] else', 'DUPLICATE if row["digest"] else'),
+        ("repositories", 'row["digest"] == stored["digest"] or is_same(', 'row["digest"] or is_same('),
         ("repositories", "first.setdefault(identity(row), row)", "first[identity(row)] = row"),
         ("writing", "len(self._waiting) + len(queued) > self._max_waiting", "not self.alive"),
         ("repositories", "(table.id <= last_old) & (table.received_at < oldest)", "(table.id <= last_old)"),

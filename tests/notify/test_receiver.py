@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import httpx
 import pytest
 
-from trmon.notify.receiver import Destination, DestinationForbidden, Resolve, check_destination
+from trmon.notify.receiver import DestinationForbidden, Resolve, checked_urls
 
 URL = httpx.URL("https://hooks.example/x")
 
@@ -42,35 +42,32 @@ def resolves_to(*addresses: str) -> Resolve:
 )
 def test_an_address_that_is_not_public_is_refused(address: str) -> None:
     with pytest.raises(DestinationForbidden, match="not public"):
-        check_destination(URL, allow_hosts=frozenset(), resolve=resolves_to("93.184.215.14", address))
+        checked_urls(URL, allow_hosts=frozenset(), resolve=resolves_to("93.184.215.14", address))
 
 
 @pytest.mark.parametrize(
     "address",
     ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::93.184.215.14", "2002:5db8:d70e::1"],
 )
-def test_a_public_address_is_used_under_the_host_name(address: str) -> None:
-    destination = check_destination(URL, allow_hosts=frozenset(), resolve=resolves_to(address))
-    assert destination == Destination(
-        urls=(URL.copy_with(host=address),), host_header="hooks.example", server_name="hooks.example"
-    )
-    assert str(ip_address(destination.urls[0].host)) == str(ip_address(address))
+def test_a_public_address_is_used(address: str) -> None:
+    [found] = checked_urls(URL, allow_hosts=frozenset(), resolve=resolves_to(address))
+    assert found == URL.copy_with(host=address)
+    assert str(ip_address(found.host)) == str(ip_address(address))
 
 
 def test_every_address_of_a_host_is_a_destination_in_the_order_of_the_resolver() -> None:
     resolve = resolves_to("2606:2800:21f:cb07:6820:80da:af6b:8b2c", "93.184.215.14")
-    destination = check_destination(URL, allow_hosts=frozenset(), resolve=resolve)
-    assert [url.host for url in destination.urls] == ["2606:2800:21f:cb07:6820:80da:af6b:8b2c", "93.184.215.14"]
+    found = checked_urls(URL, allow_hosts=frozenset(), resolve=resolve)
+    assert [url.host for url in found] == ["2606:2800:21f:cb07:6820:80da:af6b:8b2c", "93.184.215.14"]
 
 
 @pytest.mark.parametrize("url", ["http://hooks.example/x", "ftp://hooks.example/x", "file:///etc/passwd"])
 def test_a_url_must_be_https_unless_its_host_is_allowed(url: str) -> None:
     with pytest.raises(DestinationForbidden, match="must be https"):
-        check_destination(httpx.URL(url), allow_hosts=frozenset(), resolve=resolves_to("93.184.215.14"))
+        checked_urls(httpx.URL(url), allow_hosts=frozenset(), resolve=resolves_to("93.184.215.14"))
 
 
 def test_an_allowed_host_may_have_any_address() -> None:
     url = httpx.URL("http://alerts.local:9093/hook?x=1")
-    destination = check_destination(url, allow_hosts=frozenset({"alerts.local"}), resolve=resolves_to("10.0.0.9"))
-    assert str(destination.urls[0]) == "http://10.0.0.9:9093/hook?x=1"
-    assert destination.host_header == "alerts.local:9093"
+    [found] = checked_urls(url, allow_hosts=frozenset({"alerts.local"}), resolve=resolves_to("10.0.0.9"))
+    assert str(found) == "http://10.0.0.9:9093/hook?x=1"

@@ -11,7 +11,7 @@ import structlog
 
 from trmon.domain.access import EVERYTHING
 from trmon.store.repositories.events import Events, StoredEvent
-from trmon.store.repositories.reports import MessageCursor, MessageKind, NewMessages
+from trmon.store.repositories.reports import MessageCursor, NewMessages
 
 POLL_SECONDS = 1.0
 NOTIFIED_POLL_SECONDS = 5.0
@@ -131,7 +131,7 @@ class ReportPoller:
         self._clock = clock
         self._marks: deque[tuple[float, MessageCursor]] = deque()
         self._full_poll_at = clock()
-        self._seen: dict[tuple[int, MessageKind], int] = {}
+        self._seen: dict[tuple[int, str], int] = {}
 
     def poll(self) -> set[int]:
         """Return the runs with a message that no earlier poll has found."""
@@ -139,8 +139,8 @@ class ReportPoller:
         if not self._marks:
             self._marks.append((now, {kind: max(0, id_ - MAX_OPEN_IDS) for kind, id_ in newest.items()}))
         found = self._new_messages.after(self._start_mark(now))
-        new = {message.run_id for message in found if message.id > self._seen.get((message.run_id, message.kind), 0)}
-        self._seen.update({(message.run_id, message.kind): message.id for message in found})
+        new = {run_id for (run_id, table), id_ in found.items() if id_ > self._seen.get((run_id, table), 0)}
+        self._seen.update(found)
         self._marks.append((now, newest))
         while now - self._marks[1][0] >= FULL_POLL_WINDOW_SECONDS:
             self._marks.popleft()

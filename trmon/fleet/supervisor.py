@@ -65,11 +65,6 @@ class ChildProcess:
         )
 
     @property
-    def pid(self) -> int:
-        """The process's id."""
-        return self._running.pid
-
-    @property
     def status(self) -> int | None:
         """The exit status; None while the process runs."""
         return self._running.poll()

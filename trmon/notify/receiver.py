@@ -69,23 +69,14 @@ class DestinationForbidden(Exception):
     """Receivers may not connect to the destination."""
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """A checked destination: the URL with each address in turn, and the host name for Host header and certificate."""
-
-    urls: tuple[httpx.URL, ...]
-    host_header: str
-    server_name: str
-
-
 def resolve_host(host: str, port: int) -> list[str]:
     """Return the addresses of a host. Errors: OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def check_destination(url: httpx.URL, *, allow_hosts: frozenset[str], resolve: Resolve = resolve_host) -> Destination:
-    """Return the destination of a URL.
+def checked_urls(url: httpx.URL, *, allow_hosts: frozenset[str], resolve: Resolve) -> list[httpx.URL]:
+    """Return a URL with each address of its host in turn.
 
     The name is resolved once, and connections use the checked addresses, so that a second DNS response cannot
     change them. All addresses of the name must be public unless the host is allowed.
@@ -96,8 +87,7 @@ def check_destination(url: httpx.URL, *, allow_hosts: frozenset[str], resolve: R
         raise DestinationForbidden("a webhook URL must be https; TRMON_WEBHOOK_ALLOW_HOSTS allows a host to use http")
     port = url.port or (443 if url.scheme == "https" else 80)
     addresses = checked_addresses(url.host, port, name="webhook's host", is_allowed=allowed, resolve=resolve)
-    urls = tuple(url.copy_with(host=address) for address in addresses)
-    return Destination(urls=urls, host_header=url.netloc.decode("ascii"), server_name=url.host)
+    return [url.copy_with(host=address) for address in addresses]
 
 
 def checked_addresses(
@@ -155,25 +145,25 @@ class HttpPost:
     def post(self, body: bytes, *, headers: Mapping[str, str] | None = None) -> DeliveryResult:
         """Post JSON. A 2xx is delivered; 408, 425, 429, 5xx and network errors may be retried."""
         try:
-            destination = check_destination(self._url, allow_hosts=self._allow_hosts, resolve=self._resolve)
-            return self._post_to(destination, body, headers={**(headers or {}), "Content-Type": "application/json"})
+            urls = checked_urls(self._url, allow_hosts=self._allow_hosts, resolve=self._resolve)
+            return self._post_to(urls, body, headers={**(headers or {}), "Content-Type": "application/json"})
         except DestinationForbidden as error:
             return DeliveryResult(DeliveryOutcome.REFUSED, str(error))
         except (httpx.HTTPError, OSError) as error:
             return DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
 
-    def _post_to(self, destination: Destination, body: bytes, *, headers: Mapping[str, str]) -> DeliveryResult:
+    def _post_to(self, urls: Sequence[httpx.URL], body: bytes, *, headers: Mapping[str, str]) -> DeliveryResult:
         """Post to the first address that accepts a connection; all share the time for connecting."""
-        timeout = httpx.Timeout(self._timeout_seconds, connect=self._timeout_seconds / len(destination.urls))
+        timeout = httpx.Timeout(self._timeout_seconds, connect=self._timeout_seconds / len(urls))
         failure: httpx.HTTPError | None = None
-        for url in destination.urls:
+        for url in urls:
             try:
                 with self._client.stream(
                     "POST",
                     url,
                     content=body,
-                    headers={**headers, "Host": destination.host_header},
-                    extensions={"sni_hostname": destination.server_name},
+                    headers={**headers, "Host": self._url.netloc.decode("ascii")},
+                    extensions={"sni_hostname": self._url.host},
                     timeout=timeout,
                 ) as response:
                     return result_of_status(response.status_code)

@@ -40,11 +40,16 @@ from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.policies import default_version
 from trmon.domain.runs.run import RunState
 from trmon.store import Store
-from trmon.store.archive.arrow_tables import NOT_ARCHIVED, PLAIN_TABLES
+from trmon.store.archive.arrow_tables import PLAIN_TABLES
 from trmon.store.repositories.archives import ImportedRun, ImportOutcome
 from trmon.store.schema import tables
 from trmon.store.writing.group_commit import CommittedGroup
 
+NOT_ARCHIVED = frozenset(
+    {"chunk_axes", "signal_chunk", "run_summary", "event", "delivery", "lake_batch_attempt", "lake_deletion"}
+)
+"""The other tables of a run: an import rebuilds the columnar history, and a worker the summary; events, the outbox and
+what has moved to the lake belong to one database, and copying them would send notifications twice."""
 STEPS = range(300)
 """More steps than one chunk of history holds."""
 REPORTS = range(40)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from trmon.domain.identity import BatchKey
 from trmon.domain.messages import StoredNotice, StoredReport
@@ -87,40 +87,25 @@ class ScalarStep:
     newest_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalarTimes:
-    """The time of a pass and the rules of waiting.
+@dataclass(frozen=True, slots=True)
+class ScalarSteps:
+    """The steps of pending scalars that may close without any report, and what is known of their attempts.
 
-    `grace_seconds` is infinite while messages are unread; it counts no earlier than from `watching_since`.
+    `reporting` are the attempts that have sent a report. `is_rank_ended` says whether a rank of an attempt has ended,
+    `folded` is the newest closed batch. If `has_ended`, nothing more is expected of the run. `grace_seconds` is
+    infinite while messages are unread; it counts no earlier than from `watching_since`.
     """
 
-    now: float
-    grace_seconds: float
-    watching_since: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalarRuns:
-    """The known attempts of a run.
-
-    `reporting` are those that have sent a report. `is_rank_ended` says whether a rank of an attempt has ended, `folded`
-    is the newest closed batch. If `has_ended`, nothing more is expected of the run.
-    """
-
+    pending: PendingScalars
+    _: KW_ONLY
     reporting: Collection[int]
     is_rank_ended: Callable[[int, int], bool]
     folded: BatchKey | None
     has_ended: bool
+    grace_seconds: float
+    watching_since: float
 
-
-@dataclass(frozen=True, slots=True)
-class ScalarSteps:
-    """The steps of pending scalars that may close without any report."""
-
-    pending: PendingScalars
-    runs: ScalarRuns
-
-    def due(self, times: ScalarTimes) -> list[ScalarStep]:
+    def due(self, now: float) -> list[ScalarStep]:
         """Return the steps that close now, in order within each attempt.
 
         A step closes once each rank that sent scalars of it has sent those of a later step or has ended, or a later
@@ -134,24 +119,24 @@ class ScalarSteps:
                 notices = self.pending.notices(attempt_id, step)
                 has_passed = self._has_passed(attempt_id, step, notices=notices, newest=newest)
                 is_due = has_passed or attempt_id < last_attempt
-                if not is_due and self._waits_until(attempt_id, step, newest=newest, times=times) > times.now:
+                if not is_due and self._waits_until(attempt_id, step, newest=newest) > now:
                     break
                 found.append(self._closed(attempt_id, step, notices))
         return found
 
-    def due_at(self, times: ScalarTimes) -> float:
+    def due_at(self) -> float:
         """Return when the first step closes by the clock; infinity: none does."""
         first = (
-            self._waits_until(attempt_id, steps[0], newest=self.pending.newest_steps(attempt_id), times=times)
+            self._waits_until(attempt_id, steps[0], newest=self.pending.newest_steps(attempt_id))
             for attempt_id, steps in self._candidates()
         )
         return min(first, default=math.inf)
 
     def _candidates(self) -> Iterator[tuple[int, list[int]]]:
         """Yield the attempts without reports, and their steps that are not closed."""
-        folded = self.runs.folded
+        folded = self.folded
         for attempt_id, steps in self.pending.steps().items():
-            if attempt_id in self.runs.reporting:
+            if attempt_id in self.reporting:
                 continue
             new = [step for step in steps if folded is None or BatchKey(attempt_id, step, None).order > folded.order]
             if new:
@@ -161,16 +146,15 @@ class ScalarSteps:
         self, attempt_id: int, step: int, *, notices: Collection[StoredNotice], newest: Mapping[int, int]
     ) -> bool:
         ranks = {notice.message.rank for notice in notices}
-        is_ended = self.runs.is_rank_ended
-        return self.runs.has_ended or all(newest[rank] > step or is_ended(attempt_id, rank) for rank in ranks)
+        return self.has_ended or all(newest[rank] > step or self.is_rank_ended(attempt_id, rank) for rank in ranks)
 
-    def _waits_until(self, attempt_id: int, step: int, *, newest: Mapping[int, int], times: ScalarTimes) -> float:
-        folded = self.runs.folded
+    def _waits_until(self, attempt_id: int, step: int, *, newest: Mapping[int, int]) -> float:
+        folded = self.folded
         is_known = folded is not None and folded.attempt_id == attempt_id
         if not is_known and max(newest.values()) <= step:
             return math.inf  # its report may still come
         newest_at = max(notice.received_at for notice in self.pending.notices(attempt_id, step))
-        return max(newest_at, times.watching_since) + times.grace_seconds
+        return max(newest_at, self.watching_since) + self.grace_seconds
 
     def _closed(self, attempt_id: int, step: int, notices: Collection[StoredNotice]) -> ScalarStep:
         return ScalarStep(

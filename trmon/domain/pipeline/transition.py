@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from msgspec import structs
@@ -135,7 +135,6 @@ def apply_state_change(
         track = pipeline_state.tracks.get(rule.name, QUIET)
         if rule.when.state is change.state and track.alert is None:
             evaluation = Evaluation(Truth.TRUE, "silent_seconds", change.silent_seconds, change.limit_seconds)
-            since = change.silence_started_at
             transitions[rule.name] = _raise(
                 rule,
                 evaluation,
@@ -143,14 +142,12 @@ def apply_state_change(
                 pipeline_state=pipeline_state,
                 key=key,
                 at=change.at,
-                since=since,
+                since=change.silence_started_at,
                 error=(change.ending and change.ending.phrase) or "no error text",
             )
         elif rule.when.state is not change.state and track.alert is not None:
             transitions[rule.name] = resolve_alert(track, now=change.at)
-    return tuple(transitions.values()), pipeline_state.with_tracks(
-        {name: transition.track for name, transition in transitions.items()}
-    )
+    return _with_tracks(pipeline_state, transitions)
 
 
 def apply_duplicate_trainers(
@@ -174,9 +171,14 @@ def apply_duplicate_trainers(
                 )
         elif track.alert is not None:
             transitions[rule.name] = resolve_alert(track, now=now)
-    return tuple(transitions.values()), pipeline_state.with_tracks(
-        {name: transition.track for name, transition in transitions.items()}
-    )
+    return _with_tracks(pipeline_state, transitions)
+
+
+def _with_tracks(
+    pipeline_state: PipelineState, transitions: Mapping[str, Transition]
+) -> tuple[tuple[Transition, ...], PipelineState]:
+    tracks = {name: transition.track for name, transition in transitions.items()}
+    return tuple(transitions.values()), pipeline_state.with_tracks(tracks)
 
 
 def apply_run_end(

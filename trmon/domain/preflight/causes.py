@@ -52,7 +52,7 @@ class PreflightCause(Enum):
     @property
     def finding(self) -> Finding:
         """The finding that this cause becomes in a run."""
-        return _FINDINGS.get(self, Finding.CORRUPT_LOGPROBS)
+        return next((finding for finding, cause in _CAUSES.items() if cause is self), Finding.CORRUPT_LOGPROBS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +75,6 @@ class FoundCause:
         return _FIXES.get(self.cause, self.remedy.fix)
 
 
-_FINDINGS = {
-    PreflightCause.SUPPORT: Finding.SUPPORT_SHIFT,
-    PreflightCause.TEMPERATURE: Finding.TEMPERATURE,
-    PreflightCause.ENGINES: Finding.ENGINE_MISMATCH,
-}
 _FIXES = {
     PreflightCause.RETOKENISED: "Pass the rollout's token ids to the trainer instead of its text, and add special "
     "tokens once.",

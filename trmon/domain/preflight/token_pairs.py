@@ -42,7 +42,7 @@ class EngineScores:
         Errors: InvalidInput naming the source and the field.
         """
         given = {"logprobs": logprobs, "mask": mask, "token_ids": token_ids, "logits": logits}
-        rows = {name: _rows(source, name, value) for name, value in given.items() if value is not None}
+        rows = {name: token_rows(source, name, value) for name, value in given.items() if value is not None}
         lengths = [len(row) for row in rows["logprobs"]]
         for name, arrays in rows.items():
             if [len(row) for row in arrays] != lengths:
@@ -51,11 +51,7 @@ class EngineScores:
 
 
 def token_rows(source: str, name: str, value: Any) -> Rows:
-    """Return whole sequences of token ids or masks as rows. Errors: InvalidInput naming the source and the field."""
-    return _rows(source, name, value)
-
-
-def _rows(source: str, name: str, value: Any) -> Rows:
+    """Return what an engine says of each token as rows. Errors: InvalidInput naming the source and the field."""
     rows: Iterable[Any] = to_computable(value, None) if is_tensor(value) else value
     n_dimensions = 2 if name == "logits" else 1
     try:

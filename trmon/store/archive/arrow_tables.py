@@ -129,12 +129,6 @@ CHUNK_AXES = ArchivedTable(name="chunk_axes", table=tables.chunk_axes)
 SIGNAL_CHUNKS = ArchivedTable(name="signal_chunks", table=tables.signal_chunk)
 """The columnar history, for the lake."""
 
-NOT_ARCHIVED = frozenset(
-    {"chunk_axes", "signal_chunk", "run_summary", "event", "delivery", "lake_batch_attempt", "lake_deletion"}
-)
-"""The other tables of a run: an import rebuilds the columnar history, and a worker the summary; events, the outbox and
-what has moved to the lake belong to one database, and copying them would send notifications twice."""
-
 HISTOGRAMS = tuple(pa.field(f"histogram_{pair}", pa.list_(pa.int64(), N_BINS)) for pair in PAIRS)
 """The extra columns of reports: counts of d in N_BINS bins, null if the report lacks the pair."""
 

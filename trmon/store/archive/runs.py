@@ -16,12 +16,13 @@ from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.messages import AnyReport, decode_reports
-from trmon.domain.runs.run import Run, RunState
+from trmon.domain.runs.run import Run
 from trmon.store.archive import arrow_tables, table_files
 from trmon.store.archive.arrow_tables import REPORTS, RUNS
 from trmon.store.archive.manifest import read_manifest
 from trmon.store.archive.table_files import PIECE_REPORTS
 from trmon.store.rows.messages import stored_report
+from trmon.store.rows.runs import run_from_row
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.wire import unpack_bits
 
@@ -98,19 +99,7 @@ class ArchivedRun:
     def run(self) -> Run:
         """Return the run. Errors: InvalidInput for a damaged archive, as of every method."""
         [[row]] = table_files.read_decoded_rows(self.root, RUNS.name, run=self.key.run, decode=RUNS.from_arrow)
-        return Run(
-            id=row["id"],
-            key=self.key,
-            state=RunState(row["state"]),
-            owner=row["owner"],
-            tags=(),
-            config=row["config"],
-            mode=row["mode"],
-            created_at=row["created_at"],
-            last_report_at=None,
-            last_step=row["last_step"],
-            attempt_id=row["attempt_id"],
-        )
+        return run_from_row({**row, "last_report_at": None}, tags=())
 
     def rows(self) -> Iterator[BatchRow]:
         """Yield its batches."""

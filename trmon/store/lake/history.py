@@ -20,8 +20,7 @@ from trmon.store.lake.row_groups import ColumnFilter
 from trmon.store.rows.batches import BatchSelection, StepUpdates, decision_from_row
 from trmon.store.rows.messages import stored_report
 from trmon.store.rows.signal_chunks import (
-    AttemptSeries,
-    NewestBatches,
+    BatchSeries,
     StepRange,
     StoredChunks,
     attempt_series,
@@ -70,7 +69,7 @@ class LakeHistory:
         found = self._read(delta_schema.LAKE_SIGNAL_CHUNKS, ["name"], attempt_ids, named)
         return set(found.column("name").to_pylist())
 
-    def series(self, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> AttemptSeries:
+    def series(self, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> BatchSeries:
         """Return the history of an attempt's signals over a range of steps."""
         columns = ["first_ordinal", "last_ordinal", "first_step", "last_step", "axes"]
         chunks = self._read(delta_schema.LAKE_CHUNK_AXES, columns, [attempt_id]).sort_by("first_ordinal").to_pylist()
@@ -82,7 +81,6 @@ class LakeHistory:
         chunked_to = max((chunk["last_ordinal"] for chunk in chunks), default=0)
         newest = self._batches_of(attempt_id, BatchSelection(after=chunked_to, limit=sys.maxsize))
         return attempt_series(
-            attempt_id,
             names=names,
             steps=steps,
             chunks=StoredChunks(axes, self._values(attempt_id, names, axes) if axes and names else ()),
@@ -147,8 +145,8 @@ class LakeHistory:
         return self._lake.read(table, columns, where, lake_batch=self._lake_batch)
 
 
-def _newest(batches: Sequence[BatchRow], names: Sequence[str]) -> NewestBatches:
+def _newest(batches: Sequence[BatchRow], names: Sequence[str]) -> BatchSeries:
     axes = axes_of((batch.key.step, batch.key.update, batch.ordinal, batch.closed_at) for batch in batches)
     # A signal replaces a scalar of the same name.
     values = [batch.scalars | batch.signals for batch in batches]
-    return NewestBatches(axes, {name: np.array([row.get(name, np.nan) for row in values]) for name in names})
+    return BatchSeries(axes, {name: np.array([row.get(name, np.nan) for row in values]) for name in names})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
@@ -170,17 +170,8 @@ class LakeBatch:
         return app_id_of(self.database_id)
 
     def front(self, member: LakeMember) -> dict[str, Any]:
-        """Return the values of the first columns for the rows of a member."""
-        return {
-            "project": member.project,
-            "month": self.month,
-            "database_id": self.database_id,
-            "lake_batch_id": self.id,
-            "run_id": member.run_id,
-            "run": member.run,
-            "attempt_id": member.attempt_id,
-            "attempt": member.attempt,
-        }
+        """Return the values of the first columns, among others, for the rows of a member."""
+        return asdict(member) | {"month": self.month, "database_id": self.database_id, "lake_batch_id": self.id}
 
 
 def month_of(at: float) -> str:

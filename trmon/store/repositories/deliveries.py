@@ -94,6 +94,13 @@ _DUE = _select_due()
 _DUE_IN_SLOTS = _select_due(func.coalesce(tables.delivery.c.run_id, 0) % SLOTS == _SLOTS)
 
 
+_UPDATE = RowMapping(
+    DeliveryUpdate,
+    renamed={"delivery_id": "updated_id", "tried_at": "newly_tried_at", "error": "last_error", "mute": "muted"},
+    composed={"outcome"},
+)
+
+
 class Outbox(Repository):
     """The deliveries that wait; an update is durable when `record` returns."""
 
@@ -145,7 +152,7 @@ class Outbox(Repository):
 
     def record(self, updates: Sequence[DeliveryUpdate], *, fences: Fences | None = None) -> None:
         """Write updates of deliveries in one transaction, if the fences still hold. Errors: Fenced."""
-        rows = [_row(update) for update in updates]
+        rows = list(map(_UPDATE.to_row, updates))
         table = tables.delivery.c
         tried_at = func.coalesce(bindparam("newly_tried_at", type_=Double), table.tried_at)
         statement = update(tables.delivery).where(table.id == bindparam("updated_id")).values(tried_at=tried_at)
@@ -176,19 +183,6 @@ class Outbox(Repository):
         counted = self._rows(select(table.state, func.count()).group_by(table.state))
         found = {row[0]: row[1] for row in counted}
         return {state.value: found.get(state.value, 0) for state in DeliveryState}
-
-
-def _row(update: DeliveryUpdate) -> dict[str, Any]:
-    return {
-        "updated_id": update.delivery_id,
-        "state": update.state.value,
-        "due_at": update.due_at,
-        "attempts": update.attempts,
-        "rounds": update.rounds,
-        "newly_tried_at": update.tried_at,
-        "last_error": update.error,
-        "muted": update.mute and update.mute.value,
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from enum import Enum
 from operator import itemgetter
 from typing import Any
 
@@ -26,14 +24,17 @@ from trmon.store.writing.repository import Reader, Repository
 from trmon.store.writing.transaction import Transaction
 from trmon_client.core import wire
 
+IsSame = Callable[[bytes, bytes], bool]
+"""Whether two payloads have the same content."""
+
 
 def insert_once(
-    connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row]
+    connection: Connection, table: Table, *, key: Sequence[str], rows: Sequence[Row], is_same: IsSame
 ) -> list[tuple[WriteOutcome, Row]]:
     """Insert rows whose key is new, and return for each row the outcome and the stored row with its id.
 
     Rows of one call may share a key: the first is stored, and the others are compared with it. Rows with the same
-    `digest` are equal.
+    `digest` are equal, and those whose payloads are the same.
     """
     identity = itemgetter(*key)
     first: dict[Any, Row] = {}
@@ -43,15 +44,17 @@ def insert_once(
     stored = {found: {**row, "id": new[found]} for found, row in first.items() if found in new}
     stored |= rows_by_key(connection, table, key=key, values=[value for value in first if value not in new])
     return [
-        (_outcome(row, stored[found], new=found in new and row is first[found]), stored[found])
+        (_outcome(row, stored[found], new=found in new and row is first[found], is_same=is_same), stored[found])
         for row, found in zip(rows, map(identity, rows), strict=True)
     ]
 
 
-def _outcome(row: Row, stored: Row, *, new: bool) -> WriteOutcome:
+def _outcome(row: Row, stored: Row, *, new: bool, is_same: IsSame) -> WriteOutcome:
     if new:
         return WriteOutcome.STORED
-    return WriteOutcome.DUPLICATE if row["digest"] == stored["digest"] else WriteOutcome.CONFLICT
+    # Another version of the service computes other digests of equal content.
+    is_equal = row["digest"] == stored["digest"] or is_same(row["payload"], stored["payload"])
+    return WriteOutcome.DUPLICATE if is_equal else WriteOutcome.CONFLICT
 
 
 def _insert_kind(
@@ -59,10 +62,10 @@ def _insert_kind(
 ) -> dict[int, WriteResult]:
     table, key = (tables.notice, tables.NOTICE_KEY) if notices else (tables.report, tables.REPORT_KEY)
     is_same = messages.is_same_notice if notices else messages.is_same_report
-    found = insert_once(connection, table, key=key, rows=[rows[i] for i in indices])
+    found = insert_once(connection, table, key=key, rows=[rows[i] for i in indices], is_same=is_same)
     return {
         i: WriteResult(
-            status=_compared(status, rows[i], stored, is_same=is_same),
+            status=status,
             id=stored["id"],
             run_id=stored["run_id"],
             attempt_id=stored["attempt_id"],
@@ -70,13 +73,6 @@ def _insert_kind(
         )
         for i, (status, stored) in zip(indices, found, strict=True)
     }
-
-
-def _compared(status: WriteOutcome, row: Row, stored: Row, *, is_same: Callable[[bytes, bytes], bool]) -> WriteOutcome:
-    """Return DUPLICATE for a conflict with equal content: another version of the service computes other digests."""
-    if status is WriteOutcome.CONFLICT and is_same(row["payload"], stored["payload"]):
-        return WriteOutcome.DUPLICATE
-    return status
 
 
 def _row(prepared: PreparedMessage, attempt: AttemptEntry, *, at: float) -> Row:
@@ -206,25 +202,9 @@ _NEWER_REPORTS = _newer(tables.report).execution_options(**{BINARY: True})
 _NEWER_NOTICES = _newer(tables.notice)
 
 
-class MessageKind(Enum):
-    """The kinds of messages."""
-
-    REPORT = "report"
-    NOTICE = "notice"
-
-
-@dataclass(frozen=True, slots=True)
-class NewMessage:
-    """The newest message of a kind of a run."""
-
-    run_id: int
-    kind: MessageKind
-    id: int
-
-
-MessageCursor = dict[MessageKind, int]
-"""The newest id of each kind at one time."""
-_TABLES: dict[MessageKind, Table] = {MessageKind.REPORT: tables.report, MessageKind.NOTICE: tables.notice}
+MessageCursor = dict[str, int]
+"""The newest id in each table at one time, by the table's name."""
+_TABLES = (tables.report, tables.notice)
 
 
 class NewMessages(Reader):
@@ -237,16 +217,16 @@ class NewMessages(Reader):
     def newest(self) -> MessageCursor:
         """Return the newest ids."""
         [ids] = self._rows(_NEWEST_IDS)
-        return {kind: id_ or 0 for kind, id_ in zip(_TABLES, ids, strict=True)}
+        return {table.name: id_ or 0 for table, id_ in zip(_TABLES, ids, strict=True)}
 
-    def after(self, cursor: MessageCursor) -> list[NewMessage]:
-        """Return the newest message of each run and kind after a cursor."""
+    def after(self, cursor: MessageCursor) -> dict[tuple[int, str], int]:
+        """Return the newest id of each run in each table after a cursor."""
         with self._reader.connect() as connection:
-            return [
-                NewMessage(run_id, kind, id_)
-                for kind, newest in _NEWEST_OF_RUNS.items()
-                for run_id, id_ in connection.execute(newest, {"after": cursor[kind]})
-            ]
+            return {
+                (run_id, table): id_
+                for table, newest in _NEWEST_OF_RUNS.items()
+                for run_id, id_ in connection.execute(newest, {"after": cursor[table]})
+            }
 
 
 def _newest_of_runs(table: Table) -> Select[Any]:
@@ -254,5 +234,5 @@ def _newest_of_runs(table: Table) -> Select[Any]:
     return newer.group_by(table.c.run_id)
 
 
-_NEWEST_IDS = select(*(select(func.max(table.c.id)).scalar_subquery() for table in _TABLES.values()))
-_NEWEST_OF_RUNS = {kind: _newest_of_runs(table) for kind, table in _TABLES.items()}
+_NEWEST_IDS = select(*(select(func.max(table.c.id)).scalar_subquery() for table in _TABLES))
+_NEWEST_OF_RUNS = {table.name: _newest_of_runs(table) for table in _TABLES}

@@ -17,8 +17,7 @@ from trmon.store.rows.batches import BatchSelection, NameDictionary
 from trmon.store.rows.runs import visible_runs
 from trmon.store.rows.signal_chunks import (
     AXES,
-    AttemptSeries,
-    NewestBatches,
+    BatchSeries,
     StepRange,
     StoredChunks,
     attempt_series,
@@ -209,11 +208,10 @@ class Signals(Reader):
             found = found.where(or_(reason.is_(None), reason != Resolution.TWO_TRAINERS.value))
         return list(self._values(found.order_by(table.c.ordinal)))
 
-    def _read_attempt(self, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> AttemptSeries:
+    def _read_attempt(self, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> BatchSeries:
         return self._places.read(
             attempt_id,
             stored=lambda connection: attempt_series(
-                attempt_id,
                 names=names,
                 steps=steps,
                 chunks=_chunks(connection, attempt_id, names=names, steps=steps),
@@ -222,11 +220,11 @@ class Signals(Reader):
             moved=lambda lake: lake.series(attempt_id, names=names, steps=steps),
         )
 
-    def _newest(self, connection: Connection, attempt_id: int) -> NewestBatches:
+    def _newest(self, connection: Connection, attempt_id: int) -> BatchSeries:
         chunked_to = last_chunked_ordinals(connection, [attempt_id])[attempt_id]
         rows = connection.execute(select_unchunked(attempt_id, chunked_to)).all()
         name_sets = self._names.read(connection, {id_ for row in rows for id_ in (row.signal_names, row.scalar_names)})
-        return NewestBatches(axes_of(row[:4] for row in rows), values_by_signal(rows, name_sets))
+        return BatchSeries(axes_of(row[:4] for row in rows), values_by_signal(rows, name_sets))
 
 
 def _chunks(connection: Connection, attempt_id: int, *, names: Sequence[str], steps: StepRange) -> StoredChunks:
@@ -248,9 +246,9 @@ def _values(
     return connection.execute(found)
 
 
-def _splice(parts: list[AttemptSeries]) -> list[AttemptSeries]:
+def _splice(parts: list[BatchSeries]) -> list[BatchSeries]:
     """Cut each attempt at the first step of the next one."""
-    spliced: list[AttemptSeries] = []
+    spliced: list[BatchSeries] = []
     limit = 2**62
     for part in reversed(parts):
         spliced.insert(0, part.where(part.axes["step"] < limit))

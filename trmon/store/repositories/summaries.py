@@ -13,7 +13,7 @@ from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, Summary
 from trmon.domain.ownership import SLOTS
 from trmon.domain.runs.run import RunState
 from trmon.store.database.upsert import upsert
-from trmon.store.rows.runs import SUMMARY_VERSION, basis_from_row, summary_from_row, summary_to_row
+from trmon.store.rows.runs import SUMMARY_BASIS, SUMMARY_VERSION, summary_from_row, summary_to_row
 from trmon.store.schema import tables
 from trmon.store.writing.repository import Repository
 from trmon.store.writing.transaction import Transaction
@@ -50,7 +50,9 @@ class Summaries(Repository):
             found = found.where((_run.id % SLOTS).in_(slots))
         live = RunState.RUNNING.value
         return [
-            OutdatedSummary(run_id=row.id, basis=basis_from_row(row), is_live=row.state == live, made_at=row.made_at)
+            OutdatedSummary(
+                run_id=row.id, basis=SUMMARY_BASIS.from_row(row), is_live=row.state == live, made_at=row.made_at
+            )
             for row in self._rows(found.order_by(_run.id))
         ]
 
@@ -62,7 +64,7 @@ class Summaries(Repository):
             was = None
             if row.stored_step is not None:
                 was = SummaryBasis(**{name: getattr(row, f"stored_{name}") for name in _CURRENT})
-            found[row.id] = SummaryBases(now=basis_from_row(row), stored=was)
+            found[row.id] = SummaryBases(now=SUMMARY_BASIS.from_row(row), stored=was)
         return found
 
     def of(self, run_ids: Sequence[int]) -> Mapping[int, RunSummary]:

@@ -197,11 +197,7 @@ def _encoded_layout(packed: wire.PackedColumns) -> bytes:
 
 
 # Cached: all reports of a run have the same columns, and packing their names takes as long as packing their numbers.
-
-
-@lru_cache(MAX_CACHED_LAYOUTS)
-def _compressed_layout(layout: bytes) -> bytes:
-    return compress(layout)
+_compressed_layout = lru_cache(MAX_CACHED_LAYOUTS)(compress)
 
 
 @lru_cache(MAX_CACHED_LAYOUTS)
@@ -217,50 +213,39 @@ MOVED_REASON = "its attempt was moved to the lake"
 
 def unread_report(row: Any) -> AnyReport:
     """Return the report of a row of `newer_rows`; one that arrived after its attempt moved is not decoded."""
-    if not row.is_moved:
-        return stored_report(row)
-    key = ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk)
-    return DamagedReport(
-        id=row.id, run_id=row.run_id, key=key, received_at=row.received_at, reason=MOVED_REASON, is_late=True
-    )
+    return DamagedReport(**_report_ids(row), reason=MOVED_REASON, is_late=True) if row.is_moved else stored_report(row)
 
 
 def unread_notice(row: Any) -> AnyNotice:
     """Return the notice of a row of `newer_rows`; one that arrived after its attempt moved is not decoded."""
-    if not row.is_moved:
-        return stored_notice(row)
-    return DamagedNotice(
-        id=row.id, run_id=row.run_id, attempt_id=row.attempt_id, received_at=row.received_at, reason=MOVED_REASON
-    )
+    return DamagedNotice(**_notice_ids(row), reason=MOVED_REASON) if row.is_moved else stored_notice(row)
 
 
 def stored_report(row: Any) -> AnyReport:
     """Return the report of a row; a damaged one only with its key and the reason."""
-    key = ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk)
     try:
         report, columns = unpack_report(row.payload)
     except Damaged as error:
-        return DamagedReport(id=row.id, run_id=row.run_id, key=key, received_at=row.received_at, reason=str(error))
-    return StoredReport(
-        id=row.id,
-        run_id=row.run_id,
-        key=key,
-        received_at=row.received_at,
-        accepted=row.accepted,
-        n_sequences=row.n_sequences,
-        n_tokens=row.n_tokens,
-        report=report,
-        columns=columns,
-    )
+        return DamagedReport(**_report_ids(row), reason=str(error))
+    sizes = {"accepted": row.accepted, "n_sequences": row.n_sequences, "n_tokens": row.n_tokens}
+    return StoredReport(**_report_ids(row), **sizes, report=report, columns=columns)
 
 
 def stored_notice(row: Any) -> AnyNotice:
     """Return the notice of a row; a damaged one only with its ids and the reason."""
-    ids = {"id": row.id, "run_id": row.run_id, "attempt_id": row.attempt_id, "received_at": row.received_at}
     try:
-        return StoredNotice(**ids, message=unpack_notice(row.payload))
+        return StoredNotice(**_notice_ids(row), message=unpack_notice(row.payload))
     except Damaged as error:
-        return DamagedNotice(**ids, reason=str(error))
+        return DamagedNotice(**_notice_ids(row), reason=str(error))
+
+
+def _report_ids(row: Any) -> dict[str, Any]:
+    key = ReportKey(BatchKey(row.attempt_id, row.step, row.update_index), row.rank, row.chunk)
+    return {"id": row.id, "run_id": row.run_id, "key": key, "received_at": row.received_at}
+
+
+def _notice_ids(row: Any) -> dict[str, Any]:
+    return {"id": row.id, "run_id": row.run_id, "attempt_id": row.attempt_id, "received_at": row.received_at}
 
 
 _BIGINTS = ARRAY(BigInteger)

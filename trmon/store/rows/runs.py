@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, case, delete, func, insert, select, true
 
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
-from trmon.domain.collapse_risk.risk_reading import RiskReading
-from trmon.domain.diagnosis.conditions import Evidence, Observation
-from trmon.domain.diagnosis.diagnosis import Diagnosis, Escalation, Measurement, Quadrant, TemperatureRatio
+from trmon.domain.diagnosis.diagnosis import Diagnosis
 from trmon.domain.diagnosis.remedies import remedy_of
 from trmon.domain.errors import NotFound
-from trmon.domain.finding import Finding, FindingForm
-from trmon.domain.health.run_summary import RunSummary, Sparkline, SummaryBasis
+from trmon.domain.health.run_summary import RunSummary, SummaryBasis
 from trmon.domain.identity import RunKey
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Attempt, Run, RunEnding, RunWarning
@@ -36,7 +33,7 @@ _RUN = RowMapping(
     },
 )
 ATTEMPT_MAPPING = RowMapping(Attempt)
-_BASIS = RowMapping(SummaryBasis)
+SUMMARY_BASIS = RowMapping(SummaryBasis)
 POLICY_MAPPING = RowMapping(
     PolicyVersion,
     codecs={
@@ -125,31 +122,12 @@ SUMMARY_VERSION = 3
 are ignored and made again."""
 
 
-class _SummaryDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A summary without its basis; its remedy follows from its finding."""
-
-    step: int
-    steps: int
-    primary: Finding
-    form: FindingForm | None
-    observed: tuple[Observation, ...]
-    unknown: tuple[Observation, ...]
-    shortfall: tuple[Evidence, ...]
-    quadrant: Quadrant
-    escalation: Escalation
-    temperatures: TemperatureRatio | None
-    agreement: tuple[Measurement, ...]
-    training: tuple[Measurement, ...]
-    collapse_risk: RiskReading | None
-    reward: Sparkline
-    kl: Sparkline
-    mask_rate: float
-    expected_step_seconds: float | None
-
-
+_OF_DIAGNOSIS = {name: hint for name, hint in get_type_hints(Diagnosis).items() if name != "remedy"}
+_ELSEWHERE = ("run_id", "basis", "made_at", "diagnosis")
+_OF_SUMMARY = {name: hint for name, hint in get_type_hints(RunSummary).items() if name not in _ELSEWHERE}
+_SummaryDocument = msgspec.defstruct("_SummaryDocument", [*_OF_DIAGNOSIS.items(), *_OF_SUMMARY.items()], kw_only=True)
+"""A summary without its basis; its remedy follows from its finding."""
 _DOCUMENT = msgspec.msgpack.Decoder(_SummaryDocument)
-_OF_SUMMARY = ("reward", "kl", "mask_rate", "expected_step_seconds")
-_OF_DIAGNOSIS = tuple(name for name in _SummaryDocument.__struct_fields__ if name not in _OF_SUMMARY)
 
 
 def summary_to_row(summary: RunSummary) -> dict[str, Any]:
@@ -158,7 +136,7 @@ def summary_to_row(summary: RunSummary) -> dict[str, Any]:
     fields |= {name: getattr(summary, name) for name in _OF_SUMMARY}
     return {
         "run_id": summary.run_id,
-        **_BASIS.to_row(summary.basis),
+        **SUMMARY_BASIS.to_row(summary.basis),
         "version": SUMMARY_VERSION,
         "made_at": summary.made_at,
         "document": msgspec.msgpack.encode(_SummaryDocument(**fields)),
@@ -174,13 +152,8 @@ def summary_from_row(row: Any) -> RunSummary | None:
     fields = {name: getattr(document, name) for name in _OF_DIAGNOSIS}
     return RunSummary(
         run_id=row.run_id,
-        basis=basis_from_row(row),
+        basis=SUMMARY_BASIS.from_row(row),
         made_at=row.made_at,
-        diagnosis=Diagnosis(**fields, remedy=remedy_of(document.primary, document.form)),
+        diagnosis=Diagnosis(**fields, remedy=remedy_of(fields["primary"], fields["form"])),
         **{name: getattr(document, name) for name in _OF_SUMMARY},
     )
-
-
-def basis_from_row(row: Any) -> SummaryBasis:
-    """Return the basis in a row."""
-    return _BASIS.from_row(row)

@@ -146,20 +146,17 @@ class StepRange:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AttemptSeries:
-    """The history of one attempt: its axes and values, [batches] each."""
+class BatchSeries:
+    """The history of some batches of an attempt, in order: their axes, and values by signal, [batches] each."""
 
-    attempt_id: int
     axes: Any
     values: Mapping[str, Any]
 
-    def where(self, kept: Any) -> AttemptSeries:
+    def where(self, kept: Any) -> BatchSeries:
         """Return the history at some batches, bool [batches]."""
         if kept.all():
             return self
-        return AttemptSeries(
-            self.attempt_id, self.axes[kept], {name: column[kept] for name, column in self.values.items()}
-        )
+        return BatchSeries(self.axes[kept], {name: column[kept] for name, column in self.values.items()})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,18 +169,11 @@ class StoredChunks:
     """Signal, first ordinal, values."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NewestBatches:
-    """The batches of an attempt that are in no chunk, in order: their axes, and values by signal, [batches] each."""
+def attempt_series(*, names: Sequence[str], steps: StepRange, chunks: StoredChunks, newest: BatchSeries) -> BatchSeries:
+    """Return the history of signals of an attempt over a range of steps; NaN where a batch lacks a signal.
 
-    axes: Any
-    values: Mapping[str, Any]
-
-
-def attempt_series(
-    attempt_id: int, *, names: Sequence[str], steps: StepRange, chunks: StoredChunks, newest: NewestBatches
-) -> AttemptSeries:
-    """Return the history of signals over a range of steps; NaN where a batch lacks a signal."""
+    Args: newest: the batches that are in no chunk.
+    """
     axes = {first: read_axes(packed) for first, packed in chunks.axes.items()}
     columns = {name: [np.full(len(axis), np.nan) for axis in axes.values()] for name in names}
     places = {first: place for place, first in enumerate(axes)}
@@ -192,5 +182,5 @@ def attempt_series(
             columns[name][places[first]] = read_signal(data)
     lacking = np.full(len(newest.axes), np.nan)
     values = {name: np.concatenate([*columns[name], newest.values.get(name, lacking)]) for name in names}
-    part = AttemptSeries(attempt_id, np.concatenate([*axes.values(), newest.axes]), values)
+    part = BatchSeries(np.concatenate([*axes.values(), newest.axes]), values)
     return part.where(steps.contains(part.axes["step"]))
