@@ -28,7 +28,7 @@ from trmon.lab.demo.readings import RunReader, RunReading
 from trmon.lab.demo.story import DemoStory, story_lines, tell_story
 
 PROJECT = "demo"
-READ_EVERY_SECONDS = 0.5
+READ_EVERY_SECONDS = 1.0
 SETTLE_SECONDS = 900.0
 """Time limit for closing and notifying the last batches after the trainers have ended, for a busy machine."""
 
