@@ -107,17 +107,12 @@ def program_of(container: Json) -> str | None:
     return None if command is None else " ".join(command)
 
 
-def test_the_embedded_pod_migrates_serves_and_keeps_its_tokens(tmp_path: Path) -> None:
+def test_the_embedded_pod_migrates_serves_and_makes_its_tokens(tmp_path: Path) -> None:
     pod = Pod.of(pod_of("embedded", "trmon"), tmp_path)
     pod.container.prepare()
-    token = pod.container.within("/run/trmon/tokens/admin")
-    secrets = []
-    for _ in range(2):
-        pod.migrate()
-        with pod.running():
-            secrets.append(token.read_text())
-            assert pod.metrics(secrets[-1])
-    assert len(set(secrets)) == 1
+    pod.migrate()
+    with pod.running():
+        assert pod.metrics(pod.container.within("/run/trmon/tokens/admin").read_text())
 
 
 @pytest.mark.server("postgres", "redis-server")
