@@ -8,7 +8,7 @@ import ssl
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -36,10 +36,11 @@ MAX_BODY_BYTES: int = Settings.model_fields["max_body_bytes"].default
 
 @dataclass(frozen=True)
 class Proxied:
-    """A service, and a proxy of it on another port of localhost."""
+    """A service, and a proxy of it on another port of localhost; `tokens` holds the admin's once there is one."""
 
     service: ThreadedService
     port: int
+    tokens: list[str] = field(default_factory=list)
 
     def client(self, token: str | None = None, **headers: str) -> httpx.Client:
         """Return a client that trusts the proxy's certificate."""
@@ -50,9 +51,11 @@ class Proxied:
         return httpx.Client(base_url=url, verify=trusted, headers=headers, timeout=30.0, trust_env=False)
 
     def token(self) -> str:
-        """Return an admin token, which is created without the proxy."""
-        with self.service.client() as direct:
-            return make_token(direct, "admin", Scope.ADMIN)
+        """Return the admin token, which is created without the proxy."""
+        if not self.tokens:
+            with self.service.client() as direct:
+                self.tokens.append(make_token(direct, "admin", Scope.ADMIN))
+        return self.tokens[0]
 
 
 def changed(text: str, by: dict[str, str]) -> str:
@@ -107,10 +110,11 @@ PROXIES = [
 ]
 
 
-@pytest.fixture(params=PROXIES)
-def proxied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Proxied]:
-    """A service without tokens, which takes larger bodies than by default, behind a proxy that answers."""
+@pytest.fixture(scope="module", params=PROXIES)
+def proxied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+    """A service without tokens until a test needs one, which takes larger bodies than by default, behind a proxy."""
     command_of: Callable[[Path, int, str], list[str]] = request.param
+    tmp_path = tmp_path_factory.mktemp("proxied")
     # The service takes more than the proxy may, so that a refusal is the proxy's.
     service = ThreadedService(tmp_path / "data", max_body_bytes=2 * MAX_BODY_BYTES)
     port = free_port()
@@ -136,25 +140,21 @@ def _is_up(proxied: Proxied, process: subprocess.Popen[bytes], log: Path) -> boo
     return False
 
 
-def test_the_page_is_served_and_the_api_needs_a_token_even_before_the_first_one(proxied: Proxied) -> None:
+def test_before_the_first_token_the_page_is_served_and_nobody_passes_for_the_machine_itself(proxied: Proxied) -> None:
     with proxied.service.client() as direct, proxied.client() as client:
-        assert direct.get("/api/v1/runs").status_code == 200
+        assert direct.get("/api/v1/runs").status_code == 200, "a token was created before"
         assert client.get("/api/v1/runs").status_code == 401
         page = client.get("/")
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert client.get("/metrics").status_code == 401
+        for name in ("Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"):
+            for value in ("127.0.0.1", ""):
+                assert client.get("/api/v1/runs", headers={name: value}).status_code == 401, (name, value)
     with proxied.client(proxied.token()) as admin:
         assert admin.get("/api/v1/runs").status_code == 200
 
 
-@pytest.mark.parametrize("name", ["Forwarded", "X-Forwarded-For", "X-Real-IP", "Via"])
-def test_a_caller_cannot_pass_for_the_machine_itself(proxied: Proxied, name: str) -> None:
-    for value in ("127.0.0.1", ""):
-        with proxied.client(**{name: value}) as client:
-            assert client.get("/api/v1/runs").status_code == 401
-
-
-def test_events_arrive_one_by_one(proxied: Proxied) -> None:
+def test_events_arrive_one_by_one_and_a_large_report_is_stored(proxied: Proxied) -> None:
     with proxied.client(proxied.token()) as client, proxied.client(client.headers["Authorization"][7:]) as trainer:
         send(trainer, MATH, wire.Start(**ORIGIN, owner="me"))
         with streaming(client) as events:
@@ -163,13 +163,8 @@ def test_events_arrive_one_by_one(proxied: Proxied) -> None:
                 send_step(trainer, MATH, step=step)
                 [event] = take_steps(events, 1)
                 assert event.data["step"] == step - 1
-
-
-def test_a_large_report_is_stored(proxied: Proxied) -> None:
-    report = step_report(0, content=columns(20_000))
-    assert 2 << 20 < len(wire.encode(report)) < MAX_BODY_BYTES
-    with proxied.client(proxied.token()) as trainer:
-        send(trainer, MATH, wire.Start(**ORIGIN, owner="me"))
+        report = step_report(4, content=columns(20_000))
+        assert 2 << 20 < len(wire.encode(report)) < MAX_BODY_BYTES
         send(trainer, MATH, report)
 
 

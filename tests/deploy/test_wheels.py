@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.image import Image, copied
+from tests.deploy.image import ROOT, Image, copied
+from tests.deploy.test_workflows import RELEASE, steps
 
 pytestmark = pytest.mark.timeout(500)
 
@@ -24,30 +25,31 @@ print(trmon.__file__, trmon_client.__file__, len(shipped()), len(builtin_rules()
 """
 
 
-def built(folder: Path, *, umask: int) -> dict[str, str]:
-    """Build both wheels from a copy of the sources; return the SHA-256 of each file."""
-    source, wheels = copied(Image.read(), folder), folder / "wheels"
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    for project in (source / "client", source):
-        subprocess.run(
-            [*pip, "--wheel-dir", str(wheels), str(project)],
-            env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH},
-            umask=umask,
-            check=True,
-        )
+def built(wheels: Path, command: list[str], *, umask: int) -> dict[str, str]:
+    """Build both wheels into a folder; return the SHA-256 of each file."""
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH}, umask=umask, check=True)
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(wheels.iterdir())}
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The folder of the wheels that are built from the sources of the image, and their hashes."""
     folder = tmp_path_factory.mktemp("first")
-    return folder / "wheels", built(folder, umask=0o022)
+    source, wheels = copied(Image.read(), folder), folder / "wheels"
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    projects = [str(source / "client"), str(source)]
+    return wheels, built(wheels, [*pip, "--wheel-dir", str(wheels), *projects], umask=0o022)
 
 
-def test_a_second_build_makes_the_same_files(first: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+def test_make_wheels_makes_the_same_files_which_are_those_of_the_release(
+    first: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
     _, hashes = first
     assert [name.split("-")[0] for name in hashes] == ["trmon", "trmon_client"]
-    assert built(tmp_path / "elsewhere", umask=0o077) == hashes
+    assert built(tmp_path, ["make", "wheels", f"DIST={tmp_path}", f"VENV={sys.prefix}"], umask=0o077) == hashes
+    [expected] = [step["run"] for step in steps(RELEASE) if "The tag is the version" in step.get("name", "")]
+    version = next(iter(hashes)).split("-")[1]
+    assert [name for name in hashes if name.replace(version, "${TAG#v}") not in expected] == []
 
 
 def test_the_wheels_install_in_a_clean_environment(first: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
