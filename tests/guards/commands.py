@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import shlex
+import time
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 import trmon_client as trmon
@@ -17,6 +19,7 @@ from tests.guards.recorded_service import DRIFTING, HEALTHY, RULES, RUNS, Record
 from trmon.cli import app
 
 WIDTHS = (80, 120)
+LATER_SECONDS = 120.0
 GROUPS = ("lab", "lake", "token", "quota", "notify", "rules", "grafana")
 NEEDS_SERVICE = [
     *("top --once", "runs", *(f"show {run}" for run in RUNS), f"diff {HEALTHY} {DRIFTING}"),
@@ -143,18 +146,17 @@ def client_refusals(folder: Path) -> dict[str, str]:
 
 
 def run(command: str, folder: Path, **variables: str) -> dict[str, Any]:
-    """Run a command as a user does; return its exit status where it is not 0, and its lines."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TRMON_", "COLUMNS"))}
-    shell = f'"{sys.executable}" -m trmon {command.replace("%TMP%", str(folder))}'
-    done = subprocess.run(
-        ["/bin/sh", "-c", shell],
-        env={**inherited, "PYTHONPATH": os.pathsep.join(sys.path[:1]), **variables},
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        timeout=500,
-    )
-    found: dict[str, Any] = {"exit": done.returncode} if done.returncode else {}
+    """Run a command in this process; return its exit status where it is not 0, and its lines."""
+    inherited = {name: None for name in os.environ if name.startswith(("TRMON_", "COLUMNS"))}
+    arguments = shlex.split(command.replace("%TMP%", str(folder)))
+    clock = time.time
+    with chdir(folder), pytest.MonkeyPatch.context() as later:
+        # How wide "seen" is does not depend on how long the machine took: each run was seen some minutes ago.
+        later.setattr(time, "time", lambda: clock() + LATER_SECONDS)
+        done = CliRunner().invoke(app, arguments, env={**inherited, **variables}, prog_name="python -m trmon")
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    found: dict[str, Any] = {"exit": done.exit_code} if done.exit_code else {}
     found |= {"stdout": lines(done.stdout)} if done.stdout else {}
     return found | ({"stderr": lines(done.stderr)} if done.stderr else {})
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.guards import recorder
 from tests.guards.golden_files import GOLDENS, differences, golden
+from tests.guards.recorded_service import RecordedService
 
 RECORDED_ELSEWHERE = ("GET /metrics", "GET /api/v1/events")
 NAMES = sorted(path.relative_to(GOLDENS).with_suffix("").as_posix() for path in GOLDENS.glob("*/*.json"))
@@ -18,28 +19,49 @@ FAST_NAMES = [name for name in NAMES if name.partition("/")[0] in recorder.FAST]
 SLOW_NAMES = [name for name in NAMES if name not in FAST_NAMES]
 
 
+Documents = dict[str, Any]
+
+
 @pytest.fixture(scope="module")
-def answers() -> Iterator[dict[str, Any]]:
+def recorded() -> Iterator[tuple[RecordedService, Path]]:
+    """Return the service that all kinds are recorded from, and a folder for what is written."""
+    with recorder.fresh() as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+def texts(recorded: tuple[RecordedService, Path]) -> Documents:
+    """Return what commands, wheels and the page say now; it is asked for before `answers`, which changes the runs."""
+    return dict(recorder.documents(*recorded, recorder.SLOW))
+
+
+@pytest.fixture(scope="module")
+def answers(recorded: tuple[RecordedService, Path]) -> Documents:
     """Return what the service answers now."""
-    with recorder.fresh() as (service, folder):
-        yield dict(recorder.documents(service, folder, recorder.FAST))
+    return dict(recorder.documents(*recorded, recorder.FAST))
 
 
-@pytest.fixture(scope="module")
-def texts() -> Iterator[dict[str, Any]]:
-    """Return what commands, wheels and the page say now."""
-    with recorder.fresh() as (service, folder):
-        yield dict(recorder.documents(service, folder, recorder.SLOW))
+@pytest.mark.slow
+@pytest.mark.server("chromium")
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", SLOW_NAMES)
+def test_commands_wheels_and_the_page_say_what_is_recorded(texts: Documents, name: str) -> None:
+    recorded, now = golden(name), texts.get(name)
+    if name == "packages/imports" and now is not None:
+        for what, of in recorded.items():
+            assert now[what].pop("modules") <= of.pop("modules")
+            assert now[what].pop("ours") <= of.pop("ours")
+    assert differences(recorded, now) == []
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FAST_NAMES)
-def test_the_service_answers_as_recorded(answers: dict[str, Any], name: str) -> None:
+def test_the_service_answers_as_recorded(answers: Documents, name: str) -> None:
     assert differences(golden(name), answers.get(name)) == []
 
 
 @pytest.mark.timeout(600)
-def test_every_route_is_recorded(answers: dict[str, Any]) -> None:
+def test_every_route_is_recorded(answers: Documents) -> None:
     assert [name for name in answers if name not in FAST_NAMES] == []
     requests = {request for name in FAST_NAMES if "/" in name for request in _requests(golden(name))}
     missing = [
@@ -48,19 +70,6 @@ def test_every_route_is_recorded(answers: dict[str, Any]) -> None:
         if not any(_matches(route, request) for request in requests) and route not in RECORDED_ELSEWHERE
     ]
     assert missing == []
-
-
-@pytest.mark.slow
-@pytest.mark.server("chromium")
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("name", SLOW_NAMES)
-def test_commands_wheels_and_the_page_say_what_is_recorded(texts: dict[str, Any], name: str, tmp_path: Path) -> None:
-    recorded, now = golden(name), texts.get(name)
-    if name == "packages/imports" and now is not None:
-        for what, of in recorded.items():
-            assert now[what].pop("modules") <= of.pop("modules")
-            assert now[what].pop("ours") <= of.pop("ours")
-    assert differences(recorded, now) == []
 
 
 def _requests(document: Any) -> list[tuple[str, str]]:
