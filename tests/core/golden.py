@@ -36,11 +36,6 @@ def inputs(case: str) -> dict[str, Any]:
     return {**arrays, "mask": np.array(mask, bool)}
 
 
-def pairs(case: str) -> tuple[str, ...]:
-    """Return the pairs of the case."""
-    return tuple(load(case)["pairs"])
-
-
 def columns(case: str) -> dict[str, Any]:
     """Return the expected columns, name to float64 [B]."""
     return {name: np.array(numbers(row), np.float64) for name, row in load(case)["columns"].items()}

@@ -175,13 +175,6 @@ def test_the_mean_includes_rejected_sequences_and_excludes_padding_rows() -> Non
     assert (found.value, found.n_sequences) == (surrogate(alone, centred=True).value / 2, 2)
 
 
-def test_the_surrogate_of_merged_ranks_weighs_each_rank_by_its_sequences() -> None:
-    parts = [of_log_ratios([0.1], advantages=[1.0]), of_log_ratios([0.3], [0.2], advantages=[0.5, -0.5])]
-    values = [surrogate(part, centred=True) for part in parts]
-    merged = surrogate(Columns.merge(*parts), centred=True)
-    assert merged.value == pytest.approx((values[0].value + 2 * values[1].value) / 3)
-
-
 @pytest.mark.parametrize(
     ("columns", "centred"),
     [

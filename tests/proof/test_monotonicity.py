@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.core.batches import batch
 from tests.core.example_columns import with_kl
 from trmon_client.core import statistics
-from trmon_client.core.bounds import error_bounds, max_delta
+from trmon_client.core.bounds import error_bounds
 from trmon_client.core.columns import Columns
 from trmon_client.core.policies import token_decision
 from trmon_client.core.policies.criteria import Criterion
@@ -114,15 +114,3 @@ def test_every_error_bound_grows_with_each_argument(
         after = error_bounds(**{**base, name: grown[name]})
         for kind in BOUND_NAMES:
             assert getattr(after, kind) >= getattr(before, kind), (name, kind)
-
-
-@LAW
-@given(horizons, st.floats(1e-6, 10), kls, factors, st.integers(0, 1000))
-def test_max_delta_grows_with_the_budget_and_shrinks_with_horizon_and_kl(
-    horizon: int, budget: float, kl_seq: float, factor: float, longer: int
-) -> None:
-    allowed = max_delta(horizon=horizon, budget=budget, kl_seq=kl_seq)
-    assert max_delta(horizon=horizon, budget=budget * factor, kl_seq=kl_seq) >= allowed
-    assert max_delta(horizon=horizon + longer, budget=budget, kl_seq=kl_seq) <= allowed
-    assert max_delta(horizon=horizon, budget=budget, kl_seq=kl_seq * factor) <= allowed
-    assert max_delta(horizon=horizon, budget=budget) <= allowed

@@ -89,9 +89,8 @@ def whole(given: dict[str, Any]) -> Columns:
     return exact(**options, tv=True, sum_pi_squared=True)
 
 
-@pytest.mark.parametrize("n_ranks", [2, 4])
-def test_ranks_that_share_a_vocabulary_agree_with_the_whole(n_ranks: int, tmp_path: Path) -> None:
-    given = states()
+def test_ranks_that_share_a_vocabulary_agree_with_the_whole(tmp_path: Path) -> None:
+    n_ranks, given = 2, states(size=(3, 100, 16))
     np.savez(tmp_path / "given.npz", **given)
     command = [sys.executable, str(PROCESS), str(tmp_path)]
     ranks = [subprocess.Popen([*command, str(rank), str(n_ranks)], cwd=ROOT) for rank in range(n_ranks)]
@@ -128,15 +127,15 @@ def test_half_precision_heads_with_a_bias_are_projected_in_float32() -> None:
 
 
 def test_no_tensor_of_tokens_by_vocabulary_is_made() -> None:
-    given = heads(size=(2, 1024, 32), vocabulary=32_768)
-    logits_bytes = 8 * 2 * 1024 * 32_768
+    given = heads(size=(2, 512, 8), vocabulary=32_768)
+    logits_bytes = 8 * 2 * 512 * 32_768
     states_of = [HiddenStates(given[name], given["weight"]) for name in ("hidden", "new_hidden")]
     tracemalloc.start()
     exact_streamed(rollout_logits=states_of[0], logits=states_of[1], mask=given["mask"], tv=True)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     tile_bytes = 8 * divergence_columns.HOST_TILE[0] * divergence_columns.HOST_TILE[1]
-    assert peak < 5 * tile_bytes < logits_bytes / 12
+    assert peak < 5 * tile_bytes < logits_bytes / 6
 
 
 def test_positions_that_do_not_count_are_not_projected() -> None:

@@ -17,6 +17,7 @@ from tests.core.triton_device import HAS_DEVICE, TO_COMPILE, quiet_numpy, withou
 from trmon_client.core.columns import Columns
 from trmon_client.core.divergence import divergence_columns
 
+DTYPES = dict(zip(SHAPES, [torch.bfloat16, torch.float16, torch.float32, torch.bfloat16], strict=True))
 INF = float("inf")
 SEVERAL_TILES = 4_500
 """A vocabulary of nine tiles, of which the last is partly filled."""
@@ -47,10 +48,9 @@ def agree(found: Columns, expected: Columns, *, relative: float = 2e-5, absolute
         np.testing.assert_allclose(found[name], expected[name], rtol=relative, atol=absolute, err_msg=name)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "dtype"), DTYPES.items())
 def test_the_kernel_and_the_blocks_give_the_same_columns(shape: str, dtype: torch.dtype) -> None:
-    agree(*both(tensors(pair(1, shape=shape, size=(2, 3, SEVERAL_TILES)), dtype)))
+    agree(*both(tensors(pair(1, shape=shape, size=(2, 2, SEVERAL_TILES)), dtype)))
 
 
 @pytest.mark.parametrize("vocabulary", [1, 2, 17, 512, 513])
@@ -60,8 +60,8 @@ def test_any_vocabulary_size_is_supported(vocabulary: int) -> None:
 
 @pytest.mark.parametrize("per", ["vocabulary", "position"])
 def test_a_support_restricts_both_policies(per: str) -> None:
-    policies = pair(3, size=(2, 3, 3_000))
-    support = np.random.default_rng(3).random(policies.logits.shape if per == "position" else 3_000) < 0.5
+    policies = pair(3, size=(1, 3, 1_100))
+    support = np.random.default_rng(3).random(policies.logits.shape if per == "position" else 1_100) < 0.5
     agree(*both({**tensors(policies), "support": torch.from_numpy(support)}))
 
 
@@ -78,10 +78,10 @@ def test_any_strides_are_supported() -> None:
 @pytest.mark.parametrize("offset", [0.0, 30.0], ids=lambda offset: f"logits apart by {offset}")
 def test_a_healthy_kl_keeps_three_digits_in_float32(offset: float) -> None:
     random = np.random.default_rng(5)
-    a = random.normal(0, 3, (1, 24, SEVERAL_TILES)).astype(np.float32)
+    a = random.normal(0, 3, (1, 5, SEVERAL_TILES)).astype(np.float32)
     b = (a + random.normal(0, 1e-3, a.shape) + offset).astype(np.float32)
     expected = softmaxes.divergences(a, b)
-    found, _ = both({"rollout_logits": torch.from_numpy(a), "logits": torch.from_numpy(b), "mask": np.ones((1, 24))})
+    found, _ = both({"rollout_logits": torch.from_numpy(a), "logits": torch.from_numpy(b), "mask": np.ones((1, 5))})
     assert 1e-7 < expected["kl"].mean() < 1e-6
     assert found["sum_kl"][0] == pytest.approx(float(expected["kl"].sum()), rel=1e-4)
     assert found["max_kl"][0] == pytest.approx(float(expected["kl"].max()), rel=1e-4)
@@ -115,9 +115,17 @@ def test_zero_probabilities_and_odd_logits_give_the_columns_of_the_blocks(a: lis
 TOP_K, FAVOURITE = 50, 3_000
 
 
-@pytest.mark.parametrize("masked", [-INF, -1e4, -65504.0, -1e9, -100.0])
-@pytest.mark.parametrize("raised", [0.0, 5.0, 30.0])
-@pytest.mark.parametrize("side", ["mu", "trainer"])
+@pytest.mark.parametrize(
+    ("side", "raised", "masked"),
+    [
+        ("mu", 0.0, -INF),
+        ("mu", 5.0, -1e9),
+        ("mu", 30.0, -100.0),
+        ("trainer", 0.0, -65504.0),
+        ("trainer", 5.0, -INF),
+        ("trainer", 30.0, -1e4),
+    ],
+)
 def test_a_policy_of_its_most_probable_tokens_has_the_divergences_of_the_blocks(
     side: str, raised: float, masked: float
 ) -> None:
@@ -172,7 +180,7 @@ constants |= {"THREADS": triton_kernel.TILE // triton_kernel.PER_THREAD}
 types = dict.fromkeys(("n_tokens", "horizon", "vocabulary"), "i32")
 types |= {"mask_ptr": "*u8", "support_ptr": "*u8", "sums_ptr": "*fp64"}
 options = {"num_warps": triton_kernel.N_WARPS, "maxnreg": triton_kernel.MAX_REGISTERS}
-for dtype in ("bf16", "fp16", "fp32"):
+for dtype in ("bf16", "fp32"):
     given = {"types": types, "constants": constants, "options": options}
     compiles(triton_kernel._kernel, dtype, pointers=("a_ptr", "b_ptr"), **given)
 """
@@ -180,4 +188,4 @@ for dtype in ("bf16", "fp16", "fp32"):
 
 @pytest.mark.slow
 def test_the_kernel_compiles_without_a_device() -> None:
-    assert without_interpreter(TO_COMPILE + COMPILE) == ["bf16 True", "fp16 True", "fp32 True"]
+    assert without_interpreter(TO_COMPILE + COMPILE) == ["bf16 True", "fp32 True"]

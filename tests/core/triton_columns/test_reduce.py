@@ -24,8 +24,8 @@ from trmon_client.core.reduction.sequences import reduce_block
 from trmon_client.core.reduction.token_terms import DEFAULT_CLIP
 from trmon_client.core.triton_functions import on_device_of
 
-SEVERAL_STRETCHES = 4_300
-"""A horizon of three stretches, of which the last is partly filled."""
+SEVERAL_STRETCHES = 700
+"""A horizon of three stretches where they are short, of which the last is partly filled."""
 LOGPROBS = GIVES["all three"]
 
 
@@ -74,41 +74,57 @@ def labels(shape: tuple[int, int], *, per_token: bool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("names", GIVES.values(), ids=GIVES)
-@pytest.mark.parametrize("noise", [1e-6, 0.3, 8.0], ids=lambda noise: f"noise {noise}")
-@pytest.mark.parametrize("odd", [0.0, 0.1], ids=["clean", "poisoned"])
-def test_columns_equal_the_plain_reference_and_the_blocks(names: tuple[str, ...], noise: float, odd: float) -> None:
+@pytest.mark.parametrize(
+    ("names", "noise", "odd"),
+    [
+        ("rollout and old", 1e-6, 0.1),
+        ("rollout and new", 0.3, 0.0),
+        ("old and new", 8.0, 0.1),
+        ("all three", 1e-6, 0.0),
+        ("all three", 0.3, 0.1),
+        ("all three", 8.0, 0.0),
+    ],
+)
+def test_columns_equal_the_plain_reference_and_the_blocks(names: str, noise: float, odd: float) -> None:
     inputs = batch(seed=7, n_sequences=4, noise=noise, odd=odd)
-    given = {name: inputs[name] for name in names}
+    given = {name: inputs[name] for name in GIVES[names]}
     advantages = np.random.default_rng(8).normal(size=inputs["mask"].shape)
     found, expected = both({**given, "mask": inputs["mask"], "advantages": advantages})
     assert_equal(found, expected)
     agree(found, reference.columns(given, inputs["mask"], advantages))
 
 
-@pytest.mark.parametrize("names", [GIVES["rollout and old"], LOGPROBS], ids=["one pair", "three pairs"])
-@pytest.mark.parametrize("odd", [pytest.param(0.0, marks=pytest.mark.slow), 0.1], ids=["clean", "poisoned"])
-def test_the_stretches_of_a_sequence_are_joined(names: tuple[str, ...], odd: float) -> None:
-    inputs = batch(seed=1, n_sequences=3, horizon=SEVERAL_STRETCHES, noise=1.0, odd=odd)
+@pytest.fixture
+def short_stretches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a program reduce 256 tokens in place of 2,048."""
+    from trmon_client.core.triton_columns import reduce
+
+    monkeypatch.setattr(reduce, "SHORT", 1)
+    monkeypatch.setattr(reduce, "LONG", 2)
+
+
+@pytest.mark.usefixtures("short_stretches")
+def test_the_stretches_of_a_sequence_are_joined() -> None:
+    inputs = batch(seed=1, n_sequences=3, horizon=SEVERAL_STRETCHES, noise=1.0, odd=0.1)
     # Whole stretches are empty: the second of one sequence, all of another.
-    inputs["mask"][0, 2048:4096] = False
+    inputs["mask"][0, 256:512] = False
     inputs["mask"][1] = False
-    given = {name: inputs[name] for name in names} | labels(inputs["mask"].shape, per_token=True)
-    assert_equal(*both({**given, "mask": inputs["mask"]}))
+    assert_equal(*both(inputs | labels(inputs["mask"].shape, per_token=True)))
 
 
-@pytest.mark.parametrize("horizon", [1, 127, 128, 129, 2048, 2049])
+@pytest.mark.parametrize("horizon", [1, 128, 129, 2049])
 def test_any_horizon_is_supported(horizon: int) -> None:
     assert_equal(*both(batch(seed=2, n_sequences=1, horizon=horizon)))
 
 
+@pytest.mark.usefixtures("short_stretches")
 def test_the_first_of_equal_largest_log_ratios_is_named() -> None:
     rollout = np.full((2, SEVERAL_STRETCHES), -1.0)
     new = rollout.copy()
-    new[0, [5, 1500, 4200]] -= 0.5
-    new[1, [2100, 4299]] -= 0.25
+    new[0, [5, 300, 600]] -= 0.5
+    new[1, [600, 699]] -= 0.25
     found = fused(rollout_logprobs=rollout, logprobs=new, mask=rollout < 0)
-    assert found["argmax_abs_d"].tolist() == [5, 2100]
+    assert found["argmax_abs_d"].tolist() == [5, 600]
 
 
 @pytest.mark.parametrize("per_token", [False, True], ids=["of sequences", "of tokens"])
@@ -146,17 +162,17 @@ def test_extreme_values_are_judged_as_by_the_blocks() -> None:
 
 def test_k3_is_accurate_at_the_healthy_scale() -> None:
     random = np.random.default_rng(0)
-    rollout = (-random.random((2, 1200)) * 1e-2 - 2e-4).astype(np.float32)
+    rollout = (-random.random((2, 500)) * 1e-2 - 2e-4).astype(np.float32)
     new = (rollout + 1e-4 * random.choice([-1, 1], rollout.shape)).astype(np.float32)
     found = fused(rollout_logprobs=rollout, logprobs=new, mask=rollout < 0)
     d = new.astype(np.float64) - rollout
     np.testing.assert_allclose(found["total_sum_k3"], (d**2 / 2 + d**3 / 6 + d**4 / 24).sum(-1), rtol=1e-6)
 
 
-@pytest.mark.parametrize("scale", [1e-5, 1e-3, 0.1, 5.0], ids=lambda scale: f"log p of {scale}")
+@pytest.mark.parametrize("scale", [1e-5, 5.0], ids=lambda scale: f"log p of {scale}")
 def test_the_variance_of_probabilities_keeps_its_digits(scale: float) -> None:
     random = np.random.default_rng(3)
-    rollout = -random.exponential(scale, (2, 1100)).astype(np.float32)
+    rollout = -random.exponential(scale, (2, 500)).astype(np.float32)
     new = rollout * (1 + 0.01 * random.normal(size=rollout.shape)).astype(np.float32)
     found, expected = both({"rollout_logprobs": rollout, "logprobs": new, "mask": np.ones(rollout.shape, bool)})
     n = expected["n_tokens"]
@@ -168,7 +184,7 @@ def test_the_variance_of_probabilities_keeps_its_digits(scale: float) -> None:
     np.testing.assert_allclose(moments(found), moments(expected), rtol=1e-4)
 
 
-@pytest.mark.parametrize(("mismatch", "staleness"), [(0.1, 1e-5), (0.3, 1e-6), (1e-3, 0.2), (15.0, 1e-3)])
+@pytest.mark.parametrize(("mismatch", "staleness"), [(0.3, 1e-6), (1e-3, 0.2), (15.0, 1e-3)])
 def test_importance_ratios_apart_by_little_keep_their_difference(mismatch: float, staleness: float) -> None:
     signs = np.random.default_rng(4).choice([-1.0, 1.0], (2, 200))
     rollout = np.full(signs.shape, -20.0)
@@ -189,9 +205,9 @@ def tensors(given: dict[str, Any], dtype: torch.dtype) -> CheckedInputs:
     return inputs
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
 def test_any_floating_dtype_is_read(dtype: torch.dtype) -> None:
-    inputs = tensors(batch(seed=8, n_sequences=3, odd=0.1), dtype)
+    inputs = tensors(batch(seed=8, n_sequences=2, odd=0.1), dtype)
     found = statistics.columns_of_inputs(inputs, backend="triton").numpy()
     assert_equal(found, reduce_block(inputs, clip=DEFAULT_CLIP))
 
@@ -284,11 +300,11 @@ constants |= {"N_TILES": reduce.SHORT, "TILE": reduce.TILE, "THREADS": reduce.TI
 types = dict.fromkeys(("n_sequences", "horizon"), "i32") | {"table_ptr": "*fp64", "counter_ptr": "*i32"}
 types |= {"mask_ptr": "*u8", "advantage_ptr": "*fp32", "edges_ptr": "*fp32"}
 given = {"types": types, "constants": constants, "options": {"num_warps": reduce.N_WARPS}}
-for dtype in ("bf16", "fp16", "fp32", "fp64"):
+for dtype in ("bf16", "fp64"):
     compiles(kernel.columns_kernel, dtype, pointers=("first_ptr", "second_ptr", "third_ptr"), **given)
 """
 
 
 @pytest.mark.slow
 def test_the_kernel_compiles_without_a_device() -> None:
-    assert without_interpreter(TO_COMPILE + COMPILE) == ["bf16 True", "fp16 True", "fp32 True", "fp64 True"]
+    assert without_interpreter(TO_COMPILE + COMPILE) == ["bf16 True", "fp64 True"]
