@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -41,6 +42,9 @@ PACKAGES = {
 FUZZING = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("fuzzing", FUZZING)
 hypothesis.settings.register_profile("the same examples in each run", FUZZING, derandomize=True)
+
+# Threads of OpenMP spin while they wait for each other, which costs several times what small tensors take.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell's background job ignores SIGINT, and so would the trainers that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
