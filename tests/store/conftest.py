@@ -43,11 +43,17 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    """A migrated store without rows."""
+def migrated_url(url: str) -> str:
+    """The URL of a database for one test that has all tables and no rows."""
     if url.startswith("sqlite:"):
         prepare_database(url)
-    opened = Store.open(url)
+    return url
+
+
+@pytest.fixture
+def store(migrated_url: str) -> Iterator[Store]:
+    """A migrated store without rows."""
+    opened = Store.open(migrated_url)
     yield opened
     opened.close()
 

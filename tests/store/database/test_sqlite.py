@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tests.store.builders import append, report_intake, start_intake, stored_reports
 from trmon.domain.errors import NotReady
-from trmon.store import Store, migrations
+from trmon.store import Store
 from trmon.store.database import sqlite
 from trmon.store.database.sqlite import SqliteStatement
 from trmon.store.schema import tables
@@ -154,11 +154,12 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def connection(engine: Engine) -> Iterator[Connection]:
+def connection(migrated_url: str) -> Iterator[Connection]:
     """A transaction in a migrated file."""
-    migrations.upgrade_schema(engine)
+    engine = sqlite.writer_engine(sqlite.sqlite_file_of(migrated_url))
     with engine.begin() as opened:
         yield opened
+    engine.dispose()
 
 
 def test_returned_ids_match_the_rows(connection: Connection) -> None:

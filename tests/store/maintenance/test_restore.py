@@ -16,7 +16,6 @@ from trmon.store.repositories.leases import check_fences
 
 def fill(url: str) -> None:
     store = Store.open(url)
-    store.migrate()
     append(store, start_intake(), report_intake(step=3))
     commit(store, 1, batches=(batch(batch_key(1, 3), run_id=1, ordinal=1),))
     store.close()
@@ -26,10 +25,10 @@ def prepare(url: str) -> RestoredState:
     return prepare_restored(url, access=EVERYTHING, now=NOW)
 
 
-def test_ids_that_may_have_been_given_out_since_are_not_given_out_again(url: str) -> None:
-    fill(url)
-    prepare(url)
-    store = Store.open(url)
+def test_ids_that_may_have_been_given_out_since_are_not_given_out_again(migrated_url: str) -> None:
+    fill(migrated_url)
+    prepare(migrated_url)
+    store = Store.open(migrated_url)
     [old, new] = append(store, report_intake(step=4), report_intake(run="later"))
     assert old.run_id == 1
     assert new.run_id > SKIPPED_IDS
@@ -37,12 +36,14 @@ def test_ids_that_may_have_been_given_out_since_are_not_given_out_again(url: str
     store.close()
 
 
-def test_open_runs_say_that_reports_may_be_lost_and_the_audit_log_that_it_was_restored(url: str) -> None:
-    fill(url)
-    state = prepare(url)
+def test_open_runs_say_that_reports_may_be_lost_and_the_audit_log_that_it_was_restored(
+    migrated_url: str,
+) -> None:
+    fill(migrated_url)
+    state = prepare(migrated_url)
     assert state.newest_report_at is not None
     assert state.open_runs == 1
-    store = Store.open(url)
+    store = Store.open(migrated_url)
     [note] = store.notes.list(RunKey("math", "grpo"), access=EVERYTHING).items
     assert (note.step, note.at) == (3, NOW)
     assert "are lost, unless their trainer sends them again" in note.text

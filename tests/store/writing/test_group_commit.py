@@ -12,7 +12,6 @@ from sqlalchemy.exc import IntegrityError
 
 from tests.store.gate import Gate
 from trmon.domain.errors import Conflict, NotReady, Overloaded
-from trmon.store import migrations
 from trmon.store.database import engines_of
 from trmon.store.database.engines import Engines
 from trmon.store.database.upsert import insert_rows
@@ -25,10 +24,9 @@ from trmon.store.writing.transaction import Operation, Transaction
 
 
 @pytest.fixture
-def engines(url: str) -> Iterator[Engines]:
+def engines(migrated_url: str) -> Iterator[Engines]:
     """A migrated database."""
-    opened = engines_of(url)
-    migrations.upgrade_schema(opened.writing)
+    opened = engines_of(migrated_url)
     yield opened
     opened.dispose()
 
