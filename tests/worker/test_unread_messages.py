@@ -15,7 +15,7 @@ from trmon.store import Store
 from trmon.store.schema import tables
 from trmon.worker import messages
 from trmon.worker import scheduler as scheduling
-from trmon.worker.scheduler import GROUP_SIZE, Scheduler
+from trmon.worker.scheduler import Scheduler
 from trmon_client.core import wire
 
 
@@ -31,14 +31,15 @@ def scheduler(store: Store, observer: RecordingObserver) -> Scheduler:
     return scheduler_over(store.run_log, observer)
 
 
-PAGE = 40
+PAGE, GROUP_SIZE = 40, 8
 
 
-@pytest.fixture
-def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages that a few messages fill."""
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a few messages fill a page and a few runs a group."""
     for module in (messages, scheduling):
         monkeypatch.setattr(module, "PAGE", PAGE)
+    monkeypatch.setattr(scheduling, "GROUP_SIZE", GROUP_SIZE)
 
 
 @contextmanager
@@ -104,7 +105,6 @@ def rewrite(store: Store, run_id: int, *, payload: bytes) -> None:
     store.writer.submit(lambda transaction: transaction.connection.execute(written).rowcount).result(30)
 
 
-@pytest.mark.usefixtures("small_pages")
 def test_a_run_that_catches_up_with_others_gets_every_message_in_order(store: Store, scheduler: Scheduler) -> None:
     """The run is loaded, and has more than two pages of reports and scalars unread, then a finish."""
     others = [receive(store, step_of(0), at=0.0, run=f"run-{run}") for run in range(1, 4)]
@@ -130,7 +130,6 @@ def test_a_run_that_catches_up_with_others_gets_every_message_in_order(store: St
     assert [len(rows_of(store, run_id)) for run_id in others] == [2, 2, 2]
 
 
-@pytest.mark.usefixtures("small_pages")
 def test_a_run_that_is_behind_does_not_make_the_others_read_alone(store: Store, scheduler: Scheduler) -> None:
     run_ids = [receive(store, step_of(0), at=0.0, run=f"run-{run}") for run in range(4)]
     scheduler.run_passes(run_ids, now=0.0)
