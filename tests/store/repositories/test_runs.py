@@ -72,10 +72,10 @@ def test_runs_are_listed_newest_first_in_pages(store: Store) -> None:
     assert second.next is None
 
 
-@pytest.mark.parametrize("cursor", ["", "no", "!!", "kwECAw", "kc-AAAAAAAAAAA"])
-def test_an_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
-    with pytest.raises(InvalidInput, match="must be the `next`"):
-        store.runs.list(access=EVERYTHING, after=cursor)
+def test_an_invalid_cursor_is_refused(store: Store) -> None:
+    for cursor in ("", "no", "!!", "kwECAw", "kc-AAAAAAAAAAA"):
+        with pytest.raises(InvalidInput, match="must be the `next`"):
+            store.runs.list(access=EVERYTHING, after=cursor)
 
 
 def test_runs_are_filtered(store: Store) -> None:
