@@ -1,4 +1,4 @@
-"""DistributedDataParallel: four ranks make one batch of each update."""
+"""DistributedDataParallel: the ranks make one batch of each update."""
 
 import httpx
 import pytest
@@ -7,10 +7,10 @@ from tests.examples.running_example import batches, group_sizes, path_of, run_ex
 
 pytestmark = pytest.mark.timeout(600)
 
-RANKS, STEPS, UPDATES = 4, 3, 2
+RANKS, STEPS, UPDATES = 2, 3, 2
 
 
-def test_four_ranks_make_whole_batches_of_distinct_groups(client: httpx.Client) -> None:
+def test_two_ranks_make_whole_batches_of_distinct_groups(client: httpx.Client) -> None:
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS))
     run_example(client, "ddp_grpo", STEPS, launcher=launcher)
     found = batches(client, "ddp_grpo", n=STEPS * UPDATES)
