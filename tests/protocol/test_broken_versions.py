@@ -53,13 +53,13 @@ def acknowledge_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def accept_another_payload(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another payload under the same identity counts as a duplicate."""
-    same = WriteOutcome.DUPLICATE
-    compared = reports._compared
-    monkeypatch.setattr(
-        reports,
-        "_compared",
-        lambda *given, **kind: same if compared(*given, **kind) is WriteOutcome.CONFLICT else compared(*given, **kind),
-    )
+    outcome = reports._outcome
+
+    def lenient(*given: Any, **options: Any) -> WriteOutcome:
+        found = outcome(*given, **options)
+        return WriteOutcome.DUPLICATE if found is WriteOutcome.CONFLICT else found
+
+    monkeypatch.setattr(reports, "_outcome", lenient)
 
 
 def forget_open_batches(monkeypatch: pytest.MonkeyPatch) -> None:
