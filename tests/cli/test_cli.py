@@ -141,7 +141,7 @@ def test_a_spool_needs_a_service_and_segments(tmp_path: Path) -> None:
     empty = run_here("ingest", tmp_path, "--url", "http://127.0.0.1:9")
     assert (empty.exit_code, "no segments" in empty.stderr) == (1, True)
     segment = spooled(tmp_path / "spool", report(project="math", run="grpo"))
-    for wrong, said in {segment: "is a file; give the folder", tmp_path / "nowhere": "is not there"}.items():
+    for wrong, said in {segment: "is a file; give its folder", tmp_path / "nowhere": "is not there"}.items():
         refused = run_here("ingest", wrong)
         assert (refused.exit_code, f"DIR: {wrong} {said}" in refused.stderr) == (1, True), refused.stderr
     away = run_here("ingest", tmp_path / "spool", "--url", "http://127.0.0.1:9")

@@ -21,7 +21,7 @@ TIMES = (1.6e9, 4e9)
 VARIES = "<varies>"
 VARYING_KEYS = re.compile(
     r"(^|_)(step_seconds|seconds_per_step|launch|secret|request_id|idle_seconds|elapsed|elapsed_seconds|next|x-trmon-signature|webhook-id"
-    r"|webhook-signature|free_bytes)$"
+    r"|webhook-signature|free_bytes|last_used_at)$"
 )
 VARYING_WORDS = [
     (re.compile(pattern), word)

@@ -42,6 +42,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
     errors.TrmonError: (HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
+    errors.Damaged: (HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
     errors.InvalidInput: (HTTPStatus.BAD_REQUEST, "invalid-input"),
     WireError: (HTTPStatus.BAD_REQUEST, "invalid-input"),
     errors.Unauthenticated: (HTTPStatus.UNAUTHORIZED, "unauthenticated"),
