@@ -21,12 +21,14 @@ class LogRow:
     """The metrics of a row under the framework's names, with its step and its time if the log states them.
 
     `line` is where the row begins, from 1; 0 in a format without lines. `writer` names what wrote the row, such as a
-    file that one process writes; empty if the log does not tell.
+    file that one process writes; empty if the log does not say. `bar` is the count of the writer's newest progress bar,
+    which may be older or newer than the row: consoles buffer rows and bars separately.
     """
 
     values: Mapping[str, Any]
     line: int = 0
     writer: str = ""
+    bar: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
