@@ -11,7 +11,7 @@ import pytest
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.finding import Finding
-from trmon.domain.framework_names.translation import signals_of_scalars, translate
+from trmon.domain.framework_names.translation import canonical_value, signals_of_scalars, translate
 
 
 def of(metrics: Mapping[str, Any]) -> Diagnosis:
@@ -25,11 +25,11 @@ def test_a_line_is_read_under_our_names() -> None:
     )
     assert line.step == 7
     assert line.ignored == ()
-    assert math.isnan(line.signals["mask_rate"])
-    assert {name: value for name, value in line.signals.items() if name != "mask_rate"} == {
-        "mismatch_kl_k1": 0.1,
-        "clip_fraction": 0.2,
-        "mismatch_tv": 0.3,
+    assert line.signals == {"mismatch_kl_k1": 0.1, "clip_fraction": 0.2, "mismatch_tv": 0.3}
+    assert line.names == {
+        "mismatch_kl_k1": "rollout_corr/kl",
+        "clip_fraction": "clip_ratio/region_mean",
+        "mismatch_tv": "tv",
     }
 
 
@@ -40,7 +40,7 @@ def test_infinity_is_a_number() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("perf/throughput", 3.0, "unknown name"),
+        ("my_loop/something", 3.0, "unknown name"),
         ("sampling/importance_sampling_ratio/mean", 1.0, "after clipping"),
         ("rollout_corr/kl", "high", "not a number"),
         ("rollout_corr/kl", True, "not a number"),
@@ -53,11 +53,16 @@ def test_what_is_not_read_is_named_with_the_reason(name: str, value: object, why
     assert [(ignored.name, why in ignored.why) for ignored in line.ignored] == [(name, True)]
 
 
-def test_the_kl_of_a_framework_that_means_the_reference_model_is_not_read() -> None:
-    line = translate({"kl": 0.1, "frac_reward_zero_std": 0.2, "reward": 0.5})
-    assert line.framework == "TRL"
-    assert line.signals == {"zero_variance_groups": 0.2, "reward_mean": 0.5}
-    assert ["reference model" in item.why for item in line.ignored] == [True]
+def test_the_kl_of_a_framework_is_what_the_framework_means_by_it() -> None:
+    assert translate({"kl": 0.1, "frac_reward_zero_std": 0.2}).signals["reference_kl"] == 0.1
+    assert translate({"kl": 0.1, "training_tok/s": 900.0, "weight_sync_time_s": 2.0}).signals == {"total_kl_k3": 0.1}
+    assert translate({"kl": 0.1, "reward": 0.5}).signals == {"reward_mean": 0.5, "reference_kl": 0.1}
+
+
+def test_parts_of_a_metric_keep_their_names() -> None:
+    line = translate({"rewards/format/mean": 0.1, "completions/mean_length": 9.0})
+    assert line.others == {"rewards/format/mean": 0.1}
+    assert line.ignored == ()
 
 
 @pytest.mark.parametrize(
@@ -75,6 +80,9 @@ def test_the_kl_of_a_framework_that_means_the_reference_model_is_not_read() -> N
         ({"ppo_actor/update/entropy/avg": 0.3, "ppo_actor/task_reward/avg": 0.4}, "AReaL"),
         ({"rollout_correction/kl": 1e-3, "reward": 0.4, "entropy/mean": 0.3}, "ms-swift"),
         ({"kl_k3": 1e-3, "grad_norm": 0.2}, None),
+        ({"loss": 0.1, "reward": 0.5, "lr": 1e-6, "grad_norm": 0.2, "entropy": 0.3, "kl": 0.1}, None),
+        ({"loss": 0.1, "reward": 0.5, "completion_length": 90.0}, None),
+        ({"reward": 0.5, "reward_std": 0.1, "completion_length": 90.0, "Training Loss": 0.1}, "TRL"),
     ],
 )
 def test_the_framework_is_recognised_by_its_names(metrics: dict[str, float], framework: str | None) -> None:
@@ -94,10 +102,15 @@ def test_a_number_of_another_sign_or_origin_is_converted() -> None:
     assert translate({"training/off_policy/trajectory_spans/max": 1.0}).signals == {"version_span_max": 0.0}
 
 
-@pytest.mark.parametrize("value", [math.nan, None, "nan", math.inf, "-inf"])
+@pytest.mark.parametrize("value", [math.nan, "nan", math.inf, "-inf"])
 def test_a_metric_that_is_not_finite_is_named(value: object) -> None:
     assert translate({"actor/grad_norm": value, "critic/score/mean": 0.5}).nonfinite == ("actor/grad_norm",)
     assert translate({"actor/kl_loss": value, "critic/score/mean": 0.5}).nonfinite == ("actor/kl_loss",)
+
+
+def test_null_is_not_logged() -> None:
+    line = translate({"actor/grad_norm": None, "critic/score/mean": 0.5, "other": None})
+    assert (line.signals, line.nonfinite, line.ignored) == ({"reward_mean": 0.5}, (), ())
 
 
 def test_a_correlation_and_a_signal_of_ours_may_be_nan() -> None:
@@ -109,6 +122,13 @@ def test_a_correlation_and_a_signal_of_ours_may_be_nan() -> None:
 @pytest.mark.parametrize(
     ("metrics", "step"),
     [
+        ({"Step": 4, "reward": 0.1}, 4),
+        ({"current_steps": 10, "total_steps": 1287, "reward": 0.1}, 10),
+        ({"iteration": "5/3766", "loss": 0.1}, 5),
+        ({"progress/batch": 3, "optim/entropy": 0.1}, 3),
+        ({"training_step": 3, "val/stop_rate": 0.1}, 3),
+        ({"train_step": 50, "kl": 0.29}, 50),
+        ({"update": 6, "reward": 0.1}, 6),
         ({"global_step/max_steps": "12/400", "reward": 0.1, "entropy/mean": 0.2}, 12),
         ({"_step": 4, "reward": 0.1}, 4),
         ({"step": "7", "reward": 0.1}, 7),
@@ -172,7 +192,12 @@ def shift_in(found: Diagnosis) -> bool | None:
     [
         ({"critic/score/mean": 0.5, "response_length/clip_ratio": 0.3, "perf/mfu": 0.4},
          {"reward_mean": 0.5, "length_limit_share": 0.3}),
-        ({"reward": 0.5, "frac_reward_zero_std": 0.1, "kl": 0.2}, {"reward_mean": 0.5, "zero_variance_groups": 0.1}),
+        ({"reward": 0.5, "frac_reward_zero_std": 0.1, "kl": 0.2},
+         {"reward_mean": 0.5, "zero_variance_groups": 0.1, "reference_kl": 0.2}),
+        ({"batch/solve_none": 30.0, "batch/solve_all": 10.0, "batch/solve_partial": 40.0},
+         {"none_solved_groups": 0.375, "all_solved_groups": 0.125}),
+        ({"batch/solve_none": 0.0, "batch/solve_all": 0.0, "batch/solve_partial": 0.0}, {}),
+        ({"ppo_actor/update/approx_kl/avg": -0.1}, {"staleness_kl_k1": 0.1}),
         ({"mean_reward": 0.5, "length": 90.0}, {"reward_mean": 0.5, "response_length_mean": 90.0}),
         ({"reward_mean": 0.5, "reward": 0.1}, {"reward_mean": 0.5}),
         ({"throughput": 1.0}, {}),
@@ -181,3 +206,15 @@ def shift_in(found: Diagnosis) -> bool | None:
 )  # fmt: skip
 def test_scalars_under_any_known_name_are_signals(scalars: dict[str, float], signals: dict[str, float]) -> None:
     assert signals_of_scalars(scalars) == signals
+
+
+def test_a_measured_signal_precedes_a_scalar_and_the_canonical_name_precedes_another() -> None:
+    scalars = {"reward": 0.1, "reward_mean": 0.2}
+    assert canonical_value("reward_mean", signals={"reward_mean": 0.3}, scalars=scalars) == 0.3
+    assert canonical_value("reward_mean", signals={"reward_mean": math.nan}, scalars=scalars) == 0.2
+    assert canonical_value("reward_mean", signals={}, scalars={"reward": 0.1}) == 0.1
+
+
+def test_what_was_not_sent_is_nan_and_a_sent_nan_stays_one() -> None:
+    assert math.isnan(canonical_value("entropy", signals={}, scalars={"lr": 1.0}))
+    assert math.isnan(canonical_value("loss", signals={}, scalars={"loss": math.nan, "train_loss": 1.0}))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES, Statistic
+from trmon.domain.framework_names.translation import with_canonical
 from trmon.domain.signals.reward_history import LOWER_ATOMS, MAX_ATOMS, QuantileSketch, SmoothedSignal
 from trmon.domain.signals.run_features import (
     FEATURE_SIGNALS,
@@ -50,7 +51,7 @@ def test_of_two_entropies_the_one_nearer_to_its_limit_counts(sampled: float, sen
     features = RunFeatures()
     for factors in [(1.0, 1.0)] * 20 + [(sampled, sent)] * 200:
         numbers = {"sampled_entropy": 2.0 * factors[0]}
-        features = features.with_step(numbers, scalars={"actor/entropy": 3.0 * factors[1]})
+        features = features.with_step(numbers, scalars={"entropy": 3.0 * factors[1]})
     assert features.signals()["entropy_relative"] == pytest.approx(relative, rel=1e-3)
 
 
@@ -145,7 +146,7 @@ def test_scalars_under_other_names_are_read() -> None:
     state = FeatureState()
     for _ in range(25):
         scalars = {"critic/rewards/mean": 0.5, "actor/entropy": 1.0}
-        state = state.with_row(scalars, scalars, begins_step=True, is_rollout=True)
+        state = state.with_row(scalars, with_canonical(scalars), begins_step=True, is_rollout=True)
     found = state.after.signals()
     assert (found["reward_ema"], found["entropy_relative"]) == (pytest.approx(0.5), pytest.approx(1.0))
 
@@ -232,9 +233,9 @@ def test_noise_needs_the_norm_the_power_and_two_sequences(
     assert (found.signal_strength, found.pure_noise_low, found.pure_noise_high) == expected
 
 
-def test_the_features_of_a_run_hold_the_newest_step_under_any_name_of_the_norm() -> None:
+def test_the_features_of_a_run_hold_the_newest_step() -> None:
     numbers = {"proxy2_total_power_low": 5.0, "proxy2_total_power_high": 9.0, "n_sequences": 3.0}
-    features = RunFeatures().with_step(numbers, scalars={"actor/grad_norm": 2.0})
+    features = RunFeatures().with_step(numbers, scalars={"grad_norm": 2.0})
     assert {name: features.signals()[name] for name in ("proxy1_signal_strength", "proxy3_pure_noise_low")} == {
         "proxy1_signal_strength": 4.0,
         "proxy3_pure_noise_low": 0.5,

@@ -21,9 +21,9 @@ from trmon.domain.backtest.stored_history import (
 )
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
+from trmon.domain.framework_names.translation import canonical_value
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.rules.rule import RuleSet
-from trmon.domain.signals.derived_signals import canonical_value
 from trmon_client.core.policies.policy import Policy
 
 

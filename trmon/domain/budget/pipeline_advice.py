@@ -21,7 +21,7 @@ from trmon.domain.budget.off_policy_kinds import (
 )
 from trmon.domain.diagnosis.features import with_features
 from trmon.domain.diagnosis.history import ENGINE_PAIRS, config_number
-from trmon.domain.signals.derived_signals import ALIASES
+from trmon.domain.framework_names.translation import names_of
 
 NORMAL_PROB_DIFF_MEAN = 0.01
 """verl's FAQ: rollout_probs_diff_mean above this is a fault of precision."""
@@ -38,7 +38,7 @@ IS_OPTIONS = (
 SEQUENCE_WEIGHTS = ("sequence", "sequence_truncate")
 SEQUENCE_RULES = ("seq_mis", "seq_tis")
 """The token rules whose weight is the ratio of the whole sequence."""
-LR_NAMES = ("lr", *ALIASES["lr"])
+LR_NAMES = names_of("lr")
 PRESENT, ABSENT, UNKNOWN = Presence
 
 

@@ -1,1 +1,1 @@
-"""Metric names of other RL frameworks, and the signals of trmon that are the same number: one file per framework."""
+"""Metric names of other RL frameworks, and the signals of trmon that are the same number, in one data file."""

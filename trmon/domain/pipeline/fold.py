@@ -12,6 +12,7 @@ from msgspec import structs
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.collapse_risk.risk_reading import describe_drivers
 from trmon.domain.diagnosis.history import declares_replay
+from trmon.domain.framework_names.translation import with_canonical
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.state import GAPS, GAUGE_KEYS, PassContext, PipelineState
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleFinding
@@ -45,7 +46,7 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
     pipeline_state, historical = _historical_signals(pipeline_state, row, is_gauge=is_gauge)
     if is_gauge:
         features = pipeline_state.features.with_row(
-            row.numbers, row.scalars, begins_step=began_step, is_rollout=row.key.update is None
+            row.numbers, with_canonical(row.scalars), begins_step=began_step, is_rollout=row.key.update is None
         )
         pipeline_state = structs.replace(pipeline_state, features=features)
         historical |= features.after.signals()
@@ -173,7 +174,7 @@ def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineS
     if pipeline_state.begins_step(row.key) or pipeline_state.gauge_keys[-1:] != (row.key,):
         return row, pipeline_state
     features = pipeline_state.features.with_row(
-        row.numbers, row.scalars, begins_step=False, is_rollout=row.key.update is None
+        row.numbers, with_canonical(row.scalars), begins_step=False, is_rollout=row.key.update is None
     )
     row = structs.replace(row, signals={**row.signals, **features.after.signals()})
     numbers = row.numbers

@@ -12,7 +12,6 @@ from msgspec import structs
 from trmon.domain.collapse_risk.risk_inputs import InputHistory, Values, read_inputs, read_updates, scaled
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RISK, RISK_SIGNALS, risk_signals
-from trmon.domain.signals.derived_signals import ALIASES, canonical_value
 from trmon.domain.signals.reward_history import EMA_STEPS, FIRST_STEPS, RewardHistory, SmoothedSignal, moving_average
 from trmon.domain.signals.windows import LARGEST, is_number
 
@@ -110,9 +109,7 @@ class DriftGrowth(msgspec.Struct, frozen=True):
 
 RECENT_STEPS = 20
 MAX_NAMES = 256
-ALWAYS_FINITE = frozenset(
-    name for canonical in ("loss", "grad_norm", "reward_mean") for name in (canonical, *ALIASES[canonical])
-)
+ALWAYS_FINITE = frozenset(("loss", "grad_norm", "reward_mean"))
 """Scalars that are a number in every working step; others count once they have been finite."""
 
 
@@ -169,10 +166,10 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
     ) -> RunFeatures:
         """Return the features after one more step.
 
-        Args: numbers: the signals and scalars of the step by name; scalars: what the trainer sent; of_updates: what
-        the updates of the step before say of the risk, in place of the step's own.
+        Args: numbers: the signals and scalars of the step by name; scalars: what the trainer sent, also under trmon's
+        names; of_updates: what the updates of the step before say of the risk, in place of the step's own.
         """
-        reward = canonical_value("reward_mean", signals=numbers, scalars=scalars)
+        reward = _sent("reward_mean", signals=numbers, scalars=scalars)
         return RunFeatures(
             reward=self.reward.with_step(reward, numbers),
             entropy=self.entropy.with_value(numbers.get("sampled_entropy", math.nan)),
@@ -188,7 +185,7 @@ class RunFeatures(msgspec.Struct, frozen=True, kw_only=True):
             drift=self.drift.with_value(_of_engines(numbers, "kl_k3")),
             temperature=_with_slopes(self.temperature, numbers),
             nonfinite=self.nonfinite.with_step(scalars, reward=reward),
-            gradient=gradient_noise(numbers, grad_norm=canonical_value("grad_norm", signals=numbers, scalars=scalars)),
+            gradient=gradient_noise(numbers, grad_norm=_sent("grad_norm", signals=numbers, scalars=scalars)),
             risk_inputs=self.risk_inputs.with_step(_risk_values(numbers, scalars, of_updates)),
         )
 
@@ -297,7 +294,7 @@ def _risk_values(
     numbers: Mapping[str, float], scalars: Mapping[str, float], of_updates: tuple[float, ...] | None
 ) -> Values:
     """Return the values of a step for the risk; the trainer's entropy stands in for that of the sampled log-probs."""
-    named = {name: canonical_value(name, signals=numbers, scalars=scalars) for name in RISK_SCALARS}
+    named = {name: _sent(name, signals=numbers, scalars=scalars) for name in RISK_SCALARS}
     if "sampled_entropy" not in numbers:
         named["sampled_entropy"] = _first_finite(numbers, scalars, "entropy")
     return scaled(read_inputs({**numbers, **named}, of_updates=of_updates))
@@ -311,8 +308,13 @@ def _with_slopes(temperature: TemperatureSlope, numbers: Mapping[str, float]) ->
     return temperature.with_step(n_tokens=n_tokens, slope_q=slope_q, slope_p=slope_p, corr=corr)
 
 
+def _sent(name: str, *, signals: Mapping[str, float], scalars: Mapping[str, float]) -> float:
+    measured = signals.get(name, math.nan)
+    return scalars.get(name, math.nan) if math.isnan(measured) else measured
+
+
 def _first_finite(numbers: Mapping[str, float], scalars: Mapping[str, float], *names: str) -> float:
-    values = (canonical_value(name, signals=numbers, scalars=scalars) for name in names)
+    values = (_sent(name, signals=numbers, scalars=scalars) for name in names)
     return next((value for value in values if is_number(value)), math.nan)
 
 
