@@ -84,7 +84,7 @@ def test_numbers_as_numpy_prints_them_too_large_ones_and_steps_that_come_twice(
     path = written(tmp_path, name, text)
     items = list(logged_steps(format_of(path).read(path), LogSource.of(path).survey))
     steps = [item for item in items if isinstance(item, LoggedStep)]
-    assert [(step.attempt, step.step, step.scalars["loss"], step.scalars["kl"]) for step in steps] == [
+    assert [(step.attempt, step.step, step.scalars["loss"], step.scalars["reference_kl"]) for step in steps] == [
         (0, 1, 0.2, math.inf),
         (0, 1, 0.3, math.inf),
     ]

@@ -106,7 +106,7 @@ def test_what_is_not_a_number_is_reported_once_and_what_is_too_large_each_time()
 def test_nan_and_infinity_stay_what_they_are() -> None:
     [step], defects = read([{"step": 1, "loss": "nan", "grad_norm": "inf", "reward": None}])
     assert math.isnan(step.scalars["loss"])
-    assert math.isnan(step.scalars["reward_mean"])
+    assert "reward_mean" not in step.scalars
     assert (step.scalars["grad_norm"], defects) == (math.inf, [])
 
 
