@@ -157,7 +157,7 @@ LINES = {
         left_out={
             "clip_ratio/high_max": "process",
             "sampling/importance_sampling_ratio/mean": "after clipping",
-            "epoch": UNKNOWN_NAME,
+            "epoch": "how far",
         },
     ),
     "TRL async": Line(

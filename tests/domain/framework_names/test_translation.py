@@ -82,6 +82,7 @@ def test_parts_of_a_metric_keep_their_names() -> None:
         ({"kl_k3": 1e-3, "grad_norm": 0.2}, None),
         ({"loss": 0.1, "reward": 0.5, "lr": 1e-6, "grad_norm": 0.2, "entropy": 0.3, "kl": 0.1}, None),
         ({"loss": 0.1, "reward": 0.5, "completion_length": 90.0}, None),
+        ({"reward_std": 0.1, "completion_length": 9.0, "rewards/format": 1.0, "rewards/hint": 0.7, "kl": 0.1}, "TRL"),
         ({"reward": 0.5, "reward_std": 0.1, "completion_length": 90.0, "Training Loss": 0.1}, "TRL"),
     ],
 )

@@ -45,7 +45,7 @@ Recognised: TypeAlias = MetricTable | None | Literal["recognise"]
 def recognise(names: Collection[str]) -> MetricTable | None:
     """Return the table of the framework that has the names; None if they are not those of one.
 
-    A framework has a name of its own among them, or three. The names of a log say the same, in whatever order.
+    A framework has a name of its own among them, or three, parts of its metrics included.
     """
     return _recognised(tuple(names))
 
@@ -53,13 +53,18 @@ def recognise(names: Collection[str]) -> MetricTable | None:
 @lru_cache(maxsize=512)
 def _recognised(names: tuple[str, ...]) -> MetricTable | None:
     knowing = [_tables_with(name) for name in names]
-    best, most = None, 0
+    best, most = None, (False, 0)
     for table in FRAMEWORKS:
         known = [tables for tables in knowing if table in tables]
         has_own = any(all(other.family == table.family for other in tables) for tables in known)
-        if (has_own or len(known) >= NAMES_OF_A_FRAMEWORK) and len(known) > most:
-            best, most = table, len(known)
+        parts = sum(table not in tables and _has_part(table, name) for name, tables in zip(names, knowing, strict=True))
+        if (has_own or len(known) + parts >= NAMES_OF_A_FRAMEWORK) and (has_own, len(known)) > most:
+            best, most = table, (has_own, len(known))
     return best
+
+
+def _has_part(table: MetricTable, name: str) -> bool:
+    return bool(table.components) and table.name_in_table(name) in table.components
 
 
 @lru_cache(maxsize=8192)
