@@ -69,7 +69,7 @@ def test_a_log_may_come_from_standard_input(ill_log: Path) -> None:
     assert "A: engine mismatch; the run broke at step" in run_here("diagnose", "-", answer=log).output
     assert "A: engine mismatch" in run_here("diagnose", "--metrics", "-", answer=log).output
     refused = run_here("diagnose", "-", answer=b"foo:1\n")
-    assert (refused.exit_code, "trmon: -: has no metric" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "trmon: -: has no row of metrics" in refused.stderr) == (2, True)
 
 
 def test_the_report_is_json_too(ill_log: Path) -> None:

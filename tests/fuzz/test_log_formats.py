@@ -25,10 +25,11 @@ from tests.logs import test_tensorboard as tensorboard_logs
 from tests.logs import test_wandb as wandb_logs
 from tests.logs.test_formats import STATE
 from trmon.cli.diagnose import print_report
-from trmon.cli.import_ import LogSource, messages_of
+from trmon.cli.import_ import messages_of
 from trmon.domain.errors import InvalidInput
 from trmon.domain.framework_names.translation import FRAMEWORKS
 from trmon.domain.identity import RunKey
+from trmon.logs import LogSource
 from trmon.terminal.run_report import report_on_log
 from trmon_client.api.answers import encode_answer
 from trmon_client.core import wire
@@ -132,7 +133,7 @@ def test_a_log_is_refused_or_reported_on_and_imported(data: bytes, name: str) ->
         except InvalidInput as refusal:
             assert str(refusal)
             return
-    assert report.first_step <= report.last_step
+    assert report.log.first_step <= report.log.last_step
     assert json.loads(encode_answer(report))
     printed = io.StringIO()
     print_report(report, Console(file=printed, width=120))

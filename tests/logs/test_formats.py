@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from trmon.cli.import_ import LogSource
 from trmon.domain.analysis.logged_steps import LogDefect, LoggedStep, logged_steps
 from trmon.domain.errors import InvalidInput
-from trmon.logs import LOG_FORMATS, format_of, read_log
+from trmon.logs import LOG_FORMATS, LogSource, format_of, read_log
 
 
 def written(folder: Path, name: str, text: str) -> Path:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.tracker_logs import unpacked_mlflow_store
-from trmon.cli.import_ import LogImport, LogSource, messages_of, run_name
-from trmon.domain.analysis.logged_steps import LogDefect, LogRow
+from trmon.cli.import_ import messages_of, run_name
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow, LogTally
 from trmon.domain.errors import InvalidInput, NotReady
 from trmon.domain.identity import RunKey
-from trmon.logs import format_of, mlflow_store
+from trmon.logs import LogSource, format_of, mlflow_store
 from trmon.logs.log_format import LogItem
 from trmon_client.core import wire
 
@@ -64,7 +64,7 @@ def test_the_metrics_of_a_step_are_a_row_with_its_time(store: Path) -> None:
     assert [row.values["rollout_corr/k3_kl"] for row in rows] == [0.001, 0.002, 0.003, 0.004, 0.005, 0.006]
     assert rows[3].values["actor/grad_norm"] == math.inf
     assert math.isnan(rows[4].values["actor/pg_loss"])
-    assert LogSource.of(store).framework == "verl"
+    assert LogSource.of(store).survey.framework == "verl"
 
 
 def test_a_run_is_named_like_a_file_in_a_folder(store: Path) -> None:
@@ -102,10 +102,11 @@ def test_a_run_that_was_resumed_at_an_earlier_step_is_two_attempts(store: Path) 
     with opened(store) as database:
         for step in (4, 5):
             database.execute(METRIC, ["mine/seen", step, 1_700_001_000_000 + step, id_of(store, "grpo"), step])
-    done = LogImport()
-    messages = list(messages_of(LogSource.of(store), RunKey("math", "grpo"), now=0.0, done=done))
-    assert done.n_attempts == 2
-    assert [str(defect) for defect in done.defects] == ["goes back to step 4; imported as another attempt"]
+    source = LogSource.of(store)
+    read = LogTally(source.survey)
+    messages = list(messages_of(source, RunKey("math", "grpo"), now=0.0, read=read))
+    assert read.n_attempts == 2
+    assert [str(defect) for defect in read.defects] == ["goes back to step 4; read as another attempt"]
     scalars = [message for message in messages if isinstance(message, wire.Scalars)]
     assert [message.step for message in scalars] == [1, 2, 3, 4, 5, 6, 4, 5]
 

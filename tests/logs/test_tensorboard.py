@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.tracker_logs import TRACKER_LOGS
-from trmon.cli.import_ import LogImport, LogSource, messages_of
-from trmon.domain.analysis.logged_steps import LogDefect, LogRow
+from trmon.cli.import_ import messages_of
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow, LogTally
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import RunKey
-from trmon.logs import format_of
+from trmon.logs import LogSource, format_of
 from trmon.logs.tensorboard import masked_crc32c
 from trmon_client.core import wire
 
@@ -38,9 +38,10 @@ def defects_of(path: Path) -> list[LogDefect]:
 
 
 def imported(path: Path) -> tuple[list[wire.Start | wire.Scalars | wire.Finish], list[str]]:
-    done = LogImport()
-    messages = list(messages_of(LogSource.of(path), RunKey("math", "grpo"), now=0.0, done=done))
-    return messages, [str(defect) for defect in done.defects]
+    source = LogSource.of(path)
+    read = LogTally(source.survey)
+    messages = list(messages_of(source, RunKey("math", "grpo"), now=0.0, read=read))
+    return messages, [str(defect) for defect in read.defects]
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_a_restart_is_another_attempt_named_after_its_file() -> None:
     steps = [(message.attempt, message.step) for message in messages if isinstance(message, wire.Scalars)]
     first, second = dict.fromkeys(attempt for attempt, _ in steps)
     assert steps == [(first, step) for step in range(1, 6)] + [(second, step) for step in range(3, 8)]
-    assert defects == ["goes back to step 3; imported as another attempt"]
+    assert defects == ["goes back to step 3; read as another attempt"]
 
 
 def test_a_file_that_is_being_written_keeps_its_attempt_when_more_of_its_first_step_is_read(events: Path) -> None:

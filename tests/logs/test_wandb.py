@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.tracker_logs import TRACKER_LOGS
-from trmon.cli.import_ import LogSource
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.domain.errors import InvalidInput
-from trmon.logs import format_of
+from trmon.logs import LogSource, format_of
 from trmon.logs.wandb import BLOCK_BYTES, ChunkKind, read_chunked_records
 
 RECORDINGS = TRACKER_LOGS / "wandb"
@@ -78,7 +77,7 @@ def test_the_steps_of_a_history_are_rows_and_a_histogram_is_left_out() -> None:
     }
     assert rows[3].values["actor/grad_norm"] == math.inf
     assert math.isnan(rows[4].values["actor/pg_loss"])
-    assert LogSource.of(OFFLINE_RUN).framework == "verl"
+    assert LogSource.of(OFFLINE_RUN).survey.framework == "verl"
 
 
 def test_a_run_is_found_in_the_folders_around_it_and_several_are_refused(tmp_path: Path) -> None:

@@ -45,14 +45,14 @@ def text_of(report: RunReportInfo) -> str:
 def test_a_run_that_broke_says_where_since_when_and_what_to_change(tmp_path: Path) -> None:
     ill = {"training/rollout_actor_probs_pearson_corr": 0.4}
     report = report_on_log(log(tmp_path, ill_from=80, **ill), gpus=8)
-    assert report.framework == "verl"
+    assert report.log.framework == "verl"
     assert report.broke_at is not None
     assert 80 <= report.broke_at <= 84
     assert report.last_good_step == report.broke_at - 1
     assert report.cost.gpu_hours == pytest.approx(12.0)
     text = text_of(report)
     assert f"the run broke at step {report.broke_at} (last good step {report.last_good_step})" in text
-    assert "verl's names, steps 0 to 119" in text
+    assert "jsonl, 120 rows, steps 0 to 119, verl's names" in text
     assert "verl  actor_rollout_ref.rollout.dtype=float16" in text
     assert "TRL  fp16" not in text
     assert "of 12 GPU-hours were spent after the run broke" in text
@@ -62,7 +62,7 @@ def test_steps_that_are_counted_are_said_to_be(tmp_path: Path) -> None:
     path = tmp_path / "console.log"
     path.write_text("{'loss': 0.1, 'reward': 0.5, 'frac_reward_zero_std': 0.75}\n" * 3)
     text = text_of(report_on_log(path))
-    assert "TRL's names, lines (no line names its step) 1 to 3" in text
+    assert "console, 3 rows, steps 1 to 3 (rows are counted: none states its step), TRL's names" in text
     assert "75% of the rollouts taught nothing" in text
 
 

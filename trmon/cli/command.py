@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the embedded database.")]
 """The option of commands that open the database themselves."""
+NameMapping = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map", metavar="NAME=SIGNAL|FILE", help="A name of the log that means a signal, or a file of such lines."
+    ),
+]
+"""The option of commands that read logs."""
 DURATION = re.compile(r"(\d{1,9})([smhd])")
 UNUSABLE = 2
 UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Annotated
@@ -17,12 +18,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.cli.command import console, echo_json, plain_errors, unusable_input
+from trmon.cli.command import NameMapping, console, echo_json, plain_errors, unusable_input
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
+from trmon.domain.finding import Finding
+from trmon.domain.framework_names.translation import parse_mapping
 from trmon.logs import holds_log
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.diagnosis_text import assurance_phrase, evidence_table, print_diagnosis, remedy_lines
+from trmon.terminal.log_text import log_lines
 from trmon.terminal.run_report import RunReportInfo, SpanInfo, failed, known, names_of, parse_failures, report_on_log
 from trmon_client.api.answers import encode_answer
 
@@ -48,9 +52,11 @@ MAX_SPANS = 12
 MAX_MISSING = 6
 
 
-def print_report(report: RunReportInfo, console: Console) -> None:
+def print_report(report: RunReportInfo, console: Console, *, is_verbose: bool = False) -> None:
     """Print what was read, the verdict, the findings over the course, the cause with its remedy, the cost."""
-    console.print(escape(_source(report)), highlight=False, soft_wrap=True)
+    first, *others = log_lines(report.log, is_verbose=is_verbose)
+    for line in (f"{report.file}: {first}", *others):
+        console.print(escape(line), highlight=False, soft_wrap=True)
     console.print(f"[bold]{escape(_headline(report))}[/bold]", highlight=False, soft_wrap=True)
     if report.spans:
         console.print(_span_table(report))
@@ -58,12 +64,6 @@ def print_report(report: RunReportInfo, console: Console) -> None:
         console.print(evidence_table(observation))
     for line in _lines(report):
         console.print(escape(line), highlight=False, soft_wrap=True)
-
-
-def _source(report: RunReportInfo) -> str:
-    names = f"{report.framework}'s names" if report.framework else "trmon's names"
-    steps = "steps" if report.names_steps else "lines (no line names its step)"
-    return f"{report.file}: {report.format}, {names}, {steps} {report.first_step} to {report.last_step}"
 
 
 def _headline(report: RunReportInfo) -> str:
@@ -95,7 +95,7 @@ def _lines(report: RunReportInfo) -> Iterator[str]:
     if report.nonfinite:
         names = ", ".join(f"{name} (step {step})" for name, step in list(report.nonfinite.items())[:MAX_MISSING])
         yield f"NaN or infinity in {names}"
-    yield from remedy_lines(report.diagnosis, framework=report.framework)
+    yield from remedy_lines(report.diagnosis, framework=report.log.framework)
     yield from _agreement(report)
     yield from _cost(report)
     yield _unknown(report)
@@ -126,10 +126,8 @@ def _unknown(report: RunReportInfo) -> str:
         lost.append("GPU-hours (--gpus N)" if report.cost.timed_steps else "GPU-hours (no step times in the log)")
     if not lost:
         return "everything that a diagnosis reads was in the log"
-    option = (
-        f"; {report.framework} logs the agreement of its engines with {report.agreement}" if report.agreement else ""
-    )
-    return f"not known: {', '.join(lost)}{option}"
+    option = f"; {report.log.framework} logs the agreement of its engines with {report.agreement}"
+    return f"not known: {', '.join(lost)}{option if report.agreement else ''}"
 
 
 FAILED = 1
@@ -154,6 +152,10 @@ def diagnose_command(
     ] = None,
     gpus: Annotated[int | None, typer.Option(min=1, help="The GPUs of the run, for its cost in GPU-hours.")] = None,
     url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
+    mapping: NameMapping = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="All names of a log: what each means, or why it is left out.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print what is wrong with a run or a log, since when, what it cost and what to change.
@@ -162,12 +164,14 @@ def diagnose_command(
     """
     with plain_errors(), unusable_input():
         _check_one_input(run, metrics, example=example)
+        failures = parse_failures(fail_on) if fail_on else ()
+        show = partial(_print_report, failures=failures, is_verbose=verbose, as_json=as_json)
         if example:
             with lzma.open(EXAMPLE_FILE) as log, log_file(Path(STANDARD_INPUT), standard_input=log) as file:
-                _print_report(file, "example", fail_on=fail_on, gpus=gpus, as_json=as_json)
+                show(report_on_log(file, gpus=gpus, name="example"))
         elif run is not None and _is_log(run):
             with log_file(Path(run), standard_input=sys.stdin.buffer) as file:
-                _print_report(file, run, fail_on=fail_on, gpus=gpus, as_json=as_json)
+                show(report_on_log(file, gpus=gpus, name=run, mapped=parse_mapping(mapping or ())))
         else:
             _check_whole_log(fail_on=fail_on, gpus=gpus)
             if metrics is not None:
@@ -182,13 +186,11 @@ def diagnose_command(
                 print_diagnosis(found, console())
 
 
-def _print_report(file: Path, name: str, *, fail_on: str | None, gpus: int | None, as_json: bool) -> None:
-    failures = parse_failures(fail_on) if fail_on else ()
-    report = report_on_log(file, gpus=gpus, name=name)
+def _print_report(report: RunReportInfo, *, failures: Sequence[Finding], is_verbose: bool, as_json: bool) -> None:
     if as_json:
         echo_json(msgspec.json.format(encode_answer(report)))
     else:
-        print_report(report, console())
+        print_report(report, console(), is_verbose=is_verbose)
     if held := failed(report, failures):
         typer.echo(f"trmon: found {names_of(held)}", err=True)
         raise typer.Exit(FAILED)

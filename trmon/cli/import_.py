@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -18,12 +18,14 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from trmon.cli.command import DataDir, echo_error, plain_errors
+from trmon.cli.command import DataDir, NameMapping, echo_error, plain_errors
 from trmon.cli.running_service import ReportUploader, bundled, uploader_to
-from trmon.domain.analysis.logged_steps import LogDefect, LoggedStep, LogSurvey, logged_steps, survey_log
+from trmon.domain.analysis.logged_steps import LoggedStep, LogTally, logged_steps
 from trmon.domain.errors import InvalidInput
+from trmon.domain.framework_names.translation import parse_mapping
 from trmon.domain.identity import RunKey, checked_name
-from trmon.logs import LogFormat, format_of
+from trmon.logs import LogSource
+from trmon.terminal.log_text import log_lines, log_read_info
 from trmon_client.core import wire
 
 RunMessage: TypeAlias = wire.Start | wire.Scalars | wire.Finish
@@ -79,39 +81,13 @@ NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class LogSource:
-    """A log, its format, and the outcome of a first reading."""
-
-    path: Path
-    format: LogFormat
-    survey: LogSurvey
-
-    @classmethod
-    def of(cls, path: Path) -> LogSource:
-        """Read a log for the first time. Errors: InvalidInput if it cannot be read or has no row of metrics."""
-        found = format_of(path)
-        return cls(path, found, survey_log(found.read(path), source=str(path)))
-
-    @property
-    def framework(self) -> str | None:
-        """The framework whose metric names the log has."""
-        return self.survey.table.framework if self.survey.table else None
-
-
 @dataclass(slots=True)
 class LogImport:
-    """The outcome of an import: how many messages were new, how many the service had, and what was not read."""
+    """The outcome of an import: what was read, and how many messages were new, or known to the service."""
 
-    steps: set[tuple[int, int]] = field(default_factory=set)
+    read: LogTally
     counts: Counter[str] = field(default_factory=Counter)
-    defects: list[LogDefect] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-
-    @property
-    def n_attempts(self) -> int:
-        """How many attempts the log has."""
-        return len({attempt for attempt, _ in self.steps})
 
 
 def import_log(
@@ -128,9 +104,9 @@ def import_log(
     Args: on_row: called after each row; is_ended: whether the run ends with the log; is_wanted: whether to send a
     message. Errors: InvalidInput, ServiceError.
     """
-    done = LogImport()
+    done = LogImport(LogTally(source.survey))
     now = time.time() if is_ended else None
-    messages = filter(is_wanted, messages_of(source, key, now=now, done=done, on_row=on_row))
+    messages = filter(is_wanted, messages_of(source, key, now=now, read=done.read, on_row=on_row))
     for bundle in bundled(map(wire.encode, messages)):
         for ack in uploader.post(bundle).acks:
             done.counts[ack.status] += 1
@@ -144,24 +120,22 @@ def messages_of(
     key: RunKey,
     *,
     now: float | None,
-    done: LogImport | None = None,
+    read: LogTally | None = None,
     on_row: Callable[[], object] = lambda: None,
 ) -> Iterator[RunMessage]:
     """Yield the messages of a log.
 
-    Args: now: the end of the run, seconds since 1970, None while it continues; done: records steps and defects.
+    Args: now: the end of the run, seconds since 1970, None while it continues; read: records what is read.
     Errors: InvalidInput if the log cannot be read any more.
     """
-    done = done or LogImport()
-    config = {"imported": {"format": source.format.name, "framework": source.framework}}
+    read = read or LogTally(source.survey)
+    config = {"imported": {"format": source.format.name, "framework": source.survey.framework}}
     messages = LogMessages(key, config=config)
-    for item in logged_steps(source.format.read(source.path), source.survey):
-        if isinstance(item, LogDefect):
-            done.defects.append(item)
-            continue
-        done.steps.add((item.attempt, item.step))
-        yield from messages.of_step(item)
-        on_row()
+    for item in logged_steps(source.items(), source.survey):
+        read.add(item)
+        if isinstance(item, LoggedStep):
+            yield from messages.of_step(item)
+            on_row()
     if now is not None:
         yield from messages.at_end(now=now)
 
@@ -180,6 +154,22 @@ def run_name(path: Path) -> str:
     return name
 
 
+def run_names(paths: Sequence[Path]) -> list[str]:
+    """Return the names of runs after their logs; logs of equal names are told apart by their folders, then numbered."""
+    names = [run_name(path) for path in paths]
+    counts = Counter(names)
+    named = [
+        f"{run_name(path.resolve().parent)}-{name}" if counts[name] > 1 else name
+        for path, name in zip(paths, names, strict=True)
+    ]
+    seen: Counter[str] = Counter()
+    for i, name in enumerate(named):
+        seen[name] += 1
+        if seen[name] > 1:
+            named[i] = f"{name}-{seen[name]}"
+    return named
+
+
 ARCHIVE_FILE = "manifest.json"
 SHOWN_DEFECTS = 20
 
@@ -193,6 +183,10 @@ def import_(
     run: Annotated[str | None, typer.Option(help="The run of one log; by default named after the file.")] = None,
     url: Annotated[str | None, typer.Option(help="URL of the service that gets the logs.")] = None,
     data_dir: DataDir = None,
+    mapping: NameMapping = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="All names of a log: what each means, or why it is left out.")
+    ] = False,
 ) -> None:
     """Import logs of trainers, or an archive of `trmon export`; safe to repeat.
 
@@ -210,8 +204,13 @@ def import_(
         if run is not None and len(paths) > 1:
             raise InvalidInput("--run", "is for one log; several logs are separate runs")
         with closing(uploader_to(url)) as uploader:
-            keys = [RunKey.checked(project, run or run_name(path)) for path in paths]
-            sound = [_import_log(path, key, uploader) for path, key in zip(paths, keys, strict=True)]
+            names = [run] if run is not None else run_names(paths)
+            keys = [RunKey.checked(project, name) for name in names]
+            mapped = parse_mapping(mapping or ())
+            sound = [
+                _import_log(LogSource.of(path, mapped=mapped), key, uploader, is_verbose=verbose)
+                for path, key in zip(paths, keys, strict=True)
+            ]
         if not all(sound):
             raise typer.Exit(1)
 
@@ -223,28 +222,24 @@ def _is_archive(paths: list[Path], *, project: str | None, data_dir: Path | None
     return not others and path.is_dir() and (is_given_as_one or (path / ARCHIVE_FILE).exists())
 
 
-def _import_log(path: Path, key: RunKey, uploader: ReportUploader) -> bool:
-    """Import one log and print what was done; return whether all of it was imported as it is written."""
-    source = LogSource.of(path)
+def _import_log(source: LogSource, key: RunKey, uploader: ReportUploader, *, is_verbose: bool) -> bool:
+    """Import one log and print what was read; return whether all of it was imported as it is written."""
     terminal = Console(stderr=True)
     with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         task = progress.add_task(str(key), total=source.survey.n_rows)
         done = import_log(source, key, uploader=uploader, on_row=lambda: progress.advance(task))
-    typer.echo(_summary(key, source, done))
-    for defect in done.defects[:SHOWN_DEFECTS]:
-        echo_error(f"{path}: {defect}")
-    if len(done.defects) > SHOWN_DEFECTS:
-        echo_error(f"{path}: and {len(done.defects) - SHOWN_DEFECTS} more")
+    first, *others = log_lines(log_read_info(done.read, format_name=source.format.name), is_verbose=is_verbose)
+    typer.echo(f"{key}: {'imported' if done.counts['stored'] else 'already present'}: {first}")
+    for line in others:
+        typer.echo(line)
+    defects = done.read.defects
+    for defect in defects[:SHOWN_DEFECTS]:
+        echo_error(f"{source.path}: {defect}")
+    if len(defects) > SHOWN_DEFECTS:
+        echo_error(f"{source.path}: and {len(defects) - SHOWN_DEFECTS} more")
     for problem in dict.fromkeys(done.problems):
-        echo_error(f"{path}: the service refuses a message: {problem}")
-    return not (done.defects or done.problems)
-
-
-def _summary(key: RunKey, source: LogSource, done: LogImport) -> str:
-    names = f"{source.framework}'s metric names" if source.framework else "trmon's metric names"
-    restarts = f" in {done.n_attempts} attempts" if done.n_attempts > 1 else ""
-    news = "imported" if done.counts["stored"] else "already present"
-    return f"{key}: {len(done.steps)} steps{restarts} {news} ({source.format.name}, {names})"
+        echo_error(f"{source.path}: the service refuses a message: {problem}")
+    return done.read.is_whole and not done.problems
 
 
 def _import_archive(directory: Path, *, project: str | None, data_dir: Path | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,12 +14,14 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import echo_error, plain_errors
-from trmon.cli.import_ import LogImport, LogSource, RunMessage, import_log, run_name
+from trmon.cli.command import NameMapping, echo_error, plain_errors
+from trmon.cli.import_ import LogImport, RunMessage, import_log, run_name
 from trmon.cli.running_service import ReportUploader, uploader_to
 from trmon.domain.errors import InvalidInput
+from trmon.domain.framework_names.translation import parse_mapping
 from trmon.domain.identity import RunKey
-from trmon.logs import format_of
+from trmon.logs import LogSource, format_of
+from trmon.terminal.log_text import log_lines, log_read_info
 from trmon_client.api import ServiceError
 from trmon_client.core import wire
 
@@ -31,8 +33,11 @@ TAIL_BYTES = 1 << 16
 class LogWatch:
     """Reads a log again whenever it has changed, and sends the steps that were not sent before."""
 
-    def __init__(self, path: Path, key: RunKey, *, uploader: ReportUploader) -> None:
+    def __init__(
+        self, path: Path, key: RunKey, *, uploader: ReportUploader, mapped: Mapping[str, str] | None = None
+    ) -> None:
         self._path = path
+        self._mapped = mapped
         self._key = key
         self._uploader = uploader
         self._sent: set[tuple[str, type[RunMessage], int]] = set()
@@ -73,7 +78,7 @@ class LogWatch:
         self._seen = seen
         with _whole_lines(self._path) if found.has_lines else nullcontext(self._path) as log:
             try:
-                source = LogSource.of(log)
+                source = LogSource.of(log, name=str(self._path), mapped=self._mapped)
                 yield import_log(source, self._key, uploader=self._uploader, is_ended=False, is_wanted=self._is_new)
             except InvalidInput as error:
                 raise InvalidInput(str(self._path), error.message) from error
@@ -126,6 +131,7 @@ def watch(
     run: Annotated[str | None, typer.Option(help="The run; by default named after the file.")] = None,
     url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks at the file.")] = 5.0,
+    mapping: NameMapping = None,
 ) -> None:
     """Follow a log that a trainer is writing, and send its new steps to a running service, until interrupted.
 
@@ -137,16 +143,20 @@ def watch(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         with closing(uploader_to(url)) as uploader:
-            watch = LogWatch(file, key, uploader=uploader)
-            told: set[str] = set()
+            watch = LogWatch(file, key, uploader=uploader, mapped=parse_mapping(mapping or ()))
+            said: set[str] = set()
             for done in watch.follow(stop, every_seconds=every):
                 for text in _warnings(file, done):
-                    if text not in told:
-                        told.add(text)
+                    if text not in said:
+                        said.add(text)
                         echo_error(text)
                 if not isinstance(done, str):
-                    newest = max((step for _, step in done.steps), default=None)
-                    typer.echo(f"{key}: step {newest}, {done.counts['stored']} new messages")
+                    first, *others = log_lines(log_read_info(done.read, format_name=format_of(file).name))
+                    typer.echo(f"{key}: {done.counts['stored']} new messages: {first}")
+                    for text in others:
+                        if text not in said:
+                            said.add(text)
+                            typer.echo(text)
             watch.pause(now=time.time())
 
 
@@ -154,4 +164,4 @@ def _warnings(file: Path, done: LogImport | str) -> list[str]:
     """Return what to tell of a reading; a line that is being written is no defect."""
     if isinstance(done, str):
         return [f"trmon: {done}"]
-    return [f"{file}: {item}" for item in done.defects if not item.is_end]
+    return [f"{file}: {item}" for item in done.read.defects if not item.is_end]

@@ -2,5 +2,16 @@
 
 from trmon.logs.log_format import LogFormat, LogItem, LogSample
 from trmon.logs.registry import LOG_FORMATS, format_of, holds_log, read_log, sound_rows
+from trmon.logs.source import LogSource
 
-__all__ = ["LOG_FORMATS", "LogFormat", "LogItem", "LogSample", "format_of", "holds_log", "read_log", "sound_rows"]
+__all__ = [
+    "LOG_FORMATS",
+    "LogFormat",
+    "LogItem",
+    "LogSample",
+    "LogSource",
+    "format_of",
+    "holds_log",
+    "read_log",
+    "sound_rows",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +20,8 @@ from trmon.domain.diagnosis.framework_options import with_sent_options
 from trmon.domain.diagnosis.history import ENGINE_PAIRS, History
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
-from trmon.logs import format_of, sound_rows
+from trmon.logs import LogSource
+from trmon.terminal.log_text import LogReadInfo, log_read_info
 from trmon_client.api.answers import AnswerInfo, ApiNumber, says
 from trmon_client.api.diagnosis import DiagnosisInfo
 
@@ -55,17 +56,12 @@ class RunReportInfo(AnswerInfo, frozen=True, kw_only=True):
     """The report on a run in a log file."""
 
     file: str
-    format: str
-    framework: Annotated[str | None, says("Whose metric names were read; null for trmon's own.")]
-    n_rows: int
+    log: LogReadInfo
     agreement: Annotated[str, says("The option that makes the framework log how far its engines agree, if needed.")]
     agreement_signals: Annotated[
         dict[str, ApiNumber],
         says("Signals of the engines' agreement that no finding reads: the median of the newest 5 steps."),
     ]
-    names_steps: Annotated[bool, says("False if no line names its step, so that lines are counted.")]
-    first_step: int
-    last_step: int
     broke_at: Annotated[int | None, says("Where the chain of findings began that stands at the end.")]
     last_good_step: int | None
     spans: Annotated[tuple[SpanInfo, ...], says("All findings over the course of the run, oldest first.")]
@@ -74,23 +70,26 @@ class RunReportInfo(AnswerInfo, frozen=True, kw_only=True):
     diagnosis: Annotated[DiagnosisInfo, says("The diagnosis at the last step.")]
 
 
-def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = None) -> RunReportInfo:
-    """Return the report on the run in a log file. Errors: InvalidInput if it cannot be read or has no known metric."""
-    found = format_of(file)
-    run = read_logged_run(sound_rows(found, file), source=name or str(file))
+def report_on_log(
+    file: Path, *, gpus: int | None = None, name: str | None = None, mapped: Mapping[str, str] | None = None
+) -> RunReportInfo:
+    """Return the report on the run in a log file.
+
+    Args: name: what to call the file; mapped: signals by names that the user mapped.
+    Errors: InvalidInput if it cannot be read or has no known metric.
+    """
+    name = name or str(file)
+    source = LogSource.of(file, name=name, mapped=mapped)
+    run = read_logged_run(source.items(), source.survey, source=name)
+    framework, table = source.survey.framework, source.survey.table
     # A log of one step cannot show a second one with NaN.
     limits = Thresholds(nonfinite_steps=0.0) if len(run.history) == 1 else Thresholds()
     course = course_of(run.history, limits=limits)
     return RunReportInfo.from_fields(
-        file=name or str(file),
-        format=found.name,
-        framework=run.framework,
-        agreement="" if run.table is None or run.compares_engines else run.table.agreement,
+        file=name,
+        log=log_read_info(run.tally, format_name=source.format.name),
+        agreement="" if table is None or run.compares_engines else table.agreement,
         agreement_signals=_agreement_signals(run.history),
-        n_rows=run.n_rows,
-        names_steps=run.names_steps,
-        first_step=int(run.history.steps[0]),
-        last_step=int(run.history.steps[-1]),
         broke_at=course.broke_at,
         last_good_step=course.last_good_step,
         spans=[SpanInfo.from_fields(span, title=span.finding.title) for span in course.spans],
@@ -98,8 +97,7 @@ def report_on_log(file: Path, *, gpus: int | None = None, name: str | None = Non
         cost=run_cost(run, broke_at=course.broke_at, gpus=gpus),
         diagnosis=diagnosis_info(
             course.diagnosis,
-            ignored=run.ignored,
-            framework=run.framework,
+            framework=framework,
             config=with_sent_options({}, run.history),
             last_good_step=course.last_good_step,
         ),

@@ -9,37 +9,48 @@ import numpy as np
 import pytest
 
 from trmon.domain.analysis.logged_run import BRIDGED_STEPS, LoggedRun, course_of, read_logged_run, run_cost
+from trmon.domain.analysis.logged_steps import LogRow, StepSource, survey_log
 from trmon.domain.diagnosis.history import History
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
 
 
 def read(rows: list[dict[str, Any]]) -> LoggedRun:
-    return read_logged_run(rows, source="log.jsonl")
+    items = [LogRow(row) for row in rows]
+    return read_logged_run(items, survey_log(items, source="log.jsonl"), source="log.jsonl")
 
 
-def test_lines_of_a_step_are_one_row_and_steps_are_in_order() -> None:
+def test_lines_of_a_step_are_one_row_also_where_an_update_is_logged_later() -> None:
     run = read(
         [
+            {"rollout/step": 0, "rollout/raw_reward": 0.4},
             {"rollout/step": 1, "rollout/raw_reward": 0.5},
             {"train/step": 1, "train/loss": 0.2, "train/ppo_kl": 0.0},
-            {"rollout/step": 0, "rollout/raw_reward": 0.4},
         ]
     )
-    assert run.framework == "slime"
+    assert run.tally.survey.framework == "slime"
     assert run.history.steps.tolist() == [0, 1]
     assert run.history.values["reward_mean"].tolist() == [0.4, 0.5]
     assert math.isnan(run.history.values["loss"][0])
 
 
-def test_a_resumed_run_replaces_the_steps_that_it_repeats() -> None:
-    rows = [{"step": step, "reward": 0.1} for step in range(5)] + [{"step": step, "reward": 0.9} for step in (3, 4, 5)]
-    assert read(rows).history.values["reward_mean"].tolist() == [0.1, 0.1, 0.1, 0.9, 0.9, 0.9]
+def test_a_resumed_run_replaces_the_steps_that_it_repeats_and_those_that_it_has_not_reached() -> None:
+    rows = [{"step": step, "reward": 0.1} for step in range(9)] + [{"step": step, "reward": 0.9} for step in (3, 4, 5)]
+    run = read(rows)
+    assert run.history.values["reward_mean"].tolist() == [0.1, 0.1, 0.1, 0.9, 0.9, 0.9]
+    assert (run.tally.n_attempts, run.tally.n_replaced) == (2, 0)
 
 
-def test_lines_are_counted_if_none_names_its_step() -> None:
+def test_nan_before_a_restart_is_named_and_not_judged() -> None:
+    rows = [{"step": step, "actor/lr": 1e-6, "actor/grad_norm": math.nan if step > 5 else 1.0} for step in range(9)]
+    run = read([*rows, *({"step": step, "actor/lr": 1e-6, "actor/grad_norm": 1.0} for step in range(4, 12))])
+    assert run.nonfinite == {"actor/grad_norm": 6}
+    assert run.history.values["nonfinite_steps"][-1] == 0
+
+
+def test_rows_are_counted_if_none_states_its_step() -> None:
     run = read([{"reward": 0.1}, {"reward": 0.2}])
-    assert not run.names_steps
+    assert run.tally.survey.step_source is StepSource.ROWS
     assert run.history.steps.tolist() == [1, 2]
 
 
@@ -74,6 +85,7 @@ def test_a_known_name_that_is_not_finite_counts_from_its_first_step() -> None:
     rows = [{"step": step, "actor/lr": 1e-6, "actor/kl_loss": math.inf if step in (3, 7) else 0.1} for step in range(9)]
     assert nonfinite_steps(rows) == 2
     assert nonfinite_steps([{"step": 0, "actor/grad_norm": None, "actor/lr": 1e-6}]) == 0
+    assert nonfinite_steps([{"step": 0, "actor/grad_norm": math.nan, "loss": None}]) == 1
 
 
 def test_another_name_counts_only_once_it_has_been_finite_and_never_that_of_an_evaluation() -> None:
@@ -91,9 +103,17 @@ def test_the_reward_of_a_log_is_judged_as_that_of_a_run_of_the_service() -> None
     assert np.nanmax(collapse[:60]) < 1 < collapse[-1]
 
 
-def test_ignored_names_are_listed_once() -> None:
-    run = read([{"step": step, "actor/lr": 1e-6, "perf/mfu": 0.4} for step in range(3)])
-    assert [item.name for item in run.ignored] == ["perf/mfu"]
+def test_what_names_mean_and_what_is_not_understood_is_said_once() -> None:
+    row = {"actor/lr": 1e-6, "perf/mfu": 0.4, "sampling/importance_sampling_ratio/mean": 1.0}
+    tally = read([{"step": step, **row} for step in range(3)]).tally
+    assert (tally.names, list(tally.unknown)) == ({"lr": "actor/lr"}, ["perf/mfu"])
+    assert list(tally.left_out) == ["sampling/importance_sampling_ratio/mean"]
+
+
+def test_a_metric_that_was_not_logged_is_no_nan() -> None:
+    run = read([{"step": step, "actor/lr": 1e-6, "actor/grad_norm": None if step % 10 else 0.3} for step in range(30)])
+    assert run.nonfinite == {}
+    assert np.isfinite(run.history.values["grad_norm"]).sum() == 3
 
 
 def test_durations_are_those_of_the_steps() -> None:
@@ -104,7 +124,7 @@ def test_durations_are_those_of_the_steps() -> None:
 def test_a_log_without_a_known_name_is_refused_with_what_it_has_and_what_is_known() -> None:
     with pytest.raises(InvalidInput, match=r"log\.jsonl: .*it has: foo, bar\. Known are .*verl, TRL"):
         read([{"foo": 1.0, "bar": 2.0}])
-    with pytest.raises(InvalidInput, match="no metrics"):
+    with pytest.raises(InvalidInput, match="no row of metrics"):
         read([])
 
 
@@ -118,7 +138,7 @@ def test_updates_that_are_counted_by_themselves_belong_to_their_step() -> None:
 
 def test_common_names_are_read_where_no_framework_has_them() -> None:
     run = read([{"step": 1, "mean_reward": 0.5, "gradient_norm": 0.2}])
-    assert run.framework is None
+    assert run.tally.survey.framework is None
     assert [run.history.values[name][0] for name in ("reward_mean", "grad_norm")] == [0.5, 0.2]
 
 
@@ -202,7 +222,7 @@ def test_a_single_line_has_a_course() -> None:
 
 def run(**columns: list[Any]) -> LoggedRun:
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return read_logged_run([{"step": step, "reward": 0.5} | row for step, row in enumerate(rows)], source="log.jsonl")
+    return read([{"step": step, "reward": 0.5} | row for step, row in enumerate(rows)])
 
 
 def test_rollouts_without_a_difference_of_rewards_taught_nothing() -> None:

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from trmon.domain.analysis.logged_steps import LogDefect, LoggedStep, LogRow, logged_steps, survey_log
+from trmon.domain.analysis.logged_steps import (
+    LogDefect,
+    LoggedStep,
+    LogRow,
+    LogTally,
+    StepSource,
+    logged_steps,
+    survey_log,
+)
 from trmon.domain.errors import InvalidInput
 
 VERL = {"actor/lr": 1e-6, "actor/grad_norm": 0.3, "rollout_corr/k3_kl": 1e-4}
@@ -63,7 +71,7 @@ def test_a_time_that_is_a_duration_is_a_metric() -> None:
 def test_steps_that_go_back_are_another_attempt() -> None:
     steps, defects = read({"step": step, **VERL} for step in (1, 2, 3, 2, 3, 4))
     assert [(step.attempt, step.step) for step in steps] == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (1, 4)]
-    assert defects == ["line 4: goes back to step 2; imported as another attempt"]
+    assert defects == ["line 4: goes back to step 2; read as another attempt"]
 
 
 def test_a_step_that_comes_twice_and_an_older_row_of_other_metrics_are_no_restart() -> None:
@@ -75,6 +83,70 @@ def test_a_step_that_comes_twice_and_an_older_row_of_other_metrics_are_no_restar
 def test_the_lines_of_two_processes_in_one_file_are_refused() -> None:
     with pytest.raises(InvalidInput, match=r"log: goes back in steps 50 times \(lines 2, 4, 6, 8, 10, \.\.\.\)"):
         read({"step": step + 5 * (line % 2 == 0), **VERL} for step in range(50) for line in (0, 1))
+
+
+def counted(*rows: LogRow) -> tuple[StepSource, list[tuple[int, int]]]:
+    """Return how the steps of rows are counted, and their attempts and steps."""
+    survey = survey_log(rows, source="log")
+    steps = (item for item in logged_steps(rows, survey) if isinstance(item, LoggedStep))
+    return survey.step_source, [(step.attempt, step.step) for step in steps]
+
+
+def test_bars_count_steps_only_if_they_advance_between_rows() -> None:
+    advancing = [LogRow({"reward": 0.5}, bar=bar) for bar in (5, 10, 15)]
+    assert counted(*advancing) == (StepSource.BARS, [(0, 5), (0, 10), (0, 15)])
+    buffered = [LogRow({"reward": 0.5}, bar=bar) for bar in (5, 10, 10, 10)]
+    assert counted(*buffered) == (StepSource.ROWS, [(0, 1), (0, 2), (0, 3), (0, 4)])
+    assert counted(LogRow({"reward": 0.5}), *advancing)[0] is StepSource.ROWS
+
+
+def test_an_evaluation_beside_a_row_has_its_bar() -> None:
+    rows = [
+        LogRow({"reward": 0.5, "epoch": 0.1}, bar=5),
+        LogRow({"eval_reward": 0.6, "epoch": 0.1}, bar=5),
+        LogRow({"reward": 0.5, "epoch": 0.2}, bar=10),
+    ]
+    assert counted(*rows) == (StepSource.BARS, [(0, 5), (0, 5), (0, 10)])
+
+
+def test_a_metric_that_comes_again_or_another_epoch_begins_a_counted_step() -> None:
+    rows = [
+        LogRow({"reward": 0.5, "epoch": 0.1}),
+        LogRow({"eval_reward": 0.6, "epoch": 0.1}),
+        LogRow({"reward": 0.5, "epoch": 0.1}),
+        LogRow({"loss": 0.5, "epoch": 0.2}),
+        LogRow({"entropy": 0.5}),
+    ]
+    assert counted(*rows) == (StepSource.ROWS, [(0, 1), (0, 1), (0, 2), (0, 3), (0, 3)])
+
+
+def test_an_epoch_that_goes_back_is_a_restart_at_the_step_of_that_epoch() -> None:
+    rows = [LogRow({"reward": 0.5, "epoch": epoch}) for epoch in (0.1, 0.2, 0.3, 0.4, 0.2, 0.3)]
+    assert counted(*rows)[1] == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 3)]
+
+
+def test_rows_that_repeat_metrics_of_their_step_are_marked() -> None:
+    steps, _ = read([{"step": 1, "loss": 0.1}, {"step": 1, "reward": 0.5}, {"step": 1, "loss": 0.2, "epoch": 0.1}])
+    assert [step.replaces for step in steps] == [False, False, True]
+
+
+def test_a_name_means_what_the_user_mapped_it_to() -> None:
+    rows = [LogRow({"step": 1, "score": 0.5})]
+    survey = survey_log(rows, source="log", mapped={"score": "reward_mean"})
+    [step] = logged_steps(rows, survey)
+    assert isinstance(step, LoggedStep)
+    assert step.scalars == {"reward_mean": 0.5}
+
+
+def test_what_was_read_is_counted() -> None:
+    rows = [LogRow({"step": step, "loss": 0.1, "mine": 1.0, "note": "a"}) for step in (1, 2, 2, 1)]
+    tally = LogTally(survey_log(rows, source="log"))
+    for item in logged_steps(rows, tally.survey):
+        tally.add(item)
+    assert (len(tally.steps), tally.n_attempts, tally.n_replaced) == (3, 2, 1)
+    assert (list(tally.unknown), tally.is_whole) == (["mine"], True)
+    tally.add(LogDefect(9, "is not a JSON object"))
+    assert not tally.is_whole
 
 
 def test_rows_are_counted_if_none_states_a_step_and_else_reported() -> None:

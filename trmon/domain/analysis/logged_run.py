@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
-from operator import itemgetter
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from trmon.domain.analysis.logged_steps import LoggedStep, LogItems, LogSurvey, LogTally, logged_steps
 from trmon.domain.diagnosis.conditions import TRUE
 from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
@@ -19,7 +19,7 @@ from trmon.domain.diagnosis.history import History
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import CAUSES, Finding
 from trmon.domain.framework_names.tables import MetricTable
-from trmon.domain.framework_names.translation import FRAMEWORKS, SCALARS, IgnoredName, Translation, recognise, translate
+from trmon.domain.framework_names.translation import FRAMEWORKS, SCALARS, Translation
 from trmon.domain.signals.run_features import RunFeatures
 from trmon.domain.signals.windows import Baseline, SignalWindow, is_number
 
@@ -50,6 +50,11 @@ class NonFiniteNames:
             elif name not in line.nonfinite and not name.startswith(EVALUATION):
                 self._others.setdefault(step, []).append(name)
 
+    def leave_out(self, step: int) -> None:
+        """Forget a step but for the known names that were not finite in it."""
+        self._steps.discard(step)
+        self._others.pop(step, None)
+
     def scalars_by_step(self) -> Mapping[int, dict[str, float]]:
         """Return scalars of the steps with such values: NaN where one is, 0 where a name was first finite."""
         found: dict[int, dict[str, float]] = {step: {ALWAYS_A_FINDING: math.nan} for step in self._steps}
@@ -62,10 +67,6 @@ class NonFiniteNames:
 
 
 Array: TypeAlias = Any
-RECOGNITION_ROWS = 200
-"""How many of the first rows are read to recognise the framework."""
-SUMMARY_NAMES = ("train_runtime", "eval_runtime")
-"""Names that occur only in rows that summarise a run or an evaluation, whose other names mean other numbers."""
 ESS_SEQ = ("total_ess_seq", "mismatch_ess_seq", "staleness_ess_seq")
 """Of the primary pair."""
 SHOWN_NAMES = 8
@@ -73,25 +74,16 @@ SHOWN_NAMES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRun:
-    """The signals of a log by step, and what else the log tells.
+    """The signals of a log by step, and what was read of it; a step counts as the last start of the trainer logged it.
 
-    `table` has the names of the framework, None if the log has none of them.
-    `names_steps` is false if no line names its step, so that lines are counted; `seconds` [n] are the durations of the
-    steps, NaN where they are not known; `nonfinite` has the first step of each name with NaN or infinity.
+    `seconds` [n] are the durations of the steps, NaN where they are not known; `nonfinite` has the first step of each
+    name with NaN or infinity.
     """
 
     history: History
-    table: MetricTable | None
-    n_rows: int
-    names_steps: bool
+    tally: LogTally
     seconds: Array
-    ignored: tuple[IgnoredName, ...] = ()
     nonfinite: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def framework(self) -> str | None:
-        """The framework whose names the log has."""
-        return self.table.framework if self.table else None
 
     @property
     def compares_engines(self) -> bool:
@@ -101,80 +93,52 @@ class LoggedRun:
 
 @dataclass(slots=True)
 class _Builder:
-    """Collects rows; a later row of a step replaces the signals that it has, so a resumed run replaces its steps."""
+    """Collects the rows of the steps; a later row of a step replaces the signals that it has."""
 
     signals: dict[int, dict[str, float]] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
-    ignored: dict[str, IgnoredName] = field(default_factory=dict)
     nonfinite: NonFiniteNames = field(default_factory=NonFiniteNames)
-    updates: list[tuple[int, Translation]] = field(default_factory=list)
-    is_framework: bool = False
-    n_rows: int = 0
-    names_steps: bool = False
+    attempt: int = 0
 
-    def add(self, line: Translation) -> None:
-        """Add a row; rows without any known name carry no step of the run."""
-        for item in line.ignored:
-            self.ignored.setdefault(item.name, item)
-        if not line.signals:
+    def add(self, row: LoggedStep) -> None:
+        """Add a row; one without any known name is no step of the run."""
+        if row.attempt != self.attempt:
+            self._restart(row.attempt, row.step)
+        if not row.metrics.signals:
             return
-        self.n_rows += 1
-        self.names_steps = self.names_steps or line.step is not None or line.update is not None
-        self.is_framework = self.is_framework or line.framework is not None
-        if line.update is not None:
-            self.updates.append((line.update, line))
-        else:
-            self._add_to(self.n_rows if line.step is None else line.step, line)
+        self.signals.setdefault(row.step, {}).update(row.metrics.signals)
+        self.nonfinite.add(row.metrics, step=row.step)
+        if not math.isnan(row.metrics.step_seconds):
+            self.seconds[row.step] = row.metrics.step_seconds
 
-    def join_updates(self) -> None:
-        """Add the updates to their steps, whose last update counts; all steps have equally many updates."""
-        last_update = max((update for update, _ in self.updates), default=-1)
-        per_step = updates_per_step(last_update, last_step=max(self.signals, default=-1))
-        for update, line in sorted(self.updates, key=itemgetter(0)):
-            self._add_to(update // per_step, line)
-
-    def _add_to(self, step: int, line: Translation) -> None:
-        self.signals.setdefault(step, {}).update(line.signals)
-        self.nonfinite.add(line, step=step)
-        if not math.isnan(line.step_seconds):
-            self.seconds[step] = line.step_seconds
+    def _restart(self, attempt: int, step: int) -> None:
+        """Leave out the steps that the trainer goes through again."""
+        self.attempt = attempt
+        for again in [known for known in self.signals if known >= step]:
+            del self.signals[again]
+            self.seconds.pop(again, None)
+            self.nonfinite.leave_out(again)
 
 
-def read_logged_run(rows: Iterable[Mapping[str, Any]], *, source: str) -> LoggedRun:
-    """Return the run in the rows of a log.
+def read_logged_run(items: LogItems, survey: LogSurvey, *, source: str) -> LoggedRun:
+    """Return the run in a log.
 
     Args: source: what to call the log in errors. Errors: InvalidInput if no name of any row is known.
     """
-    iterator = (row for row in rows if not is_summary(row))
-    first = list(islice(iterator, RECOGNITION_ROWS))
-    names = dict.fromkeys(name for row in first for name in row)
-    table = recognise(names)
-    builder = _Builder()
-    for row in chain(first, iterator):
-        builder.add(translate(row, table=table))
-    builder.join_updates()
+    builder, tally = _Builder(), LogTally(survey)
+    for item in logged_steps(items, survey):
+        tally.add(item)
+        if isinstance(item, LoggedStep):
+            builder.add(item)
     if not builder.signals:
-        raise InvalidInput(source, _nothing_known(names))
+        raise InvalidInput(source, _nothing_known(tally))
     steps = sorted(builder.signals)
     return LoggedRun(
         history=_history(steps, builder),
-        table=table if builder.is_framework else None,
-        n_rows=builder.n_rows,
-        names_steps=builder.names_steps,
+        tally=tally,
         seconds=np.array([builder.seconds.get(step, math.nan) for step in steps]),
-        ignored=tuple(builder.ignored.values()),
         nonfinite=builder.nonfinite.known,
     )
-
-
-def is_summary(row: Mapping[str, Any]) -> bool:
-    """Whether a row sums up a run or an evaluation."""
-    return any(name in row for name in SUMMARY_NAMES)
-
-
-def updates_per_step(last_update: int, *, last_step: int) -> int:
-    """Return how many updates a step of a log has, from the last of each, which count from 0; -1 is none."""
-    return max(1, round((last_update + 1) / (last_step + 1))) if last_step >= 0 else 1
 
 
 def _history(steps: list[int], builder: _Builder) -> History:
@@ -208,8 +172,8 @@ def _ess_seq(row: Mapping[str, float]) -> float:
     return next(known, math.nan)
 
 
-def _nothing_known(names: Iterable[str]) -> str:
-    found = ", ".join(islice(names, SHOWN_NAMES))
+def _nothing_known(tally: LogTally) -> str:
+    found = ", ".join(islice((*tally.unknown, *tally.left_out), SHOWN_NAMES))
     return f"has no metric with a known name; it has: {found or 'no metrics'}. {known_names()}"
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
-from trmon.domain.analysis.logged_run import RECOGNITION_ROWS, is_summary, updates_per_step
 from trmon.domain.errors import InvalidInput
 from trmon.domain.framework_names.tables import MetricTable
-from trmon.domain.framework_names.translation import Translation, number_of, recognise, translate
+from trmon.domain.framework_names.translation import UNKNOWN_NAME, Translation, number_of, recognise, translate
 from trmon_client.core.wire import MAX_NAME_LENGTH
 
 
@@ -22,7 +23,7 @@ class LogRow:
 
     `line` is where the row begins, from 1; 0 in a format without lines. `writer` names what wrote the row, such as a
     file that one process writes; empty if the log does not say. `bar` is the count of the writer's newest progress bar,
-    which may be older or newer than the row: consoles buffer rows and bars separately.
+    which may be older or newer than the row: consoles buffer rows and bars separately. A value None was not logged.
     """
 
     values: Mapping[str, Any]
@@ -33,99 +34,197 @@ class LogRow:
 
 @dataclass(frozen=True, slots=True)
 class LogDefect:
-    """A place of a log that cannot be read, or not as it is written; `is_end` if the log was cut off there."""
+    """A place of a log that cannot be read, or not as it is written.
+
+    `is_end` if the log was cut off there; `is_note` if all of it was read and only the way is worth a line.
+    """
 
     line: int
     reason: str
     is_end: bool = False
+    is_note: bool = False
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.reason}" if self.line else self.reason
 
 
 LogItems: TypeAlias = Iterable[LogRow | LogDefect]
+RECOGNITION_ROWS = 200
+"""How many of the first rows are read to recognise the framework."""
+SUMMARY_NAMES = ("train_runtime", "eval_runtime")
+"""Names that occur only in rows that summarise a run or an evaluation, whose other names mean other numbers."""
 TIME_NAMES = ("_timestamp", "timestamp", "wall_time", "time")
 """The names of the time of a row, in seconds or milliseconds since 1970 or in ISO 8601."""
 TIME = "_timestamp"
 """The scalar of the time, in seconds since 1970; it is the name that wandb gives it."""
+EPOCH = "epoch"
+RUNNING_TOTALS = (EPOCH, "num_tokens", "num_input_tokens_seen", "total_flos", TIME)
+"""Names that every row of a step may repeat."""
 YEAR_2000, YEAR_2100 = 946_684_800.0, 4_102_444_800.0
 MAX_RESTARTS = 32
 """Steps that go back more often are those of several processes in one file."""
 
 
+class StepSource(Enum):
+    """Where the step of a row comes from; one source for a whole log."""
+
+    STATED = "stated"
+    BARS = "progress bars"
+    ROWS = "rows"
+    """Rows are counted: no row states a step, and the progress bars do not advance between rows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSurvey:
-    """What a first reading of a log tells: the names of its metrics, and how it counts steps.
+    """The outcome of a first reading of a log: the names of its metrics, and how it counts steps.
 
-    `names_steps` is false if no row names its step, so that rows are counted; `updates_per_step` is 1 unless rows name
-    the count of updates instead.
+    `mapped` has the names that the user mapped to signals; `updates_per_step` is 1 unless rows name the count of
+    updates instead.
     """
 
     table: MetricTable | None
+    mapped: Mapping[str, str] = field(default_factory=dict)
     n_rows: int
-    names_steps: bool
+    step_source: StepSource
     updates_per_step: int
+
+    @property
+    def framework(self) -> str | None:
+        """The framework whose metric names the log has."""
+        return self.table.framework if self.table else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedStep:
-    """The scalars of a row; `attempt` counts from 0 how often the trainer went back in steps before it.
+    """A row of a log at its step; `attempt` counts from 0 how often the trainer went back in steps before it.
 
-    `logged_at` is in seconds since 1970, 0 if the log does not tell; `writer` is that of the row.
+    `logged_at` is in seconds since 1970, 0 if the log does not say; `writer` is that of the row. `replaces` if metrics
+    of the row were logged before at the same step of the attempt.
     """
 
     attempt: int
     step: int
+    metrics: Translation
     scalars: Mapping[str, float]
     logged_at: float
     line: int
     writer: str = ""
+    replaces: bool = False
 
 
-def survey_log(items: LogItems, *, source: str) -> LogSurvey:
-    """Return what a first reading of a log tells.
+def survey_log(items: LogItems, *, source: str, mapped: Mapping[str, str] | None = None) -> LogSurvey:
+    """Return the outcome of a first reading of a log.
 
-    Args: source: what to call the log in errors.
+    Args: source: what to call the log in errors; mapped: names that mean a signal by the user's word.
     Errors: InvalidInput if it has no row, or several processes wrote it.
     """
+    mapped = mapped or {}
     rows = (item for item in items if isinstance(item, LogRow))
     first = list(islice(rows, RECOGNITION_ROWS))
     if not first:
         raise InvalidInput(source, "has no row of metrics")
     table = recognise(dict.fromkeys(name for row in first for name in row.values))
-    progress, back = _Progress(), []
+    progress, bars, back = _Progress(), _Bars(), []
     steps = updates = -1
     n_rows, names_steps = 0, False
     for row in chain(first, rows):
         n_rows += 1
-        line = translate(row.values, table=table)
-        counted = line.step if line.update is None else line.update
+        metrics = _translated(row, table, mapped)
+        counted = metrics.step if metrics.update is None else metrics.update
         if counted is None:
+            bars.add(row, _logged(metrics))
             continue
         names_steps = True
-        if line.update is None:
+        if metrics.update is None:
             steps = max(steps, counted)
         else:
             updates = max(updates, counted)
-        if not is_summary(row.values) and progress.goes_back(counted, _scalars(line)):
+        if not is_summary(row.values) and progress.add(counted, _logged(metrics)) is _Order.BACK:
             back.append(row.line)
     if len(back) > MAX_RESTARTS:
         shown = ", ".join(map(str, back[:5]))
         raise InvalidInput(
             source, f"goes back in steps {len(back)} times (lines {shown}, ...); import one process each"
         )
-    per_step = updates_per_step(updates, last_step=steps)
-    return LogSurvey(table=table, n_rows=n_rows, names_steps=names_steps, updates_per_step=per_step)
+    return LogSurvey(
+        table=table,
+        mapped=mapped,
+        n_rows=n_rows,
+        step_source=StepSource.STATED if names_steps else StepSource.BARS if bars.advance else StepSource.ROWS,
+        updates_per_step=updates_per_step(updates, last_step=steps),
+    )
 
 
 def logged_steps(items: LogItems, survey: LogSurvey) -> Iterator[LoggedStep | LogDefect]:
-    """Yield the steps of a log, and the defects of what is not in them or not as it is written."""
+    """Yield the rows of a log with their steps, and the defects of what is not in them or not as it is written."""
     reader = _StepReader(survey)
     for item in items:
         if isinstance(item, LogDefect):
             yield item
         else:
             yield from reader.read(item)
+
+
+@dataclass(slots=True)
+class LogTally:
+    """What has been read of a log: its steps, the names that signals were read from, and what was not understood.
+
+    `n_replaced` rows repeat metrics of their step; `names` are the names that the signals were read from, `unknown` the
+    names of numbers that no table knows, `left_out` the other names with the reason.
+    """
+
+    survey: LogSurvey
+    steps: set[tuple[int, int]] = field(default_factory=set)
+    n_replaced: int = 0
+    names: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, None] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    defects: list[LogDefect] = field(default_factory=list)
+
+    def add(self, item: LoggedStep | LogDefect) -> None:
+        """Add a row, or a defect."""
+        if isinstance(item, LogDefect):
+            self.defects.append(item)
+            return
+        self.steps.add((item.attempt, item.step))
+        self.n_replaced += item.replaces
+        for signal, name in item.metrics.names.items():
+            self.names.setdefault(signal, name)
+        for ignored in item.metrics.ignored:
+            if ignored.name not in item.metrics.others:
+                self.left_out.setdefault(ignored.name, "not a number")
+            elif ignored.why == UNKNOWN_NAME:
+                self.unknown.setdefault(ignored.name)
+            else:
+                self.left_out.setdefault(ignored.name, ignored.why)
+
+    @property
+    def n_attempts(self) -> int:
+        """How many times the trainer started."""
+        return len({attempt for attempt, _ in self.steps})
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the log was read as it is written."""
+        return all(defect.is_note for defect in self.defects)
+
+
+def is_summary(row: Mapping[str, Any]) -> bool:
+    """Whether a row sums up a run or an evaluation."""
+    return any(name in row for name in SUMMARY_NAMES)
+
+
+def updates_per_step(last_update: int, *, last_step: int) -> int:
+    """Return how many updates a step of a log has, from the last of each, which count from 0; -1 is none."""
+    return max(1, round((last_update + 1) / (last_step + 1))) if last_step >= 0 else 1
+
+
+class _Order(Enum):
+    """How the step of a row follows the rows before it."""
+
+    AHEAD = "ahead"
+    AGAIN = "again"
+    BACK = "back"
 
 
 @dataclass(slots=True)
@@ -137,73 +236,121 @@ class _Progress:
 
     newest: dict[str, int] = field(default_factory=dict)
 
-    def goes_back(self, step: int, scalars: Mapping[str, float]) -> bool:
-        """Add a row; return whether all its known metrics were logged at later steps before."""
-        names = [name for name in scalars if name != TIME]
+    def add(self, step: int, names: Iterable[str]) -> _Order:
+        """Add a row; return BACK if all its known metrics were logged at later steps, AGAIN if any at this one."""
+        names = list(names)
         known = [self.newest[name] for name in names if name in self.newest]
-        is_back = bool(known) and min(known) > step
-        if is_back:
+        order = _Order.AHEAD
+        if known and min(known) > step:
             self.newest.clear()
+            order = _Order.BACK
+        elif step in known:
+            order = _Order.AGAIN
         self.newest.update((name, max(step, self.newest.get(name, step))) for name in names)
-        return is_back
+        return order
+
+
+@dataclass(slots=True)
+class _Bars:
+    """Whether progress bars may count steps: each row has one, which advances before any of its metrics comes again."""
+
+    advance: bool = True
+    newest: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(self, row: LogRow, names: Iterable[str]) -> None:
+        for name in names:
+            self.advance = self.advance and row.bar is not None and self.newest.get((row.writer, name)) != row.bar
+            self.newest[row.writer, name] = row.bar or 0
+
+
+@dataclass(slots=True)
+class _RowCount:
+    """Counts the steps of rows that state none: a metric that comes again, or another epoch, begins a step."""
+
+    names: set[str] = field(default_factory=set)
+    epochs: list[float] = field(default_factory=list)
+    """The epoch of each step, 0 until a row has one."""
+
+    def step_of(self, names: Iterable[str], epoch: float) -> int:
+        """Return the step of a row, from 1; it goes back where the epoch does. Args: epoch: nan if the row has none."""
+        names = set(names)
+        former = self.epochs[-1] if self.epochs else 0.0
+        epoch = former if math.isnan(epoch) else epoch
+        if epoch < former:
+            del self.epochs[bisect_left(self.epochs, epoch) :]
+        if epoch != former or not self.epochs or not names.isdisjoint(self.names):
+            self.names = names
+            self.epochs.append(epoch)
+        else:
+            self.names |= names
+        return len(self.epochs)
 
 
 @dataclass(slots=True)
 class _StepReader:
     survey: LogSurvey
     progress: _Progress = field(default_factory=_Progress)
+    counted: _RowCount = field(default_factory=_RowCount)
     attempt: int = 0
-    n_rows: int = 0
     named: set[str] = field(default_factory=set)
 
     def read(self, row: LogRow) -> Iterator[LoggedStep | LogDefect]:
-        self.n_rows += 1
-        time_name, logged_at = _time(row.values)
-        line = translate(
-            {name: value for name, value in row.values.items() if name != time_name}, table=self.survey.table
-        )
-        yield from self._defects(row, line)
-        step = self._step(line)
+        metrics = _translated(row, self.survey.table, self.survey.mapped)
+        yield from self._defects(row, metrics)
+        step = self._step(row, metrics)
         if step is None or step < 0:
             yield LogDefect(row.line, "states no step; left out" if step is None else f"states step {step}; left out")
             return
-        scalars = {name: value for name, value in _scalars(line).items() if _is_name(name)}
+        replaces = False
         if is_summary(row.values):
-            if line.signals:
-                yield LogDefect(row.line, f"sums up several steps; left out: {', '.join(sorted(line.signals))}")
-            scalars = {name: value for name, value in line.others.items() if _is_name(name)}
-        elif self.progress.goes_back(step, scalars):
-            self.attempt += 1
-            yield LogDefect(row.line, f"goes back to step {step}; imported as another attempt")
+            if metrics.signals:
+                yield LogDefect(row.line, f"sums up several steps; left out: {', '.join(sorted(metrics.signals))}")
+            metrics = replace(metrics, signals={}, names={}, nonfinite=())
+        else:
+            order = self.progress.add(step, _logged(metrics))
+            replaces = order is _Order.AGAIN
+            if order is _Order.BACK:
+                self.attempt += 1
+                yield LogDefect(row.line, f"goes back to step {step}; read as another attempt", is_note=True)
+        scalars = {name: value for name, value in _scalars(metrics).items() if _is_name(name)}
         if scalars:
+            logged_at = _time(row.values)[1]
             if logged_at:
                 scalars[TIME] = logged_at
             yield LoggedStep(
                 attempt=self.attempt,
                 step=step,
+                metrics=metrics,
                 scalars=scalars,
                 logged_at=logged_at,
                 line=row.line,
                 writer=row.writer,
+                replaces=replaces,
             )
 
-    def _step(self, line: Translation) -> int | None:
-        if not self.survey.names_steps:
-            return self.n_rows
-        return line.step if line.update is None else line.update // self.survey.updates_per_step
+    def _step(self, row: LogRow, metrics: Translation) -> int | None:
+        match self.survey.step_source:
+            case StepSource.STATED:
+                return metrics.step if metrics.update is None else metrics.update // self.survey.updates_per_step
+            case StepSource.BARS:
+                return row.bar
+            case StepSource.ROWS:
+                epoch = number_of(row.values.get(EPOCH))
+                return self.counted.step_of(_logged(metrics), math.nan if epoch is None else epoch)
 
-    def _defects(self, row: LogRow, line: Translation) -> Iterator[LogDefect]:
-        """Yield what cannot be kept as it is written; a name that is never a number once, where it is first."""
+    def _defects(self, row: LogRow, metrics: Translation) -> Iterator[LogDefect]:
+        """Yield what cannot be kept as it is written; texts are notes, each name once, where it is first."""
         for name, value in row.values.items():
             number = number_of(value)
             if number is not None and isinstance(value, str) and math.isinf(number) and _has_digits(value):
                 yield LogDefect(row.line, f"{name}: {_shown(value)} is too large for a float64; kept as {number}")
-        for item in line.ignored:
-            if item.name in line.others or item.name in self.named:
+        for item in metrics.ignored:
+            if item.name in metrics.others or item.name in self.named:
                 continue
             self.named.add(item.name)
-            yield LogDefect(row.line, f"{item.name}: {_shown(row.values[item.name])} is not a number; left out")
-        for name in line.others:
+            shown = _shown(row.values[item.name])
+            yield LogDefect(row.line, f"{item.name}: {shown} is not a number; left out", is_note=True)
+        for name in metrics.others:
             if not _is_name(name) and name not in self.named:
                 self.named.add(name)
                 yield LogDefect(
@@ -211,8 +358,20 @@ class _StepReader:
                 )
 
 
-def _scalars(line: Translation) -> dict[str, float]:
-    return {**line.others, **line.signals}
+def _translated(row: LogRow, table: MetricTable | None, mapped: Mapping[str, str]) -> Translation:
+    """Return a row under trmon's names, without its time and what it has not logged."""
+    time_name = _time(row.values)[0]
+    given = {name: value for name, value in row.values.items() if value is not None and name != time_name}
+    return translate(given, table=table, mapped=mapped)
+
+
+def _scalars(metrics: Translation) -> dict[str, float]:
+    return {**metrics.others, **metrics.signals}
+
+
+def _logged(metrics: Translation) -> list[str]:
+    """Return the names of a row by which its order is known."""
+    return [name for name in (*metrics.signals, *metrics.others) if name not in RUNNING_TOTALS]
 
 
 def _is_name(name: str) -> bool:
@@ -231,9 +390,10 @@ def _shown(value: Any) -> str:
 def _time(values: Mapping[str, Any]) -> tuple[str | None, float]:
     """Return the name of the time of a row, and the time in seconds since 1970; None and 0 if it has none."""
     for name in TIME_NAMES:
-        seconds = _seconds_since_1970(values.get(name))
-        if YEAR_2000 <= seconds <= YEAR_2100:
-            return name, seconds
+        if name in values:
+            seconds = _seconds_since_1970(values[name])
+            if YEAR_2000 <= seconds <= YEAR_2100:
+                return name, seconds
     return None, 0.0
 
 

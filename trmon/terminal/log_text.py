@@ -1,0 +1,90 @@
+"""What was read of a log, as an answer and as text: the same for `diagnose`, `import` and `watch`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Annotated
+
+from trmon.domain.analysis.logged_steps import LogTally, StepSource
+from trmon.domain.framework_names.translation import nearest_names
+from trmon_client.api.answers import AnswerInfo, says
+
+SHOWN_NAMES = 10
+STEP_SOURCES = {
+    StepSource.STATED: "",
+    StepSource.BARS: " (by the progress bars: no row states its step)",
+    StepSource.ROWS: " (rows are counted: none states its step)",
+}
+
+
+class LogReadInfo(AnswerInfo, frozen=True, kw_only=True):
+    """What was read of a log."""
+
+    format: str
+    framework: Annotated[str | None, says("Whose metric names were recognised; null for none.")]
+    n_rows: int
+    n_replaced: Annotated[int, says("Rows that repeat metrics of their step; the last one counts.")]
+    n_attempts: Annotated[int, says("Starts of the trainer: it went back in steps between them.")]
+    step_source: Annotated[StepSource, says("Where steps come from: stated, progress bars, or counted rows.")]
+    first_step: int
+    last_step: int
+    signals: Annotated[dict[str, str], says("The signals that were found, and the names that they were read from.")]
+    unknown: Annotated[
+        dict[str, tuple[str, ...]], says("Names of numbers that no table knows, and the nearest known ones.")
+    ]
+    left_out: Annotated[dict[str, str], says("Other names that were not read, and why.")]
+    defects: Annotated[tuple[str, ...], says("Places that were not read as they are written, and notes on others.")]
+
+
+def log_read_info(read: LogTally, *, format_name: str) -> LogReadInfo:
+    """Return what was read of a log. Args: format_name: of its format."""
+    steps = [step for _, step in read.steps]
+    return LogReadInfo(
+        format=format_name,
+        framework=read.survey.framework,
+        n_rows=read.survey.n_rows,
+        n_replaced=read.n_replaced,
+        n_attempts=read.n_attempts,
+        step_source=read.survey.step_source,
+        first_step=min(steps, default=0),
+        last_step=max(steps, default=0),
+        signals=read.names,
+        unknown={name: nearest_names(name) for name in read.unknown},
+        left_out=read.left_out,
+        defects=tuple(map(str, read.defects)),
+    )
+
+
+def log_lines(found: LogReadInfo, *, is_verbose: bool = False) -> Iterator[str]:
+    """Yield what was read as lines of text. Args: is_verbose: all names, and the reasons of those left out."""
+    names = f"{found.framework}'s names" if found.framework else "no framework recognised"
+    steps = f"steps {found.first_step} to {found.last_step}{STEP_SOURCES[found.step_source]}"
+    yield f"{found.format}, {found.n_rows} rows, {steps}, {names}"
+    if found.n_replaced:
+        yield f"{found.n_replaced} rows repeat metrics of their step; the last one counts"
+    if found.n_attempts > 1:
+        yield f"{found.n_attempts} attempts: the trainer went back in steps"
+    most = None if is_verbose else SHOWN_NAMES
+    if found.signals:
+        yield f"signals: {_listed(_found(found.signals), most, len(found.signals))}"
+    if found.unknown:
+        yield f"not understood: {_listed(_suggested(found.unknown), most, len(found.unknown))}"
+    if is_verbose:
+        yield from (f"left out: {name} ({why})" for name, why in found.left_out.items())
+
+
+def _found(signals: Mapping[str, str]) -> Iterator[str]:
+    return (signal if signal == name else f"{signal} ({name})" for signal, name in signals.items())
+
+
+def _suggested(unknown: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    for name, nearest in unknown.items():
+        known = ", ".join(nearest)
+        yield f"{name} (like {known}?)" if known else name
+
+
+def _listed(words: Iterator[str], most: int | None, n: int) -> str:
+    """Return the first words and how many more there are."""
+    shown = list(islice(words, most))
+    return ", ".join(shown) + (f" and {n - len(shown)} more (--verbose)" if n > len(shown) else "")
