@@ -14,7 +14,7 @@ from tests.fixtures.command import run_here
 from tests.fixtures.running_service import OwnRun
 from tests.fixtures.tracker_logs import TRACKER_LOGS, unpacked_mlflow_store
 from tests.fixtures.waiting import eventually
-from trmon.cli.import_ import run_name
+from trmon.cli.import_ import run_name, run_names
 from trmon.domain.identity import RunKey
 
 N_STEPS = 30
@@ -188,3 +188,9 @@ def test_what_cannot_be_imported_is_one_line(arguments: tuple[str, ...], reason:
     assert refused.exit_code == 1
     assert reason in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+
+
+def test_logs_of_one_name_are_runs_of_their_folders(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a/wandb.jsonl", "b/wandb.csv", "c.jsonl")]
+    assert run_names(paths) == ["a-wandb", "b-wandb", "c"]
+    assert run_names([tmp_path / "a.jsonl", tmp_path / "a.csv"]) == [f"{tmp_path.name}-a", f"{tmp_path.name}-a-2"]

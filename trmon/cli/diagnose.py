@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import lzma
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
@@ -23,28 +20,13 @@ from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
 from trmon.domain.framework_names.translation import parse_mapping
-from trmon.logs import holds_log
+from trmon.logs import STANDARD_INPUT, holds_log, log_file
+from trmon.logs.mlflow_server import is_url
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.diagnosis_text import assurance_phrase, evidence_table, print_diagnosis, remedy_lines
 from trmon.terminal.log_text import log_lines
 from trmon.terminal.run_report import RunReportInfo, SpanInfo, failed, known, names_of, parse_failures, report_on_log
 from trmon_client.api.answers import encode_answer
-
-STANDARD_INPUT = "-"
-
-
-@contextmanager
-def log_file(path: Path, *, standard_input: IO[bytes]) -> Iterator[Path]:
-    """Return the file at a path; for "-", a temporary copy of standard input, since formats are read twice."""
-    if str(path) != STANDARD_INPUT:
-        yield path
-        return
-    with TemporaryDirectory(prefix="trmon-log-") as folder:
-        copied = Path(folder, "standard-input")
-        with copied.open("wb") as file:
-            shutil.copyfileobj(standard_input, file)
-        yield copied
-
 
 EXAMPLE_FILE = Path(__file__).with_name("example_run.jsonl.xz")
 LIMITS_OF_VERL = " (verl: below 0.005 is normal, above 0.01 a precision fault)"
@@ -138,7 +120,8 @@ def diagnose_command(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="PROJECT/RUN|FILE", help="A run of a running service, or the log of a whole run (- is stdin)."
+            metavar="PROJECT/RUN|FILE",
+            help="A run of a running service, or a log: a file, a folder, a run's URL in MLflow, or - (stdin).",
         ),
     ] = None,
     metrics: Annotated[
@@ -167,15 +150,15 @@ def diagnose_command(
         failures = parse_failures(fail_on) if fail_on else ()
         show = partial(_print_report, failures=failures, is_verbose=verbose, as_json=as_json)
         if example:
-            with lzma.open(EXAMPLE_FILE) as log, log_file(Path(STANDARD_INPUT), standard_input=log) as file:
+            with lzma.open(EXAMPLE_FILE) as log, log_file(STANDARD_INPUT, standard_input=log) as file:
                 show(report_on_log(file, gpus=gpus, name="example"))
         elif run is not None and _is_log(run):
-            with log_file(Path(run), standard_input=sys.stdin.buffer) as file:
+            with log_file(run, standard_input=sys.stdin.buffer) as file:
                 show(report_on_log(file, gpus=gpus, name=run, mapped=parse_mapping(mapping or ())))
         else:
             _check_whole_log(fail_on=fail_on, gpus=gpus)
             if metrics is not None:
-                with log_file(metrics, standard_input=sys.stdin.buffer) as file:
+                with log_file(str(metrics), standard_input=sys.stdin.buffer) as file:
                     found = report_on_log(file, name=str(metrics)).diagnosis
             else:
                 with service_of(url) as service:
@@ -212,5 +195,5 @@ def _check_whole_log(**options: object) -> None:
 def _is_log(given: str) -> bool:
     """Whether an argument is a log file, or written as one, and not PROJECT/RUN."""
     path = Path(given)
-    is_log = holds_log(path)
-    return is_log or given == STANDARD_INPUT or path.is_absolute() or given.startswith(".") or path.suffix in SUFFIXES
+    is_log = is_url(given) or given == STANDARD_INPUT or holds_log(path)
+    return is_log or path.is_absolute() or given.startswith(".") or path.suffix in SUFFIXES

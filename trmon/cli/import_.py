@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -24,7 +25,7 @@ from trmon.domain.analysis.logged_steps import LoggedStep, LogTally, logged_step
 from trmon.domain.errors import InvalidInput
 from trmon.domain.framework_names.translation import parse_mapping
 from trmon.domain.identity import RunKey, checked_name
-from trmon.logs import LogSource
+from trmon.logs import LogSource, log_file
 from trmon.terminal.log_text import log_lines, log_read_info
 from trmon_client.core import wire
 
@@ -176,8 +177,11 @@ SHOWN_DEFECTS = 20
 
 def import_(
     paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE|DIR...", help="Logs of trainers, or a folder that `trmon export` wrote."),
+        list[str],
+        typer.Argument(
+            metavar="FILE|DIR|URL...",
+            help="Logs of trainers (files, folders, URLs of runs in MLflow), or a folder of `trmon export`.",
+        ),
     ],
     project: Annotated[str | None, typer.Option(help="The project; an archive has one.")] = None,
     run: Annotated[str | None, typer.Option(help="The run of one log; by default named after the file.")] = None,
@@ -195,7 +199,7 @@ def import_(
     """
     with plain_errors():
         if _is_archive(paths, project=project, data_dir=data_dir):
-            _import_archive(paths[0], project=project, data_dir=data_dir)
+            _import_archive(Path(paths[0]), project=project, data_dir=data_dir)
             return
         if data_dir is not None:
             raise InvalidInput("--data-dir", "is for archives; logs are sent to a running service (--url)")
@@ -204,28 +208,34 @@ def import_(
         if run is not None and len(paths) > 1:
             raise InvalidInput("--run", "is for one log; several logs are separate runs")
         with closing(uploader_to(url)) as uploader:
-            names = [run] if run is not None else run_names(paths)
+            names = [run] if run is not None else run_names(list(map(Path, paths)))
             keys = [RunKey.checked(project, name) for name in names]
             mapped = parse_mapping(mapping or ())
             sound = [
-                _import_log(LogSource.of(path, mapped=mapped), key, uploader, is_verbose=verbose)
+                _import_log(path, key, uploader, mapped=mapped, is_verbose=verbose)
                 for path, key in zip(paths, keys, strict=True)
             ]
         if not all(sound):
             raise typer.Exit(1)
 
 
-def _is_archive(paths: list[Path], *, project: str | None, data_dir: Path | None) -> bool:
+def _is_archive(paths: Sequence[str], *, project: str | None, data_dir: Path | None) -> bool:
     """Whether a folder is an archive, or is given as one: that of a log is given with a project."""
-    [path, *others] = paths
+    [path, *others] = map(Path, paths)
     is_given_as_one = data_dir is not None or project is None
     return not others and path.is_dir() and (is_given_as_one or (path / ARCHIVE_FILE).exists())
 
 
-def _import_log(source: LogSource, key: RunKey, uploader: ReportUploader, *, is_verbose: bool) -> bool:
+def _import_log(
+    given: str, key: RunKey, uploader: ReportUploader, *, mapped: Mapping[str, str], is_verbose: bool
+) -> bool:
     """Import one log and print what was read; return whether all of it was imported as it is written."""
     terminal = Console(stderr=True)
-    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
+    with (
+        log_file(given, standard_input=sys.stdin.buffer) as file,
+        Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress,
+    ):
+        source = LogSource.of(file, name=given, mapped=mapped)
         task = progress.add_task(str(key), total=source.survey.n_rows)
         done = import_log(source, key, uploader=uploader, on_row=lambda: progress.advance(task))
     first, *others = log_lines(log_read_info(done.read, format_name=source.format.name), is_verbose=is_verbose)
@@ -234,11 +244,11 @@ def _import_log(source: LogSource, key: RunKey, uploader: ReportUploader, *, is_
         typer.echo(line)
     defects = done.read.defects
     for defect in defects[:SHOWN_DEFECTS]:
-        echo_error(f"{source.path}: {defect}")
+        echo_error(f"{given}: {defect}")
     if len(defects) > SHOWN_DEFECTS:
-        echo_error(f"{source.path}: and {len(defects) - SHOWN_DEFECTS} more")
+        echo_error(f"{given}: and {len(defects) - SHOWN_DEFECTS} more")
     for problem in dict.fromkeys(done.problems):
-        echo_error(f"{source.path}: the service refuses a message: {problem}")
+        echo_error(f"{given}: the service refuses a message: {problem}")
     return done.read.is_whole and not done.problems
 
 

@@ -2,16 +2,18 @@
 
 from trmon.logs.log_format import LogFormat, LogItem, LogSample
 from trmon.logs.registry import LOG_FORMATS, format_of, holds_log, read_log, sound_rows
-from trmon.logs.source import LogSource
+from trmon.logs.source import STANDARD_INPUT, LogSource, log_file
 
 __all__ = [
     "LOG_FORMATS",
+    "STANDARD_INPUT",
     "LogFormat",
     "LogItem",
     "LogSample",
     "LogSource",
     "format_of",
     "holds_log",
+    "log_file",
     "read_log",
     "sound_rows",
 ]

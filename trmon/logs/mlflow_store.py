@@ -79,8 +79,13 @@ def _values(database: sqlite3.Connection) -> Iterator[LoggedValue | LogDefect]:
 
 
 def _value(name: str, value: float, at_ms: int, step: int, is_nan: int) -> LoggedValue:
-    number = math.nan if is_nan else math.copysign(math.inf, value) if abs(value) == LARGEST else value
+    number = math.nan if is_nan else unpacked(value)
     return LoggedValue(str(name), float(number), step=operator.index(step), seconds=at_ms / 1000.0)
+
+
+def unpacked(value: float) -> float:
+    """Return a value as it was logged: MLflow stores infinity as the largest number."""
+    return math.copysign(math.inf, value) if abs(value) == LARGEST else value
 
 
 def _files(path: Path) -> list[Path]:

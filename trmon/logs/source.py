@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
 
 from trmon.domain.analysis.logged_steps import LogItems, LogSurvey, survey_log
 from trmon.logs.log_format import LogFormat
+from trmon.logs.mlflow_server import copy_run, is_url
 from trmon.logs.registry import format_of
+
+STANDARD_INPUT = "-"
+
+
+@contextmanager
+def log_file(given: str, *, standard_input: IO[bytes]) -> Iterator[Path]:
+    """Return the file of a log: a path, "-" or the address of a run in MLflow, both of which are copied first.
+
+    Errors: InvalidInput if an address cannot be read.
+    """
+    if given != STANDARD_INPUT and not is_url(given):
+        yield Path(given)
+        return
+    with TemporaryDirectory(prefix="trmon-log-") as folder:
+        if is_url(given):
+            copied = Path(folder, "mlflow.jsonl")
+            copy_run(given, copied)
+        else:
+            copied = Path(folder, "standard-input")
+            with copied.open("wb") as file:
+                shutil.copyfileobj(standard_input, file)
+        yield copied
 
 
 @dataclass(frozen=True, slots=True)
