@@ -37,37 +37,48 @@ def test_the_exit_status_is_for_continuous_integration(fail_on: str, status: int
 def test_a_log_without_a_known_name_exits_with_2(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text('{"foo": 1}\n')
-    for arguments in ((path,), ("--metrics", path)):
-        refused = diagnose(*arguments)
-        assert refused.exit_code == 2
-        assert "no metric with a known name; it has: foo" in refused.stderr
+    refused = diagnose(path)
+    assert refused.exit_code == 2
+    assert "no metric with a known name; it has: foo" in refused.stderr
 
 
 @pytest.mark.parametrize("text", ["step:12 - rollout_corr/ppl_ratio:2.6e7 - actor/lr:1e-06\n", json.dumps(ILL)])
-def test_metrics_of_a_line_are_diagnosed_and_name_their_framework(text: str, tmp_path: Path) -> None:
+def test_a_single_line_is_a_log(text: str, tmp_path: Path) -> None:
     path = tmp_path / "line"
     path.write_text(text)
-    found = diagnose("--metrics", path)
+    found = diagnose(path)
     assert found.exit_code == 0
-    assert "verl's metric names" in found.output
+    assert "verl's names" in found.output
     assert "A: engine mismatch" in found.output
-    assert json.loads(diagnose("--metrics", path, "--json").output)["framework"] == "verl"
+    assert json.loads(diagnose(path, "--json").output)["log"]["framework"] == "verl"
 
 
-def test_metrics_without_agreement_name_the_option_of_their_framework_in_one_line(tmp_path: Path) -> None:
+def test_a_log_without_agreement_names_the_option_of_its_framework_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "line.json"
     path.write_text(json.dumps({"critic/rewards/mean": 0.3, "actor/entropy": 0.5, "training/global_step": 3}))
-    [unknown] = [line for line in diagnose("--metrics", path).output.splitlines() if line.startswith("not known")]
+    [unknown] = [line for line in diagnose(path).output.splitlines() if line.startswith("not known")]
     assert unknown.endswith(
         "verl logs the agreement of its engines with actor_rollout_ref.rollout.calculate_log_probs=true"
     )
     assert "log_batch" not in unknown
 
 
+def test_names_that_are_not_understood_can_be_mapped_and_are_listed_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    names = [f"mine/{i}" for i in range(12)]
+    rows = ({"step": step, "my_score": 0.5, "grad_norm": 0.3} | dict.fromkeys(names, 1.0) for step in range(3))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [unknown] = [line for line in diagnose(path).output.splitlines() if line.startswith("not understood")]
+    assert unknown.startswith("not understood: my_score, mine/0, ")
+    assert unknown.endswith("mine/8 and 3 more (--verbose)")
+    found = diagnose(path, "--map", "my_score=reward_mean", "--verbose").output
+    assert "reward_mean (my_score)" in found
+    assert "mine/11" in found
+
+
 def test_a_log_may_come_from_standard_input(ill_log: Path) -> None:
     log = ill_log.read_bytes()
     assert "A: engine mismatch; the run broke at step" in run_here("diagnose", "-", answer=log).output
-    assert "A: engine mismatch" in run_here("diagnose", "--metrics", "-", answer=log).output
     refused = run_here("diagnose", "-", answer=b"foo:1\n")
     assert (refused.exit_code, "trmon: -: has no row of metrics" in refused.stderr) == (2, True)
 
@@ -81,8 +92,8 @@ def test_the_report_is_json_too(ill_log: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--example", "--metrics", "a.json"), "give one of them"),
-        (("--metrics", "a.json", "--gpus", "8"), "needs the log of a whole run"),
+        (("--example", "a.json"), "give one of them"),
+        (("math/grpo", "--gpus", "8"), "needs a log"),
         (("grpo",), "or give a log file"),
     ],
 )

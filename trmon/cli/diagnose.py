@@ -124,10 +124,6 @@ def diagnose_command(
             help="A run of a running service, or a log: a file, a folder, a run's URL in MLflow, or - (stdin).",
         ),
     ] = None,
-    metrics: Annotated[
-        Path | None,
-        typer.Option(help="Diagnose the newest lines of a log: JSON, JSONL, CSV or console output of a trainer."),
-    ] = None,
     example: Annotated[bool, typer.Option("--example", help="Report on a recorded run that comes with trmon.")] = False,
     fail_on: Annotated[
         str | None,
@@ -146,23 +142,20 @@ def diagnose_command(
     Exits with 2 if the input cannot be read or has no known metric.
     """
     with plain_errors(), unusable_input():
-        _check_one_input(run, metrics, example=example)
         failures = parse_failures(fail_on) if fail_on else ()
         show = partial(_print_report, failures=failures, is_verbose=verbose, as_json=as_json)
         if example:
-            with lzma.open(EXAMPLE_FILE) as log, log_file(STANDARD_INPUT, standard_input=log) as file:
+            if run is not None:
+                raise InvalidInput("--example", f"and {run} were both given; give one of them")
+            with lzma.open(EXAMPLE_FILE) as packed, log_file(STANDARD_INPUT, standard_input=packed) as file:
                 show(report_on_log(file, gpus=gpus, name="example"))
         elif run is not None and _is_log(run):
             with log_file(run, standard_input=sys.stdin.buffer) as file:
                 show(report_on_log(file, gpus=gpus, name=run, mapped=parse_mapping(mapping or ())))
         else:
-            _check_whole_log(fail_on=fail_on, gpus=gpus)
-            if metrics is not None:
-                with log_file(str(metrics), standard_input=sys.stdin.buffer) as file:
-                    found = report_on_log(file, name=str(metrics)).diagnosis
-            else:
-                with service_of(url) as service:
-                    found = service.diagnosis(str(parse_run_name(run or "", otherwise="; or give a log file")))
+            _check_log_options(fail_on=fail_on, gpus=gpus, map=mapping)
+            with service_of(url) as service:
+                found = service.diagnosis(str(parse_run_name(run or "", otherwise="; or give a log file")))
             if as_json:
                 echo_json(msgspec.json.format(encode_answer(found)))
             else:
@@ -179,17 +172,10 @@ def _print_report(report: RunReportInfo, *, failures: Sequence[Finding], is_verb
         raise typer.Exit(FAILED)
 
 
-def _check_one_input(run: str | None, metrics: Path | None, *, example: bool) -> None:
-    inputs = {"RUN": run is not None, "--metrics": metrics is not None, "--example": example}
-    given = [name for name, is_given in inputs.items() if is_given]
-    if len(given) > 1:
-        raise InvalidInput(given[0], f"and {given[1]} were both given; give one of them")
-
-
-def _check_whole_log(**options: object) -> None:
+def _check_log_options(**options: object) -> None:
     for name, value in options.items():
         if value is not None:
-            raise InvalidInput(f"--{name.replace('_', '-')}", "needs the log of a whole run: trmon diagnose FILE")
+            raise InvalidInput(f"--{name.replace('_', '-')}", "needs a log: trmon diagnose FILE")
 
 
 def _is_log(given: str) -> bool:
