@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -28,6 +28,21 @@ NameMapping = Annotated[
     ),
 ]
 """The option of commands that read logs."""
+
+
+def given_mapping(given: Sequence[str] | None) -> dict[str, str]:
+    """Return the signals of names that --map maps. Errors: InvalidInput."""
+    from trmon.domain.framework_names.user_names import parse_mapped
+
+    lines: list[str] = []
+    for text in given or ():
+        try:
+            lines += [text] if "=" in text else Path(text).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeError) as error:
+            raise InvalidInput("--map", f"{text!r} is neither NAME=SIGNAL nor a file of such lines") from error
+    return parse_mapped(lines, source="--map")
+
+
 DURATION = re.compile(r"(\d{1,9})([smhd])")
 UNUSABLE = 2
 UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

@@ -15,11 +15,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.cli.command import NameMapping, console, echo_json, plain_errors, unusable_input
+from trmon.cli.command import NameMapping, console, echo_json, given_mapping, plain_errors, unusable_input
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
-from trmon.domain.framework_names.translation import parse_mapping
 from trmon.logs import STANDARD_INPUT, holds_log, log_file
 from trmon.logs.mlflow_server import is_url
 from trmon.terminal.arguments import parse_run_name
@@ -151,7 +150,7 @@ def diagnose_command(
                 show(report_on_log(file, gpus=gpus, name="example"))
         elif run is not None and _is_log(run):
             with log_file(run, standard_input=sys.stdin.buffer) as file:
-                show(report_on_log(file, gpus=gpus, name=run, mapped=parse_mapping(mapping or ())))
+                show(report_on_log(file, gpus=gpus, name=run, mapped=given_mapping(mapping)))
         else:
             _check_log_options(fail_on=fail_on, gpus=gpus, map=mapping)
             with service_of(url) as service:

@@ -19,11 +19,10 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from trmon.cli.command import DataDir, NameMapping, echo_error, plain_errors
+from trmon.cli.command import DataDir, NameMapping, echo_error, given_mapping, plain_errors
 from trmon.cli.running_service import ReportUploader, bundled, uploader_to
 from trmon.domain.analysis.logged_steps import LoggedStep, LogTally, logged_steps
 from trmon.domain.errors import InvalidInput
-from trmon.domain.framework_names.translation import parse_mapping
 from trmon.domain.identity import RunKey, checked_name
 from trmon.logs import LogSource, log_file
 from trmon.terminal.log_text import log_lines, log_read_info
@@ -210,7 +209,7 @@ def import_(
         with closing(uploader_to(url)) as uploader:
             names = [run] if run is not None else run_names(list(map(Path, paths)))
             keys = [RunKey.checked(project, name) for name in names]
-            mapped = parse_mapping(mapping or ())
+            mapped = given_mapping(mapping)
             sound = [
                 _import_log(path, key, uploader, mapped=mapped, is_verbose=verbose)
                 for path, key in zip(paths, keys, strict=True)

@@ -14,11 +14,10 @@ from typing import Annotated
 
 import typer
 
-from trmon.cli.command import NameMapping, echo_error, plain_errors
+from trmon.cli.command import NameMapping, echo_error, given_mapping, plain_errors
 from trmon.cli.import_ import LogImport, RunMessage, import_log, run_name
 from trmon.cli.running_service import ReportUploader, uploader_to
 from trmon.domain.errors import InvalidInput
-from trmon.domain.framework_names.translation import parse_mapping
 from trmon.domain.identity import RunKey
 from trmon.logs import LogSource, format_of
 from trmon.terminal.log_text import log_lines, log_read_info
@@ -143,7 +142,7 @@ def watch(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         with closing(uploader_to(url)) as uploader:
-            watch = LogWatch(file, key, uploader=uploader, mapped=parse_mapping(mapping or ()))
+            watch = LogWatch(file, key, uploader=uploader, mapped=given_mapping(mapping))
             said: set[str] = set()
             for done in watch.follow(stop, every_seconds=every):
                 for text in _warnings(file, done):

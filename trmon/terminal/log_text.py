@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Annotated
 
 from trmon.domain.analysis.logged_steps import LogTally, StepSource
-from trmon.domain.framework_names.translation import nearest_names
+from trmon.domain.framework_names.user_names import nearest_names
 from trmon_client.api.answers import AnswerInfo, says
 
 SHOWN_NAMES = 10

@@ -104,9 +104,9 @@ def test_the_reward_of_a_log_is_judged_as_that_of_a_run_of_the_service() -> None
 
 
 def test_what_names_mean_and_what_is_not_understood_is_said_once() -> None:
-    row = {"actor/lr": 1e-6, "perf/mfu": 0.4, "sampling/importance_sampling_ratio/mean": 1.0}
+    row = {"actor/lr": 1e-6, "mine/seen": 0.4, "sampling/importance_sampling_ratio/mean": 1.0}
     tally = read([{"step": step, **row} for step in range(3)]).tally
-    assert (tally.names, list(tally.unknown)) == ({"lr": "actor/lr"}, ["perf/mfu"])
+    assert (tally.names, list(tally.unknown)) == ({"lr": "actor/lr"}, ["mine/seen"])
     assert list(tally.left_out) == ["sampling/importance_sampling_ratio/mean"]
 
 

@@ -18,7 +18,6 @@ from trmon.domain.diagnosis.features import with_features
 from trmon.domain.diagnosis.history import History
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import CAUSES, Finding
-from trmon.domain.framework_names.tables import MetricTable
 from trmon.domain.framework_names.translation import FRAMEWORKS, SCALARS, Translation
 from trmon.domain.signals.run_features import RunFeatures
 from trmon.domain.signals.windows import Baseline, SignalWindow, is_number
