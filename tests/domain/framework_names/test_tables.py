@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trmon.domain.framework_names.tables import MetricTable
-from trmon.domain.framework_names.translation import FRAMEWORKS, SCALARS, translate
+from trmon.domain.framework_names.translation import FRAMEWORKS, HOME_MADE_NAMES, SCALARS, translate, trmon_name
 from trmon.domain.signals.derived_signals import DERIVED
 from trmon_client.core.signals.catalogue import SIGNALS
 
@@ -42,3 +42,17 @@ def test_frameworks_have_the_loss_the_gradient_and_the_reward() -> None:
         if table.framework not in PARTIAL:
             read = {meaning.signal for meaning in table.signals.values()}
             assert {"loss", "grad_norm", "reward_mean", "lr", "entropy"} <= read, table.framework
+
+
+def test_a_name_is_read_without_its_framework_only_as_all_frameworks_mean_it() -> None:
+    for name in sorted({name for table in FRAMEWORKS for name in table.signals if "*" not in name}):
+        knowing = [table for table in FRAMEWORKS if name in {*table.signals, *table.left_out}]
+        bases = {table.framework for table in knowing}
+        meanings = {table.signals.get(name) for table in knowing if table.base not in bases}
+        line = translate({name: 0.5}, table=None)
+        is_decided = trmon_name(name) is not None or HOME_MADE_NAMES.name_in_table(name) is not None
+        if not is_decided and len(meanings) > 1:
+            assert line.signals == {}, name
+            assert "depends on the framework: " in line.ignored[0].why
+        elif not is_decided:
+            assert set(line.signals) <= {meaning.signal for meaning in meanings if meaning is not None}, name

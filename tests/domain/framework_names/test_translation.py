@@ -59,6 +59,13 @@ def test_the_kl_of_a_framework_is_what_the_framework_means_by_it() -> None:
     assert translate({"kl": 0.1, "reward": 0.5}).signals == {"reward_mean": 0.5, "reference_kl": 0.1}
 
 
+def test_a_name_that_frameworks_disagree_on_is_read_only_where_the_framework_is_recognised() -> None:
+    line = translate({"batch/solve_none": 0.25})
+    assert line.signals == {}
+    assert line.ignored[0].why == "its meaning depends on the framework: rLLM or prime-rl"
+    assert translate({"batch/solve_none": 0.25, "mismatch_kl/mean": 0.01}).signals["none_solved_groups"] == 0.25
+
+
 def test_parts_of_a_metric_keep_their_names() -> None:
     line = translate({"rewards/format/mean": 0.1, "completions/mean_length": 9.0})
     assert line.others == {"rewards/format/mean": 0.1}

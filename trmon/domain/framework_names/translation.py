@@ -286,8 +286,12 @@ def _of_table(names: tuple[str, ...], table: MetricTable, *, framework: MetricTa
     known: dict[str, list[str]] = {}
     for name in names:
         key = table.name_in_table(name)
-        is_agreed = (framework is None or framework.name_in_table(name) is None) and len(_meanings(name)) == 1
-        if key is not None and key in table.signals and (table is framework or is_agreed):
+        if key is None or key not in table.signals:
+            continue
+        is_agreed = (framework is None or framework.name_in_table(name) is None) and (
+            _meanings(name).keys() == {table.signals[key]}
+        )
+        if table is framework or is_agreed:
             known.setdefault(key, []).append(name)
     for key, meaning in table.signals.items():
         parts = table.named(meaning.share_of, names)
@@ -371,15 +375,9 @@ def _why(name: str, table: MetricTable | None, *, is_number: bool) -> str:
         if not is_number:
             return "not a number"
         if known is not table and len(_meanings(name)) > 1:
-            return f"its meaning depends on the framework: {_shown_meanings(name)}"
+            return f"its meaning depends on the framework: {' or '.join(_meanings(name).values())}"
         parts = known.signals[key].share_of
         return f"{known.signals[key].signal} is read from another name" + (
             f", or {', '.join(parts)} are not all logged" if parts else ""
         )
     return "not a number" if not is_number and trmon_name(name) else UNKNOWN_NAME
-
-
-def _shown_meanings(name: str) -> str:
-    return ", ".join(
-        f"{meaning.signal if meaning else 'no signal'} in {framework}" for meaning, framework in _meanings(name).items()
-    )
