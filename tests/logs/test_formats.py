@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from trmon.domain.analysis.logged_steps import LogDefect, LoggedStep, logged_steps
 from trmon.domain.errors import InvalidInput
@@ -46,7 +50,7 @@ def test_a_folder_of_checkpoints_is_read_from_its_newest(tmp_path: Path) -> None
 
 
 def test_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"has no known format; known are: trainer_state\.json"):
+    with pytest.raises(InvalidInput, match=r"is a folder without a log.*; known are: a Jupyter notebook"):
         rows_of(tmp_path)
 
 
@@ -103,6 +107,9 @@ def test_half_a_line_at_the_end_of_a_killed_run_is_left_out_and_one_before_it_re
         rows_of(written(tmp_path, "broken.jsonl", whole + '{"step": 3, "lo\n' + whole))
 
 
+TWO_ROWS = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]
+
+
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
@@ -110,8 +117,22 @@ def test_half_a_line_at_the_end_of_a_killed_run_is_left_out_and_one_before_it_re
         ('[{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]', [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]),
         ('{"step": [1, 2], "loss": [0.5, 0.4]}', [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]),
         ('{\n  "step": 4,\n  "loss": 0.5\n}', [{"step": 4, "loss": 0.5}]),
+        ('{"n": 2, "steps": [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]}', TWO_ROWS),
+        ('{"run": {"log": [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.4}]}, "tags": [{"a": "b"}]}', TWO_ROWS),
+        ('{"name": "x", "history": {"step": [1, 2], "loss": [0.5, 0.4]}}', TWO_ROWS),
+        ('{"step": 1,\n "loss": 0.5}\n{"step": 2,\n "loss": 0.4}\n{"step": 3, "lo', TWO_ROWS),
+        ('[["step", "loss"], [1, 0.5], [2, null]]', [{"step": "1", "loss": "0.5"}, {"step": "2"}]),
+        (
+            '[{"metric": "loss", "value": 0.5, "step": 1}, {"metric": "loss", "value": 0.4, "step": 2},'
+            ' {"metric": "kl", "value": 0.1, "step": 1}]',
+            [{"step": 1, "loss": 0.5, "kl": 0.1}, {"step": 2, "loss": 0.4}],
+        ),
     ],
-    ids=["an object", "a list of rows", "columns", "an indented object"],
+    ids=[
+        *("an object", "a list of rows", "columns", "an indented object", "a list in an object"),
+        *("a list two levels down", "columns in an object", "indented objects, the last cut off"),
+        *("lines below a header", "one metric each"),
+    ],
 )
 def test_a_json_document_is_a_row_or_several(text: str, rows: list[dict[str, float]], tmp_path: Path) -> None:
     path = written(tmp_path, "log.json", text)
@@ -178,6 +199,113 @@ def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None:
         format_of(binary)
     with pytest.raises(InvalidInput, match="known are"):
         format_of(written(tmp_path, "empty.json", ""))
+
+
+def test_charts_of_tensorboards_page_are_named_after_their_file(tmp_path: Path) -> None:
+    rows = [{"_timestamp": "1700000000.5", "step": "3", "train_reward": "0.5"}]
+    name = "run-grpo-tag-train_reward"
+    assert rows_of(written(tmp_path, f"{name}.csv", "Wall time,Step,Value\n1700000000.5,3,0.5\n")) == rows
+    assert rows_of(written(tmp_path, f"{name}.json", "[[1700000000.5, 3, 0.5]]")) == rows
+    assert list(rows_of(written(tmp_path, "kl.csv", "Wall time,Step,Value\n1.5,3,0.5\n"))[0]) == [
+        "_timestamp",
+        "step",
+        "kl",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.tsv", "Step\treward\tkl\n1\t0.5\t\n2\tNone\tnan\n"),
+        ("log.txt", "step;reward;kl\n1;0.5;\n2;-;nan\n"),
+        (
+            "log.md",
+            "# Run\n\ntext | more\n\n| Step | reward | kl |\n|---:|:--|--|\n| 1 | **0.5** | |\n| 2 | - | nan |\n",
+        ),
+        ("log.txt", "Step | reward | kl\n-- | -- | --\n1 | 0.5 |\n2 | N/A | nan\n\nThe end.\n"),
+        (
+            "log.html",
+            "<html><table><tr><th>Model<th>Size<tr><td>qwen<td>8</table>"
+            "<table><thead><tr><th>Step</th><th>reward</th><th>kl</th></tr></thead><tbody>"
+            "<tr><td>1</td><td>0.5</td><td></td></tr><tr><td>2</td><td>No Log</td><td>nan</td></tr></table></html>",
+        ),
+        (
+            "log.csv",
+            "metric,value,step\nreward,0.5,1\nreward,,2\nkl,nan,2\n",
+        ),
+    ],
+    ids=["TSV", "semicolons", "Markdown", "Markdown without outer pipes", "HTML", "one metric a line"],
+)
+def test_a_table_has_a_row_for_each_line_and_leaves_out_what_was_not_logged(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    rows = rows_of(written(tmp_path, name, text))
+    given = [{key: value for key, value in row.items() if value is not None} for row in rows]
+    assert given == [{"step": "1", "reward": "0.5"}, {"step": "2", "kl": "nan"}]
+
+
+def test_tables_without_steps_or_known_metrics_are_counted(tmp_path: Path) -> None:
+    table = "| Model | Size |\n|---|---|\n| qwen | 8 |\n\n"
+    with pytest.raises(InvalidInput, match="with 3 tables, none with a column of steps or a known metric"):
+        rows_of(written(tmp_path, "README.md", table * 3))
+
+
+def test_several_tables_of_a_text_follow_each_other(tmp_path: Path) -> None:
+    table = "| step | reward |\n|---|---|\n| {} | 0.5 |\n"
+    assert [row["step"] for row in rows_of(written(tmp_path, "a.md", "\n".join(map(table.format, (1, 2)))))] == [
+        "1",
+        "2",
+    ]
+
+
+def test_the_table_of_runs_of_wandbs_page_is_read_if_it_has_one(tmp_path: Path) -> None:
+    header = '"Name","State","Notes","User","Tags","Created","Runtime","Sweep","lr","critic/score/mean"'
+    run = '"grpo","finished","-","me","","2026-08-21T10:00:00.000Z","3600","","1e-6","0.5"'
+    assert rows_of(written(tmp_path, "one.csv", f"{header}\n{run}\n"))[0]["critic/score/mean"] == "0.5"
+    with pytest.raises(InvalidInput, match="table of 2 runs"):
+        rows_of(written(tmp_path, "two.csv", f"{header}\n{run}\n{run}\n"))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compressed"), [(".gz", gzip.compress), (".xz", lzma.compress), (".zst", zstandard.compress)]
+)
+def test_a_compressed_log_is_read(suffix: str, compressed: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    text = b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.4}\n'
+    path = tmp_path / f"log.jsonl{suffix}"
+    path.write_bytes(compressed(text))
+    assert format_of(path).name == "jsonl"
+    assert rows_of(path) == TWO_ROWS
+    path.write_bytes(compressed(text * 9)[:-6])
+    with pytest.raises(InvalidInput, match=path.name):
+        rows_of(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (b"%PDF-1.7\n", "is a PDF"),
+        (b"PK\x03\x04\x14\x00", "is a zip archive"),
+        (b"\x80\x04\x95\x10\x00", "is a pickle"),
+        (b"PAR1\x15\x04", "is a Parquet file; convert it to CSV"),
+        (b"", "is empty"),
+        (b"SQLite format 3\x00" + bytes(100), "cannot be read as a store of MLflow"),
+        (b"nothing that is a metric\n", "has no row of metrics in 1 line of text; lines such as these are read"),
+        (b'{"loss": [1, 2', "is not valid JSON"),
+    ],
+)
+def test_what_is_not_read_is_answered_with_what_was_found(data: bytes, found: str, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    with pytest.raises(InvalidInput, match=found):
+        rows_of(path)
+
+
+def test_json_lines_keep_what_the_fast_decoder_refuses(tmp_path: Path) -> None:
+    big = 10**30
+    lines = f'{{"step": 1, "kl": NaN, "loss": -Infinity, "n": {big}}}\n{{"step": 2, "kl": 1e400, "n": {big}}}\n'
+    first, second = rows_of(written(tmp_path, "log.jsonl", "\ufeff" + lines))
+    assert math.isnan(first.pop("kl"))
+    assert (first, second) == ({"step": 1, "loss": -math.inf, "n": big}, {"step": 2, "kl": "1e400", "n": big})
 
 
 def test_every_format_has_a_name_of_its_own() -> None:

@@ -1,4 +1,4 @@
-"""CSV with one column per metric and one row per step, as pandas and wandb's page export it."""
+"""CSV with commas, tabs or semicolons: one column per metric and one row per step, or as trackers' pages export it."""
 
 from __future__ import annotations
 
@@ -6,68 +6,57 @@ import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.domain.errors import InvalidInput
-from trmon.logs.log_format import LogFormat, LogItem, LogSample, bare_number
+from trmon.domain.analysis.logged_steps import LogDefect
+from trmon.logs.log_format import LogFormat, LogItem, LogSample, is_number
+from trmon.logs.tables import RUN_COLUMNS, is_long, rows_of_table
 
-RUN_SEPARATOR = " - "
-"""Between the run and the metric in the header of an export of wandb's page."""
+DELIMITERS = ",\t;"
 NO_NAMES = ("{", "}", "|", "│", "=")
 """Characters that no name of a metric contains."""
-EXTREMES = ("__MIN", "__MAX")
+SUFFIXES = (".csv", ".tsv")
 
 
 def _matches(sample: LogSample) -> bool:
     """Whether the first line has names and the second mostly numbers; lines of a console may have commas too."""
     lines = sample.head.splitlines()[:2]
-    if len(lines) < 2 or "," not in lines[0] or any(mark in lines[0] for mark in NO_NAMES):
+    if len(lines) < 2 or any(mark in lines[0] for mark in NO_NAMES):
         return False
+    return any(_is_table(lines, delimiter, is_named=sample.path.suffix in SUFFIXES) for delimiter in DELIMITERS)
+
+
+def _is_table(lines: Sequence[str], delimiter: str, *, is_named: bool) -> bool:
     try:
-        header, first = (next(csv.reader([line]), []) for line in lines)
+        header, first = (next(csv.reader([line], delimiter=delimiter), []) for line in lines)
     except csv.Error:
         return False
-    given = [value for value in first if value.strip()]
-    n_numbers = sum(map(_is_number, given))
-    is_table = len(header) == len(first) and n_numbers > len(given) / 2
-    return is_table and not any(map(_is_number, filter(None, header)))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
+    if len(header) != len(first) or len(header) < 2 or any(map(is_number, filter(None, header))):
         return False
-    return True
+    given = [value for value in first if value.strip()]
+    n_numbers = sum(map(is_number, given))
+    is_export = is_named or is_long(header) or len(RUN_COLUMNS.intersection(header)) >= 3
+    return n_numbers > len(given) / 2 or (is_export and n_numbers > 0)
+
+
+def _delimiter(first: str) -> str:
+    """Return the delimiter of a header: the one that it has most of."""
+    return max(DELIMITERS, key=first.count)
 
 
 def _read(path: Path) -> Iterator[LogItem]:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        lines = csv.reader(file)
+        delimiter = _delimiter(file.readline())
+        file.seek(0)
+        lines = csv.reader(file, delimiter=delimiter)
+        numbered = ((lines.line_num, values) for values in lines)
         try:
-            names = _names(next(lines, []), path)
-            for values in lines:
-                yield _row(names, values, line=lines.line_num)
+            yield from rows_of_table(next(numbered, (0, []))[1], numbered, path=path)
         except csv.Error as error:
             yield LogDefect(lines.line_num, f"is no CSV: {error}")
 
 
-def _row(names: Sequence[str], values: Sequence[str], *, line: int) -> LogItem:
-    """Return the row of a line; an empty cell is a metric that was not logged at that step, not NaN."""
-    if len(values) > len(names):
-        return LogDefect(line, f"has {len(values)} values; the header has {len(names)}")
-    given = zip(names, values, strict=False)
-    return LogRow({name: bare_number(value) for name, value in given if name and value.strip()}, line)
-
-
-def _names(header: Sequence[str], path: Path) -> list[str]:
-    """Return the metrics of the columns, empty for columns to leave out. Errors: InvalidInput for several runs."""
-    runs = {name.partition(RUN_SEPARATOR)[0] for name in header if RUN_SEPARATOR in name}
-    if len(runs) > 1:
-        raise InvalidInput(str(path), f"holds {len(runs)} runs; export one: {', '.join(sorted(runs)[:4])}")
-    names = [name.partition(RUN_SEPARATOR)[2] or name for name in header]
-    return ["" if name.endswith(EXTREMES) else "step" if name.lower() == "step" else name.strip() for name in names]
-
-
 CSV = LogFormat(
-    name="csv", description="CSV with one column per metric (pandas, wandb's export)", matches=_matches, read=_read
+    name="csv",
+    description="CSV or TSV with a column per metric, or one of metrics and one of values (pandas, wandb, TensorBoard)",
+    matches=_matches,
+    read=_read,
 )

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
 from trmon.domain.errors import InvalidInput
-from trmon.logs.log_format import LogFormat, LogItem, LogSample, bare_number
+from trmon.logs.log_format import LogFormat, LogItem, LogSample, bare_number, logged
+from trmon.logs.tables import CHART_COLUMNS, is_long, joined_metrics, rows_of_table
 
 WRAPPERS = ("data", "metrics", "history")
 """Keys of loggers around the metrics of a row; their metrics keep their own names."""
@@ -38,12 +42,19 @@ def _exact_number(text: str) -> float | str:
     return number if math.isfinite(number) else text
 
 
+_DECODER = json.JSONDecoder(parse_float=_exact_number)
+_BETWEEN = (" ", "\n", "\r", "\t", ",", "\x1e")
+"""Characters between documents; the last one begins a record of RFC 7464."""
+_FAST_DECODER = msgspec.json.Decoder()
+NO_ROWS = "must be a JSON object of numbers by name, or a list of such objects or of columns"
+
+
 def flat_row(row: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
     """Return a row whose nested objects are flattened; names are joined with a slash."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
         if not isinstance(value, dict):
-            flat[prefix + key] = bare_number(value) if isinstance(value, str) else value
+            flat[prefix + key] = logged(bare_number(value)) if isinstance(value, str) else value
         elif key in WRAPPERS and not prefix:
             flat |= flat_row({name: inner for name, inner in value.items() if name not in WRAPPERS})
         elif prefix.count("/") < MAX_DEPTH:
@@ -52,30 +63,104 @@ def flat_row(row: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
 
 
 def rows_of_objects(objects: Iterable[Any]) -> Iterator[LogItem]:
-    """Yield the objects of a list as rows, and a defect for what is not an object."""
-    for number, row in enumerate(objects, start=1):
-        yield LogRow(flat_row(row)) if isinstance(row, dict) else LogDefect(0, f"entry {number} is not a JSON object")
+    """Yield the objects of a list as rows, and a defect for what is not an object.
+
+    Objects with one metric each are joined to a row a step.
+    """
+    items = (
+        LogRow(flat_row(row)) if isinstance(row, dict) else LogDefect(0, f"entry {number} {NOT_AN_OBJECT}")
+        for number, row in enumerate(objects, start=1)
+    )
+    return _joined_if_long(items)
+
+
+def _joined_if_long(items: Iterator[LogItem]) -> Iterator[LogItem]:
+    first = next(items, None)
+    if first is None:
+        return iter(())
+    every = chain([first], items)
+    return joined_metrics(every) if isinstance(first, LogRow) and is_long(first.values) else every
 
 
 def _read_document(path: Path) -> Iterator[LogItem]:
-    document = load_json(path)
+    documents = load_documents(path)
+    if len(documents) > 1:
+        yield from rows_of_objects(documents)
+        return
+    yield from _rows_of_document(documents[0], path)
+
+
+def load_documents(path: Path) -> list[Any]:
+    """Return the documents of a JSON file, one or several after each other. Errors: InvalidInput."""
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    documents: list[Any] = []
+    position = 0
+    try:
+        while position < len(text):
+            document, position = _DECODER.raw_decode(text, position)
+            documents.append(document)
+            while text[position : position + 1] in _BETWEEN:
+                position += 1
+    except (ValueError, RecursionError) as error:
+        # A trainer that was killed leaves half an object at the end of several.
+        if len(documents) < 2:
+            raise InvalidInput(str(path), f"is not valid JSON: {error}") from error
+    return documents
+
+
+def _rows_of_document(document: Any, path: Path) -> Iterator[LogItem]:
+    """Yield the rows of a list of objects or of columns, in the document or in an object of it, or its one row."""
     if isinstance(document, list):
-        yield from rows_of_objects(document)
+        yield from _rows_of_list(document, path)
         return
     if not isinstance(document, dict):
-        raise InvalidInput(str(path), "must be a JSON object of numbers by name, or a list of such objects")
-    row = flat_row(document)
-    columns = {name: values for name, values in row.items() if isinstance(values, list)}
-    if columns and len({len(values) for values in columns.values()}) == 1:
-        rows = zip(*columns.values(), strict=True)
-        yield from (LogRow(dict(zip(columns, values, strict=True))) for values in rows)
+        raise InvalidInput(str(path), NO_ROWS)
+    inner = (document, *(value for value in document.values() if isinstance(value, dict)))
+    lists: list[list[Any]] = [value for values in inner for value in values.values() if _has_objects(value)]
+    columns = [found for values in inner if (found := _columns(values))]
+    if lists:
+        longest = max(lists, key=len)
+        yield from rows_of_objects(longest)
+    elif columns:
+        names, *lines = columns[0], *zip(*columns[0].values(), strict=True)
+        yield from rows_of_objects(dict(zip(names, line, strict=True)) for line in lines)
+    else:
+        yield LogRow(flat_row(document))
+
+
+def _has_objects(value: Any) -> bool:
+    """Whether a value is a list of objects that have numbers."""
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        return False
+    return any(isinstance(number, int | float) for item in value for number in flat_row(item).values())
+
+
+def _columns(values: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the columns of an object: lists of numbers, all equally long; none for another object."""
+    lists = {name: value for name, value in flat_row(values).items() if isinstance(value, list) and value}
+    is_table = len({len(column) for column in lists.values()}) == 1
+    is_plain = all(isinstance(cell, int | float | str | None) for column in lists.values() for cell in column)
+    return lists if is_table and is_plain else {}
+
+
+def _rows_of_list(entries: list[Any], path: Path) -> Iterator[LogItem]:
+    """Yield the rows of objects, of lines below a header, or of TensorBoard's [wall time, step, value]."""
+    if not entries or not all(isinstance(entry, list) for entry in entries):
+        yield from rows_of_objects(entries)
         return
-    yield LogRow(row)
+    header: list[Any] = entries[0]
+    is_chart = len(header) == len(CHART_COLUMNS) and all(isinstance(cell, int | float) for cell in header)
+    if not is_chart and not all(isinstance(cell, str) for cell in header):
+        raise InvalidInput(str(path), NO_ROWS)
+    lines = (
+        (0, ["" if cell is None else str(cell) for cell in line]) for line in (entries if is_chart else entries[1:])
+    )
+    yield from rows_of_table(CHART_COLUMNS if is_chart else header, lines, path=path)
 
 
 JSON = LogFormat(
     name="json",
-    description="a JSON object of numbers or of columns, or a list of objects",
+    description="JSON: objects after each other, a list of objects or of columns, or TensorBoard's chart",
     matches=lambda sample: sample.head.lstrip()[:1] in ("{", "[") and _is_json_start(sample),
     read=_read_document,
     has_lines=False,
@@ -84,8 +169,9 @@ JSON = LogFormat(
 
 def _is_json_start(sample: LogSample) -> bool:
     """Whether the text is JSON: double quotes at its first key, or the name says so."""
-    rest = sample.head.lstrip()[1:].lstrip()
-    return sample.path.suffix == ".json" or rest[:1] in ('"', "{", "}", "]")
+    text = sample.head.lstrip()
+    rest = text[1:].lstrip()
+    return sample.path.suffix == ".json" or rest[:1] in ('"', "{", "}", "]") or text[:1] == rest[:1] == "["
 
 
 def _is_lines(sample: LogSample) -> bool:
@@ -94,19 +180,27 @@ def _is_lines(sample: LogSample) -> bool:
     complete = lines[:2]
     if len(lines) < 2 and sample.path.suffix not in (".jsonl", ".ndjson"):
         return False
-    return bool(complete) and all(_object(line) is not None for line in complete)
+    return bool(complete) and all(_object(line.encode()) is not None for line in complete)
 
 
-def _object(line: str) -> dict[str, object] | None:
+def _object(line: bytes) -> dict[str, Any] | None:
+    """Return the object of a line: by the fast decoder, or by that for NaN, Infinity and numbers too large."""
     try:
-        found = parse_json(line)
-    except (ValueError, RecursionError):
-        return None
+        found = _FAST_DECODER.decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        try:
+            found = parse_json(line.decode("utf-8-sig", errors="replace"))
+        except (ValueError, RecursionError):
+            return None
     return found if isinstance(found, dict) else None
 
 
 def _read_lines(path: Path) -> Iterator[LogItem]:
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
+    return _joined_if_long(_rows_of_lines(path))
+
+
+def _rows_of_lines(path: Path) -> Iterator[LogItem]:
+    with path.open("rb") as file:
         pending: int | None = None
         for number, line in enumerate(file, start=1):
             if not line.strip():

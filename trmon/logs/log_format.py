@@ -63,6 +63,39 @@ def bare_number(text: str) -> str:
     return found.group(1) if found else text
 
 
+NOT_LOGGED = ("", "-", "--", "–", "—", "none", "null", "n/a", "na", "<na>", "no log")
+"""Texts, in lower case, of a metric that was not logged; NaN is a number."""
+_NUMBER = re.compile(
+    r"(?P<digits>[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?|[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?P<unit>.*)"
+)
+UNITS = {"%": 0.01, "ms": 0.001, "k": 1e3, "K": 1e3}
+"""The factors of units that change the number; other units are left out."""
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, NaN or infinity."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def number_text(text: str) -> str:
+    """Return the number of a text that people read, such as `12.5%`, `1,024` or `73s`; other text unchanged."""
+    text = bare_number(text)
+    found = None if is_number(text) else _NUMBER.fullmatch(text)
+    if found is None or not (found["unit"] in ("", "%") or found["unit"].isalpha()):
+        return text
+    digits = found["digits"].replace(",", "")
+    return repr(float(digits) * UNITS[found["unit"]]) if found["unit"] in UNITS else digits
+
+
+def logged(value: object) -> object:
+    """Return the value of a metric, None for a text that says it was not logged."""
+    return None if isinstance(value, str) and value.strip().lower() in NOT_LOGGED else value
+
+
 @contextmanager
 def packages_required(what: str) -> Iterator[None]:
     """Tell what to install if a package is missing. Errors: NotReady."""

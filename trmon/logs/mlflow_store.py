@@ -6,7 +6,7 @@ import math
 import operator
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,18 +33,25 @@ class StoredRun:
 
 
 def _read(path: Path) -> Iterator[LogItem]:
+    with opened_store(path, "MLflow") as database:
+        run = chosen_run(list(_runs(database)), path)
+        # A reader keeps MLflow from committing, so the store is read at once, and the rows from the copy.
+        database.execute(_COPY, [run.run_id])
+        yield from rows_of_values(_values(database), writer=run.run_id)
+
+
+@contextmanager
+def opened_store(path: Path, tracker: str) -> Iterator[sqlite3.Connection]:
+    """Open the store of a run for reading. Errors: InvalidInput, NotReady while another process has locked it."""
     store = store_of(path)
     uri = f"{store.resolve().as_uri()}?mode=ro"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=LOCK_TIMEOUT_SECONDS)) as database:
-            run = _chosen(list(_runs(database)), path)
-            # A reader keeps MLflow from committing, so the store is read at once, and the rows from the copy.
-            database.execute(_COPY, [run.run_id])
-            yield from rows_of_values(_values(database), writer=run.run_id)
+            yield database
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise NotReady(f"{store} is locked by another process; try again") from error
-        raise InvalidInput(str(store), f"cannot be read as a store of MLflow: {error}") from error
+        raise InvalidInput(str(store), f"cannot be read as a store of {tracker}: {error}") from error
 
 
 def _runs(database: sqlite3.Connection) -> Iterator[StoredRun]:
@@ -52,7 +59,7 @@ def _runs(database: sqlite3.Connection) -> Iterator[StoredRun]:
     return (StoredRun(run_id, name or "", stage == "active") for run_id, name, stage in rows)
 
 
-def _chosen(runs: list[StoredRun], path: Path) -> StoredRun:
+def chosen_run(runs: list[StoredRun], path: Path) -> StoredRun:
     """Return the run that a path names; by name, only runs that were not deleted. Errors: InvalidInput."""
     store = store_of(path)
     active = [run for run in runs if run.is_active]
@@ -88,7 +95,8 @@ def unpacked(value: float) -> float:
     return math.copysign(math.inf, value) if abs(value) == LARGEST else value
 
 
-def _files(path: Path) -> list[Path]:
+def files_of_store(path: Path) -> list[Path]:
+    """Return the file of a store, and that of its changes."""
     store = store_of(path)
     log = store.with_name(f"{store.name}-wal")
     return [store, *([log] if log.exists() else [])]
@@ -112,6 +120,6 @@ MLFLOW = LogFormat(
     description="a run of MLflow's SQLite store: mlflow.db, or mlflow.db/NAME if it has several",
     matches=_matches,
     read=_read,
-    files=_files,
+    files=files_of_store,
     has_lines=False,
 )

@@ -2,43 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import gzip
+import lzma
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
+
+import zstandard
 
 from trmon.domain.analysis.logged_steps import LogDefect
 from trmon.domain.errors import InvalidInput
-from trmon.logs.console import CONSOLE
+from trmon.logs.console import CONSOLE, MARKDOWN
 from trmon.logs.csv_table import CSV
+from trmon.logs.html_tables import HTML
 from trmon.logs.json_logs import JSON, JSON_LINES, TRAINER_STATE
-from trmon.logs.log_format import LogFormat, LogSample
+from trmon.logs.log_format import LogFormat, LogItem, LogSample
+from trmon.logs.mlflow_folder import MLFLOW_FOLDER
 from trmon.logs.mlflow_store import MLFLOW, store_of
+from trmon.logs.notebook import NOTEBOOK
 from trmon.logs.tensorboard import TENSORBOARD
+from trmon.logs.trackio import TRACKIO
 from trmon.logs.wandb import WANDB
 
-LOG_FORMATS: tuple[LogFormat, ...] = (TRAINER_STATE, TENSORBOARD, WANDB, MLFLOW, JSON_LINES, JSON, CSV, CONSOLE)
+LOG_FORMATS: tuple[LogFormat, ...] = (
+    NOTEBOOK,
+    TRAINER_STATE,
+    MLFLOW_FOLDER,
+    TENSORBOARD,
+    WANDB,
+    TRACKIO,
+    MLFLOW,
+    JSON_LINES,
+    JSON,
+    HTML,
+    CSV,
+    MARKDOWN,
+    CONSOLE,
+)
 """Of several formats that match, the first is taken; the console output comes last, since any text may contain it."""
 HEAD_BYTES = 1 << 16
+COMPRESSED: Mapping[bytes, Callable[[Path], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"\xfd7zXZ\x00": lzma.open,
+    b"\x28\xb5\x2f\xfd": lambda path: zstandard.open(path, "rb"),
+}
+"""The first bytes of compressed files, and how to open one."""
+BROKEN_COMPRESSION = (EOFError, OSError, lzma.LZMAError, zlib.error, zstandard.ZstdError)
+NOT_READ: Mapping[bytes, str] = {
+    b"%PDF": "a PDF; export its numbers as CSV",
+    b"PK\x03\x04": "a zip archive (perhaps of a spreadsheet, a checkpoint or several logs); unpack it or export CSV",
+    b"PAR1": "a Parquet file; convert it to CSV or JSON Lines",
+    b"ARROW1": "an Arrow file; convert it to CSV or JSON Lines",
+    b"\x89PNG": "an image; export the numbers of the chart as CSV",
+    b"\xff\xd8\xff": "an image; export the numbers of the chart as CSV",
+    b"\x89HDF": "an HDF5 file; convert it to CSV or JSON Lines",
+    b"\x93NUMPY": "a NumPy array; convert it to CSV with a column per metric",
+    b"BZh": "a bzip2 archive; unpack it",
+    **dict.fromkeys((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"), "a pickle; convert it to JSON or CSV"),
+}
+"""The first bytes of files that are not read, and what to do instead."""
 
 
 def format_of(path: Path) -> LogFormat:
-    """Return the format of a file, a folder, or a run in a file (`mlflow.db/NAME`).
+    """Return the format of a file, a folder, or a run in a file (`mlflow.db/NAME`); a file may be compressed.
 
     Errors: InvalidInput if it cannot be read or has no known format.
     """
+    head = b"" if path.is_dir() else _head(path, lambda file: store_of(file).open("rb"))
+    opened = next((opened for start, opened in COMPRESSED.items() if head.startswith(start)), None)
+    if opened is None:
+        return _known_format(LogSample(path, head), path)
+    inner = LogSample(path.with_suffix(""), _head(path, opened))
+    return replace(
+        _known_format(inner, path),
+        read=partial(_read_compressed, opened=opened),
+        files=lambda path: [path],
+        has_lines=False,
+    )
+
+
+def _head(path: Path, opened: Callable[[Path], Any]) -> bytes:
+    """Return the first bytes of a file. Errors: InvalidInput."""
     try:
-        data = b""
-        if not path.is_dir():
-            with store_of(path).open("rb") as file:
-                data = file.read(HEAD_BYTES)
-    except OSError as error:
-        raise InvalidInput(str(path), f"cannot be read: {error.strerror or error}") from error
-    sample = LogSample(path, data)
-    for known in LOG_FORMATS:
+        with opened(path) as file:
+            return bytes(file.read(HEAD_BYTES))
+    except BROKEN_COMPRESSION as error:
+        raise InvalidInput(str(path), f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _known_format(sample: LogSample, path: Path) -> LogFormat:
+    """Return the format of a sample of a file. Errors: InvalidInput."""
+    kind = next((kind for start, kind in NOT_READ.items() if sample.data.startswith(start)), None)
+    for known in () if kind else LOG_FORMATS:
         if known.matches(sample):
             return known
+    raise InvalidInput(str(path), _what_was_found(sample, kind))
+
+
+def _what_was_found(sample: LogSample, kind: str | None) -> str:
+    """Return what a file is that has no known format, and what is read."""
     names = "; ".join(known.description for known in LOG_FORMATS)
-    raise InvalidInput(str(path), f"has no known format; known are: {names}")
+    if sample.path.is_dir():
+        files = sorted(file.name for file in sample.path.iterdir())
+        found = f"is a folder without a log of a tracker (it has {', '.join(files[:5]) or 'no files'}); name a file"
+    elif not sample.data.strip():
+        found = "is empty"
+    else:
+        found = f"is {kind}" if kind else "is not text"
+    return f"{found}; it has no known format; known are: {names}"
+
+
+def _read_compressed(path: Path, *, opened: Callable[[Path], BinaryIO]) -> Iterator[LogItem]:
+    """Yield the rows of a compressed file from an unpacked copy. Errors: InvalidInput."""
+    with TemporaryDirectory(prefix="trmon-log-") as folder:
+        copy = Path(folder, path.stem)
+        try:
+            with opened(path) as packed, copy.open("wb") as file:
+                shutil.copyfileobj(packed, file)
+        except BROKEN_COMPRESSION as error:
+            raise InvalidInput(str(path), f"cannot be unpacked: {error}") from error
+        try:
+            yield from format_of(copy).read(copy)
+        except InvalidInput as error:
+            raise InvalidInput(str(path), error.message) from error
 
 
 def holds_log(path: Path) -> bool:

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 from trmon.domain.analysis.logged_steps import LogItems, LogSurvey, survey_log
+from trmon.domain.errors import InvalidInput
 from trmon.logs.log_format import LogFormat
 from trmon.logs.mlflow_server import copy_run, is_url
 from trmon.logs.registry import format_of
@@ -22,7 +23,7 @@ STANDARD_INPUT = "-"
 def log_file(given: str, *, standard_input: IO[bytes]) -> Iterator[Path]:
     """Return the file of a log: a path, "-" or the address of a run in MLflow, both of which are copied first.
 
-    Errors: InvalidInput if an address cannot be read.
+    Errors: InvalidInput if an address cannot be read; those of the copy name what was given.
     """
     if given != STANDARD_INPUT and not is_url(given):
         yield Path(given)
@@ -35,7 +36,10 @@ def log_file(given: str, *, standard_input: IO[bytes]) -> Iterator[Path]:
             copied = Path(folder, "standard-input")
             with copied.open("wb") as file:
                 shutil.copyfileobj(standard_input, file)
-        yield copied
+        try:
+            yield copied
+        except InvalidInput as error:
+            raise InvalidInput(error.field.replace(str(copied), given), error.message) from error
 
 
 @dataclass(frozen=True, slots=True)

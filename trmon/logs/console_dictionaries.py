@@ -1,0 +1,170 @@
+"""Dictionaries on a console: which are rows of metrics, and which print a configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from trmon.domain.analysis.logged_steps import LogDefect, LogRow
+from trmon.logs.console_lines import STEP_PAIRS_START
+from trmon.logs.log_format import LogItem, bare_number, is_number, logged
+
+MAX_LINES = 2000
+"""A dictionary of more lines is not read."""
+MAX_DEPTH = 2
+"""Of a row: objects within its object; a configuration has more levels."""
+MAX_OPTIONS = 1
+"""Of a row: names that are those of options."""
+_MARK = {"": re.compile(r"['\"{}]"), "'": re.compile(r"\\.|'"), '"': re.compile(r'\\.|"')}
+_ITEM = re.compile(
+    r"""(?P<quote>['"])(?P<name>[^'"\n]+)(?P=quote)\s*:\s*"""
+    r"""(?:(?P<object>\{)|(?P<mark>['"])(?P<text>[^'"\n]*)(?P=mark)"""
+    r"""|(?P<bare>[A-Za-z_][\w.]*\([^()]*\)|[^,{}\[\]'"\s][^,{}\[\]'"\n]*))|(?P<open>\{)|(?P<close>\})"""
+)
+_CONFIGURATION = re.compile(
+    r"(?:config|configuration|arguments|args|kwargs|options|parameters|params|settings|tokens)\W*$", re.IGNORECASE
+)
+_OPTION = re.compile(
+    r"(?:seed|temperature|top_[kp]|\w*batch_size|\w+_path|\w+_dir|num_(?:train_)?epochs|num_workers|num_generations"
+    r"|n_gpus\w*|nnodes|weight_decay|warmup_\w+|lora_\w+|\w*dtype|\w*_token(?:_id)?|vocab_size|hidden_size"
+    r"|gradient_(?:accumulation_steps|checkpointing)|(?:use|enable|do)_\w+)$"
+)
+_STEP_BEFORE = re.compile(
+    r"\b(step|rollout|perf|iteration|iter|update|epoch)[\s=:#]*(\d+)(?:/\d+)?\b\W*$", re.IGNORECASE
+)
+_STEP_NAMES = {"rollout": "rollout/step", "perf": "rollout/step", "iter": "iteration"}
+
+
+class Dictionaries:
+    """A dictionary is a row if it reads as one; its step is what it states, else the words before it.
+
+    Words before it are those of its line, or a line before it that ends with a colon: `Step 3:`.
+
+    A row has as many numbers as other values, at most one object within, none of the words `config`, `arguments` and
+    the like before it, and at most one name of an option such as `seed` or `batch_size`. So a configuration is no row,
+    on one line or on hundreds. A value of None was not logged. A line without indentation goes on with a line
+    that a terminal wrapped, unless it has a dictionary or a row itself, which leaves out one that does not end.
+    """
+
+    def __init__(self) -> None:
+        self._text = ""
+        self._n_lines = 0
+        self._begin = 0
+        self._depth = 0
+        self._quote = ""
+        self._words = ""
+        self._former = ""
+
+    @property
+    def begin(self) -> int | None:
+        """The line at which the open dictionary begins."""
+        return self._begin if self._depth else None
+
+    def add_line(self, line: str, number: int) -> Iterator[LogItem]:
+        """Yield the rows of the dictionaries that end in this line."""
+        if self._depth:
+            if self._is_interrupted_by(line):
+                yield from self.finish(is_end=False)
+            else:
+                self._text += line if _is_wrapped(self._text, line) else f"\n{line}"
+                self._n_lines += 1
+        position = 0
+        while True:
+            if not self._depth:
+                begin = _dictionary_begin(line, position)
+                if begin < 0:
+                    self._former = line if line.strip() else self._former
+                    return
+                before = line[position:begin]
+                self._words = before if before.strip() else self._former if self._former.rstrip()[-1:] == ":" else ""
+                self._former = ""
+                position, self._begin = begin, number
+                self._text, self._n_lines, self._quote = line[begin:], 1, ""
+            end = self._scan(line, position)
+            if end < 0:
+                if self._n_lines > MAX_LINES:
+                    yield from self.finish(is_end=False)
+                return
+            self._text = self._text[: len(self._text) - (len(line) - end)]
+            yield from self._close()
+            position = end
+
+    def _is_interrupted_by(self, line: str) -> bool:
+        """Whether a line begins a row of its own, or the open brace was none of a dictionary."""
+        is_whole = _dictionary_begin(line, 0) >= 0 and line.rstrip()[-1:] == "}" and not line[:1].isspace()
+        if STEP_PAIRS_START.match(line) or is_whole:
+            return True
+        return self._text.strip() == "{" and line.strip()[:1] not in ("'", '"', "}", "")
+
+    def _scan(self, line: str, position: int) -> int:
+        """Return where the open dictionary ends in a line, -1 if it goes on; braces within texts do not count."""
+        while found := _MARK[self._quote].search(line, position):
+            position, mark = found.end(), found[0]
+            if mark in ("'", '"'):
+                self._quote = "" if self._quote else mark
+            elif mark in ("{", "}") and not self._quote:
+                self._depth += 1 if mark == "{" else -1
+                if self._depth == 0:
+                    return position
+        return -1
+
+    def finish(self, *, is_end: bool = True) -> Iterator[LogItem]:
+        """Yield a defect for a dictionary of metrics that the log ends within, of which nothing is read."""
+        text, self._text, self._depth = self._text, "", 0
+        if is_end and text and _is_row(*_values(text), words=self._words):
+            yield LogDefect(self._begin, "begins a dictionary that does not end", is_end=True)
+
+    def _close(self) -> Iterator[LogItem]:
+        values, depth = _values(self._text)
+        if _is_row(values, depth, words=self._words):
+            yield LogRow(dict(_stated_step(self._words)) | values, self._begin)
+        self._text = ""
+
+
+def _dictionary_begin(text: str, position: int) -> int:
+    """Return where a brace opens a dictionary, -1 for none: a quoted key follows it, or the line ends."""
+    while (position := text.find("{", position)) >= 0:
+        rest = text[position + 1 :].lstrip()
+        if not rest or rest[0] in "'\"":
+            return position
+        position += 1
+    return -1
+
+
+def _is_wrapped(text: str, line: str) -> bool:
+    """Whether a line is the rest of one that a terminal wrapped."""
+    return bool(line.strip()) and not line[0].isspace() and text[-1:] not in (",", "{", "[") and line[0] not in "}]'\""
+
+
+def _values(text: str) -> tuple[dict[str, object], int]:
+    """Return the values of a dictionary by name, and its depth; names within objects are joined with a slash."""
+    row: dict[str, object] = {}
+    names: list[str] = []
+    depth = 0
+    for item in _ITEM.finditer(text):
+        if item["close"]:
+            del names[-1:]
+        elif item["open"] or item["object"]:
+            names.append(item["name"] or "")
+            depth = max(depth, len(names))
+        else:
+            name = "/".join(filter(None, (*names, item["name"])))
+            row[name] = logged(bare_number(item["text"] if item["bare"] is None else item["bare"]))
+    return row, depth
+
+
+def _is_row(values: Mapping[str, object], depth: int, *, words: str) -> bool:
+    """Whether a dictionary is a row of metrics; see Dictionaries."""
+    given = [value for value in values.values() if value is not None]
+    n_numbers = sum(isinstance(value, str) and is_number(value) for value in given)
+    n_options = sum(_OPTION.match(name.rpartition("/")[2]) is not None for name in values)
+    is_mostly_numbers = n_numbers > 0 and 2 * n_numbers >= len(given)
+    is_simple = depth <= MAX_DEPTH and n_options <= MAX_OPTIONS
+    return is_mostly_numbers and is_simple and not _CONFIGURATION.search(words)
+
+
+def _stated_step(words: str) -> Iterator[tuple[str, object]]:
+    found = _STEP_BEFORE.search(words)
+    if found is not None:
+        name = found[1].lower()
+        yield _STEP_NAMES.get(name, name), found[2]
