@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import sqlite3
@@ -24,6 +25,7 @@ from tests.logs import test_console as console_logs
 from tests.logs import test_tensorboard as tensorboard_logs
 from tests.logs import test_wandb as wandb_logs
 from tests.logs.test_formats import STATE
+from tests.logs.test_tracker_files import trackio_store
 from trmon.cli.diagnose import print_report
 from trmon.cli.import_ import messages_of
 from trmon.domain.errors import InvalidInput
@@ -51,6 +53,42 @@ def as_csv(rows: list[dict[str, Any]]) -> bytes:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode(errors="surrogatepass")
+
+
+def cells_in(rows: list[dict[str, Any]]) -> list[list[str]]:
+    """Return a header and a line of texts for each row."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return [names, *([str(row.get(name, "")) for name in names] for row in rows)]
+
+
+def as_markdown(rows: list[dict[str, Any]]) -> bytes:
+    header, *lines = ("| " + " | ".join(line) + " |" for line in cells_in(rows))
+    return "\n".join([header, "|" + "---|" * header.count(" |"), *lines]).encode(errors="surrogatepass")
+
+
+def as_html(rows: list[dict[str, Any]]) -> bytes:
+    lines = ("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in cells_in(rows))
+    return f'<table border="1">{"".join(lines)}</table>'.encode(errors="surrogatepass")
+
+
+def as_notebook(outputs: list[bytes]) -> bytes:
+    """Return a notebook with a cell for each output, of HTML or of text."""
+    texts = [output.decode(errors="replace") for output in outputs]
+    data = [{"text/html" if text.startswith("<table") else "text/plain": [text]} for text in texts]
+    cells = [{"cell_type": "code", "outputs": [{"output_type": "display_data", "data": shown}]} for shown in data]
+    return json.dumps({"cells": cells, "nbformat": 4}).encode()
+
+
+def as_columns(rows: list[dict[str, Any]]) -> bytes:
+    header, *lines = cells_in(rows)
+    return json.dumps(
+        {"run": {name: list(column) for name, column in zip(header, zip(*lines, strict=True), strict=True)}}
+    ).encode()
+
+
+def as_long_form(rows: list[dict[str, Any]]) -> bytes:
+    values = [(i, name, value) for i, row in enumerate(rows) for name, value in row.items()]
+    return json.dumps([{"step": i, "metric": name, "value": value} for i, name, value in values]).encode()
 
 
 def as_lines(rows: list[dict[str, Any]]) -> bytes:
@@ -88,6 +126,12 @@ def small_mlflow_store() -> bytes:
         return store.read_bytes()
 
 
+@cache
+def small_trackio_store() -> bytes:
+    with TemporaryDirectory() as folder:
+        return trackio_store(Path(folder), names=("grpo",), is_new=True).read_bytes()
+
+
 EVENTS = recorded(tensorboard_logs.RECORDINGS)
 WANDB = recorded(wandb_logs.RECORDINGS)
 CONSOLE = st.lists(st.sampled_from(CONSOLE_LINES), min_size=1, max_size=6).map("\n".join).map(str.encode)
@@ -98,15 +142,30 @@ WELL_FORMED = st.one_of(
     NESTED_ROWS.map(lambda rows: json.dumps({"log_history": rows}).encode()),
     edited_document(st.just(json.loads(STATE)), leaves=PLAIN_VALUES).map(json.dumps).map(str.encode),
     CONSOLE,
+    ROWS.map(as_markdown),
+    ROWS.map(as_html),
+    ROWS.map(as_columns),
+    ROWS.map(as_long_form),
+    st.lists(CONSOLE | ROWS.map(as_html), max_size=4).map(as_notebook),
+    ROWS.map(as_csv).map(lambda text: text.replace(b",", b"\t")),
+    CONSOLE.map(gzip.compress),
 )
 LOGS = st.one_of(st.binary(max_size=200), WELL_FORMED, edited(WELL_FORMED))
-FILE_NAMES = st.sampled_from(["log.txt", "log.json", "log.jsonl", "log.csv", "trainer_state.json"])
+FILE_NAMES = st.sampled_from(
+    ["log.txt", "log.json", "log.jsonl", "log.csv", "log.md", "trainer_state.json", "log.ipynb"]
+)
 TRACKER_FILES = st.one_of(
     edited(EVENTS),
     edited_records(EVENTS, tensorboard_logs.payloads_in, tensorboard_logs.file_of),
     edited(WANDB),
     edited_records(WANDB, wandb_logs.payloads_in, wandb_logs.chunked),
     edited(st.builds(small_mlflow_store)),
+    edited(st.builds(small_trackio_store)),
+)
+METRIC_FILES = st.dictionaries(
+    st.sampled_from(["loss", "kl", "train/reward"]),
+    edited(st.just(b"1700000000000 0.5 1\n1700000001000 nan 2\n")),
+    min_size=1,
 )
 
 
@@ -147,3 +206,16 @@ def test_a_file_of_a_tracker_is_refused_or_imported(data: bytes) -> None:
         file = Path(folder) / "events.out.tfevents.1"
         file.write_bytes(data)
         check_import(file)
+
+
+@settings(max_examples=50)
+@given(METRIC_FILES)
+def test_a_folder_of_mlflow_is_refused_or_imported(metrics: dict[str, bytes]) -> None:
+    with TemporaryDirectory() as folder:
+        run = Path(folder)
+        (run / "meta.yaml").write_text("run_name: grpo\n")
+        for name, data in metrics.items():
+            file = run / "metrics" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        check_import(run)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trmon.domain.analysis.logged_steps import LogDefect, LogRow
-from trmon.logs.console_lines import STEP_PAIRS_START
+from trmon.logs.console_lines import begins_step_pairs
 from trmon.logs.log_format import LogItem, bare_number, is_number, logged
 
 MAX_LINES = 2000
@@ -92,7 +92,7 @@ class Dictionaries:
     def _is_interrupted_by(self, line: str) -> bool:
         """Whether a line begins a row of its own, or the open brace was none of a dictionary."""
         is_whole = _dictionary_begin(line, 0) >= 0 and line.rstrip()[-1:] == "}" and not line[:1].isspace()
-        if STEP_PAIRS_START.match(line) or is_whole:
+        if is_whole or begins_step_pairs(line):
             return True
         return self._text.strip() == "{" and line.strip()[:1] not in ("'", '"', "}", "")
 

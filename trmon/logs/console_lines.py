@@ -42,8 +42,13 @@ def has_metric(row: Mapping[str, object]) -> bool:
 
 
 SEPARATOR = " - "
-STEP_PAIRS_START = re.compile(r"(?:^|\s)step:(\d+) - ")
+_STEP_PAIRS_START = re.compile(r"(?:^|\s)step:(\d+) - ")
 _STEP_PAIR = re.compile(r"(\S+?):([-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|inf|nan)|[a-z][\w.]*\([^()]*\))")
+
+
+def begins_step_pairs(line: str) -> re.Match[str] | None:
+    """Return where a line begins a row of pairs; most lines have no step, which a search for text finds at once."""
+    return _STEP_PAIRS_START.search(line) if "step:" in line else None
 
 
 class StepPairs:
@@ -64,13 +69,13 @@ class StepPairs:
             self._text = _joined(self._text, line)
             return
         yield from self.finish()
-        found = STEP_PAIRS_START.search(line)
+        found = begins_step_pairs(line)
         if found is not None:
             self._text, self._line = line[found.start() :].lstrip(), number
 
     def is_continued_by(self, line: str) -> bool:
         """Whether a line is the rest of the open one: all pairs of both together are whole."""
-        if not self._text or STEP_PAIRS_START.search(line):
+        if not self._text or begins_step_pairs(line):
             return False
         was_cut = not _is_pair(self._text.rpartition(SEPARATOR)[2])
         *whole, last = _joined(self._text, line).split(SEPARATOR)
@@ -112,7 +117,7 @@ _STATED = re.compile(
     r"\s*[:=#]?\s*\[?(?P<count>\d+)(?P<share>\.\d+)?(?:\s*/\s*\d+)?(?=[\s|,;:)\]]|$)",
     re.IGNORECASE,
 )
-_COUNTED = re.compile(r"(?:^|[\s\]])(?P<count>\d+)/\d+\s*(?=[|,;:])")
+_COUNTED = re.compile(r"(?:^|[\s\]])(?P<count>\d+)/\d+\s*(?=[|,;:]|- )")
 _CALL = re.compile(r"\w\([A-Za-z_]\w*=")
 _FIELD = re.compile(
     r"\s*(?P<label>[A-Za-z][\w ./()@%*+^-]*?)(?P<mark>\s*[:=]\s*|\s+)(?P<value>[-+.]*\d\S*|[-+]?(?:nan|inf)\b)",
@@ -122,6 +127,8 @@ _UNIT = re.compile(r"\s*(?:%|[A-Za-z][\w/%.²]*)?(?:\s*\([^()]*\))?\s*[.;,]?\s*$
 _PAIR = re.compile(r"\s*(?P<label>[A-Za-z_][\w./@-]*)(?P<mark>\s*[:=]\s*|\s+)(?P<value>[^\s,;|]+)[,;]?")
 
 
+COUNTERS = ("step", "iter", "update", "rollout", "epoch", "episode", "/")
+"""A line of fields has one of these texts, at least."""
 MAX_FIELDS_LINE = 10_000
 """Longer lines are texts that a model wrote."""
 
@@ -137,8 +144,9 @@ class FieldLines:
 
     def add_line(self, line: str, number: int) -> Iterator[LogItem]:
         """Yield the row of a line, if it is one."""
-        is_other = len(line) > MAX_FIELDS_LINE or "{" in line or _CALL.search(line) or STEP_PAIRS_START.search(line)
-        if is_other or not METRIC.search(line):
+        if len(line) > MAX_FIELDS_LINE or "{" in line or not any(map(line.lower().__contains__, COUNTERS)):
+            return
+        if not (_STATED.search(line) or _COUNTED.search(line)) or _CALL.search(line) or begins_step_pairs(line):
             return
         row: dict[str, object] = {}
         fields: dict[str, str] = {}
@@ -260,7 +268,7 @@ class MetricGrid:
 
     def add_line(self, line: str, number: int) -> Iterator[LogItem]:
         """Yield the row that a new heading ends."""
-        heading = _GRID_HEADING.search(line)
+        heading = _GRID_HEADING.search(line) if "Train step" in line else None
         if heading is not None:
             yield from self.finish()
             self._row, self._line = {"step": heading.group(1)}, number
