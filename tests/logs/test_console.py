@@ -338,6 +338,8 @@ CONFIGURATIONS = {
     "tokens": "Updated tokens: {'eos_token_id': 151645, 'bos_token_id': None, 'pad_token_id': 151643}.",
     "YAML": "trainer:\n  step: 100\n  reward: 0.5\nepoch: 3",
     "arguments on many lines": "GRPOConfig(\nadam_beta1=0.9,\nlogging_steps=1,\nloss_type=grpo,\nmax_steps=100,\n)",
+    "a part of verl's": "{'_target_': 'Actor', 'clip_ratio': 0.2, 'grad_clip': 1.0, 'optim': {'weight_decay': 0.1}}",
+    "lists and None": "{'total_epochs': 15, 'logger': ['console', 'wandb'], 'path': None, 'names': [1, 2]}",
     "texts": "{'model': 'qwen', 'reward_fn': 'accuracy', 'beta': 0.04}",
     "a dataset": "DatasetDict({\n    train: Dataset({\n        features: ['prompt'],\n        num_rows: 10\n    })\n})",
 }
@@ -352,6 +354,7 @@ def test_a_printed_configuration_is_no_row(text: str, prefix: str) -> None:
 
 def test_a_dictionary_that_does_not_end_hides_no_later_row() -> None:
     open_ended = "(A pid=1) config: {'prompt': \"don't {{ stop\",\n(A pid=1) 'more': {\n"
+    assert rows_in(f"{open_ended}(A pid=1) {BAR}{TRL}") == rows_in(TRL)
     assert [row["step"] for row in rows_in(open_ended + f"(A pid=1) {verl_line(1)}\n(A pid=1) step 2: {TRL}")] == [
         "1",
         "2",

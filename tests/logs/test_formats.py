@@ -287,6 +287,7 @@ def test_a_compressed_log_is_read(suffix: str, compressed: Callable[[bytes], byt
         (b"PK\x03\x04\x14\x00", "is a zip archive"),
         (b"\x80\x04\x95\x10\x00", "is a pickle"),
         (b"PAR1\x15\x04", "is a Parquet file; convert it to CSV"),
+        ("step,loss\n1,0.5\n".encode("utf-16"), "is text in UTF-16"),
         (b"", "is empty"),
         (b"SQLite format 3\x00" + bytes(100), "cannot be read as a store of MLflow"),
         (b"nothing that is a metric\n", "has no row of metrics in 1 line of text; lines such as these are read"),

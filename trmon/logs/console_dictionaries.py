@@ -12,20 +12,20 @@ from trmon.logs.log_format import LogItem, bare_number, is_number, logged
 MAX_LINES = 2000
 """A dictionary of more lines is not read."""
 MAX_DEPTH = 2
-"""Of a row: objects within its object; a configuration has more levels."""
+"""Of a row: its object, and objects within; a configuration has more levels."""
 MAX_OPTIONS = 1
 """Of a row: names that are those of options."""
 _MARK = {"": re.compile(r"['\"{}]"), "'": re.compile(r"\\.|'"), '"': re.compile(r'\\.|"')}
 _ITEM = re.compile(
     r"""(?P<quote>['"])(?P<name>[^'"\n]+)(?P=quote)\s*:\s*"""
-    r"""(?:(?P<object>\{)|(?P<mark>['"])(?P<text>[^'"\n]*)(?P=mark)"""
+    r"""(?:(?P<object>\{)|(?P<list>\[)|(?P<mark>['"])(?P<text>[^'"\n]*)(?P=mark)"""
     r"""|(?P<bare>[A-Za-z_][\w.]*\([^()]*\)|[^,{}\[\]'"\s][^,{}\[\]'"\n]*))|(?P<open>\{)|(?P<close>\})"""
 )
 _CONFIGURATION = re.compile(
     r"(?:config|configuration|arguments|args|kwargs|options|parameters|params|settings|tokens)\W*$", re.IGNORECASE
 )
 _OPTION = re.compile(
-    r"(?:seed|temperature|top_[kp]|\w*batch_size|\w+_path|\w+_dir|num_(?:train_)?epochs|num_workers|num_generations"
+    r"(?:_target_|seed|temperature|top_[kp]|\w*batch_size|\w+_path|\w+_dir|num_(?:train_)?epochs|num_workers|num_generations"
     r"|n_gpus\w*|nnodes|weight_decay|warmup_\w+|lora_\w+|\w*dtype|\w*_token(?:_id)?|vocab_size|hidden_size"
     r"|gradient_(?:accumulation_steps|checkpointing)|(?:use|enable|do)_\w+)$"
 )
@@ -40,10 +40,10 @@ class Dictionaries:
 
     Words before it are those of its line, or a line before it that ends with a colon: `Step 3:`.
 
-    A row has as many numbers as other values, at most one object within, none of the words `config`, `arguments` and
-    the like before it, and at most one name of an option such as `seed` or `batch_size`. So a configuration is no row,
-    on one line or on hundreds. A value of None was not logged. A line without indentation goes on with a line
-    that a terminal wrapped, unless it has a dictionary or a row itself, which leaves out one that does not end.
+    A row has as many numbers as other values, at most one level of objects within, no word such as `config` or
+    `arguments` before it, and at most one name of an option such as `seed` or `batch_size`. So a configuration is no
+    row, on one line or on hundreds. A value of None was not logged. A line without indentation goes on with one that a
+    terminal wrapped, unless it has a dictionary or a row itself, which leaves out a dictionary that does not end.
     """
 
     def __init__(self) -> None:
@@ -91,8 +91,8 @@ class Dictionaries:
 
     def _is_interrupted_by(self, line: str) -> bool:
         """Whether a line begins a row of its own, or the open brace was none of a dictionary."""
-        is_whole = _dictionary_begin(line, 0) >= 0 and line.rstrip()[-1:] == "}" and not line[:1].isspace()
-        if is_whole or begins_step_pairs(line):
+        begin = _dictionary_begin(line, 0)
+        if begins_step_pairs(line) or (begin >= 0 and _is_whole(line[begin:].rstrip())):
             return True
         return self._text.strip() == "{" and line.strip()[:1] not in ("'", '"', "}", "")
 
@@ -115,8 +115,8 @@ class Dictionaries:
             yield LogDefect(self._begin, "begins a dictionary that does not end", is_end=True)
 
     def _close(self) -> Iterator[LogItem]:
-        values, depth = _values(self._text)
-        if _is_row(values, depth, words=self._words):
+        values, n_lists, depth = _values(self._text)
+        if _is_row(values, n_lists, depth, words=self._words):
             yield LogRow(dict(_stated_step(self._words)) | values, self._begin)
         self._text = ""
 
@@ -136,29 +136,38 @@ def _is_wrapped(text: str, line: str) -> bool:
     return bool(line.strip()) and not line[0].isspace() and text[-1:] not in (",", "{", "[") and line[0] not in "}]'\""
 
 
-def _values(text: str) -> tuple[dict[str, object], int]:
-    """Return the values of a dictionary by name, and its depth; names within objects are joined with a slash."""
+def _is_whole(text: str) -> bool:
+    """Whether a text that begins with a brace ends with the one that closes it."""
+    return text.endswith("}") and text.count("{") == text.count("}")
+
+
+def _values(text: str) -> tuple[dict[str, object], int, int]:
+    """Return the values of a dictionary by name, how many lists it has, and its depth.
+
+    Names within objects are joined with a slash.
+    """
     row: dict[str, object] = {}
     names: list[str] = []
-    depth = 0
+    depth = n_lists = 0
     for item in _ITEM.finditer(text):
         if item["close"]:
             del names[-1:]
         elif item["open"] or item["object"]:
             names.append(item["name"] or "")
             depth = max(depth, len(names))
+        elif item["list"]:
+            n_lists += 1
         else:
             name = "/".join(filter(None, (*names, item["name"])))
             row[name] = logged(bare_number(item["text"] if item["bare"] is None else item["bare"]))
-    return row, depth
+    return row, n_lists, depth
 
 
-def _is_row(values: Mapping[str, object], depth: int, *, words: str) -> bool:
+def _is_row(values: Mapping[str, object], n_lists: int, depth: int, *, words: str) -> bool:
     """Whether a dictionary is a row of metrics; see Dictionaries."""
-    given = [value for value in values.values() if value is not None]
-    n_numbers = sum(isinstance(value, str) and is_number(value) for value in given)
+    n_numbers = sum(isinstance(value, str) and is_number(value) for value in values.values())
     n_options = sum(_OPTION.match(name.rpartition("/")[2]) is not None for name in values)
-    is_mostly_numbers = n_numbers > 0 and 2 * n_numbers >= len(given)
+    is_mostly_numbers = n_numbers > 0 and 2 * n_numbers >= len(values) + n_lists
     is_simple = depth <= MAX_DEPTH and n_options <= MAX_OPTIONS
     return is_mostly_numbers and is_simple and not _CONFIGURATION.search(words)
 

@@ -62,6 +62,7 @@ NOT_READ: Mapping[bytes, str] = {
     b"\xff\xd8\xff": "an image; export the numbers of the chart as CSV",
     b"\x89HDF": "an HDF5 file; convert it to CSV or JSON Lines",
     b"\x93NUMPY": "a NumPy array; convert it to CSV with a column per metric",
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "text in UTF-16; convert it to UTF-8"),
     b"BZh": "a bzip2 archive; unpack it",
     **dict.fromkeys((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"), "a pickle; convert it to JSON or CSV"),
 }
