@@ -24,7 +24,7 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 _RAY_PREFIX = re.compile(r"\s*\(([^()\s][^()]*? pid=\d+(?:, ip=[^()\s]+)?)\) ?")
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 """What Ray adds to a line that several processes printed."""
-_BAR = re.compile(r"(?:^|\])(?P<description>[^\]|{}]*?)\d+%\|[^|]*\| *(?P<count>\d+)/\d+ \[")
+_BAR = re.compile(r"(?:^|\])(?P<description>[^\]|{}]*?)\d{1,3}%\|[^|]*\| *(?P<count>\d+)/\d+ \[")
 _TRAINING = re.compile(
     r"(?:global |current )?(?:train(?!\w* (?:data|set|split))|epoch|episode|steps?\b|iter|update|progress|grpo|ppo|$)",
     re.IGNORECASE,

@@ -43,6 +43,8 @@ def has_metric(row: Mapping[str, object]) -> bool:
 
 SEPARATOR = " - "
 _STEP_PAIRS_START = re.compile(r"(?:^|\s)step:(\d+) - ")
+MAX_ROW = 50_000
+"""No row of pairs has more characters; a line does not continue a longer one."""
 _STEP_PAIR = re.compile(r"(\S+?):([-+]?(?:[\d.]+(?:[eE][-+]?\d+)?|inf|nan)|[a-z][\w.]*\([^()]*\))")
 
 
@@ -75,7 +77,7 @@ class StepPairs:
 
     def is_continued_by(self, line: str) -> bool:
         """Whether a line is the rest of the open one: all pairs of both together are whole."""
-        if not self._text or begins_step_pairs(line):
+        if not 0 < len(self._text) < MAX_ROW or begins_step_pairs(line):
             return False
         was_cut = not _is_pair(self._text.rpartition(SEPARATOR)[2])
         *whole, last = _joined(self._text, line).split(SEPARATOR)
@@ -160,7 +162,7 @@ class FieldLines:
             if counted is not None:
                 row["step"], end = counted["count"], counted.end()
             fields |= _pairs(segment[:begin], needs_mark=True) if "=" in segment[:begin] else {}
-            fields |= _fields(segment[end:].lstrip(" :]-)>"), is_piped=is_piped)
+            fields |= _fields(" ".join(segment[end:].split()).lstrip(" :]-)>"), is_piped=is_piped)
         if row and has_metric(fields):
             yield LogRow(row | fields, number)
 
