@@ -20,7 +20,7 @@ from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
 from trmon.logs import STANDARD_INPUT, holds_log, log_file
-from trmon.logs.mlflow_server import is_url
+from trmon.logs.source import is_url
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.diagnosis_text import assurance_phrase, evidence_table, print_diagnosis, remedy_lines
 from trmon.terminal.log_text import log_lines

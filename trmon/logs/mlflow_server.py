@@ -20,11 +20,6 @@ _PAGE_VALUES = 25_000
 TIMEOUT_SECONDS = 60.0
 
 
-def is_url(given: str) -> bool:
-    """Whether a log is given by the address of a server."""
-    return given.startswith(("http://", "https://"))
-
-
 def copy_run(url: str, file: Path) -> None:
     """Write the metrics of a run as one JSON object a step, with the time of its first metric; the last value counts.
 

@@ -13,10 +13,14 @@ from typing import IO
 from trmon.domain.analysis.logged_steps import LogItems, LogSurvey, survey_log
 from trmon.domain.errors import InvalidInput
 from trmon.logs.log_format import LogFormat
-from trmon.logs.mlflow_server import copy_run, is_url
 from trmon.logs.registry import format_of
 
 STANDARD_INPUT = "-"
+
+
+def is_url(given: str) -> bool:
+    """Whether a log is given by the address of a server."""
+    return given.startswith(("http://", "https://"))
 
 
 @contextmanager
@@ -30,6 +34,8 @@ def log_file(given: str, *, standard_input: IO[bytes]) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="trmon-log-") as folder:
         if is_url(given):
+            from trmon.logs.mlflow_server import copy_run
+
             copied = Path(folder, "mlflow.jsonl")
             copy_run(given, copied)
         else:
