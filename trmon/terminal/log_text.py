@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Annotated
 
 from trmon.domain.analysis.logged_steps import LogTally, StepSource
+from trmon.domain.framework_names.translation import trmon_name
 from trmon.domain.framework_names.user_names import nearest_names
 from trmon_client.api.answers import AnswerInfo, says
 
@@ -59,6 +60,8 @@ def log_read_info(read: LogTally, *, format_name: str) -> LogReadInfo:
 def log_lines(found: LogReadInfo, *, is_verbose: bool = False) -> Iterator[str]:
     """Yield what was read as lines of text. Args: is_verbose: all names, and the reasons of those left out."""
     names = f"{found.framework}'s names" if found.framework else "no framework recognised"
+    if found.framework is None and all(map(trmon_name, found.signals.values())):
+        names = "trmon's names"
     steps = f"steps {found.first_step} to {found.last_step}{STEP_SOURCES[found.step_source]}"
     yield f"{found.format}, {found.n_rows} rows, {steps}, {names}"
     if found.n_replaced:

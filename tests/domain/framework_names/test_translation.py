@@ -11,7 +11,7 @@ import pytest
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.finding import Finding
-from trmon.domain.framework_names.translation import canonical_value, signals_of_scalars, translate
+from trmon.domain.framework_names.translation import canonical_value, recognise, signals_of_scalars, translate
 
 
 def of(metrics: Mapping[str, Any]) -> Diagnosis:
@@ -226,3 +226,9 @@ def test_a_measured_signal_precedes_a_scalar_and_the_canonical_name_precedes_ano
 def test_what_was_not_sent_is_nan_and_a_sent_nan_stays_one() -> None:
     assert math.isnan(canonical_value("entropy", signals={}, scalars={"lr": 1.0}))
     assert math.isnan(canonical_value("loss", signals={}, scalars={"loss": math.nan, "train_loss": 1.0}))
+
+
+def test_a_log_of_trmons_own_names_is_no_frameworks() -> None:
+    own = ["reward_mean", "reward_std", "response_length_mean", "response_length_max", "mismatch_kl_k3", "grad_norm"]
+    assert recognise(own) is None
+    assert recognise(["reward/mean", "reward/all_correct_ratio"]) is not None

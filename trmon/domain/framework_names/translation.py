@@ -69,12 +69,18 @@ def _has_part(table: MetricTable, name: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def _tables_with(name: str) -> tuple[MetricTable, ...]:
-    """Return the tables that have a name itself; none for names that any trainer uses and for stems of trmon's."""
+    """Return the tables that have a name; none for names that any trainer uses and for stems of trmon's.
+
+    A name of trmon's counts where a table has it to the letter: `reward_mean` is no `reward/mean` of a framework.
+    """
     if normal_form(name) in COMMON_NAMES or name in _PAIR_STEMS:
         return ()
     keys = ((table, table.name_in_table(name)) for table in ALL_TABLES)
+    is_own = name in _TRMON_NAMES
     return tuple(
-        table for table, key in keys if (key is not None and "*" not in key) or table.named(table.counts, (name,))
+        table
+        for table, key in keys
+        if (key is not None and "*" not in key and (key == name or not is_own)) or table.named(table.counts, (name,))
     )
 
 
