@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -47,11 +48,10 @@ def ingest(
 ) -> None:
     """Upload spooled messages to a running service; safe to repeat: the files are kept."""
     with plain_errors():
-        uploader = uploader_to(url)
         counts: Counter[str] = Counter()
-        for segment in segments_in(directory):
-            counts += send_segment(segment, uploader)
-        uploader.close()
+        with closing(uploader_to(url)) as uploader:
+            for segment in segments_in(directory):
+                counts += send_segment(segment, uploader)
         typer.echo(", ".join(f"{n} {status}" for status, n in sorted(counts.items())) or "nothing to send")
         if counts["invalid"] or counts["conflict"] or counts["damaged"]:
             raise typer.Exit(1)
