@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.command import run_here
 from tests.fixtures.running_service import make_token
 from tests.fixtures.service import ThreadedService
-from tests.fixtures.trainer import MATH, train
+from tests.fixtures.trainer import MATH, await_batches, train
 from trmon.domain.access import Scope
 from trmon.domain.identity import RunKey
 
@@ -24,6 +24,7 @@ def watched(shared_service: ThreadedService, shared: httpx.Client) -> str:
     """The URL of a service with a finished run, and one that goes on."""
     train(shared, MATH, steps=range(N_STEPS))
     train(shared, OTHER, steps=range(2), end=False)
+    await_batches(shared, OTHER, n=1)
     return shared_service.url
 
 

@@ -10,6 +10,8 @@ from importlib.resources import files
 
 import msgspec
 
+from trmon_client.core.wire.messages import decodable
+
 HOME_MADE = "home-made"
 """The section of names that trainers of no framework use."""
 
@@ -108,6 +110,7 @@ def normal_form(name: str) -> str:
     return re.sub(r"[\W_]+", "_", name.casefold()).strip("_")
 
 
+@decodable
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A section of the file; its fields are those of a table, without the names of its base."""
 
