@@ -160,7 +160,8 @@ class Outbox(Repository):
 
     def _write(self, statement: Callable[[Connection], object], fences: Fences | None) -> None:
         def write(transaction: Transaction) -> None:
-            check_fences(transaction.connection, fences or {})
+            if fences:
+                check_fences(transaction.connection, fences)
             statement(transaction.connection)
 
         self._writer.submit(write).result()

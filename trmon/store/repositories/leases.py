@@ -107,9 +107,8 @@ def check_fences(connection: Connection, fences: Fences) -> None:
     """Verify that slots are held under their fences until the transaction ends. Errors: Fenced.
 
     Other processes cannot take a slot before the transactions that verified it have ended.
+    Args: fences: one at least.
     """
-    if not fences:
-        return
     lock_numbers(connection, [lock_number(LockSpace.LEASE, slot) for slot in fences], shared=True)
     rows = _HELD.rows(connection, {"slot": list(fences), "fence": list(fences.values())})
     if lost := fences.keys() - {slot for (slot,) in rows}:

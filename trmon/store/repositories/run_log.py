@@ -239,7 +239,8 @@ class RunLog(Repository):
             self._revisions[run_id] = revision
 
     def _write(self, transaction: Transaction, items: Sequence[tuple[RunUpdate, int | None]]) -> list[None]:
-        check_fences(transaction.connection, _common_fences(items))
+        if fences := _common_fences(items):
+            check_fences(transaction.connection, fences)
         write_run_updates(transaction, [update for update, _ in items], names=self._names)
         return [None] * len(items)
 
