@@ -54,7 +54,7 @@ def test_rows_are_counted_if_none_states_its_step() -> None:
     assert run.history.steps.tolist() == [1, 2]
 
 
-def test_summaries_and_lines_without_a_known_name_are_no_steps() -> None:
+def test_summaries_and_lines_without_a_known_name_are_no_steps_and_an_evaluation_is_a_gap_in_the_rest() -> None:
     run = read(
         [
             {"step": 1, "reward": 0.1, "loss": 0.5},
@@ -63,8 +63,9 @@ def test_summaries_and_lines_without_a_known_name_are_no_steps() -> None:
             {"step": 1, "train_runtime": 60.0, "train_loss": 9.0, "loss": 9.0},
         ]
     )
-    assert run.history.steps.tolist() == [1]
-    assert run.history.values["loss"].tolist() == [0.5]
+    assert run.history.steps.tolist() == [1, 7]
+    np.testing.assert_array_equal(run.history.values["loss"], [0.5, math.nan])
+    np.testing.assert_array_equal(run.history.values["eval_reward"], [math.nan, 0.9])
 
 
 def test_the_growth_of_lengths_is_derived_as_the_service_derives_it() -> None:

@@ -188,6 +188,13 @@ def test_a_row_that_sums_up_a_run_gives_no_signal_to_its_last_step() -> None:
     assert defects == ["line 2: sums up several steps; left out: loss"]
 
 
+def test_an_evaluation_gives_its_reward_to_the_step_and_begins_none() -> None:
+    rows = [{"reward": 0.5, "epoch": 0.1}, {"eval_reward": 0.7, "eval_loss": 0.1, "eval_runtime": 3.0, "epoch": 0.2}]
+    steps, defects = read(rows)
+    assert [(step.step, step.scalars.get("eval_reward")) for step in steps] == [(1, None), (1, 0.7)]
+    assert defects == []
+
+
 def test_a_name_that_no_scalar_can_have_is_reported() -> None:
     [step], defects = read([{"step": 1, "loss": 0.1, "a" * 200: 1.0, "tab\t": 1.0}])
     assert step.scalars == {"loss": 0.1}

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from trmon.domain.analysis.logged_steps import LoggedStep, LogItems, LogSurvey, LogTally, logged_steps
+from trmon.domain.analysis.logged_steps import EVALUATION, LoggedStep, LogItems, LogSurvey, LogTally, logged_steps
 from trmon.domain.diagnosis.conditions import TRUE
 from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
@@ -22,8 +22,6 @@ from trmon.domain.framework_names.translation import FRAMEWORKS, SCALARS, Transl
 from trmon.domain.signals.run_features import RunFeatures
 from trmon.domain.signals.windows import Baseline, SignalWindow, is_number
 
-EVALUATION = ("val", "eval", "test")
-"""What names of evaluations begin with; they may be NaN where nothing was evaluated."""
 ALWAYS_A_FINDING = "loss"
 """The scalar under which a known name of a framework counts, as it is a number in every working step."""
 

@@ -53,6 +53,8 @@ RECOGNITION_ROWS = 200
 """How many of the first rows are read to recognise the framework."""
 SUMMARY_NAMES = ("train_runtime", "eval_runtime")
 """Names that occur only in rows that summarise a run or an evaluation, whose other names mean other numbers."""
+EVALUATION = ("val", "eval", "test")
+"""What names of evaluations begin with; they may be NaN where nothing was evaluated."""
 TIME_NAMES = ("_timestamp", "timestamp", "wall_time", "time")
 """The names of the time of a row, in seconds or milliseconds since 1970 or in ISO 8601."""
 TIME = "_timestamp"
@@ -191,12 +193,19 @@ class LogTally:
         for signal, name in item.metrics.names.items():
             self.names.setdefault(signal, name)
         for ignored in item.metrics.ignored:
+            if ignored.name in self._durations:
+                continue
             if ignored.name not in item.metrics.others:
                 self.left_out.setdefault(ignored.name, "not a number")
             elif ignored.why == UNKNOWN_NAME:
                 self.unknown.setdefault(ignored.name)
             else:
                 self.left_out.setdefault(ignored.name, ignored.why)
+
+    @property
+    def _durations(self) -> tuple[str, ...]:
+        """The names of the durations of steps, which are read and are no signals."""
+        return self.survey.table.step_seconds if self.survey.table else ()
 
     @property
     def n_attempts(self) -> int:
@@ -303,9 +312,11 @@ class _StepReader:
             return
         replaces = False
         if is_summary(row.values):
-            if metrics.signals:
-                yield LogDefect(row.line, f"sums up several steps; left out: {', '.join(sorted(metrics.signals))}")
-            metrics = replace(metrics, signals={}, names={}, nonfinite=())
+            evaluated = {signal: name for signal, name in metrics.names.items() if name.startswith(EVALUATION)}
+            if lost := sorted(metrics.signals.keys() - evaluated.keys()):
+                yield LogDefect(row.line, f"sums up several steps; left out: {', '.join(lost)}", is_note=True)
+            signals = {signal: metrics.signals[signal] for signal in evaluated}
+            metrics = replace(metrics, signals=signals, names=evaluated, nonfinite=(), ignored=())
         else:
             order = self.progress.add(step, _logged(metrics))
             replaces = order is _Order.AGAIN
@@ -335,6 +346,8 @@ class _StepReader:
             case StepSource.BARS:
                 return row.bar
             case StepSource.ROWS:
+                if is_summary(row.values) and self.counted.epochs:
+                    return len(self.counted.epochs)
                 epoch = number_of(row.values.get(EPOCH))
                 return self.counted.step_of(_logged(metrics), math.nan if epoch is None else epoch)
 

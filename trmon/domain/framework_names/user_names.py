@@ -11,12 +11,16 @@ from trmon.domain.framework_names.tables import normal_form
 from trmon.domain.framework_names.translation import ALL_TABLES, trmon_name, trmon_names
 
 SUGGESTIONS = 3
+LIKENESS = 0.75
+"""Of a suggestion, at least; names of other things are less alike."""
 
 
 @lru_cache(maxsize=4096)
 def nearest_names(name: str) -> tuple[str, ...]:
     """Return up to three names that are read and resemble a name, the nearest first."""
-    return tuple(_known()[form] for form in get_close_matches(normal_form(name), _known(), n=SUGGESTIONS))
+    return tuple(
+        _known()[form] for form in get_close_matches(normal_form(name), _known(), n=SUGGESTIONS, cutoff=LIKENESS)
+    )
 
 
 @lru_cache(maxsize=1)
