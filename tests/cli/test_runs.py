@@ -21,7 +21,7 @@ N_STEPS = 5
 
 @pytest.fixture(scope="module")
 def watched(shared_service: ThreadedService, shared: httpx.Client) -> str:
-    """The URL of a service with a finished run, and one that goes on."""
+    """The URL of a service with a finished run, and one that continues."""
     train(shared, MATH, steps=range(N_STEPS))
     train(shared, OTHER, steps=range(2), end=False)
     await_batches(shared, OTHER, n=1)

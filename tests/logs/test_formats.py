@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import zstandard
 
-from trmon.domain.analysis.logged_steps import LogDefect, LoggedStep, logged_steps
+from trmon.domain.analysis.logged_steps import LogDefect, LoggedStep, LogRow, logged_steps
 from trmon.domain.errors import InvalidInput
-from trmon.logs import LOG_FORMATS, LogSource, format_of, read_log
+from trmon.logs import LOG_FORMATS, LogSource, format_of
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -26,7 +26,12 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
-    return [dict(row) for row in read_log(path)]
+    """Return the rows of a log. Errors: InvalidInput for a defect that is not its cut-off end."""
+    items = list(format_of(path).read(path))
+    for item in items:
+        if isinstance(item, LogDefect) and not item.is_end:
+            raise InvalidInput(f"{path}:{item.line}" if item.line else str(path), item.reason)
+    return [dict(item.values) for item in items if isinstance(item, LogRow)]
 
 
 STATE = json.dumps(

@@ -28,6 +28,10 @@ NameMapping = Annotated[
     ),
 ]
 """The option of commands that read logs."""
+AllNames = Annotated[
+    bool, typer.Option("--verbose", help="All names of a log: what each means, or why it is left out.")
+]
+"""The option of commands that say what was read of a log."""
 
 
 def given_mapping(given: Sequence[str] | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.cli.command import NameMapping, console, echo_json, given_mapping, plain_errors, unusable_input
+from trmon.cli.command import AllNames, NameMapping, console, echo_json, given_mapping, plain_errors, unusable_input
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Finding
@@ -131,9 +131,7 @@ def diagnose_command(
     gpus: Annotated[int | None, typer.Option(min=1, help="The GPUs of the run, for its cost in GPU-hours.")] = None,
     url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
     mapping: NameMapping = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="All names of a log: what each means, or why it is left out.")
-    ] = False,
+    verbose: AllNames = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print what is wrong with a run or a log, since when, what it cost and what to change.

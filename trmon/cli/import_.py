@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from trmon.cli.command import DataDir, NameMapping, echo_error, given_mapping, plain_errors
+from trmon.cli.command import AllNames, DataDir, NameMapping, echo_error, given_mapping, plain_errors
 from trmon.cli.running_service import ReportUploader, bundled, uploader_to
 from trmon.domain.analysis.logged_steps import LoggedStep, LogTally, logged_steps
 from trmon.domain.errors import InvalidInput
@@ -85,6 +85,7 @@ CHECKPOINT = re.compile(r"checkpoint-\d+")
 class LogImport:
     """The outcome of an import: what was read, and how many messages were new, or known to the service."""
 
+    format_name: str
     read: LogTally
     counts: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
@@ -104,7 +105,7 @@ def import_log(
     Args: on_row: called after each row; is_ended: whether the run ends with the log; is_wanted: whether to send a
     message. Errors: InvalidInput, ServiceError.
     """
-    done = LogImport(LogTally(source.survey))
+    done = LogImport(source.format.name, LogTally(source.survey))
     now = time.time() if is_ended else None
     messages = filter(is_wanted, messages_of(source, key, now=now, read=done.read, on_row=on_row))
     for bundle in bundled(map(wire.encode, messages)):
@@ -155,7 +156,7 @@ def run_name(path: Path) -> str:
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """Return the names of runs after their logs; logs of equal names are told apart by their folders, then numbered."""
+    """Return the names of runs after their logs; those of equal names have their folders before them, then a number."""
     names = [run_name(path) for path in paths]
     counts = Counter(names)
     named = [
@@ -187,9 +188,7 @@ def import_(
     url: Annotated[str | None, typer.Option(help="URL of the service that gets the logs.")] = None,
     data_dir: DataDir = None,
     mapping: NameMapping = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="All names of a log: what each means, or why it is left out.")
-    ] = False,
+    verbose: AllNames = False,
 ) -> None:
     """Import logs of trainers, or an archive of `trmon export`; safe to repeat.
 
@@ -237,7 +236,7 @@ def _import_log(
         source = LogSource.of(file, name=given, mapped=mapped)
         task = progress.add_task(str(key), total=source.survey.n_rows)
         done = import_log(source, key, uploader=uploader, on_row=lambda: progress.advance(task))
-    first, *others = log_lines(log_read_info(done.read, format_name=source.format.name), is_verbose=is_verbose)
+    first, *others = log_lines(log_read_info(done.read, format_name=done.format_name), is_verbose=is_verbose)
     typer.echo(f"{key}: {'imported' if done.counts['stored'] else 'already present'}: {first}")
     for line in others:
         typer.echo(line)

@@ -150,7 +150,7 @@ def watch(
                         said.add(text)
                         echo_error(text)
                 if not isinstance(done, str):
-                    first, *others = log_lines(log_read_info(done.read, format_name=format_of(file).name))
+                    first, *others = log_lines(log_read_info(done.read, format_name=done.format_name))
                     typer.echo(f"{key}: {done.counts['stored']} new messages: {first}")
                     for text in others:
                         if text not in said:

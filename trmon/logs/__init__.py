@@ -1,7 +1,7 @@
 """Readers of training logs in files: one reader for each format, all registered in `registry`."""
 
 from trmon.logs.log_format import LogFormat, LogItem, LogSample
-from trmon.logs.registry import LOG_FORMATS, format_of, holds_log, read_log, sound_rows
+from trmon.logs.registry import LOG_FORMATS, format_of, holds_log
 from trmon.logs.source import STANDARD_INPUT, LogSource, log_file
 
 __all__ = [
@@ -14,6 +14,4 @@ __all__ = [
     "format_of",
     "holds_log",
     "log_file",
-    "read_log",
-    "sound_rows",
 ]

@@ -139,7 +139,7 @@ def _line_of(item: LogItem) -> int:
 def read_console(lines: Iterable[str]) -> Iterator[LogItem]:
     """Yield the metrics of the lines of a console; progress bars may share a line with them.
 
-    Lines are told apart by Ray's prefix, such as `(TaskRunner pid=123) `, which is the writer of a row; the rest of a
+    Lines are assigned by Ray's prefix, such as `(TaskRunner pid=123) `, which is the writer of a row; the rest of a
     wrapped line has none.
     """
     return Console().read(lines)

@@ -42,7 +42,7 @@ class Dictionaries:
 
     A row has as many numbers as other values, at most one level of objects within, no word such as `config` or
     `arguments` before it, and at most one name of an option such as `seed` or `batch_size`. So a configuration is no
-    row, on one line or on hundreds. A value of None was not logged. A line without indentation goes on with one that a
+    row, on one line or on hundreds. A value of None was not logged. A line without indentation continues one that a
     terminal wrapped, unless it has a dictionary or a row itself, which leaves out a dictionary that does not end.
     """
 
@@ -90,14 +90,14 @@ class Dictionaries:
             position = end
 
     def _is_interrupted_by(self, line: str) -> bool:
-        """Whether a line begins a row of its own, or the open brace was none of a dictionary."""
+        """Whether a line begins a separate row, or the open brace began no dictionary."""
         begin = _dictionary_begin(line, 0)
         if begins_step_pairs(line) or (begin >= 0 and _is_whole(line[begin:].rstrip())):
             return True
         return self._text.strip() == "{" and line.strip()[:1] not in ("'", '"', "}", "")
 
     def _scan(self, line: str, position: int) -> int:
-        """Return where the open dictionary ends in a line, -1 if it goes on; braces within texts do not count."""
+        """Return where the open dictionary ends in a line, -1 if it continues; braces within texts do not count."""
         while found := _MARK[self._quote].search(line, position):
             position, mark = found.end(), found[0]
             if mark in ("'", '"'):

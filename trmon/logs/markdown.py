@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trmon.domain.analysis.logged_steps import LogRow
-from trmon.logs.log_format import LogItem, logged, number_text
-from trmon.logs.tables import column_name, is_metric_table
+from trmon.logs.log_format import LogItem
+from trmon.logs.tables import column_name, is_metric_table, row_of_cells
 
 _DELIMITER = re.compile(r"\s*:?-+:?\s*")
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
@@ -43,9 +43,7 @@ class MarkdownTables:
             self._names, self._former = (), cells
             return
         self._is_accepted = True
-        given = zip(self._names, cells, strict=False)
-        row = {name: number_text(cell) for name, cell in given if name and logged(cell) is not None}
-        if row:
+        if row := row_of_cells(self._names, cells):
             yield LogRow(row, number)
 
     def finish(self) -> Iterator[LogItem]:

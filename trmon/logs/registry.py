@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from trmon.domain.analysis.logged_steps import LogDefect
 from trmon.domain.errors import InvalidInput
 from trmon.logs.console import CONSOLE, MARKDOWN
 from trmon.logs.csv_table import CSV
@@ -138,17 +137,3 @@ def holds_log(path: Path) -> bool:
     if path.is_dir():
         return any(known.matches(LogSample(path, b"")) for known in LOG_FORMATS)
     return store_of(path).is_file()
-
-
-def read_log(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a log file. Errors: InvalidInput if its format is not known or it is malformed."""
-    return sound_rows(format_of(path), path)
-
-
-def sound_rows(known: LogFormat, path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a log file. Errors: InvalidInput for a defect that is not its cut-off end."""
-    for item in known.read(path):
-        if not isinstance(item, LogDefect):
-            yield item.values
-        elif not item.is_end:
-            raise InvalidInput(f"{path}:{item.line}" if item.line else str(path), item.reason)

@@ -62,10 +62,14 @@ def _rows(names: Sequence[str], lines: Iterable[tuple[int, Sequence[str]]]) -> I
         if len(values) > len(names) and any(value.strip() for value in values[len(names) :]):
             yield LogDefect(line, f"has {len(values)} values; the header has {len(names)}")
             continue
-        given = zip(names, values, strict=False)
-        row = {name: number_text(value) for name, value in given if name and logged(value) is not None}
-        if row:
+        if row := row_of_cells(names, values):
             yield LogRow(row, line)
+
+
+def row_of_cells(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """Return the metrics of the cells of a line, without those that were not logged."""
+    given = zip(names, cells, strict=False)
+    return {name: number_text(cell) for name, cell in given if name and logged(cell) is not None}
 
 
 def _names(header: Sequence[str], path: Path) -> list[str]:

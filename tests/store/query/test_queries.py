@@ -31,7 +31,7 @@ def lake(tmp_path: Path) -> str:
 
 
 def filled(store: Store, lake: str) -> Queries:
-    """Return queries over a run in the lake and one that goes on."""
+    """Return queries over a run in the lake and one that continues."""
     put_ended_run(store, "moved", steps=3)
     move_to_lake(store, lake)
     put_ended_run(store, "here", steps=2)
@@ -47,7 +47,7 @@ def shared_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def queries(shared_store: Store, tmp_path_factory: pytest.TempPathFactory) -> Queries:
-    """Queries over a run in the lake and one that goes on."""
+    """Queries over a run in the lake and one that continues."""
     return filled(shared_store, str(tmp_path_factory.mktemp("shared") / "lake"))
 
 

@@ -131,7 +131,7 @@ def survey_log(items: LogItems, *, source: str, mapped: Mapping[str, str] | None
     n_rows, names_steps = 0, False
     for row in chain(first, rows):
         n_rows += 1
-        metrics = _translated(row, table, mapped)
+        metrics = _translated(row, table, mapped, time_name=_time(row.values)[0])
         counted = metrics.step if metrics.update is None else metrics.update
         if counted is None:
             bars.add(row, _logged(metrics))
@@ -304,7 +304,8 @@ class _StepReader:
     named: set[str] = field(default_factory=set)
 
     def read(self, row: LogRow) -> Iterator[LoggedStep | LogDefect]:
-        metrics = _translated(row, self.survey.table, self.survey.mapped)
+        time_name, logged_at = _time(row.values)
+        metrics = _translated(row, self.survey.table, self.survey.mapped, time_name=time_name)
         yield from self._defects(row, metrics)
         step = self._step(row, metrics)
         if step is None or step < 0:
@@ -325,7 +326,6 @@ class _StepReader:
                 yield LogDefect(row.line, f"goes back to step {step}; read as another attempt", is_note=True)
         scalars = {name: value for name, value in _scalars(metrics).items() if _is_name(name)}
         if scalars:
-            logged_at = _time(row.values)[1]
             if logged_at:
                 scalars[TIME] = logged_at
             yield LoggedStep(
@@ -371,9 +371,10 @@ class _StepReader:
                 )
 
 
-def _translated(row: LogRow, table: MetricTable | None, mapped: Mapping[str, str]) -> Translation:
+def _translated(
+    row: LogRow, table: MetricTable | None, mapped: Mapping[str, str], *, time_name: str | None
+) -> Translation:
     """Return a row under trmon's names, without its time and what it has not logged."""
-    time_name = _time(row.values)[0]
     given = {name: value for name, value in row.values.items() if value is not None and name != time_name}
     return translate(given, table=table, mapped=mapped)
 

@@ -45,7 +45,7 @@ Recognised: TypeAlias = MetricTable | None | Literal["recognise"]
 def recognise(names: Collection[str]) -> MetricTable | None:
     """Return the table of the framework that has the names; None if they are not those of one.
 
-    A framework has a name of its own among them, or three, parts of its metrics included.
+    A framework has a name among them that no other has, or three names, parts of its metrics included.
     """
     return _recognised(tuple(names))
 
