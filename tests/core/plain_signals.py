@@ -37,7 +37,28 @@ def signals(given: dict[str, Any], mask: np.ndarray) -> dict[str, float]:
     found["saturated_fraction"] = np.mean((mu == 0) & (np.exp(old) < 0.99))
     found["mu_zero_saturated_share"] = np.mean(np.exp(old[mu == 0]) < 0.99) if (mu == 0).any() else np.nan
     found["sampled_entropy"] = -mu.mean()
+    found |= _of_the_sampler(logp)
     return {name: float(x) for name, x in found.items()}
+
+
+def _of_the_sampler(logp: dict[str, Rows]) -> dict[str, Any]:
+    """Return what is said of mu beside the trainer at its weights, whose log-probs are pi_old's."""
+    mu, old = np.concatenate(logp["rollout_logprobs"]), np.concatenate(logp["old_logprobs"])
+    p, d = np.exp(old), old - mu
+    slope = (d @ mu) / (mu @ mu)
+    return {
+        "n_mu_zero": (mu == 0).sum(),
+        "n_mu_zero_unlikely": ((mu == 0) & (p < 0.5)).sum(),
+        "n_unlikely": (p < 0.5).sum(),
+        "n_prob_diff_half": (np.abs(p - np.exp(mu)) > 0.5).sum(),
+        "n_zero_tail": 0,
+        "n_positive": 0,
+        "positive_fraction": 0,
+        "mu_logprob_mean": mu.mean(),
+        "logp_unit": 1 + slope,
+        "logp_unit_residual": np.sum((d - slope * mu) ** 2) / np.sum(d**2),
+        "seq_shift_share": sum(abs(row.sum()) for row in _log_ratios(logp, "mismatch")) / np.abs(d).sum(),
+    }
 
 
 def clip_fractions(given: dict[str, Any], mask: np.ndarray, advantages: np.ndarray) -> dict[str, float]:
@@ -87,6 +108,12 @@ def _log_ratios(logp: dict[str, Rows], pair: str) -> Rows:
     return [a - b for a, b in zip(logp[above], logp[below], strict=True)]
 
 
+def _spread(sums: np.ndarray, lengths: np.ndarray) -> Any:
+    rest = (sums - lengths * sums.sum() / lengths.sum()) / np.sqrt(lengths)
+    low, high = np.quantile(rest, [0.16, 0.84])
+    return ((high - low) / 2) ** 2
+
+
 def _pair(logp: dict[str, Rows], pair: str) -> dict[str, Any]:
     rows = _log_ratios(logp, pair)
     d = np.concatenate(rows)
@@ -125,6 +152,7 @@ def _pair(logp: dict[str, Rows], pair: str) -> dict[str, Any]:
         "geo_ratio_mean": np.exp(means).mean(),
         "geo_ratio_min": np.exp(means).min(),
         "geo_ratio_max": np.exp(means).max(),
+        "drift_spread": np.nan if len(rows) < 32 else _spread(sums, np.array([len(row) for row in rows])),
         "seq_log_ratio_mean": sums.mean(),
         "seq_log_ratio_min": sums.min(),
         "seq_log_ratio_max": sums.max(),

@@ -57,6 +57,8 @@ def _sequence(logp: dict[str, list[float]], mask: list[bool], advantages: list[f
         trained = logp.get("old_logprobs", logp.get("logprobs", []))
         found["n_mu_zero"] = sum(logp["rollout_logprobs"][t] == 0 for t in valid)
         found["n_saturated"] = sum(logp["rollout_logprobs"][t] == 0 and math.exp(trained[t]) < 0.99 for t in valid)
+        found |= _against_the_trainer(logp["rollout_logprobs"], trained, counting=counting, valid=valid)
+        found["n_positive"] = sum(any(row[t] > 1e-4 for row in logp.values()) for t in counting)
     d = {pair: {t: logp[PAIRS[pair][0]][t] - logp[PAIRS[pair][1]][t] for t in valid} for pair in pairs}
     size = {t: abs(x) for t, x in d[primary].items()}
     found["n_clamped"] = sum(x > 20 for x in size.values())
@@ -73,6 +75,20 @@ def _sequence(logp: dict[str, list[float]], mask: list[bool], advantages: list[f
         found["n_leaked_high"] = sum(advantages[t] < 0 for t in high)
         found["n_leaked"] = found["n_leaked_high"] + sum(advantages[t] > 0 for t in low)
     return found
+
+
+def _against_the_trainer(
+    mu: list[float], trained: list[float], *, counting: list[int], valid: list[int]
+) -> dict[str, float]:
+    unlikely = [t for t in valid if math.exp(trained[t]) < 0.5]
+    others = [t for t in counting if t not in valid or mu[t] != 0]
+    half = [abs(math.exp(min(trained[t], 0.0)) - math.exp(min(mu[t], 0.0))) > 0.5 for t in valid]
+    return {
+        "n_unlikely": len(unlikely),
+        "n_mu_zero_unlikely": sum(mu[t] == 0 for t in unlikely),
+        "n_prob_diff_half": sum(half),
+        "n_zero_tail": sum(t > max(others, default=-1) for t in counting),
+    }
 
 
 def _pair(pair: str, d: dict[int, float], rows: list[list[float]]) -> dict[str, float]:

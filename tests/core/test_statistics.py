@@ -25,6 +25,7 @@ def test_columns_equal_the_golden_values_and_no_other_column_exists(case: str) -
     expected = golden.columns(case)
     # The golden files are older than these columns, which have the plain reference.
     newer = {"n_mu_zero", "sum_sq_logp_rollout", "sum_sq_logp_old", "sum_sq_logp"}
+    newer |= {"n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail", "n_positive"}
     assert set(found) - newer == set(expected) | {"advantage"}
     with np.errstate(invalid="ignore"):
         agree(found, expected)
@@ -137,7 +138,9 @@ def test_an_invalid_log_prob_removes_its_token_from_every_pair_and_is_counted(na
     inputs[name][2, 5] = value
     found = statistics.columns(**inputs)
     assert found["n_invalid"].tolist() == [0, 0, 1, 0, 0, 0]
-    same(Columns({**found, "n_invalid": expected["n_invalid"]}, found.histograms), expected)
+    assert found["n_positive"].tolist() == [0, 0, int(value > 1e-4), 0, 0, 0]
+    counted = {each: expected[each] for each in ("n_invalid", "n_positive")}
+    same(Columns({**found, **counted}, found.histograms), expected)
 
 
 E20 = math.expm1(20)

@@ -152,6 +152,8 @@ class Arrays:
     """(array, indices): the rows of the first axis at the indices."""
     empty: Function
     """(shape, dtype, device)"""
+    positions: Function
+    """(n, device): 0 to n - 1."""
     cast: Function
     """(array, dtype)"""
     copied: Function
@@ -177,6 +179,7 @@ NUMPY = Arrays(
     concatenate=np.concatenate,
     gather=gather,
     empty=empty,
+    positions=lambda n, _device: np.arange(n),
     cast=cast,
     copied=lambda array, dtype: array.astype(dtype),
 )
@@ -216,6 +219,7 @@ def torch_arrays() -> Arrays:
         concatenate=torch.cat,
         gather=lambda array, indices: torch.stack([array[index] for index in indices]),
         empty=lambda shape, dtype, device: torch.empty(shape, dtype=dtypes[dtype], device=device),
+        positions=lambda n, device: torch.arange(n, device=device),
         cast=lambda array, dtype: array.to(dtypes[dtype]),
         copied=lambda array, dtype: array.to(dtypes[dtype], copy=True),
     )

@@ -13,7 +13,9 @@ _STATISTIC = "core/policies/test_decide.py::test_each_statistic_equals_its_defin
 _BOUND = "core/test_bounds.py::test_bounds_equal_the_golden_values"
 
 _SIGNALS_OF = {
-    **dict.fromkeys(("reward", "zero", "all", "none", "effective", "group", "version", "length"), "the_labels"),
+    **dict.fromkeys(
+        ("reward", "advantage", "zero", "all", "none", "effective", "group", "version", "length"), "the_labels"
+    ),
     **dict.fromkeys(("kl", "reverse", "tv", "invalid"), "divergences_and_of_invalid_tokens"),
     "ref": "the_reference_policy",
     "token": "token_rules",
@@ -26,7 +28,13 @@ _GROUP_SIGNALS = (
 )
 _REWARD_SIGNALS = (
     *("reward_mean", "reward_std", "reward_min", "reward_q01", "reward_q05", "reward_q25", "reward_median"),
+    *("reward_q75", "reward_q95", "reward_q99", "reward_max", "reward_invalid_share"),
     "reward_length_corr",
+)
+_ADVANTAGE_SIGNALS = ("advantage_max", "advantage_min", "advantage_invalid_share")
+_ROLLOUT_SIGNALS = (
+    *("n_mu_zero", "n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail", "n_positive"),
+    *("mu_logprob_mean", "logp_unit", "logp_unit_residual", "seq_shift_share"),
 )
 _LENGTH_SIGNALS = (
     *("response_length_mean", "response_length_median", "response_length_p95", "response_length_max"),
@@ -39,6 +47,8 @@ _REGRESSION_SIGNALS = (
 _FUNCTIONS = {
     **dict.fromkeys(_GROUP_SIGNALS, "signals.group_signals.group_signals"),
     **dict.fromkeys(_REWARD_SIGNALS, "signals.group_signals.reward_signals"),
+    **dict.fromkeys(_ADVANTAGE_SIGNALS, "signals.group_signals.advantage_signals"),
+    **dict.fromkeys(_ROLLOUT_SIGNALS, "signals.rollout_signals.rollout_signals"),
     **dict.fromkeys(_LENGTH_SIGNALS, "signals.group_signals.length_signals"),
     **dict.fromkeys(_REGRESSION_SIGNALS, "signals.gradient_signals.regression_signals"),
 }

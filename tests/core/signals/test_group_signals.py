@@ -58,6 +58,7 @@ def test_missing_rewards_are_left_out_of_quantiles_and_the_correlation() -> None
     grouped = signals_of([1.0, 1.0, math.nan], groups=[1, 1, 1])
     assert (grouped["reward_mean"], grouped["zero_variance_groups"]) == (1.0, 1.0)
     nothing = signals_of([math.nan, math.nan])
+    assert nothing.pop("reward_invalid_share") == 1.0
     assert all(math.isnan(value) for name, value in nothing.items() if name.startswith("reward_"))
 
 

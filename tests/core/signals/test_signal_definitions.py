@@ -23,27 +23,29 @@ LOGPS = ("rollout_logprobs", "old_logprobs", "logprobs")
 WITHIN_A_BIN = 10**0.1 - 1
 FROM_HISTOGRAMS = {f"{pair}_{stem}" for pair in PAIRS for stem in ("abs_log_ratio_p99", "abs_log_ratio_p999")}
 REWARDS = np.array([1.0, 1.0, 0.0, 1.0, 0.25, 0.5, 0.5, 0.5])
+GAINS = np.array([0.5, -0.5, 2.0, np.nan, -1.25, 0.0, 0.0, 0.25])
 GROUPS = np.array([5, 5, 5, 7, 7, 9, 9, 3])
 
 
-def example_tokens(noise: float) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+def example_tokens(noise: float, *, n_sequences: int = 8) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Return float64 log-probs below -0.01, a mask, and advantages per token."""
-    given = batch(seed=21, n_sequences=8, horizon=200, noise=noise)
+    given = batch(seed=21, n_sequences=n_sequences, horizon=200, noise=noise)
     logps = {name: np.minimum(given[name], -0.01).astype(np.float64) for name in LOGPS}
     given["mask"][3] = False
     return logps, given["mask"], np.random.default_rng(4).normal(size=given["mask"].shape)
 
 
-@pytest.mark.parametrize("noise", [1e-2, 0.2])
-def test_signals_of_the_log_probs_equal_their_definitions(noise: float) -> None:
-    logps, mask, advantages = example_tokens(noise)
+@pytest.mark.parametrize(("noise", "n_sequences"), [(1e-2, 8), (0.2, 8), (0.2, 40), (2.0, 33)])
+def test_signals_of_the_log_probs_equal_their_definitions(noise: float, n_sequences: int) -> None:
+    logps, mask, advantages = example_tokens(noise, n_sequences=n_sequences)
     computed = batch_signals.compute(statistics.columns(**logps, mask=mask, advantages=advantages))
     expected = plain_signals.signals(logps, mask) | plain_signals.clip_fractions(logps, mask, advantages)
     expected |= plain_signals.gradient_signals(logps, mask, advantages)
     for name, value in expected.items():
         relative = WITHIN_A_BIN if name in FROM_HISTOGRAMS else 1e-6
         assert computed[name] == pytest.approx(value, rel=relative, abs=1e-9, nan_ok=True), name
-    assert set(computed) == {*expected, "invalid_fraction"}
+    of_advantages = {"advantage_max", "advantage_min", "advantage_invalid_share"}
+    assert set(computed) == {*expected, "invalid_fraction"} | of_advantages
 
 
 def test_signals_of_the_labels_equal_their_definitions() -> None:
@@ -51,7 +53,7 @@ def test_signals_of_the_labels_equal_their_definitions() -> None:
     mask[3] = True
     versions = np.random.default_rng(2).integers(3, 9, mask.shape)
     labels: dict[str, Any] = {"group_ids": GROUPS, "versions": versions, "truncated": np.arange(8) < 3}
-    columns = statistics.columns(**logps, mask=mask, rewards=REWARDS, **labels, trainer_version=11)
+    columns = statistics.columns(**logps, mask=mask, rewards=REWARDS, advantages=GAINS, **labels, trainer_version=11)
     computed = batch_signals.compute(columns)
     oldest = np.array([row[on].min() for row, on in zip(versions, mask, strict=True)])
     newest = np.array([row[on].max() for row, on in zip(versions, mask, strict=True)])
@@ -65,6 +67,14 @@ def test_signals_of_the_labels_equal_their_definitions() -> None:
         "reward_q05": np.quantile(REWARDS, 0.05),
         "reward_q25": np.quantile(REWARDS, 0.25),
         "reward_median": np.median(REWARDS),
+        "reward_q75": np.quantile(REWARDS, 0.75),
+        "reward_q95": np.quantile(REWARDS, 0.95),
+        "reward_q99": np.quantile(REWARDS, 0.99),
+        "reward_max": 1.0,
+        "reward_invalid_share": 0.0,
+        "advantage_max": np.nanmax(GAINS),
+        "advantage_min": np.nanmin(GAINS),
+        "advantage_invalid_share": 1 / 8,
         "reward_length_corr": np.corrcoef(REWARDS, mask.sum(axis=1))[0, 1],
         "length_limit_share": 3 / 8,
         "zero_variance_groups": 1 / 3,
@@ -205,7 +215,7 @@ def test_signals_of_the_reference_policy_equal_their_definitions() -> None:
 def test_pair_signals_exist_once_per_pair_with_its_prefix() -> None:
     for pair in PAIRS:
         of_pair = [spec for spec in SIGNALS.values() if spec.pair == pair]
-        assert len(of_pair) == 47
+        assert len(of_pair) == 48
         assert all(spec.per_pair and spec.name == f"{pair}_{spec.stem}" for spec in of_pair)
     assert len({spec.stem for spec in SIGNALS.values() if spec.core}) == 24
 

@@ -172,6 +172,15 @@ def valid_tokens(inputs: CheckedInputs) -> Array:
     return valid
 
 
+def positive_tokens(inputs: CheckedInputs) -> Array:
+    """Return where a token counts and a given log-prob is an impossible probability, bool [B, T]."""
+    positive = inputs.mask & False
+    for array in inputs.logprobs.values():
+        logp = array if array.itemsize >= 4 else inputs.functions.cast(array, "f4")
+        positive = positive | (logp > MAX_LOGPROB)
+    return positive & inputs.mask
+
+
 def is_sound(logp: Array) -> Array:
     """Return where log-probs of at least single precision are within bounds; NaN compares false."""
     return (logp <= MAX_LOGPROB) & (logp > MIN_LOGPROB)

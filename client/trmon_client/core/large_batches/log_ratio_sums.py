@@ -12,7 +12,16 @@ from trmon_client.core.column_schema import Pair, primary
 from trmon_client.core.histogram import histogram_in_place
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
 from trmon_client.core.large_batches.blocks import Block, BlockSums, RowBlock, ScratchBuffers
-from trmon_client.core.reduction.sequences import NAMES, SATURATED_BELOW, SUM_LOGP, SUM_SQ_LOGP, sequence_labels
+from trmon_client.core.reduction.sequences import (
+    NAMES,
+    SATURATED_BELOW,
+    SUM_LOGP,
+    SUM_SQ_LOGP,
+    UNLIKELY_BELOW,
+    n_positive,
+    sequence_labels,
+    zero_tails,
+)
 from trmon_client.core.reduction.token_terms import (
     BAND_HIGH,
     BAND_LOW,
@@ -36,7 +45,10 @@ def log_ratio_sums(
     d, terms, *logp = scratch.buffers("f4", 2 + len(given.logprobs), shape)
     (flags,) = scratch.buffers("?", 1, shape)
     block = Block.of(given, buffers=logp)
-    found = _token_columns(block, flags=flags)
+    found = _token_columns(block)
+    if POLICIES[0] in block.logp:
+        found |= _rollout_columns(block, counts=given.mask, flags=flags)
+        found["n_positive"] = n_positive(given, n_invalid=found["n_invalid"])
     histograms: dict[Pair, Array] = {}
     pairs = pairs_of(block.logp)
     for pair in pairs:
@@ -89,20 +101,32 @@ class LogRatio:
         return np.zeros(len(self.d), np.int64) if flags is None else NUMPY.count(flags, -1)
 
 
-def _token_columns(block: Block, *, flags: Array) -> dict[str, Array]:
+def _token_columns(block: Block) -> dict[str, Array]:
     found = {"n_tokens": block.n_tokens, "n_invalid": block.n_counted - block.n_tokens}
     for name, logp in block.logp.items():
         found[SUM_LOGP[name]] = NUMPY.sum(logp, -1)
         found[SUM_SQ_LOGP[name]] = NUMPY.sum_product(logp, logp, -1)
-    (first, rollout), (_, second), *_ = block.logp.items()
-    if first == POLICIES[0]:
-        found["n_mu_zero"] = found["n_saturated"] = np.zeros(len(rollout), np.int64)
-        if block.highest[first] >= 0.0:
-            is_zero = np.equal(rollout, 0.0, out=flags)
-            # Every log-prob is 0 where not valid.
-            found["n_mu_zero"] = NUMPY.count(is_zero, -1) - (rollout.shape[1] - block.n_tokens)
-            is_zero &= second < SATURATED_BELOW
-            found["n_saturated"] = NUMPY.count(is_zero, -1)
+    return found
+
+
+def _rollout_columns(block: Block, *, counts: Array, flags: Array) -> dict[str, Array]:
+    """Return the counts of the tokens that are certain to the sampler or unlikely to the trainer, [rows]."""
+    rollout, trainer, *_ = block.logp.values()
+    found = dict.fromkeys(
+        ("n_mu_zero", "n_saturated", "n_mu_zero_unlikely", "n_zero_tail"), np.zeros(len(rollout), np.int64)
+    )
+    # Every log-prob is 0 where not valid.
+    is_unlikely = np.less(trainer, UNLIKELY_BELOW, out=flags)
+    found["n_unlikely"] = NUMPY.count(is_unlikely, -1)
+    if block.highest[POLICIES[0]] >= 0.0:
+        is_zero = rollout == 0.0
+        if block.invalid is not None:
+            is_zero &= block.valid
+        found["n_mu_zero_unlikely"] = NUMPY.count(np.logical_and(is_unlikely, is_zero, out=flags), -1)
+        found["n_mu_zero"] = NUMPY.count(is_zero, -1)
+        found["n_zero_tail"] = zero_tails(NUMPY, is_zero, counts=counts, axis=-1)
+        is_zero &= trainer < SATURATED_BELOW
+        found["n_saturated"] = NUMPY.count(is_zero, -1)
     return found
 
 

@@ -11,8 +11,16 @@ import numpy as np
 from trmon_client.core.arrays import NUMPY, Array
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs
 from trmon_client.core.large_batches.blocks import Block, BlockSums, RowBlock, ScratchBuffers
-from trmon_client.core.reduction.sequences import NAMES
-from trmon_client.core.reduction.token_terms import MAX_ABS_EXPONENT, MIN_REST, NO_REST, RATIOS, TRUNCATION, pairs_of
+from trmon_client.core.reduction.sequences import HALF, NAMES
+from trmon_client.core.reduction.token_terms import (
+    MAX_ABS_EXPONENT,
+    MIN_REST,
+    NO_REST,
+    RATIOS,
+    TRUNCATION,
+    pairs_of,
+    rollout_pair,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +139,14 @@ def ratio_sums(inputs: CheckedInputs, row_block: RowBlock, scratch: ScratchBuffe
     block = Block.of(given, buffers=logp)
     policies = ProbabilityCache(block, dict(zip(given.logprobs, p, strict=True)))
     found: dict[str, Array] = {}
-    for pair in pairs_of(block.logp):
+    pairs = pairs_of(block.logp)
+    for pair in pairs:
         # Keep rho - 1 of mismatch for the comparison with total.
         pair_terms = terms._replace(dev=mismatch_dev) if pair == "mismatch" and n_policies == len(POLICIES) else terms
         by_stem = _pair_columns(block, policies, *RATIOS[pair], terms=pair_terms)
+        n_half = by_stem.pop("n_prob_diff_half")
+        if pair == rollout_pair(pairs):
+            found["n_prob_diff_half"] = n_half
         found |= {NAMES[pair][stem]: array for stem, array in by_stem.items()}
     if n_policies == len(POLICIES):
         difference = np.subtract(dev, mismatch_dev, out=rest)
@@ -164,9 +176,12 @@ def _pair_columns(
     p = policies.of(above, logp=wide)
     np.copyto(single, diff, casting="same_kind")
     np.abs(single, out=single)
+    largest = NUMPY.max(single, -1)
+    n_half = NUMPY.count(np.abs(diff) > HALF, -1) if largest.max() >= HALF else np.zeros(len(d), np.int64)
     kl = binary_kl(p.p, q.p, policies.bounded(d, above, below, wide=wide), wide=wide, out=terms.rest, flags=flags)
     return found | {
-        "max_prob_diff": NUMPY.max(single, -1),
+        "max_prob_diff": largest,
+        "n_prob_diff_half": n_half,
         "sum_prob_diff": NUMPY.sum(single, -1),
         "sum_sq_prob_diff": NUMPY.sum_product(single, single, -1),
         "sum_p": p.sum_p,

@@ -7,11 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from trmon_client.core.arrays import Array
+from trmon_client.core.arrays import Array, Arrays
 from trmon_client.core.column_schema import COLUMNS, PAIR_STEMS, PAIRS, Pair, primary
 from trmon_client.core.columns import Columns
 from trmon_client.core.histogram import histograms
-from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, is_sound, valid_tokens
+from trmon_client.core.inputs.checked_inputs import (
+    POLICIES,
+    CheckedInputs,
+    is_sound,
+    positive_tokens,
+    valid_tokens,
+)
 from trmon_client.core.reduction.token_terms import (
     BAND_HIGH,
     BAND_LOW,
@@ -24,6 +30,7 @@ from trmon_client.core.reduction.token_terms import (
     clip_columns,
     clipped_pair,
     k3,
+    rollout_pair,
     time_last,
 )
 
@@ -71,6 +78,11 @@ def _range_of_valid(inputs: CheckedInputs, given: Array, valid: Array) -> tuple[
 SATURATED_BELOW = float(np.log(0.99))
 """A token with log-prob 0 under mu is saturated if the log-prob of the trainer is below this."""
 
+UNLIKELY_BELOW = float(np.log(np.float32(0.5)))
+"""A token is unlikely if the log-prob of the trainer is below this, so that one of exactly 0.5 is not."""
+HALF = 0.5
+"""A gap of probabilities above this is large."""
+
 SUM_LOGP = dict(zip(POLICIES, ("sum_logp_rollout", "sum_logp_old", "sum_logp"), strict=True))
 SUM_SQ_LOGP = {policy: name.replace("sum_", "sum_sq_") for policy, name in SUM_LOGP.items()}
 DTYPES = {stem: COLUMNS[f"{PAIRS[0]}_{stem}"].dtype for stem in PAIR_STEMS}
@@ -89,6 +101,8 @@ def reduce_block(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
         for row, pair in enumerate(ratios.pairs):
             values |= {name: by_stem[stem][row] for stem, name in NAMES[pair].items()}
         sequence |= _ratio_columns(tokens, ratios, n_tokens=sequence["n_tokens"])
+        if rollout_pair(ratios.pairs):
+            sequence["n_positive"] = n_positive(inputs, n_invalid=sequence["n_invalid"])
         if inputs.advantages is not None:
             sequence |= _clip_columns(inputs.advantages, tokens, ratios, clip=clip)
         counts = dict(zip(ratios.pairs, histograms(ratios.d, valid=tokens.valid), strict=True))
@@ -154,8 +168,31 @@ def _token_columns(tokens: TokenBlock) -> dict[str, Array]:
         is_zero = tokens.valid & (tokens.logp[0] == 0.0)
         found["n_mu_zero"] = count(is_zero)
         if len(tokens.policies) > 1:
-            found["n_saturated"] = count(is_zero & (tokens.logp[1] < SATURATED_BELOW))
+            is_unlikely = tokens.logp[1] < UNLIKELY_BELOW
+            found |= {
+                "n_saturated": count(is_zero & (tokens.logp[1] < SATURATED_BELOW)),
+                "n_mu_zero_unlikely": count(is_zero & is_unlikely),
+                "n_unlikely": count(is_unlikely),
+                "n_prob_diff_half": count(xp.abs(tokens.p[1] - tokens.p[0]) > HALF),
+                "n_zero_tail": zero_tails(xp, is_zero, counts=tokens.counts, axis=tokens.axis),
+            }
     return found
+
+
+def zero_tails(xp: Arrays, is_zero: Array, *, counts: Array, axis: int) -> Array:
+    """Return the number of counting tokens after the last one that is not zero, [B]; all if each is zero."""
+    positions = xp.positions(counts.shape[axis], getattr(counts, "device", None))
+    if axis == -2:
+        positions = positions[:, None]
+    last = xp.max(xp.where(counts & ~is_zero, positions, -1), axis)
+    return xp.count(counts & (positions > (last if axis == -2 else last[:, None])), axis)
+
+
+def n_positive(inputs: CheckedInputs, *, n_invalid: Array) -> Array:
+    """Return the number of counting tokens with an impossible probability, [B]; they are among the invalid ones."""
+    if isinstance(n_invalid, np.ndarray) and not n_invalid.any():
+        return n_invalid
+    return inputs.functions.count(positive_tokens(inputs), -1)
 
 
 def _ratio_columns(tokens: TokenBlock, ratios: TokenRatios, *, n_tokens: Array) -> dict[str, Array]:

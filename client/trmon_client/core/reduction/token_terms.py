@@ -130,6 +130,11 @@ def pairs_of(policies: Iterable[str]) -> tuple[Pair, ...]:
     return tuple(pair for pair in PAIRS if given.issuperset(RATIOS[pair]))
 
 
+def rollout_pair(pairs: Iterable[Pair]) -> Pair | None:
+    """Return the pair of the sampler with the trainer, pi_old before pi; None if it is not given."""
+    return next((pair for pair in pairs if RATIOS[pair][1] == POLICIES[0]), None)
+
+
 def clamp_log_ratio(xp: Arrays, d: Array) -> Array:
     """Return log-ratios clamped to the range of exponentials. Source: formulas, section 2."""
     return xp.at_most(xp.at_least(d, -MAX_ABS_EXPONENT), MAX_ABS_EXPONENT)

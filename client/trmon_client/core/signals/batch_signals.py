@@ -9,8 +9,14 @@ import numpy as np
 from trmon_client.core.columns import Columns, SequenceMatrix
 from trmon_client.core.signals.catalogue import REGISTRY_VERSION, SIGNALS, SignalSpec
 from trmon_client.core.signals.gradient_signals import gradient_signals, regression_signals
-from trmon_client.core.signals.group_signals import group_signals, length_signals, reward_signals
+from trmon_client.core.signals.group_signals import (
+    advantage_signals,
+    group_signals,
+    length_signals,
+    reward_signals,
+)
 from trmon_client.core.signals.pair_signals import pair_signals
+from trmon_client.core.signals.rollout_signals import rollout_signals
 
 
 def reference_signals(sequences: SequenceMatrix) -> dict[str, float]:
@@ -59,7 +65,9 @@ def compute_of_sequences(sequences: SequenceMatrix) -> dict[str, float]:
             **_suspicious_fractions(sequences),
             **_perplexities(sequences),
             **_sampling(sequences),
+            **rollout_signals(sequences),
             **reward_signals(sequences),
+            **advantage_signals(sequences),
             **group_signals(sequences),
             **_versions(sequences),
             **_divergences(sequences),
@@ -108,6 +116,7 @@ def _suspicious_fractions(sequences: SequenceMatrix) -> dict[str, float]:
 
 _SUSPICIOUS_SIGNALS = {
     "n_invalid": "invalid_fraction",
+    "n_positive": "positive_fraction",
     "n_saturated": "saturated_fraction",
     "n_clamped": "clamped_fraction",
 }

@@ -14,7 +14,17 @@ from trmon_client.core.histogram import quantile_of_sorted
 EQUAL_WITHIN = 1e-9
 """Rewards are equal up to this, relative to the largest magnitude where it is above 1."""
 
-_QUANTILES = {"reward_min": 0.0, "reward_q01": 0.01, "reward_q05": 0.05, "reward_q25": 0.25, "reward_median": 0.5}
+_QUANTILES = {
+    "reward_min": 0.0,
+    "reward_q01": 0.01,
+    "reward_q05": 0.05,
+    "reward_q25": 0.25,
+    "reward_median": 0.5,
+    "reward_q75": 0.75,
+    "reward_q95": 0.95,
+    "reward_q99": 0.99,
+    "reward_max": 1.0,
+}
 
 
 def reward_signals(sequences: SequenceMatrix) -> dict[str, float]:
@@ -25,6 +35,7 @@ def reward_signals(sequences: SequenceMatrix) -> dict[str, float]:
     if "reward" not in sequences.columns:
         return {}
     rewards, lengths = sequences.of_column("reward"), sequences.lengths
+    found = {"reward_invalid_share": _invalid_share(sequences, rewards)}
     ordered = np.sort(rewards)
     if math.isnan(ordered[-1]):  # NaN sorts last
         is_given = ~np.isnan(rewards)
@@ -32,18 +43,36 @@ def reward_signals(sequences: SequenceMatrix) -> dict[str, float]:
         ordered = ordered[: len(rewards)]
     n = len(rewards)
     if not n:
-        return dict.fromkeys(("reward_mean", "reward_std", *_QUANTILES, "reward_length_corr"), math.nan)
+        return found | dict.fromkeys(("reward_mean", "reward_std", *_QUANTILES, "reward_length_corr"), math.nan)
     mean = float(np.add.reduce(rewards)) / n
     deviations = rewards - mean
     sum_sq = float(deviations @ deviations)
     lowest, highest = ordered.item(0), ordered.item(-1)
     is_constant = highest - lowest <= rounding_of(lowest, highest)
-    return {
+    return found | {
         "reward_mean": mean,
         "reward_std": math.sqrt(sum_sq / n),
         **{name: quantile_of_sorted(ordered, fraction) for name, fraction in _QUANTILES.items()},
         "reward_length_corr": math.nan if is_constant else _correlation(deviations, sum_sq, lengths),
     }
+
+
+def advantage_signals(sequences: SequenceMatrix) -> dict[str, float]:
+    """Return the extremes of the sequences' advantages; NaN advantages are left out. Source: formulas, section 5."""
+    if "advantage" not in sequences.columns:
+        return {}
+    advantages = sequences.of_column("advantage")
+    known = advantages[~np.isnan(advantages)]
+    return {
+        "advantage_max": float(known.max()) if len(known) else math.nan,
+        "advantage_min": float(known.min()) if len(known) else math.nan,
+        "advantage_invalid_share": _invalid_share(sequences, advantages),
+    }
+
+
+def _invalid_share(sequences: SequenceMatrix, given: Array) -> float:
+    """Return the share of sequences for which a number was given that is not finite."""
+    return math.nan if sequences.is_empty else float(np.mean(~np.isfinite(given)))
 
 
 def rounding_of(lowest: float, highest: float) -> float:

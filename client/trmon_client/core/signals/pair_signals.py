@@ -14,6 +14,8 @@ from trmon_client.core.histogram import abs_quantiles, percentile
 from trmon_client.core.reduction.token_terms import clamp_log_ratio
 
 CHI2_SEQ_CAP = 1e12
+MIN_SPREAD_SEQUENCES = 32
+"""Below this number of sequences their spread is unknown."""
 MIN_VARIANCE = 1e-12
 """At or below this variance a probability counts as constant, and its correlation is undefined."""
 
@@ -49,6 +51,7 @@ def pair_signals(sequences: SequenceMatrix) -> dict[str, float]:
         **_divergences(batch),
         **_token_weights(batch),
         **_sequence_weights(batch),
+        "drift_spread": _drift_spread(batch),
         **_perplexities(batch),
         **_probabilities(batch),
     }
@@ -135,6 +138,16 @@ def _sequence_weights(batch: _Pairs) -> dict[str, Array]:
         "seq_log_ratio_min": batch.lowest["sum_d"],
         "seq_log_ratio_max": largest,
     }
+
+
+def _drift_spread(batch: _Pairs) -> Array:
+    """Return the spread of (S_i - T_i sum S/sum T)/sqrt(T_i), free of the lengths and of outliers; NaN for few."""
+    log_weight, lengths = batch.each["sum_d"], batch.lengths
+    if len(lengths) < MIN_SPREAD_SEQUENCES:
+        return np.full(len(log_weight), np.nan)
+    mean = _sum(log_weight) / _sum(lengths)
+    deviations = (log_weight - mean[:, None] * lengths) / np.sqrt(lengths)
+    return ((percentile(deviations, 0.84) - percentile(deviations, 0.16)) / 2) ** 2
 
 
 def _perplexities(batch: _Pairs) -> dict[str, Array]:

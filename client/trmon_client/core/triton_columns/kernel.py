@@ -20,21 +20,23 @@ from trmon_client.core.triton_columns.token_terms import (
     pair_terms,
     policy_of,
     policy_terms,
+    rollout_counts,
     sequence_counts,
     wide_probability,
+    with_tile_of_zeros,
 )
 from trmon_client.core.triton_functions import added, added_rows, highest_rows
 
 PAIR_SUMS: tuple[str, ...] = (
     *("n_band_low", "n_band_high", "n_trunc", "sum_d", "sum_abs_d", "sum_sq_d"),
     *("sum_ratio_dev", "sum_sq_ratio_dev", "sum_ratio_deficit", "sum_k3", "sum_trunc_ratio", "sum_sq_trunc_ratio"),
-    *("sum_prob_diff", "sum_sq_prob_diff", "sum_binary_kl", "unused_sum"),
+    *("sum_prob_diff", "sum_sq_prob_diff", "sum_binary_kl", "n_prob_diff_half"),
 )
 PAIR_MAXIMA: tuple[str, ...] = (
     *("negated_min_d", "negated_prefix_min_d", "max_d", "prefix_max_d"),
     *("max_k3", "max_prob_diff", "max_binary_kl", "unused_maximum"),
 )
-"""Of each pair; prefixes begin at the stretch. The kernel needs powers of two, so that some rows are of no use."""
+"""Of each pair; prefixes begin at the stretch. The kernel needs powers of two, so that one row is of no use."""
 PAIR_EXTREMES: tuple[str, ...] = tuple(stem.removeprefix("negated_") for stem in PAIR_MAXIMA)
 POLICY_SUMS: tuple[str, ...] = ("sum_logp", "sum_sq_logp")
 MOMENTS: tuple[str, ...] = ("sum_p", "sum_sq_p")
@@ -44,6 +46,8 @@ CROSS_MOMENTS: tuple[str, ...] = ("sum_pq",)
 SEQUENCE_COUNTS: tuple[str, ...] = (
     *("n_tokens", "n_invalid", "n_mu_zero", "n_saturated", "n_clamped", "n_clipped", "n_leaked", "n_leaked_high"),
 )
+ROLLOUT_COUNTS: tuple[str, ...] = ("n_mu_zero_unlikely", "n_unlikely", "n_positive", "unused_count")
+"""Counts of the first policy, against the second."""
 SEQUENCE_SUMS: tuple[str, ...] = ("sum_abs_is_dev", "sum_advantage")
 
 
@@ -56,7 +60,9 @@ def names_of_sums(policies: tuple[str, ...]) -> tuple[str, ...]:
         *(f"{policy}_{stem}" for policy in policies for stem in POLICY_SUMS),
         *(f"{policy}_{stem}" for policy in policies for stem in MOMENTS),
         *SEQUENCE_COUNTS,
+        *ROLLOUT_COUNTS,
         *SEQUENCE_SUMS,
+        "n_zero_tail",
     )
 
 
@@ -74,6 +80,7 @@ _N_SHARDS, _N_COUNTERS = tl.constexpr(N_SHARDS), tl.constexpr(N_BINS)
 _N_PAIR_SUMS, _N_PAIR_MAXIMA = tl.constexpr(len(PAIR_SUMS)), tl.constexpr(len(PAIR_MAXIMA))
 _N_POLICY_SUMS = tl.constexpr(len(POLICY_SUMS))
 _N_COUNTS, _N_SUMS = tl.constexpr(len(SEQUENCE_COUNTS)), tl.constexpr(len(SEQUENCE_SUMS))
+_N_ROLLOUT_COUNTS = tl.constexpr(len(ROLLOUT_COUNTS))
 _INFINITY = tl.constexpr(float("inf"))
 
 # The code below is compiled by Triton, which supports no keyword-only arguments.
@@ -96,7 +103,9 @@ def columns_kernel(
     two_sums, two_p, two_pp = _no_policy_terms(THREADS)
     three_sums, three_p, three_pp = _no_policy_terms(THREADS)
     counts = tl.zeros([THREADS, _N_COUNTS], tl.float32)
+    rollout = tl.zeros([THREADS, _N_ROLLOUT_COUNTS], tl.float32)
     sums = tl.zeros([THREADS, _N_SUMS], tl.float32)
+    zero_tail = tl.full([], 0.0, tl.float32)
     # Of two policies the first pair is the only one; of three it is mismatch.
     first_sums, first_maxima, first_prefix, first_cross = _no_pair_terms(THREADS)
     staleness_sums, staleness_maxima, staleness_prefix, staleness_cross = _no_pair_terms(THREADS)
@@ -143,6 +152,8 @@ def columns_kernel(
             advantage = load(advantage_ptr + sequence * advantage_row + offset * advantage_step, valid).to(tl.float32)
         flags = sequence_counts(one, two, d, clipped, advantage, counted, valid, CLIP_LOW, CLIP_HIGH)
         counts += added_rows(flags, THREADS)
+        rollout += added_rows(rollout_counts(one, two, first, second, third, counted, valid), THREADS)
+        zero_tail = with_tile_of_zeros(zero_tail, valid & (one[0] == 0.0), counted, index)
         sums += added_rows(tl.join(is_dev, advantage), THREADS)
         abs_d = tl.where(valid, tl.abs(d), -1.0)
         position = tl.where(abs_d > largest, index, position)
@@ -167,7 +178,10 @@ def columns_kernel(
     if THREE:
         table_ptr = _store_sum(_store_sum(table_ptr, stride, three_p), stride, three_pp)
     table_ptr = _store_sums(table_ptr, stride, counts)
+    table_ptr = _store_sums(table_ptr, stride, rollout)
     table_ptr = _store_sums(table_ptr, stride, sums)
+    tl.store(table_ptr, zero_tail.to(tl.float64))
+    table_ptr += stride
     table_ptr = _store_maxima(table_ptr, stride, first_maxima)
     if THREE:
         table_ptr = _store_maxima(table_ptr, stride, staleness_maxima)

@@ -16,7 +16,7 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.histogram import ZERO_BIN, edges_on
 from trmon_client.core.inputs.checked_inputs import POLICIES, CheckedInputs, valid_tokens
 from trmon_client.core.reduction.sequences import NAMES, SUM_LOGP, SUM_SQ_LOGP, sequence_labels
-from trmon_client.core.reduction.token_terms import MAX_ABS_EXPONENT, RATIOS, ClipRange, k3, pairs_of
+from trmon_client.core.reduction.token_terms import MAX_ABS_EXPONENT, RATIOS, ClipRange, k3, pairs_of, rollout_pair
 from trmon_client.core.triton_columns import kernel
 from trmon_client.core.triton_functions import on_device_of
 
@@ -26,6 +26,7 @@ SHORT, LONG = 4, 16
 """Tiles of a stretch, which one program reduces. Two choices only: the kernel is compiled for each, because Triton 3.9
 crashes on a loop whose length it does not know."""
 CLIP_ROWS = ("n_clipped", "n_leaked", "n_leaked_high")
+ROLLOUT_ROWS = ("n_mu_zero", "n_saturated", "n_mu_zero_unlikely", "n_unlikely", "n_zero_tail", "n_positive")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ def columns_of_stretches(inputs: CheckedInputs, found: StretchResults) -> Column
     policies = tuple(inputs.logprobs)
     pairs, summed, highest = pairs_of(policies), kernel.names_of_sums(policies), kernel.names_of_maxima(policies)
     _begin_prefixes_at_the_sequence(found.table, n_sums=len(summed), n_pairs=len(pairs))
+    _end_tails_at_the_sequence(found.table, rows=summed)
     sums, maxima, position = found.table.split((len(summed), len(highest), 1))
     largest = maxima[-1]
     sums, maxima = sums.sum(-1), maxima.amax(-1)
@@ -133,6 +135,14 @@ def _begin_prefixes_at_the_sequence(table: Array, *, n_sums: int, n_pairs: int) 
     maxima[:, kernel.PAIR_MAXIMA.index("negated_prefix_min_d")] -= before
 
 
+def _end_tails_at_the_sequence(table: Array, *, rows: tuple[str, ...]) -> None:
+    """Empty the tail of zeros of each stretch that a later one ends with a token that is not zero."""
+    n_tokens, n_invalid, n_zero = (table[rows.index(name)] for name in ("n_tokens", "n_invalid", "n_mu_zero"))
+    n_other = n_tokens + n_invalid - n_zero
+    n_later = n_other.sum(-1, keepdim=True) - torch_arrays().running_sum(n_other, -1)
+    table[rows.index("n_zero_tail")].masked_fill_(n_later > 0, 0.0)
+
+
 def _is_count(row: str) -> bool:
     return row.startswith("n_") or "_n_" in row
 
@@ -157,7 +167,8 @@ def _sequence_columns(inputs: CheckedInputs, by_row: dict[str, Array]) -> dict[s
         found[SUM_LOGP[policy]] = by_row[f"{policy}_sum_logp"]
         found[SUM_SQ_LOGP[policy]] = by_row[f"{policy}_sum_sq_logp"]
     if POLICIES[0] in policies:
-        found |= {name: by_row[name] for name in ("n_mu_zero", "n_saturated")}
+        found |= {name: by_row[name] for name in ROLLOUT_ROWS}
+        found["n_prob_diff_half"] = by_row[f"{rollout_pair(pairs_of(policies))}_n_prob_diff_half"]
     if len(policies) == len(POLICIES):
         found["sum_abs_is_dev"] = by_row["sum_abs_is_dev"]
     if inputs.advantages is not None:

@@ -21,6 +21,8 @@ from trmon_client.core.triton_functions import fast_exp, fast_log2
 
 _MAX_LOGPROB = tl.constexpr(checked_inputs.MAX_LOGPROB)
 _MIN_LOGPROB = tl.constexpr(checked_inputs.MIN_LOGPROB)
+_UNLIKELY_BELOW = tl.constexpr(sequences.UNLIKELY_BELOW)
+_HALF = tl.constexpr(sequences.HALF)
 _SATURATED_BELOW = tl.constexpr(sequences.SATURATED_BELOW)
 _MAX_ABS_EXPONENT = tl.constexpr(token_terms.MAX_ABS_EXPONENT)
 _BAND_LOW = tl.constexpr(token_terms.BAND_LOW - 1.0)
@@ -112,7 +114,7 @@ def pair_terms(numerator, denominator, valid, prefix_before):
     sums = _stack16(
         *(_flag(dev < _BAND_LOW), _flag(dev > _BAND_HIGH), _flag(dev > _TRUNCATION), d, tl.abs(d), d * d),
         *(dev, dev * dev, tl.maximum(-dev, 0.0), k3, truncated, truncated * truncated),
-        *(abs_diff, diff * diff, kl, tl.zeros_like(d)),
+        *(abs_diff, diff * diff, kl, _flag(abs_diff > _HALF)),
     )
     # The others are never negative, so that their zeros do no harm.
     maxima = _stack8(
@@ -146,6 +148,22 @@ def sequence_counts(one, two, d, clipped, advantage, counted, valid, CLIP_LOW: t
         _flag((above & loss) | (below & gain)),
         _flag(above & loss),
     )
+
+
+@triton.jit
+def rollout_counts(one, two, first, second, third, counted, valid):
+    """Return the terms of `kernel.ROLLOUT_COUNTS`, [tokens, rows]."""
+    is_unlikely = valid & (two[0] < _UNLIKELY_BELOW)
+    is_positive = counted & ((first > _MAX_LOGPROB) | (second > _MAX_LOGPROB) | (third > _MAX_LOGPROB))
+    is_zero_unlikely = is_unlikely & (one[0] == 0.0)
+    return _stack4(_flag(is_zero_unlikely), _flag(is_unlikely), _flag(is_positive), _flag(is_positive))
+
+
+@triton.jit
+def with_tile_of_zeros(n, is_zero, counted, index):
+    """Return the number of counting tokens after the last one that is not zero, with the next tile of tokens."""
+    last = tl.max(tl.where(counted & (is_zero == 0), index, -1))
+    return tl.where(last >= 0, 0.0, n) + tl.sum(_flag(counted & (index > last)))
 
 
 @triton.jit
