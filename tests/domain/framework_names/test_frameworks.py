@@ -445,12 +445,14 @@ def test_the_ppo_trainer_of_trl_sums_over_answers_and_averages_over_padding() ->
             "policy/clipfrac_avg": 0.0093,
             "policy/entropy_avg": 1.11,
             "val/ratio": 0.966,
+            "val/num_eos_tokens": 12,
             "lr": 9.2e-6,
             "episode": 96,
         }
     )
     assert line.framework == "TRL"
-    assert line.signals == {"reward_mean": 2.36, "clip_fraction": 0.0093, "entropy": 1.11, "lr": 9.2e-6}
+    signals = {"reward_mean": 2.36, "clip_fraction": 0.0093, "entropy": 1.11, "lr": 9.2e-6}
+    assert line.signals == signals | {"reference_kl_sum": 6.8, "eos_tokens": 12}
 
 
 @pytest.mark.parametrize(
@@ -473,3 +475,21 @@ def test_a_count_without_the_other_groups_is_not_read_as_a_share() -> None:
     assert line.framework == "rLLM"
     assert line.signals == {"loss": 0.1}
     assert "not all logged" in line.ignored[0].why
+
+
+@pytest.mark.parametrize(
+    ("framework", "name", "signal"),
+    [
+        ("verl", "critic/score/max", "reward_max"),
+        ("verl", "critic/advantages/max", "advantage_max"),
+        ("verl", "critic/advantages/min", "advantage_min"),
+        ("ROLL", "critic/rewards/max", "reward_max"),
+        ("open-instruct", "val/advantages_min", "advantage_min"),
+        ("AReaL", "ppo_actor/task_reward/max", "reward_max"),
+        ("NeMo-RL", "train/advantages/max", "advantage_max"),
+        ("RLinf", "rollout/advantages_min", "advantage_min"),
+    ],
+)
+def test_the_extremes_of_rewards_and_advantages_are_signals(framework: str, name: str, signal: str) -> None:
+    table = next(table for table in ALL_TABLES if table.framework == framework)
+    assert translate({name: -0.5}, table=table).signals == {signal: -0.5}
