@@ -1,0 +1,437 @@
+"""The judge: folds the rows of a run one by one, and keeps which findings stand, since when and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import structs
+
+from trmon.domain.finding import Severity
+from trmon.domain.findings.catalogue import LOST, NONFINITE, Catalogue, Clause, Comparison, Hold, is_paged
+from trmon.domain.findings.measures import SETTLED, VIEWS, Reading, remembered_as, sources_of
+from trmon.domain.findings.memory import (
+    WINDOW_ROWS,
+    NonFiniteMemory,
+    RewardMemory,
+    SignalMemory,
+)
+from trmon.domain.findings.onset import onset_of
+from trmon.domain.signals.windows import is_number
+
+CLEAR_ROWS = 10
+"""A finding closes after so many judged rows running in which it is not true. Source: findings, section 1."""
+RECENT_FALL_ROWS = 20
+MAX_SPELLS = 64
+"""The newest spells that are kept of a run."""
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """The place of a row: its attempt and its step."""
+
+    attempt: int
+    step: int
+
+
+class ClauseMemory(msgspec.Struct, frozen=True, array_like=True):
+    """The truths of a clause in its newest 50 judged rows, newest in the lowest bit; `quiet` rows ago it last was true."""
+
+    truths: int = 0
+    judged: int = 0
+    stands: bool = False
+    quiet: int = 0
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """A comparison that holds: its measure of a signal with the limit, and the signal before the onset and now."""
+
+    measure: str
+    signal: str
+    value: float
+    side: str
+    limit: float
+    then: float = math.nan
+    now: float = math.nan
+
+
+class Spell(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding from its trip to its end, in rows; `place` has the step of each.
+
+    `onset` is the first row of the illness, `beyond` the first row
+    beyond the limit; `end` is None while it stands. `from_start` if it stood from the first row; then, and where the
+    onset is in rows 1 to 5, there is no last good row.
+    """
+
+    finding: str
+    clause: str
+    trip: int
+    trip_place: Place
+    onset: int
+    onset_place: Place
+    last_good: Place | None
+    from_start: bool
+    severity: Severity
+    evidence: tuple[Evidence, ...] = ()
+    beyond: Place | None = None
+    end: int | None = None
+    end_place: Place | None = None
+
+    @property
+    def stands(self) -> bool:
+        """Whether it has not ended."""
+        return self.end is None
+
+
+class JudgeState(msgspec.Struct, frozen=True, kw_only=True):
+    """The judgement of a run up to its newest row; folding the rows in order gives the same state.
+
+    `rows` have been folded; `places` are those of the newest 200; `success` is the last row in which the reward rose or
+    was at its top.
+    """
+
+    rows: int = 0
+    places: tuple[Place, ...] = ()
+    signals: dict[str, SignalMemory] = {}
+    nonfinite: dict[str, NonFiniteMemory] = {}
+    reward: RewardMemory = RewardMemory()
+    evaluation: RewardMemory = RewardMemory()
+    reward_at_eval_peak: float = math.nan
+    falls: tuple[float, ...] = ()
+    floor_rows: int = 0
+    success: int = -1
+    clauses: dict[str, ClauseMemory] = {}
+    standing: dict[str, Spell] = {}
+    ended: tuple[Spell, ...] = ()
+    facts: dict[str, float] = {}
+    attempt: int = 0
+    config: str = ""
+
+    def place(self, row: int) -> Place:
+        """Return the place of a row, that of the oldest one known where it is older."""
+        return self.places[max(0, len(self.places) - (self.rows - row))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row to judge: its place and its values by full name; NaN was logged and is no number.
+
+    `facts` are what the run's configuration declares; `config` names the configuration: another one starts anew.
+    """
+
+    place: Place
+    values: Mapping[str, float]
+    facts: Mapping[str, float]
+    config: str = ""
+
+
+class Judge:
+    """Folds rows by a catalogue; it has no state of its own."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        """Prepare the names that must be remembered."""
+        self.catalogue = catalogue
+        self._clauses = catalogue.clauses
+        self._places = {clause.key: place for place, clause in enumerate(self._clauses)}
+        self._remembered: dict[str, list[tuple[str, Callable[[float], float] | None]]] = {}
+        for name in sorted(catalogue.signals):
+            for key, source in zip(remembered_as(name), sources_of(name), strict=True):
+                entry = key, VIEWS[name][1] if name in VIEWS else None
+                if entry not in self._remembered.setdefault(source, []):
+                    self._remembered[source].append(entry)
+        self._watched = {source for name in catalogue.watched for source in sources_of(name)}
+        self._judged_by: dict[str, list[tuple[Clause, tuple[str, ...]]]] = {}
+        self._judged_by_logged: dict[str, list[Clause]] = {}
+        for clause in self._clauses:
+            sources = remembered_as(clause.decisive.signals[0])
+            for place, source in enumerate(sources):
+                if clause.decisive.transform in (LOST, NONFINITE):
+                    self._judged_by_logged.setdefault(source, []).append(clause)
+                else:
+                    self._judged_by.setdefault(source, []).append((clause, sources[:place]))
+
+    def fold(self, state: JudgeState, row: Row) -> JudgeState:
+        """Return the state after a row."""
+        state = _begun(state, row)
+        n = state.rows
+        values = _with_shares(row.values)
+        signals = dict(state.signals)
+        known: set[str] = set()
+        nonfinite = state.nonfinite
+        for name, value in values.items():
+            if name in self._watched:
+                nonfinite = {**nonfinite, name: nonfinite.get(name, _FINITE).with_value(value, n)}
+            if not is_number(value):
+                continue
+            for key, made in self._remembered.get(name, ()):
+                signals[key] = signals.get(key, _NEW).with_value(value if made is None else made(value), n)
+                known.add(key)
+        self._settle(signals, known, values, n)
+        reward, floor_rows = _with_reward(state, values, n)
+        evaluation, at_peak = _with_evaluation(state, values, reward, n)
+        folded = structs.replace(
+            state,
+            rows=n + 1,
+            places=(*state.places, row.place)[-WINDOW_ROWS:],
+            signals=signals,
+            nonfinite=nonfinite,
+            reward=reward,
+            evaluation=evaluation,
+            reward_at_eval_peak=at_peak,
+            floor_rows=floor_rows,
+            facts=dict(row.facts),
+        )
+        reading = _reading(folded, known)
+        if reward is not state.reward:
+            succeeds = reading.computed("rising") > 0 or reading.computed("at_top") > 0
+            fall = reading.computed("fall")
+            falls = (*state.falls, fall)[-RECENT_FALL_ROWS:] if fall == fall else state.falls
+            folded = structs.replace(folded, falls=falls, success=n if succeeds else state.success)
+        return self._with_findings(folded, reading)
+
+    def finish(self, state: JudgeState) -> JudgeState:
+        """Return the state at the end of the run: what is no number in its last row is a finding without a second row."""
+        if not state.rows:
+            return state
+        last = state.rows - 1
+        known = {name for name, memory in state.nonfinite.items() if memory.newest[-1:] == (last,)}
+        reading = _reading(state, known)
+        holding = {
+            clause.finding: clause
+            for clause in reversed(self._clauses)
+            if clause.decisive.transform in (LOST, NONFINITE) and clause.truth(reading)
+        }
+        new = {finding: clause for finding, clause in holding.items() if finding not in state.standing}
+        if not new:
+            return state
+        opened = {
+            finding: self._opened(state, reading, finding, clause, clause.severity) for finding, clause in new.items()
+        }
+        return structs.replace(state, standing={**state.standing, **opened})
+
+    def _settle(self, signals: dict[str, SignalMemory], known: set[str], values: Mapping[str, float], n: int) -> None:
+        """Remember staleness_kl_k3 once more, without the rows in which the learning rate rises."""
+        value, lr = values.get("staleness_kl_k3"), signals.get("lr", _NEW).values
+        if value is not None and is_number(value) and not (len(lr) > 1 and lr[-1] > lr[-2]):
+            signals[SETTLED] = signals.get(SETTLED, _NEW).with_value(value, n)
+            known.add(SETTLED)
+
+    def _with_findings(self, state: JudgeState, reading: Reading) -> JudgeState:
+        """Return the state with the clauses of the row's signals judged; other clauses stay as they were."""
+        clauses = state.clauses
+        for clause in self._judged(reading):
+            former = clauses.get(clause.key)
+            memory = _judged(former, clause, reading)
+            if memory is not None and memory is not former:
+                if clauses is state.clauses:
+                    clauses = dict(clauses)
+                clauses[clause.key] = memory
+        holding: dict[str, Clause] = {}
+        for key in sorted((key for key, memory in clauses.items() if memory.stands), key=self._places.__getitem__):
+            clause = self.catalogue.by_key[key]
+            holding.setdefault(_finding_of(self.catalogue, clause, reading), clause)
+        for finding in [finding for finding, clause in holding.items() if self._lacks_company(clause, holding)]:
+            del holding[finding]
+        standing, ended = state.standing, state.ended
+        if holding or standing:
+            standing, ended = self._spells(state, reading, holding)
+        return structs.replace(state, clauses=clauses, standing=standing, ended=ended)
+
+    def _judged(self, reading: Reading) -> Iterator[Clause]:
+        """Yield the clauses whose deciding signal the row logs: of several sources the first that the run has."""
+        for name in reading.known:
+            for clause, preferred in self._judged_by.get(name, ()):
+                if not any(source in reading.signals for source in preferred):
+                    yield clause
+        for name, memory in reading.nonfinite.items():
+            if memory.newest[-1] == reading.row:
+                yield from self._judged_by_logged.get(name, ())
+
+    def _lacks_company(self, clause: Clause, holding: Mapping[str, Clause]) -> bool:
+        beside = self.catalogue.by_id[clause.finding].beside
+        return bool(beside) and beside not in holding
+
+    def _spells(
+        self, state: JudgeState, reading: Reading, holding: Mapping[str, Clause]
+    ) -> tuple[dict[str, Spell], tuple[Spell, ...]]:
+        standing, ended = {}, state.ended
+        for finding, spell in state.standing.items():
+            if finding not in holding:
+                place = state.places[-1]
+                ended = (*ended, structs.replace(spell, end=reading.row, end_place=place))[-MAX_SPELLS:]
+        for finding, clause in holding.items():
+            known = state.standing.get(finding)
+            severity = Severity.PAGE if is_paged(clause, reading) else self._severity(finding, clause)
+            if known is None:
+                standing[finding] = self._opened(state, reading, finding, clause, severity)
+                continue
+            worse = severity if severity is Severity.PAGE else known.severity
+            evidence = _evidence(clause, reading, then=_then(known)) or known.evidence
+            standing[finding] = structs.replace(known, severity=worse, clause=clause.id, evidence=evidence)
+        return standing, ended
+
+    def _severity(self, finding: str, clause: Clause) -> Severity:
+        return clause.severity if finding == clause.finding else self.catalogue.by_id[finding].severity
+
+    def _opened(self, state: JudgeState, reading: Reading, finding: str, clause: Clause, severity: Severity) -> Spell:
+        onset = onset_of(clause, reading, success=state.success)
+        former = next((spell for spell in reversed(state.ended) if spell.finding == finding), None)
+        if former is not None and former.end is not None and onset.walked <= former.end:
+            return structs.replace(
+                former,
+                end=None,
+                end_place=None,
+                clause=clause.id,
+                severity=severity,
+                evidence=_evidence(clause, reading, then=onset.then),
+            )
+        from_start = onset.row == 0
+        return Spell(
+            finding=finding,
+            clause=clause.id,
+            trip=reading.row,
+            trip_place=state.places[-1],
+            onset=onset.row,
+            onset_place=state.place(onset.row),
+            last_good=state.place(onset.row - 1) if onset.row > 5 else None,
+            from_start=from_start,
+            beyond=None if onset.beyond is None else state.place(onset.beyond),
+            severity=severity,
+            evidence=_evidence(clause, reading, then=onset.then),
+        )
+
+
+def _reading(state: JudgeState, known: Set[str]) -> Reading:
+    """Return what measures read in the newest row. Args: known: the names that it logs."""
+    return Reading(
+        row=state.rows - 1,
+        signals=state.signals,
+        nonfinite=state.nonfinite,
+        reward=state.reward,
+        evaluation=state.evaluation,
+        reward_at_eval_peak=state.reward_at_eval_peak,
+        floor_rows=state.floor_rows,
+        recent_fall=max(state.falls, default=math.nan),
+        facts=state.facts,
+        known=known,
+        cache={},
+    )
+
+
+def _evidence(clause: Clause, reading: Reading, *, then: float) -> tuple[Evidence, ...]:
+    """Return the comparisons of a clause that hold in a row; none where its deciding one does not."""
+    if not clause.decisive.truth(reading, relaxed=True):
+        return ()
+    chosen = next((part for part in clause.any if all(c.truth(reading) for c in part)), ())
+    return tuple(
+        Evidence(
+            measure=part.measure,
+            signal=reading.source(part.signals[0]),
+            value=part.read(reading),
+            side=part.side,
+            limit=part.limit,
+            then=_before(part, reading, then) if part is clause.decisive else math.nan,
+            now=_now(part, reading),
+        )
+        for part in (*clause.when, *chosen)
+        if part.side
+    )
+
+
+def _before(part: Comparison, reading: Reading, then: float) -> float:
+    """Return the signal before the onset; of a fall from a peak, the peak."""
+    course = _course_of(part, reading)
+    return then if course is None else course.peak
+
+
+def _now(part: Comparison, reading: Reading) -> float:
+    course = _course_of(part, reading)
+    return reading.memory(part.signals[0]).now if course is None else course.e15
+
+
+def _course_of(part: Comparison, reading: Reading) -> RewardMemory | None:
+    return {"fall": reading.reward, "eval_fall": reading.evaluation}.get(part.measure)
+
+
+def _then(spell: Spell) -> float:
+    return spell.evidence[0].then if spell.evidence else math.nan
+
+
+_NEW, _FINITE, _UNJUDGED = SignalMemory(), NonFiniteMemory(), ClauseMemory()
+
+
+def _with_shares(values: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the values with the share of groups of equal reward, where only its two parts are logged."""
+    if "zero_variance_groups" in values or "none_solved_groups" not in values:
+        return values
+    return {**values, "zero_variance_groups": values["none_solved_groups"] + values.get("all_solved_groups", 0.0)}
+
+
+def _begun(state: JudgeState, row: Row) -> JudgeState:
+    """Return the state at the start of a row's attempt, if it is another one than before."""
+    if not state.rows or (row.place.attempt == state.attempt and row.config == state.config):
+        return structs.replace(state, attempt=row.place.attempt, config=row.config)
+    last = state.places[-1].step
+    keeps = row.config == state.config and row.place.step <= last + 1
+    return structs.replace(
+        state,
+        attempt=row.place.attempt,
+        config=row.config,
+        signals={name: memory.restarted(keeps_start=keeps) for name, memory in state.signals.items()},
+        reward=state.reward.restarted(keeps_start=keeps),
+        evaluation=state.evaluation.restarted(keeps_start=keeps),
+        falls=(),
+        clauses={key: structs.replace(memory, truths=0) for key, memory in state.clauses.items() if memory.stands},
+    )
+
+
+def _with_reward(state: JudgeState, values: Mapping[str, float], n: int) -> tuple[RewardMemory, int]:
+    value = values.get("reward_mean")
+    if value is None or not is_number(value):
+        return state.reward, state.floor_rows
+    reward = state.reward.with_row(value, values, n)
+    at_floor = value <= reward.lowest + 2.0 * reward.signal.noise
+    return reward, state.floor_rows + 1 if at_floor else 0
+
+
+def _with_evaluation(
+    state: JudgeState, values: Mapping[str, float], reward: RewardMemory, n: int
+) -> tuple[RewardMemory, float]:
+    value = values.get("eval_reward")
+    if value is None or not is_number(value):
+        return state.evaluation, state.reward_at_eval_peak
+    is_peak = not state.evaluation.high >= value
+    return state.evaluation.with_row(value, {}, n), reward.signal.ema if is_peak else state.reward_at_eval_peak
+
+
+def _judged(known: ClauseMemory | None, clause: Clause, reading: Reading) -> ClauseMemory | None:
+    """Return the memory of a clause after a row that is judged; unknown truths are no rows."""
+    memory = known or _UNJUDGED
+    truth = clause.truth(reading)
+    if truth is None:
+        return memory
+    if not truth and known is None and not clause.hold.first:
+        return None
+    truths = (memory.truths << 1 | truth) & _MASKS[50]
+    judged = memory.judged + 1
+    if not memory.stands:
+        return ClauseMemory(truths, judged, _holds(clause.hold, truths, judged), 0)
+    still = truth or clause.truth(reading, relaxed=True)
+    quiet = 0 if still else memory.quiet + 1
+    return ClauseMemory(truths, judged, quiet < CLEAR_ROWS, quiet)
+
+
+_MASKS = tuple((1 << n) - 1 for n in range(51))
+
+
+def _holds(hold: Hold, truths: int, judged: int) -> bool:
+    if hold.first and judged < hold.rows:
+        return judged <= hold.first_rows and truths.bit_count() >= hold.first
+    return (truths & _MASKS[hold.rows]).bit_count() >= hold.needed
+
+
+def _finding_of(catalogue: Catalogue, clause: Clause, reading: Reading) -> str:
+    """Return the finding that a clause shows; at the reward's top some findings are others."""
+    at_top = catalogue.by_id[clause.finding].at_top
+    return at_top if at_top and reading.computed("at_top") > 0 else clause.finding

@@ -1,0 +1,446 @@
+"""Measures: the numbers that clauses of findings compare with limits, each by its name in findings.yaml.
+
+`signal.transform` is a transform of a signal's memory; a name alone is the signal's newest value, or a measure of its own
+such as `fall`. A measure that is not known is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from statistics import median
+from typing import TypeAlias
+
+from trmon.domain.findings.memory import (
+    EMA_VARIANCE,
+    MEDIAN_DEVIATION,
+    MEDIAN_ROWS,
+    START_ROWS,
+    NonFiniteMemory,
+    RewardMemory,
+    SignalMemory,
+    mean,
+)
+
+ENGINE_STEMS = frozenset(
+    (
+        *("prob_pearson", "ppl_ratio", "kl_k1", "kl_k3", "abs_log_ratio_mean", "ratio_mean", "chi2_token", "ess_token"),
+        *("drift_spread", "logp_slope_q", "logp_slope_p", "logp_corr_q", "ln_e_value", "k3_excess"),
+    )
+)
+"""Signals of the engines' pair: of mismatch, else of total."""
+ANY_PAIR = frozenset(("chi2_token", "ess_token"))
+"""Signals that are read of staleness where no pair of engines is known."""
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "lag": ("engine_lag", "version_lag_mean"),
+    "entropy": ("sampled_entropy", "entropy"),
+    "response_length": ("response_length_mean",),
+    "reference_kl": ("reference_kl", "ref_kl_k3"),
+}
+"""Names in clauses and the signals that they mean, the preferred one first."""
+VIEWS: Mapping[str, tuple[str, Callable[[float], float]]] = {
+    "pearson_gap": ("prob_pearson", lambda value: 1.0 - value),
+    "ppl_gap": ("ppl_ratio", lambda value: abs(value - 1.0)),
+    "kl_k1_size": ("kl_k1", abs),
+}
+"""Distances: numbers that are made of one signal before they are remembered."""
+SETTLED = "settled_kl_k3"
+"""staleness_kl_k3 in rows in which the learning rate does not rise."""
+
+
+def sources_of(name: str) -> tuple[str, ...]:
+    """Return the full names of the signals that a name in a clause may mean, the preferred one first."""
+    stem = VIEWS[name][0] if name in VIEWS else name
+    if stem in ENGINE_STEMS:
+        return (f"mismatch_{stem}", f"total_{stem}", *((f"staleness_{stem}",) if stem in ANY_PAIR else ()))
+    return ALIASES.get(stem, (stem,))
+
+
+@cache
+def remembered_as(name: str) -> tuple[str, ...]:
+    """Return the keys under which the sources of a name are remembered: a view has a memory of its own."""
+    prefix = f"{name}:" if name in VIEWS else ""
+    return tuple(f"{prefix}{source}" for source in sources_of(name))
+
+
+EMPTY = SignalMemory()
+
+
+@dataclass(slots=True)
+class Reading:
+    """What measures read in one row: the memories after it, and what the row logs.
+
+    `known` are the names whose number the row logs, `lost` names that it logs without a finite number; `facts` are what
+    the run's configuration declares. Values that several measures need are computed once.
+    """
+
+    row: int
+    signals: Mapping[str, SignalMemory]
+    nonfinite: Mapping[str, NonFiniteMemory]
+    reward: RewardMemory
+    evaluation: RewardMemory
+    reward_at_eval_peak: float
+    floor_rows: int
+    recent_fall: float
+    facts: Mapping[str, float]
+    known: Set[str]
+    cache: dict[str, float]
+
+    def memory(self, name: str) -> SignalMemory:
+        """Return the memory of the first source of a name that is remembered; an empty one without any."""
+        for source in remembered_as(name):
+            if (found := self.signals.get(source)) is not None:
+                return found
+        return EMPTY
+
+    def is_known(self, name: str) -> bool:
+        """Whether the row logs a name."""
+        for source in remembered_as(name):
+            if source in self.signals:
+                return source in self.known
+        return False
+
+    def source(self, name: str) -> str:
+        """Return the full name of the signal that a name is read from."""
+        return next((source for source in sources_of(name) if source in self.signals), name)
+
+    def computed(self, name: str) -> float:
+        """Return a measure that is no transform of a signal."""
+        found = self.cache.get(name)
+        if found is None:
+            found = self.cache[name] = COMPUTED[name](self)
+        return found
+
+
+# Transforms: of a memory, and the row's reading. Each knows what a single row's value is divided by in the same units.
+Transform: TypeAlias = Callable[[SignalMemory, Reading], float]
+
+
+def over(value: float, base: float) -> float:
+    """Return a ratio: NaN where the base is not known or both are 0, infinite over 0."""
+    if base > 0.0:
+        return value / base
+    if base == 0.0 and value > 0.0:
+        return math.inf
+    return math.nan
+
+
+def in_errors(distance: float, error: float) -> float:
+    """Return a distance in standard errors: infinite where there is no noise, NaN where there is no distance either."""
+    if distance != distance:
+        return math.nan
+    return abs(distance) / error if error > 0.0 else (math.inf if distance else 0.0)
+
+
+def _mean(memory: SignalMemory, _: Reading) -> float:
+    return memory.mean_of(START_ROWS, at_least=10)
+
+
+def _over_recent(memory: SignalMemory, _: Reading) -> float:
+    """Of the median of the 50 values before that have a signal, of which there must be 20."""
+    peak = max(memory.values, default=0.0)
+    before = [value for value in memory.values[-51:-1] if value > 1e-3 * peak]
+    return over(memory.now, median(before)) if len(before) >= START_ROWS else math.nan
+
+
+def _over_before(memory: SignalMemory, _: Reading) -> float:
+    """Of the median of the 50 values that end 5 values back, from value 55 on."""
+    return over(memory.now, median(memory.values[-55:-5])) if memory.count >= 55 else math.nan
+
+
+def _early(memory: SignalMemory) -> float:
+    """The median of values 21 to 120, of which there must be 20."""
+    later = memory.early[START_ROWS:]
+    return median(later) if len(later) > START_ROWS else math.nan
+
+
+def _usual(memory: SignalMemory) -> float:
+    """The 90% quantile of the newest 200 values."""
+    ordered = sorted(memory.values)
+    return ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))] if ordered else math.nan
+
+
+def _over_usual(memory: SignalMemory, _: Reading) -> float:
+    usual = _usual(memory)
+    return memory.now / usual if usual > 0 else (0.0 if memory.now == 0.0 else math.nan)
+
+
+def _above_usual(memory: SignalMemory, _: Reading) -> float:
+    return memory.now - median(memory.values) if memory.values else math.nan
+
+
+def _rises(memory: SignalMemory, _: Reading) -> float:
+    """The number of neighbours, newest first, that each rose."""
+    rises = 0
+    for after, before in pairwise(reversed(memory.values)):
+        if after <= before:
+            break
+        rises += 1
+    return float(rises) if memory.values else math.nan
+
+
+def _growth(memory: SignalMemory, _: Reading) -> float:
+    now, then = memory.growth()
+    return over(now, then)
+
+
+def _growth_errors(memory: SignalMemory, _: Reading) -> float:
+    now, then = memory.growth()
+    return in_errors(now - then, memory.noise * MEDIAN_DEVIATION)
+
+
+def _rise(memory: SignalMemory, _: Reading) -> float:
+    now, then = memory.growth()
+    return now - then
+
+
+def _beyond_noise(memory: SignalMemory, _: Reading) -> float:
+    return in_errors(memory.ema - memory.start, memory.noise * math.sqrt(1.0 / START_ROWS + EMA_VARIANCE))
+
+
+def _off_before(memory: SignalMemory, _: Reading) -> float:
+    """The factor between the median of the newest 5 and that of the 5 that are 20 values older."""
+    if memory.count < 2 * START_ROWS:
+        return math.nan
+    now, then = median(memory.values[-MEDIAN_ROWS:]), median(memory.values[-25:-20])
+    return max(over(now, then), over(then, now)) if now > 0 and then > 0 else math.nan
+
+
+def _over_50_before(memory: SignalMemory, _: Reading) -> float:
+    if memory.count <= 50:
+        return math.nan
+    before = memory.values[-70:-50] or memory.early[:START_ROWS]
+    return over(memory.mean_of(START_ROWS), mean(before))
+
+
+def _same(memory: SignalMemory, _: Reading) -> float:
+    """The most frequent value's number of rows among the newest 20."""
+    recent = memory.values[-START_ROWS:]
+    return float(max(map(recent.count, set(recent)))) if len(recent) >= START_ROWS else math.nan
+
+
+def _off_one(memory: SignalMemory, _: Reading) -> float:
+    return abs(memory.mean_of(START_ROWS, at_least=START_ROWS) - 1.0)
+
+
+def _off_one_errors(memory: SignalMemory, _: Reading) -> float:
+    return in_errors(memory.mean_of(START_ROWS, at_least=START_ROWS) - 1.0, memory.noise / math.sqrt(START_ROWS))
+
+
+UNITS = (math.log(2.0), 1.0 / math.log(2.0), math.log(10.0), 1.0 / math.log(10.0))
+"""A logarithm to base 2 or 10 of one side, over the natural one of the other."""
+
+
+def _off_unit(memory: SignalMemory, _: Reading) -> float:
+    return min(abs(memory.now / unit - 1.0) for unit in UNITS)
+
+
+TRANSFORMS: Mapping[str, Transform] = {
+    "": lambda memory, _: memory.now,
+    "mean": _mean,
+    "mean_size": lambda memory, _: abs(memory.mean_of(START_ROWS, at_least=START_ROWS)),
+    "mean_over_start": lambda memory, reading: over(_mean(memory, reading), memory.start),
+    "average": lambda memory, _: memory.ema,
+    "average_over_start": lambda memory, _: over(memory.ema, memory.start),
+    "average_over_usual": lambda memory, _: (
+        over(memory.ema, median(memory.early[:START_ROWS])) if memory.count >= START_ROWS else math.nan
+    ),
+    "average_over_early": lambda memory, _: over(memory.ema, _early(memory)),
+    "average_off_one": lambda memory, _: abs(memory.ema - 1.0),
+    "average_errors": lambda memory, _: in_errors(memory.ema - 1.0, memory.noise * math.sqrt(EMA_VARIANCE)),
+    "beyond_noise": _beyond_noise,
+    "over_start": lambda memory, _: over(memory.now, memory.start),
+    "over_recent": _over_recent,
+    "over_before": _over_before,
+    "over_early": lambda memory, _: over(memory.now, _early(memory)),
+    "above_early": lambda memory, _: memory.now - _early(memory),
+    "over_usual": _over_usual,
+    "above_usual": _above_usual,
+    "over_50_before": _over_50_before,
+    "off_before": _off_before,
+    "off_one": _off_one,
+    "off_one_errors": _off_one_errors,
+    "off_unit": _off_unit,
+    "rises": _rises,
+    "growth": _growth,
+    "growth_errors": _growth_errors,
+    "rise": _rise,
+    "same": _same,
+    "different": lambda memory, _: float(len(set(memory.values[-START_ROWS:]))),
+    "from_row_60": lambda memory, _: memory.now if memory.count >= 60 else math.nan,
+    "below_peak": lambda memory, _: over(max(memory.values) - memory.now, max(memory.values) - min(memory.values)),
+}
+"""What a clause may read of a signal, by the name after the dot."""
+AVERAGES = frozenset(("mean", "mean_size", "mean_over_start", "average", "average_over_start", "average_over_usual"))
+"""Transforms over rows, which need no hold."""
+SCALES: Mapping[str, Callable[[SignalMemory], float]] = {
+    "": lambda _: 1.0,
+    "mean": lambda _: 1.0,
+    "average": lambda _: 1.0,
+    "over_start": lambda memory: memory.start,
+    "over_usual": _usual,
+}
+"""What one row's value is divided by to be compared with the limit of a level, by transform."""
+
+
+def _total(reading: Reading, name: str, rows: int) -> float:
+    memory = reading.memory(name)
+    return math.fsum(memory.values[-rows:]) if memory.values else math.nan
+
+
+ZERO_ROWS, GAP_ROWS = 10, 20
+
+
+def _zero_rows(reading: Reading) -> float:
+    return float(sum(value > 0 for value in reading.memory("n_mu_zero_unlikely").values[-ZERO_ROWS:]))
+
+
+def _zero_tail_share(reading: Reading) -> float:
+    return over(reading.memory("n_zero_tail").now, reading.memory("n_tokens").now)
+
+
+def _zero_tail_against_chance(reading: Reading) -> float:
+    """Tail zeros over those that sequences end with by chance: N/(1 - P0), P0 the share of zeros before the tails."""
+    tail, zeros = reading.memory("n_zero_tail").now, reading.memory("n_mu_zero").now
+    tokens, sequences = reading.memory("n_tokens").now, reading.memory("n_sequences").now
+    others = tokens - tail
+    share = min((zeros - tail) / others, 1.0 - 1e-6) if others > 0 else 0.0
+    return tail * (1.0 - share) / sequences if sequences > 0 else math.nan
+
+
+def _slope_means(reading: Reading) -> tuple[float, float]:
+    return tuple(reading.memory(f"logp_slope_{side}").mean_of(START_ROWS, at_least=START_ROWS) for side in "qp")  # type: ignore[return-value]
+
+
+def _smaller_slope(reading: Reading) -> float:
+    s1, s2 = _slope_means(reading)
+    return min(abs(s1), abs(s2)) if s1 * s2 > 0 else (math.nan if s1 != s1 or s2 != s2 else 0.0)
+
+
+def _slope_factor(reading: Reading) -> float:
+    s1, s2 = map(abs, _slope_means(reading))
+    return over(max(s1, s2), min(s1, s2))
+
+
+def _slopes(reading: Reading) -> list[float]:
+    pairs = zip(reading.memory("logp_slope_q").values, reading.memory("logp_slope_p").values, strict=False)
+    return [(s1 + s2) / 2.0 for s1, s2 in pairs]
+
+
+def _slope_spread(reading: Reading) -> float:
+    """The largest over the smallest of the four means of 5 rows of the newest 20."""
+    slopes = _slopes(reading)[-START_ROWS:]
+    if len(slopes) < START_ROWS:
+        return math.nan
+    means = [abs(mean(slopes[i : i + 5])) for i in range(0, START_ROWS, 5)]
+    return over(max(means), min(means))
+
+
+def _ramp_rows(reading: Reading) -> float:
+    """The number of the newest 100 rows whose mean of 5 lies between 1/4 and 3/4 of the present one."""
+    slopes = _slopes(reading)[-104:]
+    if len(slopes) < MEDIAN_ROWS:
+        return math.nan
+    means = [mean(slopes[i : i + 5]) for i in range(len(slopes) - 4)]
+    present = means[-1]
+    return float(sum(0.25 < value / present < 0.75 for value in means)) if present else math.nan
+
+
+def _reward_noise(reading: Reading) -> float:
+    return reading.reward.noise
+
+
+def _fall(reading: Reading) -> float:
+    return reading.reward.fall(reading.computed("reward_noise"), reading.computed("reward_lowest"))
+
+
+def _eval_fall(reading: Reading) -> float:
+    course = reading.evaluation
+    return course.fall(course.noise, course.lowest)
+
+
+def _since_eval_peak(reading: Reading) -> float:
+    """How far the reward's average is above its value at the peak of evaluations, in standard errors."""
+    error = reading.computed("reward_noise") * math.sqrt(EMA_VARIANCE)
+    change = reading.reward.signal.ema - reading.reward_at_eval_peak
+    return change / error if error > 0 else math.nan
+
+
+def _at_top(reading: Reading) -> float:
+    found = reading.reward.is_at_top(reading.computed("reward_lowest"), reading.computed("reward_highest"))
+    return math.nan if found is None else float(found)
+
+
+def _above_floor(reading: Reading) -> float:
+    """How far the reward is above the lower of 0 and its lowest."""
+    return reading.reward.signal.now - min(reading.computed("reward_lowest"), 0.0) - 1e-9
+
+
+def _kl_k1_share(reading: Reading) -> float:
+    """abs(kl_k1) over the mean absolute log-ratio, less what 3 standard errors of it explain."""
+    size, tokens = reading.memory("abs_log_ratio_mean").now, reading.memory("n_tokens").now
+    error = 3.0 * size / math.sqrt(tokens) if tokens > 0 else 0.0
+    return over(max(0.0, abs(reading.memory("kl_k1").now) - error), size)
+
+
+def _advantage_size(reading: Reading) -> float:
+    """The largest absolute advantage; that of the largest alone where the smallest is not known."""
+    largest, smallest = reading.memory("advantage_max").now, reading.memory("advantage_min").now
+    return abs(largest) if smallest != smallest else max(abs(largest), abs(smallest))
+
+
+COMPUTED: Mapping[str, Callable[[Reading], float]] = {
+    "reward_noise": _reward_noise,
+    "reward_lowest": lambda reading: reading.reward.lowest,
+    "reward_highest": lambda reading: reading.reward.highest,
+    "fall": _fall,
+    "fall.recent": lambda reading: max(reading.recent_fall, reading.computed("fall")),
+    "eval_fall": _eval_fall,
+    "reward_since_eval_peak": _since_eval_peak,
+    "rising": lambda reading: float(
+        reading.reward.is_rising(reading.computed("reward_noise"), reading.computed("fall"))
+    ),
+    "at_top": _at_top,
+    "reward_mean.above_floor": _above_floor,
+    "reward_floor_rows": lambda reading: float(reading.floor_rows),
+    "zeros.count": lambda reading: _total(reading, "n_mu_zero_unlikely", ZERO_ROWS),
+    "zeros.rows": _zero_rows,
+    "zeros.share": lambda reading: over(reading.computed("zeros.count"), _total(reading, "n_unlikely", ZERO_ROWS)),
+    "zeros.share_of_gaps": lambda reading: over(
+        reading.computed("zeros.count"), _total(reading, "n_prob_diff_half", ZERO_ROWS)
+    ),
+    "gaps.count": lambda reading: _total(reading, "n_prob_diff_half", GAP_ROWS),
+    "gaps.share": lambda reading: over(reading.computed("gaps.count"), _total(reading, "n_tokens", GAP_ROWS)),
+    "zero_tail.share": _zero_tail_share,
+    "zero_tail.against_chance": _zero_tail_against_chance,
+    "positive_share": lambda reading: over(reading.memory("n_positive").now, reading.memory("n_given").now),
+    "kl_k1_share": _kl_k1_share,
+    "kl_k1.over_abs": lambda reading: over(reading.memory("kl_k1").now, reading.memory("abs_log_ratio_mean").now),
+    "slopes.smaller": _smaller_slope,
+    "slopes.factor": _slope_factor,
+    "slopes.spread": _slope_spread,
+    "slopes.ramp_rows": _ramp_rows,
+    "advantage_size": _advantage_size,
+    "replay_declared": lambda reading: reading.facts.get("replay_declared", math.nan),
+}
+"""Measures that are no transform of one signal."""
+READ_BY: Mapping[str, tuple[str, ...]] = {
+    "fall": ("reward_mean",),
+    "eval_fall": ("eval_reward",),
+    "reward_mean.above_floor": ("reward_mean",),
+    "reward_floor_rows": ("reward_mean",),
+    "reward_since_eval_peak": ("eval_reward",),
+    "zeros.count": ("n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half"),
+    "gaps.count": ("n_prob_diff_half", "n_tokens"),
+    "gaps.share": ("n_prob_diff_half", "n_tokens"),
+    "zero_tail.share": ("n_zero_tail", "n_mu_zero", "n_tokens", "n_sequences"),
+    "positive_share": ("n_positive", "n_given"),
+    "slopes.smaller": ("logp_slope_q", "logp_slope_p"),
+    "advantage_size": ("advantage_max", "advantage_min"),
+    "kl_k1.over_abs": ("kl_k1", "abs_log_ratio_mean"),
+    "kl_k1_share": ("kl_k1", "abs_log_ratio_mean", "n_tokens"),
+}
+"""The signals that a computed measure reads; the first one decides whether a row is judged."""

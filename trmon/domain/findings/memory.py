@@ -1,0 +1,263 @@
+"""What a judge remembers of a run, in bounded space: the values of each signal, and the course of the reward."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from trmon.domain.signals.reward_history import QuantileSketch
+from trmon.domain.signals.windows import LARGEST, MAD_TO_DEVIATION, is_number
+
+START_ROWS = 20
+"""The rows that are a run's start. Source: findings, section 1."""
+EARLY_ROWS = 120
+WINDOW_ROWS = 200
+EMA_WEIGHT = 2.0 / 21.0
+"""An average over 20 rows."""
+EMA_VARIANCE = EMA_WEIGHT / (2.0 - EMA_WEIGHT)
+GROWTH_ROWS = 100
+MEDIAN_ROWS = 5
+MEDIAN_DEVIATION = 1.2533 * math.sqrt(2.0 / MEDIAN_ROWS)
+"""The deviation of the difference of two medians of 5, over that of a value."""
+
+Numbers: TypeAlias = tuple[float, ...]
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean of values; NaN of none."""
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+class SignalMemory(msgspec.Struct, frozen=True, array_like=True):
+    """The known values of one signal: the first 120, the newest 200 with their rows, their average and their noise.
+
+    `count` values are known in all; `squares` is the sum of the squared differences of neighbours among the newest 200;
+    `start` is the mean of the first 20 values, NaN with fewer.
+    """
+
+    count: int = 0
+    rows: tuple[int, ...] = ()
+    values: Numbers = ()
+    early: Numbers = ()
+    ema: float = math.nan
+    squares: float = 0.0
+    start: float = math.nan
+
+    def with_value(self, value: float, row: int) -> SignalMemory:
+        """Return the memory after one more known value."""
+        values = (*self.values, value)
+        squares = self.squares + (value - self.values[-1]) ** 2 if self.values else 0.0
+        if len(values) > WINDOW_ROWS:
+            left = (values[1] - values[0]) ** 2
+            values = values[1:]
+            # What remains of a difference of large sums is noise of the arithmetic: then the sum is made anew.
+            squares = squares - left if left <= 0.5 * squares else _squares(values)
+        ema = value if self.ema != self.ema else self.ema + EMA_WEIGHT * (value - self.ema)
+        count = self.count + 1
+        early = self.early if count > EARLY_ROWS else (*self.early, value)
+        start = mean(early) if count == START_ROWS else self.start
+        return SignalMemory(count, (*self.rows[-WINDOW_ROWS + 1 :], row), values, early, ema, squares, start)
+
+    def restarted(self, *, keeps_start: bool) -> SignalMemory:
+        """Return the memory at the start of an attempt: the average starts anew, the run's start where it is kept not."""
+        return structs.replace(self, ema=math.nan) if keeps_start else SignalMemory()
+
+    @property
+    def now(self) -> float:
+        """The newest value; NaN of none."""
+        return self.values[-1] if self.values else math.nan
+
+    @property
+    def noise(self) -> float:
+        """The deviation of a value, from differences of neighbours; 0 with fewer than two values."""
+        n = len(self.values) - 1
+        return math.sqrt(self.squares / (2.0 * n)) if n > 0 else 0.0
+
+    def mean_of(self, rows: int, *, at_least: int = 1) -> float:
+        """Return the mean of the newest values; NaN while there are fewer than `at_least`."""
+        return mean(self.values[-rows:]) if self.count >= at_least else math.nan
+
+    def growth(self) -> tuple[float, float]:
+        """Return the median of 5 and the one around 100 values before it (values 5 to 9 if younger); NaN with too few."""
+        first = max(MEDIAN_ROWS - (self.count - len(self.values)), len(self.values) - GROWTH_ROWS - 3)
+        if self.count < START_ROWS or first < 0 or first + MEDIAN_ROWS > len(self.values) - MEDIAN_ROWS:
+            return math.nan, math.nan
+        return median(self.values[-MEDIAN_ROWS:]), median(self.values[first : first + MEDIAN_ROWS])
+
+    def band(self) -> tuple[float, float]:
+        """Return the median of the first 20 values and their robust deviation."""
+        center = median(self.early[:START_ROWS])
+        return center, MAD_TO_DEVIATION * median(abs(value - center) for value in self.early[:START_ROWS])
+
+
+def _squares(values: Numbers) -> float:
+    return math.fsum((b - a) ** 2 for a, b in zip(values, values[1:], strict=False))
+
+
+class NonFiniteMemory(msgspec.Struct, frozen=True, array_like=True):
+    """How many numbers a name had before it first was none, and which of its newest 3 rows have none.
+
+    `bad` holds the rows, of the newest three that logged the name, whose value is not finite.
+    """
+
+    numbers: int = 0
+    failed: bool = False
+    newest: tuple[int, ...] = ()
+    bad: tuple[int, ...] = ()
+
+    def with_value(self, value: float, row: int) -> NonFiniteMemory:
+        """Return the memory after one more row that logs the name."""
+        is_finite = is_number(value)
+        newest = (*self.newest, row)[-3:]
+        bad = tuple(known for known in (self.bad if is_finite else (*self.bad, row)) if known >= newest[0])
+        failed = self.failed or not is_finite
+        return NonFiniteMemory(self.numbers + (not failed), failed, newest, bad)
+
+
+FAST_WEIGHT = 2.0 / 16.0
+"""An average over 15 rows."""
+FAST_VARIANCE = FAST_WEIGHT / (2.0 - FAST_WEIGHT)
+PEAK_FROM_ROW = 10
+SLOW_ROWS = 40
+BLOCK_ROWS = 10
+SLOW_SQUARE = 0.91
+"""The median of a squared difference of two means of 10 rows, over the variance of a row times 10. findings, section 1."""
+FALL_SHARE = 0.3
+NOISE_ERRORS = 8.0
+RELATIVE_FLOOR = 1e-9
+TOP_SHARE = 0.9
+LOWER_ATOMS = (
+    ("reward_min", 0.005),
+    ("reward_q01", 0.025),
+    ("reward_q05", 0.12),
+    ("reward_q25", 0.225),
+    ("reward_median", 0.25),
+)
+UPPER_ATOMS = (("reward_q75", 0.225), ("reward_q95", 0.12), ("reward_q99", 0.025), ("reward_max", 0.005))
+"""The quantiles of a step's rewards, each with the share of the sequences that it stands for."""
+
+
+class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """The course of the reward: its averages over 15 and 20 rows, its peak, its noise and its range.
+
+    `averages` are the newest 101 averages over 20 rows, `average_at_start` the one of row 20; `slow` holds the squared
+    differences of means of 10 rows; `sketch` the quantiles of rewards of sequences, else of rows. `low` and `high` are the
+    extremes seen; `maximum` is the largest reward of a sequence, NaN if only means are known.
+    Source: findings, section 1.
+    """
+
+    signal: SignalMemory = SignalMemory()
+    e15: float = math.nan
+    averages: Numbers = ()
+    average_at_start: float = math.nan
+    peak: float = math.nan
+    peak_row: int = -1
+    slow: Numbers = ()
+    sketch: QuantileSketch = QuantileSketch()
+    low: float = math.inf
+    high: float = -math.inf
+    maximum: float = math.nan
+    has_sequences: bool = False
+
+    def with_row(self, reward: float, values: Mapping[str, float], row: int) -> RewardMemory:
+        """Return the course after one more row with a reward."""
+        signal = self.signal.with_value(reward, row)
+        e15 = reward if self.e15 != self.e15 else self.e15 + FAST_WEIGHT * (reward - self.e15)
+        atoms = _atoms(reward, values)
+        low, high = min(atoms[0][0], reward), max(atoms[-1][0], reward)
+        is_peak = signal.count >= PEAK_FROM_ROW and not e15 <= self.peak
+        known = self.maximum if self.maximum == self.maximum else -math.inf
+        largest = values.get("reward_max", math.nan)
+        return RewardMemory(
+            signal=signal,
+            e15=e15,
+            averages=(*self.averages[-GROWTH_ROWS:], signal.ema),
+            average_at_start=signal.ema if signal.count <= START_ROWS else self.average_at_start,
+            peak=e15 if is_peak else self.peak,
+            peak_row=row if is_peak else self.peak_row,
+            slow=self._with_slow(signal.values),
+            sketch=self.sketch.with_atoms(atoms),
+            low=min(self.low, low),
+            high=max(self.high, high),
+            maximum=max(known, largest) if is_number(largest) else self.maximum,
+            has_sequences=self.has_sequences or len(atoms) > 1,
+        )
+
+    def _with_slow(self, values: Numbers) -> Numbers:
+        if len(values) < 2 * BLOCK_ROWS:
+            return self.slow
+        change = mean(values[-BLOCK_ROWS:]) - mean(values[-2 * BLOCK_ROWS : -BLOCK_ROWS])
+        return (*self.slow, change * change)[-(WINDOW_ROWS - 2 * BLOCK_ROWS + 1) :]
+
+    def restarted(self, *, keeps_start: bool) -> RewardMemory:
+        """Return the course at the start of an attempt: averages start anew, peak and range only if told so."""
+        if not keeps_start:
+            return RewardMemory()
+        signal = self.signal.restarted(keeps_start=True)
+        return structs.replace(self, signal=signal, e15=math.nan, averages=())
+
+    @property
+    def noise(self) -> float:
+        """The deviation of a row: the larger of that of neighbours and, from 40 rows on, that of means of 10 rows."""
+        fast = self.signal.noise
+        if self.signal.count < SLOW_ROWS or not self.slow:
+            return fast
+        return max(fast, math.sqrt(BLOCK_ROWS * median(self.slow) / SLOW_SQUARE))
+
+    @property
+    def lowest(self) -> float:
+        """The 1% quantile of rewards; NaN without any."""
+        return self.sketch.quantile(0.01)
+
+    @property
+    def highest(self) -> float:
+        """The 99% quantile of rewards; NaN without any."""
+        return self.sketch.quantile(0.99)
+
+    def fall(self, noise: float, lowest: float) -> float:
+        """Return the fall from the peak, over what a healthy run may fall; NaN before row 10."""
+        if not self.peak_row >= 0 or self.e15 != self.e15:
+            return math.nan
+        begun = mean(self.signal.early[:START_ROWS])
+        scale = max(
+            FALL_SHARE * (self.peak - lowest),
+            FALL_SHARE * (self.peak - begun),
+            NOISE_ERRORS * noise * math.sqrt(FAST_VARIANCE),
+            RELATIVE_FLOOR * max(1.0, abs(self.peak)),
+        )
+        return (self.peak - self.e15) / scale
+
+    def is_rising(self, noise: float, fall: float) -> bool:
+        """Whether the reward rises: above 100 rows ago (row 20 if younger) beyond noise, and not below 20 rows ago."""
+        if len(self.averages) <= START_ROWS or fall >= FALL_SHARE:
+            return False
+        now, error = self.averages[-1], noise * math.sqrt(EMA_VARIANCE)
+        then = self.averages[0] if len(self.averages) > GROWTH_ROWS else self.average_at_start
+        return now - then > 2.0 * math.sqrt(2.0) * error and now - self.averages[-1 - START_ROWS] >= -2.0 * error
+
+    def is_at_top(self, lowest: float, highest: float) -> bool | None:
+        """Whether the mean of the newest 10 rows is at the top of the rewards; None if the top is not known."""
+        recent = self.signal.mean_of(BLOCK_ROWS)
+        top = self.maximum if self.maximum == self.maximum else (highest if self.has_sequences else math.nan)
+        if top == top and top > lowest and recent >= lowest + TOP_SHARE * (top - lowest):
+            return True
+        if self.low >= 0.0 and self.high <= 1.0:
+            return recent >= TOP_SHARE
+        return False if top == top and top > lowest else None
+
+
+def _atoms(reward: float, values: Mapping[str, float]) -> list[tuple[float, float]]:
+    """Return the quantiles of a row's rewards with their shares, lowest first, or its mean alone."""
+    known = [(values.get(name, math.nan), share) for name, share in (*LOWER_ATOMS, *UPPER_ATOMS)]
+    found = [(value, share) for value, share in known if is_number(value)]
+    return found if len(found) >= len(LOWER_ATOMS) else [(reward, 1.0)]
+
+
+def known_values(values: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+    """Return the values of names that are known: logged and finite."""
+    return {name: value for name in names if (value := values.get(name)) is not None and abs(value) <= LARGEST}

@@ -1,0 +1,120 @@
+"""Onset: the row in which an illness began, which is not the row in which it was found. Source: findings, section 4."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from statistics import median
+
+from trmon.domain.findings.catalogue import Clause
+from trmon.domain.findings.measures import COMPUTED, SCALES, Reading
+from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory
+
+BAND_DEVIATIONS = 3.0
+ROWS_BEFORE_PEAK, LEAST_BEFORE_PEAK = 50, 15
+ROWS_OF_REWARD = ("reward_mean", "eval_reward")
+
+
+@dataclass(frozen=True, slots=True)
+class Onset:
+    """The first row of an illness; `walked` is that row before any guard moved it.
+
+    `beyond` is the first row beyond the limit, where the two differ; `then` the signal's value in the last row before.
+    """
+
+    row: int
+    walked: int
+    beyond: int | None = None
+    then: float = math.nan
+
+
+def onset_of(clause: Clause, reading: Reading, *, success: int) -> Onset:
+    """Return the onset of a clause that has begun to hold. Args: success: the last row in which the reward did well."""
+    found = _walked(clause, reading)
+    if clause.is_guarded and clause.is_change and found.row <= success:
+        return Onset(success + 1, found.walked, found.beyond, found.then)
+    return found
+
+
+def _walked(clause: Clause, reading: Reading) -> Onset:
+    decisive = clause.decisive
+    if decisive.transform in ("lost", "nonfinite"):
+        rows = [row for memory in reading.nonfinite.values() for row in memory.bad]
+        return Onset(min(rows), min(rows)) if rows else Onset(reading.row, reading.row)
+    if decisive.signals[0] in ROWS_OF_REWARD and decisive.measure in COMPUTED:
+        course = reading.reward if decisive.signals[0] == "reward_mean" else reading.evaluation
+        if decisive.measure in ("fall", "eval_fall"):
+            return _split(course)
+        if decisive.measure == "reward_floor_rows":
+            row = course.signal.rows[max(0, len(course.signal.rows) - reading.floor_rows)]
+            return Onset(row, row)
+        floor = min(course.lowest, 0.0) + 1e-9
+        return _level(course.signal, lambda value: value > floor)
+    memory = reading.memory(decisive.signals[0])
+    if decisive.transform == "same":
+        row = memory.rows[max(0, len(memory.rows) - START_ROWS)] if memory.count > START_ROWS + 5 else memory.rows[0]
+        return Onset(row, row)
+    if clause.is_change:
+        return _change(memory)
+    if decisive.measure in COMPUTED:
+        return _level(memory, lambda value: value <= 0.0)
+    if decisive.transform not in SCALES:
+        row = memory.rows[max(0, len(memory.rows) - clause.hold.rows)]
+        return Onset(row, row)
+    scale = SCALES[decisive.transform](memory)
+    limit = decisive.limit * scale if scale > 0 else decisive.limit
+    return _level(memory, lambda value: not decisive.is_beyond(value, limit))
+
+
+def _level(memory: SignalMemory, is_inside: Callable[[float], bool]) -> Onset:
+    """The row after the last two neighbours inside; the first row where there are none."""
+    inside = [is_inside(value) for value in memory.values]
+    for i in range(len(inside) - 1, 0, -1):
+        if inside[i] and inside[i - 1]:
+            row = memory.rows[min(i + 1, len(inside) - 1)]
+            return Onset(row, row, then=memory.values[i])
+    return Onset(memory.rows[0], memory.rows[0])
+
+
+def _change(memory: SignalMemory) -> Onset:
+    """Back from the newest row to the last one within 3 robust deviations of the start, on the side of the change."""
+    center, deviation = memory.band()
+    values = memory.values
+    side = 1.0 if values[-1] > center else -1.0
+    edge = BAND_DEVIATIONS * max(deviation, 1e-12)
+    for i in range(len(values) - 1, -1, -1):
+        smooth = median(values[max(0, i - 1) : i + 2])
+        if side * (smooth - center) <= edge:
+            row = memory.rows[min(i + 1, len(values) - 1)]
+            return Onset(row, row, then=values[i])
+    return Onset(memory.rows[0], memory.rows[0])
+
+
+def _split(course: RewardMemory) -> Onset:
+    """The row that best splits the rows since before the peak into a higher and a lower mean."""
+    rows, values = course.signal.rows, course.signal.values
+    peak = next((i for i, row in enumerate(rows) if row >= course.peak_row), 0)
+    first = max(0, peak - ROWS_BEFORE_PEAK)
+    at = _best_split(values[first:])
+    place = first + max(at, peak - first - LEAST_BEFORE_PEAK)
+    place = min(max(place, 0), len(rows) - 1)
+    return Onset(rows[place], rows[place], then=values[place - 1] if place else math.nan)
+
+
+LEAST_PART = 4
+
+
+def _best_split(values: Sequence[float]) -> int:
+    """Return the length of the first part, at least 4 values, of the least-squares split into high and low."""
+    if len(values) <= LEAST_PART + 2:
+        return len(values) - 1
+    sums = list(accumulate(values))
+    best, gain = LEAST_PART, -1.0
+    for n in range(LEAST_PART, len(values) - 1):
+        rest = len(values) - n
+        drop = sums[n - 1] / n - (sums[-1] - sums[n - 1]) / rest
+        if drop > 0 and drop * drop * n * rest > gain:
+            best, gain = n, drop * drop * n * rest
+    return best

@@ -1,0 +1,128 @@
+"""Sentences: a finding and its evidence as people read them, the same in every place that shows them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from trmon.domain.findings.judge import Evidence, Place
+from trmon.domain.findings.verdict import Found, number
+from trmon.domain.signals.derived_signals import DERIVED
+from trmon_client.core.signals.catalogue import signal_words
+
+OF_TRANSFORM: Mapping[str, str] = {
+    "": "{signal} is {value}",
+    "mean": "{signal} is {value} over 20 rows",
+    "mean_size": "{signal} is {value} over 20 rows",
+    "mean_over_start": "{signal} is {value} times its start",
+    "average": "{signal} is {value} on average",
+    "average_over_start": "{signal} is {value} times its start",
+    "average_over_usual": "{signal} is {value} times its start",
+    "average_over_early": "{signal} is {value} times its early level",
+    "average_off_one": "{signal} is off 1 by {value}",
+    "average_errors": "{signal} is off 1 by {value} standard errors",
+    "beyond_noise": "the change of {signal} is {value} times its noise",
+    "over_start": "{signal} is {value} times its start",
+    "over_recent": "{signal} is {value} times its recent median",
+    "over_before": "{signal} is {value} times its median before",
+    "over_early": "{signal} is {value} times its early level",
+    "above_early": "{signal} is {value} above its early level",
+    "over_usual": "{signal} is {value} times its usual level",
+    "above_usual": "{signal} is {value} above its usual level",
+    "over_50_before": "{signal} is {value} times its level 50 rows before",
+    "off_before": "{signal} changed by a factor of {value} in 20 rows",
+    "off_one": "{signal} is off 1 by {value} over 20 rows",
+    "off_one_errors": "{signal} is off 1 by {value} standard errors",
+    "off_unit": "{signal} is that of another base within {value}",
+    "rises": "{signal} rose in {value} rows running",
+    "growth": "{signal} has grown by a factor of {value} in 100 rows",
+    "growth_errors": "the growth of {signal} is {value} times its noise",
+    "rise": "{signal} has risen by {value} in 100 rows",
+    "same": "{signal} is the same in {value} of 20 rows",
+    "different": "{signal} has {value} values in 20 rows",
+    "from_row_60": "{signal} is {value}",
+    "below_peak": "{signal} is {value} of its range below its peak",
+    "lost": "{signal} is not a number",
+    "nonfinite": "{signal} is not a number",
+}
+OF_MEASURE: Mapping[str, str] = {
+    "fall": "the reward fell from {then} to {now}",
+    "eval_fall": "the reward of evaluations fell from {then} to {now}",
+    "fall.recent": "the reward fell by {value} of what counts as a collapse",
+    "reward_since_eval_peak": "the reward of training rose by {value} standard errors meanwhile",
+    "reward_mean.above_floor": "the reward is at its lowest, {now}",
+    "reward_floor_rows": "the reward is at its lowest, {now}, for {value} rows",
+    "zeros.count": "{value} log-probs of exactly 0 in 10 rows at tokens that the trainer finds unlikely",
+    "zeros.rows": "in {value} rows",
+    "zeros.share": "{percent} of the log-probs are dropped",
+    "zeros.share_of_gaps": "{percent} of the large gaps are such zeros",
+    "gaps.count": "{value} tokens whose probabilities differ by more than 0.5 in 20 rows",
+    "gaps.share": "{percent} of the tokens have probabilities that differ by more than 0.5",
+    "zero_tail.share": "{percent} of the tokens stand in zeros at the end of responses",
+    "zero_tail.against_chance": "{value} times as many as chance explains",
+    "positive_share": "{percent} of the log-probs are above 0",
+    "kl_k1_share": "the signed KL is {value} of the mean absolute log-ratio",
+    "kl_k1.over_abs": "the signed KL is {value} of the mean absolute log-ratio",
+    "slopes.smaller": "the log-ratio follows the log-prob with a slope of {value}",
+    "slopes.factor": "the two slopes differ by a factor of {value}",
+    "slopes.spread": "the slope is steady within a factor of {value}",
+    "slopes.ramp_rows": "it came within {value} rows",
+    "advantage_size": "the largest advantage is {value}",
+    "replay_declared": "the configuration replays the routing",
+}
+
+
+def evidence_words(evidence: Evidence) -> str:
+    """Return a comparison that holds, with its limit and the value before, such as `KL per token is 0.2 (limit 0.05)`."""
+    template = OF_MEASURE.get(evidence.measure)
+    transform = evidence.measure.partition(".")[2]
+    words = template or OF_TRANSFORM[transform]
+    told = words.format(
+        signal=words_of_signal(evidence.signal),
+        value=number(evidence.value),
+        percent=percent(evidence.value),
+        then=number(evidence.then),
+        now=number(evidence.now),
+    )
+    if transform in ("lost", "nonfinite") or evidence.measure in ("fall", "eval_fall"):
+        return told
+    before = f"; {number(evidence.then)} before" if math.isfinite(evidence.then) and not transform else ""
+    return f"{told} (limit {number(evidence.limit)}{before})"
+
+
+def words_of_signal(name: str) -> str:
+    """Return the words of a signal of any kind."""
+    spec = DERIVED.get(name)
+    return spec.words if spec is not None else signal_words(name)
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage with two digits."""
+    return f"{100.0 * share:.2g}%" if share < 1.0 else f"{100.0 * share:.0f}%"
+
+
+def headline(found: Found, *, attempt: int) -> str:
+    """Return a finding with its steps, such as `engine mismatch since step 62 (last good step 61)`."""
+    if found.ended is not None:
+        return f"{found.title} at {found.since.step} to {found.ended.step}, over"
+    return f"{found.title} since step {found.since.step}{last_good_words(found, attempt=attempt)}"
+
+
+def last_good_words(found: Found, *, attempt: int) -> str:
+    """Return the last good step in parentheses, or that it was ill from the start; empty where it is not known."""
+    if found.from_start:
+        return " (from the start)"
+    if found.last_good is None:
+        return ""
+    return f" (last good step {place_words(found.last_good, attempt=attempt)})"
+
+
+def place_words(place: Place, *, attempt: int) -> str:
+    """Return a step, with its attempt where that is an older one."""
+    return f"{place.step}" if place.attempt == attempt else f"{place.step} of attempt {place.attempt}"
+
+
+def evidence_lines(found: Found) -> Iterator[str]:
+    """Yield the evidence of a finding, the deciding comparison first."""
+    for evidence in found.evidence:
+        yield evidence_words(evidence)

@@ -1,0 +1,342 @@
+"""The verdict of a judge: which finding leads, what is outside its healthy range, and the word on the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from statistics import median
+
+import msgspec
+
+from trmon.domain.finding import Severity
+from trmon.domain.findings.catalogue import AGREEMENT, TRAINING, Catalogue, HealthyRange
+from trmon.domain.findings.judge import Evidence, JudgeState, Place, Spell
+from trmon.domain.findings.measures import sources_of
+from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, mean
+from trmon_client.core.signals.catalogue import signal_words
+
+ENOUGH_ROWS = 20
+ROWS_FOR_A_TREND = 40
+TREND_ERRORS = 4.0
+CHANGED_TIMES = 1.5
+NEAR_ROWS = 10
+LEADS_AFTER_ROWS = 20
+COLLAPSE_LEAD_ROWS = 50
+REWARD_FINDINGS = ("reward_collapse", "reward_decline")
+FROM_START = ("cut_at_limit", "no_learning_signal")
+"""From row 0 they come before a step that is too large. Source: findings, section 4."""
+
+
+class Word(Enum):
+    """The word on a run, the first that holds. Source: findings, section 3."""
+
+    FINDING = "finding"
+    OUTSIDE = "outside the healthy range"
+    LEARNT_NOTHING = "has learnt nothing yet"
+    TOO_FEW_ROWS = "too few rows to judge"
+    HEALTHY = "healthy"
+    TRAINING_HEALTHY = "training healthy; agreement not measured"
+    NOT_JUDGED = "no drift found; training not judged"
+    NOTHING_KNOWN = "nothing here that trmon knows"
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it says that the run is well."""
+        return self in (Word.HEALTHY, Word.TRAINING_HEALTHY)
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding as it is told: its words, its severity, its steps and its evidence, the decisive one first.
+
+    `since` is its onset, `found` the row that found it, `beyond` the first row beyond the limit where it began as a ramp;
+    `last_good` is None where it stood from the first rows or its onset is not known well. `ended` is None while it stands.
+    """
+
+    finding: str
+    clause: str
+    title: str
+    meaning: str
+    severity: Severity
+    remedy: str
+    chart: str
+    since: Place
+    found: Place
+    from_start: bool
+    last_good: Place | None
+    evidence: tuple[Evidence, ...]
+    beyond: Place | None = None
+    ended: Place | None = None
+
+
+class OutOfRange(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal whose newest values are outside their healthy range."""
+
+    signal: str
+    value: float
+    range: str
+
+
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """The course of a signal: the mean of its first and of its last rows, and for a reward `rose`, `flat` or `fell`."""
+
+    signal: str
+    first: float
+    last: float
+    trend: str | None = None
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judge says of a run at its newest row; `findings` stand, the leading one first, `over` have ended.
+
+    `since` is the onset of the illness, `last_good` the last row before it. `notes` are sentences without a finding.
+    """
+
+    word: Word
+    place: Place
+    rows: int
+    findings: tuple[Found, ...] = ()
+    over: tuple[Found, ...] = ()
+    outside: tuple[OutOfRange, ...] = ()
+    reward: Course | None = None
+    changed: tuple[Course, ...] = ()
+    since: Place | None = None
+    last_good: Place | None = None
+    measures_agreement: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def lead(self) -> Found | None:
+        """The finding that leads; None without any that counts."""
+        return self.findings[0] if self.findings and self.word is Word.FINDING else None
+
+    @property
+    def is_ill(self) -> bool:
+        """Whether a finding stands that warns or pages."""
+        return self.lead is not None
+
+
+def leader_of(state: JudgeState, catalogue: Catalogue) -> Spell | None:
+    """Return the standing finding that leads: the earliest onset, of those within 10 rows the first cause."""
+    standing = [spell for spell in state.standing.values() if spell.severity is not Severity.INFO]
+    collapse = state.standing.get("reward_collapse")
+    if collapse is not None:
+        standing = [spell for spell in standing if spell.onset >= collapse.onset - COLLAPSE_LEAD_ROWS]
+    if not standing:
+        return None
+    first = min(spell.onset for spell in standing)
+    near = sorted(
+        (spell for spell in standing if spell.onset <= first + NEAR_ROWS),
+        key=lambda spell: _order(spell, catalogue, first),
+    )
+    leader = next((spell for spell in near if not any(_follows(spell, other, catalogue) for other in near)), near[0])
+    for spell in standing:
+        stood = state.rows - spell.trip >= LEADS_AFTER_ROWS
+        if stood and explains(catalogue, spell.finding, leader.finding) and spell.onset <= leader.onset + NEAR_ROWS:
+            leader = spell
+    return leader
+
+
+def _order(spell: Spell, catalogue: Catalogue, first: int) -> tuple[int, int]:
+    is_early = first == 0 and spell.onset == 0 and spell.finding in FROM_START
+    step = catalogue.order["step_too_large"]
+    place = catalogue.order[spell.finding]
+    return (step - 1, place) if is_early and place > step else (place, 1)
+
+
+def _follows(spell: Spell, other: Spell, catalogue: Catalogue) -> bool:
+    """Whether a finding is a consequence of one that began before it."""
+    return other.onset < spell.onset and explains(catalogue, other.finding, spell.finding)
+
+
+def explains(catalogue: Catalogue, cause: str, symptom: str) -> bool:
+    """Whether a finding explains another one; every finding explains a fall of the reward."""
+    if cause == symptom:
+        return False
+    return symptom in catalogue.by_id[cause].explains or (symptom in REWARD_FINDINGS and cause not in REWARD_FINDINGS)
+
+
+def onset_of_illness(state: JudgeState, leader: Spell) -> Spell:
+    """Return the spell whose onset is that of the illness: the leader's, never later than the reward's fall."""
+    falls = [state.standing[name] for name in REWARD_FINDINGS if name in state.standing]
+    return min((leader, *falls), key=lambda spell: spell.onset)
+
+
+def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
+    """Return the judgement at the newest row; None before the first one."""
+    if not state.rows:
+        return None
+    leader = leader_of(state, catalogue)
+    standing = sorted(
+        state.standing.values(),
+        key=lambda spell: (spell is not leader, spell.severity is Severity.INFO, catalogue.order[spell.finding]),
+    )
+    outside = tuple(_outside(state, catalogue))
+    illness = None if leader is None else onset_of_illness(state, leader)
+    knows_agreement = any(_memory(state, name).count for name in AGREEMENT)
+    return Judgement(
+        word=_word(state, leader, outside, knows_agreement=knows_agreement),
+        place=state.places[-1],
+        rows=state.rows,
+        findings=tuple(found_of(spell, catalogue) for spell in standing),
+        over=tuple(found_of(spell, catalogue) for spell in state.ended if spell.severity is not Severity.INFO),
+        outside=outside,
+        reward=_reward_course(state.reward),
+        changed=tuple(_changed(state)) if state.rows < ENOUGH_ROWS else (),
+        since=None if illness is None else illness.onset_place,
+        last_good=None if illness is None else illness.last_good,
+        measures_agreement=knows_agreement,
+        notes=tuple(_notes(state)),
+    )
+
+
+def found_of(spell: Spell, catalogue: Catalogue) -> Found:
+    """Return a spell with the words of its finding and clause."""
+    spec = catalogue.by_id[spell.finding]
+    clause = catalogue.by_key.get(f"{spell.finding}.{spell.clause}")
+    return Found(
+        finding=spell.finding,
+        clause=spell.clause,
+        title=clause.title if clause else spec.title,
+        meaning=clause.meaning if clause else spec.meaning,
+        severity=spell.severity,
+        remedy=clause.remedy if clause else spell.finding,
+        chart=clause.chart if clause else spec.chart,
+        since=spell.onset_place,
+        found=spell.trip_place,
+        from_start=spell.from_start,
+        last_good=spell.last_good,
+        evidence=spell.evidence,
+        beyond=spell.beyond,
+        ended=spell.end_place,
+    )
+
+
+def _word(state: JudgeState, leader: Spell | None, outside: tuple[OutOfRange, ...], *, knows_agreement: bool) -> Word:
+    if leader is not None:
+        return Word.FINDING
+    if outside:
+        return Word.OUTSIDE
+    if "not_learning" in state.standing:
+        return Word.LEARNT_NOTHING
+    has_reward = state.reward.signal.count > 0
+    trains = has_reward and any(_memory(state, name).count for name in TRAINING)
+    if not (has_reward or knows_agreement or any(memory.count for memory in state.signals.values())):
+        return Word.NOTHING_KNOWN
+    if state.rows < ENOUGH_ROWS:
+        return Word.TOO_FEW_ROWS
+    if trains:
+        return Word.HEALTHY if knows_agreement else Word.TRAINING_HEALTHY
+    return Word.NOT_JUDGED
+
+
+def _memory(state: JudgeState, name: str) -> SignalMemory:
+    for source in sources_of(name):
+        if (found := state.signals.get(source)) is not None:
+            return found
+    return SignalMemory()
+
+
+def _source(state: JudgeState, name: str) -> str:
+    return next((source for source in sources_of(name) if source in state.signals), name)
+
+
+def _outside(state: JudgeState, catalogue: Catalogue) -> Iterator[OutOfRange]:
+    lags = _memory(state, "lag").now > 0
+    for name, usual in catalogue.ranges.items():
+        memory = _memory(state, name)
+        if not memory.count or (usual.only_if_unknown and _memory(state, usual.only_if_unknown).count):
+            continue
+        recent = memory.values[-START_ROWS:]
+        value = mean(recent) if usual.by == "mean" else median(recent)
+        allowed = _allowed(usual, memory, state.facts, lags=lags)
+        if not allowed.least <= value <= allowed.most:
+            yield OutOfRange(signal=_source(state, name), value=value, range=str(allowed))
+
+
+def _allowed(usual: HealthyRange, memory: SignalMemory, facts: Mapping[str, float], *, lags: bool) -> HealthyRange:
+    """Return the range of a run: wider for noisy engines, declared or seen at the start, and where rollouts lag."""
+    began = median(memory.early[:START_ROWS]) if memory.count >= START_ROWS else math.nan
+    is_noisy = usual.noisy == usual.noisy and (facts.get("noisy", 0.0) > 0 or usual.most < began <= usual.noisy)
+    found = msgspec.structs.replace(usual, most=usual.noisy) if is_noisy else usual
+    return found.widened(usual.times_when_lagging) if lags and usual.times_when_lagging > 1 else found
+
+
+def _thirds(values: tuple[float, ...]) -> tuple[float, float]:
+    part = max(1, len(values) // 3)
+    return mean(values[:part]), mean(values[-part:])
+
+
+def _reward_course(reward: RewardMemory) -> Course | None:
+    """Return the reward's course: first against last 20 rows; under 40 rows first and last third, without a word."""
+    count = reward.signal.count
+    if not count:
+        return None
+    if count < ROWS_FOR_A_TREND:
+        first, last = _thirds(reward.signal.values)
+        return Course(signal="reward_mean", first=first, last=last)
+    first, last = mean(reward.signal.early[:START_ROWS]), reward.signal.mean_of(START_ROWS)
+    error = TREND_ERRORS * reward.noise * math.sqrt(2.0 / START_ROWS)
+    trend = "rose" if last - first > error else ("fell" if first - last > error else "flat")
+    return Course(signal="reward_mean", first=first, last=last, trend=trend)
+
+
+def _changed(state: JudgeState) -> Iterator[Course]:
+    """Yield the signals of too few rows that changed by more than half, the largest change first."""
+    found = []
+    for name, memory in state.signals.items():
+        if memory.count < 2 or ":" in name or name in ("lr", "reward_mean", "settled_kl_k3") or name.startswith("n_"):
+            continue
+        first, last = _thirds(memory.values)
+        if first > 0 and last > 0 and not 1 / CHANGED_TIMES <= last / first <= CHANGED_TIMES:
+            found.append((abs(math.log(last / first)), Course(signal=name, first=first, last=last)))
+    yield from (course for _, course in sorted(found, key=lambda pair: -pair[0]))
+
+
+def _notes(state: JudgeState) -> Iterator[str]:
+    none_solved = _memory(state, "none_solved_groups").mean_of(START_ROWS)
+    if none_solved > 0.5:
+        yield f"{none_solved:.0%} of the groups solve nothing"
+
+
+def words_of(judgement: Judgement) -> str:
+    """Return the verdict in one phrase, such as `engine mismatch` or `healthy, reward rose`."""
+    match judgement.word:
+        case Word.FINDING:
+            assert judgement.lead is not None
+            phrase = judgement.lead.title
+        case Word.OUTSIDE:
+            phrase = f"{judgement.word.value}: {', '.join(map(_range_words, judgement.outside))}"
+        case Word.TOO_FEW_ROWS:
+            phrase = f"{judgement.word.value} ({judgement.rows} of {ENOUGH_ROWS})"
+        case _:
+            phrase = judgement.word.value
+    return "; ".join((phrase, *_asides(judgement)))
+
+
+def _range_words(out: OutOfRange) -> str:
+    return f"{signal_words(out.signal)} {number(out.value)} (healthy {out.range})"
+
+
+def _asides(judgement: Judgement) -> Iterator[str]:
+    if judgement.word is not Word.FINDING:
+        yield from judgement.notes
+    reward = judgement.reward
+    if reward is not None:
+        values = f"{number(reward.first)} to {number(reward.last)}"
+        yield f"reward {values}" if reward.trend is None else f"reward {reward.trend}"
+    for course in judgement.changed[:MAX_CHANGED]:
+        yield f"{signal_words(course.signal)} {number(course.first)} to {number(course.last)}"
+
+
+MAX_CHANGED = 4
+
+
+def number(value: float) -> str:
+    """Return a number as people read it: 3 digits."""
+    return f"{value:.3g}"
+
+
+def standing_ids(findings: Iterable[Found]) -> frozenset[str]:
+    """Return the ids of findings that warn or page."""
+    return frozenset(found.finding for found in findings if found.severity is not Severity.INFO)
