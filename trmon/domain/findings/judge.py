@@ -36,7 +36,10 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClauseMemory(msgspec.Struct, frozen=True, array_like=True):
-    """The truths of a clause in its newest 50 judged rows, newest in the lowest bit; `quiet` rows ago it last was true."""
+    """The truths of a clause in its newest 50 judged rows, the newest in the lowest bit.
+
+    `quiet` judged rows have passed since it last was true by the relaxed limit, while it stands.
+    """
 
     truths: int = 0
     judged: int = 0
@@ -191,7 +194,7 @@ class Judge:
         return self._with_findings(folded, reading)
 
     def finish(self, state: JudgeState) -> JudgeState:
-        """Return the state at the end of the run: what is no number in its last row is a finding without a second row."""
+        """Return the state at the end of the run: a name that is no number in its last row needs no second row."""
         if not state.rows:
             return state
         last = state.rows - 1
@@ -264,7 +267,8 @@ class Judge:
             known = state.standing.get(finding)
             severity = Severity.PAGE if is_paged(clause, reading) else self._severity(finding, clause)
             if known is None:
-                standing[finding] = self._opened(state, reading, finding, clause, severity)
+                opened = standing[finding] = self._opened(state, reading, finding, clause, severity)
+                ended = tuple(spell for spell in ended if (spell.finding, spell.trip) != (finding, opened.trip))
                 continue
             worse = severity if severity is Severity.PAGE else known.severity
             evidence = _evidence(clause, reading, then=_then(known)) or known.evidence
@@ -331,11 +335,11 @@ def _evidence(clause: Clause, reading: Reading, *, then: float) -> tuple[Evidenc
             value=part.read(reading),
             side=part.side,
             limit=part.limit,
-            then=_before(part, reading, then) if part is clause.decisive else math.nan,
+            then=_before(part, reading, then if part is clause.decisive else math.nan),
             now=_now(part, reading),
         )
         for part in (*clause.when, *chosen)
-        if part.side
+        if part.side and part.truth(reading, relaxed=True)
     )
 
 

@@ -1,7 +1,7 @@
 """Measures: the numbers that clauses of findings compare with limits, each by its name in findings.yaml.
 
-`signal.transform` is a transform of a signal's memory; a name alone is the signal's newest value, or a measure of its own
-such as `fall`. A measure that is not known is NaN.
+`signal.transform` is a transform of a signal's memory; a name alone is the signal's newest value, or a measure of its
+own such as `fall`. A measure that is not known is NaN.
 """
 
 from __future__ import annotations

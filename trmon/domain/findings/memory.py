@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
 
@@ -64,7 +65,7 @@ class SignalMemory(msgspec.Struct, frozen=True, array_like=True):
         return SignalMemory(count, (*self.rows[-WINDOW_ROWS + 1 :], row), values, early, ema, squares, start)
 
     def restarted(self, *, keeps_start: bool) -> SignalMemory:
-        """Return the memory at the start of an attempt: the average starts anew, the run's start where it is kept not."""
+        """Return the memory at the start of an attempt, whose average starts anew, and the run's start unless kept."""
         return structs.replace(self, ema=math.nan) if keeps_start else SignalMemory()
 
     @property
@@ -83,7 +84,7 @@ class SignalMemory(msgspec.Struct, frozen=True, array_like=True):
         return mean(self.values[-rows:]) if self.count >= at_least else math.nan
 
     def growth(self) -> tuple[float, float]:
-        """Return the median of 5 and the one around 100 values before it (values 5 to 9 if younger); NaN with too few."""
+        """Return the median of 5 and the one around 100 values before (values 5 to 9 if younger); NaN with too few."""
         first = max(MEDIAN_ROWS - (self.count - len(self.values)), len(self.values) - GROWTH_ROWS - 3)
         if self.count < START_ROWS or first < 0 or first + MEDIAN_ROWS > len(self.values) - MEDIAN_ROWS:
             return math.nan, math.nan
@@ -96,7 +97,7 @@ class SignalMemory(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _squares(values: Numbers) -> float:
-    return math.fsum((b - a) ** 2 for a, b in zip(values, values[1:], strict=False))
+    return math.fsum((b - a) ** 2 for a, b in pairwise(values))
 
 
 class NonFiniteMemory(msgspec.Struct, frozen=True, array_like=True):
@@ -126,7 +127,7 @@ PEAK_FROM_ROW = 10
 SLOW_ROWS = 40
 BLOCK_ROWS = 10
 SLOW_SQUARE = 0.91
-"""The median of a squared difference of two means of 10 rows, over the variance of a row times 10. findings, section 1."""
+"""The median of the squared difference of two means of 10 rows, times 10, over twice a row's variance."""
 FALL_SHARE = 0.3
 NOISE_ERRORS = 8.0
 RELATIVE_FLOOR = 1e-9
@@ -146,8 +147,8 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The course of the reward: its averages over 15 and 20 rows, its peak, its noise and its range.
 
     `averages` are the newest 101 averages over 20 rows, `average_at_start` the one of row 20; `slow` holds the squared
-    differences of means of 10 rows; `sketch` the quantiles of rewards of sequences, else of rows. `low` and `high` are the
-    extremes seen; `maximum` is the largest reward of a sequence, NaN if only means are known.
+    differences of means of 10 rows; `sketch` the quantiles of rewards of sequences, else of rows. `low` and `high` are
+    the extremes seen; `maximum` is the largest reward of a sequence, NaN if only means are known.
     Source: findings, section 1.
     """
 

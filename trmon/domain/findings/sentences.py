@@ -73,7 +73,7 @@ OF_MEASURE: Mapping[str, str] = {
 
 
 def evidence_words(evidence: Evidence) -> str:
-    """Return a comparison that holds, with its limit and the value before, such as `KL per token is 0.2 (limit 0.05)`."""
+    """Return a comparison that holds, with its limit and the value before: `KL per token is 0.2 (limit 0.05)`."""
     template = OF_MEASURE.get(evidence.measure)
     transform = evidence.measure.partition(".")[2]
     words = template or OF_TRANSFORM[transform]

@@ -49,8 +49,9 @@ class Word(Enum):
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """A finding as it is told: its words, its severity, its steps and its evidence, the decisive one first.
 
-    `since` is its onset, `found` the row that found it, `beyond` the first row beyond the limit where it began as a ramp;
-    `last_good` is None where it stood from the first rows or its onset is not known well. `ended` is None while it stands.
+    `since` is its onset, `found` the row that found it, `beyond` the first row beyond the limit where it began as a
+    ramp; `last_good` is None where it stood from the first rows or its onset is not known well. `ended` is None while
+    it stands.
     """
 
     finding: str
