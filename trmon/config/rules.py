@@ -11,7 +11,7 @@ import structlog
 from trmon.config.settings import Settings
 from trmon.domain.errors import InvalidInput, NotReady
 from trmon.domain.pipeline.rule_testing import ExpectedAlert, RuleTest, parse_rule_tests, run_rule_test
-from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 
 FileStamp = tuple[int, int, int]
@@ -38,7 +38,7 @@ class RuleTestResult:
         return f"FAILED  {self.test.name}\n  expected: {_list(self.test.alerts)}\n  got:      {_list(self.alerts)}"
 
 
-def read_rules_file(path: Path) -> tuple[Rule, ...]:
+def read_rules_file(path: Path) -> RuleSet:
     """Return the built-in rules with those of a file over them. Errors: InvalidInput naming file and position."""
     text = _read(path)
     try:
@@ -82,13 +82,13 @@ class ActiveRules:
         self.on_failure: Callable[[], None] = lambda: None
         """Called after a reload, and after one that failed."""
 
-    def __call__(self) -> tuple[Rule, ...]:
+    def __call__(self) -> RuleSet:
         """Return the current rules."""
         return self._rules
 
     def health_rules(self) -> frozenset[str]:
         """Return the names of the rules whose alerts join a run's incident."""
-        return frozenset(rule.name for rule in self._rules if rule.is_of_health)
+        return self._rules.of_health
 
     def refresh(self) -> None:
         """Reload the file if it changed; if it is invalid, log the error once and keep the old rules."""
@@ -105,7 +105,7 @@ class ActiveRules:
             return
         self.error = None
         self.on_change()
-        log.info("rules_reloaded", file=str(self.path), rules=len(self._rules))
+        log.info("rules_reloaded", file=str(self.path), rules=len(self._rules.rules))
 
 
 def active_rules_of(settings: Settings) -> ActiveRules:

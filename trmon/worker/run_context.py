@@ -13,7 +13,7 @@ from trmon.domain.messages import StoredNotice
 from trmon.domain.pipeline.run_update import Event
 from trmon.domain.pipeline.state import PassContext
 from trmon.domain.policies import PolicyRegistry, PolicyVersion, version_from_trainer
-from trmon.domain.rules.rule import Rule, RuleSet
+from trmon.domain.rules.rule import RuleSet
 from trmon.domain.runs.liveness import SilenceLimits, StateChange
 from trmon.domain.runs.run import with_new_warnings
 from trmon.store.repositories.run_log import RunLog
@@ -27,20 +27,12 @@ from trmon_client.core.policies.sequence_statistics import PolicyError
 class WatchConfig:
     """The settings by which every run is evaluated: rules, alert routes, and how long to wait for reports."""
 
-    rules: Callable[[], tuple[Rule, ...]]
+    rules: Callable[[], RuleSet]
     routes: Routes = field(default_factory=Routes)
     public_url: str | None = None
     runbook_base_url: str | None = None
     grace_seconds: float = 60.0
     patience: SilenceLimits = field(default_factory=SilenceLimits)
-    _rule_set: RuleSet | None = field(default=None, init=False)
-
-    def rule_set(self) -> RuleSet:
-        """Return the active rules as a set, computed once for all runs; replaced rules are another tuple object."""
-        rules = self.rules()
-        if self._rule_set is None or rules is not self._rule_set.rules:
-            self._rule_set = RuleSet(rules)
-        return self._rule_set
 
 
 class RunContext:
@@ -59,7 +51,7 @@ class RunContext:
         return PassContext(
             run=self.run,
             policies=self.policies,
-            rules=self._watch_config.rule_set(),
+            rules=self._watch_config.rules(),
             receivers=self._watch_config.routes.of(self.run.owner),
             public_url=self._watch_config.public_url,
             runbook_base_url=self._watch_config.runbook_base_url,
@@ -71,7 +63,7 @@ class RunContext:
         """Return what computes the deliveries if the run changes its owner now."""
         config = self._watch_config
         return OwnerChange(
-            routes=config.routes, public_url=config.public_url, now=now, health_rules=config.rule_set().of_health
+            routes=config.routes, public_url=config.public_url, now=now, health_rules=config.rules().of_health
         )
 
     def refresh(self) -> None:

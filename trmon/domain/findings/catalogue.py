@@ -13,7 +13,7 @@ import msgspec
 
 from trmon.domain.errors import InvalidInput
 from trmon.domain.finding import Severity
-from trmon.domain.findings.measures import AVERAGES, COMPUTED, READ_BY, TRANSFORMS, Reading, sources_of
+from trmon.domain.findings.measures import AVERAGES, COMPUTED, READ_BY, TRANSFORMS, Reading
 
 LOST, NONFINITE = "lost", "nonfinite"
 """What not_a_number asks of a name: is it not finite in the row, and (lost) was it a number before."""
@@ -368,12 +368,11 @@ def reader_of(measure: str) -> Callable[[Reading], float]:
 
 
 def _nonfinite(reading: Reading, name: str, *, must_be_usual: bool) -> float:
-    for source in sources_of(name):
-        memory = reading.nonfinite.get(source)
-        if memory is not None:
-            counts = not must_be_usual or memory.numbers >= USUAL_NUMBERS
-            return float(counts and memory.bad[-1:] == (reading.row,))
-    return math.nan
+    memory = reading.nonfinite.get(name)
+    if memory is None:
+        return math.nan
+    counts = not must_be_usual or memory.numbers >= USUAL_NUMBERS
+    return float(counts and memory.bad[-1:] == (reading.row,))
 
 
 def with_limits(

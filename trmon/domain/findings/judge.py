@@ -143,16 +143,17 @@ class Judge:
                 entry = key, VIEWS[name][1] if name in VIEWS else None
                 if entry not in self._remembered.setdefault(source, []):
                     self._remembered[source].append(entry)
-        self._watched = {source for name in catalogue.watched for source in sources_of(name)}
+        self._watched = catalogue.watched
         self._judged_by: dict[str, list[tuple[Clause, tuple[str, ...]]]] = {}
         self._judged_by_logged: dict[str, list[Clause]] = {}
         for clause in self._clauses:
-            sources = remembered_as(clause.decisive.signals[0])
+            name = clause.decisive.signals[0]
+            if clause.decisive.transform in (LOST, NONFINITE):
+                self._judged_by_logged.setdefault(name, []).append(clause)
+                continue
+            sources = remembered_as(name)
             for place, source in enumerate(sources):
-                if clause.decisive.transform in (LOST, NONFINITE):
-                    self._judged_by_logged.setdefault(source, []).append(clause)
-                else:
-                    self._judged_by.setdefault(source, []).append((clause, sources[:place]))
+                self._judged_by.setdefault(source, []).append((clause, sources[:place]))
 
     def fold(self, state: JudgeState, row: Row) -> JudgeState:
         """Return the state after a row."""

@@ -10,18 +10,18 @@ from typing import Any, TypeAlias
 from msgspec import structs
 
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
-from trmon.domain.collapse_risk.risk_reading import describe_drivers
-from trmon.domain.diagnosis.history import declares_replay
 from trmon.domain.framework_names.translation import with_canonical
+from trmon.domain.alerts.transitions import Transition
 from trmon.domain.pipeline.draft import ClosingRow
+from trmon.domain.pipeline.judging import BASELINE, config_digest, judge_pending, with_row
 from trmon.domain.pipeline.state import GAPS, GAUGE_KEYS, PassContext, PipelineState
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleFinding
 from trmon.domain.rules.signal_reader import SignalMemory, SignalReader
 from trmon.domain.signals.drift_features import describe_drift
 from trmon.domain.signals.run_features import FEATURE_SIGNALS
 
-WITH_WINDOWS = ("response_length_growth", "ess_seq_relative", "step_seconds")
-HISTORICAL = frozenset((*WITH_WINDOWS, *FEATURE_SIGNALS, "router_replay"))
+STEP_SECONDS = "step_seconds"
+HISTORICAL = frozenset((STEP_SECONDS, BASELINE, *FEATURE_SIGNALS))
 """Signals that are computed from the history of a run; a revision keeps their values."""
 
 
@@ -33,7 +33,7 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
     """
     pipeline_state, row = closing.pipeline_state, closing.row
     if not pipeline_state.follows(row.key):
-        unknown = dict.fromkeys(WITH_WINDOWS, math.nan)
+        unknown = {STEP_SECONDS: math.nan}
         pipeline_state = structs.replace(pipeline_state, ordinal=max(pipeline_state.ordinal, row.ordinal))
         return replace(closing, row=_with(row, unknown), pipeline_state=pipeline_state)
     began_step = pipeline_state.begins_step(row.key)
@@ -43,15 +43,14 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
         _with_step_time(pipeline_state, row, made_at=closing.made_at, began_step=began_step),
         has_rollout_row=has_rollout_row,
     )
-    pipeline_state, historical = _historical_signals(pipeline_state, row, is_gauge=is_gauge)
+    pipeline_state, baseline = _baseline(pipeline_state, row, context=closing.context, is_stored=closing.is_stored)
+    historical = {STEP_SECONDS: pipeline_state.step_seconds, **baseline}
     if is_gauge:
         features = pipeline_state.features.with_row(
             row.numbers, with_canonical(row.scalars), begins_step=began_step, is_rollout=row.key.update is None
         )
         pipeline_state = structs.replace(pipeline_state, features=features)
         historical |= features.after.signals()
-        if features.after.router_flips.averages:
-            historical = _with_declared_replay(historical, closing.context.run.config)
     else:
         features = pipeline_state.features.with_update(row.numbers)
         pipeline_state = structs.replace(pipeline_state, features=features)
@@ -59,22 +58,37 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
     if is_gauge:
         gauge_keys = (*(gauge_keys if began_step else gauge_keys[:-1]), row.key)[-GAUGE_KEYS:]
     pipeline_state = structs.replace(pipeline_state, ordinal=row.ordinal, folded=row.key, gauge_keys=gauge_keys)
+    folded_row = _with(row, historical)
+    judged: tuple[Transition, ...] = ()
+    if began_step:
+        judged, pipeline_state = judge_pending(pipeline_state, context=closing.context)
+    pipeline_state = with_row(pipeline_state, folded_row, begins_step=began_step, is_gauge=is_gauge)
     return replace(
         closing,
-        row=_with(row, historical),
+        row=folded_row,
         pipeline_state=pipeline_state,
+        transitions=judged,
         folded=True,
         began_step=began_step,
         is_gauge=is_gauge,
     )
 
 
-def _with_declared_replay(historical: dict[str, float], config: Mapping[str, Any]) -> dict[str, float]:
-    """Return the signals with whether a replay is declared: it leaves next to no flips, so there is no baseline."""
-    if not declares_replay(config):
-        return historical | {"router_replay": 0.0}
-    kept = {name: value for name, value in historical.items() if name != "router_flip_relative"}
-    return kept | {"router_replay": 1.0}
+def _baseline(
+    pipeline_state: PipelineState, row: BatchRow, *, context: PassContext, is_stored: bool
+) -> tuple[PipelineState, dict[str, float]]:
+    """Return the state and the signal of a row whose configuration is another one: a new baseline begins.
+
+    A stored row says itself which one it has, since the configuration of its time is not kept.
+    """
+    if is_stored:
+        baseline, digest = int(row.signals.get(BASELINE, 0.0)), config_digest(context.run.config)
+    else:
+        digest = config_digest(context.run.config)
+        is_new = pipeline_state.config not in ("", digest)
+        baseline = pipeline_state.baseline + is_new
+    state = structs.replace(pipeline_state, baseline=baseline, config=digest)
+    return state, {BASELINE: float(baseline)} if baseline else {}
 
 
 def amend_row(closing: ClosingRow) -> ClosingRow:
@@ -104,24 +118,6 @@ def _with_step_time(
         step_seconds=seconds,
         gaps_seconds=gaps if math.isnan(seconds) else (*gaps, seconds)[-GAPS:],
     )
-
-
-def _historical_signals(
-    pipeline_state: PipelineState, row: BatchRow, *, is_gauge: bool
-) -> tuple[PipelineState, dict[str, float]]:
-    """Return the historical signals of a row; a gauge row is added to the windows first."""
-    ess_seq = SignalReader(row.signals, row.primary_pair)["ess_seq"]
-    lengths, baseline = pipeline_state.response_length, pipeline_state.ess_seq
-    if is_gauge:
-        lengths = lengths.with_value(row.key.step, row.signals.get("response_length_mean", math.nan))
-        baseline = baseline.with_value(row.key.step, ess_seq)
-    baseline_value = baseline.value
-    historical = {
-        "response_length_growth": lengths.growth(),
-        "ess_seq_relative": ess_seq / baseline_value if baseline_value else math.nan,
-        "step_seconds": pipeline_state.step_seconds,
-    }
-    return structs.replace(pipeline_state, response_length=lengths, ess_seq=baseline), historical
 
 
 def _with(row: BatchRow, historical: dict[str, float]) -> BatchRow:
@@ -178,6 +174,7 @@ def reconsider(row: BatchRow, *, context: PassContext, pipeline_state: PipelineS
     )
     row = structs.replace(row, signals={**row.signals, **features.after.signals()})
     numbers = row.numbers
+    pipeline_state = with_row(pipeline_state, row, begins_step=False, is_gauge=True)
     pipeline_state = structs.replace(
         pipeline_state,
         features=features,
@@ -243,7 +240,6 @@ def _findings(
             raised=evaluation.raised,
             lingering=evaluation.lingering,
             drift=describe_drift(numbers) if rule.names_drift and evaluation.can_raise else "",
-            drivers=describe_drivers(numbers) if rule.names_drivers and evaluation.can_raise else "",
         )
         found.append((rule, finding))
     return found, failed

@@ -14,13 +14,13 @@ from trmon.domain.alerts.transitions import QUIET, AlertTrack
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.policies import PolicyRegistry
+from trmon.domain.findings.judge import JudgeState
 from trmon.domain.rules.rule import Rule, RuleFinding, RuleSet
 from trmon.domain.rules.signal_reader import SignalMemory
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.run_features import FeatureState
-from trmon.domain.signals.windows import Baseline, SignalWindow
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 """The version of checkpoints; those of another version are ignored, and the state is rebuilt from the rows.
 
 Raise it when the fields of the state change, or how rows are folded into it. A new field that older checkpoints may
@@ -31,6 +31,20 @@ GAPS = 20
 GAUGE_KEYS = 64
 
 
+class PendingRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The row of the newest step, which is judged once the next step begins: its values may still come.
+
+    `key` is the gauge row of the step, `of_rollout` the values of its rollout row, `of_update` those of its last update.
+    """
+
+    key: BatchKey
+    at: float
+    mode: str
+    baseline: int = 0
+    of_rollout: dict[str, float] = {}
+    of_update: dict[str, float] = {}
+
+
 class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a run after the batch `ordinal`; folding the rows of the run in order gives the same state.
 
@@ -38,8 +52,9 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     batch, made at `began_at` on the trainer's clock, `step_seconds` after the previous step, and `provisional` holds
     the findings of rules until all rows of the step are known. `features` is the history that findings need, `memory`
     and `update_memory` that of the signals that rules measure over time, by gauge rows and by the last row of each
-    step. `gauge_keys` are the gauge rows of the newest 64 steps. `incident` is the newest incident, also after its end;
-    `incident_ends` counts steps at which incidents ended.
+    step. `gauge_keys` are the gauge rows of the newest 64 steps. `judge` is the judgement of the steps before the
+    `pending` one; `baseline` counts the starts of new baselines, and `config` names the configuration of the newest one.
+    `incident` is the newest incident, also after its end; `incident_ends` counts steps at which incidents ended.
     A restart reads the notices after `reread_notices_after` again, since scalars and chunk counts in them may belong
     to batches that are still open. Reports up to `liveness_report_id` arrived before the newest change of the run's
     state and do not change it again; `silent_since` is the start of its silence at that time, which a start without
@@ -55,11 +70,13 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     has_rollout_row: bool = False
     gauge_keys: tuple[BatchKey, ...] = ()
     gaps_seconds: tuple[float, ...] = ()
-    response_length: SignalWindow = msgspec.field(default_factory=SignalWindow)
-    ess_seq: Baseline = msgspec.field(default_factory=Baseline)
     features: FeatureState = msgspec.field(default_factory=FeatureState)
     memory: SignalMemory = msgspec.field(default_factory=SignalMemory)
     update_memory: SignalMemory = msgspec.field(default_factory=SignalMemory)
+    judge: JudgeState = msgspec.field(default_factory=JudgeState)
+    pending: PendingRow | None = None
+    baseline: int = 0
+    config: str = ""
     provisional: dict[str, RuleFinding] = msgspec.field(default_factory=dict)
     tracks: dict[str, AlertTrack] = msgspec.field(default_factory=dict)
     incident: Incident | None = None

@@ -95,6 +95,7 @@ def apply_transitions(closing: ClosingRow) -> ClosingRow:
     transitions, pipeline_state = apply_findings(
         closing.findings, context=context, pipeline_state=closing.pipeline_state
     )
+    transitions = (*closing.transitions, *transitions)
     if closing.began_step:
         told, pipeline_state = apply_incident_step(pipeline_state, context=context, key=row.key, at=row.closed_at)
         transitions = (*transitions, *told)
@@ -193,11 +194,13 @@ def apply_run_end(
     last = [
         (rule, pipeline_state.provisional[rule.name])
         for rule in context.rules.over_signals
-        if rule.name in pipeline_state.provisional and not (is_finished and rule.is_prediction)
+        if rule.name in pipeline_state.provisional
     ]
     transitions, pipeline_state = apply_findings(
         last, context=context, pipeline_state=structs.replace(pipeline_state, provisional={})
     )
+    judged, pipeline_state = judge_pending(pipeline_state, context=context, is_last=True)
+    transitions = (*transitions, *judged)
     if not is_finished:
         return transitions, pipeline_state
     state_rules = {rule.name for rule in context.rules.over_states}

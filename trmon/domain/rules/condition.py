@@ -265,7 +265,14 @@ class TwoTrainersLive:
     seconds: float
 
 
-When: TypeAlias = Comparison | SignalAbsent | AnyOf | AllOf | InState | TwoTrainersLive
+@dataclass(frozen=True, slots=True)
+class FindingStands:
+    """True while the judge's finding stands, which folds rows and not only the newest one."""
+
+    finding: str
+
+
+When: TypeAlias = Comparison | SignalAbsent | AnyOf | AllOf | InState | TwoTrainersLive | FindingStands
 
 
 def comparisons_of(when: object) -> Iterator[Comparison]:

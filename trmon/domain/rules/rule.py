@@ -9,8 +9,9 @@ from functools import cached_property
 
 import msgspec
 
-from trmon.domain.collapse_risk.risk_reading import RISK
-from trmon.domain.finding import Finding, Severity
+from trmon.domain.finding import Severity
+from trmon.domain.findings.catalogue import Catalogue, FindingSpec
+from trmon.domain.findings.judge import Judge
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules.condition import (
     AllOf,
@@ -18,6 +19,7 @@ from trmon.domain.rules.condition import (
     Comparison,
     Condition,
     Evaluation,
+    FindingStands,
     InState,
     RememberedHistory,
     SignalAbsent,
@@ -44,10 +46,9 @@ class Rule:
 
     `for_steps` and `for_seconds` must both have passed. In the first `immune_steps` of a run, a rule over signals
     has no effect, and a rule over states is at most a warning. `summary` may use {signal}, {value}, {threshold}, {run},
-    {step}, {error}, how the trainer ended, {drift}, the pair with most of the drift and its lag, and {drivers}, the
-    inputs that raise the risk of a collapse most. `runbook` says in a line or two what to do; `meaning` is shown on the
-    page of the rule only. `finding` is the finding that the rule shows; `is_symptom` is true if every finding may lead
-    to it.
+    {step}, {error}, how the trainer ended, and {drift}, the pair with most of the drift and its lag. `runbook` says in a
+    line or two what to do; `meaning` is shown on the page of the rule only. `is_symptom` is true if every finding may
+    lead to it. A finding is a rule, too, whose condition is that the finding stands.
     """
 
     name: str
@@ -63,28 +64,27 @@ class Rule:
     labels: dict[str, str] = field(default_factory=dict)
     runbook: str = ""
     meaning: str = ""
-    finding: Finding | None = None
     is_symptom: bool = False
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether it is a finding of the judge."""
+        return isinstance(self.when, FindingStands)
 
     @property
     def is_of_health(self) -> bool:
         """Whether alerts of the rule join the run's incident, which is told in their place."""
-        return self.finding is not None or self.is_symptom
-
-    @cached_property
-    def is_prediction(self) -> bool:
-        """Whether the rule reads the risk of a collapse: what it predicts cannot come once the run has finished."""
-        return not isinstance(self.when, InState | TwoTrainersLive) and RISK in signals_of(self.when)
+        return self.is_finding or self.is_symptom
 
     @property
     def reads_batches(self) -> bool:
-        """Whether the rule is over signals of batches; other rules are over the state of the run or its launches."""
-        return not isinstance(self.when, InState | TwoTrainersLive)
+        """Whether the rule is over signals of batches; others are findings, or over the state of the run."""
+        return not isinstance(self.when, InState | TwoTrainersLive | FindingStands)
 
     @cached_property
     def condition(self) -> Condition:
         """The condition over signals; only for rules that read batches."""
-        assert not isinstance(self.when, InState | TwoTrainersLive)
+        assert not isinstance(self.when, InState | TwoTrainersLive | FindingStands)
         return self.when
 
     @cached_property
@@ -115,13 +115,8 @@ class Rule:
         """Whether the summary names the pair that dominates."""
         return "{drift}" in self.summary
 
-    @cached_property
-    def names_drivers(self) -> bool:
-        """Whether the summary names what drives the risk of a collapse."""
-        return "{drivers}" in self.summary
-
     def format_summary(
-        self, evaluation: Evaluation, *, run: str, step: int, error: str = "", drift: str = "", drivers: str = ""
+        self, evaluation: Evaluation, *, run: str, step: int, error: str = "", drift: str = ""
     ) -> str:
         """Return the summary with the values filled in."""
         return self.summary.format(
@@ -132,7 +127,6 @@ class Rule:
             step=step,
             error=error,
             drift=drift,
-            drivers=drivers,
         )
 
 
@@ -140,7 +134,7 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
     """The evaluation of a rule over one step: `raised` by its thresholds, `lingering` by its clear thresholds.
 
     `steps` counts the steps of the run up to this one; `at` is the time at which the row was closed; `drift` names the
-    pair that dominates, and `drivers` what drives the risk of a collapse, for rules whose summary does.
+    pair that dominates, for rules whose summary does.
     """
 
     rule: str
@@ -151,7 +145,6 @@ class RuleFinding(msgspec.Struct, frozen=True, kw_only=True):
     raised: Evaluation
     lingering: Evaluation
     drift: str = ""
-    drivers: str = ""
 
     def worse_of(self, other: RuleFinding) -> RuleFinding:
         """Return the finding of a later update of the step, unless only this one is raised."""
@@ -166,11 +159,40 @@ class RememberedSignals:
     baselines: tuple[str, ...]
 
 
+def rule_of(finding: FindingSpec) -> Rule:
+    """Return the rule that a finding is."""
+    return Rule(
+        name=finding.id,
+        when=FindingStands(finding.id),
+        severity=finding.severity,
+        summary="",
+        meaning=finding.meaning,
+        immune_steps=0 if finding.id in TOLD_AT_ONCE else IMMUNE_ROWS,
+    )
+
+
+TOLD_AT_ONCE = ("not_a_number", "corrupt_logprobs")
+"""The findings that are sent in a run's first 20 rows, too. Source: findings, section 3."""
+IMMUNE_ROWS = 20
+
+
 @dataclass(frozen=True)
 class RuleSet:
-    """The active rules, in their order."""
+    """The active rules, in their order: the findings of a catalogue that are not turned off, then the others."""
 
-    rules: tuple[Rule, ...]
+    others: tuple[Rule, ...]
+    catalogue: Catalogue
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The findings as rules, and all other rules."""
+        told = (spec for spec in self.catalogue.findings if spec.clauses and spec.severity is not Severity.INFO)
+        return (*map(rule_of, told), *self.others)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """The judge of the catalogue."""
+        return Judge(self.catalogue)
 
     @cached_property
     def by_name(self) -> Mapping[str, Rule]:
@@ -195,7 +217,7 @@ class RuleSet:
     @cached_property
     def over_states(self) -> tuple[Rule, ...]:
         """The rules over the state of the run or its live launches."""
-        return tuple(rule for rule in self.rules if not rule.reads_batches)
+        return tuple(rule for rule in self.others if not rule.reads_batches)
 
     @cached_property
     def remembered(self) -> Mapping[RowSelection, RememberedSignals]:
@@ -228,6 +250,8 @@ def condition_in_words(when: object, depth: int = 0) -> Iterator[tuple[int, str]
             yield depth, f"{subject} is {when.bound.value} {when.threshold:g}{clear}"
         case SignalAbsent(signal):
             yield depth, f"`{signal}` is not known"
+        case FindingStands(finding):
+            yield depth, f"the finding `{finding}` stands"
         case InState(state):
             yield depth, f"the run is {state.value}"
         case TwoTrainersLive(seconds):

@@ -9,8 +9,9 @@ from importlib.resources import files
 from string import Formatter
 from typing import Any
 
-from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import CAUSES, Finding, Severity
+from trmon.domain.errors import InvalidInput, did_you_mean
+from trmon.domain.finding import Severity
+from trmon.domain.findings.catalogue import Catalogue, builtin_catalogue, with_limits, without
 from trmon.domain.rules import condition_yaml
 from trmon.domain.rules.condition_yaml import (
     reject_unknown_keys,
@@ -24,60 +25,93 @@ from trmon.domain.rules.condition_yaml import (
     yaml_text,
     yaml_type_name,
 )
-from trmon.domain.rules.rule import RowSelection, Rule
+from trmon.domain.rules.rule import RowSelection, Rule, RuleSet
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step", "error", "drift", "drivers")
+SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step", "error", "drift")
 """The fields that a summary may use."""
 
 
 @cache
-def builtin_rules() -> tuple[Rule, ...]:
-    """Return the built-in rules. Source: formulas, section 9."""
-    return parse_rules(files("trmon.domain.rules").joinpath("builtin_rules.yaml").read_text("utf-8"))
+def builtin_rules() -> RuleSet:
+    """Return the findings and the built-in rules beside them."""
+    text = files("trmon.domain.rules").joinpath("builtin_rules.yaml").read_text("utf-8")
+    return overlay_rules(RuleSet((), builtin_catalogue()), text)
 
 
-def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Return the rules in a YAML list.
+def parse_rules(text: str) -> RuleSet:
+    """Return the rules in a YAML list alone, without any finding.
 
     Errors: InvalidInput with the place, the expected and the given value.
     """
-    return overlay_rules((), text)
+    return overlay_rules(RuleSet((), Catalogue((), {})), text)
 
 
-def overlay_rules(base: tuple[Rule, ...], text: str) -> tuple[Rule, ...]:
-    """Return a base set with the rules of a YAML list applied to it.
+def overlay_rules(base: RuleSet, text: str) -> RuleSet:
+    """Return a base set with the entries of a YAML list applied to it.
 
-    A rule with the name of a base rule replaces it, `{name: ..., disabled: true}` removes it; new rules are appended.
+    A rule with the name of a base rule replaces it; `{name: ..., disabled: true}` turns off a rule or a finding;
+    `{name: engine_mismatch, limits: {kl_k3: 0.1}, severity: warn}` changes a finding. New rules are appended.
     Errors: InvalidInput with the place, the expected and the given value.
     """
     entries = yaml_document(text, "rules")
     if not isinstance(entries, list):
         raise InvalidInput("rules", f"must be a list of rules, and is {yaml_type_name(entries)}")
-    by_name: dict[str, Rule | None] = {rule.name: rule for rule in base}
-    names: set[str] = set()
+    rules: dict[str, Rule | None] = {rule.name: rule for rule in base.others}
+    catalogue, names = base.catalogue, set[str]()
     for i, entry in enumerate(entries):
-        name, rule = _entry(entry, f"rules[{i}]", base=by_name)
+        place = f"rules[{i}]"
+        given = yaml_mapping(entry, place)
+        name = _name(given.get("name"), f"{place}.name") if "name" in given else ""
+        if name in catalogue.by_id:
+            catalogue = _with_finding(catalogue, name, given, place)
+        elif "disabled" in given:
+            rules[_disabled(given, place, known=(*rules, *catalogue.by_id))] = None
+        else:
+            rules[name] = _rule(given, place)
         if name in names:
-            raise InvalidInput(f"rules[{i}].name", f"{name!r} is taken by an earlier rule")
+            raise InvalidInput(f"{place}.name", f"{name!r} is taken by an earlier rule")
         names.add(name)
-        by_name[name] = rule
-    return tuple(rule for rule in by_name.values() if rule is not None)
+    return RuleSet(tuple(rule for rule in rules.values() if rule is not None), catalogue)
 
 
-def _entry(entry: object, place: str, *, base: Collection[str]) -> tuple[str, Rule | None]:
-    """Return the name of a rule and the rule, None if it is disabled."""
-    given = yaml_mapping(entry, place)
-    if "disabled" not in given:
-        rule = _rule(given, place)
-        return rule.name, rule
+def _with_finding(catalogue: Catalogue, name: str, given: Mapping[str, Any], place: str) -> Catalogue:
+    if "when" in given:
+        raise InvalidInput(
+            f"{place}.when",
+            f"{name} is a finding: change its limits by {{name: {name}, limits: {{{_example(catalogue, name)}}}}}, "
+            "or give a rule of your own another name",
+        )
+    reject_unknown_keys(given, place, "name", "disabled", "severity", "limits")
+    if "disabled" in given:
+        _disabled(given, place, known=(name,))
+        return without(catalogue, name)
+    severity = yaml_enum(Severity)(given["severity"], f"{place}.severity") if "severity" in given else None
+    limits = yaml_mapping(given.get("limits", {}), f"{place}.limits")
+    for clause, limit in limits.items():
+        if isinstance(limit, bool) or not isinstance(limit, int | float):
+            raise InvalidInput(f"{place}.limits.{clause}", f"must be a number, and is {yaml_type_name(limit)}")
+    try:
+        return with_limits(catalogue, name, limits=limits, severity=severity)
+    except InvalidInput as error:
+        raise InvalidInput(f"{place}.{error.field}", error.message) from error
+
+
+def _example(catalogue: Catalogue, finding: str) -> str:
+    clause = catalogue.by_id[finding].clauses[0]
+    return f"{clause.id}: {clause.decisive.limit:g}"
+
+
+def _disabled(given: Mapping[str, Any], place: str, *, known: Collection[str]) -> str:
+    """Return the name of what an entry turns off."""
     reject_unknown_keys(given, place, "name", "disabled")
     if given["disabled"] is not True:
         raise InvalidInput(f"{place}.disabled", f"can only be true, and is {yaml_type_name(given['disabled'])}")
     name = _name(given.get("name"), f"{place}.name")
-    if name not in base:
-        raise InvalidInput(f"{place}.name", f"{name!r} is not a built-in rule, so it cannot be disabled")
-    return name, None
+    if name not in known:
+        told = f"{name!r} is neither a built-in rule nor a finding, so it cannot be disabled"
+        raise InvalidInput(f"{place}.name", told + did_you_mean(name, known))
+    return name
 
 
 def _rule(given: Mapping[str, Any], place: str) -> Rule:
@@ -102,14 +136,6 @@ def _name(value: object, place: str) -> str:
     if not NAME.fullmatch(name):
         raise InvalidInput(place, f"must be 1 to 64 of a-z, 0-9 and _, beginning with a letter, and is {name[:80]!r}")
     return name
-
-
-def _finding(value: object, place: str) -> Finding:
-    letter = yaml_text(value, place)
-    found = next((finding for finding in CAUSES if finding.value == letter), None)
-    if found is None:
-        raise InvalidInput(place, f"must be one of {', '.join(finding.value for finding in CAUSES)}, and is {letter!r}")
-    return found
 
 
 def _summary(value: object, place: str) -> str:
@@ -140,7 +166,6 @@ FIELDS: dict[str, Callable[[Any, str], Any]] = {
     "labels": yaml_labels,
     "runbook": yaml_text,
     "meaning": yaml_text,
-    "finding": _finding,
     "is_symptom": yaml_flag,
 }
 """The fields of a rule and their parsers."""
