@@ -183,6 +183,7 @@ class FindingSpec:
     explains: frozenset[str] = frozenset()
     beside: str = ""
     at_top: str = ""
+    predicts: bool = False
     clauses: tuple[Clause, ...] = ()
 
 
@@ -281,6 +282,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     explains: tuple[str, ...] = ()
     beside: str = ""
     at_top: str = ""
+    predicts: bool = False
 
 
 @cache
@@ -301,6 +303,7 @@ def _finding(id_: str, entry: _Entry) -> FindingSpec:
         explains=frozenset(entry.explains),
         beside=entry.beside,
         at_top=entry.at_top,
+        predicts=entry.predicts,
         clauses=tuple(_clause(id_, entry, name, clause) for name, clause in entry.clauses.items()),
     )
 

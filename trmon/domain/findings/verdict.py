@@ -123,6 +123,8 @@ def leader_of(state: JudgeState, catalogue: Catalogue) -> Spell | None:
     collapse = state.standing.get("reward_collapse")
     if collapse is not None:
         standing = [spell for spell in standing if spell.onset >= collapse.onset - COLLAPSE_LEAD_ROWS]
+    found = [spell for spell in standing if not catalogue.by_id[spell.finding].predicts]
+    standing = found or standing
     if not standing:
         return None
     first = min(spell.onset for spell in standing)

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 
 import msgspec
 
-from trmon.domain.alerts.alert import INCIDENT_RULE, SINCE_LABEL, Alert, AlertState
-from trmon.domain.diagnosis.conditions import Observation
-from trmon.domain.diagnosis.diagnosis import Diagnosis
-from trmon.domain.diagnosis.remedies import remedy_of
-from trmon.domain.finding import Finding, FindingForm, Severity, form_of_rule, title_of
-from trmon.domain.rules.rule import Rule
+from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
+from trmon.domain.finding import Severity
 
 QUIET_STEPS = 50
 """Steps without a firing alert after which an incident is over."""
-CAUSE_LABEL, FINDING_LABEL, LAST_GOOD_LABEL, ENDED_LABEL = "cause", "finding", "last_good_step", "ended"
-PREDICTION_RULES = ("collapse_risk", "collapse_risk_high")
-"""The built-in rules that predict a collapse: while one leads an incident, nothing has broken yet."""
+CAUSE_LABEL, TITLE_LABEL, REMEDY_LABEL = "cause", "title", "remedy"
+LAST_GOOD_LABEL, ENDED_LABEL = "last_good_step", "ended"
 WITH_THE_RUN = "with the run"
 """The value of `ended` in an incident that stood until its run finished."""
+PREDICTION = "collapse_risk"
+"""The finding that predicts: while it leads an incident, nothing has broken yet."""
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """The newest incident of a run, as the alert that carries it, and what decides about its course.
 
-    The alert's step is the first step of the earliest alert that stood when the incident opened. It is stored, never
-    moves, and is the since-step unless a prediction came first: then the first step of what was found is, a label.
-    `updates` were sent since the opening; `quiet_steps` have passed without a firing alert of health, of the
-    `quiet_needed` that end it. The cause fired for `cause_steps` and then not for `cause_quiet_steps`.
+    The alert's own step is that of its opening and never moves; its label says since which step the illness is, which
+    follows the finding that leads. `updates` were sent since the opening; `quiet_steps` have passed without a firing
+    alert of health, of the `quiet_needed` that end it.
     """
 
     alert: Alert
@@ -37,8 +32,6 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     updates: int = 0
     quiet_steps: int = 0
     quiet_needed: int = QUIET_STEPS
-    cause_steps: int = 0
-    cause_quiet_steps: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -53,27 +46,22 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """What the incident is called."""
-        return incident_title(self.cause, self.finding)
+        return self.alert.labels.get(TITLE_LABEL) or self.cause.replace("_", " ")
 
     @property
     def cause(self) -> str:
-        """The rule whose alert leads the incident."""
+        """The finding, or else the rule, that leads the incident."""
         return self.alert.labels.get(CAUSE_LABEL, "")
+
+    @property
+    def remedy(self) -> str | None:
+        """The key of the remedy; None if a rule leads it, whose alert says what to do."""
+        return self.alert.labels.get(REMEDY_LABEL)
 
     @property
     def is_prediction(self) -> bool:
         """Whether it is led by a prediction, so that no step is the first bad one."""
-        return self.cause in PREDICTION_RULES
-
-    @property
-    def finding(self) -> Finding | None:
-        """The finding of the cause; None if only symptoms are known."""
-        return finding_of(self.alert)
-
-    @property
-    def form(self) -> FindingForm | None:
-        """On which side the finding left its range; None if it has no forms."""
-        return form_of_rule(self.finding, self.cause)
+        return self.cause == PREDICTION
 
     @property
     def severity(self) -> Severity:
@@ -87,8 +75,9 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def last_good_step(self) -> int | None:
-        """The last step before the illness began; None if it began with the run."""
-        return last_good_step_of(self.alert)
+        """The last step before the illness began; None if it began with the run, or is not known."""
+        step = self.alert.labels.get(LAST_GOOD_LABEL)
+        return None if step is None else int(step)
 
 
 def notifying_alerts(firing: Sequence[Alert], *, health_rules: Collection[str]) -> list[Alert]:
@@ -98,11 +87,12 @@ def notifying_alerts(firing: Sequence[Alert], *, health_rules: Collection[str]) 
 
 
 def is_member(alert: Alert, incident: Alert, *, health_rules: Collection[str]) -> bool:
-    """Return whether an alert of the same run is part of an incident: it began in it, and it is of health."""
+    """Return whether an alert of the same run is part of an incident: it fired while the incident was open."""
     if alert.rule not in health_rules or alert.severity is Severity.INFO:
         return False
     is_over = incident.state is AlertState.RESOLVED and alert.since_at > incident.updated_at
-    return not is_over and (alert.attempt_id, alert.step) >= (incident.attempt_id, incident.step)
+    ended_before = alert.state is AlertState.RESOLVED and alert.updated_at < incident.since_at
+    return not is_over and not ended_before
 
 
 def incident_identity(run_id: int) -> str:
@@ -110,79 +100,3 @@ def incident_identity(run_id: int) -> str:
     return f"{run_id}/{INCIDENT_RULE}"
 
 
-def finding_of(alert: Alert) -> Finding | None:
-    """Return the finding that leads an incident's alert; None if only symptoms are known."""
-    letter = alert.labels.get(FINDING_LABEL)
-    return next((finding for finding in Finding if finding.value == letter), None)
-
-
-def last_good_step_of(alert: Alert) -> int | None:
-    """Return the last good step in an incident's alert."""
-    step = alert.labels.get(LAST_GOOD_LABEL)
-    return None if step is None else int(step)
-
-
-def incident_labels(
-    cause: str, finding: Finding | None, last_good_step: int | None, *, since_step: int | None = None
-) -> dict[str, str]:
-    """Return the labels of an incident's alert; since_step: where its cause began, if later than the incident."""
-    labels = {CAUSE_LABEL: cause}
-    if finding is not None:
-        labels[FINDING_LABEL] = finding.value
-    if last_good_step is not None:
-        labels[LAST_GOOD_LABEL] = str(last_good_step)
-    if since_step is not None:
-        labels[SINCE_LABEL] = str(since_step)
-    return labels
-
-
-def incident_title(cause: str, finding: Finding | None) -> str:
-    """Return what an incident is called: its finding, else the rule that leads it."""
-    if cause in PREDICTION_RULES:
-        return "risk of collapse"
-    return cause.replace("_", " ") if finding is None else title_of(finding, form_of_rule(finding, cause))
-
-
-def led_diagnosis(
-    diagnosis: Diagnosis, incident: Incident, *, firing: Iterable[Alert] = (), rules: Mapping[str, Rule] | None = None
-) -> Diagnosis:
-    """Return a diagnosis whose cause is that of a standing incident, even if the newest steps no longer show it.
-
-    First steps are those at which the incident and the firing alerts began, which do not move with the steps read.
-    """
-    since = _first_steps(incident, firing, rules or {})
-    observed = tuple(_fixed(one, since.get(one.finding)) for one in diagnosis.observed)
-    finding = incident.finding or (observed[0].finding if observed else Finding.UNKNOWN)
-    led = tuple(sorted(observed, key=lambda one: one.finding is not finding))
-    form = incident.form or next((one.form for one in led if one.finding is finding), None)
-    return replace(
-        diagnosis,
-        primary=finding,
-        form=form,
-        observed=led,
-        shortfall=(),
-        agreement=(),
-        training=(),
-        remedy=remedy_of(finding, form),
-        temperatures=diagnosis.temperatures if finding is Finding.TEMPERATURE else None,
-    )
-
-
-def _first_steps(incident: Incident, firing: Iterable[Alert], rules: Mapping[str, Rule]) -> dict[Finding, int]:
-    found: dict[Finding, int] = {}
-    for alert in firing:
-        rule = rules.get(alert.rule)
-        if rule is not None and rule.finding is not None:
-            found[rule.finding] = min(alert.step, found.get(rule.finding, alert.step))
-    return found if incident.finding is None else {**found, incident.finding: incident.since_step}
-
-
-def _fixed(observation: Observation, since_step: int | None) -> Observation:
-    """Return an observation that began at a known step, with its oldest evidence."""
-    began = observation.since_step
-    if since_step is None or began is None:
-        return observation
-    evidence = tuple(
-        replace(item, since_step=since_step) if item.since_step <= began else item for item in observation.evidence
-    )
-    return replace(observation, since_step=since_step, evidence=evidence)

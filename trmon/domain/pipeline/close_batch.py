@@ -59,7 +59,9 @@ def replay_row(row: BatchRow, *, context: PassContext, pipeline_state: PipelineS
     The alerts that the row raised are discarded: they were written together with the row.
     """
     try:
-        return _evaluate(fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row))).pipeline_state
+        return _evaluate(
+            fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row, is_stored=True))
+        ).pipeline_state
     except Exception:  # noqa: BLE001 - the row was processed when it was written
         return pipeline_state.skip_batch(row.key, ordinal=row.ordinal)
 

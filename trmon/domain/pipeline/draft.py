@@ -25,7 +25,7 @@ class ClosingRow:
     """A row on its way through the pipeline, and the pipeline state after it; each stage fills in its fields.
 
     Draft: the row without historical signals, its `decisions`, and `made_at`, when the trainer made it, on its own
-    clock. A stored row that is read again to rebuild a state has no `made_at`; its signals include the historical ones.
+    clock. A row that `is_stored` is read again to rebuild a state; its signals include the historical ones.
     Fold: `folded` is false for a row that arrived out of order; `began_step`: the row is the first of its step;
     `is_gauge`: it is the row that gauges show. Detect: the `findings` that became final, oldest first, each with its
     rule. Transition: the `transitions` of the run's alerts.
@@ -41,6 +41,7 @@ class ClosingRow:
     folded: bool = False
     began_step: bool = False
     is_gauge: bool = False
+    is_stored: bool = False
     findings: tuple[tuple[Rule, RuleFinding], ...] = ()
     transitions: tuple[Transition, ...] = ()
 

@@ -24,6 +24,7 @@ from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.incidents.incident_updates import DAMPING_STEPS, IncidentStep, end_incident, follow_incident
 from trmon.domain.pipeline.draft import ClosingRow
+from trmon.domain.pipeline.judging import judge_pending, judgement_of
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.rules.condition import Evaluation, InState, Truth, TwoTrainersLive
 from trmon.domain.rules.rule import Rule, RuleFinding
@@ -46,8 +47,8 @@ def apply_incident_step(
         run=str(context.run.key),
         key=key,
         at=at,
-        firing=_firing(pipeline_state, context, is_last=is_last),
-        rules=context.rules.by_name,
+        firing=_firing(pipeline_state, context),
+        judgement=judgement_of(pipeline_state, context),
         known_steps=[known.step for known in pipeline_state.gauge_keys if known.attempt_id == key.attempt_id],
         recent_ends=len(recent),
         is_last=is_last,
@@ -77,14 +78,12 @@ def _with_incident(
     return (transition,), structs.replace(pipeline_state, incident=incident, incident_ends=ends)
 
 
-def _firing(pipeline_state: PipelineState, context: PassContext, *, is_last: bool) -> list[Alert]:
-    """Return the firing alerts of health; predictions are left out once the run has finished."""
+def _firing(pipeline_state: PipelineState, context: PassContext) -> list[Alert]:
+    """Return the firing alerts of health."""
     found = []
     for name, track in pipeline_state.tracks.items():
         rule = context.rule(name)
-        if rule is None or (is_last and rule.is_prediction):
-            continue
-        if track.alert is not None and track.alert.state is AlertState.FIRING and rule.is_of_health:
+        if rule is not None and track.alert is not None and track.alert.state is AlertState.FIRING and rule.is_of_health:
             found.append(track.alert)
     return [alert for alert in found if alert.severity is not Severity.INFO]
 
