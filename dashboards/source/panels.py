@@ -33,7 +33,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.source.promql import DATASOURCE
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.rules.condition import AllOf, AnyOf, Comparison, NewestValue, ThresholdSide
 from trmon.domain.rules.rule_yaml import builtin_rules
 

@@ -13,7 +13,7 @@ import yaml
 from tests.dashboards.lint import nodes
 from tests.fixtures.prometheus import binary
 from trmon.config.settings import Settings
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.metrics.counters import CLOSE_LAG_BUCKETS_SECONDS, Counters
 from trmon.metrics.exposition import FIXED_HELP
 from trmon.store.writing.group_commit import MAX_WAITING

@@ -15,7 +15,7 @@ from tests.store.builders import alert, commit
 from trmon.config.settings import Settings
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.identity import RunKey
 from trmon.store import Store
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from trmon.domain.finding import json_number
+from trmon.domain.severity import json_number
 
 
 def test_nan_is_null_and_infinities_have_names() -> None:

@@ -19,7 +19,7 @@ from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import FiringAlert, Notification, NotifiedCause
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.identity import RunKey
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost, Receiver
 from trmon.store import Store

@@ -17,7 +17,7 @@ from tests.fixtures.waiting import eventually
 from tests.notify.posting import notification, posted
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.notify.alertmanager import PATH, Alertmanager
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost
 

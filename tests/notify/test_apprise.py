@@ -14,7 +14,7 @@ from tests.fixtures.receiver import WebhookServer
 from tests.notify.posting import ended_ill, notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.errors import NotReady
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.notify.apprise import Apprise
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 

@@ -7,7 +7,7 @@ from msgspec import structs
 from tests.notify.posting import ended_ill, firing_alert, notification, posted
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Flapping
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 from trmon.notify.slack import Slack
 

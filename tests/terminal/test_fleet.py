@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from trmon.cli.top import KEYS, split_keys
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.health.judgement import Urgency, VerdictKind
 from trmon.terminal.fleet import MAX_FILTER, WHOLE_FLEET, FleetView, fleet_frame, fleet_summary_line, urgency_order
 from trmon_client.api import RunStatus, VerdictInfo

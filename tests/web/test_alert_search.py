@@ -13,7 +13,7 @@ from tests.fixtures.service import ThreadedService
 from tests.store.builders import NOW, alert, append, commit, start_intake
 from tests.web.conftest import Visiting
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 
 pytestmark = pytest.mark.server("chromium")
 

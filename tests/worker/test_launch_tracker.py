@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.domain.trainer import finished, report
 from tests.worker.watched_run import WatchedRun
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon_client.core import wire
 
 FIRST = {"attempt": "a", "launch": "launch-1"}

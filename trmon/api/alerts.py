@@ -17,7 +17,7 @@ from trmon.domain.access import Access
 from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState, ListedAlert
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Silence
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.incidents.incident import Incident
 from trmon_client.api.alerts import (
     AckRefusalInfo,

@@ -19,7 +19,7 @@ from trmon.api.http.parameters import FromStep, Named, Names, OfAttempt, ToStep,
 from trmon.domain.access import Access
 from trmon.domain.diagnosis.features import FEATURES
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import json_number
+from trmon.domain.severity import json_number
 from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.metrics.exposition import is_exposed

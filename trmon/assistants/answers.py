@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import JsonNumber, json_number
+from trmon.domain.severity import JsonNumber, json_number
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.text import printable
 

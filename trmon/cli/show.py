@@ -18,7 +18,7 @@ from rich.text import Text
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.health.judgement import Urgency
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import RunState

@@ -14,7 +14,7 @@ from rich.table import Table
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import JsonNumber, json_number
+from trmon.domain.severity import JsonNumber, json_number
 from trmon.terminal.arguments import parse_run_name, parse_steps
 from trmon_client.api import SignalHistory
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.errors import NotReady
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.notify.message_text import message_text, one_line, plain_text
 from trmon.notify.receiver import TIMEOUT_SECONDS, DeliveryOutcome, DeliveryResult, Receiver, result_of_status
 

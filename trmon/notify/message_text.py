@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trmon.domain.alerts.notification import Notification, NotifiedCause
 from trmon.domain.diagnosis.remedies import for_next_run
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 
 MAX_NAMED_RUNS = 10
 """Runs that a merged message names; the others are only counted."""

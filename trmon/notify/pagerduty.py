@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.notify.message_text import cause_details
 from trmon.notify.receiver import DeliveryResult, HttpPost, HttpReceiver, rfc3339
 

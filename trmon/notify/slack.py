@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from trmon.domain.alerts.notification import Notification
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.notify.message_text import AlertParagraph, message_text
 from trmon.notify.receiver import DeliveryResult, HttpReceiver
 

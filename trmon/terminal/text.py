@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.health.judgement import VerdictKind, duration
 from trmon_client.api import VerdictInfo
 

@@ -159,7 +159,7 @@ class BoundAdaptation:
         context, is_stalled = self._run.context, self._run.life.state is RunState.STALLED
         current, state = context.policies.current, self._run.pipeline_state
         version = self._guard(
-            lambda: self._calibrator.next_version(context.pass_context(changes.now), state=state, rows=rows), changes
+            lambda: self._calibrator.next_version(state=state, now=changes.now), changes
         ) or self._guard(
             lambda: self._controller.next_version(context.run, current=current, is_stalled=is_stalled, now=changes.now),
             changes,
@@ -200,30 +200,27 @@ class Advisor:
         self._is_target_final = False
         self._decay: LrDecay | None = None
 
-    def add_row(self, row: BatchRow) -> None:
-        """Add a gauge row."""
-        growth = row.signals.get("response_length_growth", math.nan)
-        self._decay = lr_decay(growth, step=row.key.step, last=self._decay)
-
     def advice(
         self,
         row: BatchRow | None,
         *,
         run: Run,
         steps: int,
+        surges: bool,
         alerts: Sequence[Alert],
         collapses: Sequence[Alert] = (),
         incident: Alert | None = None,
     ) -> Advice | None:
         """Return the advice after the newest gauge row; None before the first.
 
-        Args: steps: how many the run has had; alerts: firing ones that page over batches; collapses: those of findings
-        that end a run that opted in; incident: the open one.
+        Args: steps: how many the run has had; surges: whether the finding length_surge stands; alerts: firing ones that
+        page over batches; collapses: those of findings that end a run that opted in; incident: the open one.
         """
         if row is None:
             return None
         if not self._is_target_final and steps > TARGET_STEPS:
             self._compute_target(run.id)
+        self._decay = lr_decay(surges=surges, step=row.key.step, last=self._decay)
         return advise(
             row,
             target=self._target,

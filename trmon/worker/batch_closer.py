@@ -19,7 +19,7 @@ from trmon.domain.pipeline.fold import reconsider
 from trmon.domain.pipeline.merge import ClosingBatch
 from trmon.domain.pipeline.publish import BatchChanges, batch_event
 from trmon.store.repositories.run_log import RunLog
-from trmon.worker.adaptation import Advisor, BoundAdaptation
+from trmon.worker.adaptation import BoundAdaptation
 from trmon.worker.messages import StoredMessage
 from trmon.worker.pass_changes import PassChanges
 from trmon.worker.recovery import LoadedRun
@@ -51,7 +51,7 @@ def quarantined_in(row: BatchRow, closing: ClosingBatch) -> list[Quarantined]:
 
 
 class BatchCloser:
-    """Sends batches through the pipeline, and passes gauge rows on to the adaptation of bounds and to the advisor."""
+    """Sends batches through the pipeline, and passes gauge rows on to the adaptation of bounds."""
 
     def __init__(
         self,
@@ -59,7 +59,6 @@ class BatchCloser:
         run: LoadedRun,
         *,
         adaptation: BoundAdaptation,
-        advisor: Advisor,
         grace_seconds: float,
         loaded_at: float,
     ) -> None:
@@ -67,7 +66,6 @@ class BatchCloser:
         self._log = log
         self._run = run
         self._adaptation = adaptation
-        self._advisor = advisor
         self._grace_seconds = grace_seconds
         self._loaded_at = loaded_at
 
@@ -113,7 +111,6 @@ class BatchCloser:
                 changes.tally.quarantined.update(entry.part for entry in published.row.quarantined)
             if published.row is not None and published.is_gauge:
                 run.gauge_row = published.row
-                self._advisor.add_row(published.row)
             changes.tally.close_lags_seconds.append(changes.now - step.newest_at)
 
     def _scalar_steps(self, *, caught_up: bool) -> ScalarSteps:
@@ -184,8 +181,6 @@ class BatchCloser:
             run.gauge_row = row
         if published.is_gauge:
             self._adaptation.add_batch(closing, changes)
-            if row is not None:
-                self._advisor.add_row(row)
 
 
 def apply_newest_scalars(log: RunLog, run: LoadedRun, messages: Iterable[StoredMessage], changes: PassChanges) -> None:

@@ -17,17 +17,13 @@ from trmon.domain.adaptation.calibration import (
     first_sample,
     raise_bounds,
     second_sample,
-    standing_findings,
     version_of_calibration,
 )
 from trmon.domain.adaptation.proposal import PolicySample, StepKey, sample_of_reports
-from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.diagnosis.diagnosis import diagnose
-from trmon.domain.diagnosis.features import history_of_batches
-from trmon.domain.finding import Finding
 from trmon.domain.messages import decode_reports
-from trmon.domain.pipeline.state import PassContext, PipelineState
+from trmon.domain.pipeline.judging import standing_findings
+from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.domain.runs.run import Run
 from trmon.store.repositories.run_log import RunLog
@@ -41,7 +37,6 @@ MAX_STEPS = 4096
 """The steps within which the first calibration must find its sequences."""
 MAX_STEPS_WITHOUT_MISMATCH = 64
 """A run without a mismatch pair in its first steps is not calibrated."""
-DIAGNOSED_ROWS = 256
 
 
 class Calibrator:
@@ -88,13 +83,8 @@ class Calibrator:
             if row.closed_at >= self._asked_at:
                 self._add(row)
 
-    def next_version(
-        self, context: PassContext, *, state: PipelineState, rows: Sequence[BatchRow]
-    ) -> PolicyVersion | None:
-        """Return the version of a calibration that is due now, or None.
-
-        Args: rows: the rows of this pass, which are not stored yet.
-        """
+    def next_version(self, *, state: PipelineState, now: float) -> PolicyVersion | None:
+        """Return the version of a calibration that is due now, or None."""
         plan = self._plan
         # The newest step may get more updates and scalars.
         steps = list(self._steps.values())[:-1]
@@ -109,12 +99,10 @@ class Calibrator:
             self._give_up_late(steps, is_first=is_first)
             return None
         self._plan = None
-        firing = [context.rule(alert.rule) for alert in state.open_alerts() if alert.state is AlertState.FIRING]
-        findings = standing_findings(self._observed(context.run, state, rows, sample), firing)
-        result = self._result(plan, sample, findings=findings)
+        result = self._result(plan, sample, findings=standing_findings(state.judge))
         if result is None:
             return None
-        return version_of_calibration(result, plan, steps=(sample[0].key.step, sample[-1].key.step), now=context.now)
+        return version_of_calibration(result, plan, steps=(sample[0].key.step, sample[-1].key.step), now=now)
 
     def _result(
         self, plan: CalibrationPlan, sample: Sequence[CalibrationStep], *, findings: frozenset[str]
@@ -135,16 +123,6 @@ class Calibrator:
             if measured is not None and len(measured):
                 found.append(measured)
         return found
-
-    def _observed(
-        self, run: Run, state: PipelineState, rows: Sequence[BatchRow], sample: Sequence[CalibrationStep]
-    ) -> list[Finding]:
-        """Return the findings of a diagnosis of the sample's newest rows."""
-        stored = self._log.batches_after(run.id, max(0, state.ordinal - DIAGNOSED_ROWS), limit=DIAGNOSED_ROWS)
-        newest = sorted({row.key: row for row in (*stored, *rows)}.values(), key=lambda row: row.ordinal)
-        last = sample[-1].key
-        upto = [row for row in newest if (row.key.attempt_id, row.key.step) <= (last.attempt_id, last.step)] or newest
-        return [observation.finding for observation in diagnose(history_of_batches(upto)).observed] if upto else []
 
     def _give_up_late(self, steps: Sequence[CalibrationStep], *, is_first: bool) -> None:
         measured = sum(step.n_sequences > 0 for step in steps[:MAX_STEPS_WITHOUT_MISMATCH])

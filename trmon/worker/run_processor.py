@@ -11,11 +11,13 @@ from msgspec import structs
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
+from trmon.domain.incidents.incident import PREDICTION
 from trmon.domain.messages import Unread
+from trmon.domain.pipeline.judging import judgement_of
 from trmon.domain.pipeline.run_update import Checkpoint, Frontier, RunUpdate, RunView
 from trmon.domain.pipeline.state import STATE_VERSION
-from trmon.domain.pipeline.transition import apply_run_end, retire_removed_rules
+from trmon.domain.pipeline.transition import apply_run_end, judge_newest_step, retire_removed_rules
 from trmon.domain.runs.liveness import time_by_now
 from trmon.domain.runs.run import RunState
 from trmon.store.repositories.run_log import RunLog
@@ -37,6 +39,7 @@ class RunProcessor:
         self._reader = LogReader(log, run_id, read=run.frontier)
         self._written = run.frontier
         self._saved_ordinal, self._saved_at = run.checkpoint_ordinal, now
+        self._grace_seconds = watch_config.grace_seconds
         self._advisor = Advisor(log)
         self._adaptation = BoundAdaptation(log, run)
         self._liveness = LivenessCheck(log, run, patience=watch_config.patience, loaded_at=now)
@@ -45,7 +48,6 @@ class RunProcessor:
             log,
             run,
             adaptation=self._adaptation,
-            advisor=self._advisor,
             grace_seconds=watch_config.grace_seconds,
             loaded_at=now,
         )
@@ -53,13 +55,20 @@ class RunProcessor:
     @property
     def is_idle(self) -> bool:
         """Whether only a message can change anything: the run does not train, and nothing of it is pending."""
-        is_still = self._run.life.state is not RunState.RUNNING and self._batches.due_at == math.inf
+        waits = self._batches.due_at < math.inf or self._judging_due_at < math.inf
+        is_still = self._run.life.state is not RunState.RUNNING and not waits
         return is_still and self._liveness.launches_due_at == math.inf
 
     @property
     def due_at(self) -> float:
         """When a pass is due without any message: at the end of a grace period or of the patience; infinity: never."""
-        return min(self._batches.due_at, self._liveness.due_at)
+        return min(self._batches.due_at, self._liveness.due_at, self._judging_due_at)
+
+    @property
+    def _judging_due_at(self) -> float:
+        """When the newest step is judged although no later one has begun; infinity if it is."""
+        pending = self._run.pipeline_state.pending
+        return math.inf if pending is None else pending.at + self._grace_seconds
 
     @property
     def read(self) -> Frontier:
@@ -90,6 +99,9 @@ class RunProcessor:
         self._batches.confirm(changes)
         apply_scalars(self._log, run, messages, changes)
         self._adaptation.adapt(changes)
+        if page.caught_up and now >= self._judging_due_at:
+            context = run.pass_context(changes)
+            run.apply_transitions(judge_newest_step(context=context, pipeline_state=run.pipeline_state), changes)
         if page.caught_up:
             self._liveness.check(changes)
             if is_ending := self._is_ending:
@@ -119,6 +131,7 @@ class RunProcessor:
             advice=self._advice(now),
             adaptation=run.context.adaptation.mode,
             proposed=self._adaptation.proposed,
+            judgement=judgement_of(run.pipeline_state, run.context.pass_context(now)),
         )
 
     def _advice(self, now: float) -> Advice | None:
@@ -128,20 +141,20 @@ class RunProcessor:
         does a prediction: it is no reason to stop.
         """
         run, context = self._run, self._run.context.pass_context(now)
-        others = {rule.name for rule in context.rules.rules if not rule.reads_batches or rule.is_prediction}
+        others = {PREDICTION, *(rule.name for rule in context.rules.over_states)}
         firing = [alert for alert in run.pipeline_state.open_alerts() if alert.state is AlertState.FIRING]
         alerts = [alert for alert in firing if alert.severity is Severity.PAGE and alert.rule not in others]
         if all(alert.is_incident for alert in alerts):
             alerts = []
-        stopping = {rule.name for rule in context.rules.over_signals if rule.finding in STOPPING_FINDINGS}
         return run_quarantined(
             QuarantinePart.ADVICE,
             lambda: self._advisor.advice(
                 run.gauge_row,
                 run=run.context.run,
                 steps=run.pipeline_state.steps,
+                surges="length_surge" in run.pipeline_state.judge.standing,
                 alerts=alerts,
-                collapses=[alert for alert in alerts if alert.rule in stopping],
+                collapses=[alert for alert in alerts if alert.rule in STOPPING_FINDINGS],
                 incident=next((alert for alert in firing if alert.is_incident), None),
             ),
             counts=run.quarantined,
@@ -156,7 +169,9 @@ class RunProcessor:
         """
         run = self._run
         is_finished = run.life.state is RunState.FINISHED
-        return run.is_done and bool(run.pipeline_state.provisional or (is_finished and run.pipeline_state.tracks))
+        state = run.pipeline_state
+        waits = state.provisional or state.pending is not None
+        return run.is_done and bool(waits or (is_finished and state.tracks))
 
     def _update(self, changes: PassChanges, view: RunView, *, is_ending: bool) -> RunUpdate | None:
         run = self._run

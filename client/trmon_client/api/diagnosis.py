@@ -4,30 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import field
-
-from trmon_client.api.answers import (
-    AlertState,
-    AnswerInfo,
-    ApiNumber,
-    Assurance,
-    Finding,
-    FindingForm,
-    Quadrant,
-    RiskLevel,
-    Severity,
-    Stage,
-    ThresholdSide,
-    says,
-)
+from trmon_client.api.answers import AlertState, AnswerInfo, ApiNumber, RiskLevel, Severity, Word, says
 
 
 class IncidentInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The newest illness of a run, from its first finding to its end; the first step never changes."""
+    """The newest illness of a run, from its first finding to its end; its first step follows the finding that leads."""
 
-    finding: Annotated[str | None, says("The letter of the finding that leads it; null if only symptoms are known.")]
     title: str
-    cause: Annotated[str, says("The rule that leads it.")]
+    cause: Annotated[str, says("The finding, or else the rule, that leads it.")]
     severity: Annotated[Severity, says("The worst so far.")]
     since_step: int
     last_good_step: Annotated[int | None, says("The last step before it; null if it began with the run.")]
@@ -82,88 +66,77 @@ class CollapseRiskInfo(FleetRiskInfo, frozen=True, kw_only=True):
 
 
 class EvidenceInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A signal beyond its threshold."""
+    """A comparison of a finding that holds."""
 
-    signal: str
-    value: Annotated[ApiNumber, says("The newest value beyond the threshold.")]
-    bound: ThresholdSide
-    threshold: ApiNumber
-    away_from: Annotated[
-        float | None, says("The point that the threshold is a distance from; null for an absolute threshold.")
-    ]
-    since_step: int
-    rules_out: Annotated[
-        bool, says("Whether the value is a usual one that excludes another cause; it has no limit to respect.")
-    ] = False
-
-
-class MissingInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A signal that is unknown, and what would provide it."""
-
-    signal: str
-    provide: str
-    more_steps: Annotated[bool, says("Whether its inputs are sent, and only more steps are needed.")] = False
-
-
-class MeasurementInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The newest value of a signal that was measured."""
-
-    signal: str
+    measure: Annotated[str, says("What is compared, such as kl_k3.over_start.")]
+    signal: Annotated[str, says("The signal that it is of, by its full name.")]
+    words: Annotated[str, says("The comparison in words, with its limit and the value before.")]
     value: ApiNumber
-
-
-class RemedyInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The smallest fix, in words and as options of verl and of TRL's GRPOConfig, and what to do if it does not help.
-
-    Options have the values to set. Those whose values do not follow from the run's configuration are apart, with words
-    in place of values, such as `half of what it is`.
-    """
-
-    fix: str
-    verl: dict[str, str]
-    trl: dict[str, str]
-    persists: str
-    verl_next: Annotated[dict[str, str], says("verl's options of what to try next.")] = field(default_factory=dict)
-    trl_next: Annotated[dict[str, str], says("TRL's options of what to try next.")] = field(default_factory=dict)
-    verl_in_words: Annotated[dict[str, str], says("verl's options without known values.")] = field(default_factory=dict)
-    trl_in_words: Annotated[dict[str, str], says("TRL's options without known values.")] = field(default_factory=dict)
-    verl_next_in_words: Annotated[dict[str, str], says("Those of verl to try next.")] = field(default_factory=dict)
-    trl_next_in_words: Annotated[dict[str, str], says("Those of TRL to try next.")] = field(default_factory=dict)
+    side: Annotated[str, says("How the value compares with the limit: >, >=, < or <=.")]
+    limit: float
+    then: Annotated[float | None, says("The signal before the finding began; null if it is not known.")] = None
+    now: Annotated[float | None, says("The signal's newest value.")] = None
 
 
 class FindingInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A finding: observed with its evidence, or unknown with the signals it lacks."""
+    """A finding that stands, or that has ended."""
 
-    finding: Finding
-    form: Annotated[FindingForm | None, says("The side on which it left its range; null if it has no forms.")] = None
+    finding: Annotated[str, says("Its id, such as engine_mismatch.")]
+    clause: Annotated[str, says("Which of its clauses showed it.")]
     title: str
-    since_step: int | None
-    evidence: tuple[EvidenceInfo, ...]
-    missing: tuple[MissingInfo, ...]
-    fix: str
+    meaning: str
+    severity: Severity
+    headline: Annotated[str, says("Title and steps in words.")]
+    chart: Annotated[str, says("The signal to look at, without its pair.")]
+    since_step: Annotated[int, says("The step at which it began.")]
+    since_attempt: int
+    found_step: Annotated[int, says("The step at which it was found.")]
+    beyond_step: Annotated[
+        int | None, says("Where it began as a ramp, the first step beyond the limit; else null.")
+    ] = None
+    from_start: Annotated[bool, says("Whether it stood from the run's first step: then no step was good.")] = False
+    last_good_step: Annotated[int | None, says("The last step before it; null if there is none or it is not known.")]
+    last_good_attempt: int | None
+    ended_step: Annotated[int | None, says("The step at which it ended; null while it stands.")] = None
+    evidence: Annotated[tuple[EvidenceInfo, ...], says("The comparisons that hold, the deciding one first.")]
 
 
-class EscalationInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The recommended stage of correction, and why."""
+class OutOfRangeInfo(AnswerInfo, frozen=True, kw_only=True):
+    """A signal whose newest values are outside their healthy range."""
 
-    stage: Stage
-    advice: str
-    evidence: tuple[EvidenceInfo, ...]
-    missing: tuple[MissingInfo, ...]
-
-
-class QuadrantInfo(AnswerInfo, frozen=True, kw_only=True):
-    """The kind of correction that can work, determined by tv and chi2."""
-
-    quadrant: Quadrant
-    advice: str
+    signal: str
+    words: str
+    value: float
+    range: Annotated[str, says("The healthy range, such as < 0.005.")]
 
 
-class IgnoredInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A name in a log line that was ignored, and why."""
+class CourseInfo(AnswerInfo, frozen=True, kw_only=True):
+    """How a signal went: the means of its first and of its last steps."""
 
-    name: str
-    why: str
+    signal: str
+    words: str
+    first: float
+    last: float
+    trend: Annotated[str | None, says("Of a reward over 40 steps or more: rose, flat or fell.")] = None
+
+
+class UnmeasuredInfo(AnswerInfo, frozen=True, kw_only=True):
+    """What is not measured, and how to measure it."""
+
+    what: str
+    how: str
+
+
+class RemedyInfo(AnswerInfo, frozen=True, kw_only=True):
+    """What to change first, in words and in the options of the run's own framework, and what to do if it persists."""
+
+    first: str
+    then: str
+    options: Annotated[dict[str, str], says("Options to set now, with their values.")]
+    options_in_words: Annotated[dict[str, str], says("Options whose values do not follow from what is known.")]
+    not_known: Annotated[str, says("What is lacking to name values; empty if nothing is.")] = ""
+    release: Annotated[str, says("The release of the framework that has the options.")] = ""
+    to_paste: Annotated[tuple[str, ...], says("The options as the framework writes them.")] = ()
 
 
 class CircumstanceInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -177,44 +150,34 @@ class CircumstanceInfo(AnswerInfo, frozen=True, kw_only=True):
 
 
 class DiagnosisInfo(AnswerInfo, frozen=True, kw_only=True):
-    """What is wrong at the newest step; the primary finding is the cause, the others were observed with it."""
+    """What the judge says of a run at its newest judged step."""
 
-    step: int
-    steps: Annotated[int, says("The number of newest steps that were read.")]
-    primary: Finding
-    form: Annotated[
-        FindingForm | None, says("The side on which the primary finding left its range; null if it has no forms.")
+    step: Annotated[int, says("The newest step that is judged.")]
+    attempt: int
+    rows: Annotated[int, says("How many steps were judged.")]
+    word: Annotated[Word, says("The word on the run, the first that holds.")]
+    sentence: Annotated[str, says("The verdict in words.")]
+    since_step: Annotated[int | None, says("The step at which the illness began; null without a finding.")] = None
+    since_attempt: int | None = None
+    last_good_step: Annotated[
+        int | None, says("The last step before the illness; null without one, or if it is not known.")
     ] = None
-    title: str
-    meaning: Annotated[str | None, says("What the primary finding means, in a sentence; null without one.")] = None
-    since_step: Annotated[
-        int | None, says("The step at which it began: that of the standing incident, else of the primary finding.")
-    ] = None
-    last_good_step: Annotated[int | None, says("The last step before the standing incident.")] = None
+    last_good_attempt: int | None = None
+    findings: Annotated[tuple[FindingInfo, ...], says("The findings that stand, the one that leads first.")]
+    over: Annotated[tuple[FindingInfo, ...], says("The findings that have ended.")]
+    outside: Annotated[tuple[OutOfRangeInfo, ...], says("The signals outside their healthy ranges.")]
+    reward: Annotated[CourseInfo | None, says("The course of the reward; null without one.")] = None
+    changed: Annotated[tuple[CourseInfo, ...], says("With too few steps: the signals that changed by half.")] = ()
+    notes: tuple[str, ...] = ()
+    unmeasured: Annotated[tuple[UnmeasuredInfo, ...], says("What could be judged and is not measured.")] = ()
+    remedy: Annotated[RemedyInfo | None, says("What to change; null without a finding.")]
     incident: Annotated[IncidentInfo | None, says("The newest incident of the run; null without one.")] = None
-    assurance: Annotated[Assurance, says("What is known of a run without findings; unknown while there is one.")]
-    needs_more_steps: Annotated[
-        bool, says("Whether a finding that is not known merely needs more steps: nothing was found so far.")
-    ] = False
-    agreement: Annotated[
-        tuple[MeasurementInfo, ...], says("The newest values of signals of how far the policies agree.")
-    ] = ()
     collapse_risk: Annotated[
-        CollapseRiskInfo | None,
-        says("The risk at the newest step; null in the first 30 steps and without any of its inputs."),
+        CollapseRiskInfo | None, says("The risk at the newest step; null without any of its inputs.")
     ] = None
-    has_ended: Annotated[bool, says("Whether the run has ended, so that the remedy is for the next one.")] = False
-    remedy: RemedyInfo | None
     circumstances: Annotated[
         tuple[CircumstanceInfo, ...],
-        says("Firing alerts about the run itself: stalled, crashed, two trainers; empty for a log line."),
-    ]
-    observed: Annotated[tuple[FindingInfo, ...], says("The observed findings, the cause first.")]
-    unknown: Annotated[
-        tuple[FindingInfo, ...], says("Findings that cannot be evaluated, and the signals that they lack.")
-    ]
-    shortfall: Annotated[tuple[EvidenceInfo, ...], says("Why a run without findings is not healthy.")]
-    quadrant: QuadrantInfo
-    escalation: EscalationInfo
-    ignored: Annotated[tuple[IgnoredInfo, ...], says("Names in a log line that were ignored; empty for a run.")]
-    framework: Annotated[str | None, says("The framework whose names a log has; null for a run.")] = None
+        says("Firing alerts about the run itself: stalled, crashed, two trainers; empty for a log."),
+    ] = ()
+    has_ended: Annotated[bool, says("Whether the run has ended, so that the remedy is for the next one.")] = False
+    framework: Annotated[str | None, says("The framework of the run's options or of a log's names.")] = None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trmon.domain.analysis.collapse import WITHIN, CollapseSign
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon.lab.grpo.token_policy import Architecture
 from trmon_research.collapse.rivals.comparison_table import HEAD, approximations, comparison_table

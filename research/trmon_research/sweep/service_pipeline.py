@@ -10,7 +10,7 @@ import numpy as np
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.assembly import ClosedBatch, Completeness
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.identity import BatchKey, ReportKey, RunKey
 from trmon.domain.incidents.incident import CAUSE_LABEL
 from trmon.domain.messages import StoredReport

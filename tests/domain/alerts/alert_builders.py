@@ -10,7 +10,7 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import Notification, build_notification
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.runs.run import Run
 
 ALERT = Alert(

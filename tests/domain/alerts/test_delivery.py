@@ -22,7 +22,7 @@ from trmon.domain.alerts.delivery import (
     merge_stalls,
     repeat_interval_seconds,
 )
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 
 
 def test_a_retry_repeats_the_key_and_a_reminder_has_a_new_one() -> None:

@@ -26,7 +26,7 @@ from trmon.domain.alerts.muting import (
 from trmon.domain.alerts.notification import FiringAlert, Flapping
 from trmon.domain.alerts.silences import MAX_TRANSITIONS, Matcher, MatchOperator, Silence
 from trmon.domain.alerts.transitions import transition_event
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.runs.run import Run, RunState
 
 RUN = MemoryLog().stored_run

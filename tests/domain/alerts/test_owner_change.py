@@ -12,7 +12,7 @@ from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.delivery import Routes
 from trmon.domain.alerts.owner_change import OwnerChange, closing_delivery
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 
 ROUTES = Routes(receivers=("hook", "slack", "pager"), by_owner={"ana": ("slack",), "bo": ("slack", "pager"), "cy": ()})
 OWNER_CHANGE = OwnerChange(routes=ROUTES, public_url=None, now=500.0)

@@ -21,7 +21,7 @@ from trmon.domain.alerts.silences import (
     inhibiting_alert,
 )
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.rules.rule_yaml import builtin_rules
 
 RUN = replace(MemoryLog().stored_run, owner="ana")

@@ -9,7 +9,7 @@ import pytest
 
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, advance_alert, end_alert
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules.condition import Comparison, ThresholdSide
 from trmon.domain.rules.rule import Rule, RuleFinding

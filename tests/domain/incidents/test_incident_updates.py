@@ -8,7 +8,7 @@ import pytest
 
 from tests.domain.ruleruns import RuleRun, run
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.incidents.incident import QUIET_STEPS
 from trmon.domain.incidents.incident_updates import LATEST_CAUSE_STEPS, MAX_UPDATES, OPENING_STEPS
 

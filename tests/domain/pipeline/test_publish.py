@@ -10,7 +10,7 @@ from tests.domain.alerts.alert_builders import ALERT, transition_to
 from tests.domain.pipeline.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, end_alert
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.pipeline.publish import transition_deliveries
 from trmon.domain.runs.run import RunState
 

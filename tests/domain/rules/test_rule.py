@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import Comparison, Evaluation, ThresholdSide, Truth
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleSet

@@ -12,7 +12,7 @@ import yaml
 
 from tests.domain.rules.rule_documents import CONDITIONS, INVALID_RULES, RULE, InvalidRules
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.rules.condition import comparisons_of
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule

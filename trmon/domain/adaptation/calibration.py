@@ -20,10 +20,8 @@ from trmon.domain.adaptation.proposal import (
     reaches_of,
     with_bounds,
 )
-from trmon.domain.finding import Finding
 from trmon.domain.identity import BatchKey
 from trmon.domain.policies import CALIBRATION_AUTHOR, PolicyVersion
-from trmon.domain.rules.rule import Rule
 from trmon_client.core.arrays import Array
 from trmon_client.core.policies.calibration import Calibration
 from trmon_client.core.policies.policy import Policy
@@ -35,9 +33,9 @@ STEP_TAIL = 5.0
 STEP_QUANTILE = 0.9
 MAX_RAISE = 4.0
 """The largest factor of the second calibration."""
-ILL_START = ("A", "A'", "D")
+ILL_START = ("engine_mismatch", "moe_routing", "wrong_policy", "corrupt_logprobs", "variance_blowup")
 """The findings that explain a quantile above its ceiling: the run starts ill, and nothing is calibrated."""
-NOT_SILENT = ("A", "B", "D", "G", "R")
+NOT_SILENT = (*ILL_START, "stale_rollouts", "step_too_large", "reward_collapse", "reward_decline")
 """The findings that prevent the second calibration."""
 
 
@@ -83,7 +81,7 @@ class CalibrationResult:
         if self.outcome is CalibrationOutcome.STARTS_ILL:
             exceeding = ", ".join(_names(bound for bound in self.bounds if bound.exceeds_ceiling))
             return (
-                f"not calibrated: the run starts ill (finding {', '.join(self.findings)}) and {exceeding} "
+                f"not calibrated: the run starts ill ({', '.join(self.findings)}) and {exceeding} "
                 f"of {sample} is above its ceiling; set the policy again after the cause is fixed"
             )
         moved = [bound for bound in self.bounds if bound.after != bound.before]
@@ -108,13 +106,13 @@ def calibrate(
 ) -> CalibrationResult | None:
     """Return the first calibration of a policy; None if its criteria have no sequence to measure.
 
-    Args: samples: one per step, of sequences with a mismatch pair; findings: the letters of those that stand.
+    Args: samples: one per step, of sequences with a mismatch pair; findings: those that stand.
     Source: formulas, section 8.
     """
     bounds = _measure(samples, policy, before=policy)
     if not bounds:
         return None
-    standing = tuple(letter for letter in ILL_START if letter in findings)
+    standing = tuple(name for name in ILL_START if name in findings)
     exceeds = any(bound.exceeds_ceiling for bound in bounds.values())
     outcome = CalibrationOutcome.AT_CEILINGS if exceeds else CalibrationOutcome.CALIBRATED
     calibrated = _with_bounds(policy, bounds, name=f"{policy.name[:100]}{CALIBRATED_SUFFIX}")
@@ -281,16 +279,6 @@ def version_of_calibration(
         created_at=now,
         evidence=evidence,
     )
-
-
-def standing_findings(observed: Iterable[Finding], firing: Iterable[Rule | None]) -> frozenset[str]:
-    """Return the letters of the findings of a diagnosis and of firing alerts; routing (M) is a mismatch of engines (A).
-
-    Args: firing: the rules of firing alerts, None for a rule that was removed.
-    """
-    of_rules = (rule.finding for rule in firing if rule is not None and rule.finding is not None)
-    letters = {finding.value for finding in (*observed, *of_rules)}
-    return frozenset(letters | {Finding.ENGINE_MISMATCH.value} if Finding.MOE_ROUTING.value in letters else letters)
 
 
 def _calibrations(versions: Sequence[PolicyVersion]) -> tuple[PolicyVersion, list[PolicyVersion]]:

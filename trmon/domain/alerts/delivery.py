@@ -10,7 +10,7 @@ from enum import Enum
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.silences import FlapState, Silence, flap_state
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.runs.run import Run, RunState
 
 

@@ -14,7 +14,7 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState, RetryPolicy
 from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification
 from trmon.domain.alerts.silences import MAX_TRANSITIONS, WITHIN_STEPS, FlapState, inhibiting_alert
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.runs.run import RunState
 
 LATE_SECONDS = 60.0

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertEvent, AlertState
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
-from trmon.domain.finding import JsonNumber, Severity, json_number
+from trmon.domain.severity import JsonNumber, Severity, json_number
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Run, RunState
 from trmon_client.core.wire.messages import decodable
@@ -62,13 +62,12 @@ class Flapping(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotifiedCause(msgspec.Struct, frozen=True, kw_only=True):
-    """The cause of an incident: the rule that leads it, its finding, and what to do.
+    """The cause of an incident: the finding or rule that leads it, and what to do.
 
     `options` are settings of the run's framework, to be pasted; `last_good_step` is the last step before it began.
     """
 
     rule: str
-    finding: str | None
     title: str
     last_good_step: int | None
     remedy: str

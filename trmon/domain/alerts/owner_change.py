@@ -11,7 +11,7 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, Routes
 from trmon.domain.alerts.notification import build_notification
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.runs.run import Run
 
 

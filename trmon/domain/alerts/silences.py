@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.identity import RunKey
 from trmon_client.core.wire.messages import decodable
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules.condition import Truth
 from trmon.domain.rules.rule import Rule, RuleFinding

@@ -15,8 +15,7 @@ from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskLevel, read_risk, risk_sentence
-from trmon.domain.finding import Finding
-from trmon.domain.incidents.incident import finding_of
+from trmon.domain.incidents.incident import Incident
 from trmon_client.core.wire.messages import decodable
 
 PAGE_LR_SCALE = 0.5
@@ -51,7 +50,7 @@ def risk_advice(signals: Mapping[str, float], *, incident: Alert | None) -> Risk
     """Return the advice at a row's risk; None without one, and once the open incident is the collapse itself."""
     model = shipped_model()
     reading = read_risk(signals, model)
-    if reading is None or (incident is not None and finding_of(incident) is Finding.REWARD_COLLAPSE):
+    if reading is None or (incident is not None and Incident(alert=incident).cause == "reward_collapse"):
         return None
     level = reading.level(model.file)
     return RiskAdvice(
@@ -64,7 +63,6 @@ def risk_advice(signals: Mapping[str, float], *, incident: Alert | None) -> Risk
 
 DECAY_FACTOR = 0.5
 DECAY_EVERY_STEPS = 100
-MAX_GROWTH = 1.20
 KL_CLIP = 0.2
 TARGET_STEPS = 20
 MIN_TARGET_STEPS = 5
@@ -132,15 +130,15 @@ def ess_target(rows: Sequence[BatchRow]) -> float:
     return median(map(_ess_seq, selected)) if len(selected) >= MIN_TARGET_STEPS else math.nan
 
 
-def lr_decay(growth: float, *, step: int, last: LrDecay | None) -> LrDecay | None:
+def lr_decay(*, surges: bool, step: int, last: LrDecay | None) -> LrDecay | None:
     """Return the newest cut of the learning rate: a new one if responses surge, at most one in 100 steps.
 
-    Args: growth: response_length_growth; last: the previous cut, dropped if the run went back in steps.
-    Source: [LR]; formulas, section 8.
+    Args: surges: whether the finding length_surge stands; last: the previous cut, dropped if the run went back in
+    steps. Source: [LR]; formulas, section 8.
     """
     if last is not None and step < last.step:
         last = None
-    if growth > MAX_GROWTH and (last is None or step - last.step >= DECAY_EVERY_STEPS):
+    if surges and (last is None or step - last.step >= DECAY_EVERY_STEPS):
         return LrDecay(factor=DECAY_FACTOR, step=step)
     return last
 
@@ -199,7 +197,7 @@ def advise(
     if adam < 1:
         reasons["lr_scale"] = f"ess_seq is {ess_seq:.3g}; it was {target:.3g} while the run was on-policy"
     if decay is not None:
-        reasons["lr_decay"] = f"at step {decay.step}, responses were over {MAX_GROWTH:g} times the length 100 steps ago"
+        reasons["lr_decay"] = f"at step {decay.step}, responses grew while the reward did not"
     if factor is not None and factor != 1:
         reasons["kl_factor"] = f"the KL to the reference differs from its target of {kl_target and kl_target.nats:g}"
     if alerts:
@@ -219,7 +217,7 @@ def advise(
         kl_factor=factor,
         stop=bool(alerts),
         should_stop=bool(collapses),
-        incident_since=None if incident is None else incident.step,
+        incident_since=None if incident is None else incident.since_step,
         collapse_risk=risk,
         reasons=reasons,
     )
@@ -239,7 +237,7 @@ def _ess_seq(row: BatchRow) -> float:
 
 STOP_OPTION = "stop_on_collapse"
 """The key of a run's configuration that opts in."""
-STOPPING_FINDINGS = frozenset({Finding.REWARD_COLLAPSE, Finding.NOT_A_NUMBER})
+STOPPING_FINDINGS = frozenset({"reward_collapse", "not_a_number"})
 """The findings that stop: each is the collapse itself. A stop on findings of drift would have ended 13 of 98 runs that
 did not collapse; formulas, section 10."""
 

@@ -12,7 +12,7 @@ from importlib.resources import files
 import msgspec
 
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.findings.measures import AVERAGES, COMPUTED, READ_BY, TRANSFORMS, Reading
 
 LOST, NONFINITE = "lost", "nonfinite"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import structs
 
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.findings.catalogue import LOST, NONFINITE, Catalogue, Clause, Comparison, Hold, is_paged
 from trmon.domain.findings.measures import SETTLED, VIEWS, Reading, remembered_as, sources_of
 from trmon.domain.findings.memory import (
@@ -19,7 +19,7 @@ from trmon.domain.findings.memory import (
     SignalMemory,
 )
 from trmon.domain.findings.onset import onset_of
-from trmon.domain.signals.windows import is_number
+from trmon.domain.signals.windows import LARGEST, is_number
 
 CLEAR_ROWS = 10
 """A finding closes after so many judged rows running in which it is not true. Source: findings, section 1."""
@@ -55,8 +55,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     side: str
     limit: float
-    then: float = math.nan
-    now: float = math.nan
+    then: float | None = None
+    now: float | None = None
 
 
 class Spell(msgspec.Struct, frozen=True, kw_only=True):
@@ -333,11 +333,11 @@ def _evidence(clause: Clause, reading: Reading, *, then: float) -> tuple[Evidenc
         Evidence(
             measure=part.measure,
             signal=reading.source(part.signals[0]),
-            value=part.read(reading),
+            value=min(part.read(reading), LARGEST),
             side=part.side,
             limit=part.limit,
-            then=_before(part, reading, then if part is clause.decisive else math.nan),
-            now=_now(part, reading),
+            then=_known(_before(part, reading, then if part is clause.decisive else math.nan)),
+            now=_known(_now(part, reading)),
         )
         for part in (*clause.when, *chosen)
         if part.side and part.truth(reading, relaxed=True)
@@ -360,7 +360,12 @@ def _course_of(part: Comparison, reading: Reading) -> RewardMemory | None:
 
 
 def _then(spell: Spell) -> float:
-    return spell.evidence[0].then if spell.evidence else math.nan
+    then = spell.evidence[0].then if spell.evidence else None
+    return math.nan if then is None else then
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 _NEW, _FINITE, _UNJUDGED = SignalMemory(), NonFiniteMemory(), ClauseMemory()

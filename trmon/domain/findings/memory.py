@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import structs
 
-from trmon.domain.signals.reward_history import QuantileSketch
+from trmon.domain.signals.quantile_sketch import QuantileSketch
 from trmon.domain.signals.windows import LARGEST, MAD_TO_DEVIATION, is_number
 
 START_ROWS = 20

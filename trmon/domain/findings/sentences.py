@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 
 from trmon.domain.findings.judge import Evidence, Place
 from trmon.domain.findings.verdict import Found, number
 from trmon.domain.signals.derived_signals import DERIVED
+from trmon.domain.signals.windows import LARGEST
 from trmon_client.core.signals.catalogue import signal_words
 
 OF_TRANSFORM: Mapping[str, str] = {
@@ -81,12 +81,14 @@ def evidence_words(evidence: Evidence) -> str:
         signal=words_of_signal(evidence.signal),
         value=number(evidence.value),
         percent=percent(evidence.value),
-        then=number(evidence.then),
-        now=number(evidence.now),
+        then="unknown" if evidence.then is None else number(evidence.then),
+        now="unknown" if evidence.now is None else number(evidence.now),
     )
     if transform in ("lost", "nonfinite") or evidence.measure in ("fall", "eval_fall"):
         return told
-    before = f"; {number(evidence.then)} before" if math.isfinite(evidence.then) and not transform else ""
+    if evidence.value >= LARGEST:
+        return f"{words_of_signal(evidence.signal)} was 0 before"
+    before = f"; {number(evidence.then)} before" if evidence.then is not None and not transform else ""
     return f"{told} (limit {number(evidence.limit)}{before})"
 
 

@@ -9,7 +9,7 @@ from statistics import median
 
 import msgspec
 
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.findings.catalogue import AGREEMENT, TRAINING, Catalogue, HealthyRange
 from trmon.domain.findings.judge import Evidence, JudgeState, Place, Spell
 from trmon.domain.findings.measures import sources_of

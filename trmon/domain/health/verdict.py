@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis.diagnosis import Assurance, Diagnosis, Measurement
 from trmon.domain.diagnosis.remedies import for_next_run
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
 from trmon.domain.health.problems import RunProblem, problems_of, symptoms_in_words
 from trmon.domain.incidents.incident import Incident

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 
 QUIET_STEPS = 50
 """Steps without a firing alert after which an incident is over."""

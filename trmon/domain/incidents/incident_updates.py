@@ -10,7 +10,7 @@ from msgspec import structs
 from trmon.domain.alerts.alert import INCIDENT_RULE, SINCE_LABEL, Alert, AlertState
 from trmon.domain.alerts.silences import SEVERITY_RANK
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.findings.verdict import Judgement
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import (

@@ -13,9 +13,9 @@ from msgspec import structs
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.transitions import QUIET, AlertTrack, Transition, TransitionReason, transition_event
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
+from trmon.domain.findings.facts import facts_of
 from trmon.domain.findings.judge import JudgeState, Place, Row, Spell
-from trmon.domain.findings.remedies import declares_noise, declares_replay
 from trmon.domain.findings.sentences import evidence_words, headline
 from trmon.domain.findings.verdict import Judgement, found_of, judge_run
 from trmon.domain.framework_names.translation import signals_of_scalars
@@ -40,10 +40,11 @@ def values_of(row: BatchRow) -> dict[str, float]:
 def with_row(pipeline_state: PipelineState, row: BatchRow, *, begins_step: bool, is_gauge: bool) -> PipelineState:
     """Return the state whose pending row has the values of one more row of its step.
 
-    Rows of a step before are judged already: `judge_pending` comes first where a step begins.
+    `judge_pending` comes first where a step begins; a row of a step that is judged already changes nothing.
     """
-    values, known = values_of(row), pipeline_state.pending
-    pending = known if known is not None and not begins_step else None
+    values, pending = values_of(row), pipeline_state.pending
+    if pending is None and not begins_step:
+        return pipeline_state
     if pending is None:
         baseline = int(row.signals.get(BASELINE, pipeline_state.baseline))
         pending = PendingRow(key=row.key, at=row.closed_at, mode=row.mode, baseline=baseline)
@@ -90,12 +91,6 @@ def _row(pending: PendingRow, context: PassContext) -> Row:
         facts=facts_of(context.run.config),
         config=str(pending.baseline),
     )
-
-
-def facts_of(config: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a configuration declares: whether routing is replayed, and whether the engines are noisy."""
-    facts = {"replay_declared": declares_replay(config), "noisy": declares_noise(config)}
-    return {name: 1.0 for name, is_declared in facts.items() if is_declared}
 
 
 def config_digest(config: Mapping[str, Any]) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from msgspec import structs
 
@@ -13,9 +11,9 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import NotifiedCause, build_notification
 from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.diagnosis.remedies import remedy_of
-from trmon.domain.finding import Severity, form_of_rule, json_number
-from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of, incident_title, last_good_step_of
+from trmon.domain.severity import Severity, json_number
+from trmon.domain.findings.remedies import framework_of_config, remedy
+from trmon.domain.incidents.incident import Incident
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.run_update import Event
 from trmon.domain.pipeline.state import PassContext, PipelineState
@@ -69,26 +67,24 @@ def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
 
 
 def _cause(alert: Alert, context: PassContext) -> NotifiedCause:
-    finding, rule = finding_of(alert), alert.labels.get(CAUSE_LABEL, "")
-    remedy = None if finding is None else remedy_of(finding, form_of_rule(finding, rule))
-    last_good = last_good_step_of(alert)
-    rendered = None if remedy is None else remedy.render(context.run.config, last_good_step=last_good)
+    incident, config = Incident(alert=alert), context.run.config
+    found = None
+    if incident.remedy is not None:
+        found = remedy(
+            incident.remedy,
+            framework=framework_of_config(config),
+            config=config,
+            last_good_step=incident.last_good_step,
+            has_ended=context.run.state.ended,
+        )
     return NotifiedCause(
-        rule=rule,
-        finding=None if finding is None else finding.value,
-        title=incident_title(rule, finding),
-        last_good_step=last_good,
-        remedy=alert.runbook if rendered is None else rendered.fix,
-        options={} if rendered is None else _options_of(context.run.config, verl=rendered.verl, trl=rendered.trl),
-        runbook_url=context.runbook_url(rule),
+        rule=incident.cause,
+        title=incident.title,
+        last_good_step=incident.last_good_step,
+        remedy=alert.runbook if found is None else found.first,
+        options={} if found is None else found.options,
+        runbook_url=context.runbook_url(incident.cause),
     )
-
-
-def _options_of(config: Mapping[str, Any], *, verl: dict[str, str], trl: dict[str, str]) -> dict[str, str]:
-    """Return the options of the framework whose configuration the run has; none if that is not known."""
-    if any(name.startswith("actor_rollout_ref") for name in config):
-        return verl
-    return trl if "num_generations" in config or "per_device_train_batch_size" in config else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

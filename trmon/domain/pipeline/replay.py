@@ -13,7 +13,7 @@ import numpy as np
 
 from trmon.domain.analysis.whatif import WeightTotal
 from trmon.domain.batches.batch import DecisionRow, PolicyRole
-from trmon.domain.diagnosis.history import config_number
+from trmon.domain.findings.configuration import config_number
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.merge import ClosingBatch, MergedBatch, ReportPart
 from trmon.domain.policies import PolicyRegistry, PolicyVersion

@@ -13,6 +13,7 @@ from trmon.domain.alerts.alert import Alert, AlertEvent
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.budget.trainer_advice import Advice
+from trmon.domain.findings.verdict import Judgement
 from trmon.domain.policies import PolicyVersion
 from trmon.domain.runs.run import Run, RunEnding, RunState, RunWarning
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
@@ -26,7 +27,8 @@ BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
 class RunView:
     """The values of one run at a time; `row` is its newest gauge row, None before the first batch closes.
 
-    `proposed` is the policy that adaptation recommends in place of the current one, if any.
+    `proposed` is the policy that adaptation recommends in place of the current one, if any. `judgement` is that of its
+    newest judged step, None before one.
     """
 
     run: Run
@@ -38,15 +40,18 @@ class RunView:
     advice: Advice | None = None
     adaptation: AdaptationMode = AdaptationMode.OFF
     proposed: Policy | None = None
+    judgement: Judgement | None = None
 
     @classmethod
     def of(cls, outlook: Mapping[str, Any], **others: Any) -> RunView:
         """Return the view of a run whose worker has stored an outlook, empty before it has. Args: others: fields."""
         advice, proposed = outlook.get("advice"), outlook.get("proposed")
+        judgement = outlook.get("judgement")
         return cls(
             expected_step_seconds=outlook.get("expected_step_seconds"),
             advice=None if advice is None else msgspec.convert(advice, Advice),
             proposed=None if proposed is None else Policy.parse(proposed),
+            judgement=None if judgement is None else msgspec.convert(judgement, Judgement),
             **others,
         )
 
@@ -57,6 +62,7 @@ class RunView:
             "expected_step_seconds": self.expected_step_seconds,
             "advice": None if self.advice is None else self.advice.document(),
             "proposed": None if self.proposed is None else self.proposed.spec(),
+            "judgement": None if self.judgement is None else msgspec.to_builtins(self.judgement),
         }
 
     @property

@@ -19,7 +19,7 @@ from trmon.domain.alerts.transitions import (
     raise_alert,
     resolve_alert,
 )
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.incidents.incident_updates import DAMPING_STEPS, IncidentStep, end_incident, follow_incident
@@ -42,13 +42,14 @@ def apply_incident_step(
     """
     steps = pipeline_state.steps
     recent = tuple(ended for ended in pipeline_state.incident_ends if ended > steps - DAMPING_STEPS)
+    firing = _firing(pipeline_state, context)
     step = IncidentStep(
         run_id=context.run.id,
         run=str(context.run.key),
         key=key,
         at=at,
-        firing=_firing(pipeline_state, context),
-        judgement=judgement_of(pipeline_state, context),
+        firing=firing,
+        judgement=judgement_of(pipeline_state, context) if firing else None,
         known_steps=[known.step for known in pipeline_state.gauge_keys if known.attempt_id == key.attempt_id],
         recent_ends=len(recent),
         is_last=is_last,
@@ -211,6 +212,20 @@ def apply_run_end(
     told, pipeline_state = apply_incident_step(pipeline_state, context=context, key=last_key, at=now, is_last=True)
     over, pipeline_state = end_open_incident(pipeline_state, key=last_key, at=now)
     return (*transitions, *told, *over, *ended.values()), pipeline_state.with_tracks(dict.fromkeys(ended, QUIET))
+
+
+def judge_newest_step(
+    *, context: PassContext, pipeline_state: PipelineState
+) -> tuple[tuple[Transition, ...], PipelineState]:
+    """Return the transitions of the newest step, which is judged although no later one has begun.
+
+    Its incident changes only with them: the next step counts for it, too.
+    """
+    transitions, state = judge_pending(pipeline_state, context=context)
+    if not any(transition.event for transition in transitions) or state.folded is None:
+        return transitions, state
+    told, state = apply_incident_step(state, context=context, key=state.folded, at=context.now)
+    return (*transitions, *told), state
 
 
 def retire_removed_rules(

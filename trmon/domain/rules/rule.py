@@ -9,7 +9,7 @@ from functools import cached_property
 
 import msgspec
 
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.findings.catalogue import Catalogue, FindingSpec
 from trmon.domain.findings.judge import Judge
 from trmon.domain.identity import BatchKey

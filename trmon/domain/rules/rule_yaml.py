@@ -10,7 +10,7 @@ from string import Formatter
 from typing import Any
 
 from trmon.domain.errors import InvalidInput, did_you_mean
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon.domain.findings.catalogue import Catalogue, builtin_catalogue, with_limits, without
 from trmon.domain.rules import condition_yaml
 from trmon.domain.rules.condition_yaml import (

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from trmon.domain.finding import Severity
+from trmon.domain.severity import Severity
 from trmon_research.collapse.markdown import table
 from trmon_research.collapse.rivals.monitor_alerts import CRITICAL, MonitorAlerts
 from trmon_research.collapse.rivals.rule_alerts import AlertsByRun, incident_alerts, rule_alerts

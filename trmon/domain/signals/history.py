@@ -1,4 +1,4 @@
-"""History: the signals of the newest steps of a run, one value per step, as input of a diagnosis."""
+"""History: the signals of the newest steps of a run, one value per step."""
 
 from __future__ import annotations
 
@@ -113,41 +113,3 @@ def _largest(column: Array, at: Array, n: int) -> Array:
     seen = np.zeros(n, bool)
     seen[at[known]] = True
     return np.where(seen, out, np.nan)
-
-
-def config_value(config: Mapping[str, Any], option: str) -> Any | None:
-    """Return an option of a configuration: under its whole name, else in nested mappings; None if it is missing."""
-    if option in config:
-        return config[option]
-    parts = option.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        inner = config.get(".".join(parts[:cut]))
-        if isinstance(inner, Mapping):
-            return config_value(inner, ".".join(parts[cut:]))
-    return None
-
-
-def config_number(config: Mapping[str, Any], option: str) -> float | None:
-    """Return the number of an option; strings such as "1e-6", which YAML reads as text, are numbers too."""
-    given = config_value(config, option)
-    if isinstance(given, bool) or not isinstance(given, int | float | str):
-        return None
-    try:
-        number = float(given)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-OPTIONS = (
-    "router_replay",
-    "router_replay.mode",
-    "actor_rollout_ref.actor.megatron.router_replay.mode",
-)
-"""The last one is verl's."""
-REPLAYS = (True, "R2", "R3")
-
-
-def declares_replay(config: Mapping[str, Any]) -> bool:
-    """Whether `router_replay` is true, or it or verl's mode is R2 or R3."""
-    return any(config_value(config, option) in REPLAYS for option in OPTIONS)

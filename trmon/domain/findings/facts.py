@@ -1,0 +1,36 @@
+"""What a run's configuration declares of its engines, which clauses and healthy ranges depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trmon.domain.findings.configuration import config_value, number_of
+
+REPLAY_OPTIONS = ("router_replay", "router_replay.mode", "actor_rollout_ref.actor.megatron.router_replay.mode")
+REPLAYS = (True, "R2", "R3")
+EXPERT_OPTIONS = ("num_experts", "n_routed_experts", "moe", "actor_rollout_ref.model.num_experts")
+QUANTISATION_OPTIONS = (
+    *("quantization", "rollout_quantization", "actor_rollout_ref.rollout.quantization"),
+    *("kv_cache_dtype", "rollout_dtype", "fp8"),
+)
+
+
+def facts_of(config: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a configuration declares, 1 each: `replay_declared`, and `noisy` for experts or FP8."""
+    declared = {"replay_declared": _declares_replay(config), "noisy": _declares_noise(config)}
+    return {name: 1.0 for name, is_declared in declared.items() if is_declared}
+
+
+def _declares_replay(config: Mapping[str, Any]) -> bool:
+    return any(config_value(config, option) in REPLAYS for option in REPLAY_OPTIONS)
+
+
+def _declares_noise(config: Mapping[str, Any]) -> bool:
+    experts = (config_value(config, option) for option in EXPERT_OPTIONS)
+    if any(given is True or ((number := number_of(given)) is not None and number > 1) for given in experts):
+        return True
+    return any(
+        given is True or "fp8" in str(given).lower()
+        for given in (config_value(config, option) for option in QUANTISATION_OPTIONS)
+    )

@@ -1,0 +1,25 @@
+"""The severities of findings and alerts, and numbers as JSON has them."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+
+
+class Severity(Enum):
+    """The urgency of an alert: act now (page), investigate soon (warn), for information (info)."""
+
+    PAGE = "page"
+    WARN = "warn"
+    INFO = "info"
+
+
+JsonNumber = float | str | None
+"""A number in JSON: null for NaN, and "inf" or "-inf"."""
+
+
+def json_number(value: float) -> JsonNumber:
+    """Return a number as JSON can express it: null for NaN, and infinities by name."""
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else ("inf" if value > 0 else "-inf")

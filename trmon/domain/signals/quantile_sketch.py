@@ -1,0 +1,54 @@
+"""A sketch of the quantiles of a stream of values, in bounded space."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import pairwise
+
+import msgspec
+
+from trmon.domain.signals.windows import is_number
+
+MAX_ATOMS = 128
+
+
+class QuantileSketch(msgspec.Struct, frozen=True):
+    """Values with weights, ascending; beyond 128 the two nearest values are merged into their weighted mean."""
+
+    values: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    def with_atoms(self, atoms: Iterable[tuple[float, float]]) -> QuantileSketch:
+        """Return the sketch with more (value, weight) pairs; values that are not finite are skipped."""
+        values, weights = list(self.values), list(self.weights)
+        for value, weight in atoms:
+            if not is_number(value):
+                continue
+            at = bisect_left(values, value)
+            if values[at : at + 1] == [value]:
+                weights[at] += weight
+            else:
+                values.insert(at, value)
+                weights.insert(at, weight)
+        while len(values) > MAX_ATOMS:
+            _merge_nearest(values, weights)
+        return QuantileSketch(tuple(values), tuple(weights))
+
+    def quantile(self, share: float) -> float:
+        """Return the smallest value with at least this share of the weight at or below it; NaN if empty."""
+        wanted, seen = share * math.fsum(self.weights), 0.0
+        for value, weight in zip(self.values, self.weights, strict=True):
+            seen += weight
+            if seen >= wanted:
+                return value
+        return math.nan
+
+
+def _merge_nearest(values: list[float], weights: list[float]) -> None:
+    gaps = [high - low for low, high in pairwise(values)]
+    i = gaps.index(min(gaps))
+    low, weight = values[i], weights[i] + weights[i + 1]
+    values[i : i + 2] = [low + gaps[i] * weights[i + 1] / weight]
+    weights[i : i + 2] = [weight]
