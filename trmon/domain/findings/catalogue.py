@@ -12,8 +12,8 @@ from importlib.resources import files
 import msgspec
 
 from trmon.domain.errors import InvalidInput
-from trmon.domain.severity import Severity
 from trmon.domain.findings.measures import AVERAGES, COMPUTED, READ_BY, TRANSFORMS, Reading
+from trmon.domain.severity import Severity
 
 LOST, NONFINITE = "lost", "nonfinite"
 """What not_a_number asks of a name: is it not finite in the row, and (lost) was it a number before."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import structs
 
-from trmon.domain.severity import Severity
 from trmon.domain.findings.catalogue import LOST, NONFINITE, Catalogue, Clause, Comparison, Hold, is_paged
 from trmon.domain.findings.measures import SETTLED, VIEWS, Reading, remembered_as, sources_of
 from trmon.domain.findings.memory import (
@@ -19,6 +18,7 @@ from trmon.domain.findings.memory import (
     SignalMemory,
 )
 from trmon.domain.findings.onset import onset_of
+from trmon.domain.severity import Severity
 from trmon.domain.signals.windows import LARGEST, is_number
 
 CLEAR_ROWS = 10

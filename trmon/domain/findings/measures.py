@@ -14,6 +14,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
 
+from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.findings.memory import (
     EMA_VARIANCE,
     MEDIAN_DEVIATION,
@@ -270,7 +271,6 @@ TRANSFORMS: Mapping[str, Transform] = {
     "rise": _rise,
     "same": _same,
     "different": lambda memory, _: float(len(set(memory.values[-START_ROWS:]))),
-    "from_row_60": lambda memory, _: memory.now if memory.count >= 60 else math.nan,
     "below_peak": lambda memory, _: over(max(memory.values) - memory.now, max(memory.values) - min(memory.values)),
 }
 """What a clause may read of a signal, by the name after the dot."""
@@ -392,6 +392,16 @@ def _advantage_size(reading: Reading) -> float:
     return abs(largest) if smallest != smallest else max(abs(largest), abs(smallest))
 
 
+RISK_ROWS = 60
+"""The predictor is silent before. Source: findings, section 2."""
+
+
+def _risk_over_limit(reading: Reading) -> float:
+    """The risk of a collapse over the one that its model warns at."""
+    memory = reading.memory("collapse_risk")
+    return memory.now / shipped_model().file.warn_at if memory.count >= RISK_ROWS else math.nan
+
+
 COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "reward_noise": _reward_noise,
     "reward_lowest": lambda reading: reading.reward.lowest,
@@ -416,7 +426,6 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "gaps.share": lambda reading: over(reading.computed("gaps.count"), _total(reading, "n_tokens", GAP_ROWS)),
     "zero_tail.share": _zero_tail_share,
     "zero_tail.against_chance": _zero_tail_against_chance,
-    "positive_share": lambda reading: over(reading.memory("n_positive").now, reading.memory("n_given").now),
     "kl_k1_share": _kl_k1_share,
     "kl_k1.over_abs": lambda reading: over(reading.memory("kl_k1").now, reading.memory("abs_log_ratio_mean").now),
     "slopes.smaller": _smaller_slope,
@@ -424,6 +433,7 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "slopes.spread": _slope_spread,
     "slopes.ramp_rows": _ramp_rows,
     "advantage_size": _advantage_size,
+    "risk_over_limit": _risk_over_limit,
     "replay_declared": lambda reading: reading.facts.get("replay_declared", math.nan),
 }
 """Measures that are no transform of one signal."""
@@ -437,8 +447,8 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "gaps.count": ("n_prob_diff_half", "n_tokens"),
     "gaps.share": ("n_prob_diff_half", "n_tokens"),
     "zero_tail.share": ("n_zero_tail", "n_mu_zero", "n_tokens", "n_sequences"),
-    "positive_share": ("n_positive", "n_given"),
     "slopes.smaller": ("logp_slope_q", "logp_slope_p"),
+    "risk_over_limit": ("collapse_risk",),
     "advantage_size": ("advantage_max", "advantage_min"),
     "kl_k1.over_abs": ("kl_k1", "abs_log_ratio_mean"),
     "kl_k1_share": ("kl_k1", "abs_log_ratio_mean", "n_tokens"),

@@ -40,7 +40,6 @@ OF_TRANSFORM: Mapping[str, str] = {
     "rise": "{signal} has risen by {value} in 100 rows",
     "same": "{signal} is the same in {value} of 20 rows",
     "different": "{signal} has {value} values in 20 rows",
-    "from_row_60": "{signal} is {value}",
     "below_peak": "{signal} is {value} of its range below its peak",
     "lost": "{signal} is not a number",
     "nonfinite": "{signal} is not a number",
@@ -60,7 +59,6 @@ OF_MEASURE: Mapping[str, str] = {
     "gaps.share": "{percent} of the tokens have probabilities that differ by more than 0.5",
     "zero_tail.share": "{percent} of the tokens stand in zeros at the end of responses",
     "zero_tail.against_chance": "{value} times as many as chance explains",
-    "positive_share": "{percent} of the log-probs are above 0",
     "kl_k1_share": "the signed KL is {value} of the mean absolute log-ratio",
     "kl_k1.over_abs": "the signed KL is {value} of the mean absolute log-ratio",
     "slopes.smaller": "the log-ratio follows the log-prob with a slope of {value}",
@@ -68,6 +66,7 @@ OF_MEASURE: Mapping[str, str] = {
     "slopes.spread": "the slope is steady within a factor of {value}",
     "slopes.ramp_rows": "it came within {value} rows",
     "advantage_size": "the largest advantage is {value}",
+    "risk_over_limit": "the probability of a collapse is {now}",
     "replay_declared": "the configuration replays the routing",
 }
 
@@ -84,7 +83,7 @@ def evidence_words(evidence: Evidence) -> str:
         then="unknown" if evidence.then is None else number(evidence.then),
         now="unknown" if evidence.now is None else number(evidence.now),
     )
-    if transform in ("lost", "nonfinite") or evidence.measure in ("fall", "eval_fall"):
+    if transform in ("lost", "nonfinite") or evidence.measure in ("fall", "eval_fall", "risk_over_limit"):
         return told
     if evidence.value >= LARGEST:
         return f"{words_of_signal(evidence.signal)} was 0 before"

@@ -9,11 +9,11 @@ from statistics import median
 
 import msgspec
 
-from trmon.domain.severity import Severity
 from trmon.domain.findings.catalogue import AGREEMENT, TRAINING, Catalogue, HealthyRange
 from trmon.domain.findings.judge import Evidence, JudgeState, Place, Spell
 from trmon.domain.findings.measures import sources_of
 from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, mean
+from trmon.domain.severity import Severity
 from trmon_client.core.signals.catalogue import signal_words
 
 ENOUGH_ROWS = 20

@@ -1,0 +1,237 @@
+"""Every clause of findings.yaml: rows in which it comes to hold, and rows inside its limit in which it does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import pytest
+
+from trmon.domain.findings.catalogue import LOST, NONFINITE, Clause, Comparison, builtin_catalogue
+from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
+from trmon.domain.findings.measures import COMPUTED, SETTLED, VIEWS, sources_of
+
+CATALOGUE = builtin_catalogue()
+JUDGE = Judge(CATALOGUE)
+HEALTHY_ROWS, ILL_ROWS = 130, 60
+FAR, NEAR = 1.5, 0.9
+"""How far values are beyond their limits, and inside them."""
+HEALTHY: Mapping[str, float] = {
+    "reward_mean": 0.4,
+    "sampled_entropy": 0.5,
+    "grad_norm": 0.3,
+    "loss": 0.01,
+    "response_length_mean": 300.0,
+    "reward_std": 0.4,
+    "n_tokens": 50_000.0,
+    "n_sequences": 64.0,
+    "mismatch_prob_pearson": 0.998,
+    "mismatch_kl_k1": 0.0005,
+    "mismatch_kl_k3": 0.0006,
+    "mismatch_abs_log_ratio_mean": 0.01,
+    "mismatch_ratio_mean": 1.0,
+    "mismatch_ppl_ratio": 1.0,
+    "staleness_kl_k3": 0.00002,
+    "mismatch_ess_token": 0.97,
+    "collapse_risk_outside": 0.0,
+}
+LITTLE = 1e-4
+"""The value of what else a clause reads, in healthy rows."""
+Values = dict[str, float]
+
+
+def wobble(row: int) -> float:
+    """Return a factor near 1, different in each row."""
+    return 1.0 + 0.01 * math.sin(2.4 * row)
+
+
+def healthy(row: int) -> Values:
+    """Return a healthy row."""
+    values = {name: value * wobble(row) for name, value in HEALTHY.items()}
+    values["mismatch_prob_pearson"] = 0.998 + 0.0005 * math.sin(2.4 * row)
+    near_one = {name: 1.0 + 1e-4 * math.sin(2.4 * row) for name in ("mismatch_ratio_mean", "mismatch_ppl_ratio")}
+    return values | near_one | {"reward_mean": 0.4 + 0.15 * math.sin(2.4 * row)}
+
+
+def usual(name: str) -> float:
+    """Return the healthy value of a signal."""
+    gaps = {"pearson_gap": 0.002, "ppl_gap": 6e-5, "settled_kl_k3": 2e-5}
+    return gaps.get(name) or HEALTHY.get(sources_of(name)[0], LITTLE)
+
+
+def reached(comparison: Comparison, factor: float) -> float:
+    """Return the value of a signal for which a comparison is beyond its limit by a factor, or inside it."""
+    limit = comparison.limit
+    away = factor if comparison.is_upper == (limit > 0) else 1.0 / factor
+    wanted = limit * away if limit else (0.01 * (factor - 1.0) if comparison.is_upper else 0.01 * (1.0 - factor))
+    if comparison.side in (">=", "<=") and factor > 1.0 and not limit:
+        wanted = 0.0
+    if comparison.transform in ("", "mean", "average", "mean_size"):
+        return wanted
+    if comparison.transform in ("off_one", "average_off_one"):
+        return 1.0 + wanted
+    if comparison.transform in ("above_early", "above_usual", "rise"):
+        return usual(comparison.signals[0]) + (wanted if wanted > 0 else 0.0)
+    return usual(comparison.signals[0]) * wanted
+
+
+AUTOMATIC = ("beyond_noise", "growth_errors", "average_errors", "off_one_errors")
+"""They hold wherever a steady signal changes at all."""
+
+
+def source_value(name: str, value: float) -> tuple[str, float]:
+    """Return the signal behind a name and its value."""
+    if name == "pearson_gap":
+        return "mismatch_prob_pearson", 1.0 - value
+    if name == "settled_kl_k3":
+        return "staleness_kl_k3", value
+    if name == "ppl_gap":
+        return "mismatch_ppl_ratio", 1.0 + value
+    return sources_of(name)[0], value
+
+
+def made(clause: Clause, factor: float) -> Callable[[int], Values]:
+    """Return the values of ill rows, by their place: the deciding comparison by a factor, the others well beyond."""
+    chosen = clause.any[0] if clause.any else ()
+    values: Values = {}
+    for comparison in reversed((*clause.when, *chosen)):
+        if not comparison.side or comparison.transform in AUTOMATIC or comparison.measure in COMPUTED:
+            continue
+        wanted = reached(comparison, factor if comparison is clause.decisive else FAR)
+        name = comparison.signals[0]
+        known = values.get(name)
+        if known is not None and factor > 1.0:
+            wanted = max(wanted, known) if comparison.is_upper else min(wanted, known)
+        values[name] = wanted
+    logged = dict(source_value(name, value) for name, value in values.items())
+    return lambda row: {name: value * (1.0 + 1e-3 * (wobble(row) - 1.0)) for name, value in logged.items()}
+
+
+def constant(**values: float) -> Callable[[int], Values]:
+    """Return values that are the same in each row."""
+    return lambda _: dict(values)
+
+
+def falling(_: int) -> Values:
+    """Return a reward that has fallen to its lowest."""
+    return {"reward_mean": 0.0}
+
+
+STEADY_SLOPES = {
+    "mismatch_logp_slope_q": 0.02,
+    "mismatch_logp_slope_p": 0.025,
+    "mismatch_logp_corr_q": 0.5,
+    "mismatch_ratio_mean": 1.0,
+}
+COUNTS = {"n_unlikely": 5_000.0, "n_prob_diff_half": 120.0, "n_mu_zero_unlikely": 100.0}
+TAIL = {"n_zero_tail": 5_000.0, "n_mu_zero": 5_500.0}
+NO_GAPS = {"n_unlikely": 5_000.0, "n_prob_diff_half": 0.0, "n_mu_zero_unlikely": 0.0}
+SHIFTED = {
+    "mismatch_prob_pearson": 0.1,
+    "mismatch_abs_log_ratio_mean": 0.8,
+    "mismatch_kl_k1": 0.01,
+    "seq_shift_share": 0.02,
+}
+SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] = {
+    "stale_rollouts.no_sync": (lambda row: {"engine_lag": float(row)}, lambda row: {"engine_lag": float(row % 5)}),
+    "corrupt_logprobs.unit": (
+        constant(logp_unit=0.69, logp_unit_residual=0.1),
+        constant(logp_unit=0.75, logp_unit_residual=0.1),
+    ),
+    "corrupt_logprobs.sign": (
+        constant(positive_fraction=0.3, mu_logprob_mean=-0.0002),
+        constant(positive_fraction=0.3, mu_logprob_mean=-0.3),
+    ),
+    "corrupt_logprobs.shifted": (constant(**SHIFTED), constant(**SHIFTED | {"seq_shift_share": 0.3})),
+    "corrupt_logprobs.order": (constant(**SHIFTED | {"seq_shift_share": 0.3}), constant(**SHIFTED)),
+    "corrupt_logprobs.end_dropped": (constant(**COUNTS, **TAIL), constant(**COUNTS, **TAIL | {"n_zero_tail": 500.0})),
+    "corrupt_logprobs.padding": (constant(**NO_GAPS, **TAIL), constant(**COUNTS, **TAIL)),
+    "corrupt_logprobs.zeros": (constant(**COUNTS), constant(**COUNTS | {"n_mu_zero_unlikely": 0.9})),
+    "wrong_policy.pearson": (
+        constant(mismatch_prob_pearson=0.3, mismatch_kl_k1=0.6, mismatch_abs_log_ratio_mean=0.9),
+        constant(mismatch_prob_pearson=0.3, mismatch_kl_k1=0.4, mismatch_abs_log_ratio_mean=0.9),
+    ),
+    "temperature.slopes": (
+        constant(**STEADY_SLOPES),
+        lambda row: STEADY_SLOPES | {"mismatch_logp_slope_p": 0.025 if row % 2 else -0.025},
+    ),
+    "engine_mismatch.gaps": (
+        constant(**NO_GAPS | {"n_prob_diff_half": 100.0}),
+        constant(**NO_GAPS | {"n_prob_diff_half": 40.0}),
+    ),
+    "cut_at_limit.constant": (constant(response_length_mean=300.0), lambda row: {"response_length_mean": 300.0 + row}),
+    "no_learning_signal.advantages": (
+        lambda _: {"advantage_max": 0.0, "advantage_min": 0.0},
+        lambda _: {"advantage_max": 0.0, "advantage_min": -0.5},
+    ),
+    "no_learning_signal.reward": (constant(reward_mean=0.0), constant(reward_mean=0.02)),
+    "no_learning_signal.mask": (constant(n_tokens=0.0), constant(n_tokens=5.0)),
+    "entropy_explosion.beside_fall": (
+        lambda row: {"sampled_entropy": 1.4} | falling(row),
+        constant(sampled_entropy=1.4),
+    ),
+    "overoptimisation.evaluation": (
+        lambda _: {"eval_reward": 0.1, "reward_mean": 0.9},
+        lambda _: {"eval_reward": 0.1, "reward_mean": 0.4},
+    ),
+    "reward_collapse.fall": (falling, constant(reward_mean=0.35)),
+    "reward_decline.fall": (falling, constant(reward_mean=0.35)),
+    "reward_decline.evaluation": (constant(eval_reward=0.0), constant(eval_reward=0.38)),
+    "not_learning.floor": (falling, lambda row: {"reward_mean": 0.3 * (row % 2)}),
+    "collapse_risk.risk": (constant(collapse_risk=0.7), constant(collapse_risk=0.45)),
+    "gradient_spike.spike": (
+        lambda row: {"grad_norm": 6.0 if row == HEALTHY_ROWS + 5 else 0.3},
+        lambda row: {"grad_norm": 2.0 if row == HEALTHY_ROWS + 5 else 0.3},
+    ),
+    "step_too_large.spikes": (
+        lambda row: {"grad_norm": 6.0 if row % 3 else 0.3} | falling(row),
+        lambda row: {"grad_norm": 6.0 if row % 3 else 0.3},
+    ),
+    "length_hacking.growth": (
+        constant(response_length_mean=450.0, reward_length_corr=0.7),
+        constant(response_length_mean=450.0, reward_length_corr=0.3),
+    ),
+}
+"""Clauses whose rows cannot be made from their limits: rows that fire, and rows that do not."""
+FROM_THE_START = {
+    "no_learning_signal.reward": {"reward_mean": 0.4},
+    "overoptimisation.evaluation": {"eval_reward": 0.4},
+    "reward_decline.evaluation": {"eval_reward": 0.4},
+    "not_learning.floor": {"reward_mean": 0.4},
+}
+"""What healthy rows of a clause have besides."""
+
+
+@cache
+def stood(key: str, *, is_far: bool) -> frozenset[str]:
+    """Return the clauses that stood at some row after healthy rows and ill ones of a clause."""
+    clause = CATALOGUE.by_key[key]
+    ill = SPECIAL[key][0 if is_far else 1] if key in SPECIAL else made(clause, FAR if is_far else NEAR)
+    chosen = clause.any[0] if clause.any else ()
+    read = {name for part in (*clause.when, *chosen) for name in part.signals if name not in (*VIEWS, SETTLED)}
+    unknown = {name for part in (*clause.when, *chosen) if not part.side for name in sources_of(part.measure)}
+    found: set[str] = set()
+    state = JudgeState()
+    for row in range(HEALTHY_ROWS + ILL_ROWS):
+        values = {sources_of(name)[0]: LITTLE * wobble(row) for name in read} | healthy(row)
+        values |= {name: value + 0.15 * math.sin(2.4 * row) for name, value in FROM_THE_START.get(key, {}).items()}
+        if row >= HEALTHY_ROWS:
+            values |= ill(row)
+        values = {name: value for name, value in values.items() if name not in unknown}
+        state = JUDGE.fold(state, Row(place=Place(0, row), values=values, facts={"replay_declared": 1.0}))
+        found |= {name for name, memory in state.clauses.items() if memory.stands}
+    return frozenset(found)
+
+
+JUDGED = [clause.key for clause in CATALOGUE.clauses if clause.decisive.transform not in (LOST, NONFINITE)]
+
+
+@pytest.mark.parametrize("key", JUDGED)
+def test_a_clause_holds_beyond_its_limit(key: str) -> None:
+    assert key in stood(key, is_far=True)
+
+
+@pytest.mark.parametrize("key", JUDGED)
+def test_a_clause_does_not_hold_inside_its_limit(key: str) -> None:
+    assert key not in stood(key, is_far=False)
