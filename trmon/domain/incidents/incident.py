@@ -98,5 +98,3 @@ def is_member(alert: Alert, incident: Alert, *, health_rules: Collection[str]) -
 def incident_identity(run_id: int) -> str:
     """Return the identity of the alert that carries the incidents of a run."""
     return f"{run_id}/{INCIDENT_RULE}"
-
-

@@ -81,7 +81,9 @@ def judge_pending(
     place = judged.places[-1]
     key = BatchKey(place.attempt, place.step, None) if pending is None else pending.key
     at = context.now if pending is None else pending.at
-    return _with_alerts(state, context=context, key=key, at=at, mode=context.run.mode if pending is None else pending.mode)
+    return _with_alerts(
+        state, context=context, key=key, at=at, mode=context.run.mode if pending is None else pending.mode
+    )
 
 
 def _row(pending: PendingRow, context: PassContext) -> Row:
@@ -127,9 +129,7 @@ def _with_alerts(
     return tuple(transitions), pipeline_state.with_tracks(tracks) if tracks else pipeline_state
 
 
-def _told(
-    track: AlertTrack, rule: Rule, spell: Spell, *, context: PassContext, key: BatchKey, at: float
-) -> Transition:
+def _told(track: AlertTrack, rule: Rule, spell: Spell, *, context: PassContext, key: BatchKey, at: float) -> Transition:
     """Return the alert of a finding that stands: a new one, or the open one with its newest values."""
     found = found_of(spell, context.rules.catalogue)
     decisive = spell.evidence[0] if spell.evidence else None
@@ -160,4 +160,3 @@ def _told(
 def standing_findings(state: JudgeState) -> frozenset[str]:
     """Return the ids of the findings that stand and warn or page."""
     return frozenset(finding for finding, spell in state.standing.items() if spell.severity is not Severity.INFO)
-

@@ -84,7 +84,12 @@ def _firing(pipeline_state: PipelineState, context: PassContext) -> list[Alert]:
     found = []
     for name, track in pipeline_state.tracks.items():
         rule = context.rule(name)
-        if rule is not None and track.alert is not None and track.alert.state is AlertState.FIRING and rule.is_of_health:
+        if (
+            rule is not None
+            and track.alert is not None
+            and track.alert.state is AlertState.FIRING
+            and rule.is_of_health
+        ):
             found.append(track.alert)
     return [alert for alert in found if alert.severity is not Severity.INFO]
 

@@ -115,9 +115,7 @@ class Rule:
         """Whether the summary names the pair that dominates."""
         return "{drift}" in self.summary
 
-    def format_summary(
-        self, evaluation: Evaluation, *, run: str, step: int, error: str = "", drift: str = ""
-    ) -> str:
+    def format_summary(self, evaluation: Evaluation, *, run: str, step: int, error: str = "", drift: str = "") -> str:
         """Return the summary with the values filled in."""
         return self.summary.format(
             signal=evaluation.signal,
