@@ -1,0 +1,289 @@
+"""The fold over rows: holds, clears, guards, attempts, the end of a run, onset, leader, and what is stored."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import pytest
+
+from trmon.domain.findings.catalogue import builtin_catalogue, with_limits, without
+from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
+from trmon.domain.findings.verdict import Judgement, Word, judge_run, leader_of, words_of
+from trmon.domain.severity import Severity
+
+CATALOGUE = builtin_catalogue()
+JUDGE = Judge(CATALOGUE)
+Values = Mapping[str, float]
+
+
+def folded(
+    rows: Iterable[Values], *, judge: Judge = JUDGE, attempt: int = 0, state: JudgeState | None = None
+) -> JudgeState:
+    """Return the state after rows of an attempt, whose steps count up."""
+    found = state or JudgeState()
+    for step, values in enumerate(rows, start=found.rows):
+        found = judge.fold(found, Row(place=Place(attempt, step), values=values, facts={}))
+    return found
+
+
+def judged(rows: Iterable[Values]) -> Judgement:
+    """Return the judgement after rows."""
+    found = judge_run(folded(rows), CATALOGUE)
+    assert found is not None
+    return found
+
+
+def healthy(n: int, *, seed: int = 0, **others: float) -> list[Values]:
+    """Return rows of a run that trains well."""
+    noise = random.Random(seed)
+    return [
+        {
+            "reward_mean": 0.4 + 0.3 * min(1.0, row / 100) + noise.gauss(0, 0.04),
+            "reward_std": 0.4 + noise.gauss(0, 0.01),
+            "grad_norm": 0.3 + noise.gauss(0, 0.02),
+            "loss": noise.gauss(0, 0.01),
+            "entropy": 0.5 + noise.gauss(0, 0.02),
+            "response_length_mean": 300 + noise.gauss(0, 5),
+            "mismatch_kl_k3": 0.0006 + noise.gauss(0, 0.00005),
+            "mismatch_prob_pearson": 0.998 + noise.gauss(0, 0.0002),
+            **others,
+        }
+        for row in range(n)
+    ]
+
+
+def with_values(rows: Sequence[Values], **values: float) -> list[Values]:
+    """Return rows with other values."""
+    return [{**row, **values} for row in rows]
+
+
+def test_a_healthy_run_has_no_finding() -> None:
+    found = judged(healthy(300))
+    assert (found.word, found.findings, found.over) == (Word.HEALTHY, (), ())
+    assert words_of(found) == "healthy; reward rose"
+
+
+def test_a_level_holds_in_five_of_ten_rows_and_not_in_four() -> None:
+    start = folded(healthy(30))
+    for bad, holds in ((4, False), (5, True)):
+        rows = [*with_values(healthy(bad), mismatch_kl_k3=0.2), *healthy(5)]
+        assert ("engine_mismatch" in folded(rows[:bad], state=start).standing) is holds
+
+
+def test_a_finding_closes_after_ten_rows_inside_its_relaxed_limit() -> None:
+    ill = folded([*healthy(30), *with_values(healthy(10), mismatch_kl_k3=0.2)])
+    assert "engine_mismatch" in folded(with_values(healthy(40), mismatch_kl_k3=0.045), state=ill).standing
+    assert "engine_mismatch" in folded(healthy(9), state=ill).standing
+    closed = folded(healthy(10), state=ill)
+    assert "engine_mismatch" not in closed.standing
+    assert [(spell.finding, spell.onset, spell.end) for spell in closed.ended] == [("engine_mismatch", 30, 49)]
+
+
+def test_rows_without_the_signal_change_nothing() -> None:
+    ill = folded([*healthy(30), *with_values(healthy(10), mismatch_kl_k3=0.2)])
+    rows = [{name: value for name, value in row.items() if not name.startswith("mismatch")} for row in healthy(50)]
+    assert "engine_mismatch" in folded(rows, state=ill).standing
+
+
+def test_an_illness_that_comes_again_before_it_was_over_is_the_same() -> None:
+    ramp = [{**row, "response_length_mean": 300 - 5.0 * place} for place, row in enumerate(healthy(38))]
+    low = with_values(healthy(30), response_length_mean=110.0, reward_mean=0.3)
+    part = with_values(healthy(25), response_length_mean=230.0, reward_mean=0.3)
+    state = folded([*healthy(60), *ramp, *low])
+    first = state.standing["length_collapse"].onset
+    state = folded(part, state=state)
+    assert "length_collapse" not in state.standing
+    state = folded(low, state=state)
+    assert state.standing["length_collapse"].onset == first
+    assert not state.ended
+
+
+@pytest.mark.parametrize("name", ["loss", "grad_norm"])
+def test_a_loss_that_is_no_number_needs_two_of_three_rows_or_the_last_one(name: str) -> None:
+    bad = with_values(healthy(1), **{name: math.nan})
+    once = folded([*healthy(5), *bad])
+    assert not once.standing
+    assert JUDGE.finish(once).standing["not_a_number"].severity is Severity.PAGE
+    assert JUDGE.finish(folded(healthy(1), state=once)).standing == {}
+    twice = folded([*healthy(1), *bad], state=once)
+    assert (twice.standing["not_a_number"].onset, twice.standing["not_a_number"].trip) == (5, 7)
+
+
+def test_a_metric_that_is_mostly_no_number_is_sparse() -> None:
+    rows = [
+        {**row, "entropy": row["entropy"] if place % 10 == 0 else math.nan} for place, row in enumerate(healthy(60))
+    ]
+    assert not folded(rows).standing
+    lost = [*healthy(20), *with_values(healthy(3), entropy=math.nan)]
+    assert "not_a_number" in folded(lost).standing
+
+
+def test_growing_responses_are_no_surge_while_the_reward_rises() -> None:
+    def rows(*, rises: bool) -> list[Values]:
+        return [
+            {
+                **row,
+                "response_length_mean": 300 * 1.012**place,
+                "reference_kl": 0.05 * 1.02**place,
+                "reward_mean": 0.2 + 0.002 * place if rises else 0.2 + 0.001 * (place % 3),
+            }
+            for place, row in enumerate(healthy(200))
+        ]
+
+    assert "length_surge" not in folded(rows(rises=True)).standing
+    assert "length_surge" in folded(rows(rises=False)).standing
+
+
+def test_the_onset_is_not_before_the_last_row_in_which_the_reward_rose() -> None:
+    grows = [
+        {**row, "response_length_mean": 300 * 1.01**place, "reference_kl": 0.1 * 1.02**place,
+         "reward_mean": 0.2 + 0.004 * place}
+        for place, row in enumerate(healthy(120))
+    ]  # fmt: skip
+    flat = [
+        {**row, "response_length_mean": 990 * 1.01**place, "reference_kl": 1.1 * 1.02**place, "reward_mean": 0.68}
+        for place, row in enumerate(healthy(150))
+    ]
+    state = folded([*grows, *flat])
+    spell = next(spell for spell in (*state.ended, *state.standing.values()) if spell.finding == "length_surge")
+    assert spell.onset >= 120
+
+
+def test_a_run_that_is_ill_from_its_first_row_has_no_last_good_step() -> None:
+    found = judged(with_values(healthy(60), mismatch_kl_k3=0.2))
+    assert found.lead is not None
+    assert (found.lead.finding, found.lead.since.step, found.lead.from_start) == ("engine_mismatch", 0, True)
+    assert (found.last_good, found.since) == (None, Place(0, 0))
+
+
+def test_an_onset_in_the_first_rows_leaves_the_last_good_step_unknown() -> None:
+    found = judged([*healthy(4), *with_values(healthy(60), mismatch_kl_k3=0.2)])
+    assert found.lead is not None
+    assert (found.lead.since.step, found.lead.from_start, found.last_good) == (4, False, None)
+
+
+def test_a_collapse_begins_where_the_reward_fell_and_not_where_it_was_found() -> None:
+    found = judged([*healthy(200), *with_values(healthy(30), reward_mean=0.1)])
+    assert found.lead is not None
+    assert found.lead.finding == "reward_collapse"
+    assert abs(found.lead.since.step - 200) <= 1
+    assert found.lead.found.step > 201
+    assert found.last_good is not None
+    assert found.last_good.step == found.lead.since.step - 1
+
+
+def test_a_cause_leads_its_consequence() -> None:
+    rows = [
+        *healthy(150),
+        *with_values(healthy(5), mismatch_kl_k3=0.3),
+        *with_values(healthy(60), mismatch_kl_k3=0.3, reward_mean=0.05),
+    ]
+    state = folded(rows)
+    assert {"engine_mismatch", "reward_collapse"} <= state.standing.keys()
+    leader = leader_of(state, CATALOGUE)
+    assert leader is not None
+    assert leader.finding == "engine_mismatch"
+
+
+def test_what_stood_for_long_before_does_not_lead_a_collapse() -> None:
+    ill = with_values(healthy(150), mismatch_kl_k3=0.3)
+    state = folded([*healthy(30), *ill, *with_values(healthy(40), mismatch_kl_k3=0.3, reward_mean=0.05)])
+    leader = leader_of(state, CATALOGUE)
+    assert leader is not None
+    assert leader.finding == "reward_collapse"
+
+
+def test_a_prediction_does_not_lead_a_finding() -> None:
+    rows = with_values(healthy(120), collapse_risk=0.9, collapse_risk_outside=0.0)
+    alone = folded(rows)
+    assert set(alone.standing) == {"collapse_risk"}
+    state = folded(
+        with_values(healthy(20), collapse_risk=0.9, collapse_risk_outside=0.0, mismatch_kl_k3=0.3), state=alone
+    )
+    leader = leader_of(state, CATALOGUE)
+    assert leader is not None
+    assert leader.finding == "engine_mismatch"
+
+
+def test_equal_rewards_at_the_top_are_solved() -> None:
+    top = {"reward_mean": 0.99, "zero_variance_groups": 0.97, "reward_max": 1.0, "reward_min": 0.0}
+    quantiles = {f"reward_{name}": 1.0 for name in ("q01", "q05", "q25", "median")}
+    learns = [{**row, "reward_min": 0.0, "reward_max": 1.0, "zero_variance_groups": 0.2} for row in healthy(60)]
+    state = folded([*learns, *with_values(healthy(40), **top, **quantiles)])
+    assert set(state.standing) == {"solved"}
+    stuck = folded([*learns, *with_values(healthy(40), **top | {"reward_mean": 0.45}, **quantiles)])
+    assert "no_learning_signal" in stuck.standing
+
+
+@pytest.mark.parametrize(("step", "keeps"), [(60, True), (30, True), (200, False)])
+def test_an_attempt_that_goes_on_keeps_the_start_of_the_run(step: int, keeps: bool) -> None:
+    state = folded(healthy(60))
+    state = JUDGE.fold(state, Row(place=Place(1, step), values=healthy(1)[0], facts={}))
+    memory = state.signals["mismatch_kl_k3"]
+    assert (memory.count == 61) is keeps
+    assert (memory.ema == memory.values[-1]) is True
+
+
+def test_another_configuration_begins_a_new_start() -> None:
+    state = folded(healthy(60))
+    state = JUDGE.fold(state, Row(place=Place(1, 60), values=healthy(1)[0], facts={}, config="1"))
+    assert state.signals["mismatch_kl_k3"].count == 1
+
+
+def test_the_fold_goes_on_from_stored_bytes_at_any_row() -> None:
+    rows = [*healthy(120), *with_values(healthy(30), mismatch_kl_k3=0.3, reward_mean=0.05), *healthy(40)]
+    straight = JudgeState()
+    for step, values in enumerate(rows):
+        row = Row(place=Place(0, step), values=values, facts={})
+        stored = msgspec.msgpack.decode(msgspec.msgpack.encode(straight), type=JudgeState)
+        straight = JUDGE.fold(straight, row)
+        again = JUDGE.fold(stored, row)
+        assert msgspec.msgpack.encode(again) == msgspec.msgpack.encode(straight)
+    assert judge_run(straight, CATALOGUE) == judge_run(again, CATALOGUE)
+
+
+def test_the_memory_of_a_long_run_is_bounded() -> None:
+    sizes = []
+    state = JudgeState()
+    for _ in range(4):
+        state = folded(healthy(400), state=state)
+        sizes.append(len(msgspec.msgpack.encode(state)))
+    assert sizes[3] < 1.05 * sizes[1]
+
+
+def test_a_judgement_is_stored_as_json() -> None:
+    found = judged([*healthy(60), *with_values(healthy(30), mismatch_kl_k3=math.inf, mismatch_prob_pearson=0.3)])
+    stored = msgspec.json.decode(msgspec.json.encode(msgspec.to_builtins(found)), type=Judgement)
+    assert stored == found
+
+
+def test_a_users_limit_changes_what_is_found() -> None:
+    rows = [*healthy(30), *with_values(healthy(20), mismatch_kl_k3=0.2)]
+    lenient = with_limits(CATALOGUE, "engine_mismatch", limits={"kl_k3": 0.5, "kl_k3_growth": 1e6}, severity=None)
+    assert "engine_mismatch" not in folded(rows, judge=Judge(lenient)).standing
+    paged = with_limits(CATALOGUE, "engine_mismatch", limits={}, severity=Severity.PAGE)
+    assert folded(rows, judge=Judge(paged)).standing["engine_mismatch"].severity is Severity.PAGE
+    assert "engine_mismatch" not in folded(rows, judge=Judge(without(CATALOGUE, "engine_mismatch"))).standing
+
+
+@pytest.mark.parametrize(
+    ("rows", "word"),
+    [
+        ([{"unheard_of": 1.0}] * 3, Word.NOTHING_KNOWN),
+        (healthy(7), Word.TOO_FEW_ROWS),
+        (with_values(healthy(7), mismatch_kl_k3=0.2, mismatch_prob_pearson=0.99)[:3], Word.OUTSIDE),
+        ([{"mismatch_kl_k3": 0.001}] * 30, Word.NOT_JUDGED),
+        ([{"reward_mean": 0.5 + 0.01 * (i % 5), "grad_norm": 0.3} for i in range(40)], Word.TRAINING_HEALTHY),
+        ([{"reward_mean": 0.0, "loss": 0.1 * i} for i in range(60)], Word.FINDING),
+    ],
+)  # fmt: skip
+def test_the_word_on_a_run_is_the_first_that_holds(rows: list[Values], word: Word) -> None:
+    assert judged(rows).word is word
+
+
+def test_too_few_rows_tell_what_changed() -> None:
+    rows = [{"reward_mean": 1.08 - 0.1 * i, "entropy": 0.8 / (i + 1)} for i in range(5)]
+    assert words_of(judged(rows)) == "too few rows to judge (5 of 20); reward 1.08 to 0.68; entropy 0.8 to 0.16"
