@@ -243,6 +243,12 @@ class Catalogue:
         return frozenset((*read, *self.ranges, *MEASURED))
 
     @cached_property
+    def read_early(self) -> frozenset[str]:
+        """The names of which clauses read values 21 to 120."""
+        parts = (comparison for clause in self.clauses for comparison in clause.comparisons)
+        return frozenset(part.signals[0] for part in parts if part.transform.endswith("_early"))
+
+    @cached_property
     def watched(self) -> frozenset[str]:
         """The names whose rows without a finite number count."""
         return frozenset(

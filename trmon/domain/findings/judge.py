@@ -12,6 +12,8 @@ from msgspec import structs
 from trmon.domain.findings.catalogue import LOST, NONFINITE, Catalogue, Clause, Comparison, Hold, is_paged
 from trmon.domain.findings.measures import SETTLED, VIEWS, Reading, remembered_as, sources_of
 from trmon.domain.findings.memory import (
+    EARLY_ROWS,
+    START_ROWS,
     WINDOW_ROWS,
     NonFiniteMemory,
     RewardMemory,
@@ -137,10 +139,11 @@ class Judge:
         self.catalogue = catalogue
         self._clauses = catalogue.clauses
         self._places = {clause.key: place for place, clause in enumerate(self._clauses)}
-        self._remembered: dict[str, list[tuple[str, Callable[[float], float] | None]]] = {}
+        self._remembered: dict[str, list[tuple[str, Callable[[float], float] | None, int]]] = {}
         for name in sorted(catalogue.signals):
+            early = EARLY_ROWS if name in catalogue.read_early else START_ROWS
             for key, source in zip(remembered_as(name), sources_of(name), strict=True):
-                entry = key, VIEWS[name][1] if name in VIEWS else None
+                entry = key, VIEWS[name][1] if name in VIEWS else None, early
                 if entry not in self._remembered.setdefault(source, []):
                     self._remembered[source].append(entry)
         self._watched = catalogue.watched
@@ -168,8 +171,9 @@ class Judge:
                 nonfinite = {**nonfinite, name: nonfinite.get(name, _FINITE).with_value(value, n)}
             if not is_number(value):
                 continue
-            for key, made in self._remembered.get(name, ()):
-                signals[key] = signals.get(key, _NEW).with_value(value if made is None else made(value), n)
+            for key, made, early in self._remembered.get(name, ()):
+                seen = value if made is None else made(value)
+                signals[key] = signals.get(key, _NEW).with_value(seen, n, early_rows=early)
                 known.add(key)
         self._settle(signals, known, values, n)
         reward, floor_rows = _with_reward(state, values, n)
@@ -218,7 +222,7 @@ class Judge:
         """Remember staleness_kl_k3 once more, without the rows in which the learning rate rises."""
         value, lr = values.get("staleness_kl_k3"), signals.get("lr", _NEW).values
         if value is not None and is_number(value) and not (len(lr) > 1 and lr[-1] > lr[-2]):
-            signals[SETTLED] = signals.get(SETTLED, _NEW).with_value(value, n)
+            signals[SETTLED] = signals.get(SETTLED, _NEW).with_value(value, n, early_rows=EARLY_ROWS)
             known.add(SETTLED)
 
     def _with_findings(self, state: JudgeState, reading: Reading) -> JudgeState:

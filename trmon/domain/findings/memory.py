@@ -35,34 +35,57 @@ def mean(values: Sequence[float]) -> float:
 
 
 class SignalMemory(msgspec.Struct, frozen=True, array_like=True):
-    """The known values of one signal: the first 120, the newest 200 with their rows, their average and their noise.
+    """The known values of one signal: the first ones, the newest 200 with their rows, their average and their noise.
 
+    `last` is the row of the newest value; `sparse` has the rows of the newest 200, empty if they follow one another.
     `count` values are known in all; `squares` is the sum of the squared differences of neighbours among the newest 200;
     `start` is the mean of the first 20 values, NaN with fewer.
     """
 
     count: int = 0
-    rows: tuple[int, ...] = ()
+    last: int = -1
+    sparse: tuple[int, ...] = ()
     values: Numbers = ()
     early: Numbers = ()
     ema: float = math.nan
     squares: float = 0.0
     start: float = math.nan
 
-    def with_value(self, value: float, row: int) -> SignalMemory:
-        """Return the memory after one more known value."""
-        values = (*self.values, value)
-        squares = self.squares + (value - self.values[-1]) ** 2 if self.values else 0.0
-        if len(values) > WINDOW_ROWS:
-            left = (values[1] - values[0]) ** 2
-            values = values[1:]
+    def with_value(self, value: float, row: int, *, early_rows: int = START_ROWS) -> SignalMemory:
+        """Return the memory after one more known value. Args: early_rows: how many of the first values are kept."""
+        kept, squares = self.values, self.squares
+        if kept:
+            squares += (value - kept[-1]) ** 2
+        if len(kept) == WINDOW_ROWS:
+            left = (kept[1] - kept[0]) ** 2
             # What remains of a difference of large sums is noise of the arithmetic: then the sum is made anew.
-            squares = squares - left if left <= 0.5 * squares else _squares(values)
-        ema = value if self.ema != self.ema else self.ema + EMA_WEIGHT * (value - self.ema)
+            squares = squares - left if left <= 0.5 * squares else _squares((*kept[1:], value))
         count = self.count + 1
-        early = self.early if count > EARLY_ROWS else (*self.early, value)
-        start = mean(early) if count == START_ROWS else self.start
-        return SignalMemory(count, (*self.rows[-WINDOW_ROWS + 1 :], row), values, early, ema, squares, start)
+        early = self.early if count > early_rows else (*self.early, value)
+        return SignalMemory(
+            count,
+            row,
+            self._with_row(row),
+            (*kept[1 - WINDOW_ROWS :], value),
+            early,
+            value if self.ema != self.ema else self.ema + EMA_WEIGHT * (value - self.ema),
+            squares,
+            mean(early) if count == START_ROWS else self.start,
+        )
+
+    def _with_row(self, row: int) -> tuple[int, ...]:
+        """Return the rows of the newest values with one more; none if they follow one another."""
+        if row == self.last + 1 and not self.sparse:
+            return ()
+        if not self.values:
+            return ()
+        rows = (*self.rows[1 - WINDOW_ROWS :], row)
+        return rows if rows[-1] - rows[0] >= len(rows) else ()
+
+    @property
+    def rows(self) -> Sequence[int]:
+        """The rows of the newest values, oldest first."""
+        return self.sparse or range(self.last - len(self.values) + 1, self.last + 1)
 
     def restarted(self, *, keeps_start: bool) -> SignalMemory:
         """Return the memory at the start of an attempt, whose average starts anew, and the run's start unless kept."""
