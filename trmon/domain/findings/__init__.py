@@ -1,0 +1,1 @@
+"""What is wrong with a run, defined once: findings and their remedies."""
