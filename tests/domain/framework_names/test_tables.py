@@ -28,6 +28,12 @@ def test_a_table_says_of_which_release_and_files_it_is(table: MetricTable) -> No
         assert files
 
 
+def test_no_framework_is_told_the_option_of_its_base() -> None:
+    options = {table.framework: table.agreement for table in FRAMEWORKS}
+    assert options["verl"] == options["rLLM"] != ""  # rLLM trains with verl and takes its options
+    assert {options[name] for name in ("ROLL", "EasyR1", "Search-R1", "open-instruct", "LLaMA-Factory")} == {""}
+
+
 @EACH_TABLE
 def test_a_log_with_all_names_of_a_framework_is_recognised_as_its(table: MetricTable) -> None:
     parts = [name for meaning in table.signals.values() for name in meaning.share_of]

@@ -46,14 +46,17 @@ class Remedy:
 
     `first` is a sentence or two, `then` what to do if the finding persists, empty if there is nothing else. `options`
     are the options to set now, with their values as text; an empty value is a flag. `options_in_words` are options
-    whose value does not follow from what is known. `not_known` says in a sentence what is lacking, or is empty.
-    `release` is the framework's release that has the options, `to_paste` the options as they are written there.
+    whose value does not follow from what is known. `then_options` and `then_options_in_words` belong to `then`.
+    `not_known` says in a sentence what is lacking for values now, or is empty. `release` is the release whose options
+    they are, `to_paste` the options to set now as they are written there.
     """
 
     first: str
     then: str
     options: dict[str, str]
     options_in_words: dict[str, str]
+    then_options: dict[str, str]
+    then_options_in_words: dict[str, str]
     not_known: str
     release: str
     to_paste: tuple[str, ...]
@@ -180,15 +183,18 @@ def remedy(
     entry = _file().remedies[key]
     known = _file().frameworks.get(framework or "", _NO_FRAMEWORK)
     facts = _Facts(known, config, last_good_step)
-    first, then, settings = entry.first, entry.then, facts.settings(entry.change)
+    first, settings = entry.first, facts.settings(entry.change)
+    then, later = entry.then, facts.settings(entry.then_change)
     if settings.is_all_set:
-        first, then, settings = entry.then, "", facts.settings(entry.then_change)
+        first, settings, then, later = then, later, "", _Settings()
     words = facts.filled(first, has_ended=has_ended)
     return Remedy(
         first=f"In the next run, {words[:1].lower()}{words[1:]}" if has_ended else words,
         then=facts.filled(then, has_ended=has_ended),
         options=settings.values,
         options_in_words=settings.in_words,
+        then_options=later.values,
+        then_options_in_words=later.in_words,
         not_known=facts.not_known(settings.in_words),
         release=f"{framework} {known.release}" if known.release else "",
         to_paste=tuple(known.written.format(option=at, value=value).rstrip() for at, value in settings.values.items()),
@@ -342,7 +348,7 @@ class _Facts:
         if change.whole:
             value = max(Decimal(1), value // 1)
         if present <= 0 or (value >= present if factor < 1 else value <= present):
-            pass
+            return _Present.RIGHT
         return number_text(value)
 
     def _fixed(self, option: str, value: str) -> tuple[_Value, str]:

@@ -37,8 +37,8 @@ class MetricTable:
     metric, which keep their names. In all three * stands for any text; of several patterns the longest counts.
     `prefixes` are what the framework or its tracker may put before a name; `step_seconds` are names of the duration of
     a step; `updates` are names of a count of updates where a step may have several; `agreement` is the option that
-    makes the framework log how far its engines agree, empty if it always does. `base` is the framework whose names this
-    one has besides its own.
+    makes the framework log how far its engines agree, empty if there is none; it is never that of its base. `base` is
+    the framework whose names this one has besides its own.
     """
 
     framework: str
@@ -146,7 +146,7 @@ def _table(name: str, own: _Section, base: _Section) -> MetricTable:
         steps=_joined(own.steps, base.steps),
         step_seconds=_joined(own.step_seconds, base.step_seconds),
         updates=_joined(own.updates, base.updates),
-        agreement=own.agreement or base.agreement,
+        agreement=own.agreement,
         base=own.base,
     )
 
