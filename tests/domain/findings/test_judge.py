@@ -11,6 +11,7 @@ import pytest
 
 from trmon.domain.findings.catalogue import builtin_catalogue, with_limits, without
 from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
+from trmon.domain.findings.remedies import remedy
 from trmon.domain.findings.verdict import Judgement, Word, judge_run, leader_of, words_of
 from trmon.domain.severity import Severity
 
@@ -287,3 +288,23 @@ def test_the_word_on_a_run_is_the_first_that_holds(rows: list[Values], word: Wor
 def test_too_few_rows_tell_what_changed() -> None:
     rows = [{"reward_mean": 1.08 - 0.1 * i, "entropy": 0.8 / (i + 1)} for i in range(5)]
     assert words_of(judged(rows)) == "too few rows to judge (5 of 20); reward 1.08 to 0.68; entropy 0.8 to 0.16"
+
+
+def test_a_step_too_large_after_a_rise_of_the_learning_rate_says_so() -> None:
+    rows = [*with_values(healthy(60), lr=1e-6), *with_values(healthy(10), lr=1e-5, grad_norm=2e4)]
+    assert folded(rows).standing["step_too_large"].remedy == "lr_rose"
+    rows = [*with_values(healthy(60), lr=1e-6), *with_values(healthy(10), lr=1e-6, grad_norm=2e4)]
+    assert folded(rows).standing["step_too_large"].remedy == ""
+
+
+def test_every_remedy_exists() -> None:
+    dynamic = ("lr_rose", "in_one_step", "nothing_trains", "all_solved", "none_solved", "reward_broken")
+    for key in {*dynamic, *(clause.remedy for clause in CATALOGUE.clauses)}:
+        assert remedy(key, framework=None, config={}, last_good_step=None, has_ended=False).first
+
+
+def test_noisy_engines_have_wider_ranges() -> None:
+    rows = with_values(healthy(60), mismatch_kl_k3=0.012, mismatch_prob_pearson=0.975)
+    assert judged(rows).word is Word.HEALTHY
+    later = [*healthy(60), *with_values(healthy(60), mismatch_kl_k3=0.009, mismatch_prob_pearson=0.985)]
+    assert {out.signal for out in judged(later).outside} == {"mismatch_kl_k3", "mismatch_prob_pearson"}

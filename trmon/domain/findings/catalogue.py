@@ -94,7 +94,7 @@ class Hold:
 
 AGREEMENT = ("prob_pearson", "kl_k1", "kl_k3", "abs_log_ratio_mean", "ppl_ratio")
 TRAINING = ("reward_std", "grad_norm", "entropy", "response_length", "reference_kl")
-MEASURED = (*AGREEMENT, *TRAINING, "none_solved_groups", "loss", "lr")
+MEASURED = (*AGREEMENT, *TRAINING, "none_solved_groups", "all_solved_groups", "loss", "lr")
 """What must be known for a run to be healthy: one of the agreement, the reward, and one of training."""
 AT_ONCE, USUAL_HOLD = Hold(1, 1), Hold(5, 10)
 
@@ -193,10 +193,14 @@ class HealthyRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     least: float = -math.inf
     most: float = math.inf
     target: float = 0.0
-    noisy: float = math.nan
     times_when_lagging: float = 1.0
+    times_when_noisy: float = 1.0
     only_if_unknown: str = ""
     by: str = "median"
+
+    def holds(self, value: float) -> bool:
+        """Whether a value is inside."""
+        return self.least <= value <= self.most
 
     def widened(self, times: float) -> HealthyRange:
         """Return the range with its ends so many times as far from its target."""

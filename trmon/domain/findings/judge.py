@@ -66,7 +66,8 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
 
     `onset` is the first row of the illness, `beyond` the first row
     beyond the limit; `end` is None while it stands. `from_start` if it stood from the first row; then, and where the
-    onset is in rows 1 to 5, there is no last good row.
+    onset is in rows 1 to 5, there is no last good row. `remedy` is the key of a remedy that suits better than that of
+    its clause.
     """
 
     finding: str
@@ -79,6 +80,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
     from_start: bool
     severity: Severity
     evidence: tuple[Evidence, ...] = ()
+    remedy: str = ""
     beyond: Place | None = None
     end: int | None = None
     end_place: Place | None = None
@@ -308,6 +310,7 @@ class Judge:
             beyond=None if onset.beyond is None else state.place(onset.beyond),
             severity=severity,
             evidence=_evidence(clause, reading, then=onset.then),
+            remedy=_remedy(finding, clause, reading, onset.row),
         )
 
 
@@ -346,6 +349,33 @@ def _evidence(clause: Clause, reading: Reading, *, then: float) -> tuple[Evidenc
         for part in (*clause.when, *chosen)
         if part.side and part.truth(reading, relaxed=True)
     )
+
+
+LR_ROSE, LR_ROWS = 3.0, 20
+SUDDEN_ROWS = 3
+
+
+def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
+    """Return the key of a remedy that suits better than that of the clause, by what the rows show; empty for none."""
+    if finding == "step_too_large":
+        lr = reading.memory("lr")
+        near = [value for row, value in zip(lr.rows, lr.values, strict=True) if onset - LR_ROWS <= row <= onset]
+        return "lr_rose" if near and min(near) > 0 and near[-1] > LR_ROSE * min(near) else ""
+    if finding == "length_collapse":
+        lengths = reading.memory("response_length")
+        after = [value for row, value in zip(lengths.rows, lengths.values, strict=True) if row == onset + SUDDEN_ROWS]
+        spikes = reading.memory("grad_norm")
+        is_sudden = bool(after) and after[0] < 0.5 * lengths.start
+        return "in_one_step" if is_sudden and not max(spikes.values, default=0.0) > 10.0 * spikes.mean_of(50) else ""
+    if finding == "no_learning_signal":
+        if clause.id in ("gradient", "mask"):
+            return "nothing_trains"
+        shares = {name: reading.memory(f"{name}_groups").mean_of(LR_ROWS) for name in ("all_solved", "none_solved")}
+        most = max(shares, key=lambda name: shares[name] if shares[name] == shares[name] else 0.0)
+        if shares[most] > 0.5:
+            return most
+        return "reward_broken" if clause.id == "reward" else ""
+    return ""
 
 
 def _before(part: Comparison, reading: Reading, then: float) -> float:

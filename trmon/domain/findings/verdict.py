@@ -203,7 +203,7 @@ def found_of(spell: Spell, catalogue: Catalogue) -> Found:
         title=clause.title if clause else spec.title,
         meaning=clause.meaning if clause else spec.meaning,
         severity=spell.severity,
-        remedy=clause.remedy if clause else spell.finding,
+        remedy=spell.remedy or (clause.remedy if clause else spell.finding),
         chart=clause.chart if clause else spec.chart,
         since=spell.onset_place,
         found=spell.trip_place,
@@ -253,16 +253,17 @@ def _outside(state: JudgeState, catalogue: Catalogue) -> Iterator[OutOfRange]:
         recent = memory.values[-START_ROWS:]
         value = mean(recent) if usual.by == "mean" else median(recent)
         allowed = _allowed(usual, memory, state.facts, lags=lags)
-        if not allowed.least <= value <= allowed.most:
+        if not allowed.holds(value):
             yield OutOfRange(signal=_source(state, name), value=value, range=str(allowed))
 
 
 def _allowed(usual: HealthyRange, memory: SignalMemory, facts: Mapping[str, float], *, lags: bool) -> HealthyRange:
     """Return the range of a run: wider for noisy engines, declared or seen at the start, and where rollouts lag."""
+    noisy = usual.widened(usual.times_when_noisy)
     began = median(memory.early[:START_ROWS]) if memory.count >= START_ROWS else math.nan
-    is_noisy = usual.noisy == usual.noisy and (facts.get("noisy", 0.0) > 0 or usual.most < began <= usual.noisy)
-    found = msgspec.structs.replace(usual, most=usual.noisy) if is_noisy else usual
-    return found.widened(usual.times_when_lagging) if lags and usual.times_when_lagging > 1 else found
+    is_noisy = facts.get("noisy", 0.0) > 0 or (not usual.holds(began) and noisy.holds(began))
+    found = noisy if is_noisy else usual
+    return found.widened(usual.times_when_lagging) if lags else found
 
 
 def _thirds(values: tuple[float, ...]) -> tuple[float, float]:
