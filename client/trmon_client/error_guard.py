@@ -136,3 +136,33 @@ class ErrorGuard:
         """Say once on stderr, and on the run, that the trainer's calls contradict what the client expects."""
         self.losses.add_warning(kind, text)
         self.warn_once.warn(kind, text)
+
+
+REJECTED_STEPS, REMIND_STEPS = 5, 100
+"""After so many steps without a sequence in the loss the console says so, and again after so many more."""
+
+
+class RejectedSteps:
+    """Says on stderr that an enforced policy rejects every sequence; told of calls by the encoder's thread alone."""
+
+    def __init__(self, warn_once: WarnOnce) -> None:
+        self._warn_once = warn_once
+        self._step: int | None = None
+        self._has_accepted = True
+        self._rejected = 0
+
+    def see(self, step: int, *, n_sequences: int, n_accepted: int, policy: str) -> None:
+        """Note the decision of one call, of which a step may have several."""
+        if step != self._step:
+            self._end_step(policy)
+            self._step, self._has_accepted = step, n_sequences == 0
+        self._has_accepted = self._has_accepted or n_accepted > 0
+
+    def _end_step(self, policy: str) -> None:
+        self._rejected = 0 if self._has_accepted else self._rejected + 1
+        if self._rejected >= REJECTED_STEPS and (self._rejected - REJECTED_STEPS) % REMIND_STEPS == 0:
+            self._warn_once.warn(
+                f"all rejected {self._step}",
+                f"the policy {policy} rejected every sequence of the last {self._rejected} steps (step {self._step}): "
+                "nothing is in the loss. See the run's page for the cause; TRMON_MODE=observe trains on all of them",
+            )

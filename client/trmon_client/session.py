@@ -23,7 +23,7 @@ from trmon_client.core.columns import Columns
 from trmon_client.core.inputs.checked_inputs import CheckedInputs, GivenBatch
 from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.token_decision import apply_token_rules_to_inputs
-from trmon_client.error_guard import ErrorGuard
+from trmon_client.error_guard import ErrorGuard, RejectedSteps
 from trmon_client.logprob_checks import GivenPolicies, token_ranges
 from trmon_client.process.exit_hooks import ExitHooks
 from trmon_client.process.identity import Ranks, discover_ranks
@@ -132,6 +132,7 @@ class Session:
         self._ranks = Ranks()
         self._chunks = ChunkCounter()
         self._given = GivenPolicies(self.error_guard.warn_once)
+        self._rejected = RejectedSteps(self.error_guard.warn_once)
         self._advice_cache = AdviceCache()
         # Reentrant: a signal handler may call in the middle of a call.
         self._lock = threading.RLock()
@@ -166,6 +167,7 @@ class Session:
                 scalars=batch.scalars,
                 on_finite=self._given.learn,
                 error_guard=self.error_guard,
+                rejected=self._rejected,
             )
             if encoder.put(message):
                 self._chunks.mark_reported(chunk.finished)

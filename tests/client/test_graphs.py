@@ -18,7 +18,7 @@ from trmon_client.core import statistics
 from trmon_client.core.inputs.checked_inputs import check_inputs
 from trmon_client.core.policies.decision import decide
 from trmon_client.core.policies.policy import preset
-from trmon_client.error_guard import ErrorGuard, LossCounter
+from trmon_client.error_guard import ErrorGuard, LossCounter, RejectedSteps, WarnOnce
 from trmon_client.logprob_checks import FiniteValues
 from trmon_client.monitor import Monitor
 from trmon_client.process.process_end import ProcessEnd
@@ -194,6 +194,7 @@ def of_a_report(graphs: Graphs) -> PendingMessage:
         scalars={"loss": graphs.on(0.5)},
         on_finite=lambda _: None,
         error_guard=ErrorGuard(),
+        rejected=RejectedSteps(WarnOnce()),
     )
 
 

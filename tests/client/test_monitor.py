@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from tests.client.server import Peer
 from tests.client.trainer import batch, settings, spooled, steps
 from trmon_client.core import wire
+from trmon_client.error_guard import RejectedSteps, WarnOnce
 from trmon_client.monitor import Monitor
 
 
@@ -82,6 +84,28 @@ def test_the_mask_is_all_true_unless_the_policy_is_enforced(tmp_path: Path, mode
     assert decision.mask_rate == 0.5
     assert decision.signals["invalid_fraction"] == 0.25
     monitor.close()
+
+
+@pytest.mark.parametrize(("mode", "far", "told"), [("enforce", 4, 1), ("enforce", 3, 0), ("observe", 4, 0)])
+def test_the_console_says_that_an_enforced_policy_rejects_every_sequence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str, far: int, told: int
+) -> None:
+    with Monitor(settings(tmp_path, mode=mode)) as monitor:
+        for step in range(6):
+            monitor.log_batch(step=step, **batch(far=tuple(range(far))))
+    assert capsys.readouterr().err.count("rejected every sequence of the last 5 steps (step 4)") == told
+
+
+def test_the_console_repeats_it_every_hundred_steps_and_starts_anew_after_a_good_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rejected = RejectedSteps(WarnOnce())
+    for step in range(300):
+        for chunk in range(2):
+            accepted = step == 150 and chunk == 1
+            rejected.see(step, n_sequences=8, n_accepted=int(accepted), policy="trm")
+    lines = [line for line in capsys.readouterr().err.splitlines() if "rejected every sequence" in line]
+    assert [re.findall(r"\d+", line) for line in lines] == [["5", "4"], ["105", "104"], ["5", "155"], ["105", "255"]]
 
 
 def test_off_mode_creates_no_thread_no_file_and_no_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

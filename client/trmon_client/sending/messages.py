@@ -19,7 +19,7 @@ from trmon_client.core import wire
 from trmon_client.core.arrays import Array, Transfer, is_tensor
 from trmon_client.core.columns import Columns
 from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, ChunkCount, JsonNumber
-from trmon_client.error_guard import ErrorGuard, LossCounter, LossReason
+from trmon_client.error_guard import ErrorGuard, LossCounter, LossReason, RejectedSteps
 from trmon_client.logprob_checks import FiniteValues, probabilities_in
 from trmon_client.process.identity import Identity, Ranks
 from trmon_client.process.process_end import ProcessEnd
@@ -170,10 +170,12 @@ def report_message(
     scalars: Mapping[str, Any] | None,
     on_finite: Callable[[FiniteValues], None],
     error_guard: ErrorGuard,
+    rejected: RejectedSteps,
 ) -> PendingMessage:
     """Return the report of one call: its columns and the decision; the encoder waits for a device's tensors.
 
-    Args: on_finite: called in the encoder's thread with the finite values of arguments that had none before.
+    Args: on_finite: called in the encoder's thread with the finite values of arguments that had none before; rejected:
+    told in that thread how many sequences an enforced policy accepted.
     """
     columns, decision, ranges, finite = batch.columns, batch.verdict, batch.ranges, batch.finite
     captured = capture_scalars(scalars)
@@ -190,6 +192,9 @@ def report_message(
         on_host = columns.with_arrays(arrays) if on_device else columns
         _warn_of_probabilities(dict(zip(arguments, limits, strict=True)), error_guard)
         on_finite(finite.with_arrays(values))
+        if mode is Mode.ENFORCE:
+            n_accepted, policy = int(np.count_nonzero(accepted)), decision.policy.name
+            rejected.see(chunk.step, n_sequences=len(accepted), n_accepted=n_accepted, policy=policy)
         return wire.Report(
             **identity.origin(),
             step=chunk.step,
