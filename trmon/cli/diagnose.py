@@ -7,79 +7,56 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from trmon.cli.command import AllNames, NameMapping, console, echo_json, given_mapping, plain_errors, unusable_input
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Finding
 from trmon.logs import STANDARD_INPUT, holds_log, log_file
 from trmon.logs.source import is_url
 from trmon.terminal.arguments import parse_run_name
-from trmon.terminal.diagnosis_text import assurance_phrase, evidence_table, print_diagnosis, remedy_lines
+from trmon.terminal.diagnosis_text import diagnosis_lines, print_diagnosis, unmeasured_lines
 from trmon.terminal.log_text import log_lines
-from trmon.terminal.run_report import RunReportInfo, SpanInfo, failed, known, names_of, parse_failures, report_on_log
+from trmon.terminal.run_report import RunReportInfo, failed, known, parse_failures, report_on_log
 from trmon_client.api.answers import encode_answer
+
+if TYPE_CHECKING:
+    from trmon.domain.findings.catalogue import Catalogue
 
 EXAMPLE_FILE = Path(__file__).with_name("example_run.jsonl.xz")
 LIMITS_OF_VERL = " (verl: below 0.005 is normal, above 0.01 a precision fault)"
-MAX_SPANS = 12
-MAX_MISSING = 6
+MAX_NONFINITE = 6
 
 
 def print_report(report: RunReportInfo, console: Console, *, is_verbose: bool = False) -> None:
-    """Print what was read, the verdict, the findings over the course, the cause with its remedy, the cost."""
+    """Print the verdict, the findings with their evidence and the remedy, the cost, and what was read of the log."""
     first, *others = log_lines(report.log, is_verbose=is_verbose)
-    for line in (f"{report.file}: {first}", *others):
-        console.print(escape(line), highlight=False, soft_wrap=True)
-    console.print(f"[bold]{escape(_headline(report))}[/bold]", highlight=False, soft_wrap=True)
-    if report.spans:
-        console.print(_span_table(report))
-    for observation in report.diagnosis.observed:
-        console.print(evidence_table(observation))
-    for line in _lines(report):
+    console.print(escape(f"{report.file}: {first}"), highlight=False, soft_wrap=True)
+    console.print(f"[bold]{escape(report.diagnosis.sentence)}[/bold]", highlight=False, soft_wrap=True)
+    for line in (*diagnosis_lines(report.diagnosis), *_lines(report, is_verbose=is_verbose), *others):
         console.print(escape(line), highlight=False, soft_wrap=True)
 
 
-def _headline(report: RunReportInfo) -> str:
-    primary = report.diagnosis.primary
-    if report.broke_at is not None:
-        after = "from its first step" if report.last_good_step is None else f"last good step {report.last_good_step}"
-        return f"{primary}: {report.diagnosis.title}; the run broke at step {report.broke_at} ({after})"
-    if report.spans:
-        return f"the last step shows no finding; {len(report.spans)} before it, the last until {_last(report.spans)}"
-    return assurance_phrase(report.diagnosis)
-
-
-def _last(spans: Sequence[SpanInfo]) -> str:
-    newest = max(spans, key=lambda span: span.last_step)
-    return f"step {newest.last_step} ({newest.finding.value} {newest.title})"
-
-
-def _span_table(report: RunReportInfo) -> Table:
-    table = Table("finding", "from step", "to step", title="over the course of the run", title_justify="left")
-    for span in report.spans[:MAX_SPANS]:
-        end = f"{span.last_step}, the end" if span.stands else str(span.last_step)
-        table.add_row(escape(f"{span.finding.value} {span.title}"), str(span.first_step), end)
-    if len(report.spans) > MAX_SPANS:
-        table.add_row(f"... {len(report.spans) - MAX_SPANS} more", "", "")
-    return table
-
-
-def _lines(report: RunReportInfo) -> Iterator[str]:
+def _lines(report: RunReportInfo, *, is_verbose: bool) -> Iterator[str]:
     if report.nonfinite:
-        names = ", ".join(f"{name} (step {step})" for name, step in list(report.nonfinite.items())[:MAX_MISSING])
+        names = ", ".join(f"{name} (step {step})" for name, step in list(report.nonfinite.items())[:MAX_NONFINITE])
         yield f"NaN or infinity in {names}"
-    yield from remedy_lines(report.diagnosis, framework=report.log.framework)
     yield from _agreement(report)
     yield from _cost(report)
-    yield _unknown(report)
+    yield from unmeasured_lines(report.diagnosis.unmeasured, *_not_known(report, is_verbose=is_verbose))
+
+
+def _not_known(report: RunReportInfo, *, is_verbose: bool) -> Iterator[str]:
+    if not known(report.cost.gpu_hours):
+        yield "GPU-hours (--gpus N)" if report.cost.timed_steps else "GPU-hours (no step times in the log)"
+    if report.not_judged:
+        ids = ", ".join(report.not_judged) if is_verbose else "--verbose"
+        yield f"{len(report.not_judged)} findings without data ({ids})"
 
 
 def _agreement(report: RunReportInfo) -> Iterator[str]:
@@ -101,16 +78,6 @@ def _cost(report: RunReportInfo) -> Iterator[str]:
         yield f"{cost.ill_gpu_hours:,.3g} of {cost.gpu_hours:,.3g} GPU-hours were spent after the run broke"
 
 
-def _unknown(report: RunReportInfo) -> str:
-    lost = [f"{item.finding} {item.title}" for item in report.diagnosis.unknown]
-    if not known(report.cost.gpu_hours):
-        lost.append("GPU-hours (--gpus N)" if report.cost.timed_steps else "GPU-hours (no step times in the log)")
-    if not lost:
-        return "everything that a diagnosis reads was in the log"
-    option = f"; {report.log.framework} logs the agreement of its engines with {report.agreement}"
-    return f"not known: {', '.join(lost)}{option if report.agreement else ''}"
-
-
 FAILED = 1
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".log", ".txt")
 
@@ -126,9 +93,15 @@ def diagnose_command(
     example: Annotated[bool, typer.Option("--example", help="Report on a recorded run that comes with trmon.")] = False,
     fail_on: Annotated[
         str | None,
-        typer.Option(metavar="FINDINGS", help="Exit with 1 if the log has one of these findings: any, or R,D,..."),
+        typer.Option(
+            metavar="FINDINGS",
+            help="Exit with 1 if the log has one of these findings: any, or reward_collapse,...",
+        ),
     ] = None,
     gpus: Annotated[int | None, typer.Option(min=1, help="The GPUs of the run, for its cost in GPU-hours.")] = None,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A rules file whose limits of findings count for the log.")
+    ] = None,
     url: Annotated[str | None, typer.Option(help="URL of the service.")] = None,
     mapping: NameMapping = None,
     verbose: AllNames = False,
@@ -145,12 +118,13 @@ def diagnose_command(
             if run is not None:
                 raise InvalidInput("--example", f"and {run} were both given; give one of them")
             with lzma.open(EXAMPLE_FILE) as packed, log_file(STANDARD_INPUT, standard_input=packed) as file:
-                show(report_on_log(file, gpus=gpus, name="example"))
+                show(report_on_log(file, gpus=gpus, name="example", catalogue=_catalogue(rules)))
         elif run is not None and _is_log(run):
+            mapped, catalogue = given_mapping(mapping), _catalogue(rules)
             with log_file(run, standard_input=sys.stdin.buffer) as file:
-                show(report_on_log(file, gpus=gpus, name=run, mapped=given_mapping(mapping)))
+                show(report_on_log(file, gpus=gpus, name=run, mapped=mapped, catalogue=catalogue))
         else:
-            _check_log_options(fail_on=fail_on, gpus=gpus, map=mapping)
+            _check_log_options(fail_on=fail_on, gpus=gpus, rules=rules, map=mapping)
             with service_of(url) as service:
                 found = service.diagnosis(str(parse_run_name(run or "", otherwise="; or give a log file")))
             if as_json:
@@ -159,13 +133,23 @@ def diagnose_command(
                 print_diagnosis(found, console())
 
 
-def _print_report(report: RunReportInfo, *, failures: Sequence[Finding], is_verbose: bool, as_json: bool) -> None:
+def _catalogue(rules: Path | None) -> Catalogue | None:
+    """Return the findings with the limits of a rules file; None without one."""
+    if rules is None:
+        return None
+    from trmon.config.rules import read_rules_file
+
+    return read_rules_file(rules).catalogue
+
+
+def _print_report(report: RunReportInfo, *, failures: Sequence[str], is_verbose: bool, as_json: bool) -> None:
     if as_json:
         echo_json(msgspec.json.format(encode_answer(report)))
     else:
         print_report(report, console(), is_verbose=is_verbose)
     if held := failed(report, failures):
-        typer.echo(f"trmon: found {names_of(held)}", err=True)
+        words = dict.fromkeys(f"{found.finding} ({found.title})" for found in held)
+        typer.echo(f"trmon: found {', '.join(words)}", err=True)
         raise typer.Exit(FAILED)
 
 

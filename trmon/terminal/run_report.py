@@ -1,45 +1,29 @@
-"""The report on a run that a log file holds: its findings over its course, where it broke, and what it cost."""
+"""The report on a run that a log file holds: the judgement at its last step, and what the run cost."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
-import numpy as np
-
-from trmon.api.diagnosis_answer import diagnosis_info
-from trmon.domain.analysis.logged_run import (
-    course_of,
-    read_logged_run,
-    run_cost,
-)
-from trmon.domain.diagnosis.criteria import Thresholds
-from trmon.domain.diagnosis.framework_options import with_sent_options
-from trmon.domain.diagnosis.history import ENGINE_PAIRS, History
+from trmon.api.judgement_answer import judgement_info
+from trmon.domain.analysis.logged_run import LoggedRun, judged, not_judged, read_logged_run, run_cost
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Finding
+from trmon.domain.findings.catalogue import Catalogue, builtin_catalogue
+from trmon.domain.findings.verdict import judge_run
+from trmon.domain.severity import Severity
 from trmon.logs import LogSource
 from trmon.terminal.log_text import LogReadInfo, log_read_info
 from trmon_client.api.answers import AnswerInfo, ApiNumber, says
-from trmon_client.api.diagnosis import DiagnosisInfo
+from trmon_client.api.diagnosis import DiagnosisInfo, FindingInfo
 
 ANY = "any"
-AGREEMENT_SIGNALS = ("prob_diff_mean", "abs_log_ratio_mean", "abs_log_ratio_max")
+AGREEMENT_SIGNALS = ("prob_diff_mean", "prob_diff_max", "abs_log_ratio_max")
 """What verl, TRL and others log of the engines' agreement and no finding reads."""
+ENGINE_PAIRS = ("mismatch", "total")
 NEWEST_STEPS = 5
-NOT_FAILURES = (Finding.HEALTHY, Finding.UNKNOWN)
-
-
-class SpanInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A finding and the steps in which it held."""
-
-    finding: Finding
-    title: str
-    first_step: int
-    last_step: int
-    stands: Annotated[bool, says("Whether it still held at the last step.")]
 
 
 class CostInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -57,85 +41,81 @@ class RunReportInfo(AnswerInfo, frozen=True, kw_only=True):
 
     file: str
     log: LogReadInfo
-    agreement: Annotated[str, says("The option that makes the framework log how far its engines agree, if needed.")]
     agreement_signals: Annotated[
         dict[str, ApiNumber],
         says("Signals of the engines' agreement that no finding reads: the median of the newest 5 steps."),
     ]
-    broke_at: Annotated[int | None, says("Where the chain of findings began that stands at the end.")]
-    last_good_step: int | None
-    spans: Annotated[tuple[SpanInfo, ...], says("All findings over the course of the run, oldest first.")]
     nonfinite: Annotated[dict[str, int], says("Metrics with NaN or infinity, and the first step of each.")]
+    not_judged: Annotated[tuple[str, ...], says("The findings for which the log has no data.")]
     cost: CostInfo
     diagnosis: Annotated[DiagnosisInfo, says("The diagnosis at the last step.")]
 
 
 def report_on_log(
-    file: Path, *, gpus: int | None = None, name: str | None = None, mapped: Mapping[str, str] | None = None
+    file: Path,
+    *,
+    gpus: int | None = None,
+    name: str | None = None,
+    mapped: Mapping[str, str] | None = None,
+    catalogue: Catalogue | None = None,
 ) -> RunReportInfo:
     """Return the report on the run in a log file.
 
-    Args: name: what to call the file; mapped: signals by names that the user mapped.
+    Args: name: what to call the file; mapped: signals by names that the user mapped; catalogue: the findings with the
+    user's limits, by default those that trmon ships.
     Errors: InvalidInput if it cannot be read or has no known metric.
     """
-    name = name or str(file)
+    name, catalogue = name or str(file), catalogue or builtin_catalogue()
     source = LogSource.of(file, name=name, mapped=mapped)
     run = read_logged_run(source.items(), source.survey, source=name)
-    framework, table = source.survey.framework, source.survey.table
-    # A log of one step cannot show a second one with NaN.
-    limits = Thresholds(nonfinite_steps=0.0) if len(run.history) == 1 else Thresholds()
-    course = course_of(run.history, limits=limits)
+    state = judged(run.rows, catalogue)
+    judgement = judge_run(state, catalogue)
+    assert judgement is not None
     return RunReportInfo.from_fields(
         file=name,
         log=log_read_info(run.tally, format_name=source.format.name),
-        agreement="" if table is None or run.compares_engines else table.agreement,
-        agreement_signals=_agreement_signals(run.history),
-        broke_at=course.broke_at,
-        last_good_step=course.last_good_step,
-        spans=[SpanInfo.from_fields(span, title=span.finding.title) for span in course.spans],
+        agreement_signals=dict(_agreement_signals(run)),
         nonfinite=dict(run.nonfinite),
-        cost=run_cost(run, broke_at=course.broke_at, gpus=gpus),
-        diagnosis=diagnosis_info(
-            course.diagnosis,
-            framework=framework,
-            config=with_sent_options({}, run.history),
-            last_good_step=course.last_good_step,
-        ),
+        not_judged=tuple(not_judged(state, catalogue)),
+        cost=run_cost(run, since=judgement.since, gpus=gpus),
+        diagnosis=judgement_info(judgement, framework=source.survey.framework, config={}, is_log=True),
     )
 
 
-def _agreement_signals(history: History) -> dict[str, float]:
-    found = {name: history.find(name, pairs=ENGINE_PAIRS)[1][-NEWEST_STEPS:] for name in AGREEMENT_SIGNALS}
-    return {name: float(np.nanmedian(values)) for name, values in found.items() if not np.isnan(values).all()}
+def _agreement_signals(run: LoggedRun) -> Iterator[tuple[str, float]]:
+    for name in AGREEMENT_SIGNALS:
+        for pair in ENGINE_PAIRS:
+            known = [value for value in run.column(f"{pair}_{name}")[-NEWEST_STEPS:] if not math.isnan(value)]
+            if known:
+                yield name, median(known)
+                break
 
 
-def parse_failures(given: str) -> tuple[Finding, ...]:
-    """Return the findings of --fail-on: letters or titles, separated by commas, or `any`. Errors: InvalidInput."""
+def parse_failures(given: str, *, catalogue: Catalogue | None = None) -> tuple[str, ...]:
+    """Return the ids of --fail-on, separated by commas; of `any` those that warn or page. Errors: InvalidInput."""
+    known = (catalogue or builtin_catalogue()).by_id
     if given.strip().lower() == ANY:
-        return tuple(finding for finding in Finding if finding not in NOT_FAILURES)
-    return tuple(_finding(word.strip()) for word in given.split(","))
+        return (ANY,)
+    ids = tuple(word.strip() for word in given.split(","))
+    for word in ids:
+        if word not in known:
+            raise InvalidInput(
+                "--fail-on", f"{word!r} must be {ANY} or findings separated by commas: {', '.join(known)}"
+            )
+    return ids
 
 
-def failed(report: RunReportInfo, failures: Iterable[Finding]) -> list[Finding]:
-    """Return those of the findings that held at some step of the run."""
-    held = {span.finding for span in report.spans}
-    return [finding for finding in failures if finding in held]
-
-
-def _finding(word: str) -> Finding:
-    known = [finding for finding in Finding if finding not in NOT_FAILURES]
-    for finding in known:
-        if word.lower() in (finding.value.lower(), finding.title.lower(), finding.name.lower()):
-            return finding
-    names = ", ".join(f"{finding.value} ({finding.title})" for finding in known)
-    raise InvalidInput("--fail-on", f"{word!r} must be {ANY} or findings separated by commas: {names}")
+def failed(report: RunReportInfo, failures: Iterable[str]) -> list[FindingInfo]:
+    """Return the findings of a run, standing or over, that are among those of --fail-on."""
+    named = set(failures)
+    found = (*report.diagnosis.findings, *report.diagnosis.over)
+    return [
+        finding
+        for finding in found
+        if finding.finding in named or (ANY in named and finding.severity != Severity.INFO.value)
+    ]
 
 
 def known(value: float | None) -> bool:
     """Whether a number of the report is known."""
     return value is not None and not math.isnan(value)
-
-
-def names_of(findings: Sequence[Finding]) -> str:
-    """Return the findings as text."""
-    return ", ".join(f"{finding.value} ({finding.title})" for finding in findings)

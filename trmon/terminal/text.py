@@ -11,8 +11,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from trmon.domain.severity import Severity
 from trmon.domain.health.judgement import VerdictKind, duration
+from trmon.domain.severity import Severity
 from trmon_client.api import VerdictInfo
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"

@@ -9,7 +9,6 @@ from trmon_client.api.answers import (
     AnswerInfo,
     ApiNumber,
     DeliveryState,
-    Finding,
     MatchOperator,
     Severity,
     says,
@@ -148,7 +147,7 @@ class RuleInfo(AnswerInfo, frozen=True, kw_only=True):
     labels: dict[str, str]
     runbook: str
     meaning: str
-    finding: Annotated[Finding | None, says("The finding that the rule shows; its alerts join the run's incident.")]
+    finding: Annotated[str | None, says("The finding that the rule shows; its alerts join the run's incident.")]
     is_symptom: bool
     fires_when: Annotated[tuple[ConditionLineInfo, ...], says("`when` in words.")]
     terms: Annotated[tuple[str, ...], says("What the rule reads, and for how many steps its condition must hold.")]
