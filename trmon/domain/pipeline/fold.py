@@ -43,6 +43,9 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
         _with_step_time(pipeline_state, row, made_at=closing.made_at, began_step=began_step),
         has_rollout_row=has_rollout_row,
     )
+    judged: tuple[Transition, ...] = ()
+    if began_step:
+        judged, pipeline_state = judge_pending(pipeline_state, context=closing.context)
     pipeline_state, baseline = _baseline(pipeline_state, row, context=closing.context, is_stored=closing.is_stored)
     historical = {STEP_SECONDS: pipeline_state.step_seconds, **baseline}
     if is_gauge:
@@ -59,9 +62,6 @@ def fold_row(closing: ClosingRow) -> ClosingRow:
         gauge_keys = (*(gauge_keys if began_step else gauge_keys[:-1]), row.key)[-GAUGE_KEYS:]
     pipeline_state = structs.replace(pipeline_state, ordinal=row.ordinal, folded=row.key, gauge_keys=gauge_keys)
     folded_row = _with(row, historical)
-    judged: tuple[Transition, ...] = ()
-    if began_step:
-        judged, pipeline_state = judge_pending(pipeline_state, context=closing.context)
     pipeline_state = with_row(pipeline_state, folded_row, begins_step=began_step, is_gauge=is_gauge)
     return replace(
         closing,

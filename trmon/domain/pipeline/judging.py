@@ -24,7 +24,9 @@ from trmon.domain.pipeline.state import PassContext, PendingRow, PipelineState
 from trmon.domain.rules.rule import Rule
 
 BASELINE = "baseline"
-"""The signal of a row that counts the new baselines of its run."""
+"""The signal of a row that counts the configurations of its run."""
+NEW_BASELINE = "new_baseline"
+"""The scalar by which a trainer declares a change, such as a step of a curriculum: the run's start begins anew."""
 OF_UPDATES = ("staleness_", "clip_fraction", "leak_")
 """What the names of numbers of updates begin with: of a step with updates they come from its last one."""
 NOT_OF_CONFIG = ("path", "dir", "resume", "checkpoint", "name", "seed", "host", "port", "url")
@@ -46,13 +48,13 @@ def with_row(pipeline_state: PipelineState, row: BatchRow, *, begins_step: bool,
     if pending is None and not begins_step:
         return pipeline_state
     if pending is None:
-        baseline = int(row.signals.get(BASELINE, pipeline_state.baseline))
-        pending = PendingRow(key=row.key, at=row.closed_at, mode=row.mode, baseline=baseline)
+        pending = PendingRow(key=row.key, at=row.closed_at)
     if row.key.update is None:
         pending = structs.replace(pending, of_rollout=values)
     else:
         pending = structs.replace(pending, of_update=values)
-    return structs.replace(pipeline_state, pending=structs.replace(pending, key=row.key) if is_gauge else pending)
+    pending = structs.replace(pending, key=row.key) if is_gauge else pending
+    return structs.replace(pipeline_state, pending=pending)
 
 
 def pending_values(pending: PendingRow) -> dict[str, float]:
@@ -72,7 +74,15 @@ def judge_pending(
     """
     pending, former = pipeline_state.pending, pipeline_state.judge
     judge = context.rules.judge
-    judged = former if pending is None else judge.fold(former, _row(pending, context))
+    if pending is not None:
+        values = pending_values(pending)
+        declared = pipeline_state.declared + (values.get(NEW_BASELINE, 0.0) > 0)
+        pipeline_state = structs.replace(pipeline_state, declared=declared)
+        place = Place(pending.key.attempt_id, pending.key.step)
+        config = f"{pipeline_state.baseline}.{declared}"
+        judged = judge.fold(former, Row(place=place, values=values, facts=facts_of(context.run.config), config=config))
+    else:
+        judged = former
     if is_last:
         judged = judge.finish(judged)
     if judged is former:
@@ -81,18 +91,7 @@ def judge_pending(
     place = judged.places[-1]
     key = BatchKey(place.attempt, place.step, None) if pending is None else pending.key
     at = context.now if pending is None else pending.at
-    return _with_alerts(
-        state, context=context, key=key, at=at, mode=context.run.mode if pending is None else pending.mode
-    )
-
-
-def _row(pending: PendingRow, context: PassContext) -> Row:
-    return Row(
-        place=Place(pending.key.attempt_id, pending.key.step),
-        values=pending_values(pending),
-        facts=facts_of(context.run.config),
-        config=str(pending.baseline),
-    )
+    return _with_alerts(state, context=context, key=key, at=at)
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
@@ -108,7 +107,7 @@ def judgement_of(pipeline_state: PipelineState, context: PassContext) -> Judgeme
 
 
 def _with_alerts(
-    pipeline_state: PipelineState, *, context: PassContext, key: BatchKey, at: float, mode: str
+    pipeline_state: PipelineState, *, context: PassContext, key: BatchKey, at: float
 ) -> tuple[tuple[Transition, ...], PipelineState]:
     """Open, update and end the alerts of findings, so that those are open which stand and may be sent."""
     judged, tracks, transitions = pipeline_state.judge, dict[str, AlertTrack](), []

@@ -39,8 +39,6 @@ class PendingRow(msgspec.Struct, frozen=True, kw_only=True):
 
     key: BatchKey
     at: float
-    mode: str
-    baseline: int = 0
     of_rollout: dict[str, float] = {}
     of_update: dict[str, float] = {}
 
@@ -53,7 +51,8 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     the findings of rules until all rows of the step are known. `features` is the history that findings need, `memory`
     and `update_memory` that of the signals that rules measure over time, by gauge rows and by the last row of each
     step. `gauge_keys` are the gauge rows of the newest 64 steps. `judge` is the judgement of the steps before the
-    `pending` one; `baseline` counts the starts of new baselines, and `config` names the configuration of the newest one.
+    `pending` one; `baseline` counts its configurations, `config` names the newest one, and `declared` counts the changes
+    that the trainer declared.
     `incident` is the newest incident, also after its end; `incident_ends` counts steps at which incidents ended.
     A restart reads the notices after `reread_notices_after` again, since scalars and chunk counts in them may belong
     to batches that are still open. Reports up to `liveness_report_id` arrived before the newest change of the run's
@@ -77,6 +76,7 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     pending: PendingRow | None = None
     baseline: int = 0
     config: str = ""
+    declared: int = 0
     provisional: dict[str, RuleFinding] = msgspec.field(default_factory=dict)
     tracks: dict[str, AlertTrack] = msgspec.field(default_factory=dict)
     incident: Incident | None = None

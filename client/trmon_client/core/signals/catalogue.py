@@ -300,6 +300,7 @@ _SCALAR_ROWS: tuple[_Row, ...] = (
     ("grad_variance", "power", "Variance of the gradient over microbatches", "formulas, section 5", ""),
     ("lr", "rate", "Learning rate", "as the trainer sets it", ""),
     ("max_vio", "ratio", "Load of the busiest expert over the mean load, minus 1", "max_i load_i/mean load - 1", ""),
+    ("new_baseline", "0 or 1", "1 at a declared change, which begins the run's start anew", "log_scalars", ""),
     ("reference_kl", "nats", "KL per token to the reference model", "by the trainer's estimator", ""),
     ("reference_kl_sum", "nats", "KL of a response to the reference model", "sum_t by the trainer's estimator", ""),
     ("router_flip_rate", "fraction", "Routings that differ between rollout and training", "flips/routings", ""),
