@@ -11,7 +11,6 @@ from msgspec import structs
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice
-from trmon.domain.severity import Severity
 from trmon.domain.incidents.incident import PREDICTION
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.judging import judgement_of
@@ -20,6 +19,7 @@ from trmon.domain.pipeline.state import STATE_VERSION
 from trmon.domain.pipeline.transition import apply_run_end, judge_newest_step, retire_removed_rules
 from trmon.domain.runs.liveness import time_by_now
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.adaptation import Advisor, BoundAdaptation, run_quarantined
 from trmon.worker.batch_closer import BatchCloser, apply_newest_scalars, apply_scalars

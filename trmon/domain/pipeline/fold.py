@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import structs
 
+from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.framework_names.translation import with_canonical
-from trmon.domain.alerts.transitions import Transition
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.judging import BASELINE, config_digest, judge_pending, with_row
 from trmon.domain.pipeline.state import GAPS, GAUGE_KEYS, PassContext, PipelineState

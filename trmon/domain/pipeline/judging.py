@@ -13,7 +13,6 @@ from msgspec import structs
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.transitions import QUIET, AlertTrack, Transition, TransitionReason, transition_event
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.severity import Severity
 from trmon.domain.findings.facts import facts_of
 from trmon.domain.findings.judge import JudgeState, Place, Row, Spell
 from trmon.domain.findings.sentences import evidence_words, headline
@@ -22,6 +21,7 @@ from trmon.domain.framework_names.translation import signals_of_scalars
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.state import PassContext, PendingRow, PipelineState
 from trmon.domain.rules.rule import Rule
+from trmon.domain.severity import Severity
 
 BASELINE = "baseline"
 """The signal of a row that counts the configurations of its run."""

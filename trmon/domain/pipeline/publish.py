@@ -11,7 +11,6 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import NotifiedCause, build_notification
 from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.severity import Severity, json_number
 from trmon.domain.findings.remedies import framework_of_config, remedy
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.pipeline.draft import ClosingRow
@@ -19,6 +18,7 @@ from trmon.domain.pipeline.run_update import Event
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity, json_number
 
 
 def transition_deliveries(transition: Transition, context: PassContext) -> tuple[Delivery, ...]:

@@ -11,10 +11,10 @@ from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.transitions import QUIET, AlertTrack
+from trmon.domain.findings.judge import JudgeState
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.policies import PolicyRegistry
-from trmon.domain.findings.judge import JudgeState
 from trmon.domain.rules.rule import Rule, RuleFinding, RuleSet
 from trmon.domain.rules.signal_reader import SignalMemory
 from trmon.domain.runs.run import Run
@@ -34,7 +34,8 @@ GAUGE_KEYS = 64
 class PendingRow(msgspec.Struct, frozen=True, kw_only=True):
     """The row of the newest step, which is judged once the next step begins: its values may still come.
 
-    `key` is the gauge row of the step, `of_rollout` the values of its rollout row, `of_update` those of its last update.
+    `key` is the gauge row of the step, `of_rollout` has the values of its rollout row, `of_update` those of its last
+    update.
     """
 
     key: BatchKey
@@ -51,9 +52,9 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     the findings of rules until all rows of the step are known. `features` is the history that findings need, `memory`
     and `update_memory` that of the signals that rules measure over time, by gauge rows and by the last row of each
     step. `gauge_keys` are the gauge rows of the newest 64 steps. `judge` is the judgement of the steps before the
-    `pending` one; `baseline` counts its configurations, `config` names the newest one, and `declared` counts the changes
-    that the trainer declared.
-    `incident` is the newest incident, also after its end; `incident_ends` counts steps at which incidents ended.
+    `pending` one; `baseline` counts its configurations, `config` names the newest one, and `declared` counts the
+    changes that the trainer declared. `incident` is the newest incident, also after its end; `incident_ends` counts steps at which
+    incidents ended.
     A restart reads the notices after `reread_notices_after` again, since scalars and chunk counts in them may belong
     to batches that are still open. Reports up to `liveness_report_id` arrived before the newest change of the run's
     state and do not change it again; `silent_since` is the start of its silence at that time, which a start without

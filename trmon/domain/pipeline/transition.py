@@ -19,7 +19,6 @@ from trmon.domain.alerts.transitions import (
     raise_alert,
     resolve_alert,
 )
-from trmon.domain.severity import Severity
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.incidents.incident_updates import DAMPING_STEPS, IncidentStep, end_incident, follow_incident
@@ -31,6 +30,7 @@ from trmon.domain.rules.rule import Rule, RuleFinding
 from trmon.domain.runs.attempts import DuplicateTrainers
 from trmon.domain.runs.liveness import StateChange
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 
 
 def apply_incident_step(
