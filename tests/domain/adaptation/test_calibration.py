@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from trmon.domain.finding import Finding
 
 from tests.fixtures.messages import columns
 from trmon.domain.adaptation.calibration import (
@@ -29,7 +30,6 @@ from trmon.domain.adaptation.calibration import (
 )
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting, BoundProposal, PolicySample
 from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller
-from trmon.domain.finding import Finding
 from trmon.domain.identity import BatchKey
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
 from trmon.domain.rules.rule_yaml import builtin_rules

@@ -10,8 +10,8 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import Notification, build_notification
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
-from trmon.domain.severity import Severity
 from trmon.domain.runs.run import Run
+from trmon.domain.severity import Severity
 
 ALERT = Alert(
     identity="1/high",

@@ -26,8 +26,8 @@ from trmon.domain.alerts.muting import (
 from trmon.domain.alerts.notification import FiringAlert, Flapping
 from trmon.domain.alerts.silences import MAX_TRANSITIONS, Matcher, MatchOperator, Silence
 from trmon.domain.alerts.transitions import transition_event
-from trmon.domain.severity import Severity
 from trmon.domain.runs.run import Run, RunState
+from trmon.domain.severity import Severity
 
 RUN = MemoryLog().stored_run
 FINISHED = replace(RUN, state=RunState.FINISHED)

@@ -21,8 +21,8 @@ from trmon.domain.alerts.silences import (
     inhibiting_alert,
 )
 from trmon.domain.errors import InvalidInput
-from trmon.domain.severity import Severity
 from trmon.domain.rules.rule_yaml import builtin_rules
+from trmon.domain.severity import Severity
 
 RUN = replace(MemoryLog().stored_run, owner="ana")
 """The run math/grpo, owner ana; the alert is `high`, a page, label team=rl."""

@@ -9,11 +9,11 @@ import pytest
 
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, advance_alert, end_alert
-from trmon.domain.severity import Severity
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules.condition import Comparison, ThresholdSide
 from trmon.domain.rules.rule import Rule, RuleFinding
 from trmon.domain.rules.signal_reader import SignalReader
+from trmon.domain.severity import Severity
 
 RULE = Rule(
     name="high",

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trmon.domain.diagnosis.history import History
+from trmon.domain.finding import Finding
 
 from trmon.domain.analysis.logged_run import BRIDGED_STEPS, LoggedRun, course_of, read_logged_run, run_cost
 from trmon.domain.analysis.logged_steps import LogRow, StepSource, survey_log
-from trmon.domain.diagnosis.history import History
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Finding
 
 
 def read(rows: list[dict[str, Any]]) -> LoggedRun:

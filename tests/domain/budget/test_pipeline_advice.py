@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trmon.domain.diagnosis.history import History
 
 from trmon.domain.budget.off_policy_kinds import PipelineInput, PipelineKind, Presence, off_policy_kinds
 from trmon.domain.budget.pipeline_advice import (
@@ -16,7 +17,6 @@ from trmon.domain.budget.pipeline_advice import (
     anti_patterns,
     pipeline_advice,
 )
-from trmon.domain.diagnosis.history import History
 from trmon_client.core.policies.policy import preset
 
 STEPS = 60

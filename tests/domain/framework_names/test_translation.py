@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.finding import Finding
+
 from trmon.domain.framework_names.translation import canonical_value, recognise, signals_of_scalars, translate
 
 

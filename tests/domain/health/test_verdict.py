@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
-from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.diagnosis.runs import run as history
-from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.finding import Finding, Severity
+
+from tests.domain.alerts.alert_builders import ALERT
+from tests.domain.memory_log import MemoryLog
+from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
 from trmon.domain.health.verdict import REVIEW_SECONDS, VerdictInputs, judge_run, urgency_of
 from trmon.domain.incidents.incident import (

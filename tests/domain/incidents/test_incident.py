@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.diagnosis.runs import run
-from tests.domain.ruleruns import run as run_rules
-from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.diagnosis.diagnosis import Assurance, diagnose
 from trmon.domain.diagnosis.history import History
 from trmon.domain.diagnosis.remedies import REMEDIES, remedy_of
 from trmon.domain.finding import Finding, FindingForm
+
+from tests.domain.alerts.alert_builders import ALERT
+from tests.domain.ruleruns import run as run_rules
+from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.incidents.incident import Incident, incident_labels, is_member, led_diagnosis
 from trmon.domain.pipeline.transition import end_open_incident
 from trmon.domain.rules.rule_yaml import builtin_rules

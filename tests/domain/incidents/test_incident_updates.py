@@ -8,9 +8,9 @@ import pytest
 
 from tests.domain.ruleruns import RuleRun, run
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.severity import Severity
 from trmon.domain.incidents.incident import QUIET_STEPS
 from trmon.domain.incidents.incident_updates import LATEST_CAUSE_STEPS, MAX_UPDATES, OPENING_STEPS
+from trmon.domain.severity import Severity
 
 STALE = {"engine_lag": 2.0, "mismatch_kl_k3": 0.1}
 SYMPTOMS = {"mask_rate": 0.6}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from trmon.domain.signals.reward_history import FIRST_STEPS
 
 from tests.domain.pipeline.closings import pass_context
 from tests.store.builders import batch
@@ -20,7 +21,6 @@ from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import AnyOf, Evaluation, ThresholdEvaluation, Truth
 from trmon.domain.rules.rule import Rule
 from trmon.domain.rules.signal_reader import SignalReader
-from trmon.domain.signals.reward_history import FIRST_STEPS
 from trmon.domain.signals.windows import BASELINE_ROWS
 
 

@@ -10,9 +10,9 @@ from tests.domain.alerts.alert_builders import ALERT, transition_to
 from tests.domain.pipeline.closings import pass_context
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, end_alert
-from trmon.domain.severity import Severity
 from trmon.domain.pipeline.publish import transition_deliveries
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 
 
 def test_each_receiver_has_its_own_delivery() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from torch import Tensor
+from trmon.domain.finding import Finding
 
 from tests.fixtures.tiny_transformer import PROMPT, TinyEngine, prompts, response_mask, tiny_engine
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Finding
 from trmon.domain.preflight.causes import PreflightCause, PreflightLimits, PreflightResult, preflight
 from trmon.domain.preflight.token_pairs import EngineScores
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
+from trmon.domain.finding import Finding, Severity
 
 from tests.domain.pipeline.closings import pass_context
 from tests.domain.ruleruns import RuleRun
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import DRIVER_PREFIX, RISK
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Finding, Severity
 from trmon.domain.incidents.incident import PREDICTION_RULES, QUIET_STEPS
 from trmon.domain.incidents.incident_updates import OPENING_STEPS
 from trmon.domain.rules.condition import comparisons_of

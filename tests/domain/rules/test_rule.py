@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trmon.domain.severity import Severity
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import Comparison, Evaluation, ThresholdSide, Truth
 from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleSet
+from trmon.domain.severity import Severity
 
 X_ABOVE_1 = Comparison(signal="x", bound=ThresholdSide.ABOVE, threshold=1.0, clear=1.0)
 

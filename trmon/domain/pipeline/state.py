@@ -53,8 +53,8 @@ class PipelineState(msgspec.Struct, frozen=True, kw_only=True):
     and `update_memory` that of the signals that rules measure over time, by gauge rows and by the last row of each
     step. `gauge_keys` are the gauge rows of the newest 64 steps. `judge` is the judgement of the steps before the
     `pending` one; `baseline` counts its configurations, `config` names the newest one, and `declared` counts the
-    changes that the trainer declared. `incident` is the newest incident, also after its end; `incident_ends` counts steps at which
-    incidents ended.
+    changes that the trainer declared. `incident` is the newest incident, also after its end; `incident_ends` counts
+    steps at which incidents ended.
     A restart reads the notices after `reread_notices_after` again, since scalars and chunk counts in them may belong
     to batches that are still open. Reports up to `liveness_report_id` arrived before the newest change of the run's
     state and do not change it again; `silent_since` is the start of its silence at that time, which a start without
