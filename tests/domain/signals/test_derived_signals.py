@@ -16,12 +16,12 @@ def test_every_signal_of_a_row_is_in_one_catalogue_and_every_derived_one_is_made
     assert own <= DERIVED.keys()
     assert DERIVED.keys() - own <= {
         *FEATURE_SIGNALS,
-        "router_replay",
+        "baseline",
         "sequence_weight_mean",
         "sequence_weight_ess",
         "minorizer",
         "minorizer_vacuous",
         "turn_mask_rate",
         "turn_mask_rate_tokens",
-    }, "features need a longer run, weights a policy, a minorizer exact KL, mask rates of turns their ids"
+    }, "features need a longer run, weights a policy, a minorizer exact KL, mask rates of turns their ids, a baseline another configuration"
     assert not DERIVED.keys() & SIGNALS.keys()

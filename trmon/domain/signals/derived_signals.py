@@ -102,6 +102,7 @@ _ROWS: tuple[tuple[str, str, str, str], ...] = (
         (f"{DRIVER_PREFIX}{name}", "log-odds", f"What {name} adds to the risk of collapse", "docs/collapse-risk.md")
         for name in INPUT_NAMES
     ),
+    ("baseline", "count", "Changes of the run's configuration so far, each of which begins its start anew", "count"),
     ("step_seconds", "seconds", "Time since the step before, on the trainer's clock", "first report to first report"),
 )
 
