@@ -23,5 +23,5 @@ def test_every_signal_of_a_row_is_in_one_catalogue_and_every_derived_one_is_made
         "minorizer_vacuous",
         "turn_mask_rate",
         "turn_mask_rate_tokens",
-    }, "features need a longer run, weights a policy, a minorizer exact KL, mask rates of turns their ids, a baseline another configuration"
+    }, "features need a longer run, weights a policy, a minorizer exact KL, turns their ids, a baseline a change"
     assert not DERIVED.keys() & SIGNALS.keys()
