@@ -25,14 +25,14 @@ OWN_RULES = """
 
 def names(rules: ActiveRules) -> set[str]:
     """Return the names of the added rules, and with a minus those of the disabled ones."""
-    active, base = {rule.name for rule in rules()}, {rule.name for rule in builtin_rules()}
+    active, base = rules().by_name.keys(), builtin_rules().by_name.keys()
     return (active - base) | {f"-{name}" for name in base - active}
 
 
 def test_without_a_file_the_builtin_rules_are_active() -> None:
     rules = ActiveRules(None)
     rules.refresh()
-    assert rules() == builtin_rules()
+    assert rules() is builtin_rules()
 
 
 def test_a_changed_file_is_reloaded_and_an_error_keeps_the_old_rules(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import require_reader
 from trmon.api.http.components import Service
 from trmon.domain.errors import NotFound
+from trmon.domain.findings.clause_words import clause_words, seen_words, severity_words
+from trmon.domain.rules.condition import FindingStands
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule, condition_in_words, terms_in_words
-from trmon_client.api.alerts import ConditionLineInfo, RuleInfo, RulesFileInfo
+from trmon_client.api.alerts import ClauseInfo, ConditionLineInfo, RuleInfo, RulesFileInfo
 
 router = APIRouter(
     prefix="/api/v1/rules", tags=["rules"], dependencies=[Depends(require_reader)], route_class=AnswerRoute
@@ -19,8 +21,8 @@ router = APIRouter(
 
 @router.get("")
 async def list_rules(service: Service) -> list[RuleInfo]:
-    """List the active rules: the built-in ones, as overridden by the service's rules file."""
-    return [_rule_info(rule) for rule in service.rules()]
+    """List the findings and the other active rules, as the service's rules file changes them."""
+    return [_rule_info(rule) for rule in service.rules().rules]
 
 
 @router.get("/file")
@@ -33,17 +35,28 @@ async def rules_file(service: Service) -> RulesFileInfo:
 @router.get("/{name}")
 async def get_rule(name: str, service: Service) -> RuleInfo:
     """Return an active rule, with what its alert means and what to do."""
-    rule = next((rule for rule in service.rules() if rule.name == name), None)
+    rule = service.rules().by_name.get(name)
     if rule is None:
         raise NotFound("rule", name)
     return _rule_info(rule)
 
 
 def _rule_info(rule: Rule) -> RuleInfo:
+    clauses = rule.when.finding.clauses if isinstance(rule.when, FindingStands) else ()
     return RuleInfo.from_fields(
         rule,
-        when=condition_to_yaml(rule.when),
+        when={} if rule.is_finding else condition_to_yaml(rule.when),
         reads=rule.reads.value,
+        clauses=[
+            ClauseInfo.from_fields(
+                clause,
+                words=clause_words(clause),
+                severity=severity_words(clause),
+                limit=clause.decisive.limit,
+                seen=seen_words(clause),
+            )
+            for clause in clauses
+        ],
         fires_when=[
             ConditionLineInfo.from_fields(depth=depth, words=words) for depth, words in condition_in_words(rule.when)
         ],

@@ -19,8 +19,8 @@ rules = typer.Typer(no_args_is_help=True, help="Check and test alert rules.")
 def check_rules(file: Annotated[Path, typer.Argument(metavar="FILE", help="Rules, as YAML.")]) -> None:
     """Check a rules file and name the place of an error."""
     with plain_errors():
-        n_rules = len(rulefiles.read_rules_file(file))
-        typer.echo(f"{file}: ok; with the built-in ones {n_rules} rules")
+        n_rules = len(rulefiles.read_rules_file(file).rules)
+        typer.echo(f"{file}: ok; with the built-in ones {n_rules} rules and findings")
 
 
 @rules.command("test")

@@ -131,13 +131,25 @@ class ConditionLineInfo(AnswerInfo, frozen=True, kw_only=True):
     words: str
 
 
+class ClauseInfo(AnswerInfo, frozen=True, kw_only=True):
+    """One way in which a finding shows."""
+
+    id: Annotated[str, says("The name by which a rules file changes its limit.")]
+    words: Annotated[str, says("What it compares, and in how many rows.")]
+    title: str
+    meaning: str
+    severity: Annotated[str, says("In words: a warning may become a page.")]
+    limit: Annotated[float, says("Of its first comparison.")]
+    seen: Annotated[str, says("On how many real runs it was seen, right and wrong.")]
+
+
 class RuleInfo(AnswerInfo, frozen=True, kw_only=True):
-    """An alert rule; `when` is its condition with thresholds and clear thresholds."""
+    """An alert rule, or a finding of the judge; `when` is a rule's condition with thresholds and clear thresholds."""
 
     name: str
     severity: Severity
     severity_when_enforcing: Severity | None
-    when: dict[str, Any]
+    when: Annotated[dict[str, Any], says("As a rules file writes it; empty for a finding.")]
     reads: str
     for_steps: int
     for_seconds: float
@@ -147,9 +159,10 @@ class RuleInfo(AnswerInfo, frozen=True, kw_only=True):
     labels: dict[str, str]
     runbook: str
     meaning: str
-    finding: Annotated[str | None, says("The finding that the rule shows; its alerts join the run's incident.")]
+    is_finding: Annotated[bool, says("Whether it is a finding of the judge; its alerts join the run's incident.")]
     is_symptom: bool
-    fires_when: Annotated[tuple[ConditionLineInfo, ...], says("`when` in words.")]
+    clauses: Annotated[tuple[ClauseInfo, ...], says("The clauses of a finding, one of which must hold.")]
+    fires_when: Annotated[tuple[ConditionLineInfo, ...], says("Its condition in words.")]
     terms: Annotated[tuple[str, ...], says("What the rule reads, and for how many steps its condition must hold.")]
 
 

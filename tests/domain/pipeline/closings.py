@@ -12,18 +12,16 @@ from trmon.domain.pipeline.merge import ClosingBatch
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules import rule_yaml
-from trmon.domain.rules.rule import Rule, RuleSet
+from trmon.domain.rules.rule import RuleSet
 from trmon_client.core import wire
 
 
-def pass_context(
-    *, rules: tuple[Rule, ...] | None = None, run: dict[str, Any] | None = None, **changed: Any
-) -> PassContext:
+def pass_context(*, rules: RuleSet | None = None, run: dict[str, Any] | None = None, **changed: Any) -> PassContext:
     """Return a context with the default policies, the built-in rules and one receiver; `run` are fields of its run."""
     usual: dict[str, Any] = {
         "run": replace(MemoryLog().stored_run, **run or {}),
         "policies": PolicyRegistry.of(default_version(now=0.0)),
-        "rules": RuleSet(rule_yaml.builtin_rules() if rules is None else rules),
+        "rules": rules or rule_yaml.builtin_rules(),
         "receivers": ("hook",),
         "public_url": None,
         "now": 1000.0,

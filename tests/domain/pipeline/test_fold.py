@@ -19,9 +19,10 @@ from trmon.domain.pipeline.fold import amend_row, detect_findings, fold_row, rec
 from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import AnyOf, Evaluation, ThresholdEvaluation, Truth
-from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.signal_reader import SignalReader
-from trmon.domain.signals.windows import BASELINE_ROWS
+
+NO_RULES = rule_yaml.parse_rules("[]")
 
 
 def closed(
@@ -31,7 +32,7 @@ def closed(
     update: int | None = None,
     made_at: float | None = None,
     scalars: dict[str, float] | None = None,
-    rules: tuple[Rule, ...] = (),
+    rules: RuleSet = NO_RULES,
     config: dict[str, Any] | None = None,
     **signals: float,
 ) -> ClosingRow:
@@ -67,27 +68,12 @@ def test_the_expected_step_time_is_the_median_of_the_newest_gaps() -> None:
     assert pipeline_state.expected_step_seconds == 60.0
 
 
-def test_the_sequence_ess_is_relative_to_the_baseline_of_the_run() -> None:
-    pipeline_state = PipelineState()
-    for step in range(BASELINE_ROWS):
-        made = closed(pipeline_state, step, total_ess_seq=0.8)
-        pipeline_state = made.pipeline_state
-    assert made.row.signals["ess_seq_relative"] == 1.0
-    assert closed(pipeline_state, 99, total_ess_seq=0.2).row.signals["ess_seq_relative"] == pytest.approx(0.25)
-
-
-def test_updates_after_a_rollout_row_do_not_enter_the_windows() -> None:
-    pipeline_state = closed(PipelineState(), 0, response_length_mean=10.0).pipeline_state
-    pipeline_state = closed(pipeline_state, 0, update=0, response_length_mean=99.0).pipeline_state
-    assert pipeline_state.response_length.values == (10.0,)
-    assert pipeline_state.gauge_keys == (BatchKey(1, 0, None),)
-
-
-def test_the_last_update_is_the_gauge_without_a_rollout_row() -> None:
-    pipeline_state = closed(PipelineState(), 0, update=0, response_length_mean=10.0).pipeline_state
-    pipeline_state = closed(pipeline_state, 0, update=1, response_length_mean=99.0).pipeline_state
-    assert pipeline_state.response_length.values == (99.0,)
-    assert pipeline_state.gauge_key(1, 0) == BatchKey(1, 0, 1)
+def test_the_gauge_of_a_step_is_its_rollout_row_else_its_last_update() -> None:
+    pipeline_state = closed(PipelineState(), 0).pipeline_state
+    pipeline_state = closed(pipeline_state, 0, update=0).pipeline_state
+    pipeline_state = closed(pipeline_state, 1, update=0).pipeline_state
+    pipeline_state = closed(pipeline_state, 1, update=1).pipeline_state
+    assert pipeline_state.gauge_keys == (BatchKey(1, 0, None), BatchKey(1, 1, 1))
 
 
 def test_a_revision_keeps_the_historical_signals_and_the_state() -> None:
@@ -107,24 +93,8 @@ def test_a_state_is_the_same_after_a_checkpoint() -> None:
         pipeline_state = closed(
             pipeline_state, step, made_at=10.0 * step, total_ess_seq=0.9, response_length_mean=float(step)
         ).pipeline_state
-    assert PipelineState.from_bytes(pipeline_state.to_bytes()) == pipeline_state
-
-
-@pytest.mark.parametrize(("config", "is_replayed", "relative"), [({}, 0.0, 3.0), ({"router_replay": True}, 1.0, None)])
-def test_flips_are_relative_to_the_start_unless_a_replay_is_declared(
-    config: dict[str, Any], is_replayed: float, relative: float | None
-) -> None:
-    pipeline_state = PipelineState()
-    for step in range(120):
-        rate = 0.1 if step < FIRST_STEPS else 0.3
-        made = closed(pipeline_state, step, config=config, router_flip_rate=rate)
-        pipeline_state = made.pipeline_state
-    assert made.row.signals["router_replay"] == is_replayed
-    assert made.row.signals.get("router_flip_relative") == (relative and pytest.approx(relative, rel=1e-3))
-
-
-def test_a_run_without_a_router_says_nothing_of_a_replay() -> None:
-    assert "router_replay" not in closed(PipelineState(), 0, total_ess_seq=0.8).row.signals
+    checkpoint = pipeline_state.to_bytes()
+    assert PipelineState.from_bytes(checkpoint).to_bytes() == checkpoint
 
 
 RULES = rule_yaml.parse_rules(
@@ -249,11 +219,12 @@ class Failing:
 
 
 def test_a_failed_rule_has_no_finding_and_is_quarantined() -> None:
-    [set_aside] = rule_yaml.parse_rules(
+    rules = rule_yaml.parse_rules(
         "[{name: set_aside, severity: warn, summary: s, when: {signal: quarantined_parts, above: 0}}]"
     )
-    failing = replace(set_aside, name="failing", when=AnyOf((Failing(),)))
-    detected = closed(PipelineState(), 0, rules=(failing, set_aside), quarantined_parts=0.0)
+    failing = replace(rules.others[0], name="failing", when=AnyOf((Failing(),)))
+    both = replace(rules, others=(failing, *rules.others))
+    detected = closed(PipelineState(), 0, rules=both, quarantined_parts=0.0)
     assert [(f.rule, f.raised.truth, f.raised.value) for _, f in detected.findings] == [("set_aside", Truth.TRUE, 1.0)]
     [named] = detected.row.quarantined
     assert (named.part, named.place) == (QuarantinePart.RULE, "failing")

@@ -9,7 +9,7 @@ import yaml
 
 from trmon.domain.errors import InvalidInput
 from trmon.domain.pipeline.rule_testing import ExpectedAlert, parse_rule_tests, run_rule_test, series_values
-from trmon.domain.rules.rule_yaml import builtin_rules, parse_rules
+from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules, parse_rules
 
 MINE = parse_rules(
     "[{name: mine, severity: warn, summary: s, immune_steps: 0, when: {signal: scalar:pi_norm, above: 2}}]"
@@ -26,11 +26,22 @@ def run(test: str, *, rules: str = "mine") -> list[str]:
     return [str(found) for found in run_rule_test(given, MINE if rules == "mine" else builtin_rules())]
 
 
-def test_alerts_fire_and_resolve_at_their_steps() -> None:
-    given = {"mismatch_prob_pearson": "1x29 0.9x9 1x9", "mismatch_prob_diff_max": "0x49", "mismatch_ppl_ratio": "1x49"}
-    known = {**given, "mismatch_kl_k1": "0x49", "engine_lag": "0x49"}
-    assert run(series(**known), rules="builtin") == ["engine_mismatch firing at 34", "engine_mismatch resolved at 44"]
-    assert run(series(**given, engine_lag="0x49"), rules="builtin") == ["engine_mismatch firing at 34"]
+@pytest.mark.parametrize("name", ["mismatch_prob_pearson", "prob_pearson"])
+def test_a_finding_fires_and_resolves_at_the_steps_at_which_the_judge_says_so(name: str) -> None:
+    found = run(series(**{name: "1x29 0.9x9 1x19"}), rules="builtin")
+    assert found == ["engine_mismatch firing at 34", "engine_mismatch resolved at 49"]
+
+
+def test_a_missing_value_is_not_a_value_that_is_not_a_number() -> None:
+    assert run(series(**{"scalar:loss": "1x24 _x9"}), rules="builtin") == []
+    assert run(series(**{"scalar:loss": "1x24 nan nan"}), rules="builtin") == ["not_a_number firing at 26"]
+
+
+def test_the_limits_of_a_rules_file_change_what_is_found() -> None:
+    lax = overlay_rules(builtin_rules(), "[{name: engine_mismatch, limits: {pearson: 0.2}}]")
+    (test,) = parse_rule_tests(series(prob_pearson="0.9x59")).tests
+    assert [str(alert) for alert in run_rule_test(test, builtin_rules())] == ["engine_mismatch firing at 20"]
+    assert run_rule_test(test, lax) == ()
 
 
 def test_the_last_step_is_evaluated_and_trainer_scalars_are_read() -> None:
@@ -38,7 +49,9 @@ def test_the_last_step_is_evaluated_and_trainer_scalars_are_read() -> None:
 
 
 def test_a_series_of_a_history_signal_replaces_the_folded_value() -> None:
-    assert run(series(response_length_growth="1x29 1.3x29"), rules="builtin") == ["length_surge firing at 49"]
+    assert run(series(collapse_risk="0x69 0.9x9", collapse_risk_outside="0x79"), rules="builtin") == [
+        "collapse_risk firing at 72"
+    ]
 
 
 TEST = """
@@ -55,12 +68,12 @@ tests:
         pytest.param("1 -2.5 1e-3 .5", [1.0, -2.5, 1e-3, 0.5], id="numbers"),
         pytest.param("3x2", [3.0, 3.0, 3.0], id="a number and two more of it"),
         pytest.param("1+0.5x3", [1.0, 1.5, 2.0, 2.5], id="rising"),
-        pytest.param("1-1x2 _x1 inf", [1.0, 0.0, -1.0, math.nan, math.nan, math.inf], id="falling, missing, infinite"),
+        pytest.param("1-1x2 _x1 inf", [1.0, 0.0, -1.0, None, None, math.inf], id="falling, missing, infinite"),
         pytest.param("1e-3+1e-3x1", [1e-3, 2e-3], id="with exponents"),
     ],
 )
-def test_series_are_written_as_promtool_writes_them(text: str, values: list[float]) -> None:
-    assert series_values(text, "here") == pytest.approx(values, nan_ok=True)
+def test_series_are_written_as_promtool_writes_them(text: str, values: list[float | None]) -> None:
+    assert series_values(text, "here") == tuple(values)
 
 
 @pytest.mark.parametrize("text", ["x3", "1x", "one", "1++2x3", "1x9999999", "1x99999 1x9"])

@@ -12,7 +12,7 @@ from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.state import PipelineState
 from trmon.domain.pipeline.transition import apply_run_end, apply_state_change, retire_removed_rules
-from trmon.domain.rules.rule_yaml import builtin_rules
+from trmon.domain.rules.rule_yaml import builtin_rules, parse_rules
 from trmon.domain.runs.liveness import StateChange, StateChangeReason
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
@@ -74,10 +74,10 @@ def test_a_stall_and_a_crash_page_in_the_first_steps_too(state: RunState) -> Non
 
 @pytest.mark.parametrize(("steps", "severity"), [(19, Severity.WARN), (20, Severity.PAGE)])
 def test_a_page_over_the_state_is_a_warning_in_its_immune_steps(steps: int, severity: Severity) -> None:
-    stalled = next(rule for rule in builtin_rules() if rule.name == "stalled")
+    immune = replace(builtin_rules().by_name["stalled"], immune_steps=20)
     made, _ = apply_state_change(
         change(RunState.RUNNING, RunState.STALLED),
-        context=pass_context(rules=(replace(stalled, immune_steps=20),)),
+        context=pass_context(rules=replace(builtin_rules(), others=(immune,))),
         pipeline_state=PipelineState(steps=steps),
         key=KEY,
     )
@@ -104,7 +104,9 @@ def test_a_crashed_run_keeps_its_alerts() -> None:
 
 def test_an_alert_without_its_rule_is_retired() -> None:
     _, pipeline_state = transitions_of(RunState.STALLED)
-    made, after = retire_removed_rules(context=pass_context(rules=()), pipeline_state=pipeline_state, now=600.0)
+    made, after = retire_removed_rules(
+        context=pass_context(rules=parse_rules("[]")), pipeline_state=pipeline_state, now=600.0
+    )
     assert [t.reason for t in made] == [TransitionReason.RETIRED]
     assert not after.tracks
     assert retire_removed_rules(context=pass_context(), pipeline_state=pipeline_state, now=600.0) == (

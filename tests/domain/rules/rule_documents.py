@@ -69,12 +69,33 @@ INVALID_RULES = [
     ),
     InvalidRules(
         "nothing to disable",
-        "- {name: mask_rate, disabled: true}",
+        "- {name: mask_rate_, disabled: true}",
         "rules[0].name",
-        "is not a built-in rule",
+        "neither a built-in rule nor a finding",
         in_schema=False,
     ),
     InvalidRules("disabled: false", "- {name: mask_rate, disabled: no}", "rules[0].disabled", "can only be true"),
+    InvalidRules(
+        "a rule in place of a finding", RULE.replace("mine", "reference_kl"), "rules[0].when", "limits: {level: 3}"
+    ),
+    InvalidRules(
+        "a limit of no clause",
+        "- {name: engine_mismatch, limits: {kl_k9: 1}}",
+        "rules[0].limits.kl_k9",
+        "is no clause of engine_mismatch",
+    ),
+    InvalidRules(
+        "a limit that is no number",
+        "- {name: engine_mismatch, limits: {kl_k3: high}}",
+        "rules[0].limits.kl_k3",
+        "must be a number, and is str 'high'",
+    ),
+    InvalidRules(
+        "a field of rules in a finding", "- {name: reference_kl, for_steps: 9}", "rules[0].for_steps", "is not allowed"
+    ),
+    InvalidRules(
+        "an unknown severity of a finding", "- {name: reference_kl, severity: loud}", "rules[0].severity", "page, warn"
+    ),
     InvalidRules("a growth without a span", RULE.replace("signal:", "growth:"), "rules[0].when.over", "is required"),
     InvalidRules(
         "a span too long to remember",

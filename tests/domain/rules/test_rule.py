@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trmon.domain.rules import rule_yaml
 from trmon.domain.rules.condition import Comparison, Evaluation, ThresholdSide, Truth
-from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, RuleSet
+from trmon.domain.rules.rule import RememberedSignals, RowSelection, Rule, condition_in_words, terms_in_words
 from trmon.domain.severity import Severity
 
 X_ABOVE_1 = Comparison(signal="x", bound=ThresholdSide.ABOVE, threshold=1.0, clear=1.0)
@@ -28,16 +28,14 @@ def test_a_rule_may_be_more_severe_in_a_run_that_enforces() -> None:
     assert summary == "math/grpo step 4: x 1.235 1"
 
 
-RULES = RuleSet(
-    rule_yaml.parse_rules(
-        """
+RULES = rule_yaml.parse_rules(
+    """
 - {name: late, severity: warn, summary: s, when: {relative: kl_k1, over: 100, above: 10}}
 - {name: drift, severity: warn, summary: s, when: {zscore: chi2_token, above: 6}}
 - {name: spike, severity: warn, summary: s, when: {relative: grad_norm, over: 100, above: 10}}
 - {name: often, severity: warn, summary: s, reads: every_update, when: {growth: clip_fraction, over: 50, above: 2}}
 - {name: still, severity: warn, summary: s, when: {state: stalled}}
 """
-    )
 )
 
 
@@ -52,3 +50,21 @@ def test_what_is_remembered_is_of_the_rows_that_its_rules_read() -> None:
         RowSelection.GAUGE: RememberedSignals(windows=("grad_norm", "kl_k1"), baselines=("chi2_token",)),
         RowSelection.EVERY_UPDATE: RememberedSignals(windows=("clip_fraction",), baselines=()),
     }
+
+
+def test_a_finding_is_told_with_its_clauses_and_their_limits() -> None:
+    rule = rule_yaml.builtin_rules().by_name["reward_decline"]
+    assert list(condition_in_words(rule.when))[:2] == [
+        (0, "any of"),
+        (
+            1,
+            "`fall`: the fall of the reward from its peak is at least 0.5 of a collapse; in 20 of 20 rows "
+            "(warn; page when collapse risk is at least 0.4, or the fall of the reward from its peak is at least 0.7 "
+            "of a collapse and collapse risk is not known)",
+        ),
+    ]
+    assert list(terms_in_words(rule)) == [
+        "severity: warn",
+        "once it stands, its limits are relaxed by a fifth; it ends after 10 rows in which none holds",
+        "no alert is sent in the first 20 steps of a run",
+    ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from trmon.domain.severity import Severity
 from trmon.domain.identity import RunKey
+from trmon.domain.severity import Severity
 
 INCIDENT_RULE = "incident"
 """The rule name of the alert that carries a run's incident; no rule may have it."""

@@ -10,8 +10,8 @@ from enum import Enum
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.alerts.silences import FlapState, Silence, flap_state
-from trmon.domain.severity import Severity
 from trmon.domain.runs.run import Run, RunState
+from trmon.domain.severity import Severity
 
 
 class DeliveryState(Enum):

@@ -14,8 +14,8 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState, RetryPolicy
 from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification
 from trmon.domain.alerts.silences import MAX_TRANSITIONS, WITHIN_STEPS, FlapState, inhibiting_alert
-from trmon.domain.severity import Severity
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 
 LATE_SECONDS = 60.0
 """How long after an alert fired its notification is sent even if the alert has ended since."""

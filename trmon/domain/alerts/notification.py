@@ -9,9 +9,9 @@ from msgspec import structs
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertEvent, AlertState
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
-from trmon.domain.severity import JsonNumber, Severity, json_number
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import Run, RunState
+from trmon.domain.severity import JsonNumber, Severity, json_number
 from trmon_client.core.wire.messages import decodable
 
 

@@ -11,8 +11,8 @@ from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, Routes
 from trmon.domain.alerts.notification import build_notification
 from trmon.domain.alerts.transitions import TransitionReason, transition_event
-from trmon.domain.severity import Severity
 from trmon.domain.runs.run import Run
+from trmon.domain.severity import Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.errors import InvalidInput
-from trmon.domain.severity import Severity
 from trmon.domain.identity import RunKey
+from trmon.domain.severity import Severity
 from trmon_client.core.wire.messages import decodable
 
 MAX_MATCHERS = 16

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
-from trmon.domain.severity import Severity
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules.condition import Truth
 from trmon.domain.rules.rule import Rule, RuleFinding
+from trmon.domain.severity import Severity
 
 
 class TransitionReason(Enum):
@@ -190,9 +190,7 @@ def _firing(track: AlertTrack, finding: RuleFinding, *, rule: Rule, run: str) ->
 
 def _text(finding: RuleFinding, *, rule: Rule, run: str) -> AlertText:
     evaluation = finding.raised if finding.raised.truth is Truth.TRUE else finding.lingering
-    summary = rule.format_summary(
-        evaluation, run=run, step=finding.key.step, drift=finding.drift, drivers=finding.drivers
-    )
+    summary = rule.format_summary(evaluation, run=run, step=finding.key.step, drift=finding.drift)
     return AlertText(at=finding.at, value=evaluation.value, threshold=evaluation.threshold, summary=summary)
 
 

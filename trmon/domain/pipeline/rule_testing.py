@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,13 +17,15 @@ from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.fold import detect_findings, fold_row
+from trmon.domain.pipeline.judging import with_row
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
 from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules import condition_yaml as values
-from trmon.domain.rules.rule import Rule, RuleSet
-from trmon.domain.rules.signal_reader import SCALAR_PREFIX, is_known_signal, is_scalar, signal_names
+from trmon.domain.rules.rule import RuleSet
+from trmon.domain.rules.signal_reader import SCALAR_PREFIX, is_known_signal, is_scalar, series_names, signal_names
 from trmon.domain.runs.run import Run, RunState
+from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon_client.core.column_schema import PAIRS, Pair
 
 MAX_STEPS = 100_000
@@ -47,10 +48,10 @@ class ExpectedAlert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleTest:
-    """A test: series with one value per step from step 0, and all expected alerts."""
+    """A test: series with one value per step from step 0, None where it is missing, and all expected alerts."""
 
     name: str
-    series: Mapping[str, tuple[float, ...]]
+    series: Mapping[str, tuple[float | None, ...]]
     alerts: tuple[ExpectedAlert, ...]
     mode: str = "observe"
     primary: Pair = "mismatch"
@@ -76,13 +77,13 @@ def parse_rule_tests(text: str) -> RuleTestFile:
     )
 
 
-def series_values(text: str, place: str) -> tuple[float, ...]:
+def series_values(text: str, place: str) -> tuple[float | None, ...]:
     """Return the values of a series in the notation of promtool.
 
-    Args: text: numbers, `_` for a missing value, `a+bxn` for a, a + b, ... a + n b, and `axn` for a and n repeats.
+    Args: text: numbers, `_` for a missing value (None), `a+bxn` for a, a + b, ... a + n b, `axn` for a and n repeats.
     Errors: InvalidInput.
     """
-    found: list[float] = []
+    found: list[float | None] = []
     for token in text.split():
         match = _TOKEN.fullmatch(token)
         if match is None:
@@ -90,8 +91,10 @@ def series_values(text: str, place: str) -> tuple[float, ...]:
         times = int(match["times"] or 0)
         if len(found) + times >= MAX_STEPS:
             raise InvalidInput(place, f"must have at most {MAX_STEPS} values")
-        first = math.nan if match["first"] == "_" else float(match["first"])
-        found += [first + i * float(match["by"] or 0) for i in range(times + 1)]
+        if match["first"] == "_":
+            found += [None] * (times + 1)
+        else:
+            found += [float(match["first"]) + i * float(match["by"] or 0) for i in range(times + 1)]
     return tuple(found)
 
 
@@ -108,7 +111,7 @@ def _test(entry: object, place: str) -> RuleTest:
     return RuleTest(**fields)
 
 
-def _series(value: object, place: str) -> dict[str, tuple[float, ...]]:
+def _series(value: object, place: str) -> dict[str, tuple[float | None, ...]]:
     given = values.yaml_mapping(value, place)
     for name in given:
         if not is_known_signal(name):
@@ -160,13 +163,13 @@ _FIELDS = {
 _RUN = Run(id=1, key=RunKey("rules", "test"), state=RunState.RUNNING, created_at=0.0, attempt_id=1)
 
 
-def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAlert, ...]:
+def run_rule_test(test: RuleTest, rules: RuleSet) -> tuple[ExpectedAlert, ...]:
     """Return the alerts that the series of a test raise and resolve, in their order; incidents are left out."""
     pipeline_state, alerts = PipelineState(), []
     context = PassContext(
         run=replace(_RUN, mode=test.mode),
         policies=PolicyRegistry.of(default_version(now=0.0)),
-        rules=RuleSet(rules),
+        rules=rules,
         receivers=(),
         public_url=None,
         now=0.0,
@@ -174,7 +177,8 @@ def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAler
     for row, signals in _rows(test):
         folded = fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row))
         row = structs.replace(folded.row, signals={**folded.row.signals, **signals})
-        transitioned = apply_transitions(detect_findings(replace(folded, row=row)))
+        given = with_row(folded.pipeline_state, row, begins_step=False, is_gauge=True)
+        transitioned = apply_transitions(detect_findings(replace(folded, row=row, pipeline_state=given)))
         pipeline_state = transitioned.pipeline_state
         alerts += list(_reported_alerts(transitioned.transitions))
     last, _ = apply_run_end(context=context, pipeline_state=pipeline_state, now=0.0)
@@ -183,8 +187,9 @@ def run_rule_test(test: RuleTest, rules: tuple[Rule, ...]) -> tuple[ExpectedAler
 
 def _rows(test: RuleTest) -> Iterator[tuple[BatchRow, dict[str, float]]]:
     """Yield one row per step, and the signals that the test gives."""
-    for step, numbers in enumerate(zip_longest(*test.series.values(), fillvalue=math.nan)):
-        given = {name: value for name, value in zip(test.series, numbers, strict=True) if not math.isnan(value)}
+    names = [_full_name(name, test.primary) for name in test.series]
+    for step, numbers in enumerate(zip_longest(*test.series.values())):
+        given = {name: value for name, value in zip(names, numbers, strict=True) if value is not None}
         scalars = {name.removeprefix(SCALAR_PREFIX): value for name, value in given.items() if is_scalar(name)}
         signals = {name: value for name, value in given.items() if not is_scalar(name)}
         row = BatchRow(
@@ -195,11 +200,15 @@ def _rows(test: RuleTest) -> Iterator[tuple[BatchRow, dict[str, float]]]:
             n_ranks=1,
             mode=test.mode,
             primary_pair=test.primary,
-            last_report_id=step + 1,
             signals=signals,
             scalars=scalars,
         )
         yield row, signals
+
+
+def _full_name(name: str, primary: Pair) -> str:
+    """Return the name of a signal; one without its pair is of the primary pair."""
+    return name if name in series_names() or is_scalar(name) or SHADOW_PREFIX in name else f"{primary}_{name}"
 
 
 def _reported_alerts(transitions: tuple[Transition, ...]) -> Iterator[ExpectedAlert]:

@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from trmon.domain.findings.catalogue import FindingSpec
 from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import Baseline, SignalWindow
@@ -267,12 +268,13 @@ class TwoTrainersLive:
 
 @dataclass(frozen=True, slots=True)
 class FindingStands:
-    """True while the judge's finding stands, which folds rows and not only the newest one."""
+    """True while a finding of the judge stands, which folds rows and reads more than the newest one."""
 
-    finding: str
+    finding: FindingSpec
 
 
-When: TypeAlias = Comparison | SignalAbsent | AnyOf | AllOf | InState | TwoTrainersLive | FindingStands
+SignalCondition: TypeAlias = Comparison | SignalAbsent | AnyOf | AllOf
+When: TypeAlias = SignalCondition | InState | TwoTrainersLive | FindingStands
 
 
 def comparisons_of(when: object) -> Iterator[Comparison]:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import yaml
 
-from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.rules.condition import (
     AllOf,
@@ -22,6 +21,7 @@ from trmon.domain.rules.condition import (
     RatioOfSignals,
     RelativeToMedian,
     SignalAbsent,
+    SignalCondition,
     Slope,
     ThresholdSide,
     TwoTrainersLive,
@@ -31,32 +31,6 @@ from trmon.domain.rules.condition import (
 from trmon.domain.rules.signal_reader import is_known_signal, signal_names
 from trmon.domain.runs.run import RunState
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
-
-MODEL_THRESHOLDS = ("warn_at", "page_at")
-"""The probabilities in the file of the model that a rule may name."""
-KEYS = ("model", "times")
-
-
-def yaml_threshold(value: object, place: str) -> float:
-    """Return a number, or a threshold of the model: `{model: warn_at}`, or a multiple, `{model: warn_at, times: 0.8}`.
-
-    Errors: InvalidInput with the place, the expected and the given value.
-    """
-    if isinstance(value, dict):
-        return _of_model(yaml_mapping(value, place), place)
-    return yaml_number(value, place)
-
-
-def _of_model(given: Mapping[str, Any], place: str) -> float:
-    reject_unknown_keys(given, place, *KEYS)
-    name = given.get("model")
-    if name not in MODEL_THRESHOLDS:
-        raise InvalidInput(
-            f"{place}.model", f"must be one of {', '.join(MODEL_THRESHOLDS)}, and is {yaml_type_name(name)}"
-        )
-    threshold: float = getattr(shipped_model().file, name)
-    return threshold * yaml_number(given.get("times", 1.0), f"{place}.times")
-
 
 SPAN_MEASURES: dict[str, type[Growth | RelativeToMedian | Slope]] = {
     "growth": Growth,
@@ -145,7 +119,7 @@ def _parts(value: object, place: str) -> tuple[Condition, ...]:
 
 
 def _require_signals(part: When, place: str) -> Condition:
-    if isinstance(part, InState | TwoTrainersLive):
+    if not isinstance(part, SignalCondition):
         raise InvalidInput(place, "conditions on the run itself cannot be combined with conditions on signals")
     return part
 
@@ -158,7 +132,7 @@ def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
         raise InvalidInput(place, "must have either 'above' or 'below'")
     signal, measure = _measured(name, given, place)
     bound = ThresholdSide.ABOVE if "above" in given else ThresholdSide.BELOW
-    threshold = yaml_threshold(given[bound.value], f"{place}.{bound.value}")
+    threshold = yaml_number(given[bound.value], f"{place}.{bound.value}")
     return Comparison(
         signal=signal,
         bound=bound,
@@ -170,7 +144,7 @@ def _comparison(given: Mapping[str, Any], place: str) -> Comparison:
 
 
 def _clear(given: Mapping[str, Any], place: str, *, bound: ThresholdSide, threshold: float) -> float:
-    clear = yaml_threshold(given["clear"], f"{place}.clear") if "clear" in given else threshold
+    clear = yaml_number(given["clear"], f"{place}.clear") if "clear" in given else threshold
     if (clear > threshold) if bound is ThresholdSide.ABOVE else (clear < threshold):
         raise InvalidInput(f"{place}.clear", f"must not be beyond the threshold {threshold:g}, and is {clear:g}")
     return clear

@@ -9,9 +9,9 @@ from functools import cached_property
 
 import msgspec
 
-from trmon.domain.severity import Severity
-from trmon.domain.findings.catalogue import Catalogue, FindingSpec
-from trmon.domain.findings.judge import Judge
+from trmon.domain.findings.catalogue import Catalogue, Clause, FindingSpec
+from trmon.domain.findings.clause_words import clause_words, severity_words
+from trmon.domain.findings.judge import CLEAR_ROWS, Judge
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules.condition import (
     AllOf,
@@ -23,6 +23,7 @@ from trmon.domain.rules.condition import (
     InState,
     RememberedHistory,
     SignalAbsent,
+    SignalCondition,
     Truth,
     TwoTrainersLive,
     When,
@@ -30,6 +31,7 @@ from trmon.domain.rules.condition import (
     signals_of,
 )
 from trmon.domain.rules.signal_reader import is_scalar
+from trmon.domain.severity import Severity
 from trmon.domain.signals.run_features import SCALAR_FEATURES
 
 
@@ -46,8 +48,8 @@ class Rule:
 
     `for_steps` and `for_seconds` must both have passed. In the first `immune_steps` of a run, a rule over signals
     has no effect, and a rule over states is at most a warning. `summary` may use {signal}, {value}, {threshold}, {run},
-    {step}, {error}, how the trainer ended, and {drift}, the pair with most of the drift and its lag. `runbook` says in a
-    line or two what to do; `meaning` is shown on the page of the rule only. `is_symptom` is true if every finding may
+    {step}, {error}, how the trainer ended, and {drift}, the pair with most of the drift and its lag. `runbook` says
+    in a line or two what to do; `meaning` is shown on the page of the rule only. `is_symptom` is true if every finding may
     lead to it. A finding is a rule, too, whose condition is that the finding stands.
     """
 
@@ -79,12 +81,12 @@ class Rule:
     @property
     def reads_batches(self) -> bool:
         """Whether the rule is over signals of batches; others are findings, or over the state of the run."""
-        return not isinstance(self.when, InState | TwoTrainersLive | FindingStands)
+        return isinstance(self.when, SignalCondition)
 
     @cached_property
     def condition(self) -> Condition:
         """The condition over signals; only for rules that read batches."""
-        assert not isinstance(self.when, InState | TwoTrainersLive | FindingStands)
+        assert isinstance(self.when, SignalCondition)
         return self.when
 
     @cached_property
@@ -161,7 +163,7 @@ def rule_of(finding: FindingSpec) -> Rule:
     """Return the rule that a finding is."""
     return Rule(
         name=finding.id,
-        when=FindingStands(finding.id),
+        when=FindingStands(finding),
         severity=finding.severity,
         summary="",
         meaning=finding.meaning,
@@ -249,7 +251,8 @@ def condition_in_words(when: object, depth: int = 0) -> Iterator[tuple[int, str]
         case SignalAbsent(signal):
             yield depth, f"`{signal}` is not known"
         case FindingStands(finding):
-            yield depth, f"the finding `{finding}` stands"
+            yield depth, "any of"
+            yield from ((depth + 1, line_of_clause(clause, finding.severity)) for clause in finding.clauses)
         case InState(state):
             yield depth, f"the run is {state.value}"
         case TwoTrainersLive(seconds):
@@ -258,10 +261,20 @@ def condition_in_words(when: object, depth: int = 0) -> Iterator[tuple[int, str]
             raise TypeError(f"no words for {when}")
 
 
+def line_of_clause(clause: Clause, severity: Severity) -> str:
+    """Return a clause of a finding with its name, which rules files use. Args: severity: of its finding."""
+    of_clause = severity_words(clause)
+    return f"`{clause.id}`: {clause_words(clause)}" + (f" ({of_clause})" if of_clause != severity.value else "")
+
+
 def terms_in_words(rule: Rule) -> Iterator[str]:
     """Yield the severity of a rule, which rows it reads, and for how many steps its condition must hold."""
     enforcing = rule.severity_when_enforcing
     yield f"severity: {rule.severity.value}" + (f", {enforcing.value} in `enforce`" if enforcing else "")
+    if rule.is_finding:
+        yield f"once it stands, its limits are relaxed by a fifth; it ends after {CLEAR_ROWS} rows in which none holds"
+        if rule.immune_steps:
+            yield f"no alert is sent in the first {rule.immune_steps} steps of a run"
     if not rule.reads_batches:
         return
     yield f"reads {'every update' if rule.reads is RowSelection.EVERY_UPDATE else 'the gauge row'} of a step"

@@ -10,7 +10,6 @@ from string import Formatter
 from typing import Any
 
 from trmon.domain.errors import InvalidInput, did_you_mean
-from trmon.domain.severity import Severity
 from trmon.domain.findings.catalogue import Catalogue, builtin_catalogue, with_limits, without
 from trmon.domain.rules import condition_yaml
 from trmon.domain.rules.condition_yaml import (
@@ -26,6 +25,7 @@ from trmon.domain.rules.condition_yaml import (
     yaml_type_name,
 )
 from trmon.domain.rules.rule import RowSelection, Rule, RuleSet
+from trmon.domain.severity import Severity
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 SUMMARY_FIELDS = ("signal", "value", "threshold", "run", "step", "error", "drift")

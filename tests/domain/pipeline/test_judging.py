@@ -1,0 +1,147 @@
+"""The row of a step that is judged, and the alerts of the findings that stand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.domain.pipeline.closings import pass_context
+from tests.store.builders import batch
+from trmon.domain.alerts.alert import Alert
+from trmon.domain.batches.batch import BatchRow
+from trmon.domain.findings.verdict import Word
+from trmon.domain.identity import BatchKey
+from trmon.domain.pipeline.close_batch import replay_row
+from trmon.domain.pipeline.draft import ClosingRow
+from trmon.domain.pipeline.fold import fold_row, reconsider
+from trmon.domain.pipeline.judging import judge_pending, judgement_of, pending_values
+from trmon.domain.pipeline.state import PassContext, PipelineState
+from trmon.domain.severity import Severity
+
+CONTEXT = pass_context()
+AGREES, DISAGREES = {"mismatch_prob_pearson": 0.999}, {"mismatch_prob_pearson": 0.8}
+
+
+def row_of(step: int, *, attempt: int = 1, update: int | None = None, **signals: float) -> BatchRow:
+    place = {"run_id": 1, "ordinal": 10 * step + (update or 0) + 1, "closed_at": 1000.0 + step}
+    return batch(BatchKey(attempt, step, update), **place, signals=signals)
+
+
+def folded(state: PipelineState, row: BatchRow, context: PassContext = CONTEXT) -> ClosingRow:
+    return fold_row(ClosingRow(context=context, pipeline_state=state, row=row))
+
+
+class Judged:
+    """A run of whole steps, and the events of its findings' alerts as (finding, state, step of the event)."""
+
+    def __init__(self, context: PassContext = CONTEXT) -> None:
+        self.state, self.context = PipelineState(), context
+        self.events: list[tuple[str, str, int]] = []
+        self.rows: list[BatchRow] = []
+
+    def add(self, steps: int, **signals: float) -> Judged:
+        for _ in range(steps):
+            closing = folded(self.state, row_of(len(self.rows), **signals), self.context)
+            self.rows.append(closing.row)
+            self.state = closing.pipeline_state
+            for transition in closing.transitions:
+                if transition.event is not None and transition.alert is not None:
+                    event = transition.event
+                    self.events.append((transition.alert.rule, event.state.value, event.step))
+        return self
+
+    @property
+    def alert(self) -> Alert:
+        """Its only open alert."""
+        [track] = self.state.tracks.values()
+        assert track.alert is not None
+        return track.alert
+
+
+def test_an_alert_begins_at_the_onset_and_fires_once_its_step_is_over() -> None:
+    ran = Judged().add(30, **AGREES).add(5, **DISAGREES)
+    assert ran.events == []
+    ran.add(1, **DISAGREES)
+    assert ran.events == [("engine_mismatch", "firing", 34)]
+    assert (ran.alert.step, ran.alert.severity, ran.alert.value) == (30, Severity.WARN, pytest.approx(0.2))
+    assert ran.alert.summary.startswith("math/grpo: engine mismatch since step 30 (last good step 29): ")
+
+
+def test_an_alert_ends_ten_quiet_rows_later_and_a_return_is_the_same_episode() -> None:
+    ran = Judged().add(30, **AGREES).add(10, **DISAGREES)
+    episode = ran.alert.episode
+    ran.add(20, **AGREES)
+    assert ran.events[1:] == [("engine_mismatch", "resolved", 49)]
+    assert not ran.state.tracks
+    ran.add(10, **DISAGREES)
+    assert ran.alert.episode != episode
+
+
+def test_nothing_is_told_in_the_first_twenty_steps_and_all_of_it_after_them() -> None:
+    ran = Judged().add(21, **DISAGREES)
+    assert ran.events == []
+    assert "engine_mismatch" in ran.state.judge.standing
+    ran.add(1, **DISAGREES)
+    assert ran.events == [("engine_mismatch", "firing", 20)]
+    assert ran.alert.step == 0
+    assert Judged().add(6, invalid_fraction=0.5).events == [("corrupt_logprobs", "firing", 2)]
+
+
+def test_the_row_of_a_step_has_the_rollouts_values_and_those_of_updates_from_the_last_one() -> None:
+    state = folded(PipelineState(), row_of(0, staleness_kl_k3=0.1, reward_mean=1.0)).pipeline_state
+    for update, kl in ((0, 0.2), (1, 0.3)):
+        state = folded(state, row_of(0, update=update, staleness_kl_k3=kl, reward_mean=9.0)).pipeline_state
+    assert state.pending is not None
+    values = pending_values(state.pending)
+    assert (values["reward_mean"], values["staleness_kl_k3"]) == (1.0, 0.3)
+    assert state.pending.key == BatchKey(1, 0, None)
+    state = folded(state, row_of(1, update=0, reward_mean=2.0)).pipeline_state
+    state = folded(state, row_of(1, update=1, reward_mean=3.0)).pipeline_state
+    assert pending_values(state.pending)["reward_mean"] == 3.0
+
+
+def test_scalars_that_come_before_the_next_step_are_judged_and_later_ones_are_not() -> None:
+    first = folded(PipelineState(), row_of(0))
+    late = structs.replace(first.row, scalars={"grad_norm": 2.0})
+    _, state = reconsider(late, context=CONTEXT, pipeline_state=first.pipeline_state)
+    assert pending_values(state.pending)["grad_norm"] == 2.0
+    judged = folded(first.pipeline_state, row_of(1)).pipeline_state
+    assert reconsider(late, context=CONTEXT, pipeline_state=judged) == (late, judged)
+    assert folded(state, row_of(1)).pipeline_state.judge.signals["grad_norm"].now == 2.0
+
+
+def test_another_configuration_begins_a_new_baseline_and_another_path_does_not() -> None:
+    def config(**given: Any) -> PassContext:
+        return replace(CONTEXT, run=replace(CONTEXT.run, config=given))
+
+    state = folded(PipelineState(), row_of(0), config(lr=1e-6, output_dir="a")).pipeline_state
+    same = folded(state, row_of(1), config(lr=1e-6, output_dir="b"))
+    assert "baseline" not in same.row.signals
+    other = folded(state, row_of(1), config(lr=1e-5, output_dir="a"))
+    assert other.row.signals["baseline"] == 1.0
+    assert other.pipeline_state.pending.baseline == 1
+
+
+def test_the_judgement_is_rebuilt_from_stored_rows() -> None:
+    ran = Judged().add(30, **AGREES).add(10, **DISAGREES)
+    rebuilt = PipelineState()
+    for row in ran.rows:
+        rebuilt = replay_row(row, context=ran.context, pipeline_state=rebuilt)
+    assert rebuilt.judge == ran.state.judge
+    assert PipelineState.from_bytes(rebuilt.to_bytes()).to_bytes() == rebuilt.to_bytes()
+
+
+def test_the_end_of_a_run_judges_its_last_row() -> None:
+    ran = Judged().add(30, **AGREES).add(5, **DISAGREES)
+    before = judgement_of(ran.state, ran.context)
+    assert before is not None
+    assert before.place.step == 33
+    transitions, state = judge_pending(ran.state, context=ran.context, is_last=True)
+    assert [transition.alert.rule for transition in transitions if transition.alert] == ["engine_mismatch"]
+    after = judgement_of(state, ran.context)
+    assert after is not None
+    assert (after.place.step, after.word) == (34, Word.FINDING)
+    assert state.pending is None

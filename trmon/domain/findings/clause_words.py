@@ -1,0 +1,80 @@
+"""Clauses in words: what each compares with which limit, for how many rows, and on how many real runs it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from trmon.domain.findings.catalogue import AT_ONCE, Clause, Comparison
+from trmon.domain.findings.sentences import OF_MEASURE, OF_TRANSFORM, percent, words_of_signal
+from trmon.domain.findings.verdict import number
+from trmon.domain.severity import Severity
+
+SIDES: Mapping[str, str] = {">": "more than", ">=": "at least", "<": "less than", "<=": "at most"}
+OF_TRUTH: Mapping[str, str] = {
+    "rising": "the reward rises",
+    "at_top": "the reward is at its top",
+    "replay_declared": OF_MEASURE["replay_declared"],
+    "reward_mean.above_floor": "the reward is at its lowest",
+}
+"""Measures that are true or false in a row."""
+OF_FALL: Mapping[str, str] = {
+    "fall": "the fall of the reward from its peak is {value} of a collapse",
+    "fall.recent": "the fall of the reward from its peak was {value} of a collapse in the newest 20 rows",
+    "eval_fall": "the fall of the evaluations' reward from its peak is {value} of a collapse",
+    "reward_floor_rows": "the reward is at its lowest for {value} rows",
+}
+OF_NAME: Mapping[str, str] = {
+    "pearson_gap": f"1 minus the {words_of_signal('prob_pearson')}",
+    "ppl_gap": f"the distance from 1 of the {words_of_signal('ppl_ratio')}",
+    "kl_k1_size": f"the size of the {words_of_signal('kl_k1')}",
+    "abs_log_ratio_mean": "mean absolute log-ratio",
+    "settled_kl_k3": f"{words_of_signal('staleness_kl_k3')}, while the learning rate does not rise,",
+}
+"""Names that only clauses use."""
+NO_EXAMPLE = "no real example"
+
+
+def comparison_words(comparison: Comparison) -> str:
+    """Return a comparison with its limit, such as `KL per token is more than 0.05`."""
+    measure, transform = comparison.measure, comparison.transform
+    name = comparison.signals[0]
+    signal = OF_NAME.get(name) or words_of_signal(name)
+    if not comparison.side:
+        return f"{signal} is not known"
+    if measure in OF_TRUTH:
+        return OF_TRUTH[measure]
+    side = SIDES[comparison.side]
+    template = OF_FALL.get(measure) or OF_MEASURE.get(measure) or OF_TRANSFORM[transform]
+    return template.format(
+        signal=signal, value=f"{side} {number(comparison.limit)}", percent=f"{side} {percent(comparison.limit)}"
+    )
+
+
+def clause_words(clause: Clause) -> str:
+    """Return when a clause holds, in one sentence without its end."""
+    words = _all(clause.when)
+    if clause.any:
+        words += f"; and {_alternatives(clause.any)}"
+    if clause.unless:
+        words += f"; unless {' or '.join(map(comparison_words, clause.unless))}"
+    return words if clause.hold == AT_ONCE else f"{words}; in {clause.hold} rows"
+
+
+def severity_words(clause: Clause) -> str:
+    """Return how severe a clause is, and what makes it a page."""
+    if clause.severity is Severity.PAGE or not clause.page_when:
+        return clause.severity.value
+    return f"{clause.severity.value}; page when {_alternatives(clause.page_when)}"
+
+
+def seen_words(clause: Clause) -> str:
+    """Return on how many real runs a clause was seen, right and wrong."""
+    return NO_EXAMPLE if clause.seen is None else "right on {}, wrong on {} real runs".format(*clause.seen)
+
+
+def _all(parts: Iterable[Comparison]) -> str:
+    return " and ".join(map(comparison_words, parts))
+
+
+def _alternatives(parts: Iterable[tuple[Comparison, ...]]) -> str:
+    return ", or ".join(map(_all, parts))
