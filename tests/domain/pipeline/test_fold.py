@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from trmon.domain.signals.reward_history import FIRST_STEPS
 
 from tests.domain.pipeline.closings import pass_context
 from tests.store.builders import batch
