@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
-from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
-from trmon.domain.diagnosis.history import History
-from trmon.domain.finding import Finding
 
 from trmon.domain.framework_names.translation import canonical_value, recognise, signals_of_scalars, translate
-
-
-def of(metrics: Mapping[str, Any]) -> Diagnosis:
-    line = translate(metrics)
-    return diagnose(History.of_signals(line.signals, step=line.step or 0))
 
 
 def test_a_line_is_read_under_our_names() -> None:
@@ -152,47 +142,6 @@ def test_the_step_of_a_line_is_what_it_names(metrics: dict[str, object], step: i
 def test_the_duration_of_a_step_is_read_under_the_names_of_the_framework() -> None:
     assert translate({"actor/lr": 1e-6, "timing_s/step": 12.5}).step_seconds == 12.5
     assert math.isnan(translate({"kl_k3": 1e-6}).step_seconds)
-
-
-@pytest.mark.parametrize(
-    ("k1", "k3", "more", "corrupt"),
-    [
-        pytest.param(1e-5, 1e-3, {}, None, id="a hundredfold of a tiny k1 may be noise of a small batch"),
-        pytest.param(1e-2, 1e-2, {}, False, id="within ten k1 it is honest, whatever the batch"),
-        pytest.param(0.0035, 18.0, {}, None, id="a batch of unknown size could just show this"),
-        pytest.param(0.0035, 20.0, {}, True, id="no batch of honest log-probs shows this"),
-        pytest.param(1e-5, 1e-3, {"kl_k2": 1e-3, "n_tokens": 1e6}, False, id="with its size it can be told: honest"),
-        pytest.param(1e-5, 2e-3, {"kl_k2": 1e-3, "n_tokens": 1e6}, True, id="with its size it can be told: corrupt"),
-    ],
-)
-def test_k3_beside_k1_is_judged_as_far_as_the_line_tells(
-    k1: float, k3: float, more: dict[str, float], corrupt: bool | None
-) -> None:
-    known = {"saturated_fraction": 0.0, "invalid_fraction": 0.0}
-    found = of({"kl_k1": k1, "kl_k3": k3, **known, **more})
-    seen = Finding.CORRUPT_LOGPROBS in {seen.finding for seen in found.observed}
-    lost = Finding.CORRUPT_LOGPROBS in {lost.finding for lost in found.unknown}
-    assert (None if lost else seen) is corrupt
-
-
-@pytest.mark.parametrize(
-    ("k2", "is_shift"),
-    [
-        pytest.param(0.02, True, id="light tails: the mean ratio is measured"),
-        pytest.param(2.0, None, id="heavy tails: it is not"),
-    ],
-)
-def test_the_mean_ratio_of_a_line_is_judged_with_its_number_of_tokens(k2: float, is_shift: bool | None) -> None:
-    line = {"ratio_mean": 0.9, "is_weight_std": 0.2, "kl_k1": 0.1, "kl_k2": k2}
-    assert shift_in(of({**line, "n_tokens": 1e4})) is is_shift
-    assert shift_in(of(line)) is None
-
-
-def shift_in(found: Diagnosis) -> bool | None:
-    """Whether a support shift was found; None where it is unknown."""
-    if Finding.SUPPORT_SHIFT in {lost.finding for lost in found.unknown}:
-        return None
-    return Finding.SUPPORT_SHIFT in {seen.finding for seen in found.observed}
 
 
 @pytest.mark.parametrize(
