@@ -94,11 +94,6 @@ MUTANTS: Mutants = {
         ("alerts", "until - WITHIN_STEPS < step <= until", "until - WITHIN_STEPS < step < until"),
         ("alerts", "if until_then < MAX_TRANSITIONS or", "if until_then <= MAX_TRANSITIONS or"),
         ("alerts", "in grouping_receivers and delivery.run_id is not None", "in grouping_receivers"),
-        (
-            "alerts",
-            "[source.severity] >= SEVERITY_RANK[target.severity]",
-            "[source.severity] > SEVERITY_RANK[target.severity]",
-        ),
         ("alerts", "if not self.starts_at <= now < self.ends_at or", "if not now < self.ends_at or"),
         ("alerts", "2.0 ** min(attempts - 1, 32)", "2.0 ** min(attempts, 32)"),
         ("alerts", "return was_muted or delivery.rounds > 0 or", "return delivery.rounds > 0 or"),

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from graphlib import TopologicalSorter
 
 import pytest
 
 from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import Alert
 from trmon.domain.alerts.silences import (
-    INHIBIT_RULES,
     FlapState,
     Matcher,
     MatchOperator,
     Silence,
     check_matchers,
     flap_state,
-    inhibiting_alert,
 )
 from trmon.domain.errors import InvalidInput
-from trmon.domain.rules.rule_yaml import builtin_rules
-from trmon.domain.severity import Severity
 
 RUN = replace(MemoryLog().stored_run, owner="ana")
 """The run math/grpo, owner ana; the alert is `high`, a page, label team=rl."""
@@ -116,42 +110,3 @@ def test_an_alert_flaps_when_it_changes_too_often(
     steps: tuple[int, ...], at: int, now: int, expected: FlapState
 ) -> None:
     assert flap_state(steps, at_step=at, now_step=now) is expected
-
-
-def alert_of(rule: str, severity: Severity = Severity.WARN) -> Alert:
-    return replace(ALERT, identity=f"1/{rule}", rule=rule, severity=severity)
-
-
-@pytest.mark.parametrize(
-    ("target", "firing", "expected"),
-    [
-        pytest.param(alert_of("mask_rate"), [alert_of("stale_rollouts")], "stale_rollouts", id="a source"),
-        pytest.param(alert_of("mask_rate"), [alert_of("mask_rate")], None, id="only itself"),
-        pytest.param(alert_of("stale_rollouts"), [alert_of("mask_rate")], None, id="a target"),
-        pytest.param(alert_of("crashed"), [alert_of("stale_rollouts")], None, id="not a source of it"),
-        pytest.param(
-            alert_of("mask_rate", Severity.PAGE),
-            [alert_of("stale_rollouts")],
-            None,
-            id="a warning does not mute a page",
-        ),
-        pytest.param(
-            alert_of("variance_blowup", Severity.PAGE),
-            [alert_of("corrupt_logprobs", Severity.PAGE)],
-            "corrupt_logprobs",
-            id="a page mutes a page",
-        ),
-    ],
-)
-def test_a_source_inhibits_its_targets(target: Alert, firing: list[Alert], expected: str | None) -> None:
-    source = inhibiting_alert(target, [*firing, target])
-    assert (source and source.rule) == expected
-
-
-def test_no_rules_inhibit_each_other_in_a_cycle() -> None:
-    TopologicalSorter(INHIBIT_RULES).prepare()
-
-
-def test_sources_and_targets_are_built_in_rules() -> None:
-    named = INHIBIT_RULES.keys() | {target for targets in INHIBIT_RULES.values() for target in targets}
-    assert named <= {rule.name for rule in builtin_rules()}

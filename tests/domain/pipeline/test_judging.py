@@ -122,7 +122,7 @@ def test_another_configuration_begins_a_new_baseline_and_another_path_does_not()
     assert "baseline" not in same.row.signals
     other = folded(state, row_of(1), config(lr=1e-5, output_dir="a"))
     assert other.row.signals["baseline"] == 1.0
-    assert other.pipeline_state.pending.baseline == 1
+    assert other.pipeline_state.baseline == 1
 
 
 def test_the_judgement_is_rebuilt_from_stored_rows() -> None:

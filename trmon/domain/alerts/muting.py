@@ -13,7 +13,7 @@ from msgspec import structs
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState, RetryPolicy
 from trmon.domain.alerts.notification import FiringAlert, Flapping, Notification
-from trmon.domain.alerts.silences import MAX_TRANSITIONS, WITHIN_STEPS, FlapState, inhibiting_alert
+from trmon.domain.alerts.silences import MAX_TRANSITIONS, WITHIN_STEPS, FlapState
 from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
 
@@ -33,7 +33,6 @@ class MuteReason(Enum):
     NEVER_NOTIFIED = "the firing notification was not sent"
     ACKNOWLEDGED = "the alert is acknowledged"
     SILENCED = "a silence covers the alert"
-    INHIBITED = "a cause of the alert fires on the same run"
     FLAPPING = "flapping: muted until stable"
     REROUTED = "the run has another owner now"
     OUT_OF_ORDER = "waiting for the firing notification"
@@ -45,7 +44,7 @@ class MuteReason(Enum):
         """The wait until the reason is checked again; None if it is final."""
         if self is MuteReason.OUT_OF_ORDER:
             return ORDER_RECHECK_SECONDS
-        is_held = self in (MuteReason.SILENCED, MuteReason.INHIBITED, MuteReason.FLAPPING)
+        is_held = self in (MuteReason.SILENCED, MuteReason.FLAPPING)
         return RECHECK_SECONDS if is_held else None
 
 
@@ -79,7 +78,7 @@ def mute_reason(
         return MuteReason.ACKNOWLEDGED
     if not delivery.rounds and context.flap_state_of(delivery) is FlapState.ONGOING:
         return MuteReason.FLAPPING
-    return alert_mute_reason(alert, context, now=now)
+    return MuteReason.SILENCED if _is_silenced(alert, context, now=now) else None
 
 
 def _is_late(delivery: Delivery, *, now: float) -> bool:
@@ -101,13 +100,6 @@ def _is_silenced(alert: Alert, context: DeliveryContext, *, now: float) -> bool:
     return any(
         silence.covers(alert, run=context.run.key, owner=context.run.owner, now=now) for silence in context.silences
     )
-
-
-def alert_mute_reason(alert: Alert, context: DeliveryContext, *, now: float) -> MuteReason | None:
-    """Return why all notifications of a firing alert are muted, or None: a silence or an inhibition."""
-    if _is_silenced(alert, context, now=now):
-        return MuteReason.SILENCED
-    return MuteReason.INHIBITED if inhibiting_alert(alert, context.firing) is not None else None
 
 
 class DispatchOutcome(Enum):
@@ -212,7 +204,7 @@ def _firing_alerts(context: DeliveryContext, *, now: float) -> tuple[FiringAlert
             since_step=alert.since_step,
             summary=alert.summary,
             acknowledged=alert.episode in context.acked,
-            muted=reason.value if (reason := alert_mute_reason(alert, context, now=now)) else None,
+            muted=MuteReason.SILENCED.value if _is_silenced(alert, context, now=now) else None,
         )
         for alert in context.firing
     )

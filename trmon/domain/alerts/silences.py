@@ -1,4 +1,4 @@
-"""Muting of alerts: silences, a firing cause that inhibits its symptoms, and flapping."""
+"""Muting of alerts: silences, and flapping."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.errors import InvalidInput
 from trmon.domain.identity import RunKey
-from trmon.domain.severity import Severity
 from trmon_client.core.wire.messages import decodable
 
 MAX_MATCHERS = 16
@@ -84,37 +83,6 @@ def check_matchers(matchers: tuple[Matcher, ...]) -> tuple[Matcher, ...]:
     if all(matcher.matches({}) for matcher in matchers):
         raise InvalidInput("matchers", "at least one must select alerts, for example rule = mask_rate")
     return matchers
-
-
-SEVERITY_RANK = {Severity.INFO: 0, Severity.WARN: 1, Severity.PAGE: 2}
-
-SYMPTOMS = ("mask_rate", "moderate_drift", "sequence_ess_drop")
-"""Alerts that any cause of drift raises sooner or later."""
-
-INHIBIT_RULES: Mapping[str, tuple[str, ...]] = {
-    "corrupt_logprobs": ("engine_mismatch", "variance_blowup", *SYMPTOMS),
-    "moe_routing": ("engine_mismatch", *SYMPTOMS),
-    "engine_mismatch": SYMPTOMS,
-    "stale_rollouts": SYMPTOMS,
-    "variance_blowup": ("moderate_drift", "sequence_ess_drop"),
-}
-"""The target rules of each source rule, without a cycle: the alerts of a cycle would all be muted."""
-
-
-def inhibiting_alert(target: Alert, firing: Iterable[Alert]) -> Alert | None:
-    """Return the firing alert that inhibits another one, or None.
-
-    A source never inhibits a target that is more severe: a warning cannot mute a page.
-    """
-    return next(
-        (
-            source
-            for source in firing
-            if target.rule in INHIBIT_RULES.get(source.rule, ())
-            and SEVERITY_RANK[source.severity] >= SEVERITY_RANK[target.severity]
-        ),
-        None,
-    )
 
 
 MAX_TRANSITIONS = 6

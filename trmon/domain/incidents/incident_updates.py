@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, SINCE_LABEL, Alert, AlertState
-from trmon.domain.alerts.silences import SEVERITY_RANK
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
 from trmon.domain.findings.verdict import Judgement
 from trmon.domain.identity import BatchKey
@@ -24,7 +23,7 @@ from trmon.domain.incidents.incident import (
     Incident,
     incident_identity,
 )
-from trmon.domain.severity import Severity
+from trmon.domain.severity import SEVERITY_RANK, Severity
 
 DAMPING_STEPS = 1_000
 """Each earlier incident that ended within so many steps doubles the steps that must be quiet."""
