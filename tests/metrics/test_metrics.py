@@ -20,16 +20,17 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, send, send_step, train
 from tests.fixtures.views import view_of
 from tests.fixtures.waiting import eventually
-from tests.store.builders import alert
+from tests.store.builders import alert, batch
 from trmon.domain.access import Scope
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
-from trmon.domain.finding import Finding, Severity
+from trmon.domain.collapse_risk.risk_reading import RISK
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind
-from trmon.domain.identity import RunKey
-from trmon.domain.incidents.incident import Incident, incident_labels
-from trmon.domain.rules.rule_yaml import builtin_rules
+from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.incidents.incident import CAUSE_LABEL, LAST_GOOD_LABEL, Incident
+from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 from trmon.fleet.verdicts import JudgedRun
 from trmon.fleet.views import thresholds_of
 from trmon.metrics.counters import DROPPED, Counters
@@ -63,6 +64,7 @@ OWN_METRICS = {
     "trmon_disk_free_bytes",
 }
 
+OF_MISMATCH = {CAUSE_LABEL: "engine_mismatch", LAST_GOOD_LABEL: "39"}
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
 
@@ -169,7 +171,7 @@ def test_a_projects_token_sees_its_runs_but_not_the_services_metrics(admin: http
 
 
 def an_exposition(**changed: Any) -> Exposition:
-    return Exposition(**{"rules": tuple, "extra_signals": (), "max_runs": 500, "max_scalars": 32, **changed})
+    return Exposition(**{"rules": builtin_rules, "extra_signals": (), "max_runs": 500, "max_scalars": 32, **changed})
 
 
 def test_the_lines_of_a_run_change_with_its_view() -> None:
@@ -187,7 +189,7 @@ def with_label(found: Samples, metric: str, label: str, *, run: str) -> dict[str
 
 
 def test_shared_lines_have_the_labels_and_values_of_each_run() -> None:
-    rules = builtin_rules()
+    rules = builtin_rules().rules
     quiet, failing = view_of(1, name="quiet"), view_of(2, name="failing")
     firing_alert = alert(run_id=2, rule=rules[0].name, severity=Severity.INFO)
     resolved_alert = alert(run_id=2, rule=rules[1].name, state=AlertState.RESOLVED)
@@ -197,7 +199,7 @@ def test_shared_lines_have_the_labels_and_values_of_each_run() -> None:
         alerts=(firing_alert, resolved_alert),
         adaptation=AdaptationMode.APPLY,
     )
-    found = samples(an_exposition(rules=lambda: rules).text([quiet, failing], project=None))
+    found = samples(an_exposition().text([quiet, failing], project=None))
     for run, state, mode, firing in (
         ("quiet", "running", {}, {}),
         ("failing", "stalled", {"apply": 1.0}, {rules[0].name: 1.0}),
@@ -210,9 +212,9 @@ def test_shared_lines_have_the_labels_and_values_of_each_run() -> None:
 
 
 def test_rules_whose_alerts_join_the_incident_are_of_kind_health() -> None:
-    rules = builtin_rules()
+    rules = builtin_rules().rules
     view = replace(view_of(1), alerts=tuple(alert(run_id=1, rule=rule.name) for rule in rules))
-    found = samples(an_exposition(rules=lambda: rules).text([view], project=None))
+    found = samples(an_exposition().text([view], project=None))
     kinds = {dict(labels)["rule"]: dict(labels)["kind"] for labels in found["trmon_alert_active"]}
     assert kinds == {rule.name: "health" if rule.is_of_health else "operation" for rule in rules}
     assert (kinds["mask_rate"], kinds["crashed"]) == ("health", "operation")
@@ -220,20 +222,20 @@ def test_rules_whose_alerts_join_the_incident_are_of_kind_health() -> None:
 
 def test_an_open_incident_shows_where_it_began_and_its_cause() -> None:
     incident = alert(run_id=1, rule=INCIDENT_RULE, severity=Severity.WARN, step=40)
-    led = replace(incident, labels=incident_labels("engine_mismatch", Finding.ENGINE_MISMATCH, 39))
+    led = replace(incident, labels=OF_MISMATCH)
     ill, well = view_of(1, name="ill"), view_of(2, name="well")
     for open_now, expected in ((led, {"engine_mismatch": 40.0}), (replace(led, state=AlertState.RESOLVED), {})):
         found = samples(an_exposition().text([replace(ill, alerts=(open_now,)), well], project=None))
         shown = {dict(labels)["cause"]: value for labels, value in found.get("trmon_incident_since_step", {}).items()}
         assert shown == expected
         for labels in found.get("trmon_incident_since_step", {}):
-            of_incident = {"severity": "warn", "cause": "engine_mismatch", "finding": "A"}
+            of_incident = {"severity": "warn", "cause": "engine_mismatch"}
             assert dict(labels) == {"project": "math", "run": "ill"} | of_incident
 
 
 def test_a_verdict_has_its_cause_its_steps_and_the_state_of_its_incident() -> None:
     opened = alert(run_id=1, rule=INCIDENT_RULE, severity=Severity.WARN, step=40)
-    incident = Incident(alert=replace(opened, labels=incident_labels("engine_mismatch", Finding.ENGINE_MISMATCH, 39)))
+    incident = Incident(alert=replace(opened, labels=OF_MISMATCH))
     over = Incident(alert=replace(incident.alert, state=AlertState.RESOLVED))
     problem = RunVerdict(kind=VerdictKind.WATCH, why="engine mismatch", since_step=40, cause="engine_mismatch")
     ill = JudgedRun(verdict=problem, need=Urgency.SOON, incident=incident)
@@ -253,9 +255,8 @@ def test_a_verdict_has_its_cause_its_steps_and_the_state_of_its_incident() -> No
 
 def test_a_healthy_run_has_no_series_of_problems() -> None:
     well = JudgedRun(verdict=RunVerdict(kind=VerdictKind.HEALTHY, why="no finding"), need=Urgency.NONE)
-    rules = builtin_rules()
     view = view_of(1, last_report_at=1.0)
-    found = samples(an_exposition(rules=lambda: rules).text([view], project=None, verdicts={1: well}))
+    found = samples(an_exposition().text([view], project=None, verdicts={1: well}))
     shown = {"trmon_run_verdict", "trmon_run_state", "trmon_last_report_timestamp_seconds", "trmon_threshold"}
     assert found.keys() == shown | {"trmon_runs_omitted"}
 
@@ -308,11 +309,21 @@ def test_metrics_go_on_without_verdicts_while_the_database_cannot_be_read(servic
 def test_reloaded_rules_appear_at_once() -> None:
     active = [builtin_rules()]
     exposition = an_exposition(rules=lambda: active[-1])
-    view = replace(view_of(1), alerts=tuple(alert(run_id=1, rule=rule.name) for rule in active[0]))
-    for rules in (builtin_rules(), builtin_rules()[1:]):
+    view = replace(view_of(1), alerts=tuple(alert(run_id=1, rule=rule.name) for rule in active[0].rules))
+    without = overlay_rules(builtin_rules(), "[{name: crashed, disabled: true}]")
+    for rules in (builtin_rules(), without):
         active.append(rules)
         found = samples(exposition.text([view], project=None))
-        assert with_label(found, "trmon_alert_active", "rule", run="grpo").keys() == {rule.name for rule in rules}
+        assert with_label(found, "trmon_alert_active", "rule", run="grpo").keys() == rules.by_name.keys()
+
+
+def test_the_risk_is_past_once_the_reward_has_collapsed() -> None:
+    view = view_of(1)
+    row = batch(BatchKey(1, 3, None), run_id=1, signals={RISK: 0.5})
+    for state, values in ((AlertState.RESOLVED, [0.5]), (AlertState.FIRING, [])):
+        collapsed = replace(view, row=row, alerts=(alert(run_id=1, rule="reward_collapse", state=state),))
+        found = samples(an_exposition().text([collapsed], project=None))
+        assert list(found.get("trmon_collapse_risk", {}).values()) == values
 
 
 def test_proposed_thresholds_have_the_active_policys_name() -> None:

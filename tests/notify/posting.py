@@ -19,8 +19,8 @@ from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import FiringAlert, Notification, NotifiedCause
 from trmon.domain.alerts.transitions import TransitionReason
-from trmon.domain.severity import Severity
 from trmon.domain.identity import RunKey
+from trmon.domain.severity import Severity
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost, Receiver
 from trmon.store import Store
 from trmon.store.rows.alerts import write_deliveries
@@ -87,10 +87,9 @@ def ended_ill() -> Notification:
     over = notification(rule=INCIDENT_RULE, state=AlertState.RESOLVED, summary="reward collapse since step 7")
     cause = NotifiedCause(
         rule="reward_collapse",
-        finding="R",
         title="reward collapse",
         last_good_step=6,
-        remedy="Go back to the checkpoint of step 6.",
+        remedy="In the next run, start from the checkpoint of step 6.",
         options={},
         runbook_url=None,
     )

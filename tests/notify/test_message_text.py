@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.notify.posting import notification
+from msgspec import structs
+
+from tests.notify.posting import ended_ill, notification
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.notification import Notification
 from trmon.domain.identity import RunKey
@@ -45,3 +47,23 @@ def test_the_end_of_several_stalls_has_no_runbook() -> None:
     text = message_text(stalls(3, state=AlertState.RESOLVED))
     assert text.subject == "[resolved] 3 runs are no longer stalled"
     assert text.alerts[0].details == tuple(f"math/r{i}: no report" for i in range(3))
+
+
+def test_an_incident_says_its_last_good_step_its_remedy_and_the_options_to_set() -> None:
+    over = ended_ill()
+    cause = structs.replace(over.cause, options={"kl_coef": "0.01"}, runbook_url="https://book/reward_collapse")
+    text = message_text([structs.replace(over, status=AlertState.FIRING, ended_ill=False, cause=cause)])
+    assert text.subject == "[firing] math/grpo: reward collapse"
+    assert text.alerts[0].details == (
+        "Last good step: 6.",
+        "In the next run, start from the checkpoint of step 6.",
+        "Set kl_coef=0.01.",
+        "Runbook: https://book/reward_collapse",
+    )
+
+
+def test_an_incident_that_is_sent_after_its_run_ended_is_for_the_next_run() -> None:
+    over = ended_ill()
+    cause = structs.replace(over.cause, remedy="Stop and go back.")
+    text = message_text([structs.replace(over, status=AlertState.FIRING, cause=cause)])
+    assert text.alerts[0].details == ("Last good step: 6.", "For the next run: Stop and go back.")

@@ -9,8 +9,8 @@ import pytest
 
 from tests.notify.posting import notification, posted
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.severity import Severity
 from trmon.domain.identity import RunKey
+from trmon.domain.severity import Severity
 from trmon.notify.pagerduty import MAX_KEY_LENGTH, PagerDuty
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult
 

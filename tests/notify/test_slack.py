@@ -37,7 +37,7 @@ def test_the_end_of_a_run_that_ended_ill_is_no_good_news_and_says_what_to_do() -
         ":warning: *ended ill* reward collapse since step 7",
         "The run ended ill at step 7: nothing cured it before its end.",
         "Last good step: 6.",
-        "For the next run: Go back to the checkpoint of step 6.",
+        "In the next run, start from the checkpoint of step 6.",
     ]
 
 

@@ -87,7 +87,7 @@ def _rules(settings: Settings) -> HealthCheckResult:
         rules = active_rules_of(settings)
     except NotReady as error:
         return failing_result("rules", str(error), advice="correct the file; `trmon rules check` shows the line")
-    return healthy_result("rules", f"{len(rules())} active")
+    return healthy_result("rules", f"{len(rules().rules)} active")
 
 
 def _links(settings: Settings) -> HealthCheckResult:

@@ -15,10 +15,10 @@ from types import MappingProxyType
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.collapse_risk.risk_reading import RISK
-from trmon.domain.finding import Finding, Severity
-from trmon.domain.incidents.incident import CAUSE_LABEL, finding_of
+from trmon.domain.incidents.incident import CAUSE_LABEL
 from trmon.domain.pipeline.run_update import RunView
-from trmon.domain.rules.rule import Rule
+from trmon.domain.rules.rule import RuleSet
+from trmon.domain.severity import Severity
 from trmon.domain.signals.derived_signals import DERIVED
 from trmon.fleet.verdicts import JudgedRun
 from trmon.metrics.text_format import (
@@ -39,7 +39,7 @@ from trmon_client.core.signals.batch_signals import SIGNALS, SignalSpec
 OPTIONAL_SIGNALS: tuple[str, ...] = (
     *("turn_mask_rate", "turn_mask_rate_tokens", "sequence_weight_mean", "sequence_weight_ess"),
     *("proxy3_pure_noise_low", "proxy3_pure_noise_high", "logp_advantage_cov", "leak_share"),
-    *("tv_mean", "minorizer", "router_flip_relative", "ref_kl_k3"),
+    *("tv_mean", "minorizer", "ref_kl_k3"),
 )
 """Their names; a run without a value, or with NaN, has no series."""
 Lines = Mapping[str, str]
@@ -85,7 +85,7 @@ class Exposition:
     def __init__(
         self,
         *,
-        rules: Callable[[], tuple[Rule, ...]],
+        rules: Callable[[], RuleSet],
         extra_signals: tuple[str, ...],
         max_runs: int,
         max_scalars: int,
@@ -96,7 +96,7 @@ class Exposition:
         self._max_runs = max_runs
         self._max_scalars = max_scalars
         self._cached: dict[int, tuple[RunView, Lines]] = {}
-        self._cached_rules: tuple[Rule, ...] = ()
+        self._cached_rules: RuleSet | None = None
         self._alert_lines: dict[FiringRules, str] = {}
         self._lock = Lock()
 
@@ -160,7 +160,7 @@ class Exposition:
         if firing not in self._alert_lines:
             if len(self._alert_lines) >= MAX_CACHED:
                 self._alert_lines.clear()
-            self._alert_lines[firing] = alert_lines(self._cached_rules, dict(firing))
+            self._alert_lines[firing] = alert_lines(self._rules().rules, dict(firing))
         return self._alert_lines[firing]
 
     def _values(self, view: RunView) -> Iterator[tuple[str, str, float]]:
@@ -204,20 +204,13 @@ class Exposition:
 
 
 def _is_collapse(alert: Alert) -> bool:
-    """Whether an alert is an open incident of a collapsed reward, after which its prediction means nothing."""
-    is_open = alert.is_incident and alert.state is AlertState.FIRING
-    return is_open and finding_of(alert) is Finding.REWARD_COLLAPSE
+    """Whether an alert says that the reward has collapsed, after which its prediction means nothing."""
+    return alert.rule == "reward_collapse" and alert.state is AlertState.FIRING
 
 
 def _incident_labels(alert: Alert) -> str:
-    """Return the labels of an incident, which follow others; `finding` is empty while only symptoms are known."""
-    finding = finding_of(alert)
-    labels = {
-        "severity": alert.severity.value,
-        "cause": alert.labels.get(CAUSE_LABEL, ""),
-        "finding": "" if finding is None else finding.value,
-    }
-    return "," + format_labels(labels)
+    """Return the labels of an incident, which follow others."""
+    return "," + format_labels({"severity": alert.severity.value, "cause": alert.labels.get(CAUSE_LABEL, "")})
 
 
 def _metric(spec: SignalSpec) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from trmon.domain.severity import Severity
 from trmon.domain.rules.rule import Rule
+from trmon.domain.severity import Severity
 from trmon.fleet.verdicts import JudgedRun
 from trmon.fleet.views import thresholds_of
 from trmon_client.core.policies.policy import Policy

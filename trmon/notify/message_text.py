@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trmon.domain.alerts.notification import Notification, NotifiedCause
-from trmon.domain.diagnosis.remedies import for_next_run
 from trmon.domain.severity import Severity
 
 MAX_NAMED_RUNS = 10
@@ -101,15 +100,16 @@ def _details(notification: Notification) -> Iterator[str]:
         yield f"It flaps: {changes} changes within {steps} steps. No more of it until it settles."
     is_still_ill = notification.is_firing or notification.is_end_with_run
     if is_still_ill and notification.cause is not None:
-        yield from _cause_details(notification.cause, has_ended=notification.ended_ill)
+        yield from _cause_details(notification.cause, is_late=notification.is_firing and notification.ended_ill)
     elif notification.is_firing and notification.runbook:
         yield notification.runbook
 
 
-def _cause_details(cause: NotifiedCause, *, has_ended: bool) -> Iterator[str]:
+def _cause_details(cause: NotifiedCause, *, is_late: bool) -> Iterator[str]:
+    """Yield the lines of a cause. Args: is_late: whether it was found while the run trained, and is told after it."""
     if cause.last_good_step is not None:
         yield f"Last good step: {cause.last_good_step}."
-    yield f"For the next run: {for_next_run(cause.remedy)}" if has_ended else cause.remedy
+    yield f"For the next run: {cause.remedy}" if is_late else cause.remedy
     if cause.options:
         yield f"Set {', '.join(f'{name}={value}' for name, value in cause.options.items())}."
     if cause.runbook_url is not None:
@@ -180,7 +180,7 @@ def cause_details(notification: Notification) -> dict[str, str]:
     if cause is None:
         return {}
     known = {
-        "finding": cause.title,
+        "title": cause.title,
         "cause": cause.rule,
         "last_good_step": cause.last_good_step,
         "remedy": cause.remedy,
