@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trmon.domain.diagnosis.history import History
 
 from trmon.domain.budget.off_policy_kinds import PipelineInput, PipelineKind, Presence, off_policy_kinds
 from trmon.domain.budget.pipeline_advice import (
@@ -17,14 +16,18 @@ from trmon.domain.budget.pipeline_advice import (
     anti_patterns,
     pipeline_advice,
 )
+from trmon.domain.findings.judge import Place
+from trmon.domain.findings.verdict import Found, Judgement, Word
+from trmon.domain.severity import Severity
+from trmon.domain.signals.history import History
 from trmon_client.core.policies.policy import preset
 
 STEPS = 60
 PRESENT, ABSENT, UNKNOWN = Presence.PRESENT, Presence.ABSENT, Presence.UNKNOWN
 SEQUENCE = {"algorithm.rollout_correction.rollout_is": "sequence"}
 CLIPPED = {"clip_fraction": 0.25}
-SURGE = {"response_length_growth": [1.0] * 30 + [1.3] * 30}
-NOISE = {"grad_variance": [1.0] * 30 + [2.0] * 30}
+LENGTHS = {"response_length_mean": 80.0}
+NOISE = {"grad_variance": [1.0] * 30 + [2.5] * 30}
 
 CASES = [
     (1, PRESENT, "a KL without engines", {"staleness_kl_k1": 0.01}, {}),
@@ -44,27 +47,52 @@ CASES = [
     (3, ABSENT, "at exactly a fifth", {"clip_fraction": 0.2}, {"epsilon": 0.4}),
     (3, UNKNOWN, "no range named", CLIPPED, {}),
     (3, UNKNOWN, "clipping not measured", {}, {"epsilon": 0.4}),
-    (4, PRESENT, "a surge at the same rate", {**SURGE, "lr": 1e-6}, {}),
-    (4, ABSENT, "a surge, then a cut", {**SURGE, "lr": [1e-6] * 40 + [5e-7] * 20}, {}),
-    (4, PRESENT, "a cut long before the surge", {**SURGE, "lr": [1e-6] * 20 + [5e-7] * 40}, {}),
-    (4, ABSENT, "no surge", {"response_length_growth": 1.2, "lr": 1e-6}, {}),
-    (4, UNKNOWN, "no rate", SURGE, {}),
-    (4, UNKNOWN, "no growth", {"lr": 1e-6}, {}),
-    (5, PRESENT, "a normal mean", {"mismatch_prob_diff_mean": 0.004, "mismatch_prob_diff_max": 0.6}, {}),
-    (5, ABSENT, "a small maximum", {"mismatch_prob_diff_mean": 0.004, "mismatch_prob_diff_max": 0.5}, {}),
-    (5, ABSENT, "a mean that shows it", {"mismatch_prob_diff_mean": 0.01, "mismatch_prob_diff_max": 0.6}, {}),
+    (4, ABSENT, "no surge", {**LENGTHS, "lr": 1e-6}, {}),
+    (4, UNKNOWN, "no lengths", {"lr": 1e-6}, {}),
+    (5, ABSENT, "no finding", {"mismatch_prob_diff_mean": 0.004, "mismatch_prob_diff_max": 0.9}, {}),
     (5, UNKNOWN, "not measured", {}, {}),
 ]
+FOUND_CASES = [
+    (1, PRESENT, "engine_mismatch", {"mismatch_kl_k1": 0.01, "mismatch_prob_pearson": 0.999}),
+    (4, PRESENT, "length_surge", {**LENGTHS, "lr": 1e-6}),
+    (4, ABSENT, "length_surge", {**LENGTHS, "lr": [1e-6] * 40 + [5e-7] * 20}),
+    (4, PRESENT, "length_surge", {**LENGTHS, "lr": [1e-6] * 20 + [5e-7] * 40}),
+    (4, UNKNOWN, "length_surge", LENGTHS),
+    (5, PRESENT, "engine_mismatch", {"mismatch_prob_diff_mean": 0.004}),
+    (5, ABSENT, "engine_mismatch", {"mismatch_prob_diff_mean": 0.01}),
+]
+"""What a finding that stands since step 30 decides."""
 
 
-def given(signals: dict[str, Any], config: dict[str, Any], *, policy: str = "trm_auto") -> PipelineInput:
+def judgement(finding: str) -> Judgement:
+    found = Found(
+        finding=finding,
+        clause="c",
+        title=finding.replace("_", " "),
+        meaning="",
+        severity=Severity.WARN,
+        remedy=finding,
+        chart="",
+        since=Place(1, 30),
+        found=Place(1, 34),
+        from_start=False,
+        last_good=Place(1, 29),
+        evidence=(),
+    )
+    return Judgement(word=Word.FINDING, place=Place(1, 59), rows=60, findings=(found,))
+
+
+def given(
+    signals: dict[str, Any], config: dict[str, Any], *, policy: str = "trm_auto", finding: str | None = None
+) -> PipelineInput:
     values = {name: np.broadcast_to(np.asarray(value, float), STEPS) for name, value in signals.items()}
     history = History.of_rows(step=np.arange(STEPS), update=np.full(STEPS, -1), values=values)
-    return PipelineInput(history=history, config=config, policy=preset(policy))
+    found = None if finding is None else judgement(finding)
+    return PipelineInput(history=history, config=config, policy=preset(policy), judgement=found)
 
 
-def advice(signals: dict[str, Any], config: dict[str, Any]) -> PipelineAdvice:
-    asked = given(signals, config)
+def advice(signals: dict[str, Any], config: dict[str, Any], *, finding: str | None = None) -> PipelineAdvice:
+    asked = given(signals, config, finding=finding)
     return pipeline_advice(asked, off_policy_kinds(asked, updates_per_step=1.0))
 
 
@@ -77,6 +105,13 @@ def test_an_anti_pattern_is_told_by_configuration_and_numbers(
 ) -> None:
     found = anti_patterns(given(signals, config))[number - 1]
     assert (found.number, found.presence) == (number, presence)
+
+
+@pytest.mark.parametrize(("number", "presence", "finding", "signals"), FOUND_CASES)
+def test_an_anti_pattern_says_what_the_judge_found(
+    number: int, presence: Presence, finding: str, signals: dict[str, Any]
+) -> None:
+    assert anti_patterns(given(signals, {}, finding=finding))[number - 1].presence is presence
 
 
 @pytest.mark.parametrize(
@@ -103,11 +138,11 @@ def test_the_numbers_that_show_it_are_named() -> None:
     assert [(one.name, one.value) for one in found.shown_by] == [
         ("policy", "seq_mis"),
         ("mismatch_ess_token", "0.4"),
-        ("grad_variance", "2"),
+        ("grad_variance", "2.5"),
     ]
 
 
-SMALL = {"mismatch_kl_k1": 0.04, "mismatch_chi2_token": 0.2}
+SMALL = {"mismatch_kl_k1": 0.01, "mismatch_chi2_token": 0.2}
 
 
 @pytest.mark.parametrize(
@@ -143,10 +178,15 @@ def test_each_kind_has_its_method_and_what_shows_it() -> None:
     ("signals", "correction"),
     [
         (SMALL, NO_CORRECTION),
-        ({**SMALL, "mismatch_kl_k1": 0.05}, CORRECTION),
+        ({**SMALL, "mismatch_kl_k1": 0.02}, CORRECTION),
         ({**SMALL, "mismatch_chi2_token": 0.3}, CORRECTION),
         ({"mismatch_kl_k1": 0.04}, None),
     ],
 )
 def test_a_correction_is_advised_from_the_limits_on(signals: dict[str, Any], correction: str | None) -> None:
     assert advice(signals, {}).correction == correction
+
+
+def test_no_correction_is_not_advised_beside_a_finding() -> None:
+    found = advice(SMALL, {}, finding="engine_mismatch")
+    assert found.correction == "Engine mismatch since step 30: its remedy comes first."

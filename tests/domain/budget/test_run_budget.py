@@ -8,6 +8,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 
+from tests.domain.budget.test_pipeline_advice import judgement
 from trmon.domain.budget.run_budget import (
     BudgetState,
     fitted_radii,
@@ -50,6 +51,13 @@ def test_every_sentence_of_a_bound_says_that_it_is_a_conjecture() -> None:
         "This learning rate allows lags well below 5e+03 versions (conjecture).",
         "The lag of 40 is above the conjectured ceiling of 50 ess_seq, 25.",
     ]
+
+
+def test_a_lag_that_a_finding_says_harms_is_told_before_what_it_would_allow() -> None:
+    law = lag_law(lag=4, horizon=1000, lr=1e-6, ess_seq=0.5, **RADII)
+    first, *rest = lag_sentences(law, stale=judgement("stale_rollouts").findings[0])
+    assert first == "This run's lag harms it: stale rollouts since step 30. Lower it before anything below."
+    assert rest == list(lag_sentences(law))
 
 
 def test_what_was_not_sent_is_named() -> None:

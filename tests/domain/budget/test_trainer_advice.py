@@ -71,22 +71,21 @@ def test_the_target_is_the_level_of_the_first_steps(rows: list[BatchRow], target
 
 
 @pytest.mark.parametrize(
-    ("growth", "step", "last", "expected"),
+    ("surges", "step", "last", "expected"),
     [
-        pytest.param(1.21, 200, None, CUT, id="a surge cuts the rate in half"),
-        pytest.param(1.20, 200, None, None, id="a growth of exactly a fifth is no surge"),
-        pytest.param(math.nan, 200, None, None, id="unknown"),
-        pytest.param(1.5, 299, CUT, CUT, id="not again within 100 steps"),
-        pytest.param(1.5, 300, CUT, LrDecay(factor=0.5, step=300), id="after 100 steps"),
-        pytest.param(1.0, 900, CUT, CUT, id="earlier advice stays"),
-        pytest.param(1.0, 150, CUT, None, id="a run that went back drops it"),
-        pytest.param(1.5, 150, CUT, LrDecay(factor=0.5, step=150), id="and may be cut again"),
+        pytest.param(True, 200, None, CUT, id="a surge cuts the rate in half"),
+        pytest.param(False, 200, None, None, id="without one the rate stays"),
+        pytest.param(True, 299, CUT, CUT, id="not again within 100 steps"),
+        pytest.param(True, 300, CUT, LrDecay(factor=0.5, step=300), id="after 100 steps"),
+        pytest.param(False, 900, CUT, CUT, id="earlier advice stays"),
+        pytest.param(False, 150, CUT, None, id="a run that went back drops it"),
+        pytest.param(True, 150, CUT, LrDecay(factor=0.5, step=150), id="and may be cut again"),
     ],
 )
 def test_the_rate_is_cut_if_responses_surge(
-    growth: float, step: int, last: LrDecay | None, expected: LrDecay | None
+    surges: bool, step: int, last: LrDecay | None, expected: LrDecay | None
 ) -> None:
-    assert lr_decay(growth, step=step, last=last) == expected
+    assert lr_decay(surges=surges, step=step, last=last) == expected
 
 
 @pytest.mark.parametrize(
@@ -185,5 +184,5 @@ def test_a_low_risk_asks_for_nothing_and_none_is_none() -> None:
 
 
 def test_once_the_reward_has_collapsed_no_risk_is_advised() -> None:
-    collapsed = replace(ALERT, rule="incident", labels={"finding": "R"})
+    collapsed = replace(ALERT, rule="incident", labels={"cause": "reward_collapse"})
     assert at_risk(0.99, incident=collapsed).collapse_risk is None

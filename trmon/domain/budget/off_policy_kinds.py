@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from trmon.domain.diagnosis.criteria import Thresholds
-from trmon.domain.diagnosis.features import with_features
-from trmon.domain.diagnosis.history import History, config_number, config_value, declares_replay
+from trmon.domain.findings.catalogue import builtin_catalogue
+from trmon.domain.findings.configuration import config_number, config_value
+from trmon.domain.findings.facts import facts_of
+from trmon.domain.findings.verdict import Found, Judgement
+from trmon.domain.signals.history import Array, History
 from trmon_client.core.policies.policy import Policy
 
-LIMITS = Thresholds()
+HEALTHY = builtin_catalogue().ranges
+"""The healthy ranges of signals."""
 CHECKED_STEPS = 20
 """The agreement at equal weights is the median of so many steps."""
 AGREEMENT = ("mismatch_prob_pearson", "mismatch_kl_k1")
-KIND_SIGNALS = (*AGREEMENT, "version_span_max", "version_lag_max", "router_flip_rate")
+KIND_SIGNALS = (*AGREEMENT, "version_span_max", "version_lag_max", "engine_lag", "router_flip_rate")
 """The signals that show a kind."""
 TOP_P_OPTIONS = ("actor_rollout_ref.rollout.top_p", "sampling.top_p", "top_p")
 TOP_K_OPTIONS = ("actor_rollout_ref.rollout.top_k", "sampling.top_k", "top_k")
@@ -43,11 +46,28 @@ class ShownBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineInput:
-    """What advice reads of a run: its newest steps, its configuration, and its active policy."""
+    """What advice reads of a run: its newest steps, its configuration, its active policy and what the judge says."""
 
     history: History
     config: Mapping[str, Any]
     policy: Policy
+    judgement: Judgement | None = None
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether the configuration declares a replay of the rollout's routing."""
+        return "replay_declared" in facts_of(self.config)
+
+    @property
+    def engine_lags(self) -> Array:
+        """The lag between the two sides of the engines' pair by step; that of the versions where only it is known."""
+        lags = self.history.find("engine_lag")[1]
+        return self.history.find("version_lag_max")[1] if np.isnan(lags).all() else lags
+
+    def stands(self, finding: str) -> Found | None:
+        """Return a finding of the judge that stands, or None."""
+        findings = () if self.judgement is None else self.judgement.findings
+        return next((found for found in findings if found.finding == finding), None)
 
     def value(self, signal: str) -> float:
         """Return the newest known value of a signal; NaN without one."""
@@ -87,7 +107,7 @@ def off_policy_kinds(given: PipelineInput, *, updates_per_step: float) -> tuple[
     Args: updates_per_step: optimizer steps on each rollout.
     Source: [DRIFT], typed off-policyness; formulas, section 11.
     """
-    replayed = "; a replay is declared, which hides the difference" if declares_replay(given.config) else ""
+    replayed = "; a replay is declared, which hides the difference" if given.is_replayed else ""
     return (
         _engine_mismatch(given),
         _of_largest(
@@ -146,20 +166,21 @@ def _engine_mismatch(given: PipelineInput) -> OffPolicyKind:
         return _unknown(
             "engine mismatch", "old_logprobs were always of newer weights, so that the pair holds staleness"
         )
-    agrees = abs(usual["mismatch_kl_k1"]) < LIMITS.kl_healthy
-    agrees = agrees and not usual["mismatch_prob_pearson"] < LIMITS.pearson_healthy
+    pearson, kl = HEALTHY["prob_pearson"].least, HEALTHY["kl_k1"].most
+    agrees = abs(usual["mismatch_kl_k1"]) < kl and not usual["mismatch_prob_pearson"] < pearson
+    found = given.stands("engine_mismatch")
+    limits = f"at lag 0; agreement is a correlation of {pearson:g} and a KL below {kl:g}"
     return OffPolicyKind(
         name="engine mismatch",
-        presence=Presence.ABSENT if agrees else Presence.PRESENT,
-        why=f"at lag 0; agreement is a correlation of {LIMITS.pearson_healthy:g} and a KL below {LIMITS.kl_healthy:g}",
+        presence=Presence.ABSENT if agrees and found is None else Presence.PRESENT,
+        why=limits if found is None else f"{found.title} stands since step {found.since.step}",
         shown_by=tuple(ShownBy(name=name, value=f"{usual[name]:.4g}") for name in usual if not math.isnan(usual[name])),
     )
 
 
 def _agreement_at_lag_0(given: PipelineInput) -> dict[str, float]:
     """Return medians of the newest steps in which both sides of the pair had the same weights, NaN without any."""
-    lag = with_features(given.history).find("engine_lag")[1]
-    usual = {}
+    lag, usual = given.engine_lags, {}
     for name in AGREEMENT:
         values = given.history.find(name)[1]
         known = values[~np.isnan(values) & ~(lag > 0)][-CHECKED_STEPS:]
@@ -245,7 +266,7 @@ def pipeline_kinds(
     shown_by = {kind.name: kind.shown_by for kind in off_policy if kind.presence is not Presence.UNKNOWN}
     lags = given.history.find("version_lag_max")[1]
     is_usual = np.nanmedian(lags) > 0 if not np.isnan(lags).all() else False
-    replay = (ShownBy(name="router_replay", value="declared"),) if declares_replay(given.config) else ()
+    replay = (ShownBy(name="router_replay", value="declared"),) if given.is_replayed else ()
     shown = {
         PipelineKind.ASYNC: shown_by.get("staleness", ()) if is_usual else (),  # A lag now and then is a late rollout.
         PipelineKind.MOE: (*shown_by.get("router decisions", ()), *given.shown("max_vio"), *replay),

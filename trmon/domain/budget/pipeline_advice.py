@@ -11,7 +11,7 @@ import numpy as np
 
 from trmon.domain.budget.off_policy_kinds import (
     CHECKED_STEPS,
-    LIMITS,
+    HEALTHY,
     OffPolicyKind,
     PipelineInput,
     PipelineKind,
@@ -19,9 +19,10 @@ from trmon.domain.budget.off_policy_kinds import (
     ShownBy,
     pipeline_kinds,
 )
-from trmon.domain.diagnosis.features import with_features
-from trmon.domain.diagnosis.history import ENGINE_PAIRS, config_number
+from trmon.domain.findings.catalogue import builtin_catalogue
+from trmon.domain.findings.configuration import config_number
 from trmon.domain.framework_names.translation import names_of
+from trmon.domain.signals.history import ENGINE_PAIRS, Array
 
 NORMAL_PROB_DIFF_MEAN = 0.01
 """verl's FAQ: rollout_probs_diff_mean above this is a fault of precision."""
@@ -39,6 +40,7 @@ SEQUENCE_WEIGHTS = ("sequence", "sequence_truncate")
 SEQUENCE_RULES = ("seq_mis", "seq_tis")
 """The token rules whose weight is the ratio of the whole sequence."""
 LR_NAMES = names_of("lr")
+NOISE_RISES = builtin_catalogue().by_key["variance_blowup.gradient"].decisive.limit
 PRESENT, ABSENT, UNKNOWN = Presence
 
 
@@ -59,14 +61,12 @@ Judged: TypeAlias = tuple[Presence, str, tuple[ShownBy, ...]]
 
 def _kl_before_agreement(given: PipelineInput) -> Judged:
     """Return 1: the KL is read as learning although the engines were not compared at the same weights."""
-    history = given.history
-    lag = with_features(history).find("engine_lag")[1]
-    name, pearson = history.find("prob_pearson", pairs=ENGINE_PAIRS)
-    checked = pearson[(lag == 0) & ~np.isnan(pearson)]
+    name, pearson = given.history.find("prob_pearson", pairs=ENGINE_PAIRS)
+    checked = pearson[~(given.engine_lags > 0) & ~np.isnan(pearson)]
     shown = given.shown("kl_k1", "ref_kl", "engine_lag")
     if len(checked):
         usual = float(np.median(checked[-CHECKED_STEPS:]))
-        agree = usual >= LIMITS.pearson_healthy
+        agree = usual >= HEALTHY["prob_pearson"].least and given.stands("engine_mismatch") is None
         shown = (*shown, ShownBy(name=f"{name} at lag 0", value=f"{usual:.4g}"))
         why = (
             "the engines agree at the same weights, so the KL is learning or lag"
@@ -88,14 +88,14 @@ def _sequence_weights_without_samples(given: PipelineInput) -> Judged:
         return ABSENT, "no sequence is weighted", shown if option is None else (option, *shown)
     shown = (ShownBy(name="policy", value=given.policy.name) if by_policy or option is None else option, *shown)
     ess = given.value("ess_token")
-    rise = with_features(given.history).newest("grad_variance_rise")[1]
+    rise = _rise(given.history.find("grad_variance")[1])
     if math.isnan(ess):
         return UNKNOWN, "the effective sample size was not measured", shown
-    if ess >= LIMITS.ess:
+    if ess >= HEALTHY["ess_token"].least:
         return ABSENT, "enough samples count", shown
     if math.isnan(rise):
         return UNKNOWN, "few samples count; the noise needs grad_variance (proxy 3) as scalar", shown
-    if rise > LIMITS.rising:
+    if rise > NOISE_RISES:
         return PRESENT, "few samples count, and the gradient's noise rises: filter first", shown
     return ABSENT, "few samples count, yet the gradient's noise does not rise", shown
 
@@ -107,7 +107,7 @@ def _widened_clip_range(given: PipelineInput) -> Judged:
     shown = (*given.shown("clip_fraction"), *(() if option is None else (option,)))
     if math.isnan(fraction):
         return UNKNOWN, "clipping was not measured: pass advantages", shown
-    if fraction <= LIMITS.clip_fraction:
+    if fraction <= HEALTHY["clip_fraction"].most:
         return ABSENT, "few tokens are clipped", shown
     if width is None:
         return UNKNOWN, "many tokens are clipped; the configuration names no clip range", shown
@@ -118,18 +118,14 @@ def _widened_clip_range(given: PipelineInput) -> Judged:
 
 def _surge_before_rate(given: PipelineInput) -> Judged:
     """Return 4: responses surge and the learning rate was not cut: the reward is debugged too early."""
-    history = given.history
-    growth = history.find("response_length_growth")[1]
+    history, surge = given.history, given.stands("length_surge")
     rate = next((history.find(name)[1] for name in LR_NAMES if history.has(name)), np.full(len(history), math.nan))
-    shown = given.shown("response_length_growth", *LR_NAMES)
-    known = ~np.isnan(growth)
-    if not known.any():
-        return UNKNOWN, "105 steps of lengths are needed", shown
-    if growth[known][-1] <= LIMITS.length_growth:
+    shown = given.shown("response_length_mean", *LR_NAMES)
+    if math.isnan(given.value("response_length_mean")):
+        return UNKNOWN, "the lengths of responses were not sent", shown
+    if surge is None:
         return ABSENT, "responses do not surge", shown
-    usual = np.flatnonzero(known & (growth <= LIMITS.length_growth))
-    since = int(usual[-1]) + 1 if len(usual) else 0
-    before, now = _last_known(rate[: since + 1]), _last_known(rate)
+    before, now = _last_known(rate[history.steps <= surge.since.step]), _last_known(rate)
     if math.isnan(before) or math.isnan(now):
         return UNKNOWN, "responses surge; send the learning rate as scalar lr", shown
     if now < before:
@@ -138,21 +134,29 @@ def _surge_before_rate(given: PipelineInput) -> Judged:
 
 
 def _averaged_difference(given: PipelineInput) -> Judged:
-    """Return 5: the mean difference of probabilities looks normal while the largest one does not."""
-    mean, largest = given.value("prob_diff_mean"), given.value("prob_diff_max")
+    """Return 5: the mean difference of probabilities looks normal while the engines are found to disagree."""
+    mean = given.value("prob_diff_mean")
     shown = given.shown("prob_diff_mean", "prob_diff_max")
-    if math.isnan(mean) or math.isnan(largest):
+    if math.isnan(mean):
         return UNKNOWN, "the differences of probabilities were not measured", shown
-    if largest <= LIMITS.prob_diff_max:
-        return ABSENT, "the largest difference is small", shown
+    if given.stands("engine_mismatch") is None:
+        return ABSENT, "no mismatch of the engines is found", shown
     if mean < NORMAL_PROB_DIFF_MEAN:
-        return PRESENT, "the mean looks normal, the largest difference does not: look at it", shown
-    return ABSENT, "mean and largest difference both show the fault", shown
+        return PRESENT, "the mean looks normal although the engines disagree: look at the largest differences", shown
+    return ABSENT, "the mean shows the fault", shown
 
 
-def _last_known(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+def _last_known(values: Array) -> float:
     known = values[~np.isnan(values)]
     return float(known[-1]) if len(known) else math.nan
+
+
+def _rise(values: Array) -> float:
+    """Return the mean of the newest 20 known values over that of the first 20; NaN with fewer than 40."""
+    known = values[~np.isnan(values)]
+    if len(known) < 2 * CHECKED_STEPS or not known[:CHECKED_STEPS].mean() > 0:
+        return math.nan
+    return float(known[-CHECKED_STEPS:].mean() / known[:CHECKED_STEPS].mean())
 
 
 ANTI_PATTERNS = (
@@ -200,8 +204,10 @@ METHODS = {
     ),
 }
 """The title of each kind of pipeline, and its method."""
+KL_LIMIT, CHI2_LIMIT = HEALTHY["kl_k1"].most, HEALTHY["chi2_token"].most
 NO_CORRECTION = (
-    "Below kl 0.05 and chi2_token 0.3 no correction may be needed: in the first few hundred steps, measure only."
+    f"Below kl {KL_LIMIT:g} and chi2_token {CHI2_LIMIT:g} no correction may be needed: in the first few hundred steps, "
+    "measure only."
 )
 CORRECTION = (
     "Correct: bypass saves a forward pass where the mismatch is small; decoupled where rollouts are used late or often."
@@ -247,8 +253,11 @@ def pipeline_advice(given: PipelineInput, off_policy: Sequence[OffPolicyKind]) -
 
 
 def _correction(given: PipelineInput) -> str | None:
-    """Return whether the drift asks for a correction; None where it was not measured."""
+    """Return whether the drift asks for a correction; None where it was not measured. A finding comes first."""
+    lead = None if given.judgement is None else given.judgement.lead
+    if lead is not None:
+        return f"{lead.title[:1].upper()}{lead.title[1:]} since step {lead.since.step}: its remedy comes first."
     kl, chi2 = given.value("kl_k1"), given.value("chi2_token")
     if math.isnan(kl) or math.isnan(chi2):
         return None
-    return NO_CORRECTION if abs(kl) < LIMITS.kl_ill and chi2 < LIMITS.chi2_moderate else CORRECTION
+    return NO_CORRECTION if abs(kl) < KL_LIMIT and chi2 < CHI2_LIMIT else CORRECTION

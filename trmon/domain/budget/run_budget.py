@@ -12,7 +12,9 @@ import numpy as np
 
 from trmon.domain.budget.off_policy_kinds import KIND_SIGNALS, OffPolicyKind, PipelineInput, off_policy_kinds
 from trmon.domain.budget.pipeline_advice import LR_NAMES, PipelineAdvice, pipeline_advice
-from trmon.domain.diagnosis.history import History, config_number, declares_replay
+from trmon.domain.findings.configuration import config_number
+from trmon.domain.findings.verdict import Found, Judgement
+from trmon.domain.signals.history import History
 from trmon_client.core.bounds import AlphaSplit
 from trmon_client.core.policies.policy import Policy
 
@@ -91,8 +93,13 @@ def _radius_over_drift(radius: float, drift: float) -> float:
     return math.inf if drift == 0 else radius / drift
 
 
-def lag_sentences(law: LagLaw) -> Iterator[str]:
-    """Yield which learning rate the run's lag allows, or what is missing for it, and where its lag is limited."""
+def lag_sentences(law: LagLaw, *, stale: Found | None = None) -> Iterator[str]:
+    """Yield which learning rate the run's lag allows, or what is missing for it, and where its lag is limited.
+
+    Args: stale: the finding that the run's lag harms it.
+    """
+    if stale is not None:
+        yield f"This run's lag harms it: {stale.title} since step {stale.since.step}. Lower it before anything below."
     yield _allowed_rate(law)
     if not math.isnan(law.lag_scale) and not math.isinf(law.lag_scale):
         yield f"This learning rate allows lags well below {law.lag_scale:.3g} versions (conjecture)."
@@ -261,14 +268,23 @@ ESS_ROWS = 20
 """The effective sample size of one step is noise; the ceiling reads the median of so many."""
 LR_OPTIONS = ("actor_rollout_ref.actor.optim.lr", "optim.lr", "learning_rate", "lr")
 STEP_OPTIONS = ("trainer.total_training_steps", "total_training_steps", "max_steps", "n_updates")
-BUDGET_SIGNALS = (
-    *(f"{pair}_{stem}" for pair in ("mismatch", "total", "staleness") for stem in ("ess_seq", "chi2_seq_log1p")),
-    *("mismatch_prob_diff_mean", "total_prob_diff_mean", "staleness_prob_diff_mean", "staleness_prob_diff_max"),
-    *("staleness_tv_is", "tv_max", "tv_mean", "minorizer", "minorizer_vacuous", "bound_adaptive"),
-    *("max_vio", "ref_kl", "update_norm", *LR_NAMES),
-    *KIND_SIGNALS,
+PAIRS_READ = ("mismatch", "total", "staleness")
+PAIR_STEMS = (
+    *("ess_seq", "chi2_seq_log1p", "kl_k1", "chi2_token", "ess_token"),
+    *("prob_pearson", "prob_diff_mean", "prob_diff_max"),
 )
-"""What the report reads besides the signals of a diagnosis."""
+BUDGET_SIGNALS = tuple(
+    dict.fromkeys(
+        (
+            *(f"{pair}_{stem}" for pair in PAIRS_READ for stem in PAIR_STEMS),
+            *("staleness_tv_is", "tv_max", "tv_mean", "minorizer", "minorizer_vacuous", "bound_adaptive"),
+            *("max_vio", "ref_kl", "update_norm", "response_length_mean", "clip_fraction", "grad_variance"),
+            *LR_NAMES,
+            *KIND_SIGNALS,
+        )
+    )
+)
+"""What the report reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,15 +308,23 @@ class RunBudget:
     pipeline: PipelineAdvice
 
 
-def run_budget(history: History, *, config: Mapping[str, Any], policy: Policy, updates_per_step: float) -> RunBudget:
+def run_budget(
+    history: History,
+    *,
+    config: Mapping[str, Any],
+    policy: Policy,
+    updates_per_step: float,
+    judgement: Judgement | None = None,
+) -> RunBudget:
     """Return the report on the newest steps of a run.
 
-    Args: config: of the run; policy: its active one; updates_per_step: optimizer steps on each rollout.
+    Args: config: of the run; policy: its active one; updates_per_step: optimizer steps on each rollout; judgement: of
+    the run, which no part contradicts.
     Source: formulas, section 11.
     """
     newest = {name: history.newest(name)[1] for name in history.values}
     known = {name: value for name, value in newest.items() if not math.isnan(value)}
-    given = PipelineInput(history=history, config=config, policy=policy)
+    given = PipelineInput(history=history, config=config, policy=policy, judgement=judgement)
     kinds = off_policy_kinds(given, updates_per_step=updates_per_step)
     law = _law(history, config, known, updates_per_step=updates_per_step)
     return RunBudget(
@@ -308,8 +332,8 @@ def run_budget(history: History, *, config: Mapping[str, Any], policy: Policy, u
         steps=len(history),
         mismatch=mismatch_budget(known),
         lag=law,
-        lag_words=tuple(lag_sentences(law)),
-        split=policy_split(known, is_replayed=declares_replay(config)),
+        lag_words=tuple(lag_sentences(law, stale=given.stands("stale_rollouts"))),
+        split=policy_split(known, is_replayed=given.is_replayed),
         kinds=kinds,
         minorizer=known.get("minorizer", math.nan),
         minorizer_vacuous=known.get("minorizer_vacuous", math.nan),
