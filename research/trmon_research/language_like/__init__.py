@@ -1,1 +1,1 @@
-"""Simulated runs whose token statistics are like those of language: 30 healthy and 30 ill, each with its ground truth."""
+"""Simulated runs whose tokens are like those of language: 30 healthy and 30 ill, each with its ground truth."""

@@ -52,7 +52,7 @@ class Traits:
     groups: tuple[int, int] = (8, 4)
     length: float = 260.0
     evaluates: bool = False
-    config: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,7 +154,8 @@ def course_of(traits: Traits, rng: np.random.Generator) -> Course:
         update_sd=rng.uniform(0.01, 0.03) * lr,
         grad=_gradients(traits, n, rng),
         lr=float(rng.choice([1e-6, 5e-7, 2e-6, 1e-5])) * lr,
-        reference_kl=0.0005 + traits.reference * progress ** rng.uniform(0.7, 1.3) * np.exp(0.05 * rng.standard_normal(n)),
+        reference_kl=0.0005
+        + traits.reference * progress ** rng.uniform(0.7, 1.3) * np.exp(0.05 * rng.standard_normal(n)),
         constant_reward=np.zeros(n, bool),
         broken=np.zeros(n, bool),
         evaluation=zeros.copy(),

@@ -90,6 +90,11 @@ def mask_of_ones(course: Course, at: int, rng: Rng) -> Truth:
     return _corruption(str(rng.choice(["mask", "mask_mu"])))(course, at, rng)
 
 
+def other_order(course: Course, at: int, rng: Rng) -> Truth:
+    """The engine's log-probs are of the batch's sequences in another order, padded or packed."""
+    return _corruption(str(rng.choice(["order", "packed_order"])))(course, at, rng)
+
+
 def _temperature(value: float) -> Fault:
     def heated(course: Course, at: int, rng: Rng) -> Truth:
         """The engine's log-probs are of logits divided by a temperature, the trainer's are not."""
@@ -184,7 +189,7 @@ def length_surge(course: Course, at: int, rng: Rng) -> Truth:
     course.length = course.length * 2.6**up
     course.reference_kl = course.reference_kl * 4.0**up + 0.3 * up
     course.limit = min(LONGEST, int(2.4 * course.limit))
-    _harms(course, at, rows=rows, by=1.0)
+    _harms(course, at + rows // 2, rows=rows, by=1.0)
     return _ramp(at, rows, "length_surge")
 
 
@@ -249,7 +254,7 @@ FAULTS: dict[str, Fault] = {
     "sampler_frozen_unknown": sampler_frozen_unknown,
     "lag_growing": lag_growing,
     "shifted": _corruption("shift"),
-    "other_order": _corruption("order"),
+    "other_order": other_order,
     "mask_of_ones": mask_of_ones,
     "zeros_2": _corruption("zeros", 0.02),
     "zeros_10": _corruption("zeros", 0.1),

@@ -1,4 +1,4 @@
-"""Tokens of text: their log-probs under the rollout engine (mu), the trainer at its weights (old) and after its updates (pi).
+"""Tokens of text: their log-probs under the engine (mu), the trainer at the rollout's weights (old) and updated (pi).
 
 A token is certain (one candidate near probability 1, the rest one tail), uncertain (16 candidates) or garbage (one of
 thousands of equal candidates). The engine's logits are the trainer's with noise; mu samples, so E_mu[pi/mu] = 1.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.floating]
+Floats = NDArray[Any]
 
 CANDIDATES = 16
 UNCERTAIN_ENTROPY = (-1.2, 0.4)
@@ -83,13 +84,13 @@ def sample(
     certain = np.flatnonzero(~is_uncertain & ~is_garbage)
     uncertain, garbage = np.flatnonzero(is_uncertain), np.flatnonzero(is_garbage)
     factor = np.maximum(0.3, 1.0 + engine.sequence_sd * rng.standard_normal(int(sequence_of.max()) + 1))[sequence_of]
-    found = np.empty((3, n), np.float32)
+    mu, old, pi = found = np.empty((3, n), np.float32)
     entropies = 0.0
     for at, draw in ((certain, _certain), (uncertain, _uncertain), (garbage, _garbage)):
         if len(at):
             found[:, at], entropy = draw(rng, text, engine, update, factor[at].astype(np.float32))
             entropies += entropy
-    return TokenLogprobs(*found, entropy=entropies / n)
+    return TokenLogprobs(mu, old, pi, entropies / n)
 
 
 def _noise(rng: np.random.Generator, shape: tuple[int, ...], sd: float) -> Floats:
@@ -189,5 +190,5 @@ def _garbage(
     sd = float(np.hypot(engine.logit_sd, engine.weights_sd))
     # A sampler prefers what it overrates: its noise, weighted by the probability, has the mean sd^2.
     mu = old + rng.normal(sd * sd / 2, sd, len(old)).astype(np.float32)
-    pi = old + rng.normal(-update.weights_sd**2 / 2, update.weights_sd, len(old)).astype(np.float32)
+    pi = old + rng.normal(-(update.weights_sd**2) / 2, update.weights_sd, len(old)).astype(np.float32)
     return np.stack([mu, old, pi]), float(-old.sum())

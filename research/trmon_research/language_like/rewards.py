@@ -22,7 +22,9 @@ def chances(rng: np.random.Generator, skill: float, *, groups: tuple[int, int]) 
     return np.repeat(1 / (1 + np.exp(-odds)), each)
 
 
-def rewards_of(rng: np.random.Generator, kind: RewardKind, chance: Array, truncated: Array, *, progress: float) -> Array:
+def rewards_of(
+    rng: np.random.Generator, kind: RewardKind, chance: Array, truncated: Array, *, progress: float
+) -> Array:
     """Return the reward of each response; a truncated one fails. Args: progress: of the run, 0 to 1."""
     n = len(chance)
     chance = np.where(truncated, 0.0, chance)

@@ -15,7 +15,7 @@ import numpy as np
 from trmon_research.language_like.courses import LENGTH_SPREAD, SHORTEST, Course, course_of
 from trmon_research.language_like.faults import FAULTS, Truth
 from trmon_research.language_like.plans import Plan
-from trmon_research.language_like.policies import Engine, Text, Update, sample
+from trmon_research.language_like.policies import GARBAGE_NATS, Engine, Text, Update, sample
 from trmon_research.language_like.rewards import chances, mean_reward, rewards_of
 from trmon_research.language_like.tokens import Logged, corrupt, signals_of
 
@@ -157,9 +157,7 @@ def _versions(course: Course, row: int, n: int) -> dict[str, Any]:
     }
 
 
-def _trainer(
-    course: Course, row: int, rng: np.random.Generator, *, signal: float, entropy: float
-) -> dict[str, float]:
+def _trainer(course: Course, row: int, rng: np.random.Generator, *, signal: float, entropy: float) -> dict[str, float]:
     """Return the scalars that the trainer logs. Args: signal: the share of groups whose rewards differ."""
     broken = bool(course.broken[row])
     return {
@@ -178,9 +176,8 @@ MEAN_UNCERTAIN_ENTROPY = 0.65
 def _expected_entropy(course: Course, row: int) -> float:
     """Return the entropy that tokens would show, in nats."""
     certain = 1 - course.garbage[row]
-    return float(
-        certain * course.uncertain[row] * MEAN_UNCERTAIN_ENTROPY * course.entropy[row] + 8.2 * course.garbage[row]
-    )
+    text = course.uncertain[row] * MEAN_UNCERTAIN_ENTROPY * course.entropy[row]
+    return float(certain * text + sum(GARBAGE_NATS) / 2 * course.garbage[row])
 
 
 def _evaluation(course: Course, row: int, progress: float) -> float:

@@ -1,4 +1,4 @@
-"""The arrays [B, T] of a row as a trainer logs them, corrupted or not, and the signals that the product computes of them."""
+"""The arrays [B, T] of a row as a trainer logs them, corrupted or not, and the product's signals of them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trmon.domain.signals.drift_features import columns_signals, engine_lag, staleness_lag
-from trmon_client.core.column_schema import COLUMNS
 from trmon_client.core.columns import Columns
 from trmon_client.core.statistics import columns
 from trmon_research.language_like.policies import TokenLogprobs
 
 Array = NDArray[Any]
 
-COUNTS = ("n_mu_zero", "n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail", "n_positive", "n_invalid")
-"""Columns whose sums over the batch belong to a row."""
-CORRUPTIONS = ("shift", "order", "mask", "mask_mu", "zeros", "dropped_end", "sign", "log2")
+CORRUPTIONS = ("shift", "order", "packed_order", "mask", "mask_mu", "zeros", "dropped_end", "sign", "log2")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +47,9 @@ def corrupt(logged: Logged, how: str, *, share: float, rng: np.random.Generator)
             logged.mu = np.roll(logged.mu, 1, axis=1)
         case "order":
             logged.mu = logged.mu[rng.permutation(n)]
+        case "packed_order":
+            order = rng.permutation(n)
+            logged.mu[logged.mask] = logged.mu[order][logged.mask[order]]
         case "mask":
             logged.mask = np.ones_like(logged.mask)
         case "mask_mu":
@@ -74,7 +74,7 @@ def corrupt(logged: Logged, how: str, *, share: float, rng: np.random.Generator)
 
 
 def signals_of(logged: Logged | None, lengths: Array, **labels: Any) -> dict[str, float]:
-    """Return a row's values from tokens: the product's signals and the sums of its counts.
+    """Return a row's values from tokens: the product's signals, and the sizes of the batch.
 
     Args: logged: None where the trainer's log has no log-probs; labels: as for `columns`.
     """
@@ -87,16 +87,11 @@ def signals_of(logged: Logged | None, lengths: Array, **labels: Any) -> dict[str
     values = columns_signals(made)
     values |= {"n_tokens": float(made["n_tokens"].sum()), "n_sequences": float(made.n_sequences)}
     if logged is not None:
-        values |= _lags(made, values) | {name: float(made[name].sum()) for name in COUNTS if name in made}
-    return {name: float(value) for name, value in values.items()}
+        values |= _lags(made, values)
+    return values
 
 
 def _lags(made: Columns, values: dict[str, float]) -> dict[str, float]:
     lag = staleness_lag(made, version_lag=values.get("version_lag_max", np.nan))
     found = {"engine_lag": engine_lag(made), "staleness_lag": lag}
     return {name: value for name, value in found.items() if not np.isnan(value)}
-
-
-def known_counts() -> tuple[str, ...]:
-    """Return the counts that this version of the client has."""
-    return tuple(name for name in COUNTS if name in COLUMNS)
