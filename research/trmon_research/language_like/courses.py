@@ -203,11 +203,11 @@ def _limit(traits: Traits) -> int:
 
 def _engine(kind: EngineKind, n: int, rng: np.random.Generator) -> dict[str, Array]:
     level = {"dense": rng.uniform(0.02, 0.06), "moe": rng.uniform(0.03, 0.05), "fp8": rng.uniform(0.08, 0.14)}[kind]
-    share = rng.uniform(0.22, 0.36) if kind == "moe" else 0.0
+    share = rng.uniform(0.3, 0.45) if kind == "moe" else 0.0
     return {
         "logit_sd": level * np.exp(0.1 * rng.standard_normal(n)),
         "flip_share": share * np.exp(0.08 * rng.standard_normal(n)),
-        "flip_sd": np.full(n, 0.9),
+        "flip_sd": np.full(n, 0.75),
     }
 
 

@@ -189,6 +189,7 @@ def length_surge(course: Course, at: int, rng: Rng) -> Truth:
     course.length = course.length * 2.6**up
     course.reference_kl = course.reference_kl * 4.0**up + 0.3 * up
     course.limit = min(LONGEST, int(2.4 * course.limit))
+    course.skill = np.where(np.arange(len(course)) < at, course.skill, course.skill[at])
     _harms(course, at + rows // 2, rows=rows, by=1.0)
     return _ramp(at, rows, "length_surge")
 
