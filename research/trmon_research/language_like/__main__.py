@@ -1,4 +1,4 @@
-"""python -m trmon_research.language_like: simulate runs like those of language models, and print their ground truth."""
+"""python -m trmon_research.language_like: simulate runs like those of language models, and judge them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
+from trmon_research.judgement.folded import FoldedRun
+from trmon_research.language_like.judged import fold_plan, judgement_of
 from trmon_research.language_like.plans import Plan, plans
 from trmon_research.language_like.runs import CACHE, Simulated, path_of, store
+from trmon_research.language_like.scoring import score
 
 app = typer.Typer(help=__doc__, add_completion=False)
 Only = Annotated[str, typer.Option(help="Only runs with this in their name.")]
@@ -33,6 +36,23 @@ def manifest(*, only: Only = "", seed: Seed = 0) -> None:
     """Print the ground truth of each run as JSON Lines."""
     for plan in _chosen(seed, only):
         typer.echo(json.dumps(Simulated.of(plan).manifest()))
+
+
+@app.command()
+def judge(*, only: Only = "", seed: Seed = 0, cache: Cache = CACHE, spells: bool = False) -> None:
+    """Judge the runs, which are simulated first where they are missing, and print the table of the figures."""
+    found = {plan: fold_plan(plan, cache) for plan in track(_chosen(seed, only), description="runs")}
+    typer.echo(score({plan: judgement_of(run) for plan, run in found.items()}))
+    for plan, run in found.items() if spells else ():
+        typer.echo(f"\n{plan.name}: {_spell_words(run)}")
+
+
+def _spell_words(run: FoldedRun) -> str:
+    return "; ".join(
+        f"{spell.finding}.{spell.clause} {spell.severity.value} found in row {spell.trip}, since {spell.onset}"
+        f"{'' if spell.end is None else f', ended in row {spell.end}'}"
+        for spell in sorted(run.spells, key=lambda spell: spell.trip)
+    )
 
 
 def _chosen(seed: int, only: str) -> list[Plan]:
