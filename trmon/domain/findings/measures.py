@@ -274,7 +274,9 @@ TRANSFORMS: Mapping[str, Transform] = {
     "below_peak": lambda memory, _: over(max(memory.values) - memory.now, max(memory.values) - min(memory.values)),
 }
 """What a clause may read of a signal, by the name after the dot."""
-AVERAGES = frozenset(("mean", "mean_size", "mean_over_start", "average", "average_over_start", "average_over_usual"))
+AVERAGES = frozenset(
+    ("mean", "mean_size", "mean_over_start", "average", "average_over_start", "average_over_usual", "off_one")
+)
 """Transforms over rows, which need no hold."""
 SCALES: Mapping[str, Callable[[SignalMemory], float]] = {
     "": lambda _: 1.0,

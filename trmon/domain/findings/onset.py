@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import median
 
-from trmon.domain.findings.catalogue import Clause
+from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.findings.catalogue import Clause, Comparison
 from trmon.domain.findings.measures import COMPUTED, SCALES, Reading
-from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory
+from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, mean
 
 BAND_DEVIATIONS = 3.0
 ROWS_BEFORE_PEAK, LEAST_BEFORE_PEAK = 50, 15
 ROWS_OF_REWARD = ("reward_mean", "eval_reward")
+AGAINST_START = ("over_start", "average_over_start")
+"""Transforms that compare with the run's own start, also where they are levels."""
+ALREADY_OFF = 0.5
+"""Values whose first part is so far off, of the rest, have been off from the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,42 +45,83 @@ def onset_of(clause: Clause, reading: Reading, *, success: int) -> Onset:
 
 def _walked(clause: Clause, reading: Reading) -> Onset:
     decisive = clause.decisive
-    if decisive.transform in ("lost", "nonfinite"):
+    transform = decisive.transform
+    if transform in ("lost", "nonfinite"):
         rows = [row for memory in reading.nonfinite.values() for row in memory.bad]
         return Onset(min(rows), min(rows)) if rows else Onset(reading.row, reading.row)
-    if decisive.signals[0] in ROWS_OF_REWARD and decisive.measure in COMPUTED:
-        course = reading.reward if decisive.signals[0] == "reward_mean" else reading.evaluation
-        if decisive.measure in ("fall", "eval_fall"):
-            return _split(course)
-        if decisive.measure == "reward_floor_rows":
-            row = course.signal.rows[max(0, len(course.signal.rows) - reading.floor_rows)]
-            return Onset(row, row)
-        floor = min(course.lowest, 0.0) + 1e-9
-        return _level(course.signal, lambda value: value > floor)
+    if decisive.signals[0] in ROWS_OF_REWARD and (decisive.measure in COMPUTED or transform == "below_peak"):
+        return _of_reward(decisive, reading)
     memory = reading.memory(decisive.signals[0])
-    if decisive.transform == "same":
+    if transform == "same":
         row = memory.rows[max(0, len(memory.rows) - START_ROWS)] if memory.count > START_ROWS + 5 else memory.rows[0]
         return Onset(row, row)
-    if clause.is_change:
+    if transform == "rises":  # The step after the last one that did not rise is the first that should have been synced.
+        row = memory.rows[-1 - int(decisive.read(reading))]
+        return Onset(row, row)
+    if clause.is_change or transform in AGAINST_START:
         return _change(memory)
     if decisive.measure in COMPUTED:
-        return _level(memory, lambda value: value <= 0.0)
-    if decisive.transform not in SCALES:
+        rows, values = _row_values(decisive.measure, memory, reading)
+        return _level(rows, values, lambda value: not decisive.is_beyond(value, _row_limit(decisive)))
+    if transform in ("off_one", "average_off_one"):
+        return _shift(memory)
+    if transform not in SCALES:
         row = memory.rows[max(0, len(memory.rows) - clause.hold.rows)]
         return Onset(row, row)
-    scale = SCALES[decisive.transform](memory)
+    scale = SCALES[transform](memory)
     limit = decisive.limit * scale if scale > 0 else decisive.limit
-    return _level(memory, lambda value: not decisive.is_beyond(value, limit))
+    return _level(memory.rows, memory.values, lambda value: not decisive.is_beyond(value, limit))
 
 
-def _level(memory: SignalMemory, is_inside: Callable[[float], bool]) -> Onset:
+def _of_reward(decisive: Comparison, reading: Reading) -> Onset:
+    course = reading.reward if decisive.signals[0] == "reward_mean" else reading.evaluation
+    if decisive.measure == "reward_floor_rows":
+        row = course.signal.rows[max(0, len(course.signal.rows) - reading.floor_rows)]
+        return Onset(row, row)
+    if decisive.measure == "reward_mean.above_floor":
+        floor = min(course.lowest, 0.0) + 1e-9
+        return _level(course.signal.rows, course.signal.values, lambda value: value > floor)
+    return _split(course)
+
+
+def _row_values(measure: str, memory: SignalMemory, reading: Reading) -> tuple[Sequence[int], Sequence[float]]:
+    """Return what single rows have of a measure over several rows or signals."""
+    match measure:
+        case "gaps.share" | "zero_tail.share":
+            tokens = reading.memory("n_tokens")
+            of_row = dict(zip(tokens.rows, tokens.values, strict=True))
+            return memory.rows, [
+                value / max(of_row.get(row, math.inf), 1.0)
+                for row, value in zip(memory.rows, memory.values, strict=True)
+            ]
+        case "risk_over_limit":
+            return memory.rows, [value / shipped_model().file.warn_at for value in memory.values]
+    return memory.rows, [abs(value) for value in memory.values]
+
+
+def _row_limit(decisive: Comparison) -> float:
+    """Return the limit of single rows: one dropped log-prob of several that are asked for is one too many."""
+    return 1.0 if decisive.measure == "zeros.count" else decisive.limit
+
+
+def _level(rows: Sequence[int], values: Sequence[float], is_inside: Callable[[float], bool]) -> Onset:
     """The row after the last two neighbours inside; the first row where there are none."""
-    inside = [is_inside(value) for value in memory.values]
+    inside = [is_inside(value) for value in values]
     for i in range(len(inside) - 1, 0, -1):
         if inside[i] and inside[i - 1]:
-            row = memory.rows[min(i + 1, len(inside) - 1)]
-            return Onset(row, row, then=memory.values[i])
-    return Onset(memory.rows[0], memory.rows[0])
+            row = rows[min(i + 1, len(inside) - 1)]
+            return Onset(row, row, then=values[i])
+    return Onset(rows[0], rows[0])
+
+
+def _shift(memory: SignalMemory) -> Onset:
+    """The row that best splits the distances from 1 into lower and higher ones, which single rows are too noisy for."""
+    side = 1.0 if memory.ema > 1.0 else -1.0
+    distances = [side * (value - 1.0) for value in memory.values]
+    at = _best_split([-distance for distance in distances])
+    if mean(distances[:at]) > ALREADY_OFF * mean(distances[at:]):
+        return Onset(memory.rows[0], memory.rows[0])
+    return Onset(memory.rows[at], memory.rows[at], then=memory.values[at - 1])
 
 
 def _change(memory: SignalMemory) -> Onset:

@@ -24,6 +24,8 @@ NEAR_ROWS = 10
 LEADS_AFTER_ROWS = 20
 COLLAPSE_LEAD_ROWS = 50
 REWARD_FINDINGS = ("reward_collapse", "reward_decline")
+CERTAIN = ("not_a_number", "corrupt_logprobs")
+"""They lead a collapse however long before it they began."""
 FROM_START = ("cut_at_limit", "no_learning_signal")
 """From row 0 they come before a step that is too large. Source: findings, section 4."""
 
@@ -122,7 +124,8 @@ def leader_of(state: JudgeState, catalogue: Catalogue) -> Spell | None:
     standing = [spell for spell in state.standing.values() if spell.severity is not Severity.INFO]
     collapse = state.standing.get("reward_collapse")
     if collapse is not None:
-        standing = [spell for spell in standing if spell.onset >= collapse.onset - COLLAPSE_LEAD_ROWS]
+        least = collapse.onset - COLLAPSE_LEAD_ROWS
+        standing = [spell for spell in standing if spell.onset >= least or spell.finding in CERTAIN]
     found = [spell for spell in standing if not catalogue.by_id[spell.finding].predicts]
     standing = found or standing
     if not standing:
