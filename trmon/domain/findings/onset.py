@@ -61,8 +61,10 @@ def _walked(clause: Clause, reading: Reading) -> Onset:
     if clause.is_change or transform in AGAINST_START:
         return _change(memory)
     if decisive.measure in COMPUTED:
-        rows, values = _row_values(decisive.measure, memory, reading)
-        return _level(rows, values, lambda value: not decisive.is_beyond(value, _row_limit(decisive)))
+        return _level(
+            *_row_values(decisive.measure, memory, reading),
+            lambda value: not decisive.is_beyond(value, _row_limit(decisive)),
+        )
     if transform in ("off_one", "average_off_one"):
         return _shift(memory)
     if transform not in SCALES:
