@@ -14,11 +14,11 @@ from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import After, Limit, RequestBody
 from trmon.domain.access import Access
-from trmon.domain.alerts.alert import Acknowledgement, Alert, AlertState, ListedAlert
+from trmon.domain.alerts.alert import Acknowledgement, AlertState, ListedAlert
 from trmon.domain.alerts.delivery import DeliveryState
 from trmon.domain.alerts.silences import Silence
+from trmon.domain.health.problems import title_of_alert
 from trmon.domain.severity import Severity
-from trmon.domain.incidents.incident import Incident
 from trmon_client.api.alerts import (
     AckRefusalInfo,
     AcksInfo,
@@ -123,6 +123,7 @@ def _responses(service: Components, listed: Sequence[ListedAlert], *, access: Ac
             project=one.run.project,
             run=one.run.run,
             owner=one.owner,
+            step=one.alert.since_step,
             title=title_of_alert(one.alert),
             members=members.get(one.id, ()),
             ack=one.ack,
@@ -130,11 +131,6 @@ def _responses(service: Components, listed: Sequence[ListedAlert], *, access: Ac
         )
         for one in listed
     ]
-
-
-def title_of_alert(alert: Alert) -> str:
-    """Return an alert's rule in words; of an incident, its cause."""
-    return Incident(alert=alert).title if alert.is_incident else alert.rule.replace("_", " ")
 
 
 deliveries_router = APIRouter(prefix="/api/v1/deliveries", tags=["alerts"], route_class=AnswerRoute)

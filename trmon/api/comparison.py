@@ -27,10 +27,9 @@ from trmon.domain.comparison import (
     healthy_sibling,
 )
 from trmon.domain.errors import InvalidInput, NotFound
-from trmon.domain.health.verdict import VerdictInputs, judge_run
 from trmon.domain.identity import RunKey
-from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run
+from trmon.fleet.verdicts import judged_run
 from trmon_client.api.comparison import ComparedRun, ComparisonInfo
 from trmon_client.core.column_schema import PRIMARY_ORDER
 
@@ -41,7 +40,6 @@ Array: TypeAlias = Any
 MAX_RUNS = 8
 MAX_CANDIDATES = 100
 """The newest runs of the project among which a sibling is sought."""
-CANDIDATE_SECONDS = 2.0
 OWN_SIGNALS = (
     *("reward_mean", "sampled_entropy", "entropy", "response_length_mean", "grad_norm", "loss"),
     *("mask_rate", "version_lag_mean"),
@@ -128,18 +126,14 @@ def _sibling(service: Components, run: Run, *, access: Access) -> Run:
     ids = [other.id for other in others]
     firing = service.store.alerts.firing(ids, access=access)
     incidents = service.store.alerts.newest_incidents(ids, access=access)
-    summaries = service.summaries.of(others, access=access, now=now, budget_seconds=CANDIDATE_SECONDS)
+    judgements, health_rules = service.store.run_snapshots.judgements(ids), service.rules.health_rules()
     candidates = []
     for other in others:
-        incident, summary = incidents.get(other.id), summaries.get(other.id)
-        inputs = VerdictInputs(
-            run=other,
-            alerts=[listed.alert for listed in firing[other.id]],
-            incident=None if incident is None else Incident(alert=incident.alert),
-            diagnosis=None if summary is None else summary.diagnosis,
+        judgement = judgements.get(other.id)
+        judged = judged_run(
+            other, firing[other.id], incidents.get(other.id), judgement, health_rules=health_rules, now=now
         )
-        verdict = judge_run(inputs, now=now)
-        candidates.append(SiblingCandidate(run=other, verdict=verdict, diagnosis=inputs.diagnosis))
+        candidates.append(SiblingCandidate(run=other, verdict=judged.verdict, judgement=judgement))
     found = healthy_sibling(run, candidates)
     if found is None:
         raise NotFound("sound run to compare with", f"of {run.key.project} beside {run.key.run}; name one: runs=A,B")

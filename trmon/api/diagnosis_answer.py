@@ -1,55 +1,75 @@
-"""Diagnoses, incidents and risks as the service answers them; without FastAPI, which `trmon diagnose` need not load."""
+"""The diagnosis of a run, its incident and its risk as the service answers them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Sequence
 
+from trmon.api.judgement_answer import judgement_info
 from trmon.domain.alerts.alert import Alert, ListedAlert
 from trmon.domain.collapse_risk.risk_model import HORIZON, shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskReading
-from trmon.domain.diagnosis.conditions import Observation
-from trmon.domain.diagnosis.diagnosis import Diagnosis
-from trmon.domain.diagnosis.remedies import remedy_of
-from trmon.domain.finding import Finding, meaning_of, title_of
-from trmon.domain.framework_names.translation import IgnoredName
+from trmon.domain.findings.remedies import framework_of_config
+from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.problems import first_action
 from trmon.domain.incidents.incident import Incident
+from trmon.domain.runs.run import Run, RunState
 from trmon_client.api.diagnosis import (
     CircumstanceInfo,
     CollapseRiskInfo,
     DiagnosisInfo,
-    EscalationInfo,
-    FindingInfo,
     FleetRiskInfo,
-    IgnoredInfo,
     IncidentInfo,
-    QuadrantInfo,
 )
 
-
-def _title(diagnosis: Diagnosis, standing: Incident | None) -> str:
-    """Return what is wrong, in words; without a finding, how much is known of the run."""
-    if diagnosis.primary is not Finding.UNKNOWN:
-        return title_of(diagnosis.primary, diagnosis.form)
-    return diagnosis.assurance.value if standing is None else standing.title
+COLLAPSE = "reward_collapse"
+"""The finding after which a prediction of the collapse means nothing."""
 
 
-def newest_incident_info(listed: ListedAlert | None) -> IncidentInfo | None:
+def diagnosis_info(
+    run: Run,
+    judgement: Judgement,
+    *,
+    circumstances: Sequence[Alert] = (),
+    incident: ListedAlert | None = None,
+    risk: RiskReading | None = None,
+) -> DiagnosisInfo:
+    """Return the response for the judgement on a run.
+
+    Args: circumstances: firing alerts about the run itself; incident: its newest one, open or not.
+    """
+    return judgement_info(
+        judgement,
+        framework=framework_of_config(run.config),
+        config=run.config,
+        has_ended=run.state.ended,
+        incident=newest_incident_info(incident, run),
+        collapse_risk=_collapse_risk_info(risk, is_past=is_past_collapse(run, judgement)),
+        circumstances=[
+            CircumstanceInfo.from_fields(alert, since_step=alert.step, fix=alert.runbook) for alert in circumstances
+        ],
+    )
+
+
+def newest_incident_info(listed: ListedAlert | None, run: Run) -> IncidentInfo | None:
     """Return the response for the alert that carries a run's newest incident; None without one."""
     if listed is None:
         return None
     alert, incident = listed.alert, Incident(alert=listed.alert)
     return IncidentInfo.from_fields(
         incident,
-        finding=incident.finding.value if incident.finding is not None else None,
         state=alert.state,
         opened_at=alert.since_at,
         ended_at=None if incident.is_open else alert.updated_at,
-        fix=first_action(incident),
+        fix=first_action(incident, run),
         identity=alert.identity,
         acked_by=listed.ack.author if listed.ack else None,
     )
+
+
+def is_past_collapse(run: Run, judgement: Judgement | None) -> bool:
+    """Whether nothing is left to predict: the reward has collapsed, or the run has finished."""
+    standing = () if judgement is None else judgement.findings
+    return run.state is RunState.FINISHED or any(one.finding == COLLAPSE for one in standing)
 
 
 def fleet_risk_info(reading: RiskReading | None, *, is_past: bool) -> FleetRiskInfo | None:
@@ -70,53 +90,4 @@ def _collapse_risk_info(reading: RiskReading | None, *, is_past: bool) -> Collap
         model=file,
         warn_at=file.warn_at,
         page_at=file.page_at,
-    )
-
-
-def _finding_info(observation: Observation) -> FindingInfo:
-    finding = observation.finding
-    remedy = remedy_of(finding, observation.form)
-    assert remedy is not None
-    return FindingInfo.from_fields(observation, title=title_of(finding, observation.form), fix=remedy.fix)
-
-
-def diagnosis_info(
-    diagnosis: Diagnosis,
-    *,
-    circumstances: Iterable[Alert] = (),
-    ignored: Iterable[IgnoredName] = (),
-    config: Mapping[str, Any] | None = None,
-    framework: str | None = None,
-    last_good_step: int | None = None,
-    standing: Incident | None = None,
-    incident: IncidentInfo | None = None,
-    is_finished: bool = False,
-    has_ended: bool = False,
-) -> DiagnosisInfo:
-    """Return the response for a diagnosis.
-
-    Args: config, last_good_step: of the run, for the values of the remedy's options; standing: the incident that
-    is open, or that stood when the run finished; incident: the newest one; is_finished: whether the run has;
-    has_ended: whether it has finished or crashed.
-    """
-    first = diagnosis.observed[0].since_step if diagnosis.observed else None
-    return DiagnosisInfo.from_fields(
-        diagnosis,
-        title=_title(diagnosis, standing),
-        meaning=meaning_of(diagnosis.primary, diagnosis.form),
-        since_step=first if standing is None else standing.since_step,
-        last_good_step=last_good_step,
-        incident=incident,
-        collapse_risk=_collapse_risk_info(diagnosis.collapse_risk, is_past=is_finished or diagnosis.has_collapsed),
-        has_ended=has_ended,
-        remedy=diagnosis.rendered_remedy(config, last_good_step=last_good_step, has_ended=has_ended),
-        circumstances=[
-            CircumstanceInfo.from_fields(alert, since_step=alert.step, fix=alert.runbook) for alert in circumstances
-        ],
-        observed=[_finding_info(item) for item in diagnosis.observed],
-        unknown=[_finding_info(item) for item in diagnosis.unknown],
-        quadrant=QuadrantInfo.from_fields(quadrant=diagnosis.quadrant, advice=diagnosis.quadrant.advice),
-        escalation=EscalationInfo.from_fields(diagnosis.escalation, advice=diagnosis.escalation.stage.advice),
-        ignored=[IgnoredInfo.from_fields(one) for one in ignored],
-        framework=framework,
     )

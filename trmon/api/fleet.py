@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from msgspec.structs import replace
 
-from trmon.api.diagnosis_answer import fleet_risk_info, newest_incident_info
+from trmon.api.diagnosis_answer import fleet_risk_info, is_past_collapse, newest_incident_info
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
@@ -17,28 +17,16 @@ from trmon.api.http.parameters import After, Limit, split_run_keys
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Finding
+from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.run_summary import DIGITS, RunSummary
-from trmon.domain.incidents.incident import Incident
-from trmon.domain.runs.run import Run, RunState
+from trmon.domain.runs.run import Run
 from trmon.fleet.verdicts import judged_run
 from trmon_client.api.answers import ApiNumber, ItemPage
-from trmon_client.api.diagnosis import FleetRiskInfo
 from trmon_client.api.runs import OpenAlertInfo, RunStatus, SparklineInfo, VerdictInfo
 
 
 def _shortened(value: float | None) -> ApiNumber | None:
     return None if value is None else ApiNumber(f"{value:.{DIGITS}g}")
-
-
-def _collapse_risk(summary: RunSummary | None, run: Run, standing: Incident | None) -> FleetRiskInfo | None:
-    if summary is None:
-        return None
-    has_collapsed = summary.diagnosis.has_collapsed or (
-        standing is not None and standing.finding is Finding.REWARD_COLLAPSE
-    )
-    is_past = has_collapsed or run.state is RunState.FINISHED
-    return fleet_risk_info(summary.diagnosis.collapse_risk, is_past=is_past)
 
 
 router = APIRouter(prefix="/api/v1/fleet", tags=["runs"], route_class=AnswerRoute)
@@ -80,8 +68,10 @@ def list_named_fleet_runs(
 def fleet_responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[RunStatus]:
     """Return the responses for runs, in their order."""
     now = time.time()
-    alerts = service.store.alerts.firing([run.id for run in runs], access=access)
-    incidents = service.store.alerts.newest_incidents([run.id for run in runs], access=access)
+    ids = [run.id for run in runs]
+    alerts = service.store.alerts.firing(ids, access=access)
+    incidents = service.store.alerts.newest_incidents(ids, access=access)
+    judgements = service.store.run_snapshots.judgements(ids)
     summaries = service.summaries.of(runs, access=access, now=now)
     health_rules = service.rules.health_rules()
     return [
@@ -89,6 +79,7 @@ def fleet_responses(service: Components, runs: Sequence[Run], *, access: Access)
             run,
             alerts=alerts[run.id],
             incident=incidents.get(run.id),
+            judgement=judgements.get(run.id),
             summary=summaries.get(run.id),
             health_rules=health_rules,
             now=now,
@@ -121,28 +112,39 @@ def _run_status(
     *,
     alerts: tuple[ListedAlert, ...],
     incident: ListedAlert | None,
+    judgement: Judgement | None,
     summary: RunSummary | None,
     health_rules: Collection[str],
     now: float,
 ) -> RunStatus:
-    judged = judged_run(run, alerts, incident, summary, health_rules=health_rules, now=now)
+    expected_step_seconds = summary.expected_step_seconds if summary else None
+    judged = judged_run(
+        run,
+        alerts,
+        incident,
+        judgement,
+        health_rules=health_rules,
+        now=now,
+        expected_step_seconds=expected_step_seconds,
+    )
+    risk = summary.collapse_risk if summary else None
     return RunStatus.from_fields(
         run,
         project=run.key.project,
         run=run.key.run,
         step=run.last_step,
-        expected_step_seconds=summary.expected_step_seconds if summary else None,
+        expected_step_seconds=expected_step_seconds,
         warnings=[warning.text for warning in run.warnings],
-        judged_step=summary.diagnosis.step if summary else None,
+        judged_step=judgement.place.step if judgement else None,
         verdict=VerdictInfo.from_fields(judged.verdict, need=judged.need),
-        incident=newest_incident_info(incident),
+        incident=newest_incident_info(incident, run),
         alerts=[
             OpenAlertInfo.from_fields(listed.alert, acked_by=listed.ack.author if listed.ack else None)
             for listed in alerts
             if not listed.alert.is_incident
         ],
         mask_rate=summary.mask_rate if summary else None,
-        collapse_risk=_collapse_risk(summary, run, judged.incident),
+        collapse_risk=fleet_risk_info(risk, is_past=is_past_collapse(run, judgement)),
         reward=summary.reward if summary else None,
         kl=summary.kl if summary else None,
     )

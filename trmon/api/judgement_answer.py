@@ -97,7 +97,11 @@ def _remedy_info(
 
 
 def _unmeasured(judgement: Judgement, *, framework: str | None, is_log: bool) -> Iterator[UnmeasuredInfo]:
-    lacking = {"agreement": not judgement.measures_agreement, "reward": judgement.reward is None}
+    lacking = {
+        "agreement": not judgement.measures_agreement,
+        "reward": judgement.reward is None,
+        "training": not judgement.measures_training,
+    }
     for what, is_lacking in lacking.items():
         if is_lacking:
             yield UnmeasuredInfo(what=what, how=how_to_measure(what, framework=framework, from_log=is_log))

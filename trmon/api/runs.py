@@ -156,7 +156,7 @@ def _owner_change(service: Components) -> OwnerChange:
 def _responses(service: Components, runs: Sequence[Run], *, access: Access) -> list[RunInfo]:
     incidents = service.store.alerts.newest_incidents([run.id for run in runs], access=access)
     return [
-        _run_info(run, service.view_cache.get(run.id), incident=newest_incident_info(incidents.get(run.id)))
+        _run_info(run, service.view_cache.get(run.id), incident=newest_incident_info(incidents.get(run.id), run))
         for run in runs
     ]
 

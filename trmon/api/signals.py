@@ -17,10 +17,9 @@ from trmon.api.http.auth import Reader, require_reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import FromStep, Named, Names, OfAttempt, ToStep, check_known, split_names
 from trmon.domain.access import Access
-from trmon.domain.diagnosis.features import FEATURES
 from trmon.domain.errors import InvalidInput
-from trmon.domain.severity import json_number
 from trmon.domain.rules.signal_reader import series_names
+from trmon.domain.severity import json_number
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
 from trmon.metrics.exposition import is_exposed
 from trmon.store.repositories.signals import SeriesBand, SignalSeries
@@ -149,7 +148,7 @@ MAX_POINTS = 10_000
 @router.get("/signals", dependencies=[Depends(require_reader)])
 async def list_signals() -> list[SignalInfo]:
     """List all signals, and scalars with a common name, with their unit, words, meaning, formula and healthy range."""
-    catalogue = (SIGNALS, TRAINER_SCALARS, DERIVED, FEATURES)
+    catalogue = (SIGNALS, TRAINER_SCALARS, DERIVED)
     return [
         SignalInfo.from_fields(spec, prometheus=spec.core or is_exposed(spec.name))
         for specs in catalogue

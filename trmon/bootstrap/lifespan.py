@@ -118,7 +118,7 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
             max_scalars=settings.metrics_max_scalars,
         ),
         summaries=summaries,
-        verdicts=RunVerdicts(store, summaries, health_rules=rules.health_rules),
+        verdicts=RunVerdicts(store, health_rules=rules.health_rules),
         readiness=_readiness(store, services),
         what_ifs=asyncio.Semaphore(MAX_WHAT_IFS),
     )

@@ -18,10 +18,10 @@ from rich.text import Text
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
-from trmon.domain.severity import Severity
 from trmon.domain.health.judgement import Urgency
 from trmon.domain.identity import RunKey
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from trmon.domain.diagnosis.diagnosis import Assurance, Diagnosis
+from trmon.domain.findings.verdict import Judgement, Word
 from trmon.domain.health.judgement import RunVerdict, Urgency
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.derived_signals import DERIVED
@@ -180,22 +180,22 @@ def _entries(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield f"{prefix}{name}", value
 
 
-SOUND = frozenset({Assurance.HEALTHY, Assurance.NO_DRIFT_FOUND, Assurance.TRAINING_HEALTHY})
+SOUND = frozenset({Word.HEALTHY, Word.TRAINING_HEALTHY, Word.NOT_JUDGED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiblingCandidate:
-    """Another run of the project, with its verdict and its newest diagnosis, None before it was diagnosed."""
+    """Another run of the project, with its verdict and its judgement, None before its first judged step."""
 
     run: Run
     verdict: RunVerdict
-    diagnosis: Diagnosis | None
+    judgement: Judgement | None
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is or was found in the run, as far as it could be judged."""
+        """Whether nothing stands in the run, as far as it could be judged."""
         is_quiet = self.verdict.since_step is None and self.verdict.urgency is Urgency.NONE
-        return is_quiet and self.diagnosis is not None and self.diagnosis.assurance in SOUND
+        return is_quiet and self.judgement is not None and self.judgement.word in SOUND
 
 
 def healthy_sibling(run: Run, candidates: Iterable[SiblingCandidate]) -> Run | None:

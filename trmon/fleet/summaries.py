@@ -1,4 +1,4 @@
-"""Summaries of runs, with a diagnosis and sparklines: stored, made on request, and kept current in the background."""
+"""Summaries of runs, with sparklines and the risk: stored, made on request, and kept current in the background."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import numpy as np
 import structlog
 
 from trmon.domain.access import EVERYTHING, Access
-from trmon.domain.diagnosis.diagnosis import diagnose
-from trmon.domain.diagnosis.features import REQUIRED_SIGNALS
-from trmon.domain.diagnosis.history import History
+from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_reading import RISK_SIGNALS, read_risk
 from trmon.domain.errors import LakeUnavailable, NotFound, Overloaded
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, SummaryBasis, sparkline_of
 from trmon.domain.ownership import Ownership
 from trmon.domain.runs.run import Run, RunState
+from trmon.domain.signals.history import History
 from trmon.store import Store
 from trmon.store.repositories.signals import SignalSeries
 from trmon.store.repositories.summaries import SummaryBases
-from trmon_client.core.column_schema import PRIMARY_ORDER
+from trmon_client.core.column_schema import PAIRS, PRIMARY_ORDER
 
 STEPS = 256
-"""How many of the newest steps are read; an older finding is reported as this old."""
+"""How many of the newest steps are read."""
 FRESH_SECONDS = 5.0
 """How long a summary is used while its run continues."""
 FRESH_SECONDS_PER_RUN = 0.1
@@ -35,8 +35,8 @@ FRESH_SECONDS_PER_RUN = 0.1
 BUDGET_SECONDS = 0.25
 """How long one request may refresh summaries; the rest are shown up to their own step, and refreshed later."""
 MAX_CACHED = 5_000
-EXTRA_SIGNALS = ("reward_mean", "step_seconds", "mask_rate")
-"""Read in addition to the signals of a diagnosis."""
+SIGNALS = ("reward_mean", "step_seconds", "mask_rate", *(f"{pair}_kl_k3" for pair in PAIRS), *RISK_SIGNALS)
+"""Read for a summary."""
 SLICE_SECONDS = 0.1
 """How long one call of `poll`, each second, makes summaries: runs are folded in the rest of the time."""
 QUERY_SHARE = 20.0
@@ -51,20 +51,11 @@ LIVE_PER_OTHER = 3
 log = structlog.get_logger(__name__)
 
 
-def recent_rows(store: Store, run: Run, *, access: Access) -> History:
-    """Return the newest 256 steps of a run, every update of them. Errors: NotFound before its first batch."""
-    return history_of(newest_steps(store, run, access=access))
-
-
-def newest_steps(store: Store, run: Run, *, access: Access, extra: Sequence[str] = ()) -> SignalSeries:
-    """Return every update of the newest 256 steps: the signals of a diagnosis, and extra ones.
-
-    Errors: NotFound before the run's first batch.
-    """
+def newest_steps(store: Store, run: Run, *, access: Access, names: Sequence[str]) -> SignalSeries:
+    """Return signals in every update of a run's newest 256 steps. Errors: NotFound before its first batch."""
     steps = store.signals.newest_steps(run.id, access=access, limit=STEPS)
     if not steps:
         raise NotFound("batch of", str(run.key))
-    names = (*REQUIRED_SIGNALS, *extra)
     return store.signals.series(
         run.id, names=names, access=access, from_step=steps[-1], points=sys.maxsize, updates="all"
     )
@@ -148,7 +139,7 @@ class RunSummaries:
 
 def summarize_run(store: Store, run: Run, *, basis: SummaryBasis, access: Access, now: float) -> RunSummary:
     """Return the summary of a run's newest steps. Args: basis: read before. Errors: NotFound before the first batch."""
-    history = history_of(newest_steps(store, run, access=access, extra=EXTRA_SIGNALS))
+    history = history_of(newest_steps(store, run, access=access, names=SIGNALS))
     values = history.values
     _, kl = history.find("kl_k3", pairs=PRIMARY_ORDER)
     seconds = values["step_seconds"][np.isfinite(values["step_seconds"])]
@@ -156,11 +147,11 @@ def summarize_run(store: Store, run: Run, *, basis: SummaryBasis, access: Access
         run_id=run.id,
         basis=basis,
         made_at=now,
-        diagnosis=diagnose(history),
         reward=sparkline_of(history.steps, values["reward_mean"]),
         kl=sparkline_of(history.steps, kl),
         mask_rate=float(values["mask_rate"][-1]),
         expected_step_seconds=float(np.median(seconds)) if len(seconds) else None,
+        collapse_risk=read_risk({name: float(values[name][-1]) for name in RISK_SIGNALS}, shipped_model()),
     )
 
 
@@ -234,7 +225,7 @@ class SummaryUpdater:
             return [summarize_run(self._store, run, basis=basis, access=EVERYTHING, now=self._clock())]
         except (NotFound, LakeUnavailable, Overloaded):  # deleted, no batch is closed yet, or the lake is away
             return []
-        except Exception as error:  # noqa: BLE001 - a run that cannot be diagnosed must not stop those behind it
+        except Exception as error:  # noqa: BLE001 - a run that cannot be summarized must not stop those behind it
             log.warning("run_not_summarized", run=run_id, error=repr(error))
             return []
 

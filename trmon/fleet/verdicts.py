@@ -7,17 +7,13 @@ from dataclasses import dataclass, replace
 
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
+from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.judgement import RunVerdict, Urgency
-from trmon.domain.health.run_summary import RunSummary
-from trmon.domain.health.verdict import VerdictInputs, judge_run, urgency_of
+from trmon.domain.health.verdict import VerdictInputs, urgency_of, verdict_of
 from trmon.domain.incidents.incident import Incident, notifying_alerts
 from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.runs.run import Run
-from trmon.fleet.summaries import RunSummaries
 from trmon.store import Store
-
-BUDGET_SECONDS = 0.02
-"""How long a reading may refresh summaries: the worker stores them too, and a scrape must be quick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,28 +25,35 @@ class JudgedRun:
     incident: Incident | None = None
     is_acked: bool = False
 
+    @property
+    def since_step(self) -> int | None:
+        """The step at which the illness began; None where a run is well, and where it only stopped."""
+        return self.verdict.since_step if self.verdict.cause else None
+
 
 class RunVerdicts:
-    """Judges runs from their stored alerts and their summaries; may be called from any thread."""
+    """Gives verdicts on runs from their views and their stored alerts; may be called from any thread."""
 
-    def __init__(self, store: Store, summaries: RunSummaries, *, health_rules: Callable[[], Collection[str]]) -> None:
+    def __init__(self, store: Store, *, health_rules: Callable[[], Collection[str]]) -> None:
         self._store = store
-        self._summaries = summaries
         self._health_rules = health_rules
 
     def of(self, views: Sequence[RunView], *, access: Access, now: float) -> Mapping[int, JudgedRun]:
         """Return the verdict on each run, by its id."""
-        runs = [_at_newest_step(view) for view in views]
-        ids = [run.id for run in runs]
+        ids = [view.run.id for view in views]
         firing = self._store.alerts.firing(ids, access=access)
         incidents = self._store.alerts.newest_incidents(ids, access=access)
-        summaries = self._summaries.of(runs, access=access, now=now, budget_seconds=BUDGET_SECONDS)
         rules = self._health_rules()
         return {
-            run.id: judged_run(
-                run, firing[run.id], incidents.get(run.id), summaries.get(run.id), health_rules=rules, now=now
+            view.run.id: judged_run(
+                _at_newest_step(view),
+                firing[view.run.id],
+                incidents.get(view.run.id),
+                view.judgement,
+                health_rules=rules,
+                now=now,
             )
-            for run in runs
+            for view in views
         }
 
 
@@ -58,20 +61,21 @@ def judged_run(
     run: Run,
     firing: Sequence[ListedAlert],
     newest: ListedAlert | None,
-    summary: RunSummary | None,
+    judgement: Judgement | None,
     *,
     health_rules: Collection[str],
     now: float,
+    expected_step_seconds: float | None = None,
 ) -> JudgedRun:
     """Return the verdict on a run. Args: newest: its newest incident, open or not."""
     inputs = VerdictInputs(
         run=run,
         alerts=[listed.alert for listed in firing],
         incident=None if newest is None else Incident(alert=newest.alert),
-        diagnosis=None if summary is None else summary.diagnosis,
-        expected_step_seconds=None if summary is None else summary.expected_step_seconds,
+        judgement=judgement,
+        expected_step_seconds=expected_step_seconds,
     )
-    verdict = judge_run(inputs, now=now)
+    verdict = verdict_of(inputs, now=now)
     notifying = notifying_alerts(inputs.alerts, health_rules=health_rules)
     acked = frozenset(listed.alert.episode for listed in firing if listed.ack is not None)
     return JudgedRun(

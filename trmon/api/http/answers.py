@@ -21,12 +21,11 @@ from trmon.domain.batches.batch import PolicyRole, QuarantinePart
 from trmon.domain.budget.off_policy_kinds import PipelineKind, Presence
 from trmon.domain.budget.run_budget import BudgetState
 from trmon.domain.collapse_risk.risk_reading import RiskLevel
-from trmon.domain.diagnosis.diagnosis import Assurance, Quadrant, Stage
-from trmon.domain.finding import Finding, FindingForm, Severity
+from trmon.domain.findings.verdict import Word
 from trmon.domain.health.judgement import Urgency, VerdictKind
-from trmon.domain.rules.condition import ThresholdSide
 from trmon.domain.runs.attempts import Resolution
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 from trmon_client.api.answers import ApiNumber, OpenEnum, encode_answer, prepare
 
 JSON = "application/json"
@@ -35,8 +34,8 @@ ENUMS: dict[str, type[Enum]] = {
     one.__name__: one
     for one in (
         *(AdaptationMode, NoChangeReason, Presence, PipelineKind, AlertState, DeliveryState, MatchOperator, PolicyRole),
-        *(QuarantinePart, BudgetState, RiskLevel, Assurance, Finding, Quadrant, Stage, Urgency, VerdictKind, Scope),
-        *(AuditAction, FindingForm, Severity, ThresholdSide, Resolution, RunState),
+        *(QuarantinePart, BudgetState, RiskLevel, Urgency, VerdictKind, Word, Scope, AuditAction, Severity),
+        *(Resolution, RunState),
     )
 }
 """The values of the strings that `trmon_client.api` names."""

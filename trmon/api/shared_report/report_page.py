@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from trmon.api.alerts import title_of_alert
-from trmon.api.shared_report.html import ChartData, Child, chart, document, element, number, table, time_element
+from trmon.api.shared_report.html import ChartData, Child, chart, document, element, table, time_element
 from trmon.domain.alerts.alert import ListedAlert
-from trmon.domain.collapse_risk.risk_reading import risk_sentence
-from trmon.domain.diagnosis.diagnosis import Diagnosis
-from trmon.domain.finding import meaning_of, title_of
+from trmon.domain.collapse_risk.risk_reading import RiskLevel, risk_sentence
+from trmon.domain.findings.verdict import Word
 from trmon.domain.health.judgement import RunVerdict
-from trmon.domain.incidents.incident import Incident
+from trmon.domain.health.problems import title_of_alert
 from trmon.domain.policies import PolicyVersion
-from trmon.domain.runs.run import Run, RunNote, RunState
+from trmon.domain.runs.run import Run, RunNote
+from trmon_client.api.diagnosis import DiagnosisInfo
 
 STYLE = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
 
@@ -30,8 +29,7 @@ class SharedRun:
 
     run: Run
     verdict: RunVerdict
-    diagnosis: Diagnosis | None
-    incident: Incident | None
+    diagnosis: DiagnosisInfo | None
     charts: Sequence[ChartData]
     alerts: Sequence[ListedAlert]
     policies: Sequence[PolicyVersion]
@@ -66,27 +64,22 @@ def _facts(run: Run) -> Element:
 
 
 def _story(shared: SharedRun) -> Iterator[Element]:
-    incident, diagnosis = shared.incident, shared.diagnosis
-    is_over = shared.run.state is RunState.FINISHED
-    if diagnosis is not None and (risk := diagnosis.collapse_risk) and not (is_over or diagnosis.has_collapsed):
+    diagnosis = shared.diagnosis
+    if diagnosis is None:
+        return
+    risk = diagnosis.collapse_risk
+    if risk is not None and risk.level != RiskLevel.PAST.value:
         yield element("p", f"{risk_sentence(risk.probability, risk.driven_by)} (a prediction).")
-    if incident is not None and not incident.is_prediction:
-        good = "" if incident.last_good_step is None else f"; last good step {incident.last_good_step}"
-        yield element("p", f"Broke at step {incident.since_step}{good}.")
-        meaning = None if incident.finding is None else meaning_of(incident.finding, incident.form)
-        if meaning is not None:
-            yield element("p", meaning)
+    if diagnosis.word == Word.FINDING.value:
+        yield element("p", diagnosis.findings[0].meaning)
     if shared.verdict.todo:
-        when = "For the next run" if is_over else "Do this"
-        yield element("p", element("strong", f"{when}: "), shared.verdict.todo)
-    for observation in diagnosis.observed if diagnosis else ():
-        evidence = [
-            [item.signal, number(item.value), f"step {item.since_step}"]
-            for item in observation.evidence
-            if not item.rules_out
-        ]
-        yield element("h2", f"Evidence: {title_of(observation.finding, observation.form)}")
-        yield table(["signal", "value", "since"], evidence)
+        yield element("p", element("strong", "Do this: "), shared.verdict.todo)
+    for found in diagnosis.findings:
+        yield element("h2", found.headline)
+        yield element("ul", *(element("li", one.words) for one in found.evidence))
+    if diagnosis.over:
+        yield element("h2", "Findings that are over")
+        yield element("ul", *(element("li", found.headline) for found in diagnosis.over))
 
 
 def _section(title: str, content: Sequence[Child]) -> list[Child]:
@@ -101,7 +94,7 @@ def _alerts(listed: Sequence[ListedAlert]) -> list[Child]:
         who = f"{one.ack.author}: {one.ack.note}" if one.ack and one.ack.note else one.ack.author if one.ack else ""
         what = f"incident: {title}" if alert.is_incident else title
         state = f"{alert.severity.value}, {alert.state.value}"
-        rows.append([what, state, str(alert.step), time_element(alert.since_at), who, alert.summary])
+        rows.append([what, state, str(alert.since_step), time_element(alert.since_at), who, alert.summary])
     return [table(["what", "severity", "since step", "at", "acknowledged by", "summary"], rows)] if rows else []
 
 

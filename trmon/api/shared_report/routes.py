@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Response
 
+from trmon.api.diagnosis import run_diagnosis
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import Named
@@ -14,12 +15,10 @@ from trmon.api.shared_report.html import ChartData
 from trmon.api.shared_report.report_page import SharedRun, report_page
 from trmon.domain.access import Access
 from trmon.domain.collapse_risk.risk_reading import RISK
-from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
 from trmon.domain.errors import NotFound
-from trmon.domain.health.verdict import VerdictInputs, judge_run, standing_incident
-from trmon.domain.incidents.incident import Incident, led_diagnosis
 from trmon.domain.runs.run import Run
-from trmon.fleet.summaries import recent_rows
+from trmon.fleet.verdicts import judged_run
+from trmon_client.api.diagnosis import DiagnosisInfo
 from trmon_client.config.version import __version__
 from trmon_client.core.column_schema import PRIMARY_ORDER
 
@@ -57,26 +56,16 @@ def get_shared_report(key: Named, access: Reader, service: Service) -> Response:
 
 def _shared(service: Components, run: Run, *, access: Access) -> SharedRun:
     now = time.time()
-    diagnosis = _diagnosis(service, run, access=access)
     firing = service.store.alerts.firing([run.id], access=access)[run.id]
     newest = service.store.alerts.newest_incidents([run.id], access=access).get(run.id)
-    inputs = VerdictInputs(
-        run=run,
-        alerts=[listed.alert for listed in firing],
-        incident=None if newest is None else Incident(alert=newest.alert),
-        diagnosis=diagnosis,
-    )
-    incident = standing_incident(run, inputs.incident)
-    if incident is not None and diagnosis is not None:
-        rules = {rule.name: rule for rule in service.rules()}
-        diagnosis = led_diagnosis(diagnosis, incident, firing=inputs.alerts, rules=rules)
+    judgement = service.store.run_snapshots.judgements([run.id]).get(run.id)
+    judged = judged_run(run, firing, newest, judgement, health_rules=service.rules.health_rules(), now=now)
     alerts = service.store.alerts.list(access=access, project=run.key.project, run=run.key.run, limit=LISTED).items
     return SharedRun(
         run=run,
-        verdict=judge_run(inputs, now=now),
-        diagnosis=diagnosis,
-        incident=incident,
-        charts=_charts(service, run, incident=incident, access=access),
+        verdict=judged.verdict,
+        diagnosis=_diagnosis(service, run, access=access),
+        charts=_charts(service, run, since_step=judged.since_step, access=access),
         alerts=alerts,
         policies=service.store.policies.list(run.id, access=access, limit=LISTED).items,
         notes=service.store.notes.list(run.key, access=access, limit=LISTED).items,
@@ -85,15 +74,15 @@ def _shared(service: Components, run: Run, *, access: Access) -> SharedRun:
     )
 
 
-def _diagnosis(service: Components, run: Run, *, access: Access) -> Diagnosis | None:
-    """Return the diagnosis of the newest steps; None before the first one."""
+def _diagnosis(service: Components, run: Run, *, access: Access) -> DiagnosisInfo | None:
+    """Return the diagnosis; None before the run's first batch."""
     try:
-        return diagnose(recent_rows(service.store, run, access=access))
+        return run_diagnosis(service, run, access=access)
     except NotFound:
         return None
 
 
-def _charts(service: Components, run: Run, *, incident: Incident | None, access: Access) -> Sequence[ChartData]:
+def _charts(service: Components, run: Run, *, since_step: int | None, access: Access) -> Sequence[ChartData]:
     known = set(service.store.signals.names(run.id, access=access))
     shown = {name: words for name, words in SIGNALS.items() if name in known}
     for stem, words in PAIR_SIGNALS.items():
@@ -101,7 +90,7 @@ def _charts(service: Components, run: Run, *, incident: Incident | None, access:
         if found is not None:
             shown[found] = words
     series = service.store.signals.series(run.id, names=[*shown], access=access, points=POINTS)
-    marks = [] if incident is None or incident.is_prediction else [(incident.since_step, "broke")]
+    marks = [] if since_step is None else [(since_step, "began")]
     return [
         ChartData(
             title=title,

@@ -13,7 +13,6 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import QUARANTINED_PARTS, BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
 from trmon.domain.collapse_risk.risk_reading import risk_signals
-from trmon.domain.severity import Severity
 from trmon.domain.incidents.incident import CAUSE_LABEL
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.fold import detect_findings, fold_row
@@ -24,6 +23,7 @@ from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules.condition import signals_of
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.runs.run import Run, RunState
+from trmon.domain.severity import Severity
 
 RECEIVER = "backtest"
 

@@ -18,11 +18,12 @@ QUANTISATION_OPTIONS = (
 
 def facts_of(config: Mapping[str, Any]) -> dict[str, float]:
     """Return what a configuration declares, 1 each: `replay_declared`, and `noisy` for experts or FP8."""
-    declared = {"replay_declared": _declares_replay(config), "noisy": _declares_noise(config)}
+    declared = {"replay_declared": declares_replay(config), "noisy": _declares_noise(config)}
     return {name: 1.0 for name, is_declared in declared.items() if is_declared}
 
 
-def _declares_replay(config: Mapping[str, Any]) -> bool:
+def declares_replay(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration replays the routing of experts."""
     return any(config_value(config, option) in REPLAYS for option in REPLAY_OPTIONS)
 
 

@@ -314,6 +314,11 @@ class Judge:
         )
 
 
+def is_at_top(state: JudgeState) -> bool:
+    """Whether the reward is at its top in the newest row."""
+    return _reading(state, frozenset()).computed("at_top") > 0
+
+
 def _reading(state: JudgeState, known: Set[str]) -> Reading:
     """Return what measures read in the newest row. Args: known: the names that it logs."""
     return Reading(

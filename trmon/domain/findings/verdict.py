@@ -10,7 +10,7 @@ from statistics import median
 import msgspec
 
 from trmon.domain.findings.catalogue import AGREEMENT, TRAINING, Catalogue, HealthyRange
-from trmon.domain.findings.judge import Evidence, JudgeState, Place, Spell
+from trmon.domain.findings.judge import Evidence, JudgeState, Place, Spell, is_at_top
 from trmon.domain.findings.measures import sources_of
 from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, mean
 from trmon.domain.severity import Severity
@@ -93,6 +93,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What a judge says of a run at its newest row; `findings` stand, the leading one first, `over` have ended.
 
     `since` is the onset of the illness, `last_good` the last row before it. `notes` are sentences without a finding.
+    `at_top`: whether the reward is at its top.
     """
 
     word: Word
@@ -106,12 +107,20 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     since: Place | None = None
     last_good: Place | None = None
     measures_agreement: bool = False
+    measures_training: bool = False
+    at_top: bool = False
     notes: tuple[str, ...] = ()
 
     @property
     def lead(self) -> Found | None:
         """The finding that leads; None without any that counts."""
         return self.findings[0] if self.findings and self.word is Word.FINDING else None
+
+    @property
+    def ends_ill(self) -> bool:
+        """Whether a run that ends here has ended ill: with a page or a fallen reward, and not at its top."""
+        worst = any(one.severity is Severity.PAGE or one.finding in REWARD_FINDINGS for one in self.findings)
+        return worst and not self.at_top
 
     @property
     def is_ill(self) -> bool:
@@ -168,6 +177,11 @@ def onset_of_illness(state: JudgeState, leader: Spell) -> Spell:
     return min((leader, *falls), key=lambda spell: spell.onset)
 
 
+def before_first_row(place: Place) -> Judgement:
+    """Return the judgement of a run that has a step and no judged one: the newest is judged when the next begins."""
+    return Judgement(word=Word.TOO_FEW_ROWS, place=place, rows=0)
+
+
 def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
     """Return the judgement at the newest row; None before the first one."""
     if not state.rows:
@@ -180,8 +194,9 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
     outside = tuple(_outside(state, catalogue))
     illness = None if leader is None else onset_of_illness(state, leader)
     knows_agreement = any(_memory(state, name).count for name in AGREEMENT)
+    knows_training = any(_memory(state, name).count for name in TRAINING)
     return Judgement(
-        word=_word(state, leader, outside, knows_agreement=knows_agreement),
+        word=_word(state, leader, outside, knows_agreement=knows_agreement, knows_training=knows_training),
         place=state.places[-1],
         rows=state.rows,
         findings=tuple(found_of(spell, catalogue) for spell in standing),
@@ -192,6 +207,8 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
         since=None if illness is None else illness.onset_place,
         last_good=None if illness is None else illness.last_good,
         measures_agreement=knows_agreement,
+        measures_training=knows_training,
+        at_top=is_at_top(state),
         notes=tuple(_notes(state)),
     )
 
@@ -218,7 +235,14 @@ def found_of(spell: Spell, catalogue: Catalogue) -> Found:
     )
 
 
-def _word(state: JudgeState, leader: Spell | None, outside: tuple[OutOfRange, ...], *, knows_agreement: bool) -> Word:
+def _word(
+    state: JudgeState,
+    leader: Spell | None,
+    outside: tuple[OutOfRange, ...],
+    *,
+    knows_agreement: bool,
+    knows_training: bool,
+) -> Word:
     if leader is not None:
         return Word.FINDING
     if outside:
@@ -226,12 +250,11 @@ def _word(state: JudgeState, leader: Spell | None, outside: tuple[OutOfRange, ..
     if "not_learning" in state.standing:
         return Word.LEARNT_NOTHING
     has_reward = state.reward.signal.count > 0
-    trains = has_reward and any(_memory(state, name).count for name in TRAINING)
     if not (has_reward or knows_agreement or any(memory.count for memory in state.signals.values())):
         return Word.NOTHING_KNOWN
     if state.rows < ENOUGH_ROWS:
         return Word.TOO_FEW_ROWS
-    if trains:
+    if has_reward and knows_training:
         return Word.HEALTHY if knows_agreement else Word.TRAINING_HEALTHY
     return Word.NOT_JUDGED
 
@@ -292,7 +315,12 @@ def _changed(state: JudgeState) -> Iterator[Course]:
     """Yield the signals of too few rows that changed by more than half, the largest change first."""
     found = []
     for name, memory in state.signals.items():
-        if memory.count < 2 or ":" in name or name in ("lr", "reward_mean", "settled_kl_k3") or name.startswith("n_"):
+        if (
+            memory.count < 2
+            or ":" in name
+            or name in ("lr", "reward_mean", "settled_kl_k3", "step_seconds")
+            or name.startswith("n_")
+        ):
             continue
         first, last = _thirds(memory.values)
         if first > 0 and last > 0 and not 1 / CHANGED_TIMES <= last / first <= CHANGED_TIMES:

@@ -22,9 +22,12 @@ class VerdictKind(Enum):
     STALLED = "stalled"
     WATCH = "watch"
     ENDED_ILL = "ended_ill"
+    OUTSIDE = "outside_the_healthy_range"
+    LEARNT_NOTHING = "has_learnt_nothing_yet"
     UNKNOWN = "unknown"
-    TRAINING_HEALTHY = "training_healthy"
+    TOO_FEW_ROWS = "too_few_rows_to_judge"
     NO_DRIFT_FOUND = "no_drift_found"
+    TRAINING_HEALTHY = "training_healthy"
     HEALTHY = "healthy"
     FINISHED = "finished"
 
@@ -38,33 +41,40 @@ class VerdictKind(Enum):
         """How soon to investigate a run with this verdict."""
         if self in (VerdictKind.ACT, VerdictKind.CRASHED, VerdictKind.STALLED):
             return Urgency.NOW
-        return Urgency.SOON if self in (VerdictKind.WATCH, VerdictKind.ENDED_ILL) else Urgency.NONE
+        is_soon = self in (VerdictKind.WATCH, VerdictKind.ENDED_ILL, VerdictKind.OUTSIDE)
+        return Urgency.SOON if is_soon else Urgency.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunVerdict:
     """The verdict on a run, and the reason in a phrase; `since_step` is the step at which it began, if known.
 
-    `todo` is the first action in a sentence; None if no action is needed. `is_past` is true long after the run's end.
-    `cause` is the rule or finding that leads its problems; empty without any.
+    `todo` is the first action in a sentence; None if no action is needed. `is_calm` is true where nobody needs to
+    investigate whatever the kind: long after the run's end, and in its first 20 steps. `cause` is the finding or rule
+    that leads its problems; empty without any.
     """
 
     kind: VerdictKind
     why: str
     since_step: int | None = None
     todo: str | None = None
-    is_past: bool = False
+    is_calm: bool = False
     cause: str = ""
 
     @property
     def sentence(self) -> str:
         """The verdict in one line, e.g. `Act: staleness since step 63`."""
-        return f"{self.kind.words.capitalize()}: {self.why}"
+        return verdict_words(self.kind.words, self.why)
 
     @property
     def urgency(self) -> Urgency:
         """How soon to investigate."""
-        return Urgency.NONE if self.is_past else self.kind.urgency
+        return Urgency.NONE if self.is_calm else self.kind.urgency
+
+
+def verdict_words(kind: str, why: str) -> str:
+    """Return a verdict in one line. Args: kind: in words; why: a phrase, or a remark in parentheses."""
+    return f"{kind.capitalize()}{' ' if why.startswith('(') else ': '}{why}"
 
 
 def duration(seconds: float) -> str:

@@ -1,16 +1,21 @@
-"""The problems of a run that a verdict names: its incident, or without one its alerts and findings."""
+"""The problems of a run that a verdict names: its incident, or without one its leading finding and its alerts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert
-from trmon.domain.diagnosis.conditions import Observation
-from trmon.domain.diagnosis.diagnosis import Diagnosis
-from trmon.domain.diagnosis.remedies import for_next_run, remedy_of
-from trmon.domain.finding import Severity, title_of
+from trmon.domain.findings.catalogue import builtin_catalogue
+from trmon.domain.findings.remedies import Remedy, framework_of_config, remedy
+from trmon.domain.findings.sentences import headline
+from trmon.domain.findings.verdict import Found, Judgement
 from trmon.domain.incidents.incident import Incident
+from trmon.domain.runs.run import Run
+from trmon.domain.severity import Severity
 
 DUPLICATE_TRAINERS_RULE = "two_trainers"
 """The built-in rule that is named before any finding, since findings may mix two trainers."""
@@ -22,7 +27,7 @@ MAX_SYMPTOMS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProblem:
-    """A problem in words, its first step, what to do about it, and its cause: a rule, or without one a finding."""
+    """A problem in words, its first step, what to do about it, and its cause: the id of a finding, or a rule."""
 
     cause: str
     words: str
@@ -35,40 +40,48 @@ class RunProblem:
         return self.words.split(" since step ")[0]
 
 
-def problem_of(incident: Incident) -> RunProblem:
-    """Return an incident as a problem, e.g. `reward collapse since step 62 (last good step 61)`."""
-    has_broken = incident.last_good_step is not None and not incident.is_prediction
-    last_good = "" if not has_broken else f" (last good step {incident.last_good_step})"
-    return RunProblem(
-        cause=incident.cause,
-        words=f"{incident.title} since step {incident.since_step}{last_good}",
-        since_step=incident.since_step,
-        todo=first_action(incident),
+def title_of_alert(alert: Alert) -> str:
+    """Return what an alert is called: the title of its finding or of its incident, else its rule in words."""
+    if alert.is_incident:
+        return Incident(alert=alert).title
+    spec = builtin_catalogue().by_id.get(alert.rule)
+    return alert.rule.replace("_", " ") if spec is None else spec.title
+
+
+def remedy_of(key: str, config: Mapping[str, Any], *, last_good_step: int | None, has_ended: bool) -> Remedy:
+    """Return the remedy of a finding in the options of a run. Args: key: the finding's key of remedies.yaml."""
+    return remedy(
+        key,
+        framework=framework_of_config(config),
+        config=config,
+        last_good_step=last_good_step,
+        has_ended=has_ended,
     )
 
 
-def first_action(incident: Incident) -> str:
-    """Return the first thing to do about an incident."""
-    remedy = None if incident.finding is None else remedy_of(incident.finding, incident.form)
-    fix = incident.alert.runbook if remedy is None else remedy.fix
-    return for_next_run(fix) if incident.ended_with_run else fix
+def first_action(incident: Incident, run: Run) -> str:
+    """Return the first thing to do about an incident of a run."""
+    if incident.remedy is None:
+        return incident.alert.runbook
+    last_good, has_ended = incident.last_good_step, incident.ended_with_run or run.state.ended
+    return remedy_of(incident.remedy, run.config, last_good_step=last_good, has_ended=has_ended).first
 
 
 def problems_of(
-    firing: Sequence[Alert], *, incident: Incident | None, diagnosis: Diagnosis | None
+    run: Run, firing: Sequence[Alert], *, incident: Incident | None, judgement: Judgement | None
 ) -> tuple[RunProblem, ...]:
     """Return the problems, the leading one first.
 
-    A standing incident leads, and its symptoms follow. Without one, duplicate trainers come first, then the findings,
-    causes first, or without findings the alerts; quarantined parts follow the first of them.
+    A standing incident leads, and its symptoms follow. Without one, duplicate trainers come first, then the findings
+    that stand, or without any the alerts; quarantined parts follow the first of them.
     """
     worst_first = sorted(firing, key=lambda alert: (list(Severity).index(alert.severity), alert.step))
     duplicates = [_of_alert(alert) for alert in worst_first if alert.rule == DUPLICATE_TRAINERS_RULE]
     quarantine = [_of_alert(alert) for alert in worst_first if alert.rule == QUARANTINE_RULE]
     others = [_of_alert(alert) for alert in worst_first if _is_of_signals(alert, incident)]
     if incident is not None:
-        return (problem_of(incident), *duplicates, *quarantine, *others)
-    found = [_of_finding(observation) for observation in diagnosis.observed] if diagnosis else []
+        return (_of_incident(incident, run, judgement), *duplicates, *quarantine, *others)
+    found = [] if judgement is None or not judgement.is_ill else list(_of_judgement(judgement, run))
     others = found or others
     return (*duplicates, *others[:1], *quarantine, *others[1:])
 
@@ -80,6 +93,23 @@ def symptoms_in_words(problems: Sequence[RunProblem]) -> str:
     return f"; also {', '.join(names[:MAX_SYMPTOMS])}{more}" if names else ""
 
 
+def illness_words(judgement: Judgement) -> str:
+    """Return the leading finding since the onset of the illness: `engine mismatch since step 62 (last good step 61)`.
+
+    Only for a judgement with a leading finding.
+    """
+    lead = judgement.lead
+    assert lead is not None
+    assert judgement.since is not None
+    whole = structs.replace(
+        lead,
+        since=judgement.since,
+        last_good=judgement.last_good,
+        from_start=lead.from_start and judgement.since == lead.since,
+    )
+    return headline(whole, attempt=judgement.place.attempt)
+
+
 def _is_of_signals(alert: Alert, incident: Incident | None) -> bool:
     is_cause = incident is not None and alert.rule == incident.cause
     return not alert.is_incident and not is_cause and alert.rule not in (DUPLICATE_TRAINERS_RULE, QUARANTINE_RULE)
@@ -88,19 +118,43 @@ def _is_of_signals(alert: Alert, incident: Incident | None) -> bool:
 def _of_alert(alert: Alert) -> RunProblem:
     return RunProblem(
         cause=alert.rule,
-        words=f"{alert.rule.replace('_', ' ')} since step {alert.step}",
+        words=f"{title_of_alert(alert)} since step {alert.step}",
         since_step=alert.step,
         todo=alert.runbook,
     )
 
 
-def _of_finding(observation: Observation) -> RunProblem:
-    remedy = remedy_of(observation.finding, observation.form)
-    assert observation.since_step is not None
-    assert remedy is not None
+def _of_incident(incident: Incident, run: Run, judgement: Judgement | None) -> RunProblem:
+    """Return an incident as a problem, in the judge's words while the same finding leads both."""
+    lead = None if judgement is None else judgement.lead
+    if judgement is not None and lead is not None and lead.finding == incident.cause:
+        words = illness_words(judgement)
+    else:
+        good = incident.last_good_step
+        last_good = "" if good is None or incident.is_prediction else f" (last good step {good})"
+        words = f"{incident.title} since step {incident.since_step}{last_good}"
     return RunProblem(
-        cause=observation.finding.name.lower(),
-        words=f"{title_of(observation.finding, observation.form)} since step {observation.since_step}",
-        since_step=observation.since_step,
-        todo=remedy.fix,
+        cause=incident.cause, words=words, since_step=incident.since_step, todo=first_action(incident, run)
+    )
+
+
+def _of_judgement(judgement: Judgement, run: Run) -> Sequence[RunProblem]:
+    """Return the findings that warn or page, the leading one with the onset of the illness."""
+    lead, *others = [found for found in judgement.findings if found.severity is not Severity.INFO]
+    assert judgement.since is not None
+    first = _of_finding(lead, run, last_good=judgement.last_good.step if judgement.last_good else None)
+    leading = RunProblem(
+        cause=first.cause, words=illness_words(judgement), since_step=judgement.since.step, todo=first.todo
+    )
+    rest = (_of_finding(one, run, last_good=one.last_good.step if one.last_good else None) for one in others)
+    return (leading, *rest)
+
+
+def _of_finding(found: Found, run: Run, *, last_good: int | None) -> RunProblem:
+    todo = remedy_of(found.remedy, run.config, last_good_step=last_good, has_ended=run.state.ended).first
+    return RunProblem(
+        cause=found.finding,
+        words=f"{found.title} since step {found.since.step}",
+        since_step=found.since.step,
+        todo=todo,
     )

@@ -1,4 +1,4 @@
-"""The stored summary of a run's newest steps: its diagnosis and its sparklines."""
+"""The stored summary of a run's newest steps: its sparklines, its step time and its risk of a collapse."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trmon.domain.diagnosis.diagnosis import Diagnosis
+from trmon.domain.collapse_risk.risk_reading import RiskReading
 
 POINTS = 48
 DIGITS = 4
@@ -57,11 +57,11 @@ class RunSummary:
     run_id: int
     basis: SummaryBasis
     made_at: float
-    diagnosis: Diagnosis
     reward: Sparkline
     kl: Sparkline
     mask_rate: float
     expected_step_seconds: float | None
+    collapse_risk: RiskReading | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

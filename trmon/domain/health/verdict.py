@@ -1,18 +1,18 @@
-"""Judging runs: what is known of a run to the verdict on it, and its words."""
+"""Verdicts on runs: from what is stored of a run to the verdict on it, and its words. The judge found what is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.diagnosis.diagnosis import Assurance, Diagnosis, Measurement
-from trmon.domain.diagnosis.remedies import for_next_run
-from trmon.domain.severity import Severity
+from trmon.domain.findings.judge import Place
+from trmon.domain.findings.verdict import ENOUGH_ROWS, Judgement, Word, before_first_row, words_of
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
 from trmon.domain.health.problems import RunProblem, problems_of, symptoms_in_words
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run, RunState
+from trmon.domain.severity import Severity
 
 REVIEW_SECONDS = 86_400.0
 """How long a run that ended ill is still to be investigated after its end."""
@@ -21,81 +21,45 @@ SHORTEST_TOLD_SECONDS = 0.1
 STATE_RULES = frozenset({"stalled", "crashed"})
 """The built-in rules that only repeat the state of the run."""
 MAX_ERROR_LENGTH = 120
-KINDS = {
-    Assurance.HEALTHY: VerdictKind.HEALTHY,
-    Assurance.NO_DRIFT_FOUND: VerdictKind.NO_DRIFT_FOUND,
-    Assurance.TRAINING_HEALTHY: VerdictKind.TRAINING_HEALTHY,
-    Assurance.UNKNOWN: VerdictKind.UNKNOWN,
+KINDS: Mapping[Word, VerdictKind] = {
+    Word.FINDING: VerdictKind.WATCH,
+    Word.OUTSIDE: VerdictKind.OUTSIDE,
+    Word.LEARNT_NOTHING: VerdictKind.LEARNT_NOTHING,
+    Word.TOO_FEW_ROWS: VerdictKind.TOO_FEW_ROWS,
+    Word.HEALTHY: VerdictKind.HEALTHY,
+    Word.TRAINING_HEALTHY: VerdictKind.TRAINING_HEALTHY,
+    Word.NOT_JUDGED: VerdictKind.NO_DRIFT_FOUND,
+    Word.NOTHING_KNOWN: VerdictKind.UNKNOWN,
 }
-MAX_MEASUREMENTS = 3
-
-
-def assurance_words(diagnosis: Diagnosis) -> str:
-    """Return why a run without problems has its verdict."""
-    steps = step_count(diagnosis.steps)
-    match diagnosis.assurance:
-        case Assurance.HEALTHY:
-            return f"no finding in {steps}"
-        case Assurance.NO_DRIFT_FOUND:
-            so_far = " so far" if diagnosis.needs_more_steps else ""
-            return f"{_values(diagnosis.agreement)} in {steps}{so_far}{_not_measured(diagnosis)}"
-        case Assurance.TRAINING_HEALTHY:
-            return f"agreement not measured{_how_to_measure(diagnosis)}; {_values(diagnosis.training)} in {steps}"
-        case _ if diagnosis.shortfall:
-            return f"no finding, but {', '.join(f'{item.signal} is {item.value:.3g}' for item in diagnosis.shortfall)}"
-        case _:
-            return (
-                f"no agreement of log-probs, reward, entropy, length or grad_norm is known{_how_to_measure(diagnosis)}"
-            )
-
-
-def step_count(n: int) -> str:
-    """Return a number of steps in words."""
-    return f"{n} step" if n == 1 else f"{n} steps"
-
-
-def _values(measurements: tuple[Measurement, ...]) -> str:
-    return ", ".join(f"{item.signal} {item.value:.3g}" for item in measurements[:MAX_MEASUREMENTS])
-
-
-def _not_measured(diagnosis: Diagnosis) -> str:
-    """Return the first finding that lacks an argument, the argument, and how many other arguments are lacking.
-
-    Where none lacks any, the checks that are not known need more steps.
-    """
-    lacking = [
-        (observation.finding.title, gap.provide)
-        for observation in diagnosis.unknown
-        for gap in observation.missing
-        if not gap.more_steps
-    ]
-    if not lacking:
-        return "; the other checks need more steps" if diagnosis.needs_more_steps else ""
-    # What an argument of log_batch gives comes before what nothing can give.
-    title, provide = min(lacking, key=lambda gap: not gap[1].startswith("pass "))
-    more = len({gap[1] for gap in lacking}) - 1
-    return f"; not measured: {title} ({provide}){f' and {more} more' if more else ''}"
-
-
-def _how_to_measure(diagnosis: Diagnosis) -> str:
-    provided = [gap.provide for gap in diagnosis.missing if gap.provide.startswith("pass rollout_logprobs")]
-    return f" ({provided[0]})" if provided else ""
+"""The kind of verdict for each word of the judge; a finding is worse where an alert or an incident pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictInputs:
-    """The inputs of a verdict: the firing alerts, the newest incident, the newest diagnosis and the usual step time."""
+    """The inputs of a verdict: the firing alerts, the newest incident, the judgement and the usual step time."""
 
     run: Run
     alerts: Sequence[Alert] = ()
     incident: Incident | None = None
-    diagnosis: Diagnosis | None = None
+    judgement: Judgement | None = None
     expected_step_seconds: float | None = None
 
     @property
     def standing_incident(self) -> Incident | None:
         """The incident that is open, or that stood when the run finished; an earlier one that healed is none."""
         return standing_incident(self.run, self.incident)
+
+    @property
+    def known_judgement(self) -> Judgement | None:
+        """The judgement, of no row before the first judged one; None before the run's first step."""
+        return known_judgement(self.run, self.judgement)
+
+
+def known_judgement(run: Run, judgement: Judgement | None) -> Judgement | None:
+    """Return the judgement on a run, of no row where it has a step and none is judged; None before its first step."""
+    if judgement is not None or run.last_step is None:
+        return judgement
+    return before_first_row(Place(run.attempt_id or 0, run.last_step))
 
 
 def standing_incident(run: Run, incident: Incident | None) -> Incident | None:
@@ -111,17 +75,17 @@ def standing_incident(run: Run, incident: Incident | None) -> Incident | None:
     return incident if stands else None
 
 
-def judge_run(inputs: VerdictInputs, *, now: float) -> RunVerdict:
+def verdict_of(inputs: VerdictInputs, *, now: float) -> RunVerdict:
     """Return the verdict on a run.
 
     A crash comes first. Otherwise an open incident or a firing page means `act`, a stall comes next, and a warning or
-    a finding means `watch`. Without problems the words follow what is known of the run.
+    a finding means `watch`. Without problems the verdict is the judge's word.
     Args: now: seconds since the epoch.
-    Source: formulas, section 9, verdicts.
+    Source: findings, section 3.
     """
-    run, incident = inputs.run, inputs.standing_incident
+    run, incident, judgement = inputs.run, inputs.standing_incident, inputs.known_judgement
     firing = [alert for alert in inputs.alerts if _counts(alert)]
-    problems = problems_of(firing, incident=incident, diagnosis=inputs.diagnosis)
+    problems = problems_of(run, firing, incident=incident, judgement=judgement)
     if run.state is RunState.FINISHED and not firing:
         return _finished(inputs, problems, now=now)
     severities = {alert.severity for alert in firing} | ({incident.severity} if incident is not None else set())
@@ -131,7 +95,7 @@ def judge_run(inputs: VerdictInputs, *, now: float) -> RunVerdict:
         return _problem_verdict(VerdictKind.ACT, problems)
     if run.state is RunState.STALLED:
         return _stalled(inputs, problems, now=now)
-    if Severity.WARN in severities or (inputs.diagnosis is not None and inputs.diagnosis.observed):
+    if problems:
         return _problem_verdict(VerdictKind.WATCH, problems)
     return _without_problems(inputs)
 
@@ -183,34 +147,35 @@ def _stopped(inputs: VerdictInputs, problems: Sequence[RunProblem], verdict: Run
 
 def _finished(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: float) -> RunVerdict:
     """Return how a run ended; it keeps that, but a day later nobody needs to investigate."""
-    run, diagnosis = inputs.run, inputs.diagnosis
-    is_past = now - (run.last_report_at or run.created_at) >= REVIEW_SECONDS
+    run, judgement = inputs.run, inputs.known_judgement
+    if problems and _ended_ill(inputs):
+        is_past = now - (run.last_report_at or run.created_at) >= REVIEW_SECONDS
+        verdict = _problem_verdict(VerdictKind.ENDED_ILL, problems, ended=f"; ended{_at(run)}")
+        return replace(verdict, is_calm=is_past, todo=None if is_past else verdict.todo)
     if problems:
-        kind = VerdictKind.FINISHED if is_past else VerdictKind.WATCH
-        if inputs.standing_incident is not None:
-            kind = VerdictKind.ENDED_ILL
-        verdict = _problem_verdict(kind, problems, ended=f"; ended{_at(run)}")
-        todo = None if is_past or verdict.todo is None else for_next_run(verdict.todo)
-        return replace(verdict, is_past=is_past, todo=todo)
-    if diagnosis is None:
-        is_due = run.last_step is not None and not is_past
-        kind = VerdictKind.UNKNOWN if is_due else VerdictKind.FINISHED
-        return RunVerdict(kind=kind, why=f"ended{_at(run)}{', not diagnosed yet' if is_due else ''}")
-    known = {
-        Assurance.TRAINING_HEALTHY: "training healthy, agreement not measured",
-        Assurance.UNKNOWN: "unknown whether healthy",
-    }
-    words = known.get(diagnosis.assurance, diagnosis.assurance.value)
-    return RunVerdict(kind=VerdictKind.FINISHED, why=f"ended{_at(run)}, {words}")
+        verdict = _problem_verdict(VerdictKind.FINISHED, problems)
+        return replace(verdict, why=f"ended{_at(run)} with an open warning: {verdict.why}")
+    words = "" if judgement is None else f", {words_of(judgement)}"
+    return RunVerdict(kind=VerdictKind.FINISHED, why=f"ended{_at(run)}{words}")
+
+
+def _ended_ill(inputs: VerdictInputs) -> bool:
+    """Whether a page stood at the end, or the reward had fallen; of an incident that a rule leads, whether it paged."""
+    judgement, incident = inputs.known_judgement, inputs.standing_incident
+    if judgement is not None and judgement.is_ill:
+        return judgement.ends_ill
+    is_at_top = judgement is not None and judgement.at_top
+    return incident is not None and incident.severity is Severity.PAGE and not is_at_top
 
 
 def _without_problems(inputs: VerdictInputs) -> RunVerdict:
-    diagnosis = inputs.diagnosis
-    if diagnosis is None:
-        none_yet = inputs.run.last_step is None
-        return RunVerdict(kind=VerdictKind.UNKNOWN, why="no step has closed yet" if none_yet else "not diagnosed yet")
+    judgement = inputs.known_judgement
+    if judgement is None:
+        return RunVerdict(kind=VerdictKind.UNKNOWN, why="no step has closed yet")
+    kind = KINDS[judgement.word]
     pause = ", paused" if inputs.run.state is RunState.PAUSED else ""
-    return RunVerdict(kind=KINDS[diagnosis.assurance], why=f"{assurance_words(diagnosis)}{pause}")
+    why = words_of(judgement).removeprefix(kind.words).lstrip(":; ")
+    return RunVerdict(kind=kind, why=f"{why}{pause}", is_calm=judgement.rows < ENOUGH_ROWS)
 
 
 def _at(run: Run) -> str:

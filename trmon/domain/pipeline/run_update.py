@@ -23,6 +23,12 @@ BOUNDS: Mapping[str, str] = {"adaptive": "bound_adaptive", "trpo": "bound_trpo"}
 """The kinds of error bound and the signals that hold them."""
 
 
+def judgement_in(outlook: Mapping[str, Any]) -> Judgement | None:
+    """Return the judgement in what a run's worker last stored of it; None before its first judged step."""
+    stored = outlook.get("judgement")
+    return None if stored is None else msgspec.convert(stored, Judgement)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """The values of one run at a time; `row` is its newest gauge row, None before the first batch closes.
@@ -46,12 +52,11 @@ class RunView:
     def of(cls, outlook: Mapping[str, Any], **others: Any) -> RunView:
         """Return the view of a run whose worker has stored an outlook, empty before it has. Args: others: fields."""
         advice, proposed = outlook.get("advice"), outlook.get("proposed")
-        judgement = outlook.get("judgement")
         return cls(
             expected_step_seconds=outlook.get("expected_step_seconds"),
             advice=None if advice is None else msgspec.convert(advice, Advice),
             proposed=None if proposed is None else Policy.parse(proposed),
-            judgement=None if judgement is None else msgspec.convert(judgement, Judgement),
+            judgement=judgement_in(outlook),
             **others,
         )
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 from sqlalchemy import ColumnElement, Connection, Engine, Select, func, select
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
-from trmon.domain.health.verdict import VerdictInputs, judge_run
+from trmon.domain.health.verdict import VerdictInputs, verdict_of
 from trmon.domain.incidents.incident import Incident
+from trmon.domain.pipeline.run_update import judgement_in
 from trmon.domain.runs.run import Run
 from trmon.store.archive.arrow_tables import sequences_to_arrow
 from trmon.store.archive.table_files import PIECE_REPORTS, PIECE_ROWS
@@ -29,7 +30,7 @@ from trmon.store.lake.delta_schema import (
 from trmon.store.lake.planning import LakeBatch, LakeMember
 from trmon.store.rows.alerts import ALERT_MAPPING
 from trmon.store.rows.batches import NameDictionary, read_batches
-from trmon.store.rows.runs import SUMMARY_VERSION, read_run, summary_from_row
+from trmon.store.rows.runs import read_run
 from trmon.store.schema import tables
 
 
@@ -44,8 +45,7 @@ def attempt_document(connection: Connection, member: LakeMember, *, now: float) 
         **_run_columns(run),
         "verdict": _verdict(connection, run, incident, now=now) if run.attempt_id == member.attempt_id else None,
         "cause": None if incident is None else incident.cause,
-        "finding": None if incident is None or incident.finding is None else incident.finding.value,
-        "ill_step": None if incident is None else incident.alert.step,
+        "ill_step": None if incident is None else incident.since_step,
         **_sizes(connection, member),
     }
 
@@ -72,19 +72,16 @@ def _newest_incident(connection: Connection, member: LakeMember) -> Incident | N
 
 
 def _verdict(connection: Connection, run: Run, incident: Incident | None, *, now: float) -> str:
-    alert, summary = tables.alert.c, tables.run_summary
+    alert, run_state = tables.alert.c, tables.run_state.c
     firing = select(tables.alert).where(alert.run_id == run.id, alert.state == AlertState.FIRING.value)
-    stored = connection.execute(
-        select(summary).where(summary.c.run_id == run.id, summary.c.version == SUMMARY_VERSION)
-    ).one_or_none()
-    found = None if stored is None else summary_from_row(stored)
+    outlook = connection.execute(select(run_state.outlook).where(run_state.run_id == run.id)).scalar_one_or_none()
     inputs = VerdictInputs(
         run=run,
         alerts=list(map(ALERT_MAPPING.from_row, connection.execute(firing.order_by(alert.id)))),
         incident=incident,
-        diagnosis=None if found is None else found.diagnosis,
+        judgement=judgement_in(outlook or {}),
     )
-    return judge_run(inputs, now=now).kind.value
+    return verdict_of(inputs, now=now).kind.value
 
 
 def _sizes(connection: Connection, member: LakeMember) -> dict[str, Any]:

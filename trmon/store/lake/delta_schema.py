@@ -40,8 +40,8 @@ _RUN_FIELDS = (
     pa.field("created_at", pa.float64()),
 )
 """The columns of an attempt from its run, as they are when it moves; only the newest attempt has the verdict."""
-_FINDING_FIELDS = (pa.field("cause", pa.string()), pa.field("finding", pa.string()), pa.field("ill_step", pa.int64()))
-"""The newest incident of an attempt: the rule that leads it, the finding and the first step."""
+_INCIDENT_FIELDS = (pa.field("cause", pa.string()), pa.field("ill_step", pa.int64()))
+"""The newest incident of an attempt: the finding or rule that leads it, and the step at which the illness began."""
 _SIZE_FIELDS = (
     *(pa.field(name, pa.int64()) for name in ("first_step", "newest_step", "n_batches", "n_sequences", "n_tokens")),
     pa.field("ended_at", pa.float64()),
@@ -85,7 +85,7 @@ _ARCHIVED_ATTEMPT = tuple(field for field in arrow_tables.ATTEMPTS.schema if fie
 _STEP = ("step", "update_index")
 
 LAKE_ATTEMPTS = LakeTable(
-    name="attempts", fields=(*_ARCHIVED_ATTEMPT, *_RUN_FIELDS, *_FINDING_FIELDS, *_SIZE_FIELDS), order=()
+    name="attempts", fields=(*_ARCHIVED_ATTEMPT, *_RUN_FIELDS, *_INCIDENT_FIELDS, *_SIZE_FIELDS), order=()
 )
 LAKE_BATCHES = LakeTable(
     name="batches",

@@ -7,16 +7,16 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, or_, select, type_coerce, update
+from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, select, type_coerce, update
 from sqlalchemy.dialects.postgresql import JSON
 
 from trmon.domain.access import Access, AuditAction
 from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertEvent, AlertState, ListedAlert
 from trmon.domain.errors import Conflict, NotFound
-from trmon.domain.finding import CAUSES, Severity
 from trmon.domain.identity import RunKey
-from trmon.domain.incidents.incident import CAUSE_LABEL, FINDING_LABEL, is_member
+from trmon.domain.incidents.incident import CAUSE_LABEL, TITLE_LABEL, is_member
 from trmon.domain.pipeline.run_update import Event
+from trmon.domain.severity import Severity
 from trmon.store.repositories.audit import write_audit
 from trmon.store.rows.alerts import ALERT_MAPPING, EVENT_MAPPING
 from trmon.store.rows.mapping import Page, where_given
@@ -33,19 +33,13 @@ def matches(search: str, *, dialect: str) -> ColumnElement[bool]:
 
     Letters match in both cases; on SQLite, those of ASCII do.
     """
-    names, finding = _names(dialect), _label(FINDING_LABEL, dialect)
-    return and_(*(_has(word, names=names, finding=finding) for word in search.lower().split()))
-
-
-def _has(word: str, *, names: ColumnElement[str], finding: ColumnElement[str]) -> ColumnElement[bool]:
-    """Return whether an alert has a word; an incident is called by its finding, which is no text in the table."""
-    findings = [cause.value for cause in CAUSES if word in cause.title.lower()]
-    return or_(names.contains(word, autoescape=True), and_(_alert.rule == INCIDENT_RULE, finding.in_(findings)))
+    names = _names(dialect)
+    return and_(*(names.contains(word, autoescape=True) for word in search.lower().split()))
 
 
 def _names(dialect: str) -> ColumnElement[str]:
-    cause = func.coalesce(_label(CAUSE_LABEL, dialect), "")
-    parts = [_run.project + "/" + _run.name, func.coalesce(_run.owner, ""), _alert.rule, cause]
+    cause, title = (func.coalesce(_label(name, dialect), "") for name in (CAUSE_LABEL, TITLE_LABEL))
+    parts = [_run.project + "/" + _run.name, func.coalesce(_run.owner, ""), _alert.rule, cause, title]
     words = [func.replace(name, "_", " ") for name in (_alert.rule, cause)]
     text = parts[0]
     for part in (*parts[1:], *words):

@@ -11,7 +11,8 @@ from trmon.domain.access import EVERYTHING
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.pipeline.run_update import RunView
+from trmon.domain.findings.verdict import Judgement
+from trmon.domain.pipeline.run_update import RunView, judgement_in
 from trmon.domain.policies import PolicyVersion, default_version
 from trmon.store.rows.alerts import ALERT_MAPPING
 from trmon.store.rows.batches import NameDictionary, read_batches
@@ -39,6 +40,17 @@ class RunSnapshots(Reader):
     def existing(self, run_ids: Collection[int]) -> set[int]:
         """Return which of those runs exist."""
         return set(self._values(select(tables.run.c.id).where(tables.run.c.id.in_(run_ids))))
+
+    def judgements(self, run_ids: Collection[int]) -> dict[int, Judgement]:
+        """Return the newest judgement of each run that has a judged step, by run id."""
+        ids = sorted(run_ids)
+        found: dict[int, Judgement] = {}
+        with self._reader.connect() as connection:
+            for first in range(0, len(ids), PAGE):
+                for run_id, outlook in _outlooks(connection, ids[first : first + PAGE]).items():
+                    if (judgement := judgement_in(outlook)) is not None:
+                        found[run_id] = judgement
+        return found
 
     def of(self, run_ids: Collection[int], *, now: float) -> list[RunView]:
         """Return the views of those runs that exist, as their workers last wrote them."""

@@ -10,8 +10,6 @@ from sqlalchemy import ColumnElement, Connection, Select, case, delete, func, in
 
 from trmon.domain.access import EVERYTHING, Access
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
-from trmon.domain.diagnosis.diagnosis import Diagnosis
-from trmon.domain.diagnosis.remedies import remedy_of
 from trmon.domain.errors import NotFound
 from trmon.domain.health.run_summary import RunSummary, SummaryBasis
 from trmon.domain.identity import RunKey
@@ -117,23 +115,20 @@ def _tags(connection: Connection, run_ids: Sequence[int]) -> Mapping[int, tuple[
     return tags
 
 
-SUMMARY_VERSION = 3
-"""To be raised when a document has other fields, or when the same rows get another diagnosis: rows of any other version
-are ignored and made again."""
+SUMMARY_VERSION = 4
+"""To be raised when a document has other fields: rows of any other version are ignored and made again."""
 
 
-_OF_DIAGNOSIS = {name: hint for name, hint in get_type_hints(Diagnosis).items() if name != "remedy"}
-_ELSEWHERE = ("run_id", "basis", "made_at", "diagnosis")
+_ELSEWHERE = ("run_id", "basis", "made_at")
 _OF_SUMMARY = {name: hint for name, hint in get_type_hints(RunSummary).items() if name not in _ELSEWHERE}
-_SummaryDocument = msgspec.defstruct("_SummaryDocument", [*_OF_DIAGNOSIS.items(), *_OF_SUMMARY.items()], kw_only=True)
-"""A summary without its basis; its remedy follows from its finding."""
+_SummaryDocument = msgspec.defstruct("_SummaryDocument", [*_OF_SUMMARY.items()], kw_only=True)
+"""A summary without its basis."""
 _DOCUMENT = msgspec.msgpack.Decoder(_SummaryDocument)
 
 
 def summary_to_row(summary: RunSummary) -> dict[str, Any]:
     """Return the row of a summary."""
-    fields = {name: getattr(summary.diagnosis, name) for name in _OF_DIAGNOSIS}
-    fields |= {name: getattr(summary, name) for name in _OF_SUMMARY}
+    fields = {name: getattr(summary, name) for name in _OF_SUMMARY}
     return {
         "run_id": summary.run_id,
         **SUMMARY_BASIS.to_row(summary.basis),
@@ -149,11 +144,9 @@ def summary_from_row(row: Any) -> RunSummary | None:
         document = _DOCUMENT.decode(row.document)
     except msgspec.MsgspecError:
         return None
-    fields = {name: getattr(document, name) for name in _OF_DIAGNOSIS}
     return RunSummary(
         run_id=row.run_id,
         basis=SUMMARY_BASIS.from_row(row),
         made_at=row.made_at,
-        diagnosis=Diagnosis(**fields, remedy=remedy_of(fields["primary"], fields["form"])),
         **{name: getattr(document, name) for name in _OF_SUMMARY},
     )

@@ -31,8 +31,8 @@ def rollout_signals(sequences: SequenceMatrix) -> dict[str, float]:
         found |= _unit(sums, pair)
     shift = float(np.add.reduce(np.abs(sequences.of_column(f"{pair}_sum_d"))))
     return found | {
-        "seq_shift_share": _quotient(shift, sums[f"{pair}_sum_abs_d"]),
-        "mu_logprob_mean": _quotient(sums[SUM_LOGP[below]], sums["n_tokens"]),
+        "seq_shift_share": _quotient(shift, sums.get(f"{pair}_sum_abs_d", math.nan)),
+        "mu_logprob_mean": _quotient(sums.get(SUM_LOGP[below], math.nan), sums["n_tokens"]),
     }
 
 
