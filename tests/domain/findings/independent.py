@@ -1,0 +1,224 @@
+"""The findings of a run, computed anew at each row from the lists of values: slow, literal, for comparison in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from tests.domain.findings.clauses_of_engines import DEAD_HOLD, Clause, agreement, corrupt, not_a_number
+from tests.domain.findings.clauses_of_training import training
+from tests.domain.findings.measures import Moment, Run
+
+CLEAR_ROWS = 10
+ORDER = (
+    *("not_a_number", "corrupt_logprobs", "wrong_policy", "moe_routing", "support_shift", "temperature"),
+    *("stale_rollouts", "engine_mismatch", "step_too_large", "reference_kl", "cut_at_limit", "no_learning_signal"),
+    *("length_hacking", "length_surge", "entropy_explosion", "entropy_collapse", "length_collapse", "clip_saturation"),
+    *("variance_blowup", "moderate_drift", "overoptimisation", "reward_collapse", "reward_decline"),
+)
+"""The order of section 2, that of causes."""
+INFO = ("not_learning", "solved", "weaker_signal", "gradient_spike", "step_time")
+_AGREEMENT = ("moe_routing", "support_shift", "temperature", "stale_rollouts", "engine_mismatch")
+_DRIFT = ("variance_blowup", "moderate_drift")
+_LENGTH = ("length_hacking", "length_surge", "length_collapse")
+_ENTROPY = ("entropy_explosion", "entropy_collapse")
+_REWARD = ("reward_collapse", "reward_decline")
+EXPLAINS: Mapping[str, tuple[str, ...]] = {
+    "corrupt_logprobs": ("wrong_policy", *_AGREEMENT, *_DRIFT, "step_too_large"),
+    "wrong_policy": (*_AGREEMENT, *_DRIFT, "step_too_large"),
+    "moe_routing": ("engine_mismatch", *_DRIFT, "step_too_large"),
+    "support_shift": ("engine_mismatch", *_DRIFT, "step_too_large"),
+    "temperature": ("engine_mismatch", *_DRIFT, "step_too_large"),
+    "stale_rollouts": ("temperature", "engine_mismatch", *_DRIFT, "step_too_large"),
+    "engine_mismatch": (*_DRIFT, "step_too_large"),
+    "cut_at_limit": ("no_learning_signal", *_LENGTH),
+    "step_too_large": (*_ENTROPY, *_LENGTH, *_REWARD, "clip_saturation"),
+    "reference_kl": (*_ENTROPY, *_LENGTH, *_REWARD, "clip_saturation"),
+}
+"""What a finding explains besides the reward findings, which everything explains."""
+
+
+class Spell(NamedTuple):
+    """A time in which a clause stands: it trips at a row, begins at its onset, and ends at a row or stands on."""
+
+    finding: str
+    clause: str
+    trip: int
+    onset: int | None
+    end: int | None
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The findings of a run: those that stand after each row, all spells of their clauses, and the leader."""
+
+    standing: list[frozenset[str]]
+    spells: list[Spell]
+    leader: list[str | None]
+
+
+def evaluate(
+    rows: Sequence[Mapping[str, float]],
+    *,
+    attempts: Sequence[int] | None = None,
+    config: Mapping[str, object] = MappingProxyType({}),
+    disabled: Collection[str] = (),
+) -> Evaluated:
+    """Return the findings of a run.
+
+    Args: rows: the values of each step in order. attempts: the attempt of each row, one by default.
+    config: router_replay: whether replay is declared; ended: whether the last row is the run's last;
+    resets_baseline: rows at which b starts anew; guarded: "false" lets guarded rows count as false (default: skipped).
+    """
+    run = Run(rows, attempts or [0] * len(rows), config)
+    clauses = [c for c in (*not_a_number(), *corrupt(), *agreement(), *training()) if c.finding not in disabled]
+    clauses.sort(key=lambda c: c.finding == "moe_routing")  # it reads whether engine_mismatch stands
+    spells: list[Spell] = []
+    for clause in clauses:
+        found = list(_spells(run, clause))
+        spells += found
+        rows_standing = run.memory.setdefault(("standing", clause.finding), set())
+        for spell in found:
+            rows_standing.update(range(spell.trip, len(rows) if spell.end is None else spell.end))
+    ids = {clause.finding for clause in clauses}
+    standing = [frozenset(f for f in ids if i in run.memory["standing", f]) for i in range(len(rows))]
+    leaders = [_leader(i, standing[i], spells) for i in range(len(rows))]
+    return Evaluated(standing, sorted(spells, key=lambda s: (s.trip, s.finding)), leaders)
+
+
+def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
+    """Yield the spells of a clause: it trips when its hold is met, and ends after 10 known rows running."""
+    known: list[tuple[int, bool]] = []  # the rows in which the condition is known, guarded ones too, for the onset
+    hold: list[bool] = []  # "true in k of the newest n known rows", since the attempt began or the last spell ended
+    first_rows, guarded_at, trip, onset, calm = 0, -1, -1, 0, 0
+    before: Spell | None = None
+    for i in range(len(run.rows)):
+        strict, relaxed = Moment(run, i), Moment(run, i, relaxed=True)
+        if run.attempt_starts[i] == i:
+            hold = []  # holds start anew
+        true = clause.condition(strict)
+        if true is None:
+            continue
+        known.append((i, true))
+        first_rows += 1
+        # A guard means: not judged while it holds
+        if clause.guard is not None and clause.guard(strict):
+            guarded_at = i
+            if run.config.get("guarded") != "false":
+                continue
+            true = False
+        gate = clause.gate is None or bool(clause.gate(strict))
+        if trip >= 0:
+            # Clear: false (an upper limit x 0.8, a lower limit / 0.8) in 10 known rows running
+            calm = 0 if gate and guarded_at < i and clause.condition(relaxed) else calm + 1
+            if calm >= CLEAR_ROWS:
+                before = Spell(clause.finding, clause.name, trip, onset, i)
+                yield before
+                trip, hold = -1, []
+            continue
+        hold.append(true)
+        held = _held(clause, hold, first_rows)
+        if held and gate and (clause.evidence is None or clause.evidence(strict)):
+            trip, calm = i, 0
+            # and the onset is never before the last row at which it held
+            onset = max(_onset(run, clause, known), guarded_at)
+            # comes again before its signal was back in its band: the same illness
+            if clause.change and before is not None and before.end is not None and onset <= before.end:
+                onset = before.onset if before.onset is not None else onset
+    if trip >= 0:
+        yield Spell(clause.finding, clause.name, trip, onset, None)
+
+
+def _held(clause: Clause, hold: list[bool], first_rows: int) -> bool:
+    """*Hold* "k of n": true in k of the newest n known rows."""
+    if clause.hold == DEAD_HOLD:
+        # in 18 of the first 20 rows, later 45 of 50
+        return sum(hold) >= 18 if first_rows <= 20 else sum(hold[-50:]) >= 45
+    k, n = clause.hold
+    return sum(hold[-n:]) >= k
+
+
+def _onset(run: Run, clause: Clause, known: list[tuple[int, bool]]) -> int:
+    trip = known[-1][0]
+    if clause.split is not None:
+        return _split(run, clause.split, trip)
+    if clause.change is not None:
+        return _departure(run, clause.change[0], clause.change[1], trip)
+    if clause.outside is not None:
+        found = [(i, clause.outside(Moment(run, i))) for i in range(trip + 1)]
+        known = [(i, outside) for i, outside in found if outside is not None] or known
+    return _entry(known)
+
+
+def _entry(known: list[tuple[int, bool]]) -> int:
+    """Level: the row after the last two neighbouring rows inside it; standing from the first rows: the first row."""
+    for at in range(len(known) - 1, 0, -1):
+        if not known[at][1] and not known[at - 1][1]:
+            return known[min(at + 1, len(known) - 1)][0]
+    return known[0][0]
+
+
+def _departure(run: Run, quantity: str, side: int, trip: int) -> int:
+    """Change: running median of 3, back to the last row within 3 robust standard deviations of the first 20 rows."""
+    m = Moment(run, trip)
+    values, rows = m.all(quantity), run.series(quantity).rows
+    first = values[:20]
+    middle = float(np.median(first))
+    robust = 1.4826 * float(np.median(np.abs(first - middle)))
+    for at in range(len(values) - 1, -1, -1):
+        median = float(np.median(values[max(at - 1, 0) : at + 2]))
+        if side * (median - middle) <= 3 * robust:
+            return rows[min(at + 1, len(values) - 1)]
+    return rows[0]
+
+
+def _split(run: Run, of: str, trip: int) -> int:
+    """Reward: the least-squares split into a higher and a lower mean, from 50 rows before the peak to the trip."""
+    m = Moment(run, trip)
+    values, rows, peak = m.all(of), run.series(of).rows, m.peak(of)
+    assert peak is not None
+    start = max(0, peak[1] - 50)
+    best, least = peak[1], np.inf
+    for at in range(max(peak[1] - 15, start + 1), len(values)):  # (at most 15 before)
+        high, low = values[start:at], values[at:]
+        error = float(np.sum((high - np.mean(high)) ** 2) + np.sum((low - np.mean(low)) ** 2))
+        if np.mean(high) > np.mean(low) and error < least:
+            best, least = at, error
+    return rows[best]
+
+
+def _leader(i: int, standing: Collection[str], spells: Sequence[Spell]) -> str | None:
+    """Return the leading finding after a row; what is only info leads nothing."""
+    now = [s for s in spells if s.trip <= i and (s.end is None or i < s.end) and s.finding in ORDER]
+    onset = {f: min(s.onset for s in now if s.finding == f and s.onset is not None) for f in standing if f in ORDER}
+    trip = {f: min(s.trip for s in now if s.finding == f) for f in onset}
+    if not onset:
+        return None
+    candidates = set(onset)
+    # where reward_collapse stands only findings whose onset is at most 50 rows before its own lead
+    if "reward_collapse" in onset:
+        candidates = {f for f in candidates if onset[f] >= onset["reward_collapse"] - 50}
+    # a consequence never leads what began before it
+    begun = {f for f in candidates if any(f in _explained(c) and onset[c] < onset[f] for c in candidates)}
+    candidates -= begun
+    # the earliest onset; within 10 rows of each other by the order of section 2
+    earliest = min(onset[f] for f in candidates)
+    near = [f for f in ORDER if f in candidates and onset[f] <= earliest + 10]
+    # from row 0 `cut_at_limit` and `no_learning_signal` before `step_too_large`
+    from_start = [f for f in ("cut_at_limit", "no_learning_signal") if f in near and onset[f] == 0]
+    leader = from_start[0] if near[0] == "step_too_large" and from_start else near[0]
+    # *Explains* (takes the lead from what it explains after standing 20 rows, if its onset is at most 10 rows later)
+    causes = [
+        f
+        for f in ORDER
+        if f in onset and leader in _explained(f) and i - trip[f] >= 20 and onset[f] <= onset[leader] + 10
+    ]
+    return causes[0] if causes else leader
+
+
+def _explained(finding: str) -> tuple[str, ...]:
+    return (*EXPLAINS.get(finding, ()), *(() if finding in _REWARD else _REWARD))
