@@ -260,10 +260,11 @@ def far_log_ratio(m: Moment) -> bool | None:
 
 def late_or_flipping(m: Moment) -> bool:
     """not while a known lag exceeds its usual, nor while router flips are known and high."""
-    lag, flips = m.now("lag*"), m.now("router_flip_rate")
+    lag = m.now("lag*")
     usual = m.rows21to120("lag*", at_least=1)
     usual = float(np.median(m.all("lag*"))) if usual is None and lag is not None else usual
-    return bool((lag is not None and usual is not None and lag > usual) or (flips is not None and flips > 1e-3))
+    flipping = bool(flips_with_replay(m) or flips_grew(m))
+    return (lag is not None and usual is not None and lag > usual) or flipping
 
 
 def flips_with_replay(m: Moment) -> bool | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -425,7 +426,7 @@ def learnt_nothing(m: Moment) -> bool | None:
     values = m.last("reward_mean", 50)
     if m.now("reward_mean") is None or len(values) < 50:
         return None
-    return float(np.mean(values)) - m.quantiles()[0] <= 4 * m.noise("reward_mean") / np.sqrt(50)
+    return float(np.mean(values)) - m.quantiles()[0] <= 4 * m.noise("reward_mean") / math.sqrt(50)
 
 
 def reward() -> Iterator[Clause]:

@@ -31,7 +31,8 @@ EARLY = ("not_a_number", "corrupt_logprobs")
 
 def rows_of(path: Path) -> list[dict[str, float]]:
     """Return the rows of a log under trmon's names."""
-    logged = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    found = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    logged = [row["data"] if isinstance(row.get("data"), dict) else row for row in found]
     table = recognise(tuple(dict.fromkeys(name for row in logged for name in row)))
     return [dict(translate(row, table=table, mapped=NOT_YET_IN_TABLES).signals) for row in logged]
 
@@ -80,9 +81,8 @@ def main(folder: Path) -> None:
         paged, told = pages(rows, found), warned(found)
         right = bool(set(accept or ()) & found.standing[-1])
         tail = f"accept {accept}: {'right' if right else 'WRONG'}" if verdict == "ill" else ""
-        print(
-            f"{path.stem} {verdict} ({len(rows)} rows) leader {found.leader[-1]}; end {sorted(found.standing[-1])}; {tail}"
-        )
+        print(f"{path.stem} {verdict} ({len(rows)} rows) leader {found.leader[-1]}; {tail}")
+        print(f"    standing at the end {sorted(found.standing[-1])}")
         print(f"    paged {sorted(paged)}, warned {sorted(told - paged)}")
         print("\n".join(lines(found)), flush=True)
         if verdict == "ill":

@@ -1,4 +1,7 @@
-"""The findings of a run, computed anew at each row from the lists of values: slow, literal, for comparison in tests."""
+"""The findings of a run, computed anew at each row from the lists of values: slow, literal, for comparison in tests.
+
+Where the specification leaves a choice, AMBIGUITIES says how it is read here.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tests.domain.findings.ambiguities import AMBIGUITIES as AMBIGUITIES
 from tests.domain.findings.clauses_of_engines import DEAD_HOLD, Clause, agreement, corrupt, not_a_number
 from tests.domain.findings.clauses_of_training import training
 from tests.domain.findings.measures import Moment, Run
@@ -21,6 +25,7 @@ ORDER = (
     *("variance_blowup", "moderate_drift", "overoptimisation", "reward_collapse", "reward_decline"),
 )
 """The order of section 2, that of causes."""
+CLAUSES = (*not_a_number(), *corrupt(), *agreement(), *training())
 INFO = ("not_learning", "solved", "weaker_signal", "gradient_spike", "step_time")
 _AGREEMENT = ("moe_routing", "support_shift", "temperature", "stale_rollouts", "engine_mismatch")
 _DRIFT = ("variance_blowup", "moderate_drift")
@@ -75,7 +80,7 @@ def evaluate(
     resets_baseline: rows at which b starts anew; guarded: "false" lets guarded rows count as false (default: skipped).
     """
     run = Run(rows, attempts or [0] * len(rows), config)
-    clauses = [c for c in (*not_a_number(), *corrupt(), *agreement(), *training()) if c.finding not in disabled]
+    clauses = [c for c in CLAUSES if c.finding not in disabled]
     clauses.sort(key=lambda c: c.finding == "moe_routing")  # it reads whether engine_mismatch stands
     spells: list[Spell] = []
     for clause in clauses:
@@ -111,8 +116,8 @@ def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
             if run.config.get("guarded") != "false":
                 continue
             true = False
-        gate = clause.gate is None or bool(clause.gate(strict))
         if trip >= 0:
+            gate = clause.gate is None or bool(clause.gate(strict))
             # Clear: false (an upper limit x 0.8, a lower limit / 0.8) in 10 known rows running
             calm = 0 if gate and guarded_at < i and clause.condition(relaxed) else calm + 1
             if calm >= CLEAR_ROWS:
@@ -121,8 +126,8 @@ def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
                 trip, hold = -1, []
             continue
         hold.append(true)
-        held = _held(clause, hold, first_rows)
-        if held and gate and (clause.evidence is None or clause.evidence(strict)):
+        only_if = [test for test in (clause.gate, clause.evidence) if test is not None]
+        if _held(clause, hold, first_rows) and all(test(strict) for test in only_if):
             trip, calm = i, 0
             # and the onset is never before the last row at which it held
             onset = max(_onset(run, clause, known), guarded_at)

@@ -6,8 +6,8 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,7 @@ class Run:
     attempts: Sequence[int]
     config: Mapping[str, object]
     memory: dict[Any, Any] = field(default_factory=dict)
+    columns: dict[str, list[float | None]] = field(default_factory=dict)
 
     @cached_property
     def attempt_starts(self) -> list[int]:
@@ -84,17 +85,19 @@ class Run:
     def baseline_start(self, i: int) -> int:
         """Return the newest row at which b starts anew (0 without one)."""
         resets = self.config.get("resets_baseline", ())
+        if not resets:
+            return 0
         assert isinstance(resets, Sequence)
         return max([0, *(int(row) for row in resets if int(row) <= i)])
 
     def logged(self, quantity: str, i: int) -> float | None:
         """Return what the row logged of a quantity, finite or not; None if it logged nothing."""
-        if quantity in TRANSFORMED:
-            source, transform = TRANSFORMED[quantity]
-            value = self.logged(source, i)
-            return None if value is None else transform(value)
-        row = self.rows[i]
-        return next((float(row[name]) for name in names_of(quantity) if row.get(name) is not None), None)
+        if quantity not in self.columns:
+            source, transform = TRANSFORMED.get(quantity, (quantity, float))
+            names = names_of(source)
+            found = [next((row[name] for name in names if row.get(name) is not None), None) for row in self.rows]
+            self.columns[quantity] = [None if value is None else transform(value) for value in found]
+        return self.columns[quantity][i]
 
     def series(self, quantity: str) -> Series:
         """Return all known values of a quantity; readers cut it at their row."""
@@ -111,7 +114,9 @@ class Run:
         """Return the EMA after each known row and its age in rows; it starts anew with each attempt."""
         key = ("ema", quantity, alpha)
         if key not in self.memory:
-            series, averages, ages = self.series(quantity), [], []
+            series = self.series(quantity)
+            averages: list[float] = []
+            ages: list[int] = []
             for at, (row, value) in enumerate(zip(series.rows, series.values, strict=True)):
                 fresh = at == 0 or self.attempt_starts[series.rows[at - 1]] != self.attempt_starts[row]
                 averages.append(value if fresh else averages[-1] + alpha * (value - averages[-1]))
@@ -120,11 +125,25 @@ class Run:
         answer: tuple[Values, list[int]] = self.memory[key]
         return answer
 
-    def once(self, key: tuple[Any, ...], compute: Callable[[], Any]) -> Any:
-        """Return a value of a row that several clauses read, computed once."""
-        if key not in self.memory:
-            self.memory[key] = compute()
-        return self.memory[key]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def once_a_row(of: str | None = None) -> Callable[[F], F]:
+    """Compute a measure once after each known row of its quantity: `of`, else its first argument; "" is any row."""
+
+    def decorate(measure: F) -> F:
+        @wraps(measure)
+        def kept(m: Moment, *args: Any) -> Any:
+            quantity = args[0] if of is None else of
+            key = (measure.__name__, m.count(quantity) if quantity else m.i, m.run.baseline_start(m.i), *args)
+            if key not in m.run.memory:
+                m.run.memory[key] = measure(m, *args)
+            return m.run.memory[key]
+
+        return cast(F, kept)
+
+    return decorate
 
 
 @dataclass(frozen=True)
@@ -170,6 +189,7 @@ class Moment:
         values = self.last(quantity, 20)
         return float(np.mean(values)) if len(values) >= at_least else None
 
+    @once_a_row()
     def b(self, quantity: str) -> float | None:
         """b: mean of the signal's first 20 known rows (none before 20)."""
         start = bisect_left(self.run.series(quantity).rows, self.run.baseline_start(self.i))
@@ -186,6 +206,7 @@ class Moment:
         n = self.count(quantity)
         return float(self.run.averages(quantity, alpha)[0][n - 1]) if n else None
 
+    @once_a_row()
     def noise(self, quantity: str) -> float:
         """Noise of a signal: s = sqrt(mean of (x_t - x_(t-1))^2/2) over 200 rows."""
         steps = np.diff(self.last(quantity, MEMORY))
@@ -211,6 +232,7 @@ class Moment:
         beyond = abs(new - old) > 4 * self.noise(quantity) * 1.2533 * math.sqrt(2 / 5)
         return (new, old) if beyond else (old, old)
 
+    @once_a_row()
     def growth(self, quantity: str) -> tuple[float, float] | None:
         """growth: median of 5 over the 5 around 100 rows earlier (rows 5 to 9 if younger), beyond noise."""
         values = self.all(quantity)
@@ -222,26 +244,24 @@ class Moment:
 
     # the reward; `of` is reward_mean, or eval_reward for the main evaluation
 
+    @once_a_row("reward_mean")
     def quantiles(self) -> tuple[float, float]:
         """r_lo, r_hi: 1% and 99% quantiles of sequence rewards, else of row means."""
+        atoms: dict[float, float] = {}
+        for row in self.run.series("reward_mean").rows[: self.count("reward_mean")]:
+            for value, weight in _atoms(self.run.rows[row]):
+                atoms[value] = atoms.get(value, 0.0) + weight
+        whole, seen = math.fsum(atoms.values()), 0.0
+        found: list[float] = []
+        for value in sorted(atoms):
+            seen += atoms[value]
+            found += [value] * (seen >= 0.01 * whole and not found)
+            if seen >= 0.99 * whole:
+                return found[0], value
+        return found[0], max(atoms)
 
-        def compute() -> tuple[float, float]:
-            atoms: list[tuple[float, float]] = []
-            for row in self.run.series("reward_mean").rows[: self.count("reward_mean")]:
-                atoms += _atoms(self.run.rows[row])
-            atoms.sort()
-            values = np.array([value for value, _ in atoms])
-            cumulated = np.cumsum([weight for _, weight in atoms])
-            low, high = (
-                float(values[min(int(np.searchsorted(cumulated, share * cumulated[-1] - 1e-12)), len(values) - 1)])
-                for share in (0.01, 0.99)
-            )
-            return low, high
-
-        low, high = self.run.once(("quantiles", self.count("reward_mean")), compute)
-        return low, high
-
-    def reward_noise(self, of: str = "reward_mean") -> float:
+    @once_a_row()
+    def reward_noise(self, of: str) -> float:
         """s = the larger of (a) sqrt(mean of (r_t - r_(t-1))^2/2) and, from 40 rows on, (b) sqrt(10 median(d^2)/0.91).
 
         d = mean of the newest 10 rows minus that of the 10 before, overlapping, both over 200 rows.
@@ -249,14 +269,16 @@ class Moment:
         s, values = self.noise(of), self.last(of, MEMORY)
         if self.count(of) < 40:
             return s
-        d = [np.mean(values[t - 10 : t]) - np.mean(values[t - 20 : t - 10]) for t in range(20, len(values) + 1)]
+        means = np.convolve(values, np.full(10, 0.1), mode="valid")
+        d = means[10:] - means[:-10]
         return max(s, math.sqrt(10 * float(np.median(np.square(d))) / 0.91))
 
     def se(self, alpha: float, of: str = "reward_mean") -> float:
         """se = s sqrt(alpha/(2 - alpha)) with the alpha of the average it is compared with."""
-        return self.run.once(("s", of, self.count(of)), lambda: self.reward_noise(of)) * math.sqrt(alpha / (2 - alpha))
+        return self.reward_noise(of) * math.sqrt(alpha / (2 - alpha))
 
-    def peak(self, of: str = "reward_mean") -> tuple[float, int] | None:
+    @once_a_row()
+    def peak(self, of: str) -> tuple[float, int] | None:
         """peak: largest e15 from row 10 on; with its place among the known rows."""
         e15, ages = self.run.averages(of, ALPHA15)
         places = [at for at in range(self.count(of)) if ages[at] >= 10]
@@ -265,19 +287,18 @@ class Moment:
 
     def fall(self, of: str = "reward_mean") -> float | None:
         """fall = (peak - e15)/max(0.3 (peak - r_lo), 0.3 (peak - mean b), 8 se, 1e-9 max(1, abs(peak)))."""
-
-        def compute() -> float | None:
-            peak = self.peak(of)
-            if peak is None:
-                return None
-            e15, b = self.ema(of, ALPHA15), self.b(of)
-            low = self.quantiles()[0] if of == "reward_mean" else float(np.quantile(self.all(of), 0.01))
-            scale = [0.3 * (peak[0] - low), 8 * self.se(ALPHA15, of), 1e-9 * max(1.0, abs(peak[0]))]
-            scale += [] if b is None else [0.3 * (peak[0] - b)]
-            return None if e15 is None else (peak[0] - e15) / max(scale)
-
-        answer: float | None = self.run.once(("fall", of, self.count(of)), compute)
-        return answer
+        peak = self.peak(of)
+        if peak is None:
+            return None
+        e15, b = self.ema(of, ALPHA15), self.b(of)
+        low = (
+            self.quantiles()[0]
+            if of == "reward_mean"
+            else float(np.quantile(self.all(of), 0.01, method="inverted_cdf"))
+        )
+        scale = [0.3 * (peak[0] - low), 8 * self.se(ALPHA15, of), 1e-9 * max(1.0, abs(peak[0]))]
+        scale += [] if b is None else [0.3 * (peak[0] - b)]
+        return None if e15 is None else (peak[0] - e15) / max(scale)
 
     def greatest_fall(self, n: int) -> float:
         """Return the largest fall within the newest n rows; 0 without one."""
@@ -285,6 +306,7 @@ class Moment:
         falls = [Moment(self.run, row).fall() for row in rows[-n:] if row > self.i - n]
         return max((fall for fall in falls if fall is not None), default=0.0)
 
+    @once_a_row("reward_mean")
     def rising(self) -> bool:
         """rising: fall < 0.3, e20 above e20 of 100 rows ago (of row 20 if younger) by 2 sqrt(2) se, ...
 
@@ -298,6 +320,7 @@ class Moment:
         before = e20[at - age + max(age - 100, 20)]
         return bool(fall < 0.3 and now > before + 2 * math.sqrt(2) * se and now >= e20[at - 20] - 2 * se)
 
+    @once_a_row("")
     def at_top(self) -> bool | None:
         """at its top: mean of the newest 10 rows >= r_lo + 0.9 (r_hi - r_lo) ...; else the top is unknown (None)."""
         values = self.last("reward_mean", 10)
