@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from trmon.domain.signals.reward_history import LOWER_ATOMS
+from trmon.domain.findings.memory import LOWER_ATOMS
 
 Values = NDArray[np.float64]
 ENGINE_PAIRS = ("mismatch", "total")

@@ -148,6 +148,7 @@ SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] =
     "corrupt_logprobs.end_dropped": (constant(**COUNTS, **TAIL), constant(**COUNTS, **TAIL | {"n_zero_tail": 500.0})),
     "corrupt_logprobs.padding": (constant(**NO_GAPS, **TAIL), constant(**COUNTS, **TAIL)),
     "corrupt_logprobs.zeros": (constant(**COUNTS), constant(**COUNTS | {"n_mu_zero_unlikely": 0.9})),
+    "moe_routing.replayed": (constant(router_flip_rate=0.0015), constant(router_flip_rate=0.0009)),
     "wrong_policy.pearson": (
         constant(mismatch_prob_pearson=0.3, mismatch_kl_k1=0.6, mismatch_abs_log_ratio_mean=0.9),
         constant(mismatch_prob_pearson=0.3, mismatch_kl_k1=0.4, mismatch_abs_log_ratio_mean=0.9),
@@ -172,8 +173,8 @@ SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] =
         constant(sampled_entropy=1.4),
     ),
     "overoptimisation.evaluation": (
-        lambda _: {"eval_reward": 0.1, "reward_mean": 0.9},
-        lambda _: {"eval_reward": 0.1, "reward_mean": 0.4},
+        lambda _: {"eval_reward": -0.5, "reward_mean": 0.9},
+        lambda _: {"eval_reward": -0.5, "reward_mean": 0.4},
     ),
     "reward_collapse.fall": (falling, constant(reward_mean=0.35)),
     "reward_decline.fall": (falling, constant(reward_mean=0.35)),
@@ -196,7 +197,7 @@ SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] =
 """Clauses whose rows cannot be made from their limits: rows that fire, and rows that do not."""
 FROM_THE_START = {
     "no_learning_signal.reward": {"reward_mean": 0.4},
-    "overoptimisation.evaluation": {"eval_reward": 0.4},
+    "overoptimisation.evaluation": {"eval_reward": 0.7},
     "reward_decline.evaluation": {"eval_reward": 0.4},
     "not_learning.floor": {"reward_mean": 0.4},
 }

@@ -106,7 +106,6 @@ class JudgeState(msgspec.Struct, frozen=True, kw_only=True):
     evaluation: RewardMemory = RewardMemory()
     reward_at_eval_peak: float = math.nan
     falls: tuple[float, ...] = ()
-    floor_rows: int = 0
     success: int = -1
     clauses: dict[str, ClauseMemory] = {}
     standing: dict[str, Spell] = {}
@@ -178,7 +177,7 @@ class Judge:
                 signals[key] = signals.get(key, _NEW).with_value(seen, n, early_rows=early)
                 known.add(key)
         self._settle(signals, known, values, n)
-        reward, floor_rows = _with_reward(state, values, n)
+        reward = _with_reward(state, values, n)
         evaluation, at_peak = _with_evaluation(state, values, reward, n)
         folded = structs.replace(
             state,
@@ -189,7 +188,6 @@ class Judge:
             reward=reward,
             evaluation=evaluation,
             reward_at_eval_peak=at_peak,
-            floor_rows=floor_rows,
             facts=dict(row.facts),
         )
         reading = _reading(folded, known)
@@ -328,7 +326,6 @@ def _reading(state: JudgeState, known: Set[str]) -> Reading:
         reward=state.reward,
         evaluation=state.evaluation,
         reward_at_eval_peak=state.reward_at_eval_peak,
-        floor_rows=state.floor_rows,
         recent_fall=max(state.falls, default=math.nan),
         facts=state.facts,
         known=known,
@@ -435,13 +432,9 @@ def _begun(state: JudgeState, row: Row) -> JudgeState:
     )
 
 
-def _with_reward(state: JudgeState, values: Mapping[str, float], n: int) -> tuple[RewardMemory, int]:
+def _with_reward(state: JudgeState, values: Mapping[str, float], n: int) -> RewardMemory:
     value = values.get("reward_mean")
-    if value is None or not is_number(value):
-        return state.reward, state.floor_rows
-    reward = state.reward.with_row(value, values, n)
-    at_floor = value <= reward.lowest + 2.0 * reward.signal.noise
-    return reward, state.floor_rows + 1 if at_floor else 0
+    return state.reward if value is None or not is_number(value) else state.reward.with_row(value, values, n)
 
 
 def _with_evaluation(
@@ -468,7 +461,8 @@ def _judged(known: ClauseMemory | None, clause: Clause, reading: Reading) -> Cla
         return ClauseMemory(truths, judged, _holds(clause.hold, truths, judged), 0)
     still = truth or clause.truth(reading, relaxed=True)
     quiet = 0 if still else memory.quiet + 1
-    return ClauseMemory(truths, judged, quiet < CLEAR_ROWS, quiet)
+    # A clause that has closed holds anew by new rows: some holds are longer than what closes it.
+    return ClauseMemory(truths, judged, True, quiet) if quiet < CLEAR_ROWS else ClauseMemory(0, judged)
 
 
 _MASKS = tuple((1 << n) - 1 for n in range(51))

@@ -84,7 +84,6 @@ class Reading:
     reward: RewardMemory
     evaluation: RewardMemory
     reward_at_eval_peak: float
-    floor_rows: int
     recent_fall: float
     facts: Mapping[str, float]
     known: Set[str]
@@ -142,8 +141,8 @@ def _mean(memory: SignalMemory, _: Reading) -> float:
 
 def _over_recent(memory: SignalMemory, _: Reading) -> float:
     """Of the median of the 50 values before that have a signal, of which there must be 20."""
-    peak = max(memory.values, default=0.0)
-    before = [value for value in memory.values[-51:-1] if value > 1e-3 * peak]
+    least = 1e-3 * _usual(memory)
+    before = [value for value in memory.values[-51:-1] if value > least]
     return over(memory.now, median(before)) if len(before) >= START_ROWS else math.nan
 
 
@@ -271,6 +270,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "rise": _rise,
     "same": _same,
     "different": lambda memory, _: float(len(set(memory.values[-START_ROWS:]))),
+    "below_peak_errors": lambda memory, _: in_errors(max(memory.values) - memory.now, memory.noise),
     "below_peak": lambda memory, _: over(max(memory.values) - memory.now, max(memory.values) - min(memory.values)),
 }
 """What a clause may read of a signal, by the name after the dot."""
@@ -381,6 +381,16 @@ def _above_floor(reading: Reading) -> float:
     return reading.reward.signal.now - min(reading.computed("reward_lowest"), 0.0) - 1e-9
 
 
+FLOOR_ROWS = 50
+
+
+def _floor_errors(reading: Reading) -> float:
+    """How far the mean of 50 rows is above the lowest reward, in its standard errors."""
+    signal = reading.reward.signal
+    above = signal.mean_of(FLOOR_ROWS, at_least=FLOOR_ROWS) - reading.computed("reward_lowest")
+    return in_errors(above, signal.noise / math.sqrt(FLOOR_ROWS)) if above > 0 else 0.0 * above
+
+
 def _kl_k1_share(reading: Reading) -> float:
     """abs(kl_k1) over the mean absolute log-ratio, less what 3 standard errors of it explain."""
     size, tokens = reading.memory("abs_log_ratio_mean").now, reading.memory("n_tokens").now
@@ -392,6 +402,12 @@ def _advantage_size(reading: Reading) -> float:
     """The largest absolute advantage; that of the largest alone where the smallest is not known."""
     largest, smallest = reading.memory("advantage_max").now, reading.memory("advantage_min").now
     return abs(largest) if smallest != smallest else max(abs(largest), abs(smallest))
+
+
+def _replayed_flip_rate(reading: Reading) -> float:
+    """The rate of flips where the configuration replays the routing, which leaves next to none."""
+    is_declared = reading.facts.get("replay_declared", 0.0) > 0
+    return reading.memory("router_flip_rate").now if is_declared else math.nan
 
 
 RISK_ROWS = 60
@@ -417,7 +433,7 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     ),
     "at_top": _at_top,
     "reward_mean.above_floor": _above_floor,
-    "reward_floor_rows": lambda reading: float(reading.floor_rows),
+    "reward_floor_errors": _floor_errors,
     "zeros.count": lambda reading: _total(reading, "n_mu_zero_unlikely", ZERO_ROWS),
     "zeros.rows": _zero_rows,
     "zeros.share": lambda reading: over(reading.computed("zeros.count"), _total(reading, "n_unlikely", ZERO_ROWS)),
@@ -436,14 +452,14 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "slopes.ramp_rows": _ramp_rows,
     "advantage_size": _advantage_size,
     "risk_over_limit": _risk_over_limit,
-    "replay_declared": lambda reading: reading.facts.get("replay_declared", math.nan),
+    "replayed_flip_rate": _replayed_flip_rate,
 }
 """Measures that are no transform of one signal."""
 READ_BY: Mapping[str, tuple[str, ...]] = {
     "fall": ("reward_mean",),
     "eval_fall": ("eval_reward",),
     "reward_mean.above_floor": ("reward_mean",),
-    "reward_floor_rows": ("reward_mean",),
+    "reward_floor_errors": ("reward_mean",),
     "reward_since_eval_peak": ("eval_reward",),
     "zeros.count": ("n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half"),
     "gaps.count": ("n_prob_diff_half", "n_tokens"),
@@ -451,6 +467,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "zero_tail.share": ("n_zero_tail", "n_mu_zero", "n_tokens", "n_sequences"),
     "slopes.smaller": ("logp_slope_q", "logp_slope_p"),
     "risk_over_limit": ("collapse_risk",),
+    "replayed_flip_rate": ("router_flip_rate",),
     "advantage_size": ("advantage_max", "advantage_min"),
     "kl_k1.over_abs": ("kl_k1", "abs_log_ratio_mean"),
     "kl_k1_share": ("kl_k1", "abs_log_ratio_mean", "n_tokens"),

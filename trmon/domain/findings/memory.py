@@ -194,7 +194,7 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
         e15 = reward if self.e15 != self.e15 else self.e15 + FAST_WEIGHT * (reward - self.e15)
         atoms = _atoms(reward, values)
         low, high = min(atoms[0][0], reward), max(atoms[-1][0], reward)
-        is_peak = signal.count >= PEAK_FROM_ROW and not e15 <= self.peak
+        is_peak = len(self.averages) + 1 >= PEAK_FROM_ROW and not e15 <= self.peak
         known = self.maximum if self.maximum == self.maximum else -math.inf
         largest = values.get("reward_max", math.nan)
         return RewardMemory(
@@ -244,8 +244,8 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
         return self.sketch.quantile(0.99)
 
     def fall(self, noise: float, lowest: float) -> float:
-        """Return the fall from the peak, over what a healthy run may fall; NaN before row 10."""
-        if not self.peak_row >= 0 or self.e15 != self.e15:
+        """Return the fall from the peak, over what a healthy run may fall; NaN before row 10 of an attempt."""
+        if self.peak_row < 0 or len(self.averages) < PEAK_FROM_ROW:
             return math.nan
         begun = mean(self.signal.early[:START_ROWS])
         scale = max(

@@ -10,7 +10,7 @@ from statistics import median
 
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.findings.catalogue import Clause, Comparison
-from trmon.domain.findings.measures import COMPUTED, SCALES, Reading
+from trmon.domain.findings.measures import COMPUTED, FLOOR_ROWS, SCALES, Reading
 from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, mean
 
 BAND_DEVIATIONS = 3.0
@@ -77,8 +77,8 @@ def _walked(clause: Clause, reading: Reading) -> Onset:
 
 def _of_reward(decisive: Comparison, reading: Reading) -> Onset:
     course = reading.reward if decisive.signals[0] == "reward_mean" else reading.evaluation
-    if decisive.measure == "reward_floor_rows":
-        row = course.signal.rows[max(0, len(course.signal.rows) - reading.floor_rows)]
+    if decisive.measure == "reward_floor_errors":
+        row = course.signal.rows[-min(FLOOR_ROWS, len(course.signal.rows))]
         return Onset(row, row)
     if decisive.measure == "reward_mean.above_floor":
         floor = min(course.lowest, 0.0) + 1e-9

@@ -41,6 +41,7 @@ OF_TRANSFORM: Mapping[str, str] = {
     "same": "{signal} is the same in {value} of 20 rows",
     "different": "{signal} has {value} values in 20 rows",
     "below_peak": "{signal} is {value} of its range below its peak",
+    "below_peak_errors": "{signal} is {value} times its noise below its peak",
     "lost": "{signal} is not a number",
     "nonfinite": "{signal} is not a number",
 }
@@ -50,7 +51,7 @@ OF_MEASURE: Mapping[str, str] = {
     "fall.recent": "the reward fell by {value} of what counts as a collapse",
     "reward_since_eval_peak": "the reward of training rose by {value} standard errors meanwhile",
     "reward_mean.above_floor": "the reward is at its lowest, {now}",
-    "reward_floor_rows": "the reward is at its lowest, {now}, for {value} rows",
+    "reward_floor_errors": "the reward is at its lowest, {now}, for 50 rows",
     "zeros.count": "{value} log-probs of exactly 0 in 10 rows at tokens that the trainer finds unlikely",
     "zeros.rows": "in {value} rows",
     "zeros.share": "{percent} of the log-probs are dropped",
@@ -67,7 +68,7 @@ OF_MEASURE: Mapping[str, str] = {
     "slopes.ramp_rows": "it came within {value} rows",
     "advantage_size": "the largest advantage is {value}",
     "risk_over_limit": "the probability of a collapse is {now}",
-    "replay_declared": "the configuration replays the routing",
+    "replayed_flip_rate": "{percent} of the replayed routings differ",
 }
 
 
