@@ -21,7 +21,7 @@ OF_FALL: Mapping[str, str] = {
     "fall": "the fall of the reward from its peak is {value} of a collapse",
     "fall.recent": "the fall of the reward from its peak was {value} of a collapse in the newest 20 rows",
     "eval_fall": "the fall of the evaluations' reward from its peak is {value} of a collapse",
-    "reward_floor_rows": "the reward is at its lowest for {value} rows",
+    "reward_floor_errors": "the mean reward of 50 rows is within {value} standard errors of its lowest",
 }
 OF_NAME: Mapping[str, str] = {
     "pearson_gap": f"1 minus the {words_of_signal('prob_pearson')}",
