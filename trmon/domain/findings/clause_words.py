@@ -13,7 +13,6 @@ SIDES: Mapping[str, str] = {">": "more than", ">=": "at least", "<": "less than"
 OF_TRUTH: Mapping[str, str] = {
     "rising": "the reward rises",
     "at_top": "the reward is at its top",
-    "replay_declared": OF_MEASURE["replay_declared"],
     "reward_mean.above_floor": "the reward is at its lowest",
 }
 """Measures that are true or false in a row."""
