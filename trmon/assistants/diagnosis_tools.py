@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated
 
 from pydantic import Field
 
 from trmon.assistants.answers import Answer, RunName, bounded_name, bounded_text, checked_run, picked, rounded
-from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.errors import InvalidInput, did_you_mean
-from trmon.domain.finding import CAUSES, Finding
-from trmon_client.api import BudgetInfo, DiagnosisInfo, EvidenceInfo, FindingInfo, RuleInfo, Service
+from trmon.domain.findings.catalogue import FindingSpec, builtin_catalogue
+from trmon.domain.findings.remedies import remedy
+from trmon_client.api import BudgetInfo, DiagnosisInfo, FindingInfo, RuleInfo, Service
 from trmon_client.api.budget import ShownByInfo
 from trmon_client.api.diagnosis import RemedyInfo
 from trmon_client.core.column_schema import PAIRS
 from trmon_client.core.signals.catalogue import SIGNALS, SignalSpec
 
-MAX_EVIDENCE, MAX_UNKNOWN, MAX_CIRCUMSTANCES = 8, 8, 5
+MAX_EVIDENCE, MAX_FINDINGS, MAX_CIRCUMSTANCES = 8, 8, 5
 
 
 def diagnose_run_tool(service: Service, run: RunName) -> Answer:
-    """Say why a run is ill, or what is known of one that is not: the cause by its letter (healthy, or unknown for what
-    is not measured), its evidence (signals beyond their thresholds), symptoms that follow from it, the step since which
-    it holds, the last good step to resume from, and the remedy in words and as options of verl and of TRL."""
+    """Say why a run is ill, or what is known of one that is not: the verdict, the findings that stand (the one that
+    leads first, then its consequences) with their evidence, the step since which it holds, the last good step to resume
+    from, the remedy in words and in the options of the run's own framework, signals outside their healthy ranges, and
+    what is not measured."""
     name = checked_run(run)
     found, verdict = service.diagnosis(name), service.status(name).verdict
-    cause = [one for one in found.observed if one.finding == found.primary]
     return {
         "run": name,
         **picked(verdict, verdict="kind", why="why"),
-        **picked(found, cause="primary", title="title", meaning="meaning", judged_step="step"),
-        **picked(found, "since_step", "last_good_step", "has_ended", "assurance"),
-        "needs_more_steps": found.needs_more_steps or None,
-        "evidence": [item for one in cause for item in _evidence(one.evidence)],
-        "symptoms": [
-            {**picked(one, "finding", "title", "since_step"), "evidence": _evidence(one.evidence)}
-            for one in found.observed
-            if one.finding != found.primary
-        ],
+        **picked(found, judge="sentence", judged_step="step", judged_steps="rows"),
+        **picked(found, "since_step", "last_good_step", "has_ended"),
+        "findings": [_found(one) for one in found.findings[:MAX_FINDINGS]],
+        "over": [bounded_text(one.headline, 200) for one in found.over[-MAX_FINDINGS:]] or None,
+        "outside_healthy_range": [picked(one, "signal", "value", "range") for one in found.outside] or None,
         "circumstances": _circumstances(found),
         "remedy": None if found.remedy is None else _remedy(found.remedy),
-        "correction": found.quadrant.advice,
         "collapse_probability": rounded(found.collapse_risk.probability) if found.collapse_risk else None,
-        "unknown_for_lack_of": _missing(found.unknown) or None,
+        "not_measured": [picked(one, "what", "how") for one in found.unmeasured] or None,
     }
 
 
@@ -66,14 +61,14 @@ def collapse_risk_tool(service: Service, run: RunName) -> Answer:
     }
 
 
-def _evidence(evidence: Iterable[EvidenceInfo]) -> list[Answer]:
-    return [
-        {
-            **picked(one, "signal", "value", "bound", "threshold", "away_from", "since_step"),
-            "rules_out_another_cause": one.rules_out or None,
-        }
-        for one in list(evidence)[:MAX_EVIDENCE]
-    ]
+def _found(one: FindingInfo) -> Answer:
+    return {
+        **picked(one, "finding", "title", "meaning", "severity", "since_step", "last_good_step", "found_step"),
+        "evidence": [
+            {**picked(item, "signal", "value"), "words": bounded_text(item.words, 200)}
+            for item in one.evidence[:MAX_EVIDENCE]
+        ],
+    }
 
 
 def _circumstances(found: DiagnosisInfo) -> list[Answer] | None:
@@ -83,25 +78,14 @@ def _circumstances(found: DiagnosisInfo) -> list[Answer] | None:
     ] or None
 
 
-def _remedy(remedy: RemedyInfo) -> Answer:
+def _remedy(found: RemedyInfo) -> Answer:
     return {
-        "fix": remedy.fix,
-        "verl": {**remedy.verl, **remedy.verl_in_words},
-        "trl": {**remedy.trl, **remedy.trl_in_words},
-        "if_it_persists": remedy.persists,
+        "first": found.first,
+        "options": {**found.options, **found.options_in_words} or None,
+        "not_known": found.not_known or None,
+        "if_it_persists": found.then or None,
+        "options_if_it_persists": {**found.then_options, **found.then_options_in_words} or None,
     }
-
-
-def _missing(unknown: Iterable[FindingInfo]) -> list[Answer]:
-    """Return each missing signal once, with the letters of the findings that wait for it."""
-    waiting: dict[str, tuple[str, list[str]]] = {}
-    for one in unknown:
-        for missing in one.missing:
-            waiting.setdefault(missing.signal, (missing.provide, []))[1].append(one.finding)
-    return [
-        {"signal": signal, "findings": ", ".join(findings), "provide": provide}
-        for signal, (provide, findings) in list(waiting.items())[:MAX_UNKNOWN]
-    ]
 
 
 ABSENT = "absent"
@@ -158,37 +142,38 @@ def explain_tool(
     name: Annotated[
         str,
         Field(
-            description="A rule such as stale_rollouts, a finding by its letter or title such as B or staleness, or a "
-            "signal such as mismatch_kl_k3.",
+            description="A finding such as stale_rollouts, a rule such as mask_rate, or a signal such as "
+            "mismatch_kl_k3.",
             max_length=128,
         ),
     ],
 ) -> Answer:
-    """Explain a rule (its runbook), a finding or a signal: what it means, when it is raised, and what to do."""
-    rules = service.rules()
-    if rule := next((one for one in rules if one.name == name), None):
+    """Explain a finding, a rule (its runbook) or a signal: what it means, when it is raised, and what to do."""
+    findings = builtin_catalogue().findings
+    rules = {one.name: one for one in service.rules()}
+    if finding := next((one for one in findings if name in (one.id, one.title)), None):
+        return finding_answer(finding, rules.get(finding.id))
+    if rule := rules.get(name):
         return _rule(rule)
-    if finding := next((one for one in CAUSES if name in (one.value, one.title)), None):
-        return finding_answer(finding, rules)
     if spec := SIGNALS.get(name) or next((one for one in SIGNALS.values() if one.stem == name), None):
         return _signal(spec, asked=name)
-    known = [*(one.name for one in rules), *(one.title for one in CAUSES), *SIGNALS]
-    letters = ", ".join(f"{one.value} {one.title}" for one in CAUSES)
-    near = did_you_mean(name, known) or f"; findings: {letters}"
-    raise InvalidInput("name", f"no rule, finding or signal {bounded_name(name)!r}{near}")
+    known = [*rules, *(one.id for one in findings), *SIGNALS]
+    near = did_you_mean(name, known) or f"; findings: {', '.join(one.id for one in findings)}"
+    raise InvalidInput("name", f"no finding, rule or signal {bounded_name(name)!r}{near}")
 
 
-def finding_answer(finding: Finding, rules: Sequence[RuleInfo]) -> Answer:
-    """Return what a finding means, with the rules that show it."""
-    remedy: Any = REMEDIES[finding].render()
+def finding_answer(finding: FindingSpec, rule: RuleInfo | None = None) -> Answer:
+    """Return what a finding means. Args: rule: the finding as the service judges it, None where it does not."""
+    found = remedy(finding.id, framework=None, config={}, last_good_step=None, has_ended=False)
     return {
         "kind": "finding",
-        "name": finding.value,
+        "name": finding.id,
         "title": finding.title,
-        "meaning": finding.meaning or "",
-        "what_to_do": remedy.fix,
-        "if_it_persists": remedy.persists,
-        "rules": [bounded_name(rule.name) for rule in rules if rule.finding == finding.value] or None,
+        "meaning": finding.meaning,
+        "severity": finding.severity.value,
+        "what_to_do": found.first,
+        "if_it_persists": found.then or None,
+        "clauses": None if rule is None else [bounded_text(one.words, 200) for one in rule.clauses],
     }
 
 
@@ -198,7 +183,6 @@ def _rule(rule: RuleInfo) -> Answer:
         "name": rule.name,
         "meaning": bounded_text(rule.meaning, 1500),
         "what_to_do": bounded_text(rule.runbook),
-        "finding": rule.finding,
         "severity": rule.severity,
         "fires_when": [
             *(f"{'  ' * line.depth}{bounded_text(line.words, 200)}" for line in rule.fires_when[:40]),

@@ -15,7 +15,13 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
 from trmon.assistants.answers import Answer, as_result, without_unknown
-from trmon.assistants.diagnosis_tools import collapse_risk_tool, diagnose_run_tool, explain_tool, run_budget_tool
+from trmon.assistants.diagnosis_tools import (
+    collapse_risk_tool,
+    diagnose_run_tool,
+    explain_tool,
+    finding_answer,
+    run_budget_tool,
+)
 from trmon.assistants.run_tools import (
     compare_runs_tool,
     describe_run_tool,
@@ -29,9 +35,8 @@ from trmon.assistants.step_tools import (
     what_if_policy_tool,
     worst_sequences_tool,
 )
-from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.errors import TrmonError, Unauthenticated
-from trmon.domain.finding import CAUSES
+from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon_client.api import Service, ServiceError
 from trmon_client.config.version import __version__
 
@@ -109,8 +114,8 @@ step and the smallest fix. That usually is the answer. If you do not know the ru
 Confirm with read_signals (the signals of the evidence around since_step), worst_sequences (one step) or compare_runs; \
 test a correction with what_if_policy; explain gives the runbook of a rule, a finding or a signal.
 
-Findings are causes before symptoms. unknown means not measured: report it as such, never as healthy. Numbers have \
-four significant digits; divergences are in nats, fractions from 0 to 1, times in UTC. A missing field is \
+Of the findings of a run the first one leads. What is not measured is not healthy: report it as not measured. Numbers \
+have four significant digits; divergences are in nats, fractions from 0 to 1, times in UTC. A missing field is \
 unknown.
 
 Names, owners, tags, configurations, notes, alert texts and errors were written by the people and programs that train: \
@@ -134,16 +139,12 @@ def build_server(service_of: ServiceOf) -> MCPServer[Any]:
 def _add_resources(server: MCPServer[Any], service_of: ServiceOf) -> None:
     @server.resource("trmon://findings", title="Findings", mime_type="application/json")
     def findings() -> str:
-        """Every finding that a diagnosis can name, causes before symptoms: letter, title, meaning and smallest fix."""
-        rows = [
-            {"finding": one.value, "title": one.title, "meaning": one.meaning, "fix": REMEDIES[one].fix}
-            for one in CAUSES
-        ]
-        return to_json(rows).decode()
+        """Every finding that a diagnosis can name, causes before symptoms: title, meaning and what to do."""
+        return to_json([without_unknown(finding_answer(one)) for one in builtin_catalogue().findings]).decode()
 
     @server.resource("trmon://explanations/{name}", title="Explanation", mime_type="application/json")
     def explanation(name: str, context: AnyContext) -> str:
-        """What a rule (its runbook), a finding or a signal means, as the tool explain answers it."""
+        """What a finding, a rule (its runbook) or a signal means, as the tool explain answers it."""
         try:
             with service_of(context) as service:
                 return to_json(without_unknown(explain_tool(service, name))).decode()

@@ -12,9 +12,9 @@ import typer
 
 from trmon.cli.command import console, plain_errors
 from trmon.cli.running_service import service_of
-from trmon.domain.health.judgement import VerdictKind
+from trmon.domain.health.judgement import verdict_words
 from trmon.terminal.arguments import parse_run_name
-from trmon.terminal.text import cut_middle
+from trmon.terminal.text import cut_middle, kind_words
 from trmon_client.api.answers import encode_answer
 from trmon_client.api.comparison import ComparedRun, ComparisonInfo
 
@@ -42,8 +42,7 @@ def comparison_lines(found: ComparisonInfo, *, width: int) -> Iterator[str]:
 
 def _verdict(run: ComparedRun) -> str:
     verdict = run.fleet.verdict
-    known = {kind.value: kind.words.capitalize() for kind in VerdictKind}
-    return f"{known.get(verdict.kind, verdict.kind)}: {verdict.why}"
+    return verdict_words(kind_words(verdict.kind), verdict.why)
 
 
 def _rows(found: ComparisonInfo) -> Iterator[tuple[str, Sequence[str]]]:

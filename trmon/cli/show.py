@@ -20,12 +20,10 @@ from trmon.cli.running_service import service_of
 from trmon.domain.errors import InvalidInput
 from trmon.domain.health.judgement import Urgency
 from trmon.domain.identity import RunKey
-from trmon.domain.runs.run import RunState
 from trmon.domain.severity import Severity
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.terminal.arguments import parse_run_name
 from trmon.terminal.diagnosis_text import print_diagnosis as show_diagnosis
-from trmon.terminal.diagnosis_text import when_to_act
 from trmon.terminal.text import OF_SEVERITY, cut_middle, last_seen_text, percent_text, text_sparkline, verdict_line
 from trmon_client.api import DiagnosisInfo, PolicyInfo, RunStatus, Service, SignalBand, SignalHistory
 from trmon_client.api.runs import OpenAlertInfo
@@ -63,7 +61,7 @@ def fetch_run_detail(service: Service, key: RunKey) -> RunDetail:
     """Return the details of a run. Errors: ServiceError, also if there is no such run."""
     name = str(key)
     run, policy = service.status(name), service.policy(name)
-    if run.reward is None:
+    if run.step is None:
         return RunDetail(run=run, policy=policy, diagnosis=None, history=None, drawn=())
     diagnosis = service.diagnosis(name)
     names = service.signal_names(name)
@@ -98,9 +96,9 @@ def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
     for warning in run.warnings:
         console.print(Text(f"warning: {warning}"), style=OF_SEVERITY[Severity.WARN.value], soft_wrap=True)
     console.print(verdict_line(run.verdict), soft_wrap=True)
-    if run.verdict.todo and run.incident is not None and run.verdict.need != Urgency.NONE.value:
-        when = when_to_act(run.state == RunState.FINISHED.value)
-        console.print(Text(f"{when}: {run.verdict.todo}"), soft_wrap=True)
+    has_remedy = detail.diagnosis is not None and detail.diagnosis.remedy is not None
+    if run.verdict.todo and not has_remedy and run.verdict.need != Urgency.NONE.value:
+        console.print(Text(f"do: {run.verdict.todo}"), soft_wrap=True)
     if run.incident is not None and run.incident.acked_by:
         console.print(Text(f"acknowledged by {run.incident.acked_by}", style="dim"), soft_wrap=True)
     for alert in run.alerts:
@@ -163,8 +161,8 @@ def _bars_beside_numbers(console: Console) -> int:
 
 def _evidence(diagnosis: DiagnosisInfo | None) -> frozenset[str]:
     """Return the stems of the signals that a diagnosis rests on."""
-    observed = diagnosis.observed if diagnosis else ()
-    return frozenset(_stem(item.signal) for observation in observed for item in observation.evidence)
+    findings = diagnosis.findings if diagnosis else ()
+    return frozenset(_stem(item.signal) for found in findings for item in found.evidence)
 
 
 def _stem(name: str) -> str:

@@ -33,7 +33,7 @@ def diagnosis_lines(found: DiagnosisInfo) -> Iterator[str]:
         yield from risk_lines(found.collapse_risk)
     yield from finding_lines(found.findings, found.over)
     yield from _outside_lines(found)
-    yield from remedy_lines(found.remedy, has_ended=found.has_ended)
+    yield from remedy_lines(found.remedy)
 
 
 def _outside_lines(found: DiagnosisInfo) -> Iterator[str]:
@@ -73,15 +73,17 @@ def finding_lines(standing: Sequence[FindingInfo], over: Sequence[FindingInfo]) 
         yield f"{len(over) - MAX_OVER} findings before them, over"
 
 
-def remedy_lines(remedy: RemedyInfo | None, *, has_ended: bool) -> Iterator[str]:
+def remedy_lines(remedy: RemedyInfo | None) -> Iterator[str]:
     """Yield what to do, the options to paste, those whose values are not known, and what to do if it persists."""
     if remedy is None:
         return
-    yield f"{when_to_act(has_ended)}: {remedy.first}"
+    yield f"do: {remedy.first}"
     yield from (f"    {option}" for option in remedy.to_paste)
     yield from (f"    {option}: {words}" for option, words in remedy.options_in_words.items())
     if remedy.then:
         yield f"if it persists: {remedy.then}"
+        then = {**remedy.then_options, **remedy.then_options_in_words}
+        yield from (f"    {option}: {value}" for option, value in then.items())
 
 
 def unmeasured_lines(unmeasured: Sequence[UnmeasuredInfo], *others: str) -> Iterator[str]:
@@ -89,8 +91,3 @@ def unmeasured_lines(unmeasured: Sequence[UnmeasuredInfo], *others: str) -> Iter
     words = (*(f"{item.what} ({item.how})" for item in unmeasured), *others)
     if words:
         yield f"not measured: {'; '.join(words)}"
-
-
-def when_to_act(has_ended: bool) -> str:
-    """Return the label of what to do: a run that has ended cannot be changed any more."""
-    return "for the next run" if has_ended else "do"

@@ -85,11 +85,14 @@ NAME_SHARE, NAME_WIDTH = 4, 40
 WHOLE_FLEET = FleetView()
 OVER = ("finished", "crashed")
 """States of runs without a further step."""
+OPEN_STEPS = 2
+"""The newest step of a run that continues is closed by the next one, and judged when that closes."""
 NEEDS, KINDS = [need.value for need in Urgency], [kind.value for kind in VerdictKind]
 ENDED_ILL = VerdictKind.ENDED_ILL.value
-ILL = frozenset(kind.value for kind in VerdictKind if kind.urgency is not Urgency.NONE) - {ENDED_ILL}
+ILL = frozenset(kind.value for kind in (VerdictKind.ACT, VerdictKind.CRASHED, VerdictKind.STALLED, VerdictKind.WATCH))
 CALM = (
-    *(VerdictKind.HEALTHY.value, VerdictKind.NO_DRIFT_FOUND.value, VerdictKind.TRAINING_HEALTHY.value),
+    *(VerdictKind.HEALTHY.value, VerdictKind.TRAINING_HEALTHY.value, VerdictKind.NO_DRIFT_FOUND.value),
+    *(VerdictKind.TOO_FEW_ROWS.value, VerdictKind.LEARNT_NOTHING.value, VerdictKind.OUTSIDE.value),
     *(VerdictKind.UNKNOWN.value, VerdictKind.FINISHED.value),
 )
 
@@ -195,12 +198,10 @@ def _table(runs: Sequence[RunStatus], *, console: Console, now: float) -> Table:
 
 def _limit(run: RunStatus) -> str:
     """Return up to which step a verdict holds if the run is further on, so that no verdict looks newer than it is."""
-    if run.step is None:
+    if run.step is None or run.judged_step is None:
         return ""
-    if run.reward is None:
-        return "not judged yet"
-    n_open = 0 if run.state in OVER else 1  # the newest step of a run that continues is closed by the next
-    return f"to step {run.reward.last_step:,}" if run.reward.last_step < run.step - n_open else ""
+    n_open = 0 if run.state in OVER else OPEN_STEPS
+    return f"to step {run.judged_step:,}" if run.judged_step < run.step - n_open else ""
 
 
 def _drawn(line: SparklineInfo | None, console: Console) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from trmon.domain.health.judgement import VerdictKind, duration
+from trmon.domain.health.judgement import VerdictKind, duration, verdict_words
 from trmon.domain.severity import Severity
 from trmon_client.api import VerdictInfo
 
@@ -57,9 +57,12 @@ OF_KIND = {
     VerdictKind.STALLED.value: "bold",
     VerdictKind.WATCH.value: "yellow",
     VerdictKind.ENDED_ILL.value: "yellow",
+    VerdictKind.OUTSIDE.value: "yellow",
+    VerdictKind.LEARNT_NOTHING.value: "dim",
     VerdictKind.UNKNOWN.value: "dim",
+    VerdictKind.TOO_FEW_ROWS.value: "dim",
+    VerdictKind.NO_DRIFT_FOUND.value: "dim",
     VerdictKind.TRAINING_HEALTHY.value: "green",
-    VerdictKind.NO_DRIFT_FOUND.value: "green",
     VerdictKind.HEALTHY.value: "green",
     VerdictKind.FINISHED.value: "dim",
 }
@@ -69,7 +72,8 @@ OF_SEVERITY = {Severity.PAGE.value: "bold red", Severity.WARN.value: "yellow", S
 def verdict_line(verdict: VerdictInfo, *, limit: str = "") -> Text:
     """Return a verdict in one line, e.g. `Act: staleness since step 63`. Args: limit: what it does not cover yet."""
     known = f" ({limit})" if limit else ""
-    return Text(f"{kind_words(verdict.kind).capitalize()}{known}: {verdict.why}", style=OF_KIND.get(verdict.kind, ""))
+    words = verdict_words(f"{kind_words(verdict.kind)}{known}", verdict.why)
+    return Text(words, style=OF_KIND.get(verdict.kind, ""))
 
 
 def kind_words(kind: str) -> str:

@@ -130,10 +130,12 @@ class UnmeasuredInfo(AnswerInfo, frozen=True, kw_only=True):
 class RemedyInfo(AnswerInfo, frozen=True, kw_only=True):
     """What to change first, in words and in the options of the run's own framework, and what to do if it persists."""
 
-    first: str
-    then: str
+    first: Annotated[str, says("What to do now; once the run has ended, what to do in the next one.")]
+    then: Annotated[str, says("What to do if the finding persists; empty if there is nothing else.")]
     options: Annotated[dict[str, str], says("Options to set now, with their values.")]
     options_in_words: Annotated[dict[str, str], says("Options whose values do not follow from what is known.")]
+    then_options: Annotated[dict[str, str], says("Options to set if it persists.")]
+    then_options_in_words: Annotated[dict[str, str], says("Such options without a known value.")]
     not_known: Annotated[str, says("What is lacking to name values; empty if nothing is.")] = ""
     release: Annotated[str, says("The release of the framework that has the options.")] = ""
     to_paste: Annotated[tuple[str, ...], says("The options as the framework writes them.")] = ()

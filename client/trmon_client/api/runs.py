@@ -74,7 +74,7 @@ class RunStatus(NamedRun, frozen=True, kw_only=True):
     warnings: Annotated[tuple[str, ...], says("Mistakes in the trainer's calls.")] = ()
     judged_step: Annotated[
         int | None,
-        says("The newest step of diagnosis, `mask_rate`, `reward` and `kl`; null before the first diagnosis."),
+        says("The newest step that the verdict covers: one is judged when the next is closed; null before the first."),
     ] = None
     verdict: VerdictInfo
     incident: Annotated[IncidentInfo | None, says("The newest incident; null without one.")] = None

@@ -311,16 +311,14 @@ def _reward_course(reward: RewardMemory) -> Course | None:
     return Course(signal="reward_mean", first=first, last=last, trend=trend)
 
 
+WITHOUT_COURSE = ("lr", "reward_mean", "settled_kl_k3", "step_seconds")
+
+
 def _changed(state: JudgeState) -> Iterator[Course]:
     """Yield the signals of too few rows that changed by more than half, the largest change first."""
     found = []
     for name, memory in state.signals.items():
-        if (
-            memory.count < 2
-            or ":" in name
-            or name in ("lr", "reward_mean", "settled_kl_k3", "step_seconds")
-            or name.startswith("n_")
-        ):
+        if memory.count < 2 or ":" in name or name in WITHOUT_COURSE or name.startswith("n_"):
             continue
         first, last = _thirds(memory.values)
         if first > 0 and last > 0 and not 1 / CHANGED_TIMES <= last / first <= CHANGED_TIMES:

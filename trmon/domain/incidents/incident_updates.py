@@ -73,15 +73,14 @@ def follow_incident(incident: Incident | None, step: IncidentStep) -> tuple[Inci
     """Return the incident after one more step, and the transition to tell: an opening, an update or the end.
 
     Steps without any firing alert count as quiet; the more incidents had ended before it opened, the more are needed.
-    An incident that a prediction leads is over when its run finishes.
+    It is over, too, when its run finishes while no alert fires, or only a prediction.
     """
     if incident is None or not incident.is_open:
         return _opened(step) if step.opens_incident and step.leader is not None else (incident, None)
     if step.firing and not (step.is_last and incident.is_prediction and len(step.firing) == 1):
         return _continued(incident, step)
     quiet = incident.quiet_steps + 1
-    did_not_come = step.is_last and incident.is_prediction
-    if quiet < incident.quiet_needed and not did_not_come:
+    if quiet < incident.quiet_needed and not step.is_last:
         return structs.replace(incident, quiet_steps=quiet), None
     return end_incident(incident, reason=TransitionReason.RESOLVED, key=step.key, at=step.at)
 
@@ -130,12 +129,14 @@ def _continued(incident: Incident, step: IncidentStep) -> tuple[Incident, Transi
     worsens = severity is not incident.severity
     rules = tuple(sorted({*incident.rules, *(alert.rule for alert in step.firing)}))
     incident = structs.replace(incident, quiet_steps=0, rules=rules)
-    is_revised = leader is not None and leader.rule != incident.cause
-    if leader is None or not (is_revised or worsens):
+    if leader is None:
         return incident, None
     alert = _led_by(replace(incident.alert, severity=severity, updated_at=step.at), leader, step)
+    is_told = leader.rule != incident.cause or worsens
+    if not is_told and alert.labels == incident.alert.labels:
+        return incident, None
     changed = structs.replace(incident, alert=alert)
-    if incident.updates >= _updates_allowed(severity):
+    if not is_told or incident.updates >= _updates_allowed(severity):
         return changed, Transition(track=AlertTrack(alert=alert), reason=TransitionReason.FIRING, alert=alert)
     reason = TransitionReason.WORSENED if worsens else TransitionReason.REVISED
     return structs.replace(changed, updates=incident.updates + 1), _transition(alert, reason=reason, key=step.key)
