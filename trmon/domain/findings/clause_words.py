@@ -20,13 +20,13 @@ OF_FALL: Mapping[str, str] = {
     "fall": "the fall of the reward from its peak is {value} of a collapse",
     "fall.recent": "the fall of the reward from its peak was {value} of a collapse in the newest 20 rows",
     "eval_fall": "the fall of the evaluations' reward from its peak is {value} of a collapse",
+    "risk_over_limit": "the probability of a collapse is {value} times that at which its model warns",
     "reward_floor_errors": "the mean reward of 50 rows is within {value} standard errors of its lowest",
 }
 OF_NAME: Mapping[str, str] = {
     "pearson_gap": f"1 minus the {words_of_signal('prob_pearson')}",
     "ppl_gap": f"the distance from 1 of the {words_of_signal('ppl_ratio')}",
     "kl_k1_size": f"the size of the {words_of_signal('kl_k1')}",
-    "abs_log_ratio_mean": "mean absolute log-ratio",
     "settled_kl_k3": f"{words_of_signal('staleness_kl_k3')}, while the learning rate does not rise,",
 }
 """Names that only clauses use."""
