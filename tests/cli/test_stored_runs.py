@@ -20,9 +20,7 @@ from tests.fixtures.service import ThreadedService
 from tests.store.lake.lakes import move_to_lake
 from trmon.cli.backtest import service_histories
 from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.backtest.rule_replay import RuleReplay
-from trmon.domain.backtest.stored_history import RUN_STATES
-from trmon.domain.rules.rule import RuleSet
+from trmon.domain.backtest.rule_replay import RUN_STATES, RuleReplay
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.store import Store
 from trmon_client.api import AlertInfo, Service
@@ -89,10 +87,9 @@ def of_replay(alert: Alert) -> dict[str, Any]:
 def test_the_built_in_rules_raise_what_the_service_raised(service: ThreadedService) -> None:
     with Service(service.url) as api:
         for history in service_histories(api, project="math", runs=[]):
-            replay = RuleReplay(RuleSet(builtin_rules()), history.run)
-            raised = [each for row in history.rows() for each in replay.raised(replay.add(row).transitions)]
-            raised += replay.finish(now=0.0)
-            alerts = {each.transition.alert.episode: each.transition.alert for each in raised if each.transition.alert}
+            replay = RuleReplay(builtin_rules(), history.run)
+            raised = [each for row in history.rows() for each in replay.add(row).transitions]
+            alerts = {each.alert.episode: each.alert for each in (*raised, *replay.finish()) if each.alert}
             replayed = [of_replay(alert) for alert in alerts.values() if alert.state in STATES]
             stored = [of_service(alert) for alert in api.alerts(run=history.name)]
             assert sorted(replayed, key=repr) == sorted(stored, key=repr)
@@ -119,16 +116,16 @@ def test_an_archive_and_a_lake_give_what_their_service_gives(
     assert by_name["math/healthy-8b"]["outcomes"][0]["n_sent"] == 0
     needs = {gap["rule"]: gap["needs"] for gap in outcome["gaps"]}
     assert needs["stalled"] == [RUN_STATES]
-    assert needs["gradient_variance"] == ["grad_variance"]
+    assert needs["moe_routing"] == ["router_flip_rate"]
 
 
 def test_two_rule_sets_stand_side_by_side(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quiet = tmp_path / "quiet.yml"
     quiet.write_text(QUIET)
     [run, totals] = lines("backtest", archive, "--rules", "builtin", "--against", quiet, "--run", "math/stale-8b")
-    [only] = [each for each in run["differences"] if each["rule"] == "stale_rollouts"]
-    assert only["step"] is not None
-    assert only["against_step"] is None
+    builtin, without = (outcome["first_steps"] for outcome in run["outcomes"])
+    assert "stale_rollouts" in builtin
+    assert "stale_rollouts" not in without
     summed = {each["rule"]: each for each in totals["totals"]["differences"]}
     assert (summed["stale_rollouts"]["n_only"], summed["stale_rollouts"]["n_only_against"]) == (1, 0)
     monkeypatch.setenv("COLUMNS", "250")

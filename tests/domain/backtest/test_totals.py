@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.domain.backtest.histories import RISE, history, rewards
 from trmon.domain.backtest.evaluation import backtest_run
 from trmon.domain.backtest.totals import BacktestSum, DetectionTotals
-from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.rule_yaml import parse_rules
 
 RULES = """
@@ -26,7 +25,7 @@ def steps(values: list[float], **kl: float) -> list[dict[str, float]]:
 
 
 def test_collapses_found_leads_and_false_pages() -> None:
-    summed, rules = BacktestSum(), RuleSet(parse_rules(RULES))
+    summed, rules = BacktestSum(), parse_rules(RULES)
     runs = [
         history(steps(FALL, at_15=2.0)),
         history(steps(FALL, at_45=0.7, at_90=2.0)),
@@ -54,7 +53,7 @@ def test_no_runs_have_no_rates() -> None:
 
 def test_differences_and_gaps_are_counted_by_runs() -> None:
     summed = BacktestSum()
-    strict, lax = RuleSet(parse_rules(RULES)), RuleSet(parse_rules(RULES.replace("above: 1", "above: 3")))
+    strict, lax = parse_rules(RULES), parse_rules(RULES.replace("above: 1", "above: 3"))
     for kl in ({"at_10": 2.0}, {"at_10": 2.0, "at_14": 4.0}, {"at_10": 4.0}):
         summed.add(backtest_run(history(steps(STEADY, **kl)), {"strict": strict, "lax": lax}))
     summed.add(backtest_run(history(rewards(*STEADY)), {"strict": strict, "lax": lax}))

@@ -1,9 +1,9 @@
-"""Rule replay: evaluates a rule set over the stored rows of a run, by the stages of the pipeline."""
+"""Rule replay: judges the stored rows of a run by a rule set, by the stages of the pipeline, and lists its alerts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 import msgspec
 from msgspec import structs
@@ -13,94 +13,39 @@ from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import QUARANTINED_PARTS, BatchRow
 from trmon.domain.collapse_risk.risk_model import RiskModel
 from trmon.domain.collapse_risk.risk_reading import risk_signals
+from trmon.domain.findings.measures import remembered_as
 from trmon.domain.incidents.incident import CAUSE_LABEL
+from trmon.domain.pipeline.close_batch import evaluate_row
 from trmon.domain.pipeline.draft import ClosingRow
-from trmon.domain.pipeline.fold import detect_findings, fold_row
+from trmon.domain.pipeline.fold import fold_row, with_signals
 from trmon.domain.pipeline.publish import transition_deliveries
 from trmon.domain.pipeline.state import PassContext, PipelineState
-from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
+from trmon.domain.pipeline.transition import apply_run_end
 from trmon.domain.policies import PolicyRegistry, default_version
-from trmon.domain.rules.condition import signals_of
-from trmon.domain.rules.rule import RuleSet
+from trmon.domain.rules.condition import FindingStands, Truth, signals_of
+from trmon.domain.rules.rule import Rule, RuleSet
+from trmon.domain.rules.signal_reader import SignalReader
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.severity import Severity
 
 RECEIVER = "backtest"
-
-
-@dataclass(frozen=True, slots=True)
-class RaisedTransition:
-    """A transition of an alert or an incident, and whether it would be sent as a notification that something fires."""
-
-    transition: Transition
-    is_sent: bool
-
-
-class RuleReplay:
-    """Evaluates a rule set over one run, row by row, in the order of the rows' ordinals.
-
-    While rows come the run is a running one, as it was when they were written.
-    """
-
-    def __init__(self, rules: RuleSet, run: Run, *, model: RiskModel | None = None) -> None:
-        """Args: model: predicts the risk of a collapse in place of the shipped model."""
-        self._run = run
-        self._context = PassContext(
-            run=replace(run, state=RunState.RUNNING),
-            policies=PolicyRegistry.of(default_version(now=0.0)),
-            rules=rules,
-            receivers=(RECEIVER,),
-            public_url=None,
-            now=0.0,
-        )
-        self._model = model
-        self.pipeline_state = PipelineState()
-
-    def add(self, row: BatchRow) -> ClosingRow:
-        """Return the row with the findings that it makes final and the transitions that follow."""
-        folded = fold_row(ClosingRow(context=self._context, pipeline_state=self.pipeline_state, row=row))
-        if self._model is not None and folded.is_gauge:
-            risk = risk_signals(folded.pipeline_state.features.after.risk_inputs, self._model)
-            folded = replace(folded, row=structs.replace(folded.row, signals={**folded.row.signals, **risk}))
-        closing = apply_transitions(detect_findings(folded))
-        self.pipeline_state = closing.pipeline_state
-        return closing
-
-    def finish(self, *, now: float) -> tuple[RaisedTransition, ...]:
-        """Return what the end of the run raises; nothing while it continues, as its last step may have more rows.
-
-        Args: now: the time of the end.
-        """
-        if not self._run.state.ended:
-            return ()
-        self._context = replace(self._context, run=self._run)
-        last, self.pipeline_state = apply_run_end(context=self._context, pipeline_state=self.pipeline_state, now=now)
-        return self.raised(last)
-
-    def raised(self, transitions: tuple[Transition, ...]) -> tuple[RaisedTransition, ...]:
-        """Return transitions of the newest row with whether each would be sent."""
-        sent = [transition_deliveries(transition, self._context) for transition in transitions]
-        return tuple(
-            RaisedTransition(transition, any(delivery.told_state is AlertState.FIRING for delivery in deliveries))
-            for transition, deliveries in zip(transitions, sent, strict=True)
-        )
-
-
 MAX_ALERTS = 200
 """Alerts of a run that are listed; further ones are counted."""
 ARRIVAL_SIGNALS = frozenset(
     {"missing_ranks", "incomplete", "decision_mismatches", "client_spooled_bytes", QUARANTINED_PARTS}
 )
 """Signals of how reports arrived; a rule over these alone says nothing of the run's health."""
+RUN_STATES = "the run's heartbeats and silences, which rows do not record"
+HISTORY = "more steps"
 
 
 class BacktestAlert(msgspec.Struct, frozen=True, kw_only=True):
     """An alert that fires once the row of `step` has closed, or an incident that opens or changes then.
 
-    Its condition holds since `since`. `at` is when that row closed, in seconds since the epoch, None if unknown.
-    `is_sent`: a receiver would be notified; alerts of health are not sent themselves, their incident is. `is_alarm`: it
-    is sent, and not only about how reports arrive. `cause` is the rule that leads an incident. `lead_steps` before the
-    collapse, below 0 after it.
+    It began at `since`, a finding with its onset. `at` is when that row closed, in seconds since the epoch, None if
+    unknown. `is_sent`: a receiver would be notified; alerts of health are not sent themselves, their incident is.
+    `is_alarm`: it is sent, and not only about how reports arrive. `cause` is the finding or rule that leads an
+    incident. `lead_steps` before the collapse, below 0 after it.
     """
 
     rule: str
@@ -116,58 +61,169 @@ class BacktestAlert(msgspec.Struct, frozen=True, kw_only=True):
     lead_steps: int | None = None
 
 
-class RaisedAlerts:
+class RuleGap(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule or finding that could not be evaluated over a run, and what it needs."""
+
+    rule: str
+    needs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.rule} could not be evaluated: needs {', '.join(self.needs)}"
+
+
+class RuleSetOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The alerts that one rule set raises over a run.
+
+    `n_raised` alerts fire and incidents open or change, of which `n_sent` notify and `n_pages` notify as a page.
+    `first_alarm` and `first_page` are steps; `first_steps` the first step of each rule. `alerts` are the first 200.
+    """
+
+    rules: str
+    n_raised: int
+    n_sent: int
+    n_pages: int
+    first_alarm: int | None
+    first_page: int | None
+    first_steps: dict[str, int]
+    alerts: tuple[BacktestAlert, ...]
+    gaps: tuple[RuleGap, ...]
+
+
+class RuleReplay:
+    """Judges one run by a rule set, row by row, in the order of the rows' ordinals.
+
+    While rows come the run is a running one, as it was when they were written.
+    """
+
+    def __init__(self, rules: RuleSet, run: Run, *, model: RiskModel | None = None) -> None:
+        """Args: model: predicts the risk of a collapse in place of the shipped model."""
+        self._rules = rules
+        self._run = run
+        self._context = PassContext(
+            run=replace(run, state=RunState.RUNNING),
+            policies=PolicyRegistry.of(default_version(now=0.0)),
+            rules=rules,
+            receivers=(RECEIVER,),
+            public_url=None,
+            now=0.0,
+        )
+        self._model = model
+        self.pipeline_state = PipelineState()
+        self._newest: BatchRow | None = None
+        self._raised = _RaisedAlerts(rules)
+        self._decided: set[str] = set()
+        self._missing = {name for rule in rules.over_signals for name in signals_of(rule.when)}
+
+    def add(self, row: BatchRow) -> ClosingRow:
+        """Return the row with the findings of rules that it makes final and the transitions that follow."""
+        folded = fold_row(
+            ClosingRow(context=self._context, pipeline_state=self.pipeline_state, row=row, is_stored=True)
+        )
+        if self._model is not None and folded.is_gauge:
+            folded = with_signals(folded, risk_signals(folded.pipeline_state.features.after.risk_inputs, self._model))
+        closing = evaluate_row(folded)
+        self.pipeline_state, self._newest = closing.pipeline_state, row
+        self._raised.add(closing.transitions, context=self._context, row=row)
+        if closing.folded:
+            reader = SignalReader(closing.row.numbers, closing.row.primary_pair)
+            self._missing -= {name for name in self._missing if reader[name] == reader[name]}
+            self._decided |= {rule.name for rule, found in closing.findings if found.raised.truth is not Truth.UNKNOWN}
+        return closing
+
+    def finish(self) -> tuple[Transition, ...]:
+        """Return the transitions at the end of the run; none while it continues: its last step may have more rows."""
+        if not self._run.state.ended or self._newest is None:
+            return ()
+        context, now = replace(self._context, run=self._run), self._newest.closed_at
+        last, self.pipeline_state = apply_run_end(context=context, pipeline_state=self.pipeline_state, now=now)
+        self._raised.add(last, context=context, row=self._newest)
+        return last
+
+    def outcome(self, name: str, *, onset: int | None) -> RuleSetOutcome:
+        """Return what the rule set of this name raised. Args: onset: the step of the run's collapse, if it has one."""
+        return self._raised.outcome(name, onset=onset, gaps=tuple(self._gaps()))
+
+    def _gaps(self) -> Iterator[RuleGap]:
+        """Yield the rules and findings that the rows could not decide, in their order."""
+        for rule in self._rules.rules:
+            needs = self._needs(rule)
+            if needs:
+                yield RuleGap(rule=rule.name, needs=needs)
+
+    def _needs(self, rule: Rule) -> tuple[str, ...]:
+        if isinstance(rule.when, FindingStands):
+            judged = self.pipeline_state.judge
+            known = judged.signals.keys() | judged.nonfinite.keys()
+            names = {clause.decisive.signals[0] for clause in rule.when.finding.clauses}
+            is_judged = any(not known.isdisjoint(remembered_as(name)) for name in names)
+            return () if is_judged else tuple(sorted(names))
+        if not rule.reads_batches:
+            return (RUN_STATES,)
+        missing = sorted(self._missing.intersection(signals_of(rule.when)))
+        return () if rule.name in self._decided else tuple(missing) or (HISTORY,)
+
+
+class _RaisedAlerts:
     """Collects what a rule set raises over one run: counts, first steps, and the first alerts themselves."""
 
     def __init__(self, rules: RuleSet) -> None:
-        self.n_raised = self.n_sent = self.n_pages = 0
-        self.first_alarm: int | None = None
-        self.first_page: int | None = None
-        self.first_steps: dict[str, int] = {}
+        read = {rule.name: frozenset(signals_of(rule.when)) for rule in rules.over_signals}
+        self._about_arrival = {name for name, signals in read.items() if signals and signals <= ARRIVAL_SIGNALS}
+        self._n_raised = self._n_sent = self._n_pages = 0
+        self._first_alarm: int | None = None
+        self._first_page: int | None = None
+        self._first_steps: dict[str, int] = {}
         self._alerts: list[BacktestAlert] = []
-        self._about_arrival = {
-            rule.name
-            for rule in rules.rules
-            if rule.reads_batches and ARRIVAL_SIGNALS.issuperset(signals_of(rule.when))
-        }
 
-    def add(self, raised: Iterable[RaisedTransition], *, step: int, at: float | None) -> None:
+    def add(self, transitions: tuple[Transition, ...], *, context: PassContext, row: BatchRow) -> None:
         """Add the transitions of a row; only those count that say that something begins to fire or has changed."""
-        for each in raised:
-            alert, event = each.transition.alert, each.transition.event
+        for transition in transitions:
+            alert, event = transition.alert, transition.event
             if alert is not None and event is not None and event.state is AlertState.FIRING:
-                self._add(self._alert_of(each, alert, event, step=step, at=at))
+                is_sent = bool(transition_deliveries(transition, context))
+                self._add(self._alert_of(alert, event, transition, row=row, is_sent=is_sent))
 
-    def with_leads(self, onset: int | None) -> tuple[BacktestAlert, ...]:
-        """Return the listed alerts with their lead to a collapse."""
-        if onset is None:
-            return tuple(self._alerts)
-        return tuple(structs.replace(alert, lead_steps=onset - alert.step) for alert in self._alerts)
+    def outcome(self, name: str, *, onset: int | None, gaps: tuple[RuleGap, ...]) -> RuleSetOutcome:
+        """Return what was raised, with the lead of each listed alert to a collapse."""
+        leads = (None if onset is None else onset - alert.step for alert in self._alerts)
+        return RuleSetOutcome(
+            rules=name,
+            n_raised=self._n_raised,
+            n_sent=self._n_sent,
+            n_pages=self._n_pages,
+            first_alarm=self._first_alarm,
+            first_page=self._first_page,
+            first_steps=self._first_steps,
+            alerts=tuple(
+                structs.replace(alert, lead_steps=lead) for alert, lead in zip(self._alerts, leads, strict=True)
+            ),
+            gaps=gaps,
+        )
 
     def _add(self, alert: BacktestAlert) -> None:
-        self.n_raised += 1
-        self.n_sent += alert.is_sent
-        self.first_steps.setdefault(alert.rule, alert.step)
+        self._n_raised += 1
+        self._n_sent += alert.is_sent
+        self._first_steps.setdefault(alert.rule, alert.step)
         if alert.is_alarm:
-            self.first_alarm = alert.step if self.first_alarm is None else self.first_alarm
+            self._first_alarm = alert.step if self._first_alarm is None else self._first_alarm
             if alert.severity is Severity.PAGE:
-                self.n_pages += 1
-                self.first_page = alert.step if self.first_page is None else self.first_page
+                self._n_pages += 1
+                self._first_page = alert.step if self._first_page is None else self._first_page
         if len(self._alerts) < MAX_ALERTS:
             self._alerts.append(alert)
 
     def _alert_of(
-        self, raised: RaisedTransition, alert: Alert, event: AlertEvent, *, step: int, at: float | None
+        self, alert: Alert, event: AlertEvent, transition: Transition, *, row: BatchRow, is_sent: bool
     ) -> BacktestAlert:
         return BacktestAlert(
             rule=alert.rule,
             severity=alert.severity,
-            reason=raised.transition.reason.name.lower(),
-            step=step,
-            since=alert.step,
-            at=at,
-            is_sent=raised.is_sent,
-            is_alarm=raised.is_sent and alert.rule not in self._about_arrival,
+            reason=transition.reason.name.lower(),
+            step=row.key.step,
+            since=alert.since_step,
+            at=row.closed_at,
+            is_sent=is_sent,
+            is_alarm=is_sent and alert.rule not in self._about_arrival,
             summary=event.summary,
             cause=alert.labels.get(CAUSE_LABEL, "") if alert.is_incident else "",
         )

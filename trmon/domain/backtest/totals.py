@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
 import msgspec
 
-from trmon.domain.backtest.evaluation import (
-    OnsetSource,
-    RuleDifferenceSum,
-    RuleDifferenceTotals,
-    RuleSetOutcome,
-    RunBacktest,
-)
-from trmon.domain.backtest.stored_history import RuleGap
+from trmon.domain.backtest.evaluation import OnsetSource, RunBacktest
+from trmon.domain.backtest.rule_replay import RuleGap, RuleSetOutcome
+
+
+class RuleDifferenceTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """In how many runs one set, the other or both raise a rule, and how much earlier the first one does.
+
+    `median_steps_earlier` is over the runs in which both raise it, below 0 if the first set is later; None without any.
+    """
+
+    rule: str
+    n_only: int
+    n_only_against: int
+    n_both: int
+    median_steps_earlier: float | None
 
 
 class DetectionTotals(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +54,7 @@ class RuleSetTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GapTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that could not be evaluated, or only in part, and in how many runs."""
+    """A rule that could not be evaluated, and in how many runs."""
 
     rules: str
     gap: RuleGap
@@ -83,7 +91,7 @@ class BacktestSum:
     def __init__(self) -> None:
         self._n_runs = self._n_steps = self._n_collapsed = self._n_others = 0
         self._rule_sets: dict[str, _RuleSetSum] = {}
-        self._differences = RuleDifferenceSum()
+        self._differences: dict[str, _RuleCounts] = {}
         self._gaps: Counter[tuple[str, RuleGap]] = Counter()
         self._policies: dict[str, _PolicySum] = {}
 
@@ -97,7 +105,7 @@ class BacktestSum:
             self._rule_sets.setdefault(outcome.rules, _RuleSetSum()).add(outcome, run)
             self._gaps.update((outcome.rules, gap) for gap in outcome.gaps)
         if len(run.outcomes) > 1:
-            self._differences.add(run.outcomes[0], run.outcomes[1])
+            self._add_differences(run.outcomes[0].first_steps, run.outcomes[1].first_steps)
         for policy in run.policies:
             counts = self._policies.setdefault(policy.policy, _PolicySum())
             counts.n_runs += not policy.skipped
@@ -105,9 +113,19 @@ class BacktestSum:
             counts.n_sequences += policy.n_sequences
             counts.n_masked += policy.n_sequences * policy.mask_rate if policy.n_sequences else 0.0
 
+    def _add_differences(self, steps: Mapping[str, int], against: Mapping[str, int]) -> None:
+        """Add the first steps of each rule in the first rule set and in the one that it is compared with."""
+        for rule in steps.keys() | against.keys():
+            counts = self._differences.setdefault(rule, _RuleCounts())
+            step, other = steps.get(rule), against.get(rule)
+            counts.n_only_against += step is None
+            counts.n_only += other is None
+            if step is not None and other is not None:
+                counts.earlier.append(other - step)
+
     def totals(self) -> BacktestTotals:
         """Return the totals of the runs so far."""
-        gaps = sorted(self._gaps.items(), key=lambda item: (item[0][0], item[0][1].in_part, item[0][1].rule))
+        gaps = sorted(self._gaps.items(), key=lambda item: (item[0][0], item[0][1].rule))
         return BacktestTotals(
             n_runs=self._n_runs,
             n_steps=self._n_steps,
@@ -115,9 +133,25 @@ class BacktestSum:
             n_others=self._n_others,
             n_unknown=self._n_runs - self._n_collapsed - self._n_others,
             rule_sets=tuple(counts.totals(rules) for rules, counts in self._rule_sets.items()),
-            differences=tuple(self._differences.totals()),
+            differences=tuple(counts.totals(rule) for rule, counts in sorted(self._differences.items())),
             gaps=tuple(GapTotals(rules=rules, gap=gap, n_runs=n) for (rules, gap), n in gaps),
             policies=tuple(counts.totals(policy) for policy, counts in self._policies.items()),
+        )
+
+
+@dataclass(slots=True)
+class _RuleCounts:
+    n_only: int = 0
+    n_only_against: int = 0
+    earlier: list[int] = field(default_factory=list)
+
+    def totals(self, rule: str) -> RuleDifferenceTotals:
+        return RuleDifferenceTotals(
+            rule=rule,
+            n_only=self.n_only,
+            n_only_against=self.n_only_against,
+            n_both=len(self.earlier),
+            median_steps_earlier=median(self.earlier) if self.earlier else None,
         )
 
 

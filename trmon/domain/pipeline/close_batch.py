@@ -20,13 +20,13 @@ def close_batch(closing: ClosingBatch) -> BatchChanges:
     replayed = replay_decisions(closing, merged)  # the active policy and its shadows decide; compared with the trainer
     drafted = draft_row(closing, merged, signals, replayed)  # the row, without the history of the run
     folded = _fold(drafted)  # historical signals, and the pipeline state after the row
-    return publish_batch(_evaluate(folded))  # findings, alerts; rows, events and deliveries
+    return publish_batch(evaluate_row(folded))  # findings, alerts; rows, events and deliveries
 
 
 def close_scalar_step(step: ScalarStep, *, context: PassContext, pipeline_state: PipelineState) -> BatchChanges:
     """Return all changes of a step that closes with scalars alone."""
     drafted = draft_scalar_row(step, context=context, pipeline_state=pipeline_state)
-    return publish_batch(_evaluate(fold_row(drafted)))
+    return publish_batch(evaluate_row(fold_row(drafted)))
 
 
 def withhold_scalar_step(
@@ -46,7 +46,7 @@ def withhold_batch(closing: ClosingBatch, error: Exception | str) -> BatchChange
     """
     drafted = withhold_row(closing, error)
     try:
-        return publish_batch(_evaluate(_fold(drafted)))
+        return publish_batch(evaluate_row(_fold(drafted)))
     except Exception:  # noqa: BLE001 - the row already records why the batch was not processed
         pipeline_state = closing.pipeline_state.skip_batch(drafted.row.key, ordinal=drafted.row.ordinal)
         events = (batch_event(drafted.row, at=closing.context.now),)
@@ -59,7 +59,7 @@ def replay_row(row: BatchRow, *, context: PassContext, pipeline_state: PipelineS
     The alerts that the row raised are discarded: they were written together with the row.
     """
     try:
-        return _evaluate(
+        return evaluate_row(
             fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row, is_stored=True))
         ).pipeline_state
     except Exception:  # noqa: BLE001 - the row was processed when it was written
@@ -71,6 +71,7 @@ def _fold(drafted: ClosingRow) -> ClosingRow:
     return fold_row(drafted) if drafted.former is None else amend_row(drafted)
 
 
-def _evaluate(folded: ClosingRow) -> ClosingRow:
+def evaluate_row(folded: ClosingRow) -> ClosingRow:
+    """Return a folded row with its findings and the transitions of alerts that follow."""
     detected = detect_findings(folded)  # findings of the rules over the row
     return apply_transitions(detected)  # pending, firing, resolved

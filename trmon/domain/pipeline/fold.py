@@ -91,6 +91,13 @@ def _baseline(
     return state, {BASELINE: float(baseline)} if baseline else {}
 
 
+def with_signals(closing: ClosingRow, signals: Mapping[str, float]) -> ClosingRow:
+    """Return a folded row with other values of signals, which are judged in place of those that the fold computed."""
+    row = _with(closing.row, signals)
+    state = with_row(closing.pipeline_state, row, begins_step=False, is_gauge=closing.is_gauge)
+    return replace(closing, row=row, pipeline_state=state)
+
+
 def amend_row(closing: ClosingRow) -> ClosingRow:
     """Return a revised row with its former historical signals, and the unchanged state."""
     former = closing.former
@@ -120,7 +127,7 @@ def _with_step_time(
     )
 
 
-def _with(row: BatchRow, historical: dict[str, float]) -> BatchRow:
+def _with(row: BatchRow, historical: Mapping[str, float]) -> BatchRow:
     return structs.replace(row, signals={**row.signals, **historical})
 
 

@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from msgspec import structs
-
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.alerts.transitions import Transition
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import InvalidInput, did_you_mean
 from trmon.domain.identity import BatchKey, RunKey
+from trmon.domain.pipeline.close_batch import evaluate_row
 from trmon.domain.pipeline.draft import ClosingRow
-from trmon.domain.pipeline.fold import detect_findings, fold_row
-from trmon.domain.pipeline.judging import with_row
+from trmon.domain.pipeline.fold import fold_row, with_signals
 from trmon.domain.pipeline.state import PassContext, PipelineState
-from trmon.domain.pipeline.transition import apply_run_end, apply_transitions
+from trmon.domain.pipeline.transition import apply_run_end
 from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules import condition_yaml as values
 from trmon.domain.rules.rule import RuleSet
@@ -176,9 +174,7 @@ def run_rule_test(test: RuleTest, rules: RuleSet) -> tuple[ExpectedAlert, ...]:
     )
     for row, signals in _rows(test):
         folded = fold_row(ClosingRow(context=context, pipeline_state=pipeline_state, row=row))
-        row = structs.replace(folded.row, signals={**folded.row.signals, **signals})
-        given = with_row(folded.pipeline_state, row, begins_step=False, is_gauge=True)
-        transitioned = apply_transitions(detect_findings(replace(folded, row=row, pipeline_state=given)))
+        transitioned = evaluate_row(with_signals(folded, signals))
         pipeline_state = transitioned.pipeline_state
         alerts += list(_reported_alerts(transitioned.transitions))
     last, _ = apply_run_end(context=context, pipeline_state=pipeline_state, now=0.0)
