@@ -8,7 +8,7 @@ import pytest
 from research.tests.interventions.pairs import AT_ONCE, NEVER, plan
 from tests.lab.grpo.experiments import small
 from tests.lab.recording import RecordingMonitor
-from trmon.domain.finding import Finding
+from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.lab.grpo.experiment_config import EngineMismatch, WeightFormat, constant
 from trmon.lab.grpo.grpo_trainer import UpdateOutcome, train_experiment
 from trmon_research.interventions.arm_run import end_reward, run_arm
@@ -66,7 +66,7 @@ def test_a_pair_records_the_moment_and_each_arm() -> None:
     record = run_pair(plan(ILL))
     assert (record.prefix.end, record.prefix.n_updates, record.prefix.onset) == (PrefixEnd.TRIGGERED, 3, None)
     assert [arm.arm for arm in record.arms] == list(ARMS)
-    assert record.prefix.finding in (None, *Finding)
+    assert record.prefix.finding in (None, *builtin_catalogue().by_id)
     assert {arm.n_updates for arm in record.arms} == {6}
     rolled_back = record.arm("roll_back")
     assert rolled_back is not None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon_research.collapse.markdown import number, table
 from trmon_research.collapse.rivals.comparison_table import approximations, comparison_table
 from trmon_research.collapse.rivals.monitor_alerts import read_monitor_alerts
@@ -87,7 +88,7 @@ def _share(saved: SavedRuns) -> str:
 
 
 def _causes(records: Sequence[PairRecord]) -> list[str]:
-    """Return which cause the diagnosis named at the trigger, by mechanism."""
+    """Return which finding led at the trigger, by mechanism."""
     counts = Counter(
         (record.plan.config.mechanism.replace("_", " "), _cause(record))
         for record in records
@@ -99,4 +100,4 @@ def _causes(records: Sequence[PairRecord]) -> list[str]:
 
 def _cause(record: PairRecord) -> str:
     finding = record.prefix.finding
-    return "none" if finding is None else finding.title
+    return "none" if finding is None else builtin_catalogue().by_id[finding].title

@@ -30,7 +30,6 @@ class LiveService:
         self._calibration = LiveCalibration(self._pipeline.context)
         self._reports: list[wire.Report] = []
         self._scalars: dict[str, float] = {}
-        self._rows: list[BatchRow] = []
 
     def receive(self, message: wire.Message) -> None:
         """Take a message: reports and scalars belong to the open step."""
@@ -45,7 +44,6 @@ class LiveService:
         self._reports, self._scalars = [], {}
         passed = [self._pipeline.close(report, scalars=scalars) for report in reports]
         rows = [row for row, _ in passed]
-        self._rows += rows
         self._calibration.add_step(rows, reports, state=self._pipeline.state)
         alerts = tuple(alert for _, raised in passed for alert in raised)
         return StepRows(rollout=self._with_risk(rows), last_update=rows[-1], alerts=alerts)
@@ -69,5 +67,5 @@ class LiveService:
         return self._calibration.policy
 
     def cause(self) -> StandingCause:
-        """Return the cause that the diagnosis names after the newest step."""
-        return standing_cause(self._pipeline.state.incident, self._rows)
+        """Return the cause that the judgement names after the newest step."""
+        return standing_cause(self._pipeline.state, context=self._pipeline.context)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from trmon.domain.analysis.collapse import SHARE_LOST, CollapseSign
-from trmon.domain.finding import Finding
 from trmon.lab.grpo.experiment_config import ExperimentConfig
 from trmon_client.core.wire.messages import decodable
 from trmon_research.interventions.intervention import Action
@@ -39,14 +38,14 @@ class PairPlan(msgspec.Struct, frozen=True, kw_only=True):
 class PrefixRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The run up to `n_updates`: why it ended there, its own collapse if there was one, and the service's view.
 
-    `finding` is the cause that the diagnosis named; `policy` is in force, calibrated or not. `peak_reward` is that of
+    `finding` is the id of the finding that led; `policy` is in force, calibrated or not. `peak_reward` is that of
     the clean evaluation, smoothed over 20 updates.
     """
 
     end: PrefixEnd
     n_updates: int
     onset: int | None
-    finding: Finding | None
+    finding: str | None
     last_good_step: int | None
     policy: str
     peak_reward: float

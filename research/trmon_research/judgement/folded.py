@@ -1,4 +1,4 @@
-"""Rows folded through the judge: what stood after each row, what was sent, and the state at the end."""
+"""A judged run as it went: what stood after each row, what was sent, and the state at the end."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.judge import Judge, JudgeState, Row, Spell
 from trmon.domain.findings.verdict import leader_of, onset_of_illness
-from trmon.domain.rules.rule_yaml import builtin_rules
+from trmon.domain.rules.rule import RuleSet
 from trmon.domain.severity import Severity
 
 CATALOGUE = builtin_catalogue()
 JUDGE = Judge(CATALOGUE)
-RULES = builtin_rules().by_name
+FINDINGS = RuleSet((), CATALOGUE)
+"""The findings alone, as rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A message after a row, the first about a spell or that it has become worse."""
+    """A message after a row about a spell: the first one, or that it has become a page."""
 
     row: int
     severity: Severity
@@ -27,9 +28,9 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class FoldedRun:
-    """A judged run: `standing` and `leaders` after each row, [rows], messages in order, and the last illness.
+    """A judged run: `standing` and `leaders` after each row, [rows], the messages in order, and the last illness.
 
-    `illness` is the spell whose onset the incident had after the last row with a leader; None if none ever led.
+    `illness` is the spell whose onset was that of the illness after the last row with a leader; None without any.
     """
 
     state: JudgeState
@@ -45,43 +46,52 @@ class FoldedRun:
         return tuple(spell for spell in found if spell.severity is not Severity.INFO)
 
     @property
-    def stands(self) -> frozenset[str]:
-        """The findings that warn or page after the last row."""
-        return standing_in(self.state)
+    def pages(self) -> list[Told]:
+        """The messages that were pages."""
+        return [told for told in self.told if told.severity is Severity.PAGE]
+
+    @property
+    def first_cause(self) -> str | None:
+        """The finding that led after the row of the first message."""
+        return self.leaders[self.told[0].row] if self.told else None
 
 
-def standing_in(state: JudgeState) -> frozenset[str]:
-    """Return the findings that warn or page."""
-    return frozenset(name for name, spell in state.standing.items() if spell.severity is not Severity.INFO)
+class Course:
+    """Collects a judged run row by row; messages are sent as the service sends them."""
+
+    def __init__(self) -> None:
+        self.state = JudgeState()
+        self._standing: list[frozenset[str]] = []
+        self._leaders: list[str | None] = []
+        self._told: list[Told] = []
+        self._illness: Spell | None = None
+        self._sent: dict[tuple[str, int], Severity] = {}
+
+    def add(self, state: JudgeState) -> None:
+        """Add the state after one more row; again after the last one, for the end of the run."""
+        self.state, row = state, state.rows - 1
+        leader = leader_of(state, CATALOGUE)
+        self._illness = self._illness if leader is None else onset_of_illness(state, leader)
+        standing = frozenset(name for name, spell in state.standing.items() if spell.severity is not Severity.INFO)
+        self._standing[row:] = [standing]
+        self._leaders[row:] = [None if leader is None else leader.finding]
+        for name in sorted(standing, key=CATALOGUE.order.__getitem__):
+            spell = state.standing[name]
+            key = name, spell.trip
+            if state.rows > FINDINGS.by_name[name].immune_steps and self._sent.get(key) is not spell.severity:
+                self._sent[key] = spell.severity
+                self._told.append(Told(row, spell.severity, spell))
+
+    def run(self) -> FoldedRun:
+        """Return the run so far."""
+        return FoldedRun(self.state, self._standing, self._leaders, self._told, self._illness)
 
 
 def folded(rows: Iterable[Row]) -> FoldedRun:
-    """Fold the rows of a whole run; messages are sent as the service sends them."""
-    state, illness = JudgeState(), None
-    standing: list[frozenset[str]] = []
-    leaders: list[str | None] = []
-    told: list[Told] = []
-    sent: dict[tuple[str, int], Severity] = {}
-
-    def note(state: JudgeState, row: int) -> None:
-        nonlocal illness
-        leader = leader_of(state, CATALOGUE)
-        illness = illness if leader is None else onset_of_illness(state, leader)
-        standing.append(standing_in(state))
-        leaders.append(None if leader is None else leader.finding)
-        for finding, spell in state.standing.items():
-            if spell.severity is Severity.INFO or state.rows <= RULES[finding].immune_steps:
-                continue
-            if sent.get((finding, spell.trip)) not in (spell.severity, Severity.PAGE):
-                sent[finding, spell.trip] = spell.severity
-                told.append(Told(row, spell.severity, spell))
-
-    last: JudgeState | None = None
+    """Fold the rows of a whole run."""
+    course = Course()
     for row in rows:
-        if last is not None:
-            note(last, last.rows - 1)
-        last = state = JUDGE.fold(state, row)
-    if last is not None:
-        state = JUDGE.finish(state)
-        note(state, state.rows - 1)
-    return FoldedRun(state, standing, leaders, told, illness)
+        course.add(JUDGE.fold(course.state, row))
+    if course.state.rows:
+        course.add(JUDGE.finish(course.state))
+    return course.run()

@@ -1,0 +1,54 @@
+"""python -m trmon_research.judgement: the figures of the judge, a command each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import track
+
+from trmon_research.collapse.markdown import table
+from trmon_research.collapse.stored_runs import RUNS
+from trmon_research.judgement import lab_runs, real_runs
+
+app = typer.Typer(help=__doc__, add_completion=False)
+
+
+@app.command("real-runs")
+def real(folder: Annotated[Path, typer.Argument(help="A folder with manifest.jsonl and runs/ID.jsonl.")]) -> None:
+    """Judge real runs that an expert has read; print the figures, the runs judged wrongly, and each clause's count."""
+    runs = list(track(real_runs.real_runs(folder), description="runs"))
+    _print_figures(real_runs.figures(runs))
+    for line in real_runs.wrong_runs(runs):
+        typer.echo(line)
+    rows = [[f"`{key}`", str(right), str(wrong)] for key, (right, wrong) in real_runs.clause_counts(runs).items()]
+    typer.echo("\n".join(["", *table(["clause", "right", "wrong"], rows)]))
+
+
+@app.command("lab-runs")
+def lab(runs: Path = RUNS) -> None:
+    """Judge the stored runs of the lab; print the figures, and which findings were told of runs never hurt."""
+    found = list(track(lab_runs.lab_runs(runs), description="runs"))
+    _print_figures(lab_runs.figures(found))
+    for title, chosen in (("never hurt", False), ("hurt or collapsed", True)):
+        of = [run for run in found if run.was_hurt is chosen]
+        told = Counter(
+            (key, severity)
+            for run in of
+            for key, severity in {
+                (f"{told.spell.finding}.{told.spell.clause}", told.severity.value) for told in run.found.told
+            }
+        )
+        rows = [[f"`{key}`", severity, str(n)] for (key, severity), n in told.most_common()]
+        typer.echo("\n".join(["", *table([f"told of {len(of)} runs {title}", "severity", "runs"], rows)]))
+
+
+def _print_figures(figures: Iterable[tuple[str, int, int, str]]) -> None:
+    rows = [[name, str(count), str(of), wanted] for name, count, of, wanted in figures]
+    typer.echo("\n".join([*table(["figure", "count", "of", "wanted"], rows), ""]))
+
+
+app()
