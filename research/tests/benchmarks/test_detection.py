@@ -26,7 +26,7 @@ def test_a_run_with_a_fault_is_recorded_once_and_told_when_replayed(tmp_path: Pa
     assert told.n_rows == STEPS * UPDATES
     assert Told.from_json(told.to_json()) == told
     outcome = RunOutcome.of(course, told)
-    assert (outcome.told_before, outcome.openings, outcome.last_finding) == (0, 1, "N")
+    assert (outcome.told_before, outcome.openings, outcome.last_cause) == (0, 1, "not_a_number")
     assert outcome.found is not None
     assert outcome.found.since_step == ONSET
     assert any(line.startswith("| NaN | 1 | 0 |") for line in markdown_tables([outcome]))

@@ -44,22 +44,22 @@ HEALTHY_NOISE = {
 """Standard deviation of the noise on the engine's logits, as of kernels that sum in another order."""
 
 RIGHT_CAUSES = {
-    InjectedFault.QUANTISE: "A M",
-    InjectedFault.ROUTER: "M A",
-    InjectedFault.STALE: "B",
-    InjectedFault.STALE_RAMP: "B",
-    InjectedFault.TEMPERATURE: "T",
-    InjectedFault.TOP_P: "A''",
-    InjectedFault.PADDING: "A'",
-    InjectedFault.SHIFT: "A'",
-    InjectedFault.NAN: "N",
-    InjectedFault.LR: "G E",
-    InjectedFault.ENTROPY: "S",
-    InjectedFault.REWARD: "R H",
-    InjectedFault.LENGTH: "L F",
-    InjectedFault.TWO: "A M S",
+    InjectedFault.QUANTISE: "engine_mismatch moe_routing",
+    InjectedFault.ROUTER: "moe_routing engine_mismatch",
+    InjectedFault.STALE: "stale_rollouts",
+    InjectedFault.STALE_RAMP: "stale_rollouts",
+    InjectedFault.TEMPERATURE: "temperature",
+    InjectedFault.TOP_P: "support_shift",
+    InjectedFault.PADDING: "corrupt_logprobs",
+    InjectedFault.SHIFT: "corrupt_logprobs",
+    InjectedFault.NAN: "not_a_number",
+    InjectedFault.LR: "step_too_large clip_saturation",
+    InjectedFault.ENTROPY: "entropy_explosion entropy_collapse",
+    InjectedFault.REWARD: "reward_collapse reward_decline no_learning_signal",
+    InjectedFault.LENGTH: "length_collapse length_hacking length_surge",
+    InjectedFault.TWO: "engine_mismatch moe_routing entropy_explosion entropy_collapse",
 }
-"""The findings, by letter, that lead to the fault."""
+"""The findings that lead to the fault."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def _fault_row(title: str, of: Sequence[RunOutcome]) -> list[str]:
     fell = [one for one in of if one.fell_at is not None]
     found = [one for one in of if one.found is not None]
     early = [one for one in fell if one.delay_of_collapse is not None and one.delay_of_collapse < 0]
-    causes = Counter(one.found.finding or one.found.cause or one.found.rule for one in of if one.found is not None)
+    causes = Counter(one.found.cause or one.found.rule for one in of if one.found is not None)
     return [
         title,
         str(len(of)),
@@ -71,7 +71,7 @@ def _fault_row(title: str, of: Sequence[RunOutcome]) -> list[str]:
 
 
 def _healthy_row(title: str, of: Sequence[RunOutcome]) -> list[str]:
-    causes = Counter(one.found.finding or one.found.cause or one.found.rule for one in of if one.found is not None)
+    causes = Counter(one.found.cause or one.found.rule for one in of if one.found is not None)
     return [
         title.removeprefix("healthy, "),
         str(len(of)),

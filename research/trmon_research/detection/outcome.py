@@ -14,17 +14,17 @@ from trmon_research.detection.recorded_run import RecordedCourse, RunName
 from trmon_research.detection.replay import Told, ToldNotification
 
 LAB_CAUSES = {
-    "QUANTISE": "A M",
-    "STALE": "B",
-    "ROUTER": "M A",
-    "PAD": "A'",
-    "SUPPORT": "A''",
-    "LR": "G E",
-    "TEMPERATURE": "T",
-    "NAN": "N",
-    "ENTROPY": "S",
-    "REWARD": "R H",
-    "LENGTH": "L F",
+    "QUANTISE": "engine_mismatch moe_routing",
+    "STALE": "stale_rollouts",
+    "ROUTER": "moe_routing engine_mismatch",
+    "PAD": "corrupt_logprobs",
+    "SUPPORT": "support_shift",
+    "LR": "step_too_large clip_saturation",
+    "TEMPERATURE": "temperature",
+    "NAN": "not_a_number",
+    "ENTROPY": "entropy_explosion entropy_collapse",
+    "REWARD": "reward_collapse reward_decline no_learning_signal",
+    "LENGTH": "length_collapse length_hacking length_surge",
 }
 CONFIDENCE_Z = 1.959963984540054
 
@@ -33,7 +33,7 @@ CONFIDENCE_Z = 1.959963984540054
 class RunOutcome:
     """One replayed run: `onset` is the injection, `fell_at` the label's onset of the collapse.
 
-    `found` is the first notification from the injection on; `last_finding` is that of the last update of its incident.
+    `found` is the first notification from the injection on; `last_cause` is that of the last update of its incident.
     """
 
     name: RunName
@@ -41,7 +41,7 @@ class RunOutcome:
     fell_at: int | None
     told_before: int
     found: ToldNotification | None
-    last_finding: str | None
+    last_cause: str | None
     pages: int
     warnings: int
     openings: int
@@ -60,7 +60,7 @@ class RunOutcome:
             fell_at=collapse_of(course),
             told_before=len(notifications) - len(after),
             found=next(iter(after), None),
-            last_finding=incidents[-1].finding if incidents else None,
+            last_cause=incidents[-1].cause if incidents else None,
             pages=len(pages),
             warnings=len(notifications) - len(pages),
             openings=sum(one.opens for one in notifications),
@@ -69,12 +69,12 @@ class RunOutcome:
     @property
     def is_right(self) -> bool:
         """Whether the first notification named a finding that leads to the fault."""
-        return self.found is not None and self.found.finding in right_causes(self.name)
+        return self.found is not None and self.found.cause in right_causes(self.name)
 
     @property
     def is_right_in_the_end(self) -> bool:
         """Whether the last notification of the incident did."""
-        return self.last_finding in right_causes(self.name)
+        return self.last_cause in right_causes(self.name)
 
     @property
     def delay(self) -> int | None:
@@ -100,7 +100,7 @@ def is_healthy(name: RunName) -> bool:
 
 
 def right_causes(name: RunName) -> list[str]:
-    """Return the letters of the findings that lead to the fault of a run."""
+    """Return the ids of the findings that lead to the fault of a run."""
     if is_healthy(name):
         return []
     return (LAB_CAUSES[name.kind] if name.testbed == LAB else RIGHT_CAUSES[InjectedFault[name.kind]]).split()

@@ -40,7 +40,7 @@ UPDATES = (TransitionReason.REVISED.value, TransitionReason.WORSENED.value)
 
 @dataclass(frozen=True, slots=True)
 class ToldNotification:
-    """One notification: when, of which rule, since when, why; the finding and the rule that led an incident."""
+    """One notification: when, of which rule, since when, why; the finding or rule that led an incident."""
 
     step: int
     since_step: int
@@ -49,7 +49,6 @@ class ToldNotification:
     reason: str
     severity: str
     cause: str | None
-    finding: str | None
 
     @classmethod
     def of(cls, notification: Notification) -> ToldNotification:
@@ -63,7 +62,6 @@ class ToldNotification:
             reason=notification.reason,
             severity=alert.severity.value,
             cause=None if cause is None else cause.rule,
-            finding=None if cause is None else cause.finding,
         )
 
     @property
@@ -79,10 +77,9 @@ class ToldNotification:
 
 @dataclass(frozen=True, slots=True)
 class FirstFiring:
-    """The first step at which the alert of a rule fired, and the finding of the rule."""
+    """The first step of which the alert of a finding or a rule was, and its severity."""
 
     rule: str
-    finding: str | None
     severity: str
     step: int
 
@@ -168,7 +165,6 @@ def _chunks(messages: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 def _read_told(store: Store, run_id: int) -> Told:
     due = sorted(store.outbox.due(now=1e12, limit=10_000), key=lambda delivery: delivery.id)
     notifications = [ToldNotification.of(delivery.notification) for delivery in due]
-    findings = {rule.name: rule.finding for rule in builtin_rules()}
     listed = store.alerts.list(access=EVERYTHING, limit=10_000).items
     fired = []
     for rule in sorted({item.alert.rule for item in listed}):
@@ -179,9 +175,8 @@ def _read_told(store: Store, run_id: int) -> Told:
             for event in store.alerts.events(identity, access=EVERYTHING, limit=10_000).items
             if event.state is AlertState.FIRING
         ]
-        finding = findings.get(rule)
         if events:
             first = min(event.step for event in events)
-            fired.append(FirstFiring(rule, finding and finding.value, alerts[0].severity.value, first))
+            fired.append(FirstFiring(rule, alerts[0].severity.value, first))
     rows = store.run_log.batches_after(run_id, 0, limit=1_000_000)
     return Told(len(rows), tuple(notifications), tuple(fired))

@@ -16,7 +16,7 @@ from trmon_research.detection.outcome import RunOutcome
 from trmon_research.detection.recorded_run import RecordedCourse
 from trmon_research.detection.replay import Told, replay
 
-JUDGING = ("domain", "runner", "ingest", "store")
+JUDGING = ("domain", "worker", "ingest", "store")
 """The packages of the service on which it depends what is sent."""
 
 

@@ -47,7 +47,7 @@ CURES: Mapping[str, Intervention] = {
     "support_shift": SAMPLING,
     "temperature": SAMPLING,
     "stale_rollouts": intervention(
-        Action.RESYNCHRONISE, rate=0.5, reason="no lag; a smaller rate makes what the run has learned of it smaller"
+        Action.RESYNCHRONISE, Action.ONE_EPOCH, rate=0.5, reason="no lag, fewer updates a rollout, and smaller ones"
     ),
     "engine_mismatch": ENGINES,
     "step_too_large": SMALL_STEPS,

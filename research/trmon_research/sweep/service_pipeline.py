@@ -18,7 +18,6 @@ from trmon.domain.pipeline.close_batch import close_batch
 from trmon.domain.pipeline.merge import ClosingBatch
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyRegistry, default_version
-from trmon.domain.rules.rule import RuleSet
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.run import RunState
 from trmon_client.core import wire
@@ -89,7 +88,9 @@ class ServicePipeline:
             if alert.state is not AlertState.FIRING or alert.severity is Severity.INFO or not is_of_health:
                 continue
             cause = alert.labels.get(CAUSE_LABEL, "")
-            raised = RaisedAlert(rule=alert.rule, severity=alert.severity, step=step, since=alert.step, cause=cause)
+            raised = RaisedAlert(
+                rule=alert.rule, severity=alert.severity, step=step, since=alert.since_step, cause=cause
+            )
             seen = (alert.episode, alert.severity, cause)
             if seen not in self._seen:
                 self._seen.add(seen)
@@ -117,7 +118,7 @@ def _context(config: dict[str, object]) -> PassContext:
     return PassContext(
         run=unstored_run(RunKey("lab", "sweep"), state=RunState.RUNNING, config=config),
         policies=PolicyRegistry.of(default_version(now=0.0)),
-        rules=RuleSet(builtin_rules()),
+        rules=builtin_rules(),
         receivers=(),
         public_url=None,
         now=0.0,
