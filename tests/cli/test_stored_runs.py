@@ -79,9 +79,9 @@ def of_service(alert: AlertInfo) -> dict[str, Any]:
 
 def of_replay(alert: Alert) -> dict[str, Any]:
     """Return what an alert of a replay says."""
-    fields = ("rule", "step", "update", "since_at", "value", "threshold", "summary", "labels")
+    fields = ("rule", "update", "since_at", "value", "threshold", "summary", "labels")
     said = {name: getattr(alert, name) for name in fields}
-    return said | {"severity": alert.severity.value, "state": alert.state.value}
+    return said | {"step": alert.since_step, "severity": alert.severity.value, "state": alert.state.value}
 
 
 def test_the_built_in_rules_raise_what_the_service_raised(service: ThreadedService) -> None:
@@ -116,7 +116,7 @@ def test_an_archive_and_a_lake_give_what_their_service_gives(
     assert by_name["math/healthy-8b"]["outcomes"][0]["n_sent"] == 0
     needs = {gap["rule"]: gap["needs"] for gap in outcome["gaps"]}
     assert needs["stalled"] == [RUN_STATES]
-    assert needs["moe_routing"] == ["router_flip_rate"]
+    assert needs["overoptimisation"] == ["eval_reward"]
 
 
 def test_two_rule_sets_stand_side_by_side(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

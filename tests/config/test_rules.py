@@ -20,6 +20,7 @@ OWN_RULES = """
   immune_steps: 0
   when: {zscore: kl_k1, above: 6}
 - {name: mask_rate, disabled: true}
+- {name: engine_mismatch, limits: {kl_k3: 0.1}}
 """
 
 
@@ -74,6 +75,11 @@ def test_the_service_lists_the_rules_and_the_error_in_their_file(serve: Serve, t
         rules = {rule["name"]: rule for rule in client.get("/api/v1/rules").json()}
         assert rules["mine"]["when"] == {"zscore": "kl_k1", "above": 6.0, "clear": 6.0}
         assert "mask_rate" not in rules
+        mismatch = rules["engine_mismatch"]
+        assert (mismatch["is_finding"], mismatch["when"], mismatch["severity"]) == (True, {}, "warn")
+        [clause] = [clause for clause in mismatch["clauses"] if clause["id"] == "kl_k3"]
+        assert (clause["limit"], clause["severity"]) == (0.1, "warn")
+        assert clause["words"] == "KL per token is more than 0.1; unless lag is more than 0; in 5 of 10 rows"
         file.write_text("- 7")
         error = eventually(lambda: client.get("/api/v1/rules/file").json()["error"])
         assert error == f"{file}: rules[0]: must be a mapping, and is int '7'"

@@ -319,7 +319,7 @@ def test_reloaded_rules_appear_at_once() -> None:
 
 def test_the_risk_is_past_once_the_reward_has_collapsed() -> None:
     view = view_of(1)
-    row = batch(BatchKey(1, 3, None), run_id=1, signals={RISK: 0.5})
+    row = batch(BatchKey(1, 3, None), run_id=1, ordinal=1, signals={RISK: 0.5})
     for state, values in ((AlertState.RESOLVED, [0.5]), (AlertState.FIRING, [])):
         collapsed = replace(view, row=row, alerts=(alert(run_id=1, rule="reward_collapse", state=state),))
         found = samples(an_exposition().text([collapsed], project=None))

@@ -52,6 +52,12 @@ def get_budget(key: Named, access: Reader, service: Service) -> BudgetInfo:
     run = service.store.runs.get(key, access=access)
     rows = newest_steps(service.store, run, access=access, names=BUDGET_SIGNALS)
     policy = service.store.policies.current(run.id, access=access).policy
-    found = run_budget(history_of(rows), config=run.config, policy=policy, updates_per_step=steps_per_rollout(rows))
+    found = run_budget(
+        history_of(rows),
+        config=run.config,
+        policy=policy,
+        updates_per_step=steps_per_rollout(rows),
+        judgement=service.store.run_snapshots.judgements([run.id]).get(run.id),
+    )
     view = service.view_cache.get(run.id)
     return BudgetInfo.from_fields(found, advice=None if view is None else view.advice)

@@ -314,7 +314,7 @@ def run_budget(
     config: Mapping[str, Any],
     policy: Policy,
     updates_per_step: float,
-    judgement: Judgement | None = None,
+    judgement: Judgement | None,
 ) -> RunBudget:
     """Return the report on the newest steps of a run.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from trmon.domain.findings.catalogue import AT_ONCE, Clause, Comparison
-from trmon.domain.findings.sentences import OF_MEASURE, OF_TRANSFORM, percent, words_of_signal
-from trmon.domain.findings.verdict import number
+from trmon.domain.findings.measures import sources_of
+from trmon.domain.findings.sentences import OF_MEASURE, OF_TRANSFORM, OF_VIEW, percent, words_of_signal
 from trmon.domain.severity import Severity
 
 SIDES: Mapping[str, str] = {">": "more than", ">=": "at least", "<": "less than", "<=": "at most"}
@@ -24,9 +24,7 @@ OF_FALL: Mapping[str, str] = {
     "reward_floor_errors": "the mean reward of 50 rows is within {value} standard errors of its lowest",
 }
 OF_NAME: Mapping[str, str] = {
-    "pearson_gap": f"1 minus the {words_of_signal('prob_pearson')}",
-    "ppl_gap": f"the distance from 1 of the {words_of_signal('ppl_ratio')}",
-    "kl_k1_size": f"the size of the {words_of_signal('kl_k1')}",
+    **{name: words.format(signal=words_of_signal(sources_of(name)[0])) for name, words in OF_VIEW.items()},
     "settled_kl_k3": f"{words_of_signal('staleness_kl_k3')}, while the learning rate does not rise,",
 }
 """Names that only clauses use."""
@@ -45,7 +43,7 @@ def comparison_words(comparison: Comparison) -> str:
     side = SIDES[comparison.side]
     template = OF_FALL.get(measure) or OF_MEASURE.get(measure) or OF_TRANSFORM[transform]
     return template.format(
-        signal=signal, value=f"{side} {number(comparison.limit)}", percent=f"{side} {percent(comparison.limit)}"
+        signal=signal, value=f"{side} {comparison.limit:g}", percent=f"{side} {percent(comparison.limit)}"
     )
 
 

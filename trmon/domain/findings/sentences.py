@@ -72,13 +72,21 @@ OF_MEASURE: Mapping[str, str] = {
 }
 
 
+OF_VIEW: Mapping[str, str] = {
+    "pearson_gap": "the distance from 1 of the {signal}",
+    "ppl_gap": "the distance from 1 of the {signal}",
+    "kl_k1_size": "the size of the {signal}",
+}
+"""The words of what is compared in place of a signal itself."""
+
+
 def evidence_words(evidence: Evidence) -> str:
     """Return a comparison that holds, with its limit and the value before: `KL per token is 0.2 (limit 0.05)`."""
     template = OF_MEASURE.get(evidence.measure)
-    transform = evidence.measure.partition(".")[2]
+    name, _, transform = evidence.measure.partition(".")
     words = template or OF_TRANSFORM[transform]
     told = words.format(
-        signal=words_of_signal(evidence.signal),
+        signal=OF_VIEW.get(name, "{signal}").format(signal=words_of_signal(evidence.signal)),
         value=number(evidence.value),
         percent=percent(evidence.value),
         then="unknown" if evidence.then is None else number(evidence.then),
