@@ -36,6 +36,7 @@ def made(health: Health = "healthy", *, n: int = 8, length: int = 32, seed: int 
         mask=np.ones((n, length), bool),
         advantages=rng.normal(size=n),
         rewards=rng.random(n),
+        truncated=np.zeros(n, bool),
     )
 
 
