@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.worker.watched_run import WATCH_CONFIG, WatchedRun, train
+from trmon.domain.findings.catalogue import without
 
 
 def test_an_illness_is_delivered_once_as_an_incident_and_resolves_after_quiet_steps() -> None:
@@ -19,27 +20,29 @@ def test_an_illness_is_delivered_once_as_an_incident_and_resolves_after_quiet_st
     assert (told.status.value, told.alert.since_step, told.alert.severity.value) == ("firing", 0, "page")
     assert told.url == "https://trmon.example/runs/math/grpo?step=2"
     assert told.cause is not None
-    assert (told.cause.rule, told.cause.finding, told.cause.last_good_step) == ("corrupt_logprobs", "A'", None)
-    assert "log-prob stream" in told.cause.remedy
+    assert (told.cause.rule, told.cause.title) == ("corrupt_logprobs", "dropped log-probs")
+    assert told.cause.last_good_step is None
+    assert "log-prob" in told.cause.remedy
     assert [alert.rule for alert in watched.view.alerts] == ["incident", "corrupt_logprobs"]
-    train(watched, range(6, 12))
-    assert watched.log.told()[-1] == ("corrupt_logprobs", "resolved", 10)
+    train(watched, range(6, 30))
+    assert ("corrupt_logprobs", "resolved", 23) in watched.log.told()
+    train(watched, range(30, 60))
     assert [alert.rule for alert in watched.view.alerts] == ["incident"]
-    train(watched, range(12, 62))
-    assert watched.log.incidents() == [("firing", 2), ("resolved", 59)]
+    train(watched, range(60, 130))
+    assert watched.log.incidents() == [("firing", 2), ("resolved", 88)]
     assert len(watched.log.deliveries) == 2
     assert not watched.view.alerts
 
 
 def test_a_stop_is_advised_for_the_cause_and_only_while_an_alert_of_the_incident_pages() -> None:
     watched, advised = WatchedRun(), {}
-    for health, steps in (("corrupt", range(6)), ("healthy", range(6, 14))):
+    for health, steps in (("corrupt", range(6)), ("healthy", range(6, 60))):
         train(watched, steps, health=health)
         assert watched.view.advice is not None
         advised[health] = (watched.view.advice.stop, watched.view.advice.reasons.get("stop", ""))
     assert [alert.rule for alert in watched.view.alerts] == ["incident"]
     assert advised["corrupt"][0]
-    assert advised["corrupt"][1].startswith("math/grpo: corrupt log-probs since step 0")
+    assert advised["corrupt"][1].startswith("math/grpo: dropped log-probs since step 0")
     assert advised["healthy"] == (False, "")
 
 
@@ -54,7 +57,7 @@ def test_an_incident_is_the_same_after_a_restart() -> None:
         found.append((watched.log.incidents(), [alert for alert in watched.view.alerts if alert.is_incident]))
     assert found[0] == found[1]
     ((_, (incident,)), _) = found
-    assert (incident.step, incident.labels["last_good_step"]) == (10, "9")
+    assert (incident.since_step, incident.labels["last_good_step"]) == (10, "9")
 
 
 def test_a_healthy_run_raises_no_alert() -> None:
@@ -79,7 +82,8 @@ def test_a_faulty_run_fires_the_expected_rules(health: str, expected: set[str]) 
 def test_an_alert_of_a_removed_rule_resolves_and_its_incident_waits_for_quiet_steps() -> None:
     watched = WatchedRun()
     train(watched, range(5), health="corrupt")
-    rules = tuple(rule for rule in WATCH_CONFIG.rules() if rule.name != "corrupt_logprobs")
+    known = WATCH_CONFIG.rules()
+    rules = replace(known, catalogue=without(known.catalogue, "corrupt_logprobs"))
     fresh = WatchedRun(watch_config=replace(WATCH_CONFIG, rules=lambda: rules))
     fresh.log = watched.log
     fresh.restart()

@@ -106,8 +106,7 @@ def test_bounds_do_not_rise_at_step_100_while_a_finding_stands() -> None:
     run = WatchedRun()
     train(run, range(45), k3=0.001)
     for step in range(45, 110):
-        ill = content(step, k3=0.003)
-        ill = replace(ill, by_name={**ill.by_name, "mismatch_max_prob_diff": np.full(N, 0.9, "<f4")})
+        ill = content(step, k3=0.06)
         run.receive(report(step, content=ill, policy=AUTO, finished=[finished((step - 1, None, 1))[0]]), at=10.0 * step)
     assert "engine_mismatch" in {alert.rule for alert in run.log.alerts.values()}
     assert made(run) == [("trmon:calibration", "first")]
@@ -117,7 +116,6 @@ def test_a_run_that_starts_ill_is_not_calibrated_and_says_so_once() -> None:
     run = WatchedRun()
     for step in range(60):
         ill = content(step, k3=0.1)
-        ill = replace(ill, by_name={**ill.by_name, "mismatch_max_prob_diff": np.full(N, 0.9, "<f4")})
         counts = [finished((step - 1, None, 1))[0]] if step else []
         run.receive(report(step, content=ill, policy=AUTO, finished=counts), at=10.0 * step)
         if step == 50:
@@ -125,7 +123,7 @@ def test_a_run_that_starts_ill_is_not_calibrated_and_says_so_once() -> None:
     (version,) = run.log.versions
     assert version.policy == AUTO
     assert version.evidence["outcome"] == "starts_ill"
-    assert "finding A" in version.reason
+    assert "starts ill (engine_mismatch)" in version.reason
 
 
 def test_total_alone_is_never_calibrated() -> None:

@@ -166,7 +166,7 @@ def _follows(spell: Spell, other: Spell, catalogue: Catalogue) -> bool:
 
 def explains(catalogue: Catalogue, cause: str, symptom: str) -> bool:
     """Whether a finding explains another one; every finding explains a fall of the reward."""
-    if cause == symptom:
+    if cause == symptom or cause not in catalogue.by_id:
         return False
     return symptom in catalogue.by_id[cause].explains or (symptom in REWARD_FINDINGS and cause not in REWARD_FINDINGS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import structs
@@ -37,7 +37,8 @@ MAX_UPDATES = 3
 class IncidentStep:
     """One step of a run as its incident sees it: the firing alerts of health, and what the judge says.
 
-    `known_steps` are the newest steps. `is_last` is true if the run finished after it.
+    `known_steps` are the newest steps; `explains` tells whether a finding explains another one. `is_last` is true if
+    the run finished after it.
     """
 
     run_id: int
@@ -47,6 +48,7 @@ class IncidentStep:
     firing: Sequence[Alert]
     judgement: Judgement | None
     known_steps: Sequence[int]
+    explains: Callable[[str, str], bool]
     recent_ends: int = 0
     is_last: bool = False
 

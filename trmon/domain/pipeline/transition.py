@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from msgspec import structs
 
@@ -19,6 +20,7 @@ from trmon.domain.alerts.transitions import (
     raise_alert,
     resolve_alert,
 )
+from trmon.domain.findings.verdict import explains
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.incidents.incident_updates import DAMPING_STEPS, IncidentStep, end_incident, follow_incident
@@ -50,6 +52,7 @@ def apply_incident_step(
         at=at,
         firing=firing,
         judgement=judgement_of(pipeline_state, context) if firing else None,
+        explains=partial(explains, context.rules.catalogue),
         known_steps=[known.step for known in pipeline_state.gauge_keys if known.attempt_id == key.attempt_id],
         recent_ends=len(recent),
         is_last=is_last,
