@@ -133,8 +133,13 @@ def _continued(incident: Incident, step: IncidentStep) -> tuple[Incident, Transi
     incident = structs.replace(incident, quiet_steps=0, rules=rules)
     if leader is None:
         return incident, None
-    alert = _led_by(replace(incident.alert, severity=severity, updated_at=step.at), leader, step)
-    is_told = leader.rule != incident.cause or worsens
+    alert = replace(incident.alert, severity=severity, updated_at=step.at)
+    is_other = leader.rule != incident.cause
+    if is_other and step.explains(incident.cause, leader.rule):
+        is_other = False  # what a cause leaves behind for a while is not another cause
+    else:
+        alert = _led_by(alert, leader, step)
+    is_told = is_other or worsens
     if not is_told and alert.labels == incident.alert.labels:
         return incident, None
     changed = structs.replace(incident, alert=alert)
