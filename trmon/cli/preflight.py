@@ -17,33 +17,35 @@ from rich.table import Table
 
 from trmon.cli.command import console, echo_json, plain_errors, unusable_input
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Finding
+from trmon.domain.findings.catalogue import builtin_catalogue
+from trmon.domain.findings.sentences import evidence_words, words_of_signal
 from trmon.domain.preflight.alignment import IdDifference
-from trmon.domain.preflight.causes import N_WORST, PreflightCause, PreflightLimits, PreflightResult, preflight
+from trmon.domain.preflight.causes import (
+    ENOUGH_TOKENS,
+    N_WORST,
+    FoundCause,
+    PreflightCause,
+    PreflightLimits,
+    PreflightResult,
+    preflight,
+)
 from trmon.domain.preflight.token_pairs import TvIs
-from trmon.domain.rules.condition import ThresholdSide
 from trmon.terminal.completions_endpoint import CompletionsEndpoint, Sampling
 from trmon.terminal.preflight_scores import is_endpoint, read_scores
 from trmon_client.api.answers import AnswerInfo, ApiNumber, encode_answer, says
-from trmon_client.api.diagnosis import EvidenceInfo, MissingInfo, RemedyInfo
+from trmon_client.api.diagnosis import EvidenceInfo, OutOfRangeInfo, RemedyInfo
 
 
 class CauseInfo(AnswerInfo, frozen=True, kw_only=True):
     """A cause that was found, the finding that it becomes in a run, and what to do."""
 
     cause: PreflightCause
-    finding: Finding
+    finding: Annotated[str, says("The id of the finding.")]
     detail: str
     fix: str
     evidence: tuple[EvidenceInfo, ...]
+    outside: Annotated[tuple[OutOfRangeInfo, ...], says("The signals outside their healthy ranges.")]
     remedy: RemedyInfo
-
-
-class UnknownInfo(AnswerInfo, frozen=True, kw_only=True):
-    """A finding that could not be decided, and what it needs."""
-
-    finding: Finding
-    missing: tuple[MissingInfo, ...]
 
 
 class WorstTokenInfo(AnswerInfo, frozen=True, kw_only=True):
@@ -78,8 +80,6 @@ class PreflightInfo(AnswerInfo, frozen=True, kw_only=True):
     trainer_mass_outside: Annotated[
         ApiNumber | None, says("Mean probability of the trainer outside the rollout's support; null without logits.")
     ]
-    temperature_slope: Annotated[ApiNumber, says("How far the ratio of two temperatures is from 1, at least.")]
-    temperature_corr: Annotated[ApiNumber, says("Correlation of d with the rollout's log-prob.")]
     signals: Annotated[dict[str, ApiNumber], says("Signals of the pair mismatch.")]
     token_ids_compared: bool
     retokenised_sequences: int | None
@@ -95,7 +95,7 @@ class PreflightInfo(AnswerInfo, frozen=True, kw_only=True):
     trainer_zeros: int
     limits: LimitsInfo
     causes: tuple[CauseInfo, ...]
-    unknown: tuple[UnknownInfo, ...]
+    unknown: Annotated[tuple[str, ...], says("The ids of findings that need more tokens.")]
     worst: tuple[WorstTokenInfo, ...]
 
 
@@ -104,7 +104,7 @@ def preflight_info(result: PreflightResult) -> PreflightInfo:
     alignment, counts = result.alignment, result.counts
     return PreflightInfo.from_fields(
         result,
-        causes=[CauseInfo.from_fields(found, finding=found.cause.finding) for found in result.causes],
+        causes=list(map(_cause_info, result.causes)),
         token_ids_compared=alignment.n_retokenised is not None,
         retokenised_sequences=alignment.n_retokenised,
         first_id_difference=alignment.first_difference,
@@ -112,6 +112,15 @@ def preflight_info(result: PreflightResult) -> PreflightInfo:
         padding_trainer_only=alignment.trainer_only,
         shift=alignment.shift,
         **asdict(counts),
+    )
+
+
+def _cause_info(found: FoundCause) -> CauseInfo:
+    return CauseInfo.from_fields(
+        found,
+        evidence=[EvidenceInfo.from_fields(item, words=evidence_words(item)) for item in found.evidence],
+        outside=[OutOfRangeInfo.from_fields(out, words=words_of_signal(out.signal)) for out in found.outside],
+        remedy=RemedyInfo.from_fields(found.remedy),
     )
 
 
@@ -142,7 +151,7 @@ def _measurements(found: PreflightInfo) -> Table:
     table.add_row("kl_k3", f"{signals['kl_k3']:.3g} nats", "")
     table.add_row("correlation of probabilities", f"{signals['prob_pearson']:.5f}", "")
     table.add_row("mean ratio", f"{signals['ratio_mean']:.4f}", "")
-    table.add_row("temperature slope", f"{found.temperature_slope:.3g}", "")
+    table.add_row("slope of d over the rollout's log-prob", f"{signals['logp_slope_q']:.3g}", "")
     if found.trainer_mass_outside is not None and not math.isnan(found.trainer_mass_outside):
         table.add_row("trainer's mass outside the rollout's support", f"{found.trainer_mass_outside:.3g}", "")
     ids = "not compared: both engines must name them"
@@ -155,27 +164,18 @@ def _measurements(found: PreflightInfo) -> Table:
 def _lines(found: PreflightInfo) -> Iterator[str]:
     for cause in found.causes:
         yield from _cause_lines(cause)
-    for lost in found.unknown:
-        yield f"not known: {lost.finding.value} {lost.finding.title}"
-        yield from (f"    {gap.signal}: {gap.provide}" for gap in lost.missing)
+    if found.unknown:
+        titles = ", ".join(builtin_catalogue().by_id[finding].title for finding in found.unknown)
+        yield f"not known: {titles} (compare {ENOUGH_TOKENS:,} tokens of 20 sequences or more)"
 
 
 def _cause_lines(cause: CauseInfo) -> Iterator[str]:
-    yield f"{cause.finding.value} {cause.cause.value}: {cause.detail}"
-    yield from (f"    {line}" for line in _evidence(cause.evidence))
+    yield f"{cause.cause.value}: {cause.detail} (in a run: {cause.finding})"
+    yield from (f"    {item.words}" for item in cause.evidence)
+    yield from (f"    {out.words} is {out.value:.3g} (healthy {out.range})" for out in cause.outside)
     yield f"  do: {cause.fix}"
-    yield f"  if it persists: {cause.remedy.persists}"
-
-
-def _evidence(evidence: Iterable[EvidenceInfo]) -> Iterator[str]:
-    for item in evidence:
-        if item.rules_out:
-            continue
-        if item.away_from is not None:
-            yield f"{item.signal} is {item.value:.4g}, more than {item.threshold:g} from {item.away_from:g}"
-        else:
-            side = "above" if item.bound == ThresholdSide.ABOVE.value else "below"
-            yield f"{item.signal} is {item.value:.4g}, {side} {item.threshold:g}"
+    if cause.remedy.then:
+        yield f"  if it persists: {cause.remedy.then}"
 
 
 def worst_table(worst: Iterable[WorstTokenInfo]) -> Table:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from trmon.domain.diagnosis.criteria import Thresholds
 from trmon.domain.preflight.token_pairs import EngineScores, Rows, TokenPairs
 
 SHIFTS = (1, -1)
@@ -44,8 +43,12 @@ class Alignment:
     shift: int
 
 
-def align(rollout: EngineScores, trainer: EngineScores, *, limits: Thresholds) -> Alignment:
-    """Return the aligned tokens of the same sequences. Source: arXiv 2605.14220 (same weights, same tokens)."""
+def align(rollout: EngineScores, trainer: EngineScores, *, least_pearson: float) -> Alignment:
+    """Return the aligned tokens of the same sequences.
+
+    Args: least_pearson: the least correlation of probabilities of engines that agree.
+    Source: arXiv 2605.14220 (same weights, same tokens).
+    """
     masks = _mask_of(rollout, trainer), _mask_of(trainer, rollout)
     has_ids = rollout.token_ids is not None and trainer.token_ids is not None
     in_order = has_ids or all(np.count_nonzero(a) == np.count_nonzero(b) for a, b in zip(*masks, strict=True))
@@ -60,7 +63,7 @@ def align(rollout: EngineScores, trainer: EngineScores, *, limits: Thresholds) -
         else:
             differences.append(differs)
         positions.append(at)
-    pairs, shift = _unshifted(TokenPairs.at(rollout, trainer, positions), limits=limits)
+    pairs, shift = _unshifted(TokenPairs.at(rollout, trainer, positions), least_pearson=least_pearson)
     return Alignment(
         pairs=pairs,
         n_retokenised=len(differences) if has_ids else None,
@@ -125,15 +128,15 @@ def _difference(of_rollout: Any, of_trainer: Any, at: tuple[int, int], *, sequen
     return IdDifference(sequence=sequence, position=at[1], rollout_id=ids[0], trainer_id=ids[1])
 
 
-def _unshifted(pairs: TokenPairs, *, limits: Thresholds) -> tuple[TokenPairs, int]:
+def _unshifted(pairs: TokenPairs, *, least_pearson: float) -> tuple[TokenPairs, int]:
     """Return the pairs as they fit best, and the shift that this undid.
 
-    Log-probs are shifted where the probabilities correlate too badly for engines that agree (finding A), and those of
-    neighbouring positions do not.
+    Log-probs are shifted where the probabilities correlate too badly for engines that agree, and those of neighbouring
+    positions do not.
     """
-    if not pairs.signals()[PEARSON] < limits.pearson_ill:
+    if not pairs.signals()[PEARSON] < least_pearson:
         return pairs, 0
     moved = {by: pairs.shifted(by) for by in SHIFTS}
-    fits = {by: found for by, shifted in moved.items() if (found := shifted.signals()[PEARSON]) >= limits.pearson_ill}
+    fits = {by: found for by, shifted in moved.items() if (found := shifted.signals()[PEARSON]) >= least_pearson}
     best = max(fits, key=fits.__getitem__, default=0)
     return moved.get(best, pairs), best

@@ -1,26 +1,27 @@
 """The zero-update test: with equal weights, the same tokens must have the same log-probs in both engines.
 
-Source: VeXact, arXiv 2605.14220; formulas, sections 2, 5 and 9.
+The engines are judged as the steps of a run are, by the same findings and limits.
+Source: VeXact, arXiv 2605.14220; formulas, sections 2 and 5.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from trmon.domain.analysis.distribution import WorstToken, worst_tokens
-from trmon.domain.diagnosis.conditions import Evidence, Observation
-from trmon.domain.diagnosis.criteria import Thresholds
-from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
-from trmon.domain.diagnosis.history import History
-from trmon.domain.diagnosis.remedies import REMEDIES, RenderedRemedy
 from trmon.domain.errors import InvalidInput
-from trmon.domain.finding import Finding
+from trmon.domain.findings.catalogue import Catalogue, Clause, Comparison, builtin_catalogue
+from trmon.domain.findings.judge import Evidence, Judge, JudgeState, Place, Row, Spell
+from trmon.domain.findings.measures import VIEWS
+from trmon.domain.findings.remedies import Remedy, remedy
+from trmon.domain.findings.verdict import OutOfRange, judge_run
 from trmon.domain.preflight.alignment import Alignment, align
 from trmon.domain.preflight.token_pairs import (
     EngineScores,
@@ -31,8 +32,6 @@ from trmon.domain.preflight.token_pairs import (
     token_variation,
     trainer_mass_outside,
 )
-from trmon.domain.rules.condition import ThresholdSide
-from trmon.domain.signals.run_features import RunFeatures
 from trmon_client.core.reduction.sequences import SATURATED_BELOW
 
 
@@ -45,34 +44,47 @@ class PreflightCause(Enum):
     MISSING = "missing"
     ZEROS = "zeros"
     CORRUPT = "corrupt"
+    POLICY = "policy"
     SUPPORT = "support"
     TEMPERATURE = "temperature"
     ENGINES = "engines"
 
-    @property
-    def finding(self) -> Finding:
-        """The finding that this cause becomes in a run."""
-        return next((finding for finding, cause in _CAUSES.items() if cause is self), Finding.CORRUPT_LOGPROBS)
+
+_CAUSES = {
+    "corrupt_logprobs": PreflightCause.CORRUPT,
+    "wrong_policy": PreflightCause.POLICY,
+    "support_shift": PreflightCause.SUPPORT,
+    "temperature": PreflightCause.TEMPERATURE,
+    "engine_mismatch": PreflightCause.ENGINES,
+}
+"""The findings that are causes at equal weights, in the order of causes; what distorts others comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundCause:
-    """A cause that was found: in words, with its evidence, what to do first, and the remedy of its finding."""
+    """A cause that was found: in words, with its evidence and remedy, and the finding that it becomes in a run."""
 
     cause: PreflightCause
+    finding: str
     detail: str
     evidence: tuple[Evidence, ...] = ()
-    remedy: RenderedRemedy
+    outside: tuple[OutOfRange, ...] = ()
+    remedy: Remedy
 
     @classmethod
-    def of(cls, cause: PreflightCause, detail: str, evidence: tuple[Evidence, ...] = ()) -> FoundCause:
-        """Return a cause with the remedy of its finding."""
-        return cls(cause=cause, detail=detail, evidence=evidence, remedy=REMEDIES[cause.finding].render())
+    def of_data(cls, cause: PreflightCause, detail: str, *, remedy_key: str = "corrupt_logprobs") -> FoundCause:
+        """Return a cause in the data."""
+        finding = "support_shift" if cause is PreflightCause.SUPPORT else "corrupt_logprobs"
+        return cls(cause=cause, finding=finding, detail=detail, remedy=_remedy(remedy_key))
 
     @property
     def fix(self) -> str:
         """What to change first: that of the cause itself where it is more specific than its finding."""
-        return _FIXES.get(self.cause, self.remedy.fix)
+        return _FIXES.get(self.cause, self.remedy.first)
+
+
+def _remedy(key: str) -> Remedy:
+    return remedy(key, framework=None, config={}, last_good_step=None, has_ended=False)
 
 
 _FIXES = {
@@ -100,17 +112,21 @@ class PreflightLimits:
     equal_share: float = 0.0
 
 
-SIGNALS = ("kl_k1", "kl_k3", "prob_pearson", "ppl_ratio", "ratio_mean", "temperature_near", "temperature_far")
+SIGNALS = (
+    *("kl_k1", "kl_k3", "prob_pearson", "ppl_ratio", "ratio_mean"),
+    *("logp_slope_q", "logp_corr_q", "temperature_near", "temperature_far"),
+)
 N_WORST = 10
-_CAUSES = {
-    Finding.CORRUPT_LOGPROBS: PreflightCause.CORRUPT,
-    Finding.TEMPERATURE: PreflightCause.TEMPERATURE,
-    Finding.SUPPORT_SHIFT: PreflightCause.SUPPORT,
-    Finding.ENGINE_MISMATCH: PreflightCause.ENGINES,
-}
-"""The findings that are causes at equal weights, the ones that distort others first."""
-_ASSUMES_SAMPLER = (Finding.CORRUPT_LOGPROBS, Finding.SUPPORT_SHIFT)
-_CONSEQUENCES = (Finding.VARIANCE_BLOWUP, Finding.MODERATE_DRIFT)
+N_ROWS = 20
+"""The sequences are judged in so many rows, as findings measure the noise of rows, and twice, as they must hold."""
+ENOUGH_TOKENS = 2000
+NEED_TOKENS = ("support_shift", "temperature")
+"""Findings that are not judged with fewer tokens, or with fewer sequences than rows."""
+CONSEQUENCES = ("variance_blowup", "moderate_drift")
+ASSUME_SAMPLER = ("support_shift.ratio", "corrupt_logprobs.evidence")
+"""Clauses that test whether the rollout sampled the tokens: they say nothing if the trainer did."""
+ZEROS = ("zeros", "end_dropped", "padding")
+"""The clauses of corrupt_logprobs that are about zeros."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +146,7 @@ class PreflightResult:
     """The result of a preflight: measurements over the tokens that could be compared, and the causes.
 
     `equal_share` compares as float32; `max_abs_d` and d in nats; `tv_p95`: the 95th percentile of the tokens' total
-    variation; `signals`: those of the pair mismatch by stem; `unknown`: findings that need more tokens.
+    variation; `signals`: those of the pair mismatch by stem; `unknown`: ids of findings that need more tokens.
     """
 
     sequences: int
@@ -140,13 +156,11 @@ class PreflightResult:
     tv_p95: float
     tv_is: TvIs
     trainer_mass_outside: float | None
-    temperature_slope: float
-    temperature_corr: float
     signals: dict[str, float]
     alignment: Alignment
     counts: TokenCounts
     causes: tuple[FoundCause, ...]
-    unknown: tuple[Observation, ...]
+    unknown: tuple[str, ...]
     worst: tuple[WorstToken, ...]
     limits: PreflightLimits = field(default_factory=PreflightLimits)
 
@@ -165,17 +179,18 @@ def preflight(
     compared: other ids, padding, a shift, missing log-probs, tokens without a probability, and zeros.
     Errors: InvalidInput if the engines have different numbers of sequences, or no token in common.
     """
-    limits, thresholds = limits or PreflightLimits(), Thresholds()
+    limits, catalogue = limits or PreflightLimits(), builtin_catalogue()
     if len(rollout.logprobs) != len(trainer.logprobs):
         found = f"{len(rollout.logprobs)} sequences in the rollout and {len(trainer.logprobs)} in the trainer"
         raise InvalidInput("sequences", f"{found}; expected the same ones")
-    alignment = align(rollout, trainer, limits=thresholds)
+    alignment = align(rollout, trainer, least_pearson=1.0 - catalogue.by_key["engine_mismatch.pearson"].decisive.limit)
     if not alignment.pairs.n_tokens and alignment.n_retokenised is None:
         raise InvalidInput("mask", "no token counts for both engines")
-    pairs, counts = _comparable(alignment.pairs)
-    signals, features, diagnosis = _diagnosed(pairs, limits=thresholds)
+    pairs, counts = _comparable(alignment.pairs, catalogue=catalogue)
+    signals = pairs.signals()
     variation, tv_is = token_variation(pairs, rollout=rollout, trainer=trainer)
     of_rollout, of_trainer = pairs.flat()
+    is_enough = pairs.n_tokens >= ENOUGH_TOKENS and len(pairs.trainer) >= N_ROWS
     result = PreflightResult(
         sequences=len(trainer.logprobs),
         tokens=pairs.n_tokens,
@@ -184,36 +199,45 @@ def preflight(
         tv_p95=float(np.percentile(variation, 95)) if len(variation) else math.nan,
         tv_is=tv_is,
         trainer_mass_outside=trainer_mass_outside(pairs, rollout=rollout, trainer=trainer),
-        temperature_slope=features.get("temperature_slope", math.nan),
-        temperature_corr=features.get("temperature_corr", math.nan),
         signals={name: signals.get(f"mismatch_{name}", math.nan) for name in SIGNALS},
         alignment=alignment,
         counts=counts,
         causes=(),
-        unknown=tuple(item for item in diagnosis.unknown if item.finding in _CAUSES),
+        unknown=() if is_enough else NEED_TOKENS,
         worst=_worst(pairs, trainer=trainer, n=n_worst),
         limits=limits,
     )
-    of_data, of_engines = tuple(_data_causes(alignment, counts)), tuple(_engine_causes(diagnosis, pairs, result))
+    of_data = tuple(_data_causes(alignment, counts))
+    of_engines = _engine_cause(pairs, result, signals=signals, catalogue=catalogue)
     named = {found.cause for found in of_data}
-    return replace(result, causes=(*of_data, *(found for found in of_engines if found.cause not in named)))
+    others = () if of_engines is None or of_engines.cause in named else (of_engines,)
+    return replace(result, causes=(*of_data, *others))
 
 
-def _diagnosed(pairs: TokenPairs, *, limits: Thresholds) -> tuple[dict[str, float], dict[str, float], Diagnosis]:
-    """Return the signals of the pairs, their features, and the diagnosis of both as one step of a run."""
-    signals = pairs.signals()
-    features = RunFeatures().with_step(signals, scalars={}).signals()
-    return signals, features, diagnose(History.of_signals(signals | features), limits=limits)
+def _judged(pairs: TokenPairs, *, catalogue: Catalogue) -> JudgeState:
+    """Return the judgement of the pairs as a run: every twentieth sequence makes a row, each row twice."""
+    n = min(N_ROWS, len(pairs.trainer))
+    rows = [part.signals() for part in (pairs.part(first, every=n) for first in range(n)) if part.n_tokens]
+    judge, state = Judge(catalogue), JudgeState()
+    for step in range(2 * N_ROWS if rows else 0):
+        state = judge.fold(state, Row(place=Place(1, step), values=rows[step % len(rows)], facts={}))
+    return state
 
 
-def _comparable(pairs: TokenPairs) -> tuple[TokenPairs, TokenCounts]:
+def _spells(state: JudgeState, *, catalogue: Catalogue) -> dict[str, Spell]:
+    """Return the findings that are causes, or follow from one, in the order of causes."""
+    spells = {spell.finding: spell for spell in (*state.ended, *state.standing.values())}
+    return {name: spells[name] for name in catalogue.order if name in spells and name in (*_CAUSES, *CONSEQUENCES)}
+
+
+def _comparable(pairs: TokenPairs, *, catalogue: Catalogue) -> tuple[TokenPairs, TokenCounts]:
     """Return the pairs that two engines can be judged by, and how many others there are."""
     of_rollout, of_trainer = pairs.flat()
     pairs = pairs.where(lambda a, b: ~(is_impossible(a) | is_impossible(b)))
     finite_rollout, finite_trainer = pairs.flat()
     pairs = pairs.where(lambda a, b: ~(has_no_probability(a) | has_no_probability(b)))
-    pairs, rollout_zeros = _without_zeros(pairs)
-    swapped, trainer_zeros = _without_zeros(pairs.swapped())
+    pairs, rollout_zeros = _without_zeros(pairs, catalogue=catalogue)
+    swapped, trainer_zeros = _without_zeros(pairs.swapped(), catalogue=catalogue)
     return swapped.swapped(), TokenCounts(
         rollout_missing=int(is_impossible(of_rollout).sum()),
         trainer_missing=int(is_impossible(of_trainer).sum()),
@@ -224,14 +248,10 @@ def _comparable(pairs: TokenPairs) -> tuple[TokenPairs, TokenCounts]:
     )
 
 
-def _without_zeros(pairs: TokenPairs) -> tuple[TokenPairs, int]:
-    """Return the pairs without zeros of the rollout that stand for missing log-probs, and how many these are.
-
-    Zeros stand for missing log-probs if finding A' holds by its saturated tokens.
-    """
-    found = diagnose(History.of_signals(pairs.signals())).observed
-    corrupt = next((item.evidence for item in found if item.finding is Finding.CORRUPT_LOGPROBS), ())
-    if not any(item.signal == "saturated_fraction" for item in corrupt):
+def _without_zeros(pairs: TokenPairs, *, catalogue: Catalogue) -> tuple[TokenPairs, int]:
+    """Return the pairs without zeros of the rollout that stand for missing log-probs, and how many these are."""
+    found = _spells(_judged(pairs, catalogue=catalogue), catalogue=catalogue).get("corrupt_logprobs")
+    if found is None or found.clause not in ZEROS:
         return pairs, 0
     kept = pairs.where(lambda a, b: ~((a == 0.0) & (b < SATURATED_BELOW)))
     return kept, pairs.n_tokens - kept.n_tokens
@@ -240,36 +260,39 @@ def _without_zeros(pairs: TokenPairs) -> tuple[TokenPairs, int]:
 def _data_causes(alignment: Alignment, counts: TokenCounts) -> Iterator[FoundCause]:
     first = alignment.first_difference
     if first is not None:
-        yield FoundCause.of(
+        yield FoundCause.of_data(
             PreflightCause.RETOKENISED,
             f"token ids differ in {alignment.n_retokenised} sequences, first in sequence {first.sequence} at position "
             f"{first.position}: {first.rollout_id} in the rollout, {first.trainer_id} in the trainer",
         )
     if alignment.rollout_only or alignment.trainer_only:
-        yield FoundCause.of(
+        yield FoundCause.of_data(
             PreflightCause.PADDING,
             f"{alignment.rollout_only} positions count in the rollout alone and {alignment.trainer_only} in the "
             "trainer alone",
         )
     if alignment.shift:
         late = "late" if alignment.shift > 0 else "early"
-        yield FoundCause.of(PreflightCause.SHIFTED, f"the rollout's log-probs fit one position too {late}")
+        detail = f"the rollout's log-probs fit one position too {late}"
+        yield FoundCause.of_data(PreflightCause.SHIFTED, detail, remedy_key="shifted")
     if counts.rollout_missing or counts.trainer_missing:
-        yield FoundCause.of(
+        yield FoundCause.of_data(
             PreflightCause.MISSING,
             f"{_by_engine(counts.rollout_missing, counts.trainer_missing)} are missing, or above 0 and so no log-probs",
         )
     if counts.rollout_zeros or counts.trainer_zeros:
-        yield FoundCause.of(
+        yield FoundCause.of_data(
             PreflightCause.ZEROS,
             f"{_by_engine(counts.rollout_zeros, counts.trainer_zeros)} are exactly 0.0 where the other engine is "
             "not certain",
+            remedy_key="zeros",
         )
     if counts.rollout_no_probability or counts.trainer_no_probability:
-        yield FoundCause.of(
+        yield FoundCause.of_data(
             PreflightCause.SUPPORT,
             f"{counts.rollout_no_probability} tokens of the trainer have no probability in the rollout, and "
             f"{counts.trainer_no_probability} of the rollout none in the trainer",
+            remedy_key="support_shift",
         )
 
 
@@ -277,35 +300,86 @@ def _by_engine(of_rollout: int, of_trainer: int) -> str:
     return f"{of_rollout} of the rollout's log-probs and {of_trainer} of the trainer's"
 
 
-def _engine_causes(diagnosis: Diagnosis, pairs: TokenPairs, result: PreflightResult) -> Iterator[FoundCause]:
-    """Yield the leading finding of the engines; without one, a limit that is exceeded speaks of the engines too."""
-    observed = {item.finding: item.evidence for item in diagnosis.observed}
+def _engine_cause(
+    pairs: TokenPairs, result: PreflightResult, *, signals: Mapping[str, float], catalogue: Catalogue
+) -> FoundCause | None:
+    """Return the leading finding of the engines; without one, a limit that is exceeded speaks of the engines too."""
+    state = _judged(pairs, catalogue=catalogue)
+    found = {
+        name: spell
+        for name, spell in _spells(state, catalogue=catalogue).items()
+        if name not in result.unknown and _holds_of_all(catalogue.by_key[f"{name}.{spell.clause}"], signals)
+    }
+    leading = next((spell for name, spell in found.items() if name in _CAUSES), None)
+    if leading is not None and f"{leading.finding}.{leading.clause}" in ASSUME_SAMPLER:
+        swapped = _spells(_judged(pairs.swapped(), catalogue=catalogue), catalogue=catalogue)
+        leading = leading if leading.finding in swapped else found.get("engine_mismatch")
     exceeded = tuple(_exceeded(result))
-    leading = next((finding for finding in _CAUSES if finding in observed), None)
-    if leading in _ASSUMES_SAMPLER:
-        # A finding that tests whether the rollout sampled the tokens says nothing if the trainer did.
-        swapped = _diagnosed(pairs.swapped(), limits=Thresholds())[2].observed
-        leading = leading if leading in [item.finding for item in swapped] else Finding.ENGINE_MISMATCH
     if leading is not None:
-        temperatures = diagnosis.temperatures if leading is Finding.TEMPERATURE else None
-        detail = leading.title if temperatures is None else f"{leading.title}. {temperatures.sentence({})}"
-        yield FoundCause.of(_CAUSES[leading], detail, (*observed.get(leading, ()), *exceeded))
-        return
-    evidence = tuple(item for finding in _CONSEQUENCES for item in observed.get(finding, ()))
-    if evidence := (*evidence, *diagnosis.shortfall, *exceeded):
-        yield FoundCause.of(PreflightCause.ENGINES, "the engines differ by more than the limits", evidence)
+        clause = catalogue.by_key[f"{leading.finding}.{leading.clause}"]
+        return FoundCause(
+            cause=_CAUSES[leading.finding],
+            finding=leading.finding,
+            detail=_detail(clause, result),
+            evidence=(*_of_all(leading.evidence, signals), *exceeded),
+            remedy=_remedy(clause.remedy),
+        )
+    judgement = judge_run(state, catalogue)
+    outside = () if judgement is None else tuple(one for one in judgement.outside if one.signal.startswith("mismatch_"))
+    followed = (evidence for name in CONSEQUENCES if name in found for evidence in found[name].evidence)
+    evidence = (*_of_all(followed, signals), *exceeded)
+    if not (evidence or outside):
+        return None
+    return FoundCause(
+        cause=PreflightCause.ENGINES,
+        finding="engine_mismatch",
+        detail="the engines differ by more than the limits",
+        evidence=evidence,
+        outside=outside,
+        remedy=_remedy("engine_mismatch"),
+    )
+
+
+def _detail(clause: Clause, result: PreflightResult) -> str:
+    """Return a cause in words; of two temperatures with their ratio."""
+    ends = sorted((result.signals["temperature_near"], result.signals["temperature_far"]))
+    if clause.finding != "temperature" or not ends[0] > 0:
+        return clause.title
+    ratio = f"{ends[0]:.2f} to {ends[1]:.2f}"
+    return f"{clause.title}. The rollout's temperature is {ratio} times that of the trainer's log-probs"
+
+
+def _value_of_all(evidence: Evidence | Comparison, signal: str, signals: Mapping[str, float]) -> float:
+    """Return a measure of one row over all tokens; NaN for a measure that rows are needed for."""
+    name, _, transform = evidence.measure.partition(".")
+    value = signals.get(signal, math.nan)
+    if transform:
+        return math.nan
+    return VIEWS[name][1](value) if name in VIEWS else value
+
+
+def _holds_of_all(clause: Clause, signals: Mapping[str, float]) -> bool:
+    """Whether the deciding comparison of a clause holds over all tokens, too, where it is one of a row."""
+    decisive = clause.decisive
+    stem = VIEWS[decisive.measure][0] if decisive.measure in VIEWS else decisive.measure
+    known = next((name for name in (f"mismatch_{stem}", stem) if name in signals), "")
+    value = _value_of_all(decisive, known, signals)
+    return math.isnan(value) or decisive.is_beyond(value, decisive.limit)
+
+
+def _of_all(evidence: Iterable[Evidence], signals: Mapping[str, float]) -> Iterator[Evidence]:
+    """Yield evidence with its value over all tokens, and without the times of a run."""
+    for one in evidence:
+        value = _value_of_all(one, one.signal, signals)
+        yield structs.replace(one, value=one.value if math.isnan(value) else value, then=None, now=None)
 
 
 def _exceeded(result: PreflightResult) -> Iterator[Evidence]:
     limits = result.limits
-    for signal, bound in (
-        ("max_abs_d", ThresholdSide.ABOVE),
-        ("tv_p95", ThresholdSide.ABOVE),
-        ("equal_share", ThresholdSide.BELOW),
-    ):
-        value, threshold = getattr(result, signal), getattr(limits, signal)
-        if value > threshold if bound is ThresholdSide.ABOVE else value < threshold:
-            yield Evidence(signal=signal, value=value, bound=bound, threshold=threshold, since_step=0)
+    for signal, side in (("max_abs_d", ">"), ("tv_p95", ">"), ("equal_share", "<")):
+        value, limit = getattr(result, signal), getattr(limits, signal)
+        if value > limit if side == ">" else value < limit:
+            yield Evidence(measure=signal, signal=signal, value=value, side=side, limit=limit)
 
 
 def _mean(values: Any) -> float:

@@ -126,10 +126,21 @@ class TokenPairs:
             trainer_positions=self.rollout_positions,
         )
 
+    def part(self, first: int, *, every: int) -> TokenPairs:
+        """Return every n-th sequence from the first one given on."""
+        at = slice(first, None, every)
+        return TokenPairs(
+            rollout=self.rollout[at],
+            trainer=self.trainer[at],
+            rollout_positions=self.rollout_positions[at],
+            trainer_positions=self.trainer_positions[at],
+        )
+
     def signals(self) -> dict[str, float]:
-        """Return the signals of the pair mismatch by their full names, and the number of tokens."""
+        """Return the signals of the pair mismatch by their full names, and the numbers of tokens and sequences."""
         columns = statistics.columns(rollout_logprobs=list(self.rollout), old_logprobs=list(self.trainer))
-        return columns_signals(columns) | {"n_tokens": float(columns["n_tokens"].sum())}
+        counts = {"n_tokens": float(columns["n_tokens"].sum()), "n_sequences": float(len(self.trainer))}
+        return columns_signals(columns) | counts
 
     def flat(self) -> tuple[Any, Any]:
         """Return the log-probs of all sequences, [N] each."""
