@@ -12,7 +12,7 @@ import pkgutil
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,22 +25,9 @@ from trmon.bootstrap.app import create_app
 from trmon.cli.commands import COMMANDS, load_command
 from trmon.config.secret_files import SUFFIX, is_secret
 from trmon.config.settings import Settings
-from trmon.domain.diagnosis.conditions import (
-    HOLDING,
-    LASTING,
-    ONCE,
-    RECURRING,
-    HistoryAllOf,
-    HistoryAnyOf,
-    HistoryCondition,
-    HistoryLimit,
-    HistoryNot,
-    HistoryUnless,
-)
-from trmon.domain.diagnosis.criteria import Thresholds, finding_conditions
-from trmon.domain.diagnosis.remedies import FORM_REMEDIES, REMEDIES
-from trmon.domain.finding import CAUSES
-from trmon.domain.rules.condition import ThresholdSide
+from trmon.domain.findings.catalogue import FindingSpec, builtin_catalogue
+from trmon.domain.findings.clause_words import clause_words, seen_words, severity_words
+from trmon.domain.findings.sentences import words_of_signal
 from trmon.metrics.counters import COMPONENT_GAUGES, Counters
 from trmon.metrics.exposition import FIXED_HELP, optional_signal_help
 from trmon_client.core.column_schema import PAIRS
@@ -200,8 +187,9 @@ def formulas_page() -> str:
         "d is the token log-ratio of a pair, rho = exp(d), p and q the two probabilities of the sampled token, S and T "
         "a sequence's sum of d and number of tokens, w a token's weight. Functions are in `trmon_client.core` where "
         'nothing else is said; each test compares with a computation of its own. "formulas, section 5" in the code '
-        "is section 5 of this page. Sources in brackets: [glossary](../glossary.md#sources); `trmon`: its own "
-        "definition. Rules and limits of findings (A, A', R, ...): [findings](findings.md).",
+        'is section 5 of this page, "findings, section 4" section 4 of [diagnosis](../diagnosis.md). Sources in '
+        "brackets: [glossary](../glossary.md#sources); `trmon`: its own definition. Clauses and limits of findings: "
+        "[findings](findings.md).",
         *parts,
     )
 
@@ -214,75 +202,45 @@ def source_of(function: str) -> str:
 
 
 def findings_page() -> str:
-    """Return the page of every finding: its rule, its remedy, and under which names its signals are read."""
-    conditions = finding_conditions(Thresholds())
-    rules = ((f"**{f.value}** {f.title}", _rule(conditions[f]), REMEDIES[f].fix) for f in CAUSES)
-    forms = {form.finding: [one for one in FORM_REMEDIES if one.finding is form.finding] for form in FORM_REMEDIES}
-    remedies = [
-        (f"{f.value}{f' {form.title}' if form else ''}", (FORM_REMEDIES[form] if form else REMEDIES[f]).render())
-        for f in CAUSES
-        for form in (None, *forms.get(f, ()))
-    ]
+    """Return the page of every finding: its clauses with their limits, and the healthy ranges of signals."""
+    catalogue = builtin_catalogue()
+    findings = ((_runbook(spec.id), spec.severity.value, spec.meaning, _explained(spec)) for spec in catalogue.findings)
+    clauses = (
+        (f"`{clause.finding}` `{clause.id}`", clause_words(clause), severity_words(clause), seen_words(clause))
+        for clause in catalogue.clauses
+    )
+    ranges = (
+        (
+            f"`{name}`",
+            words_of_signal(name),
+            str(usual),
+            f"{usual.times_when_lagging:g} times as far" if usual.times_when_lagging > 1 else "",
+        )
+        for name, usual in catalogue.ranges.items()
+    )
     return _page(
         "Findings",
-        "What a [diagnosis](../diagnosis.md) can name, causes before their symptoms. Signals without a pair's prefix "
-        "are of the mismatch pair, else of total. A limit holds if it held in most of the newest 5 rows; *at times*: "
-        "in 2 of the newest 20; *ever*: in one of them.",
-        table(("finding", "rule", "smallest fix"), rules),
-        "## The fix as configuration",
-        "Of verl 0.9.1, and of TRL 1.16's `GRPOConfig`. Where the configuration of a run is known, a diagnosis has the "
-        "values to set; it tells those that are not known in words, apart from what can be pasted. Entropy can leave "
-        "its range on either side: the diagnosis names the side, which has its own title and fix.",
-        table(
-            ("finding", "fix", "verl", "TRL"),
-            ((name, r.fix, _options(r.verl, r.verl_in_words), _options(r.trl, r.trl_in_words)) for name, r in remedies),
-        ),
-        "If the problem persists:",
-        table(
-            ("finding", "then", "verl", "TRL"),
-            (
-                (
-                    name,
-                    r.persists,
-                    _options(r.verl_next, r.verl_next_in_words),
-                    _options(r.trl_next, r.trl_next_in_words),
-                )
-                for name, r in remedies
-            ),
-        ),
+        "What the [judge](../diagnosis.md) can name, causes before their symptoms, from "
+        "`trmon/domain/findings/findings.yaml`. A finding leads what it explains after standing for 20 rows. Signals "
+        "without a pair's prefix are of the mismatch pair, else of total.",
+        table(("finding", "severity", "meaning", "explains"), findings),
+        "## Clauses",
+        "One that holds is enough. A row counts where the clause's first signal is known; `limits` in a "
+        "[rules file](../rules.md#findings) changes the first limit. *Seen*: on how many real runs the clause was "
+        "right and wrong.",
+        table(("clause", "holds when", "severity", "seen"), clauses),
+        "## Healthy ranges",
+        "Of the median of the newest 20 rows. Outside them no verdict says healthy.",
+        table(("signal", "meaning", "healthy", "where rollouts lag"), ranges),
     )
 
 
-HOW_OFTEN = {RECURRING: " at times", ONCE: " ever", HOLDING: " thrice running", LASTING: " for 20 steps"}
+def _runbook(finding: str) -> str:
+    return f"[`{finding}`](../runbooks/{finding}.md)"
 
 
-def _rule(condition: HistoryCondition) -> str:
-    match condition:
-        case HistoryLimit():
-            how_often = {
-                RECURRING: " at times",
-                ONCE: " ever",
-                HOLDING: " thrice running",
-                LASTING: " for 20 steps",
-            }.get(condition.quorum, "")
-            sign = ">" if condition.bound is ThresholdSide.ABOVE else "<"
-            point = condition.away_from
-            signal = condition.signal if point is None else f"|{condition.signal} - {point:g}|"
-            return f"`{signal} {sign} {condition.threshold:g}`{how_often}"
-        case HistoryNot():
-            return f"not {_rule(condition.part)}"
-        case HistoryUnless():
-            return f"unless {_rule(condition.part)}"
-        case HistoryAnyOf():
-            return f"({' or '.join(map(_rule, condition.parts))})"
-        case HistoryAllOf():
-            return f"({' and '.join(map(_rule, condition.parts))})"
-    raise TypeError(f"no words for {condition}")
-
-
-def _options(values: Mapping[str, str], in_words: Mapping[str, str]) -> str:
-    known = [f"`{option}={value}`" for option, value in values.items()]
-    return "<br>".join((*known, *(f"`{option}`: {words}" for option, words in in_words.items())))
+def _explained(spec: FindingSpec) -> str:
+    return ", ".join(f"`{name}`" for name in builtin_catalogue().order if name in spec.explains)
 
 
 def rules_schema() -> str:

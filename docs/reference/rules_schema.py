@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from trmon.domain.finding import CAUSES, Severity
-from trmon.domain.rules.condition_yaml import MEASURES, MODEL_THRESHOLDS, SPAN_MEASURES
+from trmon.domain.findings.catalogue import FindingSpec, builtin_catalogue
+from trmon.domain.rules.condition_yaml import MEASURES, SPAN_MEASURES
 from trmon.domain.rules.rule import RowSelection
 from trmon.domain.rules.rule_yaml import NAME, REQUIRED, SUMMARY_FIELDS
 from trmon.domain.rules.signal_reader import SCALAR_PREFIX, signal_names
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon.domain.signals.windows import MAX_SPAN_STEPS
 
@@ -35,10 +36,11 @@ def rules_json_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Rules of trmon",
         "type": "array",
-        "items": {"oneOf": [{"$ref": "#/$defs/rule"}, _disabled()]},
+        "items": {"oneOf": [{"$ref": "#/$defs/rule"}, {"$ref": "#/$defs/finding"}, _disabled()]},
         "$defs": {
             "signal": {"type": "string", "pattern": _signal_name_pattern()},
             "rule": _object(_rule(), *REQUIRED),
+            "finding": {"oneOf": [_finding(spec) for spec in builtin_catalogue().findings if spec.clauses]},
             "over_signals": {"oneOf": over_signals},
             "condition": {"oneOf": [{"$ref": "#/$defs/over_signals"}, *_run_conditions()]},
         },
@@ -59,7 +61,7 @@ def _rule() -> dict[str, Schema]:
     """Return the schemas of the fields of a rule."""
     names = "|".join(SUMMARY_FIELDS)
     return {
-        "name": {"type": "string", "pattern": f"^{NAME.pattern}$"},
+        "name": {"type": "string", "pattern": f"^{NAME.pattern}$", "not": {"enum": list(builtin_catalogue().by_id)}},
         "when": {"$ref": "#/$defs/condition"},
         "severity": _choice(Severity),
         "severity_when_enforcing": _choice(Severity),
@@ -71,7 +73,6 @@ def _rule() -> dict[str, Schema]:
         "immune_steps": _STEPS,
         "labels": {"type": "object", "additionalProperties": _TEXT},
         "runbook": _TEXT,
-        "finding": {"enum": [finding.value for finding in CAUSES]},
         "is_symptom": {"type": "boolean"},
         "meaning": _TEXT,
     }
@@ -83,15 +84,15 @@ def _comparison(measure: str) -> Schema:
     parts: dict[str, Schema] = {measure: two if measure == "ratio" else _SIGNAL}
     if measure in SPAN_MEASURES:
         parts["over"] = {"type": "integer", "minimum": 1, "maximum": MAX_SPAN_STEPS}
-    limits = {**dict.fromkeys(("above", "below", "clear"), _threshold()), "away_from": _NUMBER}
+    limits = dict.fromkeys(("above", "below", "clear", "away_from"), _NUMBER)
     bound = {"oneOf": [{"required": ["above"]}, {"required": ["below"]}]}
     return {**_object({**parts, **limits}, *parts), **bound}
 
 
-def _threshold() -> Schema:
-    """Return the schema of a number, or of a threshold of the model of collapse."""
-    of_model = _object({"model": {"enum": list(MODEL_THRESHOLDS)}, "times": _NUMBER}, "model")
-    return {"oneOf": [_NUMBER, of_model]}
+def _finding(spec: FindingSpec) -> Schema:
+    """Return the schema of what may be changed of a finding: its severity, and the limits of its clauses."""
+    limits = _object({clause.id: _NUMBER for clause in spec.clauses})
+    return _object({"name": {"const": spec.id}, "severity": _choice(Severity), "limits": limits}, "name")
 
 
 def _disabled() -> Schema:

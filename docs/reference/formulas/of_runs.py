@@ -36,7 +36,7 @@ _ADAPTATION = (
     Formula(
         ADAPTATION,
         "lr_decay",
-        "0.5 if response_length_growth > 1.20, at most once in 100 steps",
+        "0.5 while length_surge stands, at most once in 100 steps",
         "trmon.domain.budget.trainer_advice.lr_decay",
         "domain/budget/test_trainer_advice.py::test_the_rate_is_cut_if_responses_surge",
     ),
@@ -87,15 +87,8 @@ _HEALTH = (
     ),
     Formula(
         HEALTH,
-        "T_rollout/T_trainer",
-        "between the medians of temperature_near and temperature_far",
-        "trmon.domain.diagnosis.diagnosis.TemperatureRatio",
-        "domain/diagnosis/test_diagnosis.py::test_the_ratio_is_between_its_ends",
-    ),
-    Formula(
-        HEALTH,
         "anti-patterns",
-        "by options of the configuration and signals at the limits of the findings",
+        "by options of the configuration, healthy ranges of signals and the findings that stand",
         "trmon.domain.budget.pipeline_advice.anti_patterns",
         "domain/budget/test_pipeline_advice.py::test_an_anti_pattern_is_told_by_configuration_and_numbers",
     ),
@@ -111,17 +104,18 @@ _HEALTH = (
 _COLLAPSE = (
     Formula(
         COLLAPSE,
-        "reward_fall, reward_decline",
-        "(peak - EMA)/max(c (peak - r_lo), c (peak - mean of 20 steps), 8 se, 1e-9 max(1, |peak|)), c = 0.3 and 0.2",
-        "trmon.domain.signals.reward_history.RewardHistory",
-        "domain/signals/test_reward_history.py::test_a_change_of_scale_or_origin_changes_nothing",
+        "fall",
+        "(peak - e15)/max(0.3 (peak - r_lo), 0.3 (peak - mean of 20 rows), 8 se, 1e-9 max(1, |peak|))",
+        "trmon.domain.findings.memory.RewardMemory",
+        "domain/findings/test_memory.py::test_a_change_of_scale_or_origin_changes_nothing",
     ),
     Formula(
         COLLAPSE,
-        "broke_at",
-        "first step of the chain of findings that still stands",
-        "trmon.domain.analysis.logged_run.course_of",
-        "domain/analysis/test_logged_run.py::test_the_chain_begins_with_the_finding_that_held_when_the_next_one_began",
+        "onset of a fall",
+        "the least-squares split of the rewards from before the peak to the row that found it",
+        "trmon.domain.findings.onset.onset_of",
+        "domain/findings/test_judge.py::test_a_collapse_begins_where_the_reward_fell_and_not_where_it_was_found",
+        source="[findings](../diagnosis.md), section 4",
     ),
 )
 

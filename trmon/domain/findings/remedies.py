@@ -150,6 +150,11 @@ def _file() -> _File:
     return msgspec.yaml.decode(content, type=_File)
 
 
+def frameworks_with_options() -> tuple[str, ...]:
+    """Return the frameworks whose options remedies name."""
+    return tuple(_file().frameworks)
+
+
 def framework_of_config(config: Mapping[str, Any]) -> str | None:
     """Return the framework whose options a configuration has; None where none or several are possible.
 
