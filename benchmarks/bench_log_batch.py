@@ -14,7 +14,7 @@ import torch
 
 import trmon_client as trmon
 
-SHAPES = ((96, 16), (64, 1024), (256, 4096))
+SHAPES = ((8, 64), (96, 16), (64, 1024), (256, 4096))
 GAP_SECONDS = 0.02
 """The trainer's pause between two calls, in which the encoder runs and the caches cool."""
 N_WARM = 5

@@ -36,3 +36,22 @@ def batch(
         given[name] = logp.astype(np.float32)
     given["mask"] = random.random(shape) < 0.8
     return given
+
+
+def batch_of_zeros(seed: int, *, n_sequences: int = 6, horizon: int = 12) -> dict[str, Any]:
+    """Return log-probs of which many of mu are 0, up to the end of a sequence where its tail is not broken.
+
+    Some are positive or NaN, the mask has holes; the last sequence is 0 throughout, the one before it is empty.
+    """
+    random = np.random.default_rng(seed)
+    given = batch(seed, n_sequences=n_sequences, horizon=horizon, noise=1.0, odd=0.2 / horizon)
+    mu, mask = given["rollout_logprobs"], given["mask"]
+    starts = random.integers(0, horizon, (n_sequences, 1))
+    mu[(np.arange(horizon) >= starts) | (random.random(mu.shape) < 0.3)] = 0.0
+    mu[-1] = 0.0
+    mask[-2] = False
+    for name in ("old_logprobs", "logprobs"):
+        given[name][random.random(mu.shape) < 0.3] = -2.0
+        given[name][0, 0] = 0.5
+    mask[0, 0] = True
+    return given

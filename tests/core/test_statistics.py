@@ -11,7 +11,7 @@ import torch
 
 from tests.core import golden, reference
 from tests.core.agreement import agree, same
-from tests.core.batches import GIVES, POISON, batch
+from tests.core.batches import GIVES, POISON, batch, batch_of_zeros
 from trmon_client.core import statistics
 from trmon_client.core.column_schema import COLUMNS, N_BINS, PAIR_STEMS, PAIRS
 from trmon_client.core.columns import Columns
@@ -175,6 +175,49 @@ def test_columns_of_a_single_token(logps: tuple[float, float], expected: dict[st
     rollout, new = (np.array([[logp]]) for logp in logps)
     found = statistics.columns(rollout_logprobs=rollout, logprobs=new, mask=np.ones((1, 1), bool))
     assert {name: float(found[name][0]) for name in expected} == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("horizon", [1, 12, 300, 2048], ids=["one", "time first", "time last", "large"])
+@pytest.mark.parametrize("names", GIVES.values(), ids=GIVES)
+def test_zeros_of_the_sampler_and_their_tails_are_counted_by_every_reduction(
+    horizon: int, names: tuple[str, ...]
+) -> None:
+    inputs = batch_of_zeros(3, horizon=horizon)
+    given = {name: inputs[name] for name in names}
+    expected = reference.columns(given, inputs["mask"])
+    counts = {name: expected[name] for name in ZERO_COUNTS if name in expected}
+    assert not counts or horizon < 12 or all(any(numbers) for numbers in counts.values())
+    on_host = check_inputs(**given, mask=inputs["mask"])
+    agree(statistics.columns_of_inputs(on_host), counts)
+    agree(statistics.columns_of_inputs(on_host.mapped(torch.as_tensor)), counts)
+    assert set(counts) in ({*ZERO_COUNTS}, set())
+
+
+ZERO_COUNTS = ("n_mu_zero", "n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail", "n_positive")
+TAILS = {
+    "a hole of the mask is within the tail": ([-1, 0, -1, 0], [1, 1, 0, 1], 2),
+    "an invalid token ends it": ([0, 0, math.nan, 0], [1, 1, 1, 1], 1),
+    "all are zero": ([0, 0, 0, 0], [0, 1, 1, 0], 2),
+    "the last one is not zero": ([0, 0, 0, -1e-9], [1, 1, 1, 1], 0),
+    "no token counts": ([0, 0, 0, 0], [0, 0, 0, 0], 0),
+}
+
+
+@pytest.mark.parametrize(("mu", "mask", "expected"), TAILS.values(), ids=TAILS)
+def test_the_tail_of_zeros_ends_at_the_last_counting_token_of_another_value(
+    mu: list[float], mask: list[int], expected: int
+) -> None:
+    found = statistics.columns(
+        rollout_logprobs=np.array([mu], float), logprobs=np.full((1, 4), -0.5), mask=np.array([mask])
+    )
+    assert found["n_zero_tail"].tolist() == [expected]
+
+
+def test_a_probability_of_one_half_is_not_unlikely() -> None:
+    half = np.array([[np.log(np.float32(0.5)), np.nextafter(np.log(np.float32(0.5)), np.float32(-1))]])
+    for dtype in (np.float32, np.float64):
+        logp = half.astype(dtype)
+        assert statistics.columns(rollout_logprobs=logp, logprobs=logp, mask=logp < 0)["n_unlikely"].tolist() == [1]
 
 
 def test_argmax_is_the_first_of_equal_largest_log_ratios() -> None:

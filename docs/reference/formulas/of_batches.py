@@ -33,7 +33,7 @@ _REWARD_SIGNALS = (
 )
 _ADVANTAGE_SIGNALS = ("advantage_max", "advantage_min", "advantage_invalid_share")
 _ROLLOUT_SIGNALS = (
-    *("n_mu_zero", "n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail", "n_positive"),
+    *("n_mu_zero", "n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail"),
     *("mu_logprob_mean", "logp_unit", "logp_unit_residual", "seq_shift_share"),
 )
 _LENGTH_SIGNALS = (

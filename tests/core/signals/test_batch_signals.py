@@ -67,6 +67,7 @@ def test_a_batch_without_a_valid_token_gives_nan_everywhere(rows: list[list[floa
 def test_a_batch_of_invalid_tokens_only_counts_them() -> None:
     computed = batch_signals.compute(of_log_ratios([math.nan, math.inf], [math.nan]))
     assert computed["invalid_fraction"] == 1.0
+    assert (computed["n_positive"], computed["positive_fraction"]) == (1.0, pytest.approx(1 / 3))
     assert math.isnan(computed["response_length_mean"])
 
 

@@ -62,6 +62,18 @@ def test_missing_rewards_are_left_out_of_quantiles_and_the_correlation() -> None
     assert all(math.isnan(value) for name, value in nothing.items() if name.startswith("reward_"))
 
 
+@pytest.mark.parametrize("name", ["reward", "advantage"])
+def test_labels_that_are_not_finite_are_a_share_of_the_sequences_with_tokens(name: str) -> None:
+    def found(*given: float, rows: tuple[list[float], ...] = ([0.1], [0.1], [0.1], [])) -> dict[str, float]:
+        return batch_signals.compute(of_log_ratios(*rows, **{f"{name}s": np.array(given)}))
+
+    mixed = found(math.nan, math.inf, 2.0, 9.0)
+    assert (mixed[f"{name}_invalid_share"], mixed[f"{name}_max"]) == (pytest.approx(2 / 3), math.inf)
+    missing = found(*[math.nan] * 4)
+    assert (missing[f"{name}_invalid_share"], math.isnan(missing[f"{name}_max"])) == (1.0, True)
+    assert math.isnan(found(1.0, 1.0, rows=([], []))[f"{name}_invalid_share"])
+
+
 @pytest.mark.parametrize(
     ("rewards", "lengths"),
     [([1.0, 1.0], [1, 2]), ([0.3, 0.1 + 0.2], [1, 2]), ([1.0, 2.0], [3, 3]), ([1.0], [3])],

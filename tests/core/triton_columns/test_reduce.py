@@ -14,7 +14,7 @@ import torch
 
 from tests.core import reference
 from tests.core.agreement import agree, equal
-from tests.core.batches import GIVES, ODD, POISON, batch
+from tests.core.batches import GIVES, ODD, POISON, batch, batch_of_zeros
 from tests.core.triton_device import HAS_DEVICE, TO_COMPILE, quiet_numpy, without_interpreter  # noqa: F401, a fixture
 from trmon_client.core import statistics
 from trmon_client.core.column_schema import N_BINS
@@ -110,6 +110,18 @@ def test_the_stretches_of_a_sequence_are_joined() -> None:
     inputs["mask"][0, 256:512] = False
     inputs["mask"][1] = False
     assert_equal(*both(inputs | labels(inputs["mask"].shape, per_token=True)))
+
+
+@pytest.mark.usefixtures("short_stretches")
+@pytest.mark.parametrize("names", ["rollout and new", "all three"])
+def test_tails_of_zeros_are_joined(names: str) -> None:
+    inputs = batch_of_zeros(3, horizon=SEVERAL_STRETCHES)
+    # A tail of two stretches, with holes, and an empty stretch after it.
+    inputs["rollout_logprobs"][0, 200:] = 0.0
+    inputs["mask"][0, 512:] = False
+    found, expected = both({name: inputs[name] for name in (*GIVES[names], "mask")})
+    assert_equal(found, expected)
+    assert expected["n_zero_tail"][0] > 200
 
 
 @pytest.mark.parametrize("horizon", [1, 128, 129, 2049])

@@ -98,10 +98,12 @@ def reduce_block(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
     if len(tokens.policies) > 1:
         ratios = TokenRatios.of(tokens)
         by_stem = _pair_columns(tokens, ratios)
+        n_half = by_stem.pop("n_prob_diff_half")
         for row, pair in enumerate(ratios.pairs):
             values |= {name: by_stem[stem][row] for stem, name in NAMES[pair].items()}
         sequence |= _ratio_columns(tokens, ratios, n_tokens=sequence["n_tokens"])
-        if rollout_pair(ratios.pairs):
+        if (of_rollout := rollout_pair(ratios.pairs)) is not None:
+            sequence["n_prob_diff_half"] = n_half[ratios.pairs.index(of_rollout)]
             sequence["n_positive"] = n_positive(inputs, n_invalid=sequence["n_invalid"])
         if inputs.advantages is not None:
             sequence |= _clip_columns(inputs.advantages, tokens, ratios, clip=clip)
@@ -112,7 +114,7 @@ def reduce_block(inputs: CheckedInputs, *, clip: ClipRange) -> Columns:
 
 
 def _pair_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Array]:
-    """Return the columns of all pairs by stem, [pairs, B]."""
+    """Return the columns of all pairs by stem, and the number of large gaps of probabilities, [pairs, B]."""
     xp, d, dev = tokens.xp, ratios.d, ratios.dev
     sum_, max_, count = (partial(function, axis=tokens.axis) for function in (xp.sum, xp.max, xp.count))
     dot = partial(xp.sum_product, axis=tokens.axis)
@@ -153,7 +155,8 @@ def _pair_columns(tokens: TokenBlock, ratios: TokenRatios) -> dict[str, Array]:
         "prefix_min_d": xp.min(prefix + excluded, tokens.axis),
         "prefix_max_d": max_(prefix - excluded),
     }
-    return {stem: xp.cast(array, DTYPES[stem]) for stem, array in found.items()}
+    n_half = count(prob_diff > HALF)
+    return {stem: xp.cast(array, DTYPES[stem]) for stem, array in found.items()} | {"n_prob_diff_half": n_half}
 
 
 def _token_columns(tokens: TokenBlock) -> dict[str, Array]:
@@ -173,7 +176,6 @@ def _token_columns(tokens: TokenBlock) -> dict[str, Array]:
                 "n_saturated": count(is_zero & (tokens.logp[1] < SATURATED_BELOW)),
                 "n_mu_zero_unlikely": count(is_zero & is_unlikely),
                 "n_unlikely": count(is_unlikely),
-                "n_prob_diff_half": count(xp.abs(tokens.p[1] - tokens.p[0]) > HALF),
                 "n_zero_tail": zero_tails(xp, is_zero, counts=tokens.counts, axis=tokens.axis),
             }
     return found
@@ -184,7 +186,7 @@ def zero_tails(xp: Arrays, is_zero: Array, *, counts: Array, axis: int) -> Array
     positions = xp.positions(counts.shape[axis], getattr(counts, "device", None))
     if axis == -2:
         positions = positions[:, None]
-    last = xp.max(xp.where(counts & ~is_zero, positions, -1), axis)
+    last = xp.last(counts & ~is_zero, axis)
     return xp.count(counts & (positions > (last if axis == -2 else last[:, None])), axis)
 
 

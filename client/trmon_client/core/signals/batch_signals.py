@@ -102,12 +102,16 @@ def _token_weights(sequences: SequenceMatrix) -> dict[str, float]:
 
 
 def _suspicious_fractions(sequences: SequenceMatrix) -> dict[str, float]:
-    """Return fractions of valid + invalid tokens, which include sequences whose tokens are all invalid."""
+    """Return fractions of valid + invalid tokens, which include sequences whose tokens are all invalid.
+
+    The number of positive log-probs is beside its fraction, because it can count tokens of such sequences only.
+    """
     columns, sums = sequences.columns, sequences.sums
     if sequences.rows is not None:
         sums = {name: float(columns[name].sum()) for name in ("n_tokens", *_SUSPICIOUS_SIGNALS) if name in columns}
     counting = sums["n_tokens"] + sums["n_invalid"]
-    return {
+    found = {"n_positive": sums["n_positive"] if counting else math.nan} if "n_positive" in sums else {}
+    return found | {
         signal: sums[name] / counting if counting else math.nan
         for name, signal in _SUSPICIOUS_SIGNALS.items()
         if name in sums

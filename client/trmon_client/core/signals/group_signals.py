@@ -62,17 +62,16 @@ def advantage_signals(sequences: SequenceMatrix) -> dict[str, float]:
     if "advantage" not in sequences.columns:
         return {}
     advantages = sequences.of_column("advantage")
-    known = advantages[~np.isnan(advantages)]
     return {
-        "advantage_max": float(known.max()) if len(known) else math.nan,
-        "advantage_min": float(known.min()) if len(known) else math.nan,
+        "advantage_max": float(np.fmax.reduce(advantages)),
+        "advantage_min": float(np.fmin.reduce(advantages)),
         "advantage_invalid_share": _invalid_share(sequences, advantages),
     }
 
 
 def _invalid_share(sequences: SequenceMatrix, given: Array) -> float:
     """Return the share of sequences for which a number was given that is not finite."""
-    return math.nan if sequences.is_empty else float(np.mean(~np.isfinite(given)))
+    return math.nan if sequences.is_empty else 1 - float(np.count_nonzero(np.isfinite(given)) / len(given))
 
 
 def rounding_of(lowest: float, highest: float) -> float:

@@ -25,24 +25,12 @@ def rollout_signals(sequences: SequenceMatrix) -> dict[str, float]:
     sums = sequences.sums
     above, below = RATIOS[pair]
     found = {name: sums[name] for name in _COUNTS if name in sums}
-    if "n_positive" in sums:
-        found["n_positive"] = _positive_tokens(sequences)
     if SUM_SQ_LOGP[above] in sums and SUM_SQ_LOGP[below] in sums:
         found |= _unit(sums, pair)
+    if SUM_LOGP[below] in sums:
+        found["mu_logprob_mean"] = _quotient(sums[SUM_LOGP[below]], sums["n_tokens"])
     shift = float(np.add.reduce(np.abs(sequences.of_column(f"{pair}_sum_d"))))
-    return found | {
-        "seq_shift_share": _quotient(shift, sums.get(f"{pair}_sum_abs_d", math.nan)),
-        "mu_logprob_mean": _quotient(sums.get(SUM_LOGP[below], math.nan), sums["n_tokens"]),
-    }
-
-
-def _positive_tokens(sequences: SequenceMatrix) -> float:
-    """Return the sum over all sequences, which may have no valid token; NaN if no token counts."""
-    n_counted, n_positive = (
-        sum(int(sequences.columns[name].sum()) for name in names)
-        for names in (("n_tokens", "n_invalid"), ("n_positive",))
-    )
-    return float(n_positive) if n_counted else math.nan
+    return found | {"seq_shift_share": _quotient(shift, sums[f"{pair}_sum_abs_d"])}
 
 
 def _unit(sums: dict[str, float], pair: Pair) -> dict[str, float]:
