@@ -1,21 +1,30 @@
-"""The diagnosis over HTTP: of which steps it is, and with which values its remedy."""
+"""The diagnosis over HTTP: what it says before a judged step, the options of its remedy, and one onset everywhere."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.domain.findings.judgements import found, judged
+from tests.domain.memory_log import MemoryLog
 from tests.fixtures.messages import ORIGIN
-from tests.fixtures.running_service import OwnRun
+from tests.fixtures.running_service import ILL, OwnRun, RecordedRuns
+from tests.fixtures.service import ThreadedService
+from tests.fixtures.waiting import eventually
 from trmon.api.diagnosis_answer import diagnosis_info
-from trmon.domain.diagnosis.diagnosis import diagnose
-from trmon.domain.diagnosis.history import History
-from trmon.domain.finding import Finding
-from trmon.fleet.summaries import STEPS
+from trmon.assistants.diagnosis_tools import diagnose_run_tool
+from trmon.assistants.run_tools import list_alerts_tool, list_runs_tool
+from trmon.domain.collapse_risk.risk_reading import RiskReading
+from trmon.domain.findings.verdict import Word
+from trmon.domain.runs.run import RunState
+from trmon_client.api import Service
 from trmon_client.core import wire
 
-
-def test_only_the_newest_steps_are_read(run: OwnRun) -> None:
-    run.train(steps=range(STEPS + 3))
-    found = run.get("/diagnosis")
-    assert (found["step"], found["steps"]) == (STEPS + 2, STEPS)
+RUN = replace(MemoryLog().stored_run, last_step=40, state=RunState.RUNNING)
+VERL = {"actor_rollout_ref": {"actor": {"optim": {"lr": 1e-6}}, "rollout": {"n": 8}}, "trainer": {"save_freq": 20}}
 
 
 def test_a_run_without_a_batch_has_no_diagnosis_and_no_budget(run: OwnRun) -> None:
@@ -26,11 +35,105 @@ def test_a_run_without_a_batch_has_no_diagnosis_and_no_budget(run: OwnRun) -> No
         assert str(run.key) in answer.json()["detail"]
 
 
-def test_the_remedy_has_the_values_of_the_runs_configuration() -> None:
-    found = diagnose(History.of_signals({"mismatch_kl_k3": 1e-4, "staleness_kl_k3": 0.2}, step=9))
-    assert found.primary is Finding.STEP_TOO_LARGE
-    config = {"actor_rollout_ref": {"actor": {"optim": {"lr": 1e-6}}}}
-    remedy = diagnosis_info(found, config=config).remedy
+def test_a_step_that_no_other_follows_is_not_judged_yet(run: OwnRun) -> None:
+    run.train(steps=range(1), end=False)
+    known = eventually(lambda: run.ask("GET", "/diagnosis"), lambda answer: answer.status_code == 200).json()
+    assert (known["word"], known["sentence"], known["rows"]) == (
+        "too few rows to judge",
+        "too few rows to judge (0 of 20)",
+        0,
+    )
+    assert (known["step"], known["findings"], known["remedy"]) == (0, [], None)
+    assert run.get()["status"]["verdict"]["kind"] == "too_few_rows_to_judge"
+
+
+def test_the_remedy_is_in_the_options_of_the_runs_own_framework() -> None:
+    ill = judged(found("step_too_large"))
+    remedy = diagnosis_info(replace(RUN, config=VERL), ill).remedy
     assert remedy is not None
-    assert remedy.verl == {"actor_rollout_ref.actor.optim.lr": "5e-7"}
-    assert (remedy.trl, remedy.trl_in_words) == ({}, {"learning_rate": "half of what it is"})
+    assert remedy.options["actor_rollout_ref.actor.optim.lr"] == "5e-7"
+    unknown = diagnosis_info(RUN, ill).remedy
+    assert unknown is not None
+    assert (unknown.options, unknown.options_in_words) == ({}, {})
+    assert diagnosis_info(RUN, judged()).remedy is None
+
+
+def test_the_remedy_of_a_run_that_has_ended_is_for_the_next_one() -> None:
+    ended = diagnosis_info(replace(RUN, state=RunState.FINISHED), judged(found("step_too_large")))
+    assert ended.has_ended
+    assert ended.remedy is not None
+    assert ended.remedy.first.startswith("In the next run, ")
+
+
+@pytest.mark.parametrize(
+    ("lacking", "what"),
+    [
+        ({"reward": None}, ["reward"]),
+        ({"measures_agreement": False, "measures_training": False}, ["agreement", "training"]),
+    ],
+)
+def test_what_is_not_measured_is_said_with_how_to_measure_it(lacking: dict[str, object], what: list[str]) -> None:
+    info = diagnosis_info(RUN, judged(word=Word.NOT_JUDGED, **lacking))
+    assert [one.what for one in info.unmeasured] == what
+    assert all("log_" in one.how for one in info.unmeasured)
+
+
+def test_the_risk_of_a_collapse_is_past_once_the_reward_has_collapsed_or_the_run_has_finished() -> None:
+    risk = RiskReading(probability=0.9, drivers=())
+    before, collapsed = judged(), judged(found("reward_collapse"))
+    assert [
+        diagnosis_info(run, judgement, risk=risk).collapse_risk.level  # type: ignore[union-attr]
+        for run, judgement in ((RUN, before), (RUN, collapsed), (replace(RUN, state=RunState.FINISHED), before))
+    ] == ["page", "past", "past"]
+
+
+@pytest.fixture(scope="module")
+def service(recorded: RecordedRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
+    """A service with a run whose rollouts became stale."""
+    service = recorded.serve(recorded.running, tmp_path_factory.mktemp("diagnosis") / "data")
+    yield service
+    service.stop()
+
+
+def test_every_reader_says_the_same_onset(service: ThreadedService) -> None:
+    name, path = str(ILL.key), f"/api/v1/runs/{ILL.key}"
+    with service.client() as client:
+        run = client.get(path, params={"include": "diagnosis,alerts"}).json()
+        report = client.get(f"{path}/report.html").text
+        metrics = client.get("/metrics").text
+    diagnosis, status = run["diagnosis"], run["status"]
+    lead = diagnosis["findings"][0]
+    since, last_good = diagnosis["since_step"], diagnosis["last_good_step"]
+    assert since is not None
+    assert last_good == since - 1
+    assert lead["found_step"] > since, "the onset is not the detection"
+
+    headline = f"{lead['title']} since step {since} (last good step {last_good})"
+    assert (lead["since_step"], lead["last_good_step"], lead["headline"]) == (since, last_good, headline)
+    for incident in (diagnosis["incident"], status["incident"], run["incident"]):
+        assert (incident["cause"], incident["since_step"], incident["last_good_step"]) == (
+            lead["finding"],
+            since,
+            last_good,
+        )
+    alerts = {alert["rule"]: alert for alert in run["alerts"]}
+    for rule in ("incident", lead["finding"]):
+        assert alerts[rule]["step"] == since
+        assert headline in alerts[rule]["summary"]
+    assert (status["verdict"]["since_step"], headline in status["verdict"]["why"]) == (since, True)
+
+    assert f"<h2>{headline}</h2>" in report
+    assert f"Watch: {headline}" in report
+    assert f"began {since}<" in report
+    assert re.search(rf'trmon_incident_since_step{{[^}}]*run="{ILL.name}"[^}}]*}} {since}\.0\n', metrics)
+
+    with Service(service.url) as assistant:
+        told = diagnose_run_tool(assistant, name)
+        [listed] = list_alerts_tool(assistant, run=name, incidents_only=True)["alerts"]
+        [line] = [one for one in list_runs_tool(assistant)["runs"] if one["run"] == name]
+    assert (told["since_step"], told["last_good_step"]) == (since, last_good)
+    assert (told["findings"][0]["finding"], told["findings"][0]["since_step"]) == (lead["finding"], since)
+    assert headline in told["why"]
+    assert (listed["step"], line["since_step"]) == (since, since)
+    assert told["remedy"]["first"] == diagnosis["remedy"]["first"] == diagnosis["incident"]["fix"]
+    assert status["verdict"]["todo"] == diagnosis["remedy"]["first"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import httpx
@@ -12,6 +11,7 @@ from tests.fixtures.running_service import OwnRun, Serve, make_token
 from tests.fixtures.trainer import MATH, corrupt, finish, send_step, train
 from tests.fixtures.waiting import eventually
 from trmon.domain.access import EVERYTHING, Scope
+from trmon.domain.findings.verdict import Word
 from trmon.domain.identity import RunKey
 
 ILL = RunKey("math", "ill")
@@ -30,9 +30,8 @@ def with_an_ill_run(run: OwnRun) -> OwnRun:
     ill = OwnRun(run.client, RunKey(run.key.project, "ill"))
     run.train()
     corrupt(ill.client, ill.key)
-    # A request diagnoses runs for a quarter of a second at most; later ones go on.
-    both = (run, ill)
-    eventually(lambda: all("not diagnosed yet" not in one.get()["status"]["verdict"]["why"] for one in both))
+    # A request summarizes runs for a quarter of a second at most; later ones go on.
+    eventually(lambda: all(one.get()["status"]["reward"] for one in (run, ill)))
     return ill
 
 
@@ -66,19 +65,20 @@ def test_a_run_has_the_same_incident_everywhere_and_keeps_that_it_ended_ill(run:
     assert run.get()["incident"] is None
     metrics = run.client.get("/metrics").text.splitlines()
     (shown,) = [line for line in metrics if line.startswith(f'trmon_incident_since_step{{project="{ill.key.project}"')]
-    assert 'finding="A\'"' in shown
+    assert 'cause="corrupt_logprobs"' in shown
     finish(ill.client, ill.key, steps=range(6))
     ended = eventually(lambda: ill.get()["status"], lambda status: status["alerts"] == [])
     assert (ended["verdict"]["kind"], ended["incident"]["ended_with_run"]) == ("ended_ill", True)
-    assert (ill.get("/diagnosis")["primary"], ill.get("/diagnosis")["since_step"]) == ("A'", 0)
+    found = ill.get("/diagnosis")
+    assert (found["findings"][0]["finding"], found["since_step"]) == ("corrupt_logprobs", 0)
 
 
-@pytest.mark.parametrize("acked", [["incident"], ["incident", "corrupt_logprobs", "invalid_logprobs"]], ids=len)
+@pytest.mark.parametrize("acked", [["incident"], ["incident", "corrupt_logprobs"]], ids=len)
 def test_acknowledging_the_incident_covers_its_symptoms(run: OwnRun, acked: list[str]) -> None:
     ill = with_an_ill_run(run)
     alerts = run.client.get("/api/v1/alerts", params={"project": ill.key.project}).json()["items"]
     [members] = [alert["members"] for alert in alerts if alert["rule"] == "incident"]
-    assert {member["rule"] for member in members} == {"corrupt_logprobs", "invalid_logprobs"}
+    assert {member["rule"] for member in members} == {"corrupt_logprobs"}
     for alert in alerts:
         if alert["rule"] in acked:
             run.client.post(f"/api/v1/alerts/{alert['identity']}/ack", json={"author": "ana"}).raise_for_status()
@@ -115,7 +115,7 @@ def test_the_fleet_is_paginated_and_limited_to_a_tokens_project(admin: httpx.Cli
     assert admin.get("/api/v1/fleet/named", params={"runs": "math/ill"}).json() == []
 
 
-def test_after_a_restart_the_first_answer_needs_no_diagnosis(serve: Serve) -> None:
+def test_after_a_restart_the_first_answer_is_the_last_one_before(serve: Serve) -> None:
     service = serve(worker="process")
     with service.client() as client:
         train(client, MATH)
@@ -126,13 +126,11 @@ def test_after_a_restart_the_first_answer_needs_no_diagnosis(serve: Serve) -> No
     service.restart()
     components = service.app.state.components
     runs = components.store.runs.list(access=EVERYTHING).items
-    stored = components.summaries.of(runs, access=EVERYTHING, now=time.time(), budget_seconds=0.0)
-    assert {run.key: stored[run.id].diagnosis.primary.value for run in runs} == {MATH: "A", ILL: "A'"}
+    assert set(components.store.summaries.of([run.id for run in runs])) == {run.id for run in runs}
+    words = {run.key: components.store.run_snapshots.judgements([run.id])[run.id].word for run in runs}
+    assert words == {MATH: Word.OUTSIDE, ILL: Word.FINDING}
     with service.client() as client:
         for was, now in zip(before, fleet(client), strict=True):
-            assert (now["verdict"]["todo"], now["verdict"]["since_step"]) == (
-                was["verdict"]["todo"],
-                was["verdict"]["since_step"],
-            )
+            assert now["verdict"] == was["verdict"]
             shown = ("judged_step", "reward", "kl", "mask_rate", "expected_step_seconds")
             assert {name: now[name] for name in shown} == {name: was[name] for name in shown}

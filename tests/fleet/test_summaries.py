@@ -86,7 +86,7 @@ def poll(store: Store, updater: SummaryUpdater) -> None:
 
 def steps(store: Store, *run_ids: int) -> list[int | None]:
     found = store.summaries.of(run_ids)
-    return [found[run_id].diagnosis.step if run_id in found else None for run_id in run_ids]
+    return [found[run_id].reward.last_step if run_id in found else None for run_id in run_ids]
 
 
 def test_a_live_run_is_summarized_at_a_bounded_rate_and_at_its_end(store: Store, clocks: Clocks) -> None:
@@ -150,7 +150,7 @@ def test_the_first_answer_after_a_restart_shows_stored_summaries(store: Store, c
     fold(store, runs[0], step=1)
     found = [store.runs.by_id(run_id) for run_id in runs]
     shown = RunSummaries(store).of(found, access=EVERYTHING, now=NOW + 1.0, budget_seconds=0.0)
-    assert [shown[run_id].diagnosis.step for run_id in runs] == [0, 0, 0, 0]
+    assert [shown[run_id].reward.last_step for run_id in runs] == [0, 0, 0, 0]
     assert (found[0].last_step, shown[runs[0]].basis.step) == (1, 0)
 
 
@@ -166,7 +166,7 @@ def test_a_view_takes_a_newer_stored_summary_and_makes_an_outdated_one_anew(stor
 
     def shown(now: float) -> int:
         run = store.runs.by_id(run_id)
-        return summaries.of([run], access=EVERYTHING, now=now)[run_id].diagnosis.step
+        return summaries.of([run], access=EVERYTHING, now=now)[run_id].reward.last_step
 
     poll(store, updater)
     assert shown(NOW) == 0

@@ -15,10 +15,10 @@ from trmon.domain.access import Access, Scope
 from trmon.domain.alerts.alert import Alert, AlertEvent, AlertState
 from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow, PolicyRole
-from trmon.domain.severity import Severity
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.messages import AnyReport, PreparedMessage, WriteResult
 from trmon.domain.pipeline.run_update import Frontier, RunUpdate
+from trmon.domain.severity import Severity
 from trmon.store import Store
 from trmon.store.registry import ArrivedMessage
 from trmon.store.rows import messages

@@ -39,6 +39,7 @@ class RunProcessor:
         self._reader = LogReader(log, run_id, read=run.frontier)
         self._written = run.frontier
         self._saved_ordinal, self._saved_at = run.checkpoint_ordinal, now
+        self._judged_rows = run.pipeline_state.judge.rows
         self._grace_seconds = watch_config.grace_seconds
         self._advisor = Advisor(log)
         self._adaptation = BoundAdaptation(log, run)
@@ -176,9 +177,10 @@ class RunProcessor:
     def _update(self, changes: PassChanges, view: RunView, *, is_ending: bool) -> RunUpdate | None:
         run = self._run
         ordinal = run.pipeline_state.ordinal
-        frontier = run.pending.restart_frontier(self._reader.read)
-        if not changes and not is_ending and frontier == self._written:
+        frontier, judged_rows = run.pending.restart_frontier(self._reader.read), run.pipeline_state.judge.rows
+        if not changes and not is_ending and (frontier, judged_rows) == (self._written, self._judged_rows):
             return None
+        self._judged_rows = judged_rows
         checkpoint = None
         # A checkpoint always goes with a change of state, so that a restart applies no report from before it again,
         # and with an end, so that the last step is not judged twice.

@@ -1,30 +1,33 @@
-"""The verdict on a run: who needs somebody, why, and since when."""
+"""The verdict on a run: its kind, why, since when, and what to do first."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from tests.domain.diagnosis.runs import run as history
-from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
-from trmon.domain.diagnosis.history import History
-from trmon.domain.diagnosis.remedies import REMEDIES
-from trmon.domain.finding import Finding, Severity
 
 from tests.domain.alerts.alert_builders import ALERT
+from tests.domain.findings.judgements import KL_OUTSIDE, found, judged
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import Alert, AlertState
+from trmon.domain.alerts.alert import SINCE_LABEL, Alert, AlertState
+from trmon.domain.findings.judge import Place
+from trmon.domain.findings.verdict import Course, Judgement, Word
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
-from trmon.domain.health.verdict import REVIEW_SECONDS, VerdictInputs, judge_run, urgency_of
+from trmon.domain.health.problems import remedy_of
+from trmon.domain.health.verdict import KINDS, REVIEW_SECONDS, VerdictInputs, urgency_of, verdict_of
 from trmon.domain.incidents.incident import (
+    CAUSE_LABEL,
     ENDED_LABEL,
+    LAST_GOOD_LABEL,
+    REMEDY_LABEL,
+    TITLE_LABEL,
     WITH_THE_RUN,
     Incident,
     incident_identity,
-    incident_labels,
     notifying_alerts,
 )
 from trmon.domain.runs.run import Run, RunEnding, RunState
+from trmon.domain.severity import Severity
 
 NOW = 10_000.0
 RUN = replace(MemoryLog().stored_run, last_step=40, last_report_at=NOW - 30.0)
@@ -33,41 +36,47 @@ WARN = replace(PAGE, rule="stale_rollouts", severity=Severity.WARN, step=20)
 DUPLICATES = replace(WARN, rule="two_trainers", step=35)
 QUARANTINE = replace(WARN, rule="batch_quarantined", step=36)
 STALLED = replace(PAGE, rule="stalled")
-HEALTHY = diagnose(history())
-ILL = diagnose(history(staleness_kl_k3=0.2))
-EARLY = diagnose(history(without=("response_length_growth",), response_length_mean=90.0))
-UNSURE = diagnose(history(without=("clip_fraction",)))
-EARLY_AND_UNSURE = diagnose(history(without=("response_length_growth", "clip_fraction"), response_length_mean=90.0))
+HEALTHY = judged()
+FELL = Course(signal="reward_mean", first=1.08, last=0.59)
+ILL = judged(found("step_too_large"), found("clip_saturation", since=30))
+FALLEN = judged(found("reward_collapse"))
 COLLAPSE = replace(
     PAGE,
     identity=incident_identity(1),
     rule="incident",
-    step=22,
-    labels=incident_labels("reward_collapse", Finding.REWARD_COLLAPSE, 21),
+    step=31,
+    labels={
+        CAUSE_LABEL: "reward_collapse",
+        TITLE_LABEL: "reward collapse",
+        REMEDY_LABEL: "reward_collapse",
+        SINCE_LABEL: "22",
+        LAST_GOOD_LABEL: "21",
+    },
 )
 ENDED_ILL = replace(
     COLLAPSE, state=AlertState.RESOLVED, labels={**COLLAPSE.labels, ENDED_LABEL: WITH_THE_RUN}, updated_at=NOW
 )
+BY_RULE = replace(COLLAPSE, labels={CAUSE_LABEL: "mask_rate", SINCE_LABEL: "22"}, runbook="filter")
+BY_RULE_TO_THE_END = replace(ENDED_ILL, labels={**BY_RULE.labels, ENDED_LABEL: WITH_THE_RUN})
 HEALED = replace(COLLAPSE, state=AlertState.RESOLVED)
 SYMPTOM = replace(WARN, rule="mask_rate", step=25)
-SCALARS = {"reward_ema": 0.5, "reward_collapse": 0.0, "reward_decline": 0.0, "nonfinite_steps": 0.0, "grad_norm": 1.0}
 
 
 def verdict_on(
     run: Run = RUN,
     *alerts: Alert,
     incident: Alert | None = None,
-    diagnosis: Diagnosis | None = HEALTHY,
+    judgement: Judgement | None = HEALTHY,
     expected_step_seconds: float | None = 10.0,
 ) -> RunVerdict:
     inputs = VerdictInputs(
         run=run,
         alerts=alerts,
         incident=None if incident is None else Incident(alert=incident),
-        diagnosis=diagnosis,
+        judgement=judgement,
         expected_step_seconds=expected_step_seconds,
     )
-    return judge_run(inputs, now=NOW)
+    return verdict_of(inputs, now=NOW)
 
 
 def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
@@ -77,72 +86,99 @@ def in_state(state: RunState, *, silent_seconds: float = 30.0) -> Run:
 CRASHED, SILENT, JUST_ENDED = map(in_state, (RunState.CRASHED, RunState.STALLED, RunState.FINISHED))
 LONG_ENDED = in_state(RunState.FINISHED, silent_seconds=REVIEW_SECONDS + 1)
 COLLAPSED_AT = "reward collapse since step 22 (last good step 21)"
+TOO_LARGE_AT = "step too large since step 22 (last good step 21)"
 VERDICTS = [
-    ("an open page", verdict_on(RUN, PAGE, WARN), VerdictKind.ACT, "variance blowup since step 30"),
+    (
+        "an open page",
+        verdict_on(RUN, PAGE, WARN),
+        VerdictKind.ACT,
+        "variance blow-up since step 30; also stale",
+    ),
     ("an open warning", verdict_on(RUN, WARN), VerdictKind.WATCH, "stale rollouts since step 20"),
-    ("a finding without an alert", verdict_on(diagnosis=ILL), VerdictKind.WATCH, "step too large since step"),
-    ("the cause before its alert", verdict_on(RUN, PAGE, diagnosis=ILL), VerdictKind.ACT, "step too large"),
+    (
+        "findings without an alert, as in the first steps",
+        verdict_on(judgement=ILL),
+        VerdictKind.WATCH,
+        f"{TOO_LARGE_AT}; also clip saturation",
+    ),
+    ("a finding with a page", verdict_on(RUN, PAGE, judgement=ILL), VerdictKind.ACT, TOO_LARGE_AT),
     (
         "a second trainer before a finding",
-        verdict_on(RUN, DUPLICATES, diagnosis=ILL),
+        verdict_on(RUN, DUPLICATES, judgement=ILL),
         VerdictKind.WATCH,
         "two trainers since step 35; also step too large",
     ),
     ("a second trainer alone", verdict_on(RUN, DUPLICATES), VerdictKind.WATCH, "two trainers since step 35"),
     (
-        "quarantined parts after the finding",
-        verdict_on(RUN, QUARANTINE, diagnosis=ILL),
+        "quarantined parts after the leading finding",
+        verdict_on(RUN, QUARANTINE, judgement=ILL),
         VerdictKind.WATCH,
-        "; also batch quarantined",
+        f"{TOO_LARGE_AT}; also batch quarantined, clip saturation",
     ),
     ("a quarantine alone", verdict_on(RUN, QUARANTINE), VerdictKind.WATCH, "batch quarantined since step 36"),
-    ("a page not yet due", verdict_on(RUN, replace(PAGE, state=AlertState.PENDING)), VerdictKind.HEALTHY, "no finding"),
     (
-        "an informational alert",
-        verdict_on(RUN, replace(PAGE, severity=Severity.INFO)),
+        "an illness from the start",
+        verdict_on(judgement=judged(found("cut_at_limit", since=0))),
+        VerdictKind.WATCH,
+        "since step 0 (from the start)",
+    ),
+    (
+        "a reward that fell before the finding that leads",
+        verdict_on(judgement=judged(found("step_too_large"), since=Place(1, 18), last_good=Place(1, 17))),
+        VerdictKind.WATCH,
+        "step too large since step 18 (last good step 17)",
+    ),
+    (
+        "a page not yet due",
+        verdict_on(RUN, replace(PAGE, state=AlertState.PENDING)),
         VerdictKind.HEALTHY,
-        "no finding",
+        "reward rose",
     ),
-    ("all findings known, none holds", verdict_on(), VerdictKind.HEALTHY, "no finding in "),
-    ("a pause", verdict_on(in_state(RunState.PAUSED)), VerdictKind.HEALTHY, ", paused"),
-    ("a run without a diagnosis", verdict_on(diagnosis=None), VerdictKind.UNKNOWN, "not diagnosed yet"),
-    ("no step", verdict_on(replace(RUN, last_step=None), diagnosis=None), VerdictKind.UNKNOWN, "no step has closed"),
+    ("an informational alert", verdict_on(RUN, replace(PAGE, severity=Severity.INFO)), VerdictKind.HEALTHY, "rose"),
+    ("nothing found", verdict_on(), VerdictKind.HEALTHY, "reward rose"),
+    ("a pause", verdict_on(in_state(RunState.PAUSED)), VerdictKind.HEALTHY, "reward rose, paused"),
     (
-        "too early",
-        verdict_on(diagnosis=EARLY),
-        VerdictKind.NO_DRIFT_FOUND,
-        "mismatch_kl_k3 0.0001, mismatch_prob_pearson 0.999, mismatch_ppl_ratio 1 in 120 steps so far; "
-        "the other checks need more steps",
+        "a value outside its healthy range",
+        verdict_on(judgement=judged(word=Word.OUTSIDE, outside=(KL_OUTSIDE,))),
+        VerdictKind.OUTSIDE,
+        "KL per token 0.21 (healthy < 0.005); reward rose",
     ),
     (
-        "a missing argument",
-        verdict_on(diagnosis=UNSURE),
-        VerdictKind.NO_DRIFT_FOUND,
-        "; not measured: clip saturation (pass advantages to log_batch",
+        "a reward at its lowest",
+        verdict_on(judgement=judged(word=Word.LEARNT_NOTHING, reward=None)),
+        VerdictKind.LEARNT_NOTHING,
+        "",
     ),
     (
-        "too early, and a missing argument",
-        verdict_on(diagnosis=EARLY_AND_UNSURE),
-        VerdictKind.NO_DRIFT_FOUND,
-        "in 120 steps so far; not measured: clip saturation (pass advantages to log_batch",
+        "few steps",
+        verdict_on(judgement=judged(word=Word.TOO_FEW_ROWS, rows=7, reward=FELL)),
+        VerdictKind.TOO_FEW_ROWS,
+        "(7 of 20); reward 1.08 to 0.59",
     ),
+    ("a first step that no other follows", verdict_on(judgement=None), VerdictKind.TOO_FEW_ROWS, "(0 of 20)"),
     (
-        "scalars only",
-        verdict_on(diagnosis=diagnose(History.of_signals(SCALARS))),
+        "no agreement",
+        verdict_on(judgement=judged(word=Word.TRAINING_HEALTHY)),
         VerdictKind.TRAINING_HEALTHY,
-        "agreement not measured (pass rollout_logprobs and old_logprobs to log_batch); reward_ema 0.5",
+        "agreement not measured; reward rose",
     ),
     (
-        "neither agreement nor scalars to judge",
-        verdict_on(diagnosis=diagnose(History.of_signals({"nonfinite_steps": 0.0}))),
-        VerdictKind.UNKNOWN,
-        "no agreement of log-probs, reward, entropy, length or grad_norm is known",
+        "no training",
+        verdict_on(judgement=judged(word=Word.NOT_JUDGED, reward=None)),
+        VerdictKind.NO_DRIFT_FOUND,
+        "training not judged",
     ),
     (
-        "between the limits",
-        verdict_on(diagnosis=diagnose(history(mismatch_prob_pearson=0.97))),
+        "nothing of which trmon knows",
+        verdict_on(judgement=judged(word=Word.NOTHING_KNOWN, reward=None)),
         VerdictKind.UNKNOWN,
-        "no finding, but mismatch_prob_pearson is 0.97",
+        "nothing here that trmon knows",
+    ),
+    (
+        "no step",
+        verdict_on(replace(RUN, last_step=None), judgement=None),
+        VerdictKind.UNKNOWN,
+        "no step has closed yet",
     ),
     (
         "an open incident whose cause the newest steps no longer show",
@@ -154,32 +190,50 @@ VERDICTS = [
         "an open incident that warns",
         verdict_on(RUN, replace(COLLAPSE, severity=Severity.WARN), incident=replace(COLLAPSE, severity=Severity.WARN)),
         VerdictKind.WATCH,
-        "reward collapse since step 22",
+        COLLAPSED_AT,
     ),
     (
         "an open incident before a second trainer and before another finding",
-        verdict_on(RUN, COLLAPSE, DUPLICATES, incident=COLLAPSE, diagnosis=ILL),
+        verdict_on(RUN, COLLAPSE, DUPLICATES, incident=COLLAPSE, judgement=ILL),
         VerdictKind.ACT,
         f"{COLLAPSED_AT}; also two trainers",
     ),
-    ("a healed incident", verdict_on(RUN, incident=HEALED), VerdictKind.HEALTHY, "no finding in "),
+    ("a healed incident", verdict_on(RUN, incident=HEALED), VerdictKind.HEALTHY, "reward rose"),
     (
-        "an end with an incident, though the newest steps look healthy",
-        verdict_on(JUST_ENDED, incident=ENDED_ILL),
+        "an end with a fallen reward",
+        verdict_on(JUST_ENDED, incident=ENDED_ILL, judgement=FALLEN),
         VerdictKind.ENDED_ILL,
         f"{COLLAPSED_AT}; ended at step 40",
     ),
     (
-        "an end with an incident, long ago",
-        verdict_on(LONG_ENDED, incident=ENDED_ILL),
+        "an end with a page",
+        verdict_on(JUST_ENDED, judgement=judged(found("step_too_large", severity=Severity.PAGE))),
         VerdictKind.ENDED_ILL,
-        "reward collapse since step 22",
+        f"{TOO_LARGE_AT}; ended at step 40",
+    ),
+    (
+        "an end with a page at the top of the reward",
+        verdict_on(JUST_ENDED, judgement=judged(found("step_too_large", severity=Severity.PAGE), at_top=True)),
+        VerdictKind.FINISHED,
+        f"ended at step 40 with an open warning: {TOO_LARGE_AT}",
+    ),
+    (
+        "an end with an incident of a page that a rule leads",
+        verdict_on(JUST_ENDED, incident=BY_RULE_TO_THE_END),
+        VerdictKind.ENDED_ILL,
+        "mask rate since step 22; ended at step 40",
+    ),
+    (
+        "an end with a fallen reward, long ago",
+        verdict_on(LONG_ENDED, incident=ENDED_ILL, judgement=FALLEN),
+        VerdictKind.ENDED_ILL,
+        COLLAPSED_AT,
     ),
     (
         "an end after an incident that healed",
         verdict_on(JUST_ENDED, incident=HEALED),
         VerdictKind.FINISHED,
-        "ended at step 40, healthy",
+        "ended at step 40, healthy; reward rose",
     ),
     (
         "a healthy end of a later start",
@@ -193,9 +247,10 @@ VERDICTS = [
             replace(CRASHED, ending=RunEnding(at=NOW, reason="exception", error="ValueError: x")),
             COLLAPSE,
             incident=COLLAPSE,
+            judgement=FALLEN,
         ),
         VerdictKind.CRASHED,
-        "ValueError: x at step 40; before: reward collapse since step 22 (last good step 21)",
+        f"ValueError: x at step 40; before: {COLLAPSED_AT}",
     ),
     (
         "a silent trainer with the alert of its state",
@@ -222,81 +277,105 @@ VERDICTS = [
         "the trainer ended with an error at step 40; before: stale rollouts since step 20",
     ),
     ("a crash after a page", verdict_on(CRASHED, PAGE), VerdictKind.CRASHED, "; before: variance"),
-    ("an end without findings", verdict_on(JUST_ENDED), VerdictKind.FINISHED, "ended at step 40, healthy"),
+    ("an end without findings", verdict_on(JUST_ENDED), VerdictKind.FINISHED, "ended at step 40, healthy; reward rose"),
     (
-        "an end without a diagnosis",
-        verdict_on(JUST_ENDED, diagnosis=None),
-        VerdictKind.UNKNOWN,
-        "ended at step 40, not diagnosed yet",
-    ),
-    ("an end with a finding", verdict_on(JUST_ENDED, diagnosis=ILL), VerdictKind.WATCH, "; ended at step 40"),
-    (
-        "an end with a finding, long ago",
-        verdict_on(LONG_ENDED, diagnosis=ILL),
+        "an end outside the healthy range",
+        verdict_on(JUST_ENDED, judgement=judged(word=Word.OUTSIDE, outside=(KL_OUTSIDE,))),
         VerdictKind.FINISHED,
-        "step too large since step 0; ended at step 40",
+        "ended at step 40, outside the healthy range: KL per token 0.21",
+    ),
+    (
+        "an end with a warning",
+        verdict_on(JUST_ENDED, judgement=ILL),
+        VerdictKind.FINISHED,
+        f"ended at step 40 with an open warning: {TOO_LARGE_AT}",
     ),
 ]
 
 
-@pytest.mark.parametrize(("found", "kind", "why"), [pytest.param(*case, id=sentence) for sentence, *case in VERDICTS])
-def test_the_verdict_is_the_most_urgent_one(found: RunVerdict, kind: VerdictKind, why: str) -> None:
-    assert found.kind is kind
-    assert why in found.why
-    assert found.sentence == f"{kind.words.capitalize()}: {found.why}"
+@pytest.mark.parametrize(("verdict", "kind", "why"), [pytest.param(*case, id=sentence) for sentence, *case in VERDICTS])
+def test_the_verdict_is_the_most_urgent_one(verdict: RunVerdict, kind: VerdictKind, why: str) -> None:
+    assert verdict.kind is kind
+    assert why in verdict.why
 
 
-def test_a_verdict_names_its_first_step() -> None:
+@pytest.mark.parametrize("word", [word for word in Word if word is not Word.FINDING])
+def test_the_sentence_says_the_word_of_the_judge_once(word: Word) -> None:
+    sentence = verdict_on(judgement=judged(word=word, outside=(KL_OUTSIDE,), reward=None)).sentence.lower()
+    for part in word.value.split("; "):
+        assert sentence.count(part) == 1
+    assert KINDS[word].words in sentence
+
+
+def test_a_verdict_names_the_onset() -> None:
     assert verdict_on(RUN, WARN, PAGE).since_step == PAGE.step
-    assert verdict_on(diagnosis=ILL).since_step == ILL.observed[0].since_step
-    assert verdict_on(RUN, COLLAPSE, SYMPTOM, incident=COLLAPSE, diagnosis=ILL).since_step == COLLAPSE.step
+    assert verdict_on(judgement=ILL).since_step == 22
+    assert verdict_on(RUN, COLLAPSE, SYMPTOM, incident=COLLAPSE).since_step == 22, "not that of the opening"
     assert verdict_on().since_step is None
 
 
-def test_nothing_was_found_never_stands_beside_a_firing_alert() -> None:
-    for alert in (PAGE, WARN, DUPLICATES, QUARANTINE):
-        assert "no finding" not in verdict_on(RUN, alert).why
-        assert "healthy" not in verdict_on(RUN, alert).sentence.lower()
+def test_healthy_never_stands_beside_a_firing_alert_or_outside_the_ranges() -> None:
+    ill = [verdict_on(RUN, alert) for alert in (PAGE, WARN, DUPLICATES, QUARANTINE)]
+    outside = verdict_on(judgement=judged(word=Word.OUTSIDE, outside=(KL_OUTSIDE,), reward=None))
+    for verdict in (*ill, outside):
+        assert not verdict.sentence.lower().startswith("healthy")
+        assert "healthy; " not in verdict.why
+
+
+def action(key: str, *, has_ended: bool = False) -> str:
+    return remedy_of(key, RUN.config, last_good_step=21, has_ended=has_ended).first
 
 
 ACTIONS = [
     ("the runbook of the alert", verdict_on(RUN, replace(PAGE, runbook="filter")), "filter"),
-    ("the remedy of the incident", verdict_on(RUN, COLLAPSE, incident=COLLAPSE), REMEDIES[Finding.REWARD_COLLAPSE].fix),
-    ("the cause's remedy", verdict_on(RUN, PAGE, diagnosis=ILL), REMEDIES[ILL.primary].fix),
-    ("a second trainer first", verdict_on(RUN, replace(DUPLICATES, runbook="end one"), diagnosis=ILL), "end one"),
+    ("the remedy of the incident", verdict_on(RUN, COLLAPSE, incident=COLLAPSE), action("reward_collapse")),
+    ("the runbook of the rule that leads an incident", verdict_on(RUN, BY_RULE, incident=BY_RULE), "filter"),
+    ("the remedy of the finding that leads", verdict_on(RUN, PAGE, judgement=ILL), action("step_too_large")),
+    (
+        "the remedy for the next run",
+        verdict_on(JUST_ENDED, judgement=ILL),
+        action("step_too_large", has_ended=True),
+    ),
+    ("a second trainer first", verdict_on(RUN, replace(DUPLICATES, runbook="end one"), judgement=ILL), "end one"),
     ("a silent trainer", verdict_on(SILENT, replace(STALLED, runbook="look at its log")), "look at its log"),
     ("a crash without an alert", verdict_on(CRASHED), None),
     ("a healthy run", verdict_on(), None),
-    ("no finding", verdict_on(diagnosis=UNSURE), None),
+    ("an end long ago", verdict_on(LONG_ENDED, incident=ENDED_ILL, judgement=FALLEN), None),
 ]
 
 
-@pytest.mark.parametrize(("found", "todo"), [pytest.param(*case, id=sentence) for sentence, *case in ACTIONS])
-def test_a_verdict_has_the_first_action(found: RunVerdict, todo: str | None) -> None:
-    assert found.todo == todo
+@pytest.mark.parametrize(("verdict", "todo"), [pytest.param(*case, id=sentence) for sentence, *case in ACTIONS])
+def test_a_verdict_has_the_first_action(verdict: RunVerdict, todo: str | None) -> None:
+    assert verdict.todo == todo
 
 
 def test_a_run_whose_alerts_are_all_acknowledged_is_not_urgent() -> None:
-    found = verdict_on(RUN, PAGE, WARN)
-    assert urgency_of(found, alerts=(PAGE, WARN), acked=frozenset()) is Urgency.NOW
-    assert urgency_of(found, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode})) is Urgency.NOW
-    assert urgency_of(found, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode, WARN.episode})) is Urgency.NONE
-    assert urgency_of(verdict_on(diagnosis=ILL), alerts=(), acked=frozenset()) is Urgency.SOON
+    verdict = verdict_on(RUN, PAGE, WARN)
+    assert urgency_of(verdict, alerts=(PAGE, WARN), acked=frozenset()) is Urgency.NOW
+    assert urgency_of(verdict, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode})) is Urgency.NOW
+    assert urgency_of(verdict, alerts=(PAGE, WARN), acked=frozenset({PAGE.episode, WARN.episode})) is Urgency.NONE
+    assert urgency_of(verdict_on(judgement=ILL), alerts=(), acked=frozenset()) is Urgency.SOON
 
 
 def test_an_acknowledged_incident_stands_for_its_symptoms() -> None:
-    found = verdict_on(RUN, COLLAPSE, SYMPTOM, incident=COLLAPSE)
+    verdict = verdict_on(RUN, COLLAPSE, SYMPTOM, incident=COLLAPSE)
     notifying = notifying_alerts([COLLAPSE, SYMPTOM, DUPLICATES], health_rules=frozenset({"mask_rate"}))
     assert notifying == [COLLAPSE, DUPLICATES]
     acked = frozenset({COLLAPSE.episode})
-    assert urgency_of(found, alerts=notifying, acked=acked) is Urgency.NOW
-    assert urgency_of(found, alerts=notifying[:1], acked=acked) is Urgency.NONE
+    assert urgency_of(verdict, alerts=notifying, acked=acked) is Urgency.NOW
+    assert urgency_of(verdict, alerts=notifying[:1], acked=acked) is Urgency.NONE
 
 
 def test_a_run_that_ended_ill_is_to_be_investigated_for_a_day() -> None:
-    recent = verdict_on(JUST_ENDED, incident=ENDED_ILL)
-    past = verdict_on(LONG_ENDED, incident=ENDED_ILL)
-    assert [urgency_of(one, alerts=(), acked=frozenset()) for one in (recent, past)] == [Urgency.SOON, Urgency.NONE]
+    recent, past = (verdict_on(run, incident=ENDED_ILL, judgement=FALLEN) for run in (JUST_ENDED, LONG_ENDED))
+    assert [recent.urgency, past.urgency] == [Urgency.SOON, Urgency.NONE]
+
+
+def test_a_value_outside_its_range_is_to_be_investigated_after_20_steps_while_the_run_lives() -> None:
+    outside = {"word": Word.OUTSIDE, "outside": (KL_OUTSIDE,)}
+    assert verdict_on(judgement=judged(**outside)).urgency is Urgency.SOON
+    assert verdict_on(judgement=judged(rows=19, **outside)).urgency is Urgency.NONE
+    assert verdict_on(JUST_ENDED, judgement=judged(**outside)).urgency is Urgency.NONE
 
 
 def test_kinds_are_ordered_by_urgency() -> None:

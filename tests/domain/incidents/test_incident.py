@@ -1,87 +1,62 @@
-"""The diagnosis in the light of an incident: one cause, and a first step that does not move."""
+"""An incident: its onset and its words follow the finding that leads, and its members joined while it was open."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-import pytest
-from tests.domain.diagnosis.runs import run
-from trmon.domain.diagnosis.diagnosis import Assurance, diagnose
-from trmon.domain.diagnosis.history import History
-from trmon.domain.diagnosis.remedies import REMEDIES, remedy_of
-from trmon.domain.finding import Finding, FindingForm
-
 from tests.domain.alerts.alert_builders import ALERT
-from tests.domain.ruleruns import run as run_rules
-from trmon.domain.alerts.alert import Alert, AlertState
-from trmon.domain.incidents.incident import Incident, incident_labels, is_member, led_diagnosis
-from trmon.domain.pipeline.transition import end_open_incident
-from trmon.domain.rules.rule_yaml import builtin_rules
+from tests.domain.ruleruns import run
+from trmon.domain.alerts.alert import SINCE_LABEL, Alert, AlertState
+from trmon.domain.incidents.incident import CAUSE_LABEL, PREDICTION, Incident, is_member
+from trmon.domain.severity import Severity
 
-RULES = {rule.name: rule for rule in builtin_rules()}
-HEALTH = frozenset(name for name, rule in RULES.items() if rule.is_of_health)
-
-
-def alert(rule: str, step: int, *, labels: dict[str, str] | None = None) -> Alert:
-    return replace(ALERT, identity=f"1/{rule}", rule=rule, step=step, labels=labels or {})
-
-
-def incident(cause: str, finding: Finding | None, *, step: int = 62) -> Incident:
-    labels = incident_labels(cause, finding, step - 1)
-    return Incident(alert=alert("incident", step, labels=labels))
-
-
-def ill_window(first_step: int) -> History:
-    """Return the newest steps of a run that has been ill for longer than they show."""
-    seen = run(staleness_kl_k3=0.2)
-    return History(np.arange(first_step, first_step + len(seen)), seen.values)
+HEALTH = frozenset({"stale_rollouts", "mask_rate", "weak_learning_signal"})
+OPENED = replace(
+    ALERT,
+    identity="1/incident",
+    rule="incident",
+    step=70,
+    since_at=70.0,
+    updated_at=70.0,
+    labels={CAUSE_LABEL: "stale_rollouts", SINCE_LABEL: "62"},
+)
+ENDED = replace(OPENED, state=AlertState.RESOLVED, updated_at=120.0)
+STALE = {"engine_lag": 2.0, "mismatch_kl_k3": 0.2}
 
 
-@pytest.mark.parametrize("first_step", [100, 100_000])
-def test_the_first_step_does_not_move_with_the_steps_that_are_read(first_step: int) -> None:
-    found = diagnose(ill_window(first_step))
-    assert found.observed[0].since_step == first_step
-    led = led_diagnosis(found, incident("stale_rollouts", found.primary))
-    assert (led.primary, led.observed[0].since_step) == (found.primary, 62)
-    assert {item.since_step for item in led.observed[0].evidence} == {62}
-
-
-def test_a_symptom_begins_where_its_alert_began() -> None:
-    found = diagnose(ill_window(1_000))
-    rule = next(name for name, rule in RULES.items() if rule.finding is found.primary)
-    led = led_diagnosis(
-        found, incident("reward_collapse", Finding.REWARD_COLLAPSE), firing=[alert(rule, 70)], rules=RULES
+def member(rule: str, *, at: float, until: float | None = None, severity: Severity = Severity.WARN) -> Alert:
+    """Return an alert with an onset long before the incident, found at a time and resolved at another one."""
+    state = AlertState.FIRING if until is None else AlertState.RESOLVED
+    return replace(
+        ALERT, rule=rule, step=3, since_at=at, updated_at=until or at, state=state, severity=severity, labels={}
     )
-    assert (led.primary, led.remedy) == (Finding.REWARD_COLLAPSE, REMEDIES[Finding.REWARD_COLLAPSE])
-    assert led.observed[0].since_step == 70
 
 
-@pytest.mark.parametrize("form", FindingForm)
-def test_an_incident_of_entropy_keeps_its_side_when_the_newest_steps_no_longer_show_it(form: FindingForm) -> None:
-    led = led_diagnosis(diagnose(run()), incident(form.value, Finding.ENTROPY))
-    assert (led.form, led.remedy) == (form, remedy_of(Finding.ENTROPY, form))
-    assert incident(form.value, Finding.ENTROPY).title == form.title
+def test_alerts_of_health_that_fired_while_it_was_open_are_members_whenever_they_began() -> None:
+    assert is_member(member("stale_rollouts", at=60.0), OPENED, health_rules=HEALTH)
+    assert is_member(member("mask_rate", at=90.0, until=95.0), ENDED, health_rules=HEALTH)
+    assert not is_member(member("mask_rate", at=50.0, until=69.0), OPENED, health_rules=HEALTH)
+    assert not is_member(member("mask_rate", at=121.0), ENDED, health_rules=HEALTH)
+    assert not is_member(member("two_trainers", at=80.0), OPENED, health_rules=HEALTH)
+    info = member("weak_learning_signal", at=80.0, severity=Severity.INFO)
+    assert not is_member(info, OPENED, health_rules=HEALTH)
 
 
-@pytest.mark.parametrize("finding", [Finding.REWARD_COLLAPSE, None], ids=["a cause", "symptoms only"])
-def test_a_healthy_window_is_not_called_healthy_while_an_incident_is_open(finding: Finding | None) -> None:
-    led = led_diagnosis(diagnose(run()), incident("mask_rate", finding))
-    assert led.primary is (finding or Finding.UNKNOWN)
-    assert led.assurance is Assurance.UNKNOWN
+def test_it_is_since_the_onset_and_a_prediction_has_no_last_good_step() -> None:
+    assert Incident(alert=OPENED).since_step == 62
+    predicted = replace(OPENED, labels={CAUSE_LABEL: PREDICTION})
+    assert (Incident(alert=predicted).is_prediction, Incident(alert=predicted).last_good_step) == (True, None)
 
 
-def test_alerts_of_health_that_began_in_an_incident_are_its_members() -> None:
-    opened = incident("stale_rollouts", Finding.STALENESS).alert
-    began = [alert("stale_rollouts", 62), alert("mask_rate", 80), alert("mask_rate", 61), alert("two_trainers", 70)]
-    assert [is_member(one, opened, health_rules=HEALTH) for one in began] == [True, True, False, False]
-
-
-def test_an_incident_that_its_run_ends_with_is_recorded_as_such() -> None:
-    ill = run_rules({"engine_lag": 2.0, "mismatch_kl_k3": 0.1}, steps=15)
-    key = ill.pipeline_state.folded
-    (told,), after = end_open_incident(ill.pipeline_state, key=key, at=1e6)
-    assert (after.incident.is_open, after.incident.ended_with_run) == (False, True)
-    assert (told.alert.state, told.alert.labels["ended"]) == (AlertState.RESOLVED, "with the run")
-    healed = run_rules({"engine_lag": 2.0, "mismatch_kl_k3": 0.1}, steps=15, after=100).pipeline_state.incident
+def test_it_is_recorded_that_a_run_finished_while_it_stood() -> None:
+    ill = run(STALE, steps=30).finish().incident
+    assert (ill.is_open, ill.ended_with_run) == (False, True)
+    healed = run(STALE, steps=30, after=100).incident
     assert (healed.is_open, healed.ended_with_run) == (False, False)
+
+
+def test_it_is_over_when_the_run_finishes_after_its_alerts_have_ended() -> None:
+    quiet = run({"mask_rate": 0.6}, steps=30, after=20)
+    assert (quiet.firing, quiet.incident.is_open) == ({"incident"}, True)
+    ended = quiet.finish().incident
+    assert (ended.is_open, ended.ended_with_run) == (False, False)

@@ -8,11 +8,11 @@ import pytest
 
 from tests.store.builders import CODE, NOW, alert, alert_event, append, commit, start_intake
 from trmon.domain.access import EVERYTHING
-from trmon.domain.alerts.alert import INCIDENT_RULE, Acknowledgement, Alert, AlertState
+from trmon.domain.alerts.alert import INCIDENT_RULE, SINCE_LABEL, Acknowledgement, Alert, AlertState
 from trmon.domain.errors import Conflict, NotFound
-from trmon.domain.finding import Finding, Severity
 from trmon.domain.identity import RunKey
-from trmon.domain.incidents.incident import incident_labels
+from trmon.domain.incidents.incident import CAUSE_LABEL, TITLE_LABEL
+from trmon.domain.severity import Severity
 from trmon.store import Store
 
 
@@ -47,15 +47,15 @@ def test_alerts_are_filtered(store: Store, alerts: list[Alert]) -> None:
 def test_alerts_are_searched_by_words_of_their_names(store: Store, alerts: list[Alert]) -> None:
     moe = append(store, start_intake("math", "moe"))[0].run_id
     store.runs.update(RunKey("math", "moe"), access=EVERYTHING, now=NOW, owner="Ana").result(10)
-    labels = incident_labels("version_lag", Finding.STALENESS, 61)
+    labels = {CAUSE_LABEL: "stale_rollouts", TITLE_LABEL: "rollouts never synced", SINCE_LABEL: "61"}
     incident = alert(run_id=moe, identity="moe/incident", rule=INCIDENT_RULE, labels=labels, severity=Severity.WARN)
     commit(store, moe, alerts=(incident,))
     expected = {
         "GRPO": [1, 2],
         "corrupt logprobs": [1, 2, 3],
         "corrupt_logprobs sort": [3],
-        "staleness": [4],
-        "version lag": [4],
+        "never synced": [4],
+        "stale rollouts": [4],
         "mo ana": [4],
         "%": [],
         "team": [],

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import numpy as np
 import pytest
 from sqlalchemy import update
 
-from tests.domain.diagnosis.runs import run
 from tests.store.builders import NOW, append, batch, batch_key, commit, count, execute, start_intake
 from trmon.domain.access import EVERYTHING
-from trmon.domain.diagnosis.diagnosis import Diagnosis, diagnose
-from trmon.domain.diagnosis.history import History
-from trmon.domain.finding import Finding
+from trmon.domain.collapse_risk.risk_reading import RiskDriver, RiskReading
 from trmon.domain.health.run_summary import OutdatedSummary, RunSummary, Sparkline, SummaryBasis
 from trmon.domain.identity import RunKey
 from trmon.domain.ownership import slot_of
@@ -39,20 +34,22 @@ def fold(store: Store, run_id: int, attempt_id: int, *, step: int, report_id: in
     commit(store, run_id, batches=(row,), last_step=step, attempt_id=attempt_id, frontier=frontier)
 
 
-UNKNOWN = diagnose(History.of_rows(step=[0, 1], update=[-1, -1], values={"total_kl_k3": np.asarray([0.1, math.nan])}))
+RISK = RiskReading(
+    probability=0.4, drivers=(RiskDriver(input="grad_norm", log_odds=1.5),), missing=("entropy",), outside=("lr",)
+)
 
 
-def made(store: Store, run_id: int, *, diagnosis: Diagnosis = UNKNOWN) -> RunSummary:
+def made(store: Store, run_id: int, *, risk: RiskReading | None = None) -> RunSummary:
     """Return a summary of the run as it is now, with every kind of number."""
     return RunSummary(
         run_id=run_id,
         basis=store.summaries.bases([run_id])[run_id].now,
         made_at=NOW,
-        diagnosis=diagnosis,
         reward=Sparkline(first_step=0, last_step=1, values=(None, 0.5)),
         kl=Sparkline(first_step=0, last_step=1, values=(0.1, None)),
         mask_rate=math.inf,
         expected_step_seconds=None,
+        collapse_risk=risk,
     )
 
 
@@ -60,33 +57,13 @@ def outdated(store: Store) -> list[int]:
     return [one.run_id for one in store.summaries.outdated()]
 
 
-TEMPERATURE = {
-    "temperature_slope": -0.016,
-    "temperature_corr": -0.26,
-    "mismatch_temperature_near": 0.95,
-    "mismatch_temperature_far": 0.9,
-}
-
-
-@pytest.mark.parametrize(
-    ("changed", "primary"),
-    [
-        ({}, Finding.HEALTHY),
-        ({"without": ("grad_norm",)}, Finding.UNKNOWN),
-        ({"engine_lag": 16, "mismatch_prob_pearson": 0.4, "mismatch_chi2_token": 2}, Finding.STALENESS),
-        (TEMPERATURE, Finding.TEMPERATURE),
-    ],
-)
-def test_a_summary_is_read_as_it_was_written(store: Store, changed: dict[str, Any], primary: Finding) -> None:
+@pytest.mark.parametrize("risk", [None, RISK], ids=["without a risk", "with a risk"])
+def test_a_summary_is_read_as_it_was_written(store: Store, risk: RiskReading | None) -> None:
     run_id, attempt_id = a_run(store)
-    summary = made(store, run_id, diagnosis=diagnose(run(**changed)))
-    assert summary.diagnosis.primary is primary
-    assert (summary.diagnosis.temperatures is not None) == (primary is Finding.TEMPERATURE)
+    summary = made(store, run_id, risk=risk)
     assert summary.basis == SummaryBasis(attempt_id=attempt_id, step=0, report_id=1, notice_id=0)
     store.summaries.write([summary]).result()
-    read = store.summaries.of([run_id])[run_id]
-    assert read == summary
-    assert read.diagnosis.rendered_remedy() == summary.diagnosis.rendered_remedy()
+    assert store.summaries.of([run_id])[run_id] == summary
     bases = store.summaries.bases([run_id])[run_id]
     assert bases.stored == bases.now == summary.basis
 

@@ -276,7 +276,8 @@ class Judge:
                 ended = tuple(spell for spell in ended if (spell.finding, spell.trip) != (finding, opened.trip))
                 continue
             worse = severity if severity is Severity.PAGE else known.severity
-            evidence = _evidence(clause, reading, then=_then(known)) or known.evidence
+            then = _then(known) if clause.id == known.clause else math.nan
+            evidence = _evidence(clause, reading, then=then) or known.evidence
             standing[finding] = structs.replace(known, severity=worse, clause=clause.id, evidence=evidence)
         return standing, ended
 

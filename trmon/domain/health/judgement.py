@@ -74,7 +74,8 @@ class RunVerdict:
 
 def verdict_words(kind: str, why: str) -> str:
     """Return a verdict in one line. Args: kind: in words; why: a phrase, or a remark in parentheses."""
-    return f"{kind.capitalize()}{' ' if why.startswith('(') else ': '}{why}"
+    joint = " " if why.startswith("(") else ": "
+    return f"{kind.capitalize()}{joint if why else ''}{why}"
 
 
 def duration(seconds: float) -> str:
