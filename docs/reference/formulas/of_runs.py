@@ -115,7 +115,6 @@ _COLLAPSE = (
         "the least-squares split of the rewards from before the peak to the row that found it",
         "trmon.domain.findings.onset.onset_of",
         "domain/findings/test_judge.py::test_a_collapse_begins_where_the_reward_fell_and_not_where_it_was_found",
-        source="[findings](../diagnosis.md), section 4",
     ),
 )
 

@@ -36,7 +36,10 @@ class Onset:
 
 
 def onset_of(clause: Clause, reading: Reading, *, success: int) -> Onset:
-    """Return the onset of a clause that has begun to hold. Args: success: the last row in which the reward did well."""
+    """Return the onset of a clause that has begun to hold.
+
+    Args: success: the last row in which the reward did well. Source: findings, section 4.
+    """
     found = _walked(clause, reading)
     if clause.is_guarded and clause.is_change and found.row <= success:
         return Onset(success + 1, found.walked, found.beyond, found.then)
