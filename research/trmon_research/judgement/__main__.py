@@ -13,6 +13,8 @@ from rich.progress import track
 from trmon_research.collapse.markdown import table
 from trmon_research.collapse.stored_runs import RUNS
 from trmon_research.judgement import lab_runs, real_runs
+from trmon_research.judgement.changes import Verdict, changes
+from trmon_research.judgement.sparse_logs import FINDING, sparse_logs
 
 app = typer.Typer(help=__doc__, add_completion=False)
 
@@ -25,7 +27,8 @@ def real(folder: Annotated[Path, typer.Argument(help="A folder with manifest.jso
     for line in real_runs.wrong_runs(runs):
         typer.echo(line)
     rows = [[f"`{key}`", str(right), str(wrong)] for key, (right, wrong) in real_runs.clause_counts(runs).items()]
-    typer.echo("\n".join(["", *table(["clause", "right", "wrong"], rows)]))
+    typer.echo("\n".join(["", *table(["clause", "right", "wrong"], rows), ""]))
+    typer.echo("\n".join(changes("real", {run.reading.id: Verdict.of(run.found.state) for run in runs})))
 
 
 @app.command("lab-runs")
@@ -39,11 +42,27 @@ def lab(runs: Path = RUNS) -> None:
             (key, severity)
             for run in of
             for key, severity in {
-                (f"{told.spell.finding}.{told.spell.clause}", told.severity.value) for told in run.found.told
+                (f"{told.spell.finding}.{told.spell.clause}", told.severity.value) for told in run.told
             }
         )
         rows = [[f"`{key}`", severity, str(n)] for (key, severity), n in told.most_common()]
         typer.echo("\n".join(["", *table([f"told of {len(of)} runs {title}", "severity", "runs"], rows)]))
+    typer.echo("\n".join(["", *changes("lab", {run.name: run.verdict for run in found})]))
+
+
+@app.command("sparse-logs")
+def sparse() -> None:
+    """Judge one simulated collapse that is logged every step, every 5 and every 10."""
+    rows = [
+        [f"every {log.every}", log.told_as or "-", _known(log.rows_to_first), _known(log.rows_to_fall), str(log.early)]
+        for log in sparse_logs()
+    ]
+    head = ["logged", "told first", "rows to it", f"rows to {FINDING}", "messages before the onset"]
+    typer.echo("\n".join(table(head, rows)))
+
+
+def _known(number: int | None) -> str:
+    return "not found" if number is None else str(number)
 
 
 def _print_figures(figures: Iterable[tuple[str, int, int, str]]) -> None:

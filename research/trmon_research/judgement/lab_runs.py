@@ -1,4 +1,4 @@
-"""The judge over the stored runs of the lab: what it told of those that collapsed, and of those that were never hurt."""
+"""The judge over the lab's stored runs: what it told of those that collapsed, and of those that were never hurt."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 from trmon.domain.analysis.collapse import SPAN, smoothed
 from trmon.domain.backtest.rule_replay import RuleReplay
 from trmon.domain.backtest.stored_history import StoredHistory
+from trmon.domain.severity import Severity
 from trmon_research.collapse.stored_runs import RUNS
-from trmon_research.judgement.folded import FINDINGS, Course, FoldedRun
+from trmon_research.judgement.changes import Verdict
+from trmon_research.judgement.folded import FINDINGS, Course, FoldedRun, Told
 from trmon_research.sweep.run_file import read_columns, read_record
 from trmon_research.sweep.run_labels import HORIZON
 from trmon_research.sweep.swept_history import swept_histories
@@ -22,12 +24,13 @@ SOON = 20
 
 @dataclass(frozen=True, slots=True)
 class LabRun:
-    """A stored run: the update of its collapse and those at which it was hurt, and what the judge found."""
+    """A stored run: the update of its collapse and those at which it was hurt, what was told, and the last verdict."""
 
     name: str
     onset: int | None
     hurt: tuple[int, ...]
-    found: FoldedRun
+    told: Sequence[Told]
+    verdict: Verdict
 
     @property
     def was_hurt(self) -> bool:
@@ -46,7 +49,8 @@ def lab_runs(folder: Path = RUNS) -> Iterator[LabRun]:
         path = folder / f"{swept.history.run.key.run}.parquet"
         evaluated = read_columns(path)["evaluated_reward"].astype(float).tolist()
         onset = read_record(path).outcome.label.onset
-        yield LabRun(path.stem, onset, _hurt(evaluated), judged_history(swept.history))
+        found = judged_history(swept.history)
+        yield LabRun(path.stem, onset, _hurt(evaluated), found.told, Verdict.of(found.state))
 
 
 def judged_history(history: StoredHistory) -> FoldedRun:
@@ -56,9 +60,13 @@ def judged_history(history: StoredHistory) -> FoldedRun:
         replay.add(row)
         if replay.pipeline_state.judge.rows > course.state.rows:
             course.add(replay.pipeline_state.judge)
-    replay.finish(now=0.0)
+    replay.finish()
     course.add(replay.pipeline_state.judge)
     return course.run()
+
+
+def _has_page(run: LabRun) -> bool:
+    return any(told.severity is Severity.PAGE for told in run.told)
 
 
 def _hurt(evaluated: Sequence[float]) -> tuple[int, ...]:
@@ -76,10 +84,10 @@ def figures(runs: Sequence[LabRun]) -> Iterator[tuple[str, int, int, str]]:
     """Yield the figures: what is counted, the count, of how many, and what is wanted."""
     unhurt = [run for run in runs if not run.was_hurt]
     collapsed = [(run, run.onset) for run in runs if run.onset is not None]
-    pages = [run.is_harm(told.row) for run in runs for told in run.found.pages]
-    first = [(min((told.row for told in run.found.told), default=None), onset) for run, onset in collapsed]
-    yield "never hurt: paged", sum(bool(run.found.pages) for run in unhurt), len(unhurt), "at most 6"
-    yield "never hurt: warned or paged", sum(bool(run.found.told) for run in unhurt), len(unhurt), "at most 25%"
+    pages = [run.is_harm(told.row) for run in runs for told in run.told if told.severity is Severity.PAGE]
+    first = [(min((told.row for told in run.told), default=None), onset) for run, onset in collapsed]
+    yield "never hurt: paged", sum(_has_page(run) for run in unhurt), len(unhurt), "at most 6"
+    yield "never hurt: warned or paged", sum(bool(run.told) for run in unhurt), len(unhurt), "at most 25%"
     soon = sum(row is not None and row <= onset + SOON for row, onset in first)
     yield f"told by {SOON} rows after the collapse began", soon, len(collapsed), "80%"
     yield "told before it began", sum(row is not None and row < onset for row, onset in first), len(collapsed), "75%"

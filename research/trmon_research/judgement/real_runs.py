@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,4 +102,5 @@ def wrong_runs(runs: Sequence[RealRun]) -> Iterator[str]:
             f"{spell.finding}.{spell.clause} in row {spell.trip}, since {spell.onset}" for spell in run.spells
         )
         since = "" if reading.from_row is None else f" from row {reading.from_row}"
-        yield f"{reading.id}: {reading.verdict}{since} {json.dumps(reading.accept) if reading.accept else ''}: {said or 'silent'}"
+        accepted = f" ({', '.join(reading.accept)})" if reading.accept else ""
+        yield f"{reading.id}: {reading.verdict}{since}{accepted}: {said or 'silent'}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from trmon.domain.findings.facts import facts_of
 from trmon.domain.findings.judge import Place, Row
@@ -14,11 +15,11 @@ from trmon_research.language_like.runs import CACHE, rows
 from trmon_research.language_like.scoring import Judgement, Sent
 
 
-def judged_rows(plan: Plan, folder: Path = CACHE) -> Iterator[Row]:
-    """Yield the rows of a run as the service judges them; a declared change starts a new baseline."""
+def rows_of_lines(lines: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
+    """Yield the lines of a run as the service judges them; a declared change starts a new baseline."""
     facts: dict[str, float] = {}
     baseline = 0
-    for line in rows(plan, folder):
+    for line in lines:
         facts = facts_of(line["config"]) if "config" in line else facts
         baseline += bool(line.get("note", {}).get("resets_baseline"))
         place = Place(line["attempt"], line["step"])
@@ -27,7 +28,7 @@ def judged_rows(plan: Plan, folder: Path = CACHE) -> Iterator[Row]:
 
 def fold_plan(plan: Plan, folder: Path = CACHE) -> FoldedRun:
     """Return a run, simulated first where its file is missing, with what the judge found."""
-    return folded(judged_rows(plan, folder))
+    return folded(rows_of_lines(rows(plan, folder)))
 
 
 def judgement_of(found: FoldedRun) -> Judgement:

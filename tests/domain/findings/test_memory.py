@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trmon.domain.findings.memory import START_ROWS, WINDOW_ROWS, RewardMemory, SignalMemory
+from trmon.domain.findings.memory import EARLY_ROWS, START_ROWS, WINDOW_ROWS, RewardMemory, SignalMemory
 
 QUANTILES = ("reward_min", "reward_q01", "reward_q05", "reward_q25", "reward_median")
 
@@ -117,3 +117,14 @@ def test_the_rows_of_a_sparse_signal_are_remembered(gaps: list[int]) -> None:
     for row in rows:
         memory = memory.with_value(1.0, row)
     assert list(memory.rows) == rows[-WINDOW_ROWS:]
+
+
+def test_an_illness_that_begins_among_the_early_values_is_no_part_of_what_was_usual() -> None:
+    memory = SignalMemory()
+    for row in range(120):
+        memory = memory.with_value(1.0 if row < 60 else 900.0, row, early_rows=EARLY_ROWS)
+    assert (len(memory.early), max(memory.early)) == (60, 1.0)
+    grown = SignalMemory()
+    for row in range(120):
+        grown = grown.with_value(1.0 + row / 20, row, early_rows=EARLY_ROWS)
+    assert len(grown.early) == EARLY_ROWS

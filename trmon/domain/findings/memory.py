@@ -17,6 +17,8 @@ from trmon.domain.signals.windows import LARGEST, MAD_TO_DEVIATION, is_number
 START_ROWS = 20
 """The rows that are a run's start. Source: findings, section 1."""
 EARLY_ROWS = 120
+UNUSUAL_TIMES = 10.0
+"""Of values 41 to 120 those beyond so many times the median of the ones before are no part of what was usual."""
 WINDOW_ROWS = 200
 EMA_WEIGHT = 2.0 / 21.0
 """An average over 20 rows."""
@@ -61,7 +63,7 @@ class SignalMemory(msgspec.Struct, frozen=True, array_like=True):
             # What remains of a difference of large sums is noise of the arithmetic: then the sum is made anew.
             squares = squares - left if left <= 0.5 * squares else _squares((*kept[1:], value))
         count = self.count + 1
-        early = self.early if count > early_rows else (*self.early, value)
+        early = (*self.early, value) if count <= early_rows and self._is_usual(value) else self.early
         return SignalMemory(
             count,
             row,
@@ -72,6 +74,11 @@ class SignalMemory(msgspec.Struct, frozen=True, array_like=True):
             squares,
             mean(early) if count == START_ROWS else self.start,
         )
+
+    def _is_usual(self, value: float) -> bool:
+        """Whether a value may be one that later ones are compared with: not if an illness may have begun before."""
+        settled = self.early[START_ROWS:]
+        return len(settled) < START_ROWS or value <= UNUSUAL_TIMES * median(settled)
 
     def _with_row(self, row: int) -> tuple[int, ...]:
         """Return the rows of the newest values with one more; none if they follow one another."""
