@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.judge import Judge, JudgeState, Row, Spell
-from trmon.domain.findings.verdict import leader_of, onset_of_illness
+from trmon.domain.findings.verdict import explains, leader_of, onset_of_illness
+from trmon.domain.incidents.incident import QUIET_STEPS
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.severity import Severity
 
@@ -64,23 +65,35 @@ class Course:
         self._standing: list[frozenset[str]] = []
         self._leaders: list[str | None] = []
         self._told: list[Told] = []
+        self._cause: str | None = None
         self._illness: Spell | None = None
+        self._quiet = 0
         self._sent: dict[tuple[str, int], Severity] = {}
 
     def add(self, state: JudgeState) -> None:
         """Add the state after one more row; again after the last one, for the end of the run."""
         self.state, row = state, state.rows - 1
-        leader = leader_of(state, CATALOGUE)
-        self._illness = self._illness if leader is None else onset_of_illness(state, leader)
         standing = frozenset(name for name, spell in state.standing.items() if spell.severity is not Severity.INFO)
-        self._standing[row:] = [standing]
-        self._leaders[row:] = [None if leader is None else leader.finding]
         for name in sorted(standing, key=CATALOGUE.order.__getitem__):
             spell = state.standing[name]
             key = name, spell.trip
             if state.rows > FINDINGS.by_name[name].immune_steps and self._sent.get(key) is not spell.severity:
                 self._sent[key] = spell.severity
                 self._told.append(Told(row, spell.severity, spell))
+        self._standing[row:] = [standing]
+        self._leaders[row:] = [self._led(state)]
+
+    def _led(self, state: JudgeState) -> str | None:
+        """Return what leads now; as in an incident, what a cause explains does not take the lead from it."""
+        leader = leader_of(state, CATALOGUE)
+        self._quiet = self._quiet + 1 if leader is None else 0
+        if self._quiet >= QUIET_STEPS:
+            self._cause = None
+        if leader is None:
+            return None
+        if not (self._told and self._cause and explains(CATALOGUE, self._cause, leader.finding)):
+            self._cause, self._illness = leader.finding, onset_of_illness(state, leader)
+        return self._cause
 
     def run(self) -> FoldedRun:
         """Return the run so far."""
