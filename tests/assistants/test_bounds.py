@@ -29,13 +29,13 @@ def assistant(shared_service: ThreadedService, shared: httpx.Client) -> Iterator
     config = {f"option {i}": {f"{INVISIBLE} {j}": "x" * 300 for j in range(5)} for i in range(40)}
     send(shared, LARGE, wire.Start(**ORIGIN, owner="o" * 100, tags=["t" * 60] * 3, config=config))
     for step in range(6):
-        n_invalid = [1, *[0] * (N_SEQUENCES - 1)] if step else [1] * 4
+        n_invalid = [1] * (N_SEQUENCES if step else 4)
         send_step(shared, LARGE, step=step, content=columns(len(n_invalid), seed=step, n_invalid=n_invalid))
     finish(shared, LARGE, steps=range(6))
     for i in range(N_NOTES):
         written = shared.post(f"/api/v1/runs/{LARGE}/notes", json={"text": f"{i} " + "é" * 1500})
         assert written.status_code == 201, written.text
-    eventually(lambda: shared.get(f"/api/v1/runs/{LARGE}").json()["status"]["verdict"]["kind"] != "unknown")
+    eventually(lambda: shared.get(f"/api/v1/runs/{LARGE}/diagnosis").json()["findings"])
     with over_stdio(shared_service.url) as assistant:
         yield assistant
 
@@ -58,7 +58,7 @@ def test_long_notes_are_cut_and_counted(assistant: Assistant) -> None:
 def test_every_answer_on_it_is_small_and_names_the_cause(assistant: Assistant) -> None:
     run = str(LARGE)
     found = assistant.ask("diagnose_run", run=run)
-    assert (found["cause"], found["title"]) == ("A'", "corrupt log-probs")
+    assert found["findings"][0]["finding"] == "corrupt_logprobs"
     for tool, arguments in {
         "list_runs": {},
         "describe_run": {"run": run},

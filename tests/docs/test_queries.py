@@ -15,8 +15,8 @@ from tests.store.builders import alert, commit
 from trmon.config.settings import Settings
 from trmon.domain.access import EVERYTHING
 from trmon.domain.alerts.alert import AlertState
-from trmon.domain.severity import Severity
 from trmon.domain.identity import RunKey
+from trmon.domain.severity import Severity
 from trmon.store import Store
 
 PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text("utf-8")

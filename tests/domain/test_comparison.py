@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.domain.findings.judgements import KL_OUTSIDE, found, judged
+from tests.domain.memory_log import MemoryLog
 from trmon.domain.comparison import (
     LASTING_POINTS,
     ComparedSignals,
     ConfigDifference,
     Divergence,
+    SiblingCandidate,
     compare_configs,
     divergence_sentence,
     divergences,
+    healthy_sibling,
 )
+from trmon.domain.findings.verdict import Judgement, Word
+from trmon.domain.health.verdict import VerdictInputs, verdict_of
+from trmon.domain.runs.run import Run
 
 STEPS = np.arange(200)
 
@@ -112,3 +120,42 @@ def test_only_entries_that_differ_are_listed_with_dotted_names() -> None:
     ]
     assert compare_configs([{"a": {"b": 1}}, {"a": {"b": 1}}]) == []
     assert [one.values for one in compare_configs([{"lr": 1}, {"lr": 1}, {"lr": 2}])] == [(1, 1, 2)]
+
+
+RUN = replace(MemoryLog().stored_run, last_step=40, last_report_at=0.0, config={"lr": 1e-6, "seed": 1})
+
+
+def candidate(run_id: int, judgement: Judgement | None, **config: object) -> SiblingCandidate:
+    run: Run = replace(RUN, id=run_id, config={**RUN.config, **config})
+    verdict = verdict_of(VerdictInputs(run=run, judgement=judgement), now=1.0)
+    return SiblingCandidate(run=run, verdict=verdict, judgement=judgement)
+
+
+@pytest.mark.parametrize(
+    ("judgement", "is_sound"),
+    [
+        (judged(), True),
+        (judged(word=Word.TRAINING_HEALTHY), True),
+        (judged(word=Word.NOT_JUDGED), True),
+        (judged(over=(found("reward_decline"),)), True),
+        (judged(word=Word.OUTSIDE, outside=(KL_OUTSIDE,)), False),
+        (judged(word=Word.LEARNT_NOTHING), False),
+        (judged(word=Word.TOO_FEW_ROWS, rows=9), False),
+        (judged(found("engine_mismatch")), False),
+        (None, False),
+    ],
+    ids=lambda value: getattr(getattr(value, "word", None), "value", None),
+)
+def test_a_sibling_is_a_run_in_which_nothing_stands(judgement: Judgement | None, is_sound: bool) -> None:
+    assert (healthy_sibling(RUN, [candidate(7, judgement)]) is not None) is is_sound
+
+
+def test_the_sibling_differs_least_and_is_the_newest_of_several() -> None:
+    candidates = [
+        candidate(7, judged(), seed=2),
+        candidate(8, judged(), seed=3),
+        candidate(9, judged(), seed=2, lr=1.0),
+    ]
+    sibling = healthy_sibling(RUN, candidates)
+    assert sibling is not None
+    assert sibling.id == 8

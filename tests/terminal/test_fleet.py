@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from trmon.cli.top import KEYS, split_keys
-from trmon.domain.severity import Severity
 from trmon.domain.health.judgement import Urgency, VerdictKind
+from trmon.domain.severity import Severity
 from trmon.terminal.fleet import MAX_FILTER, WHOLE_FLEET, FleetView, fleet_frame, fleet_summary_line, urgency_order
 from trmon_client.api import RunStatus, VerdictInfo
 from trmon_client.api.answers import decode_answer, encode_answer
@@ -83,9 +83,14 @@ ANSWERS = [
         "no run needs you, 1 to watch, 1 ended ill",
     ),
     (
+        "a value outside its range, also in the first steps",
+        [a_run(VerdictKind.OUTSIDE), a_run(VerdictKind.OUTSIDE, need=Urgency.NONE)],
+        "no run needs you, 1 to watch, 1 outside the healthy range",
+    ),
+    (
         "what could be measured is clean",
         [a_run(VerdictKind.NO_DRIFT_FOUND), a_run(VerdictKind.TRAINING_HEALTHY)],
-        "no run needs you, 1 no drift found, 1 training healthy",
+        "no run needs you, 1 training healthy, 1 no drift found",
     ),
     (
         "kinds of a newer service",
@@ -195,20 +200,18 @@ def test_the_frame_shows_what_is_scrolled_to_and_what_the_filter_found() -> None
 
 
 def test_a_verdict_that_has_not_reached_the_newest_step_says_how_far_it_goes() -> None:
-    line = SparklineInfo(first_step=0, last_step=1200, values=(1.0,))
-    assert "Healthy (to step 1,200): because" in shown([a_run(reward=line, step=1204)])
-    assert "Healthy: because" in shown([a_run(reward=line, step=1201)])  # the newest step is not closed yet
-    assert "Healthy (to step 1,200): because" in shown([a_run(reward=line, step=1201, state="finished")])
-    assert "Healthy: because" in shown([a_run(reward=line, step=1200, state="finished")])
-    assert "Unknown (not judged yet): because" in shown([a_run(VerdictKind.UNKNOWN, reward=None, step=3)])
-    assert "Unknown: because" in shown([a_run(VerdictKind.UNKNOWN, reward=None, step=None)])
+    assert "Healthy (to step 1,200): because" in shown([a_run(judged_step=1200, step=1203)])
+    assert "Healthy: because" in shown([a_run(judged_step=1200, step=1202)])  # two steps are open while it trains
+    assert "Healthy (to step 1,200): because" in shown([a_run(judged_step=1200, step=1201, state="finished")])
+    assert "Healthy: because" in shown([a_run(judged_step=1200, step=1200, state="finished")])
+    assert "Unknown: because" in shown([a_run(VerdictKind.UNKNOWN, judged_step=None, step=None)])
 
 
 @pytest.mark.parametrize("width", [80, 100, 130])
 def test_numbers_are_whole_and_names_keep_both_ends(width: int) -> None:
-    run = a_run(name=f"first-{'n' * 60}-last", step=123_456_789, reward=None)
+    run = a_run(name=f"first-{'n' * 60}-last", step=123_456_789, judged_step=5)
     [line] = [line for line in shown([run], width=width).splitlines() if "math/" in line]
-    assert line.strip().startswith("Healthy (not judged yet)")
+    assert line.strip().startswith("Healthy (to step 5)")
     for whole in ("math/f", "last", " 123,456,789 ", " 42 s ago"):
         assert whole in f"{line} "
     assert len(line) <= width

@@ -270,7 +270,7 @@ LR_OPTIONS = ("actor_rollout_ref.actor.optim.lr", "optim.lr", "learning_rate", "
 STEP_OPTIONS = ("trainer.total_training_steps", "total_training_steps", "max_steps", "n_updates")
 PAIRS_READ = ("mismatch", "total", "staleness")
 PAIR_STEMS = (
-    *("ess_seq", "chi2_seq_log1p", "kl_k1", "chi2_token", "ess_token"),
+    *("ess_seq", "chi2_seq_log1p", "kl_k1", "chi2_token", "ess_token", "tv"),
     *("prob_pearson", "prob_diff_mean", "prob_diff_max"),
 )
 BUDGET_SIGNALS = tuple(
