@@ -14,8 +14,10 @@ from tests.fixtures.command import run_here
 from tests.fixtures.running_service import OwnRun
 from tests.fixtures.tracker_logs import TRACKER_LOGS, unpacked_mlflow_store
 from tests.fixtures.waiting import eventually
-from trmon.cli.import_ import run_name, run_names
+from trmon.cli.import_ import messages_of, run_name, run_names
 from trmon.domain.identity import RunKey
+from trmon.logs import LogSource
+from trmon_client.core import wire
 
 N_STEPS = 30
 BROKEN_AT = 20
@@ -77,8 +79,32 @@ def test_an_imported_log_is_a_run_with_rows_charts_alerts_and_a_diagnosis(run: O
     assert signals["_timestamp"]["last"][-1] == START + 60.0 * (N_STEPS - 1)
     assert signals["reward_mean"]["last"] == [0.5] * N_STEPS
     alerts = run.client.get("/api/v1/alerts", params={"project": run.key.project}).json()["items"]
-    assert "gradient_spike" in {alert["rule"] for alert in alerts}
-    assert diagnosis(run, run.key)["primary"] == "A"
+    assert {"incident", "engine_mismatch"} <= {alert["rule"] for alert in alerts}
+    assert told(diagnosis(run, run.key)) == told(diagnosis(run, log)["diagnosis"])
+
+
+def told(diagnosis: Any) -> Any:
+    """Return what is wrong by a diagnosis, since when, and the last good step."""
+    findings = [(found["finding"], found["since_step"], found["last_good_step"]) for found in diagnosis["findings"]]
+    return findings, diagnosis["sentence"], diagnosis["since_step"], diagnosis["last_good_step"]
+
+
+def test_a_whole_log_is_sent_by_step_and_one_that_is_written_as_it_is(tmp_path: Path) -> None:
+    rewards = [{"rollout/step": step, "rollout/raw_reward": 0.4, "_timestamp": START + step} for step in (0, 1, 2, 0)]
+    updates = [{"train/step": step, "train/ppo_kl": 0.0, "_timestamp": START + 9.0 - step} for step in (0, 1)]
+    log = tmp_path / "slime.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rewards + updates))
+    source = LogSource.of(log)
+
+    def sent(now: float | None) -> list[tuple[int, float]]:
+        messages = messages_of(source, RunKey("math", "grpo"), now=now)
+        return [(one.step, one.sent_at - START) for one in messages if isinstance(one, wire.Scalars)]
+
+    assert sent(None) == [(0, 0.0), (1, 1.0), (2, 2.0), (0, 0.0), (0, 9.0), (1, 8.0)]
+    assert sent(START + 60.0) == [(0, 0.0), (1, 1.0), (2, 2.0), (0, 0.0), (0, 9.0), (1, 9.0)]
+    log.write_text("".join(json.dumps(row) + "\n" for row in rewards[:3] + updates))
+    source = LogSource.of(log)
+    assert sent(START + 60.0) == [(0, 0.0), (0, 9.0), (1, 9.0), (1, 9.0), (2, 9.0)]
 
 
 def test_an_import_again_changes_nothing_and_a_longer_log_adds_its_steps(run: OwnRun, log: Path) -> None:
@@ -146,8 +172,7 @@ def test_what_a_tracker_recorded_is_a_run_with_charts_and_a_diagnosis(
     assert signals["_timestamp"]["last"] == [START + 60.0 * step for step in steps]
     assert signals["mismatch_kl_k3"]["last"] == pytest.approx([0.001 * step for step in steps])
     assert [signals[name]["last"].index(value) for name, value in (("grad_norm", "inf"), ("loss", None))] == [3, 4]
-    assert "primary" in diagnosis(run, run.key)
-    assert "primary" in diagnosis(run, log)["diagnosis"]
+    assert diagnosis(run, run.key)["sentence"] == diagnosis(run, log)["diagnosis"]["sentence"]
 
 
 def test_a_log_that_grew_within_its_first_step_adds_the_rest(run: OwnRun, tmp_path: Path) -> None:

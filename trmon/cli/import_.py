@@ -6,16 +6,18 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import typer
+from msgspec import structs
 from rich.console import Console
 from rich.progress import Progress
 
@@ -66,8 +68,8 @@ class LogMessages:
 
 def _attempt_name(first: LoggedStep) -> str:
     """Return the name of an attempt; its first step may have more scalars later if its writer is known."""
-    content = [first.writer, first.attempt] if first.writer else sorted(first.scalars.items())
-    return f"import-{_digest(first.step, content):x}"
+    known = first.writer or sorted(first.scalars.items())
+    return f"import-{_digest(first.step, [first.attempt, known]):x}"
 
 
 def _digest(number: int, content: list[Any]) -> int:
@@ -124,7 +126,7 @@ def messages_of(
     read: LogTally | None = None,
     on_row: Callable[[], object] = lambda: None,
 ) -> Iterator[RunMessage]:
-    """Yield the messages of a log.
+    """Yield the messages of a log: of a whole one by step, as a step is judged once the next one begins.
 
     Args: now: the end of the run, seconds since 1970, None while it continues; read: records what is read.
     Errors: InvalidInput if the log cannot be read any more.
@@ -132,13 +134,28 @@ def messages_of(
     read = read or LogTally(source.survey)
     config = {"imported": {"format": source.format.name, "framework": source.survey.framework}}
     messages = LogMessages(key, config=config)
-    for item in logged_steps(source.items(), source.survey):
-        read.add(item)
-        if isinstance(item, LoggedStep):
-            yield from messages.of_step(item)
-            on_row()
+
+    def as_read() -> Iterator[RunMessage]:
+        for item in logged_steps(source.items(), source.survey):
+            read.add(item)
+            if isinstance(item, LoggedStep):
+                yield from messages.of_step(item)
+                on_row()
+
+    yield from as_read() if now is None or source.survey.is_in_order else _by_step(as_read())
     if now is not None:
         yield from messages.at_end(now=now)
+
+
+def _by_step(messages: Iterable[RunMessage]) -> Iterator[RunMessage]:
+    """Yield the messages of each attempt in the order of steps, and their times so that they follow each other."""
+    for _, of_attempt in groupby(messages, key=attrgetter("attempt")):
+        start, *others = of_attempt
+        sent_at = start.sent_at
+        yield start
+        for message in sorted(others, key=attrgetter("step")):
+            sent_at = max(sent_at, message.sent_at)
+            yield structs.replace(message, sent_at=sent_at)
 
 
 def run_name(path: Path) -> str:

@@ -81,7 +81,7 @@ class LogSurvey:
     """The outcome of a first reading of a log: the names of its metrics, and how it counts steps.
 
     `mapped` has the names that the user mapped to signals; `updates_per_step` is 1 unless rows name the count of
-    updates instead.
+    updates instead. `is_in_order` unless a row follows one of a later step of its attempt.
     """
 
     table: MetricTable | None
@@ -89,6 +89,7 @@ class LogSurvey:
     n_rows: int
     step_source: StepSource
     updates_per_step: int
+    is_in_order: bool = True
 
     @property
     def framework(self) -> str | None:
@@ -127,8 +128,8 @@ def survey_log(items: LogItems, *, source: str, mapped: Mapping[str, str] | None
         raise InvalidInput(source, "has no row of metrics")
     table = recognise(dict.fromkeys(name for row in first for name in row.values))
     progress, bars, back = _Progress(), _Bars(), []
-    steps = updates = -1
-    n_rows, names_steps = 0, False
+    steps = updates = newest = -1
+    n_rows, names_steps, is_in_order = 0, False, True
     for row in chain(first, rows):
         n_rows += 1
         metrics = _translated(row, table, mapped, time_name=_time(row.values)[0])
@@ -143,6 +144,9 @@ def survey_log(items: LogItems, *, source: str, mapped: Mapping[str, str] | None
             updates = max(updates, counted)
         if not is_summary(row.values) and progress.add(counted, _logged(metrics)) is _Order.BACK:
             back.append(row.line)
+            newest = -1
+        is_in_order = is_in_order and counted >= newest
+        newest = max(newest, counted)
     if len(back) > MAX_RESTARTS:
         shown = ", ".join(map(str, back[:5]))
         raise InvalidInput(
@@ -154,6 +158,7 @@ def survey_log(items: LogItems, *, source: str, mapped: Mapping[str, str] | None
         n_rows=n_rows,
         step_source=StepSource.STATED if names_steps else StepSource.BARS if bars.advance else StepSource.ROWS,
         updates_per_step=updates_per_step(updates, last_step=steps),
+        is_in_order=is_in_order and (steps < 0 or updates < 0),
     )
 
 
