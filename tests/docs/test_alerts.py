@@ -24,7 +24,7 @@ from trmon.notify.webhook import Webhook, webhook_message
 PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
 SENT_AT = 1_800_000_000.0
 CAUSE = NotifiedCause(
-    rule="stale_rollouts", finding="B", title="staleness", last_good_step=19, remedy="", options={}, runbook_url=None
+    rule="stale_rollouts", title="stale rollouts", last_good_step=19, remedy="", options={}, runbook_url=None
 )
 
 

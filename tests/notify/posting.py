@@ -20,6 +20,7 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import FiringAlert, Notification, NotifiedCause
 from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.identity import RunKey
+from trmon.domain.incidents.incident import ENDED_ILL
 from trmon.domain.severity import Severity
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost, Receiver
 from trmon.store import Store
@@ -93,7 +94,7 @@ def ended_ill() -> Notification:
         options={},
         runbook_url=None,
     )
-    return structs.replace(over, reason=TransitionReason.FINISHED.value, cause=cause, ended_ill=True)
+    return structs.replace(over, reason=TransitionReason.FINISHED.value, cause=cause, ended=ENDED_ILL)
 
 
 def firing_alert(rule: str, *, muted: str | None = None) -> FiringAlert:

@@ -52,7 +52,7 @@ def test_the_end_of_several_stalls_has_no_runbook() -> None:
 def test_an_incident_says_its_last_good_step_its_remedy_and_the_options_to_set() -> None:
     over = ended_ill()
     cause = structs.replace(over.cause, options={"kl_coef": "0.01"}, runbook_url="https://book/reward_collapse")
-    text = message_text([structs.replace(over, status=AlertState.FIRING, ended_ill=False, cause=cause)])
+    text = message_text([structs.replace(over, status=AlertState.FIRING, ended="", cause=cause)])
     assert text.subject == "[firing] math/grpo: reward collapse"
     assert text.alerts[0].details == (
         "Last good step: 6.",

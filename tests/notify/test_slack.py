@@ -35,7 +35,7 @@ def test_the_end_of_a_run_that_ended_ill_is_no_good_news_and_says_what_to_do() -
     _, body = posted(Slack, ended_ill())
     assert body["text"].splitlines()[:4] == [
         ":warning: *ended ill* reward collapse since step 7",
-        "The run ended ill at step 7: nothing cured it before its end.",
+        "The run ended ill at step 7.",
         "Last good step: 6.",
         "In the next run, start from the checkpoint of step 6.",
     ]

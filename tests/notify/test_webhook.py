@@ -184,7 +184,7 @@ ONE = (
     b'"summary":"math/grpo: <!channel> & more","step":7,"update":null,"runbook":"Find the drift first.",'
     b'"url":"https://trmon.example/runs/math/grpo?step=7","flapping":{"transitions":6,"within_steps":100},'
     b'"told_before":2,"identity":"1/mask_rate","rule":"mask_rate","severity":"page","labels":{"team":"rl"},'
-    b'"since_at":1800000000.0,"at":1800000060.0,"since_step":7,"attempt_id":3,"cause":null,"ended_ill":false}],'
+    b'"since_at":1800000000.0,"at":1800000060.0,"since_step":7,"attempt_id":3,"cause":null,"ended":""}],'
     b'"firing":[{"rule":"stalled","severity":"warn","since_step":1,"summary":"","acknowledged":false,"muted":null}]}'
 )
 

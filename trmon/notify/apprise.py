@@ -113,8 +113,8 @@ def _notify_type(notifications: Sequence[Notification]) -> NotifyType:
 
     firing = [notification for notification in notifications if notification.is_firing]
     if not firing:
-        ended_ill = any(notification.ended_ill for notification in notifications)
-        return NotifyType.WARNING if ended_ill else NotifyType.SUCCESS
+        is_open = any(notification.ended for notification in notifications)
+        return NotifyType.WARNING if is_open else NotifyType.SUCCESS
     pages = any(notification.alert.severity is Severity.PAGE for notification in firing)
     return NotifyType.FAILURE if pages else NotifyType.WARNING
 

@@ -38,7 +38,7 @@ class AlertParagraph:
     severity: Severity
     summary: str
     details: tuple[str, ...] = ()
-    ended_ill: bool = False
+    ended: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,19 +80,19 @@ def _alert_text(notification: Notification) -> AlertParagraph:
         severity=notification.alert.severity,
         summary=notification.summary,
         details=tuple(_details(notification)),
-        ended_ill=notification.ended_ill,
+        ended=notification.ended,
     )
 
 
 def _status(notification: Notification) -> str:
-    if notification.ended_ill:
-        return "ended ill"
+    if notification.ended:
+        return notification.ended
     return f"still {notification.status.value}" if notification.told_before else notification.status.value
 
 
 def _details(notification: Notification) -> Iterator[str]:
     if notification.is_end_with_run:
-        yield f"The run ended ill at step {notification.step}: nothing cured it before its end."
+        yield f"The run {notification.ended or 'finished'} at step {notification.step}."
     elif not notification.is_firing:
         yield f"Over: {notification.reason}."
     if notification.flapping is not None:
@@ -100,7 +100,7 @@ def _details(notification: Notification) -> Iterator[str]:
         yield f"It flaps: {changes} changes within {steps} steps. No more of it until it settles."
     is_still_ill = notification.is_firing or notification.is_end_with_run
     if is_still_ill and notification.cause is not None:
-        yield from _cause_details(notification.cause, is_late=notification.is_firing and notification.ended_ill)
+        yield from _cause_details(notification.cause, is_late=notification.is_firing and bool(notification.ended))
     elif notification.is_firing and notification.runbook:
         yield notification.runbook
 

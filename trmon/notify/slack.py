@@ -35,8 +35,8 @@ def slack_text(notifications: Sequence[Notification]) -> str:
 
 
 def _lines(alert: AlertParagraph) -> Iterator[str]:
-    is_good_news = not (alert.is_firing or alert.ended_ill)
-    mark = RESOLVED_MARK if is_good_news else MARKS.get(Severity.WARN if alert.ended_ill else alert.severity, "")
+    is_good_news = not (alert.is_firing or alert.ended)
+    mark = RESOLVED_MARK if is_good_news else MARKS.get(Severity.WARN if alert.ended else alert.severity, "")
     yield f"{mark} *{alert.status}* {_escape(alert.summary)}"
     yield from map(_escape, alert.details)
 

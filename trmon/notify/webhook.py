@@ -51,9 +51,9 @@ def webhook_message(notifications: Sequence[Notification]) -> dict[str, Any]:
 def _alert(notification: Notification, *, has_run: bool) -> dict[str, Any]:
     """Return a notification with the fields of its alert among its own, and without the run's other alerts."""
     fields = structs.asdict(notification)
-    alert, run, _, cause, ended_ill = (fields.pop(name) for name in ("alert", "run", "firing", "cause", "ended_ill"))
+    alert, run, _, cause, ended = (fields.pop(name) for name in ("alert", "run", "firing", "cause", "ended"))
     fields = {"key": fields.pop("key"), **fields, **structs.asdict(alert)}
-    fields |= {"attempt_id": run.attempt_id, "cause": cause, "ended_ill": ended_ill}
+    fields |= {"attempt_id": run.attempt_id, "cause": cause, "ended": ended}
     return fields | {"run": _run(run)} if has_run else fields
 
 

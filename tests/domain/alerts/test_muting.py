@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec import structs
 
 from tests.domain.alerts.alert_builders import ALERT, delivery_of
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
+from trmon.domain.alerts.alert import ENDED_LABEL, INCIDENT_RULE, Alert, AlertState
 from trmon.domain.alerts.delivery import Delivery, DeliveryContext, DeliveryState, RetryPolicy
 from trmon.domain.alerts.muting import (
     LATE_SECONDS,
@@ -194,12 +193,21 @@ def test_a_notification_names_the_current_owner_and_the_key_of_the_delivery() ->
     assert (notification.run.owner, notification.key, notification.told_before) == ("bo", "x:2", 2)
 
 
-def test_the_end_of_an_incident_says_whether_the_run_ended_ill() -> None:
-    over = replace(ALERT, rule=INCIDENT_RULE, state=AlertState.RESOLVED)
-    cured = delivery_of(over)
-    with_the_run = replace(cured, notification=structs.replace(cured.notification, reason="the run has finished"))
-    found = [enrich_notification(delivery, enriched_context(), now=0.0) for delivery in (cured, with_the_run)]
-    assert [notification.ended_ill for notification in found] == [False, True]
+@pytest.mark.parametrize("ended", ["ended ill", "finished with an open warning"])
+def test_an_incident_that_was_not_sent_before_its_run_finished_with_it_is_sent_once_as_that(ended: str) -> None:
+    opened = replace(ALERT, rule=INCIDENT_RULE)
+    over = replace(opened, state=AlertState.RESOLVED, labels={ENDED_LABEL: ended})
+    context = delivery_context(over, run=FINISHED)
+    late = delivery_of(opened, made_at=NOW)
+    assert mute_reason(late, context, now=NOW) is None
+    told = enrich_notification(late, context, now=NOW)
+    assert (told.ended, told.alert.severity) == (ended, Severity.WARN)
+
+
+def test_an_incident_that_was_over_before_its_run_finished_is_not_sent_after_it() -> None:
+    opened = replace(ALERT, rule=INCIDENT_RULE)
+    context = delivery_context(replace(opened, state=AlertState.RESOLVED), run=FINISHED)
+    assert mute_reason(delivery_of(opened, made_at=NOW), context, now=NOW) is MuteReason.FINISHED
 
 
 def test_an_alert_that_starts_to_flap_is_reported_and_then_muted() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.domain.alerts.alert_builders import ALERT
 from tests.domain.findings.judgements import KL_OUTSIDE, found, judged
 from tests.domain.memory_log import MemoryLog
-from trmon.domain.alerts.alert import SINCE_LABEL, Alert, AlertState
+from trmon.domain.alerts.alert import ENDED_LABEL, SINCE_LABEL, Alert, AlertState
 from trmon.domain.findings.judge import Place
 from trmon.domain.findings.verdict import Course, Judgement, Word
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
@@ -17,11 +17,10 @@ from trmon.domain.health.problems import remedy_of
 from trmon.domain.health.verdict import KINDS, REVIEW_SECONDS, VerdictInputs, urgency_of, verdict_of
 from trmon.domain.incidents.incident import (
     CAUSE_LABEL,
-    ENDED_LABEL,
     LAST_GOOD_LABEL,
+    OPEN_WARNING,
     REMEDY_LABEL,
     TITLE_LABEL,
-    WITH_THE_RUN,
     Incident,
     incident_identity,
     notifying_alerts,
@@ -54,10 +53,10 @@ COLLAPSE = replace(
     },
 )
 ENDED_ILL = replace(
-    COLLAPSE, state=AlertState.RESOLVED, labels={**COLLAPSE.labels, ENDED_LABEL: WITH_THE_RUN}, updated_at=NOW
+    COLLAPSE, state=AlertState.RESOLVED, labels={**COLLAPSE.labels, ENDED_LABEL: OPEN_WARNING}, updated_at=NOW
 )
 BY_RULE = replace(COLLAPSE, labels={CAUSE_LABEL: "mask_rate", SINCE_LABEL: "22"}, runbook="filter")
-BY_RULE_TO_THE_END = replace(ENDED_ILL, labels={**BY_RULE.labels, ENDED_LABEL: WITH_THE_RUN})
+BY_RULE_TO_THE_END = replace(ENDED_ILL, labels={**BY_RULE.labels, ENDED_LABEL: OPEN_WARNING})
 HEALED = replace(COLLAPSE, state=AlertState.RESOLVED)
 SYMPTOM = replace(WARN, rule="mask_rate", step=25)
 

@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from tests.domain.pipeline.closings import pass_context
+from tests.domain.ruleruns import run
 from tests.store.builders import batch
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
@@ -148,3 +149,16 @@ def test_the_end_of_a_run_judges_its_last_row() -> None:
     assert after is not None
     assert (after.place.step, after.word) == (34, Word.FINDING)
     assert state.pending is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "ended"),
+    [
+        pytest.param(DISAGREES, "finished with an open warning", id="a warning stands"),
+        pytest.param({"invalid_fraction": 0.5}, "ended ill", id="a page stands"),
+    ],
+)
+def test_the_end_of_a_run_says_how_it_ended_with_its_incident(numbers: dict[str, float], ended: str) -> None:
+    ran = run(numbers, steps=30).finish()
+    assert [told.ended for told in ran.notifications] == ["", ended]
+    assert ran.incident.ended_with_run

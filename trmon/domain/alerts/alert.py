@@ -12,6 +12,8 @@ INCIDENT_RULE = "incident"
 """The rule name of the alert that carries a run's incident; no rule may have it."""
 SINCE_LABEL = "since_step"
 """The label of an incident's alert with the step at which its cause began, where that is later than the incident."""
+ENDED_LABEL = "ended"
+"""The label of an incident's alert that says how its run finished with it."""
 
 
 class AlertState(Enum):
@@ -56,6 +58,11 @@ class Alert:
     def since_step(self) -> int:
         """The step at which what is wrong began; of an incident that a prediction opened, later than its own step."""
         return int(self.labels[SINCE_LABEL]) if self.is_incident and SINCE_LABEL in self.labels else self.step
+
+    @property
+    def run_ended(self) -> str:
+        """How the run finished with the incident; empty for one that was over before, and for other alerts."""
+        return self.labels.get(ENDED_LABEL, "") if self.is_incident else ""
 
     @property
     def episode(self) -> str:

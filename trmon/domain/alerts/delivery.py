@@ -100,10 +100,10 @@ class DeliveryContext:
             for event in self.events
         )
 
-    def ends_ill(self, delivery: Delivery) -> bool:
-        """Return whether the run of an incident finished before the incident was sent to the receiver."""
-        subject = (delivery.receiver, delivery.episode or "")
-        return self._has_finished_with(delivery) and subject not in self.tried
+    def ends_untold(self, delivery: Delivery) -> bool:
+        """Return whether a run finished with its incident before the incident was sent to the receiver."""
+        alert, subject = self.alert_of(delivery), (delivery.receiver, delivery.episode or "")
+        return alert is not None and bool(alert.run_ended) and subject not in self.tried
 
     def was_told_after_end(self, delivery: Delivery) -> bool:
         """Return whether the incident was first sent to the receiver of its end after the run had finished."""

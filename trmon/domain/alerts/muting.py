@@ -61,14 +61,14 @@ def mute_reason(
     """
     if delivery.told_state is AlertState.RESOLVED:
         return _resolve_mute_reason(delivery, context)
-    if context.run.state is RunState.FINISHED and not context.ends_ill(delivery):
+    if context.run.state is RunState.FINISHED and not context.ends_untold(delivery):
         return MuteReason.FINISHED
     if not is_routed:
         return MuteReason.REROUTED
     if context.is_superseded(delivery):
         return MuteReason.SUPERSEDED
     alert = context.alert_of(delivery)
-    if alert is not None and context.ends_ill(delivery):
+    if alert is not None and context.ends_untold(delivery):
         return MuteReason.SILENCED if _is_silenced(alert, context, now=now) else None
     if alert is None:
         return MuteReason.ENDED
@@ -182,7 +182,8 @@ def update_after_mute(delivery: Delivery, *, now: float, reason: MuteReason) -> 
 def enrich_notification(delivery: Delivery, context: DeliveryContext, *, now: float) -> Notification:
     """Return the notification of a delivery with all firing alerts of the run, its current owner, and flapping."""
     notification = delivery.notification
-    is_first_told = notification.is_firing and context.ends_ill(delivery)
+    is_first_told = notification.is_firing and context.ends_untold(delivery)
+    over = context.alert_of(delivery) if is_first_told else None
     flaps = context.flap_state_of(delivery) is FlapState.STARTED
     return structs.replace(
         notification,
@@ -191,7 +192,7 @@ def enrich_notification(delivery: Delivery, context: DeliveryContext, *, now: fl
         firing=_firing_alerts(context, now=now),
         flapping=Flapping(transitions=MAX_TRANSITIONS, within_steps=WITHIN_STEPS) if flaps else None,
         told_before=delivery.rounds,
-        ended_ill=is_first_told or notification.is_end_with_run,
+        ended=notification.ended if over is None else over.run_ended,
         alert=structs.replace(notification.alert, severity=Severity.WARN) if is_first_told else notification.alert,
     )
 

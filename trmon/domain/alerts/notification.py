@@ -81,9 +81,8 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     The fields with a default describe one delivery and are set when it is sent: `firing` holds all alerts that fire
     on the run by then, `flapping` is set if the alert starts to flap, `told_before` counts the earlier reminders, and
-    `key` identifies the delivery (a retry repeats it, a reminder does not), `ended_ill` is set if the run
-    finished with the incident, whether as its end or because it was not sent before. `cause` is set for
-    an incident.
+    `key` identifies the delivery (a retry repeats it, a reminder does not), `ended` says how the run
+    finished with the incident, whether that is its end or it was not sent before. `cause` is set for an incident.
     """
 
     status: AlertState
@@ -102,7 +101,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     told_before: int = 0
     key: str = ""
     cause: NotifiedCause | None = None
-    ended_ill: bool = False
+    ended: str = ""
 
     @property
     def is_firing(self) -> bool:

@@ -10,7 +10,7 @@ from trmon.domain.findings.judge import Place
 from trmon.domain.findings.verdict import ENOUGH_ROWS, Judgement, Word, before_first_row, words_of
 from trmon.domain.health.judgement import RunVerdict, Urgency, VerdictKind, duration
 from trmon.domain.health.problems import RunProblem, problems_of, symptoms_in_words
-from trmon.domain.incidents.incident import Incident
+from trmon.domain.incidents.incident import ENDED_ILL, Incident, how_run_ends
 from trmon.domain.runs.run import Run, RunState
 from trmon.domain.severity import Severity
 
@@ -161,11 +161,9 @@ def _finished(inputs: VerdictInputs, problems: Sequence[RunProblem], *, now: flo
 
 def _ended_ill(inputs: VerdictInputs) -> bool:
     """Whether a page stood at the end, or the reward had fallen; of an incident that a rule leads, whether it paged."""
-    judgement, incident = inputs.known_judgement, inputs.standing_incident
-    if judgement is not None and judgement.is_ill:
-        return judgement.ends_ill
-    is_at_top = judgement is not None and judgement.at_top
-    return incident is not None and incident.severity is Severity.PAGE and not is_at_top
+    incident = inputs.standing_incident
+    severity = Severity.INFO if incident is None else incident.severity
+    return how_run_ends(inputs.known_judgement, severity=severity) == ENDED_ILL
 
 
 def _without_problems(inputs: VerdictInputs) -> RunVerdict:

@@ -7,14 +7,15 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from trmon.domain.alerts.alert import INCIDENT_RULE, Alert, AlertState
+from trmon.domain.findings.verdict import Judgement
 from trmon.domain.severity import Severity
 
 QUIET_STEPS = 50
 """Steps without a firing alert after which an incident is over."""
 CAUSE_LABEL, TITLE_LABEL, REMEDY_LABEL = "cause", "title", "remedy"
-LAST_GOOD_LABEL, ENDED_LABEL = "last_good_step", "ended"
-WITH_THE_RUN = "with the run"
-"""The value of `ended` in an incident that stood until its run finished."""
+LAST_GOOD_LABEL = "last_good_step"
+ENDED_ILL, OPEN_WARNING = "ended ill", "finished with an open warning"
+"""How a run finished while its incident stood."""
 PREDICTION = "collapse_risk"
 """The finding that predicts: while it leads an incident, nothing has broken yet."""
 
@@ -41,7 +42,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ended_with_run(self) -> bool:
         """Whether the incident stood until its run finished."""
-        return self.alert.labels.get(ENDED_LABEL) == WITH_THE_RUN
+        return bool(self.alert.run_ended)
 
     @property
     def title(self) -> str:
@@ -78,6 +79,17 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
         """The last step before the illness began; None if it began with the run, or is not known."""
         step = self.alert.labels.get(LAST_GOOD_LABEL)
         return None if step is None else int(step)
+
+
+def how_run_ends(judgement: Judgement | None, *, severity: Severity) -> str:
+    """Return how a run ends with an open incident: ill if a page stands, or the reward has fallen below its top.
+
+    Args: severity: of the incident, which decides where no finding stands. Source: findings, section 3.
+    """
+    if judgement is not None and judgement.is_ill:
+        return ENDED_ILL if judgement.ends_ill else OPEN_WARNING
+    is_at_top = judgement is not None and judgement.at_top
+    return ENDED_ILL if severity is Severity.PAGE and not is_at_top else OPEN_WARNING
 
 
 def notifying_alerts(firing: Sequence[Alert], *, health_rules: Collection[str]) -> list[Alert]:

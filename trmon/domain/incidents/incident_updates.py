@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from trmon.domain.alerts.alert import INCIDENT_RULE, SINCE_LABEL, Alert, AlertState
+from trmon.domain.alerts.alert import ENDED_LABEL, INCIDENT_RULE, SINCE_LABEL, Alert, AlertState
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
 from trmon.domain.findings.verdict import Judgement
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import (
     CAUSE_LABEL,
-    ENDED_LABEL,
     LAST_GOOD_LABEL,
     PREDICTION,
     QUIET_STEPS,
     REMEDY_LABEL,
     TITLE_LABEL,
-    WITH_THE_RUN,
     Incident,
     incident_identity,
 )
@@ -84,15 +82,18 @@ def follow_incident(incident: Incident | None, step: IncidentStep) -> tuple[Inci
     quiet = incident.quiet_steps + 1
     if quiet < incident.quiet_needed and not step.is_last:
         return structs.replace(incident, quiet_steps=quiet), None
-    return end_incident(incident, reason=TransitionReason.RESOLVED, key=step.key, at=step.at)
+    return end_incident(incident, key=step.key, at=step.at)
 
 
 def end_incident(
-    incident: Incident, *, reason: TransitionReason, key: BatchKey, at: float
+    incident: Incident, *, key: BatchKey, at: float, run_ends: str | None = None
 ) -> tuple[Incident, Transition]:
-    """Return the incident after its end, and the transition; one that ends with its run is labelled so."""
-    is_of_run = reason is TransitionReason.FINISHED
-    labels = incident.alert.labels | ({ENDED_LABEL: WITH_THE_RUN} if is_of_run else {})
+    """Return the incident after its end, and the transition.
+
+    Args: run_ends: how its run ends with it, which becomes a label; None if the incident is over before.
+    """
+    reason = TransitionReason.RESOLVED if run_ends is None else TransitionReason.FINISHED
+    labels = incident.alert.labels | ({} if run_ends is None else {ENDED_LABEL: run_ends})
     alert = replace(incident.alert, state=AlertState.RESOLVED, updated_at=at, labels=labels)
     return structs.replace(incident, alert=alert), _transition(alert, reason=reason, key=key)
 

@@ -38,7 +38,7 @@ def transition_deliveries(transition: Transition, context: PassContext) -> tuple
         alert, event, reason=transition.reason, run=context.run, public_url=context.public_url
     )
     if alert.is_incident:
-        notification = structs.replace(notification, cause=_cause(alert, context))
+        notification = structs.replace(notification, cause=_cause(alert, context), ended=alert.run_ended)
     # Resolved alerts go to all receivers, because the owner may have changed; muting drops those never notified.
     former = () if event.state is AlertState.FIRING else context.all_receivers
     receivers = dict.fromkeys((*context.receivers, *former))

@@ -22,7 +22,7 @@ from trmon.domain.alerts.transitions import (
 )
 from trmon.domain.findings.verdict import explains
 from trmon.domain.identity import BatchKey
-from trmon.domain.incidents.incident import Incident
+from trmon.domain.incidents.incident import Incident, how_run_ends
 from trmon.domain.incidents.incident_updates import DAMPING_STEPS, IncidentStep, end_incident, follow_incident
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.judging import judge_pending, judgement_of
@@ -62,13 +62,14 @@ def apply_incident_step(
 
 
 def end_open_incident(
-    pipeline_state: PipelineState, *, key: BatchKey, at: float
+    pipeline_state: PipelineState, *, context: PassContext, key: BatchKey, at: float
 ) -> tuple[tuple[Transition, ...], PipelineState]:
     """Return the transition that ends an open incident with its run, and the state after it."""
     incident = pipeline_state.incident
     if incident is None or not incident.is_open:
         return (), pipeline_state
-    ended, transition = end_incident(incident, reason=TransitionReason.FINISHED, key=key, at=at)
+    run_ends = how_run_ends(judgement_of(pipeline_state, context), severity=incident.severity)
+    ended, transition = end_incident(incident, key=key, at=at, run_ends=run_ends)
     return _with_incident(pipeline_state, ended, transition, recent=pipeline_state.incident_ends)
 
 
@@ -218,7 +219,7 @@ def apply_run_end(
     }
     last_key = pipeline_state.folded or BatchKey(context.run.attempt_id or 0, context.run.last_step or 0, None)
     told, pipeline_state = apply_incident_step(pipeline_state, context=context, key=last_key, at=now, is_last=True)
-    over, pipeline_state = end_open_incident(pipeline_state, key=last_key, at=now)
+    over, pipeline_state = end_open_incident(pipeline_state, context=context, key=last_key, at=now)
     return (*transitions, *told, *over, *ended.values()), pipeline_state.with_tracks(dict.fromkeys(ended, QUIET))
 
 

@@ -49,8 +49,8 @@ class Rule:
     `for_steps` and `for_seconds` must both have passed. In the first `immune_steps` of a run, a rule over signals
     has no effect, and a rule over states is at most a warning. `summary` may use {signal}, {value}, {threshold}, {run},
     {step}, {error}, how the trainer ended, and {drift}, the pair with most of the drift and its lag. `runbook` says
-    in a line or two what to do; `meaning` is shown on the page of the rule only. `is_symptom` is true if every finding may
-    lead to it. A finding is a rule, too, whose condition is that the finding stands.
+    in a line or two what to do; `meaning` is shown on the page of the rule only. `is_symptom` is true if every finding
+    may lead to it. A finding is a rule, too, whose condition is that the finding stands.
     """
 
     name: str
