@@ -176,16 +176,6 @@ def test_the_replay_has_the_weights_of_the_trainer_under_a_soft_policy(far_apart
     assert both.signals["sequence_weight_mean"] == pytest.approx((1 + weights.sum()) / 6), "of the hard one, 1 of 3"
 
 
-def test_geo_mask_has_its_rate_under_one_name_whether_active_or_a_shadow() -> None:
-    geo = preset("geo_mask")
-    active = replayed(report(0, health="noisy", policy=geo), policies=PolicyRegistry.of(version(policy="geo_mask")))
-    shadow = replayed(report(0, health="noisy"), policies=PolicyRegistry.of(version("geo_mask")))
-    neither = replayed(report(0, health="noisy"), policies=PolicyRegistry.of(version()))
-    assert active.signals["mask_rate:geo_mask"] == active.signals["mask_rate"] > 0
-    assert shadow.signals["mask_rate:geo_mask"] == active.signals["mask_rate:geo_mask"]
-    assert "mask_rate:geo_mask" not in neither.signals
-
-
 def batch(lengths: list[int], *, invalid: list[int] | None = None, **columns: Any) -> Columns:
     values = {"n_tokens": np.array(lengths), "n_invalid": np.array(invalid or [0] * len(lengths))}
     return Columns(values | {name: np.array(array) for name, array in columns.items()})

@@ -17,13 +17,13 @@ from trmon.domain.findings.configuration import config_number
 from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.merge import ClosingBatch, MergedBatch, ReportPart
 from trmon.domain.policies import PolicyRegistry, PolicyVersion
-from trmon.domain.signals.derived_signals import REFERENCE_POLICY, SHADOW_PREFIX
+from trmon.domain.signals.derived_signals import SHADOW_PREFIX
 from trmon_client.core.arrays import Array
 from trmon_client.core.bounds import minorizer
 from trmon_client.core.columns import Columns
 from trmon_client.core.histogram import quantile_of_sorted
 from trmon_client.core.policies.decision import SEMANTICS_VERSION, Decision, StatisticCache
-from trmon_client.core.policies.policy import Policy, preset
+from trmon_client.core.policies.policy import Policy
 from trmon_client.core.policies.sequence_statistics import PolicyError
 from trmon_client.core.wire import pack_bits, unpack_bits
 
@@ -146,7 +146,6 @@ def turn_mask_rates(merged: MergedBatch) -> dict[str, float]:
 
 UNKNOWN_POLICY = "unknown_policy"
 DISAGREEMENT = "disagreement"
-REFERENCE = preset(REFERENCE_POLICY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +196,7 @@ def replay_decisions(closing: ClosingBatch, merged: MergedBatch) -> ReplayedDeci
     }
     rates = {f"{SHADOW_PREFIX}{name}": shadow.mask_rate if shadow else math.nan for name, shadow in shadows.items()}
     return ReplayedDecisions(
-        signals={**active_signals, **_reference_rate(merged, cache), **rates},
+        signals={**active_signals, **rates},
         decisions=(
             _active_row(closing, merged, active, mask_rate=active_signals["mask_rate"]),
             *_shadow_rows(closing.batch.key, shadows.values()),
@@ -280,14 +279,6 @@ def _shadows(merged: MergedBatch, cache: StatisticCache, *, current: PolicyVersi
     others = [policy for policy in current.shadows if policy.hash not in active]
     has_pair = bool(merged.columns.pairs)
     return {policy.name: _decide(cache, policy) if has_pair or not policy.reads_pair else None for policy in others}
-
-
-def _reference_rate(merged: MergedBatch, cache: StatisticCache) -> dict[str, float]:
-    """Return the mask rate of geo_mask where it is active: escalation reads it under one name, as of a shadow."""
-    if all(part.stored.report.policy != REFERENCE.hash for part in merged.parts):
-        return {}
-    decision = _decide(cache, REFERENCE)
-    return {} if decision is None else {f"{SHADOW_PREFIX}{REFERENCE.name}": decision.mask_rate}
 
 
 def _decide(cache: StatisticCache, policy: Policy | None) -> Decision | None:

@@ -9,8 +9,6 @@ from trmon_client.core.signals.catalogue import SignalSpec
 
 SHADOW_PREFIX = "mask_rate:"
 """The prefix of the mask rate of a shadow policy, before its name."""
-REFERENCE_POLICY = "geo_mask"
-"""The policy whose mask rate escalation reads, active or shadow. Source: formulas, section 9."""
 
 
 _ROWS: tuple[tuple[str, str, str, str], ...] = (
