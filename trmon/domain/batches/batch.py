@@ -58,7 +58,7 @@ class BatchRow(msgspec.Struct, frozen=True, kw_only=True):
     """One (attempt, step, update) with the reports of all ranks merged.
 
     `ordinal` counts the batches of a run in the order in which they were folded, from 1; a revision keeps it.
-    `signals` are those of formulas, section 5, and the derived ones (mask_rate, response_length_growth), NaN if they
+    `signals` are those of formulas, section 5, and the derived ones such as mask_rate, NaN if they
     cannot be computed; `scalars` are sent by the trainer. `last_report_id` is the id of the newest report in the batch.
     `primary_pair` is None without a pair. `quarantined` lists the parts of the batch that could not be processed.
     `complete` is false if data is missing that is known to exist; if `unconfirmed`, more may be missing, since a rank
