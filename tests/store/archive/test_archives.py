@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Table, select, update
 
+from tests.domain.findings.judgements import found, judged
 from tests.fixtures.databases import open_migrated_store
 from tests.store.builders import (
     NOW,
@@ -35,6 +38,8 @@ from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import BatchRow, QuarantinePart, quarantined
 from trmon.domain.errors import Conflict, InvalidInput, NotFound
+from trmon.domain.findings.judge import Place
+from trmon.domain.findings.verdict import with_attempts
 from trmon.domain.identity import BatchKey, RunKey
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.domain.policies import default_version
@@ -191,6 +196,25 @@ def test_every_row_round_trips_with_the_columnar_history(store: Store, other: St
         assert rows(other, table, RunKey("again", "grpo")) == before, table.name
 
 
+def test_the_judgement_of_a_run_goes_with_it(store: Store, other: Store, tmp_path: Path) -> None:
+    fill(store)
+    run = store.runs.get(RunKey("math", "grpo"), access=EVERYTHING)
+    [attempt, again] = [one.id for one in store.runs.attempts(run.id)]
+    ended = found("entropy_explosion", since=3, attempt=attempt, ended=Place(attempt, 15))
+    ill = found("engine_mismatch", attempt=again, last_good=Place(attempt, 21), beyond=Place(again, 25))
+    judgement = replace(judged(ill, over=(ended,)), place=Place(again, 40))
+    commit(store, run.id, outlook={"gauge_ordinal": 300, "judgement": msgspec.to_builtins(judgement)})
+    store.archives.export_project("math", tmp_path / "exported", now=NOW)
+    list(other.archives.import_project(tmp_path / "exported"))
+    copied = other.runs.get(RunKey("math", "grpo"), access=EVERYTHING)
+    ids = dict(zip((attempt, again), (one.id for one in other.runs.attempts(copied.id)), strict=True))
+    assert ids[attempt] != attempt
+    read = other.run_snapshots.judgements([copied.id])[copied.id]
+    assert read == with_attempts(judgement, ids)
+    assert (read.place.attempt, read.last_good) == (ids[again], Place(ids[attempt], 21))
+    assert (read.findings[0].beyond, read.over[0].ended) == (Place(ids[again], 25), Place(ids[attempt], 15))
+
+
 def test_every_table_is_either_archived_or_listed_as_excluded() -> None:
     of_runs = {table.name for table in tables.metadata.sorted_tables if {"run_id", "attempt_id"} & {*table.c.keys()}}
     kept = {kept.table.name for kept in PLAIN_TABLES} | {"batch", "report"}
@@ -265,6 +289,7 @@ def test_an_archive_with_missing_files_is_refused(other: Store, root: Path, tabl
         ("attempts", "fork_reason", "confused", ""),
         ("runs", "warnings", '[{"x": 1}]', ""),
         ("runs", "config", "{", ""),
+        ("frontiers", "outlook", '{"judgement": {"word": "confused"}}', ""),
         ("notes", "text", "a\x1b[2J", ""),
         ("policies", "policy", '{"criteria": 1}', ""),
         ("adaptations", "setting", '{"mode": "apply", "every_steps": 0}', ""),

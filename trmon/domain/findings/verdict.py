@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -175,6 +176,26 @@ def onset_of_illness(state: JudgeState, leader: Spell) -> Spell:
     """Return the spell whose onset is that of the illness: the leader's, never later than the reward's fall."""
     falls = [state.standing[name] for name in REWARD_FINDINGS if name in state.standing]
     return min((leader, *falls), key=lambda spell: spell.onset)
+
+
+def with_attempts(judgement: Judgement, attempts: Mapping[int, int]) -> Judgement:
+    """Return a judgement whose places have other ids of their attempts. Args: attempts: the new id of each."""
+
+    def moved(place: Place | None) -> Any:
+        return None if place is None else Place(attempts.get(place.attempt, place.attempt), place.step)
+
+    def found(one: Found) -> Found:
+        places = {name: moved(getattr(one, name)) for name in ("since", "found", "last_good", "beyond", "ended")}
+        return msgspec.structs.replace(one, **places)
+
+    return msgspec.structs.replace(
+        judgement,
+        place=moved(judgement.place),
+        since=moved(judgement.since),
+        last_good=moved(judgement.last_good),
+        findings=tuple(map(found, judgement.findings)),
+        over=tuple(map(found, judgement.over)),
+    )
 
 
 def before_first_row(place: Place) -> Judgement:

@@ -9,13 +9,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import msgspec
 from msgspec import structs
 from sqlalchemy import Connection, Engine, Executable, Table, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.errors import Conflict, InvalidInput
+from trmon.domain.findings.verdict import with_attempts
 from trmon.domain.identity import RunKey
+from trmon.domain.pipeline.run_update import judgement_in
 from trmon.domain.runs.run import RunState, checked_author, checked_note_text
 from trmon.store.archive import arrow_tables, table_files
 from trmon.store.archive.arrow_tables import ATTEMPTS, ArchivedTable
@@ -83,6 +86,7 @@ _DECODERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "alerts": ALERT_MAPPING.from_row,
     "alert_events": EVENT_MAPPING.from_row,
     "notes": _check_note,
+    "frontiers": lambda row: judgement_in(row["outlook"] or {}),
 }
 
 
@@ -182,13 +186,22 @@ class RunImport:
             relocated["identity"] = f"{self.run_id}/{relocated['identity'].partition('/')[2]}"
         return relocated
 
+    def _relocated_outlook(self, outlook: Row) -> Row:
+        """Return what the run's worker last stored of it; its judgement names attempts."""
+        judgement = judgement_in(outlook)
+        if judgement is None:
+            return outlook
+        return {**outlook, "judgement": msgspec.to_builtins(with_attempts(judgement, self._attempts))}
+
     def _publish(self, transaction: Transaction, key: RunKey, run: Row, frontier: Row) -> None:
         """Write the frontier and give the run its name, state and attempt."""
         connection, state = transaction.connection, tables.run_state
-        reached = {
+        reached: Row = {
             "report_id": self._reports.newest_up_to(frontier["report_id"]),
             "notice_id": self._notices.newest_up_to(frontier["notice_id"]),
         }
+        if outlook := frontier.get("outlook"):
+            reached["outlook"] = self._relocated_outlook(outlook)
         connection.execute(update(state).where(state.c.run_id == self.run_id).values(reached))
         visible = {
             "name": key.run,
