@@ -77,13 +77,14 @@ def scalar_numbers(scalars: dict[str, wire.JsonNumber]) -> dict[str, float]:
 class ScalarStep:
     """A step that closes with scalars alone: its values, the ranks that sent them, and when its trainer made it.
 
-    `made_at` is on the trainer's clock, `newest_at` the arrival of its newest scalars on the server's.
+    `made_at` is on the trainer's clock, None if no message states a time, as those of a log without times; `newest_at`
+    is the arrival of its newest scalars on the server's.
     """
 
     key: BatchKey
     values: dict[str, float]
     ranks: frozenset[int]
-    made_at: float
+    made_at: float | None
     newest_at: float
 
 
@@ -161,6 +162,6 @@ class ScalarSteps:
             key=BatchKey(attempt_id, step, None),
             values=self.pending.of(attempt_id, step),
             ranks=frozenset(notice.message.rank for notice in notices),
-            made_at=min(notice.message.sent_at or notice.received_at for notice in notices),
+            made_at=min((notice.message.sent_at for notice in notices if notice.message.sent_at), default=None),
             newest_at=max(notice.received_at for notice in notices),
         )
