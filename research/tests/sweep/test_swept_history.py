@@ -28,7 +28,6 @@ def test_a_step_has_the_row_of_its_rollout_and_that_of_its_last_update(tmp_path:
     assert (rows[2].scalars, rows[2].n_sequences, rows[2].n_tokens) == ({"grad_norm": 1.0}, 96, 384)
     assert rows[3].signals == {"staleness_kl_k3": 0.5}
     assert (swept.history.name, swept.onset) == ("sweep/ill", 1)
-    assert "evaluated_reward" not in swept.held_signals
     assert swept.history.apply_policy(preset("geo_mask")).skipped == "files of a sweep hold no sequences"
 
 

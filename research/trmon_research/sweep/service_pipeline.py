@@ -10,7 +10,6 @@ import numpy as np
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.batches.assembly import ClosedBatch, Completeness
 from trmon.domain.batches.batch import BatchRow
-from trmon.domain.severity import Severity
 from trmon.domain.identity import BatchKey, ReportKey, RunKey
 from trmon.domain.incidents.incident import CAUSE_LABEL
 from trmon.domain.messages import StoredReport
@@ -20,6 +19,7 @@ from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.policies import PolicyRegistry, default_version
 from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon.domain.runs.run import RunState
+from trmon.domain.severity import Severity
 from trmon_client.core import wire
 from trmon_research.sweep.unstored_run import ATTEMPT_ID, RUN_ID, unstored_run
 

@@ -44,10 +44,9 @@ class SweptFooter(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweptHistory:
-    """A run of a sweep: its rows have no clock and can hold some signals only; `onset` is that of its label."""
+    """A run of a sweep: its rows have no clock and hold some signals only; `onset` is that of its label."""
 
     history: StoredHistory
-    held_signals: frozenset[str]
     onset: int | None
 
 
@@ -71,7 +70,7 @@ def _history(path: Path) -> SweptHistory:
 
     try:
         with pq.ParquetFile(path) as file:
-            names, footer = file.schema_arrow.names, (file.metadata.metadata or {}).get(FOOTER_KEY)
+            footer = (file.metadata.metadata or {}).get(FOOTER_KEY)
         if footer is None:
             raise InvalidInput("SOURCE", f"{path} is not a run of a sweep")
         found = msgspec.json.decode(footer, type=SweptFooter)
@@ -82,8 +81,7 @@ def _history(path: Path) -> SweptHistory:
         rows=partial(_rows, path, found.config),
         apply_policy=_no_sequences,
     )
-    held = frozenset(_trained_names(names))
-    return SweptHistory(history=history, held_signals=held, onset=found.outcome.label.onset)
+    return SweptHistory(history=history, onset=found.outcome.label.onset)
 
 
 def _trained_names(names: list[str]) -> list[str]:
