@@ -47,6 +47,10 @@ def lab(runs: Path = RUNS) -> None:
         )
         rows = [[f"`{key}`", severity, str(n)] for (key, severity), n in told.most_common()]
         typer.echo("\n".join(["", *table([f"told of {len(of)} runs {title}", "severity", "runs"], rows)]))
+    unhurt = [run for run in found if not run.was_hurt]
+    told_of = {name: [bool(run.told) for run in unhurt if run.mechanism == name] for name in _mechanisms(unhurt)}
+    rows = [[name.replace("_", " "), str(len(told)), str(sum(told))] for name, told in told_of.items()]
+    typer.echo("\n".join(["", *table(["mechanism", "never hurt", "warned or paged"], rows)]))
     typer.echo("\n".join(["", *changes("lab", {run.name: run.verdict for run in found})]))
 
 
@@ -59,6 +63,10 @@ def sparse() -> None:
     ]
     head = ["logged", "told first", "rows to it", f"rows to {FINDING}", "messages before the onset"]
     typer.echo("\n".join(table(head, rows)))
+
+
+def _mechanisms(runs: Iterable[lab_runs.LabRun]) -> list[str]:
+    return sorted({run.mechanism for run in runs})
 
 
 def _known(number: int | None) -> str:

@@ -27,6 +27,7 @@ class LabRun:
     """A stored run: the update of its collapse and those at which it was hurt, what was told, and the last verdict."""
 
     name: str
+    mechanism: str
     onset: int | None
     hurt: tuple[int, ...]
     told: Sequence[Told]
@@ -48,9 +49,16 @@ def lab_runs(folder: Path = RUNS) -> Iterator[LabRun]:
     for swept in swept_histories(folder, runs=()):
         path = folder / f"{swept.history.run.key.run}.parquet"
         evaluated = read_columns(path)["evaluated_reward"].astype(float).tolist()
-        onset = read_record(path).outcome.label.onset
+        record = read_record(path)
         found = judged_history(swept.history)
-        yield LabRun(path.stem, onset, _hurt(evaluated), found.told, Verdict.of(found.state))
+        yield LabRun(
+            name=path.stem,
+            mechanism=record.config.mechanism,
+            onset=record.outcome.label.onset,
+            hurt=_hurt(evaluated),
+            told=found.told,
+            verdict=Verdict.of(found.state),
+        )
 
 
 def judged_history(history: StoredHistory) -> FoldedRun:
