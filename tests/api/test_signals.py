@@ -41,6 +41,12 @@ def test_the_catalogue_describes_every_signal(shared: httpx.Client) -> None:
     assert all(signal["description"] and signal["formula"] and signal["unit"] and signal["words"] for signal in signals)
 
 
+def test_the_healthy_ranges_are_those_of_the_judge(shared: httpx.Client) -> None:
+    healthy = {spec["name"]: spec["healthy"] for spec in shared.get("/api/v1/signals").json()}
+    names = ("mismatch_prob_pearson", "total_kl_k1", "reference_kl", "staleness_kl_k3", "mismatch_is_weight_min")
+    assert [healthy[name] for name in names] == ["> 0.99", "-0.02 to 0.02", "< 2", "", ""]
+
+
 def test_an_unknown_signal_is_refused_in_every_format_and_one_of_the_catalogue_is_not(run: OwnRun) -> None:
     run.send(wire.Start(**ORIGIN, sequence=0))
     names = "total_kl_k3,mask_rate,incomplete,entropy,mask_rate:geo_mask"

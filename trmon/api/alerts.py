@@ -25,6 +25,7 @@ from trmon_client.api.alerts import (
     AlertEventInfo,
     AlertInfo,
     DeliveryInfo,
+    MemberInfo,
     SilencedInfo,
 )
 from trmon_client.api.answers import ItemPage
@@ -125,7 +126,9 @@ def _responses(service: Components, listed: Sequence[ListedAlert], *, access: Ac
             owner=one.owner,
             step=one.alert.since_step,
             title=title_of_alert(one.alert),
-            members=members.get(one.id, ()),
+            members=[
+                MemberInfo.from_fields(member, title=title_of_alert(member)) for member in members.get(one.id, ())
+            ],
             ack=one.ack,
             silenced=_silenced_info(silences, one, access=access, now=now),
         )

@@ -9,6 +9,7 @@ from trmon.api.http.auth import require_reader
 from trmon.api.http.components import Service
 from trmon.domain.errors import NotFound
 from trmon.domain.findings.clause_words import clause_words, seen_words, severity_words
+from trmon.domain.health.problems import remedy_of, title_of_rule
 from trmon.domain.rules.condition import FindingStands
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule, condition_in_words, terms_in_words
@@ -45,6 +46,10 @@ def _rule_info(rule: Rule) -> RuleInfo:
     clauses = rule.when.finding.clauses if isinstance(rule.when, FindingStands) else ()
     return RuleInfo.from_fields(
         rule,
+        title=title_of_rule(rule.name),
+        runbook=remedy_of(rule.name, {}, last_good_step=None, has_ended=False).first
+        if rule.is_finding
+        else rule.runbook,
         when={} if rule.is_finding else condition_to_yaml(rule.when),
         reads=rule.reads.value,
         clauses=[

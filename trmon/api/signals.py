@@ -18,6 +18,7 @@ from trmon.api.http.components import Components, Service
 from trmon.api.http.parameters import FromStep, Named, Names, OfAttempt, ToStep, check_known, split_names
 from trmon.domain.access import Access
 from trmon.domain.errors import InvalidInput
+from trmon.domain.findings.measures import sources_of
 from trmon.domain.rules.signal_reader import series_names
 from trmon.domain.severity import json_number
 from trmon.domain.signals.derived_signals import DERIVED, SHADOW_PREFIX
@@ -146,12 +147,13 @@ MAX_POINTS = 10_000
 
 
 @router.get("/signals", dependencies=[Depends(require_reader)])
-async def list_signals() -> list[SignalInfo]:
+async def list_signals(service: Service) -> list[SignalInfo]:
     """List all signals, and scalars with a common name, with their unit, words, meaning, formula and healthy range."""
-    catalogue = (SIGNALS, TRAINER_SCALARS, DERIVED)
+    ranges = service.rules().catalogue.ranges
+    healthy = {source: str(usual) for name, usual in ranges.items() for source in sources_of(name)}
     return [
-        SignalInfo.from_fields(spec, prometheus=spec.core or is_exposed(spec.name))
-        for specs in catalogue
+        SignalInfo.from_fields(spec, healthy=healthy.get(spec.name, ""), prometheus=spec.core or is_exposed(spec.name))
+        for specs in (SIGNALS, TRAINER_SCALARS, DERIVED)
         for spec in specs.values()
     ]
 

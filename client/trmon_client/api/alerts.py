@@ -58,6 +58,7 @@ class MemberInfo(AnswerInfo, frozen=True, kw_only=True):
 
     identity: str
     rule: str
+    title: Annotated[str, says("The rule in words.")]
     severity: Severity
     state: AlertState
     attempt_id: int
@@ -147,6 +148,7 @@ class RuleInfo(AnswerInfo, frozen=True, kw_only=True):
     """An alert rule, or a finding of the judge; `when` is a rule's condition with thresholds and clear thresholds."""
 
     name: str
+    title: str
     severity: Severity
     severity_when_enforcing: Severity | None
     when: Annotated[dict[str, Any], says("As a rules file writes it; empty for a finding.")]
@@ -157,7 +159,7 @@ class RuleInfo(AnswerInfo, frozen=True, kw_only=True):
     immune_steps: int
     summary: str
     labels: dict[str, str]
-    runbook: str
+    runbook: Annotated[str, says("What to do first; empty if the rule names nothing.")]
     meaning: str
     is_finding: Annotated[bool, says("Whether it is a finding of the judge; its alerts join the run's incident.")]
     is_symptom: bool

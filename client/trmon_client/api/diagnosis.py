@@ -87,7 +87,7 @@ class FindingInfo(AnswerInfo, frozen=True, kw_only=True):
     meaning: str
     severity: Severity
     headline: Annotated[str, says("Title and steps in words.")]
-    chart: Annotated[str, says("The signal to look at, without its pair.")]
+    chart: Annotated[str, says("The signal to look at, by its full name.")]
     since_step: Annotated[int, says("The step at which it began.")]
     since_attempt: int
     found_step: Annotated[int, says("The step at which it was found.")]

@@ -113,7 +113,7 @@ class SignalInfo(AnswerInfo, frozen=True, kw_only=True):
     words: Annotated[str, says("The signal within a sentence, without its pair.")]
     description: str
     formula: str
-    healthy: str
+    healthy: Annotated[str, says("The range outside which the judge reports it; empty for none.")]
     prometheus: Annotated[bool, says("Whether /metrics exposes it by default.")]
 
 

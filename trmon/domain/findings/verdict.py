@@ -220,8 +220,8 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
         word=_word(state, leader, outside, knows_agreement=knows_agreement, knows_training=knows_training),
         place=state.places[-1],
         rows=state.rows,
-        findings=tuple(found_of(spell, catalogue) for spell in standing),
-        over=tuple(found_of(spell, catalogue) for spell in state.ended if spell.severity is not Severity.INFO),
+        findings=tuple(_found_in(state, spell, catalogue) for spell in standing),
+        over=tuple(_found_in(state, spell, catalogue) for spell in state.ended if spell.severity is not Severity.INFO),
         outside=outside,
         reward=_reward_course(state.reward),
         changed=tuple(_changed(state)) if state.rows < ENOUGH_ROWS else (),
@@ -232,6 +232,12 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
         at_top=is_at_top(state),
         notes=tuple(_notes(state)),
     )
+
+
+def _found_in(state: JudgeState, spell: Spell, catalogue: Catalogue) -> Found:
+    """Return a spell in words, with the signal to look at of those that the run has."""
+    found = found_of(spell, catalogue)
+    return msgspec.structs.replace(found, chart=_source(state, found.chart))
 
 
 def found_of(spell: Spell, catalogue: Catalogue) -> Found:

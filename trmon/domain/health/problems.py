@@ -41,11 +41,14 @@ class RunProblem:
 
 
 def title_of_alert(alert: Alert) -> str:
-    """Return what an alert is called: the title of its finding or of its incident, else its rule in words."""
-    if alert.is_incident:
-        return Incident(alert=alert).title
-    spec = builtin_catalogue().by_id.get(alert.rule)
-    return alert.rule.replace("_", " ") if spec is None else spec.title
+    """Return what an alert is called: its incident's title, else its rule's."""
+    return Incident(alert=alert).title if alert.is_incident else title_of_rule(alert.rule)
+
+
+def title_of_rule(name: str) -> str:
+    """Return what a rule is called: the title of the finding that it is, else its name in words."""
+    spec = builtin_catalogue().by_id.get(name)
+    return name.replace("_", " ") if spec is None else spec.title
 
 
 def remedy_of(key: str, config: Mapping[str, Any], *, last_good_step: int | None, has_ended: bool) -> Remedy:
