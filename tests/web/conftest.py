@@ -13,14 +13,15 @@ from tests.fixtures import browser
 from tests.fixtures.browser import Visit
 from tests.fixtures.databases import open_migrated_store
 from tests.fixtures.ports import free_port
-from tests.fixtures.running_service import RecordedRuns, Serve
+from tests.fixtures.running_service import ILL, WELL, RecordedRuns, Serve
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt
+from tests.fixtures.waiting import eventually
 from tests.store.builders import append, start_intake
 
 Visiting = Callable[..., Visit]
 Reading = Callable[..., Visit]
-Evaluate = Callable[[str], Any]
+Evaluate = Callable[..., Any]
 
 # Generous: a busy machine is not a failure.
 expect.set_options(timeout=20_000)
@@ -42,10 +43,20 @@ def profile(chromium: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture(scope="session")
 def replayed(recorded: RecordedRuns, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreadedService]:
-    """Return a service with an ill run and a healthy run, both still running, which tests leave as they are."""
-    service = recorded.serve(recorded.running, tmp_path_factory.mktemp("page") / "data")
+    """Return a service with an ill run and a healthy run, both still running, which tests leave as they are.
+
+    Their newest steps are judged: no test sees the grace of the newest step end.
+    """
+    service = recorded.serve(recorded.running, tmp_path_factory.mktemp("page") / "data", grace_seconds=0.1)
+    with service.client() as client:
+        for run in (WELL, ILL):
+            eventually(lambda run=run: client.get(f"/api/v1/runs/{run.key}").json()["status"], _is_judged)
     yield service
     service.stop()
+
+
+def _is_judged(status: dict[str, Any]) -> bool:
+    return bool(status["judged_step"] == status["step"])
 
 
 def service_of_started_runs(folder: Path, *keys: tuple[str, str]) -> ThreadedService:

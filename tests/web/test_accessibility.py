@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.fixtures.browser import PHONE
 from tests.guards.page import STANDARDS
 from tests.web.conftest import Evaluate, Reading
+from tests.web.diagnoses import diagnosis
 
 pytestmark = pytest.mark.server("chromium")
 
@@ -76,12 +77,11 @@ def test_the_borders_of_controls_have_a_contrast_of_three(reading: Reading) -> N
 
 def test_a_change_of_the_verdict_is_announced_and_new_numbers_are_not(evaluate: Evaluate) -> None:
     said = evaluate(
-        """async () => {
+        """async (diagnosis) => {
             const { DiagnosisCard } = await import("/assets/any/diagnosis.js");
             const card = new DiagnosisCard({ catalogue: new Map() }, {});
             const show = (kind, why) => card.show({
-                judged: { verdict: { kind, why } }, alerts: { items: [] }, run: {},
-                diagnosis: { circumstances: [], observed: [], unknown: [], shortfall: [], remedy: null },
+                judged: { verdict: { kind, why } }, alerts: { items: [] }, run: {}, diagnosis,
             });
             const heard = [];
             for (const [kind, why] of [["healthy", "a"], ["healthy", "b"], ["act", "c"], ["act", "d"]]) {
@@ -89,6 +89,7 @@ def test_a_change_of_the_verdict_is_announced_and_new_numbers_are_not(evaluate: 
                 heard.push(card.announcement.textContent);
             }
             return heard;
-        }"""
+        }""",
+        diagnosis(),
     )
     assert said == ["", "", "Act: c", "Act: c"]

@@ -19,7 +19,7 @@ def test_two_runs_are_compared_with_where_they_part(reading: Reading) -> None:
     words = page.get_by_label("Where they part")
     expect(words.locator(".headline")).to_have_text("They have too few steps in common to tell where they part.")
     expect(words.locator("li")).to_have_text(
-        [re.compile(r"A.*math/healthy-8b.*No drift found"), re.compile(r"B.*math/stale-8b.*Watch.*staleness since")]
+        [re.compile(r"A.*math/healthy-8b.*Healthy"), re.compile(r"B.*math/stale-8b.*stale rollouts since")]
     )
     expect(page.locator(".charts figure").first).to_contain_text("Reward")
     expect(page.locator(".charts canvas").first).to_be_visible()

@@ -99,7 +99,7 @@ def test_a_run_is_shared_as_one_file(reading: Reading, tmp_path: Path) -> None:
     opened = page.context.new_page()
     opened.goto(f"file://{shared}")
     expect(opened.locator("svg").first).to_be_visible()
-    expect(opened.locator(".verdict")).to_contain_text("staleness since step")
+    expect(opened.locator(".verdict")).to_contain_text("stale rollouts since step")
     opened.close()
 
 
@@ -213,12 +213,12 @@ def test_the_page_runs_no_injected_script(visiting: Visiting) -> None:
 
 
 def test_a_rule_has_its_meaning_what_to_do_and_when_it_fires(reading: Reading) -> None:
-    page = reading("/rules/reward_collapse").page
-    expect(page.locator("h1")).to_have_text("reward collapse")
+    page = reading("/rules/reference_kl").page
+    expect(page.locator("h1")).to_have_text("far from the reference model")
     card = page.locator("section.rule")
-    for said in ("has fallen from its peak", "go back to the last good checkpoint", "fires after 3 steps in a row"):
+    for said in ("The policy has moved far from", "Raise the KL coefficient", "more than 3 over 20 rows"):
         expect(card).to_contain_text(said)
-    expect(card.locator("code").first).to_have_text("reward_collapse")
+    expect(card.locator("code").first).to_have_text("level")
 
 
 def test_a_rule_that_is_not_active_is_not_found(visiting: Visiting) -> None:

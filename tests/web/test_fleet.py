@@ -19,7 +19,7 @@ pytestmark = pytest.mark.server("chromium")
 
 def test_the_title_counts_the_runs_by_urgency(reading: Reading) -> None:
     page = reading("/").page
-    expect(page.locator("h1")).to_have_text("No run needs you, 1 to watch, 1 no drift found")
+    expect(page.locator("h1")).to_have_text("No run needs you, 1 to watch, 1 healthy")
     expect(page).to_have_title("Fleet · trmon")
 
 
@@ -27,12 +27,12 @@ def test_the_ill_run_comes_first_with_its_finding_first_step_and_fix(reading: Re
     page = reading("/").page
     first = page.locator("tbody tr").first
     expect(first.locator('[data-name="verdict"]')).to_contain_text(
-        re.compile(r"^Watch (\d+% risk)?staleness since step \d\d")
+        re.compile(r"^Watch (\d+% risk)?stale rollouts since step \d\d")
     )
     expect(first.locator(".todo")).to_contain_text("Reduce the lag")
     expect(first.locator("a.run")).to_have_text("stale-8b")
     expect(first.locator("svg path")).to_have_count(2)
-    expect(page.locator("tbody tr").nth(1).locator('[data-name="verdict"]')).to_contain_text("No drift found")
+    expect(page.locator("tbody tr").nth(1).locator('[data-name="verdict"]')).to_contain_text("Healthy")
 
 
 def test_every_control_is_reachable_by_tab_with_visible_focus(reading: Reading) -> None:
@@ -102,7 +102,7 @@ def test_a_phone_never_scrolls_sideways(visiting: Visiting) -> None:
         "/alerts",
         "/docs",
         "/rules/moe_routing",
-        "/compare?runs=math/stale-8b",
+        "/compare?runs=math/stale-8b,math/healthy-8b",
         "/runs/math/stale-8b?step=30",
     )
     for path in paths:

@@ -1,111 +1,226 @@
-"""What a run's page says first: when it broke, what that means, the time line, and the fix."""
+"""What a run's page says first: what was found, when it began, the time line, the charts, and the remedy."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, Route, expect
 
-from tests.fixtures.browser import PHONE
-from tests.web.conftest import Evaluate, Reading
+from tests.fixtures.browser import PHONE, Visit
+from tests.web.conftest import Evaluate, Reading, Visiting
+from tests.web.diagnoses import diagnosis, evidence, finding
+from tests.web.test_accessibility import violations
 
 pytestmark = pytest.mark.server("chromium")
 
 PATH = "/runs/math/stale-8b"
 
 
-def test_the_story_names_the_first_step_its_time_and_the_last_good_step(reading: Reading) -> None:
+def test_the_finding_has_its_evidence_its_first_step_its_time_and_the_last_good_step(reading: Reading) -> None:
     page = reading(PATH).page
     card = page.get_by_label("Diagnosis")
-    expect(card).to_contain_text(re.compile(r"Broke at step \d+, .+ ago; last good step \d+\."))
-    expect(card).to_contain_text("Rollouts are sampled or scored with weights that are too old.")
-    expect(card).to_contain_text(re.compile(r"Versions behind at the engine 16 \(at most 0\), agreement of token"))
-    expect(card).not_to_contain_text("estimator")
+    expect(card).to_contain_text("Rollouts are sampled with weights that are too old.")
+    expect(card.get_by_role("list", name="Evidence of stale rollouts").locator("li")).to_contain_text(
+        ["agreement of token probabilities is 0.", "versions behind at the engine is 16 (limit 0)"]
+    )
+    expect(card).to_contain_text(re.compile(r"Began at step \d+, .+ ago; found at step \d+; last good step \d+\."))
     expect(card).to_contain_text("nobody has acknowledged it; owner: ana")
-    since = card.get_by_role("button", name="Broke at step").inner_text().removeprefix("Broke at step ")
+    since = card.get_by_role("button", name="Began at step").inner_text().removeprefix("Began at step ")
     assert page.locator("time").first.get_attribute("datetime").startswith("20")
     card.get_by_role("button", name="last good step").click()
     expect(page.locator(".step h2")).to_have_text(f"Step {int(since) - 1}")
 
 
-def test_the_time_line_has_the_reward_over_the_cause_and_marks_where_it_broke(reading: Reading) -> None:
+def test_the_time_line_has_the_reward_over_the_cause_and_shades_where_it_began(reading: Reading) -> None:
     page = reading(PATH).page
-    line = page.get_by_role("img", name=re.compile(r"last good step \d+, broke at step \d+, reward now"))
+    line = page.get_by_role(
+        "img", name=re.compile(r"last good step \d+, began at step \d+, found at step \d+, reward now")
+    )
     expect(line.locator(".name")).to_have_text([re.compile(r"^Reward 0\.\d+"), "Versions behind at the engine 16"])
-    expect(line.locator(".mark.broke text")).to_have_text(re.compile(r"broke \d+"))
+    expect(line.locator(".mark.began text")).to_have_text(re.compile(r"began \d+"))
     expect(line.locator("path.course")).to_have_count(2)
+    good, _, found = map(int, re.findall(r"step (\d+)", line.get_attribute("aria-label") or ""))
     box = line.bounding_box()
     assert box is not None
+    shaded = line.locator(".ill")
+    assert float(shaded.get_attribute("x") or 0) == pytest.approx(good / 39 * box["width"], abs=2)
+    assert float(shaded.get_attribute("width") or 0) == pytest.approx((found - good) / 39 * box["width"], abs=2)
     line.click(position={"x": box["width"] * 0.5, "y": 40})
     expect(page.locator(".step h2")).to_have_text(re.compile(r"Step (19|20)"))
 
 
-def test_the_time_line_tells_how_long_before_the_reward_fell(evaluate: Evaluate) -> None:
-    texts = evaluate(
-        """async () => {
-            const { storyLines, storyOf } = await import("/assets/any/diagnosis.js");
-            const { catalogueOfSignals } = await import("/assets/any/panels.js");
-            await catalogueOfSignals();
-            const told = (facts) => {
-                const story = storyOf(facts);
-                return story && storyLines(story, { open() {}, closedAt: null })
-                    .filter(Boolean).map((one) => one.textContent);
-            };
-            const cause = { finding: "A", since_step: 62, evidence: [
-                { signal: "engine_lag", value: 0, bound: "below", threshold: 1, away_from: null, rules_out: true },
-                { signal: "total_ppl_ratio", value: 1.4, bound: "above", threshold: 0.01, away_from: 1 },
-            ] };
-            const fall = { finding: "R", since_step: 77, evidence: [] };
-            const diagnosis = { since_step: 62, last_good_step: 61, primary: "A", meaning: "They differ.",
-                                observed: [cause, fall] };
-            const alert = { rule: "reward_collapse", step: 63 };
-            const none = { items: [] };
-            return [
-                told({ diagnosis, alerts: none }),
-                told({ diagnosis: { ...diagnosis, observed: [cause] }, alerts: { items: [alert] } }),
-                told({ diagnosis: { ...diagnosis, primary: "R", observed: [fall] }, alerts: none }),
-                told({ diagnosis: { ...diagnosis, since_step: null }, alerts: none }),
-            ];
-        }"""
+FALL = finding(finding="reward_collapse", title="reward collapse", chart="reward_mean", since_step=77, found_step=80)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            diagnosis(finding(), FALL),
+            "Began at step 62, 15 steps before the reward fell (step 77); found at step 66; last good step 61.",
+        ),
+        (
+            diagnosis(finding(beyond_step=64), FALL, since_step=77),
+            "Began at step 77, as the reward fell; last good step 61.",
+        ),
+        (
+            diagnosis(finding(beyond_step=64)),
+            "Began at step 62; beyond the limit at step 64; found at step 66; last good step 61.",
+        ),
+        (diagnosis(FALL), "Began at step 77; found at step 80; last good step 61."),
+        (
+            diagnosis(finding(since_step=0, found_step=4, from_start=True, last_good_step=None)),
+            "Began at step 0; found at step 4; from the start, so no step was good.",
+        ),
+        (
+            diagnosis(finding(since_step=3, last_good_step=None)),
+            "Began at step 3; found at step 66; the last good step is not known.",
+        ),
+        (diagnosis(finding(severity="info"), word="healthy", since_step=None), None),
+        (diagnosis(finding(finding="collapse_risk")), None),
+    ],
+)
+def test_the_steps_of_an_illness_in_words(evaluate: Evaluate, given: dict[str, Any], words: str | None) -> None:
+    told = evaluate(
+        """async (diagnosis) => {
+            const { storyLine } = await import("/assets/any/diagnosis.js");
+            const { storyOf } = await import("/assets/any/findings.js");
+            const { h } = await import("/assets/any/dom.js");
+            const story = storyOf({ diagnosis });
+            return story && h("p", {}, storyLine(story, { open() {}, when: null })).textContent;
+        }""",
+        given,
     )
-    assert texts == [
-        [
-            "Broke at step 62, 15 steps before the reward fell (step 77); last good step 61.",
-            "They differ. Ratio of perplexities 1.4 (usual: 1 ± 0.01).",
-        ],
-        [
-            "Broke at step 62, 1 step before the reward fell (step 63); last good step 61.",
-            "They differ. Ratio of perplexities 1.4 (usual: 1 ± 0.01).",
-        ],
-        ["Broke at step 62; last good step 61.", "They differ. "],
-        None,
-    ]
+    assert told == words
 
 
-def test_evidence_that_rules_out_another_cause_shows_no_limit(evaluate: Evaluate) -> None:
-    rows = evaluate(
-        """async () => {
-            const { evidenceTable } = await import("/assets/any/diagnosis.js");
-            const evidence = [
-                { signal: "engine_lag", value: 0, bound: "below", threshold: 1, away_from: null, rules_out: true },
-                { signal: "mismatch_prob_pearson", value: 0.9, bound: "below", threshold: 0.95, away_from: null },
-            ].map((one) => ({ since_step: 1, ...one }));
-            const table = evidenceTable([{ evidence }], { catalogue: new Map(), open() {} });
-            return [...table.querySelectorAll("tbody tr")].map((row) => row.cells[2].textContent);
-        }"""
+def test_limits_are_drawn_on_the_scale_of_their_signal_alone(evaluate: Evaluate) -> None:
+    seen = (
+        evidence("kl_k3", "total_kl_k3", value=0.2, limit=0.05),
+        evidence("kl_k3.over_start", "total_kl_k3", value=40, limit=20, now=0.2),
+        evidence("kl_k3.average", "total_kl_k3", value=0.1, limit=0.06, now=0.2),
+        evidence("pearson_gap", "total_prob_pearson", value=0.3, limit=0.15, now=0.7),
     )
-    assert rows == ["usual", "≥ 0.95"]
+    given = diagnosis(finding(severity="page", evidence=seen))
+    drawn = evaluate(
+        """async (diagnosis) => {
+            const { limitsOf } = await import("/assets/any/findings.js");
+            return ["total_kl_k3", "total_prob_pearson", "reward_mean"].map((name) => limitsOf(diagnosis, [name]));
+        }""",
+        given,
+    )
+    assert drawn == [[{"at": 0.05, "kind": "act"}, {"at": 0.06, "kind": "act"}], [], []]
 
 
-def test_the_configuration_of_the_remedy_is_shown_whole(reading: Reading) -> None:
-    tab = reading(PATH)
-    lines = tab.page.locator(".snippet pre")
-    expect(lines).to_contain_text('algorithm.rollout_correction.rollout_rs_threshold="0.99_1.01"')
+REMEDY = {
+    "first": "Lower the limit.",
+    "then": "Look at the rewards.",
+    "options": {"algorithm.limit": "0.5"},
+    "options_in_words": {"actor.optim.lr": "half of what it is"},
+    "then_options": {"algorithm.clip": "0.1"},
+    "then_options_in_words": {},
+    "not_known": "Not in the configuration: actor.optim.lr.",
+    "release": "verl 0.9.1",
+    "to_paste": [f"algorithm.{'long.' * 20}limit=0.5"],
+}
+
+
+def card_of(tab: Visit, given: dict[str, Any]) -> Page:
+    """Show a diagnosis on the page of a run, in place of its own."""
+
+    def answer(route: Route) -> None:
+        run = route.fetch().json()
+        route.fulfill(json=run | {"diagnosis": given})
+
+    tab.page.route(re.compile(r"/runs/math/stale-8b\?include"), answer)
+    return tab.go(PATH)
+
+
+def test_the_options_of_the_remedy_are_shown_whole_and_copied_where_their_value_is_known(visiting: Visiting) -> None:
+    tab = visiting()
+    page = card_of(tab, diagnosis(finding(), remedy=REMEDY))
+    card = page.get_by_label("Diagnosis")
+    expect(card).to_contain_text("What to do: Lower the limit.Options of verl 0.9.1")
+    expect(card.get_by_role("list", name="Options to set by hand")).to_have_text("actor.optim.lr: half of what it is")
+    expect(card).to_contain_text("Not in the configuration: actor.optim.lr.")
+    card.locator("summary", has_text="If it persists").click()
+    expect(card.get_by_role("list", name="Options to set if it persists")).to_have_text("algorithm.clip: 0.1")
+    lines = card.locator("pre")
     for width in (360, 768, 1440):
-        tab.page.set_viewport_size({"width": width, "height": 900})
+        page.set_viewport_size({"width": width, "height": 900})
         hidden = lines.evaluate("(e) => [e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth]")
         assert (width, hidden, tab.overflow_pixels) == (width, [0, 0], 0)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = page.get_by_role("button", name="Copy the options")
+    button.click()
+    expect(button).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == REMEDY["to_paste"][0]
+    expect(button).to_have_text("Copy")
+
+
+def test_what_is_also_found_over_outside_and_not_measured_is_told_beside_the_lead(visiting: Visiting) -> None:
+    tab = visiting(size=PHONE)
+    seen = (evidence("fall", "reward_mean", value=1, limit=0.85),)
+    over = finding(headline="length surge at 3 to 9, over", ended_step=9)
+    given = diagnosis(
+        finding(),
+        finding(
+            finding="reward_collapse", title="reward collapse", headline="reward collapse since step 77", evidence=seen
+        ),
+        over=[over],
+        outside=[{"signal": "mismatch_kl_k3", "words": "KL per token", "value": 0.21, "range": "< 0.005"}],
+        notes=["60% of the groups solve nothing"],
+        unmeasured=[{"what": "reward", "how": "pass rewards to log_batch"}],
+    )
+    page = card_of(tab, given)
+    card = page.get_by_label("Diagnosis")
+    expect(card).to_contain_text("Engine mismatch since step 62 (last good step 61). They differ.")
+    expect(card).to_contain_text("Outside the healthy range: KL per token 0.21 (healthy < 0.005).")
+    expect(card).to_contain_text("60% of the groups solve nothing.")
+    for summary, words in (
+        ("Also found: reward collapse", "Reward collapse since step 77. They differ.fall is 1 (limit 0.85)"),
+        ("1 finding that is over", "Length surge at 3 to 9, over"),
+        ("Not measured: 1 check", "Reward: pass rewards to log_batch"),
+    ):
+        expect(card.get_by_text(words)).to_be_hidden()
+        card.locator("summary", has_text=summary).click()
+        expect(card.locator("li", has_text=words)).to_be_visible()
+    assert tab.overflow_pixels == 0
+    assert violations(page) == []
+
+
+def test_the_chart_of_the_finding_comes_first_with_the_limit_and_the_run_s_healthy_range(visiting: Visiting) -> None:
+    seen = (evidence("grad_norm", "grad_norm", value=2.0, limit=1.5),)
+    given = diagnosis(
+        finding(chart="grad_norm", evidence=seen),
+        outside=[{"signal": "grad_norm", "words": "gradient norm", "value": 1.03, "range": "< 0.5"}],
+    )
+    page = card_of(visiting(), given)
+    first = page.locator(".charts figure").first
+    expect(first.locator("h2")).to_have_text("Gradient norm")
+    expect(first).to_contain_text("healthy < 0.5")
+    expect(first).to_have_attribute("data-evidence", "watch")
+    expect(page.locator(".charts [data-evidence=watch]")).to_have_count(1)
+
+
+def test_a_signal_that_no_chart_draws_gets_one_where_a_finding_is_of_it(evaluate: Evaluate) -> None:
+    titles = evaluate(
+        """async () => {
+            const { catalogueOfSignals, signalsOf } = await import("/assets/any/panels.js");
+            await catalogueOfSignals();
+            const names = new Set(["reward_mean", "grad_norm", "reward_std"]);
+            const titles = (lead) => signalsOf(names, lead).map(({ title }) => title);
+            return ["grad_norm", "reward_std", "lr", null].map(titles);
+        }"""
+    )
+    assert titles == [
+        ["Gradient norm", "Reward"],
+        ["Spread of rewards", "Reward", "Gradient norm"],
+        ["Reward", "Gradient norm"],
+        ["Reward", "Gradient norm"],
+    ]
 
 
 def test_labels_of_a_narrow_time_line_do_not_overlap(reading: Reading) -> None:
@@ -118,7 +233,8 @@ def test_labels_of_a_narrow_time_line_do_not_overlap(reading: Reading) -> None:
             const chartData = { path: "/runs/math/stale-8b", names, panels: [], series: { step: [39] } };
             const line = new Timeline(chartData, () => {});
             document.body.append(line.element);
-            await line.show({ began: 22, rewardFell: 30, lastGood: 21, cause: null });
+            const lead = { chart: "lr", evidence: [] };
+            await line.show({ began: 22, found: 25, interval: [21, 25], rewardFell: 30, lastGood: 21, lead });
             const boxes = [...line.element.querySelectorAll(".mark text")].map((text) => text.getBoundingClientRect());
             line.element.remove();
             return boxes;
@@ -184,33 +300,15 @@ def test_hovering_names_lines_units_and_events(reading: Reading) -> None:
     over.scroll_into_view_if_needed()
     box = over.bounding_box()
     assert box is not None
-    card = page.get_by_label("Diagnosis").get_by_role("button", name="Broke at step")
-    since = int(card.inner_text().removeprefix("Broke at step "))
+    card = page.get_by_label("Diagnosis").get_by_role("button", name="Began at step")
+    since = int(card.inner_text().removeprefix("Began at step "))
     over.hover(position={"x": box["width"] * since / 39, "y": 30})
     tip = figure.locator(".tip")
     expect(tip).to_contain_text(re.compile(r"step \d+, .+\nengines \S+ nats\nstaleness \S+ nats\ntotal \S+ nats\n"))
-    expect(tip).to_contain_text(f"{since}: staleness")
+    expect(tip).to_contain_text(f"{since}: stale rollouts")
     expect(figure.locator("figcaption .strong")).to_have_text(re.compile(r"^\S+ · \S+ · \S+$"))
     page.get_by_role("heading", name="stale-8b").hover()
     expect(tip).to_be_hidden()
-
-
-def test_the_configuration_of_the_remedy_is_copied_without_what_has_no_known_value(reading: Reading) -> None:
-    page = reading(PATH).page
-    card = page.get_by_label("Diagnosis")
-    expect(card.locator(".snippet li")).to_have_text(
-        ["trainer.v1.sampler.max_off_policy_threshold: half of what it is"]
-    )
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    button = page.get_by_role("button", name="Copy the configuration")
-    button.click()
-    expect(button).to_have_text("Copied")
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert "actor_rollout_ref.actor.ppo_epochs=1" in copied
-    assert "what it is" not in copied
-    expect(button).to_have_text("Copy")
-    card.get_by_role("tab", name="TRL").click()
-    expect(card.locator(".snippet li")).to_have_text(["steps_per_generation: half of what it is"])
 
 
 def test_events_are_listed_with_their_steps_and_a_legend_of_their_kinds(reading: Reading) -> None:
@@ -223,6 +321,6 @@ def test_events_are_listed_with_their_steps_and_a_legend_of_their_kinds(reading:
     assert "warning" in expected
     expect(events.get_by_role("list", name="Marks on the charts").locator("li")).to_have_text(expected)
     events.get_by_text(re.compile(r"^\d+ events$")).click()
-    expect(events.locator("li").filter(has_text="staleness").first).to_be_visible()
+    expect(events.locator("li").filter(has_text="stale rollouts").first).to_be_visible()
     events.locator("ol li button").first.click()
     expect(page.locator(".step h2")).to_have_text(re.compile(r"Step \d+"))

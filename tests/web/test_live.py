@@ -60,15 +60,13 @@ def test_an_open_run_updates_live_and_keeps_the_keyboard_focus(
     corrupt(run.client, run.key)
     page = visiting(shared_service.url).go(f"/runs/{run.key}")
     page.get_by_label("Diagnosis").get_by_text("If it persists").click()
-    page.get_by_role("tab", name="TRL").focus()
-    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Copy link").focus()
     for step in range(6, 9):
         send_step(run.client, run.key, step=step)
     expect(page.locator(".rangebar")).to_contain_text("steps 0 to 7", timeout=LOST_MS)
     expect(page.locator("header:not(.top)")).to_contain_text("step 8")
-    expect(page.get_by_role("tab", name="TRL")).to_be_focused()
-    expect(page.get_by_role("tab", name="TRL")).to_have_attribute("aria-selected", "true")
-    expect(page.get_by_label("Diagnosis")).to_contain_text("Print one response's tokens")
+    expect(page.get_by_role("button", name="Copy link")).to_be_focused()
+    expect(page.locator("details[data-name=then]")).to_have_attribute("open", "")
 
 
 def test_a_lost_connection_is_shown_resumes_where_it_stopped_and_a_new_view_says_so_meanwhile(

@@ -63,17 +63,3 @@ def test_a_line_and_a_badge_say_it_while_it_is_at_a_threshold_alone(evaluate: Ev
     )
     told = ["63% risk of collapse within 200 steps, driven by gradient norm and reward", "63% risk"]
     assert said == [[None, None], told, told, [None, None], [None, None]]
-
-
-def test_a_prediction_is_no_story_of_what_broke(evaluate: Evaluate) -> None:
-    stories = evaluate(
-        """async () => {
-            const { storyOf } = await import("/assets/any/diagnosis.js");
-            const of = (cause) => storyOf({
-                diagnosis: { since_step: 62, observed: [], primary: "unknown", incident: { cause } },
-                alerts: { items: [] },
-            });
-            return [of("collapse_risk_high"), of("mask_rate")?.began];
-        }"""
-    )
-    assert stories == [None, 62]

@@ -13,14 +13,15 @@ from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, finish, train
 from tests.fixtures.waiting import eventually
 from tests.web.conftest import Evaluate, Reading, Visiting
+from tests.web.diagnoses import diagnosis
 from trmon_client.monitor import Monitor
 
 pytestmark = pytest.mark.server("chromium")
 
 PATH = "/runs/math/stale-8b"
 PANELS = [
-    *("Reward", "KL", "Effective samples", "χ²", "Engines agree", "Masked, by reason"),
-    *("Version lag", "Response length", "Gradient norm", "Risk of collapse", "Gradient noise", "Pull on the entropy"),
+    *("Version lag", "Reward", "KL", "Effective samples", "χ²", "Masked, by reason", "Engines agree"),
+    *("Response length", "Gradient norm", "Risk of collapse", "Gradient noise", "Entropy", "Pull on the entropy"),
     "Router flips",
 ]
 DRAWN = """(n) => {
@@ -40,28 +41,31 @@ DRAWN = """(n) => {
 def test_the_diagnosis_comes_before_the_charts(reading: Reading) -> None:
     page = reading(PATH).page
     card = page.get_by_label("Diagnosis")
-    expect(card).to_contain_text(re.compile(r"Watch: staleness since step \d\d"))
-    expect(card).to_contain_text("Do this: Reduce the lag")
+    expect(card).to_contain_text(re.compile(r"Watch: stale rollouts since step \d\d"))
+    expect(card).to_contain_text("What to do: Reduce the lag")
     expect(page.locator("main > header")).to_contain_text("tags dapo")
     expect(page.locator("#live")).to_contain_text("live")
-    expect(card.locator("table")).to_contain_text("engine_lag")
-    expect(card.locator(".config")).to_contain_text("trainer.v1.separate_async.parameter_sync_step=1")
-    card.get_by_role("tab", name="TRL").click()
-    expect(card.locator(".config")).to_contain_text("num_iterations=1")
-    assert page.url.endswith("?tab=trl")
+
+
+FIRES = {
+    "rule": "two_trainers",
+    "severity": "warn",
+    "since_step": 3,
+    "summary": "m/r: two trainers live: a & <b>",
+    "fix": "End one.",
+}
 
 
 def test_alerts_on_the_run_itself_are_shown_with_their_fix(evaluate: Evaluate) -> None:
     text = evaluate(
-        """async () => {
+        """async (diagnosis) => {
             const { DiagnosisCard } = await import("/assets/any/diagnosis.js");
-            const fires = { rule: "two_trainers", summary: "m/r: two trainers live: a & <b>", fix: "End one." };
-            const diagnosis = { circumstances: [fires], observed: [], unknown: [], shortfall: [], remedy: null };
             const judged = { verdict: { kind: "watch", why: "two trainers since step 3" } };
             const card = new DiagnosisCard({ catalogue: new Map() }, {});
             await card.show({ judged, diagnosis, alerts: { items: [] }, run: {} });
             return card.element.textContent;
-        }"""
+        }""",
+        diagnosis(circumstances=[FIRES]),
     )
     assert "Watch: two trainers since step 3" in text
     assert "m/r: two trainers live: a & <b>. End one." in text
@@ -91,11 +95,24 @@ def test_a_click_on_a_chart_opens_the_sequences_of_its_step(reading: Reading) ->
     expect(page.locator(".step tbody tr")).to_have_count(96)
 
 
-def test_a_verdict_that_needs_more_steps_lists_the_missing_arguments(reading: Reading) -> None:
-    page = reading("/runs/math/healthy-8b").page
-    card = page.get_by_label("Diagnosis")
-    expect(card).to_contain_text(re.compile(r"No drift found: .* in 20 steps so far; the other checks need more steps"))
-    expect(card).to_contain_text("Needed for: length surge.")
+def test_a_healthy_run_says_so_with_its_reward_and_nothing_more(reading: Reading) -> None:
+    card = reading("/runs/math/healthy-8b").page.get_by_label("Diagnosis")
+    expect(card).to_have_text(re.compile(r"^Healthy: reward 0\.\d+ to 0\.\d+Copy link$"))
+
+
+def test_the_reason_of_a_verdict_may_be_a_remark_in_parentheses(evaluate: Evaluate) -> None:
+    told = evaluate(
+        """async () => {
+            const { verdictWords } = await import("/assets/any/words.js");
+            const of = (why) => verdictWords({ kind: "too_few_rows_to_judge", why }).join("");
+            return [of("(7 of 20); reward 1 to 2"), of("paused"), of("")];
+        }"""
+    )
+    assert told == [
+        "Too few rows to judge (7 of 20); reward 1 to 2",
+        "Too few rows to judge: paused",
+        "Too few rows to judge",
+    ]
 
 
 def test_a_missing_step_shows_an_error(visiting: Visiting) -> None:
@@ -126,14 +143,12 @@ def test_an_isolated_value_is_drawn_as_a_point(evaluate: Evaluate) -> None:
     assert blue > 10
 
 
-def test_every_chart_is_drawn_with_its_axis_and_evidence_is_outlined(reading: Reading) -> None:
+def test_every_chart_is_drawn_with_its_axis_and_that_of_the_finding_is_first_and_outlined(reading: Reading) -> None:
     page = reading(PATH).page
     expect(page.get_by_label("Charts").locator("h2")).to_have_text(PANELS)
     page.wait_for_function(DRAWN, arg=len(PANELS))
-    outlined = page.locator('.charts [data-evidence="watch"] h2')
-    expect(outlined.filter(has_text="Version lag")).to_have_count(1)
-    expect(outlined.filter(has_text="Reward")).to_have_count(0)
-    expect(page.locator("figure", has_text="Engines agree")).to_contain_text("healthy ≥ 0.99")
+    expect(page.locator('.charts [data-evidence="watch"] h2')).to_have_text(["Version lag"])
+    expect(page.locator("figure", has_text="Engines agree")).to_contain_text("healthy > 0.97")
     for words in (
         r"^Reward, chart: newest 0\.\d+, from 0\.\d+ to 0\.\d+; steps 0 to 39$",
         r"^KL, chart: engines newest \S+, from \S+ to \S+; .*total newest",
@@ -261,9 +276,8 @@ def test_beside_a_run_that_has_ended_nothing_is_live_and_the_fix_is_for_the_next
         corrupt(client, MATH)
         finish(client, steps=range(6))
     page = visiting(service.url).go(f"/runs/{MATH}")
-    expect(page.get_by_label("Diagnosis")).to_contain_text("For the next run: Check the log-prob stream first")
-    expect(page.get_by_label("Diagnosis")).not_to_contain_text("Do this")
+    expect(page.get_by_label("Diagnosis")).to_contain_text(re.compile("What to do: In the next run, "))
     expect(page.locator("#live")).to_have_text("up to date")
     page.get_by_role("link", name="Fleet").click()
     expect(page.locator("#live")).to_contain_text("live")
-    expect(page.locator(".todo")).to_contain_text("For the next run: Check")
+    expect(page.locator(".todo")).to_contain_text("In the next run, ")

@@ -45,7 +45,7 @@ export class AlertRow {
     const good = labels.last_good_step;
     const symptoms = members.filter(({ rule }) => rule !== labels.cause);
     const joined = members.map((one) =>
-      h("li", {}, `${one.rule.replaceAll("_", " ")} since step ${step(one.step)}${one.state === "firing" ? "" : ", over"}`),
+      h("li", {}, `${one.title} since step ${step(one.step)}${one.state === "firing" ? "" : ", over"}`),
     );
     const why = silenced && `Silenced until ${hour(silenced.ends_at)} by ${silenced.author}${silenced.note ? `: ${silenced.note}` : ""}`;
     return [

@@ -234,9 +234,9 @@ function left({ starts_at: starts, ends_at: ends }) {
 
 export async function mountRule(stage, { parameters: [name] }) {
   const rule = await get(`/rules/${encodeURIComponent(name)}`);
-  stage.title(rule.name);
+  stage.title(rule.title);
   stage.show(
-    h("header", {}, h("h1", {}, rule.name.replaceAll("_", " "))),
+    h("header", {}, h("h1", {}, rule.title)),
     h(
       "section",
       { class: "card stack rule" },

@@ -2,7 +2,8 @@
 
 import { get } from "./api.js";
 import { download, fill, h } from "./dom.js";
-import { range, stem } from "./panels.js";
+import { limitsOf } from "./findings.js";
+import { range } from "./panels.js";
 import { Canvas } from "./plot.js";
 import { clock, number, percent, step } from "./words.js";
 
@@ -40,16 +41,29 @@ class Figure {
 const BASELINE_POINTS = 20;
 
 export class Chart extends Figure {
+  limits = []; // The horizontal lines, each a value `at` which something is told, and its `kind`, watch or act.
+
   constructor({ uPlot, chartData, panel, open }) {
     super({ uPlot, chartData, open, title: panel.title, note: panel.note });
     this.panel = panel;
-    this.healthy = range(chartData.catalogue.get(panel.names[0])?.healthy);
+    this.healthy = chartData.catalogue.get(panel.names[0])?.healthy ?? "";
   }
 
-  /** Return whether the chart draws a signal that is evidence. */
-  shows(evidence) {
-    const shown = new Set([...this.panel.names.map(stem), ...(this.panel.also ?? [])]);
-    return [...evidence].some((name) => shown.has(stem(name)) || shown.has(name));
+  /** Whether the chart draws a signal. */
+  shows(name) {
+    return this.panel.names.includes(name);
+  }
+
+  /** Draw the limits that findings name on the scale of the chart, and the healthy range of the run. */
+  learn({ diagnosis }) {
+    const { names } = this.panel;
+    this.limit(limitsOf(diagnosis, names), diagnosis?.outside.find((one) => one.signal === names[0])?.range);
+  }
+
+  limit(limits, healthy = this.healthy) {
+    if (JSON.stringify([limits, healthy]) === JSON.stringify([this.limits, this.healthy])) return;
+    Object.assign(this, { limits, healthy });
+    this.make();
   }
 
   make() {
@@ -60,15 +74,10 @@ export class Chart extends Figure {
       log: panel.floor !== undefined,
       from: panel.from,
       to: panel.to,
-      healthy: this.healthy,
+      healthy: range(this.healthy),
       limits: this.limits,
     });
     this.data();
-  }
-
-  /** The horizontal lines to draw, each a value `at` which something is told, and its `kind`, watch or act. */
-  get limits() {
-    return [];
   }
 
   range() {
@@ -151,8 +160,7 @@ export class Chart extends Figure {
 
   /** Return the reference of the newest value, from the whole run. */
   reference() {
-    const words = this.chartData.catalogue.get(this.panel.names[0])?.healthy;
-    if (words) return `healthy ${words.replace("<=", "≤").replace(">=", "≥")}`;
+    if (this.healthy) return `healthy ${this.healthy}`;
     const values = this.chartData.whole.signals[this.panel.names[0]]?.mean ?? [];
     const known = values.filter((value) => typeof value === "number");
     if (!known.length) return "";
@@ -187,8 +195,8 @@ export class ReasonsChart extends Figure {
     super({ uPlot, chartData, open, title: "Masked, by reason", label: "Masked" });
   }
 
-  shows(evidence) {
-    return evidence.has("mask_rate");
+  shows(name) {
+    return name === "mask_rate";
   }
 
   make() {

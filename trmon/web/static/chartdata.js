@@ -1,6 +1,7 @@
 // The data behind a run's charts: signals over the displayed steps, the events at each step, and the state in the address.
 
 import { unanswered, get } from "./api.js";
+import { leadOf, storyOf } from "./findings.js";
 import { catalogueOfSignals, signalsOf } from "./panels.js";
 
 export const POINTS = 320; // About one a pixel of a chart: more would only weigh.
@@ -14,6 +15,9 @@ export class ChartData extends EventTarget {
   whole = NOTHING; // The series over all steps.
   chosen = null;
   markers = [];
+  interval = null; // The steps in which the leading finding began.
+  kind = "watch"; // How urgent it is: act or watch.
+  panels = [];
   extent = [0, 1];
   view = [0, 1];
   byTime = false;
@@ -21,6 +25,8 @@ export class ChartData extends EventTarget {
   #asked = null;
   #fits = true;
   names = new Set();
+  #lead = null;
+  #arranged = "";
 
   constructor(path, given) {
     super();
@@ -112,8 +118,13 @@ export class ChartData extends EventTarget {
     return this.markers.filter((marker) => Math.abs(marker.step - at) <= within);
   }
 
-  /** Record the steps at which alerts began, policies changed and notes were written. */
-  mark({ run, alerts, policies, notes }) {
+  /** Record the steps at which a finding and alerts began, policies changed and notes were written. */
+  mark(facts) {
+    const { run, judged, alerts, policies, notes } = facts;
+    this.kind = judged.verdict.kind === "act" ? "act" : "watch";
+    this.interval = storyOf(facts)?.interval ?? null;
+    this.#lead = leadOf(facts.diagnosis)?.chart ?? null;
+    this.#arrange();
     this.extent = [this.extent[0], Math.max(this.extent[1], this.#fits ? 0 : run.last_step)];
     const of = alerts.items.filter((alert) => alert.severity !== "info");
     this.markers = [
@@ -136,10 +147,16 @@ export class ChartData extends EventTarget {
 
   /** Record which signals exist; some appear at a later step. */
   async #readNames() {
-    const found = new Set([...this.names, ...(await get(`${this.path}/signals/names`))]);
-    if (this.panels && found.size === this.names.size) return;
-    this.names = found;
-    this.panels = signalsOf(found);
+    this.names = new Set([...this.names, ...(await get(`${this.path}/signals/names`))]);
+    this.#arrange();
+  }
+
+  /** Order the panels, unless neither the signals nor the one to look at first are others. */
+  #arrange() {
+    const key = `${this.names.size} ${this.#lead}`;
+    if (key === this.#arranged) return;
+    this.#arranged = key;
+    this.panels = signalsOf(this.names, this.#lead);
   }
 
   /** Read the displayed range; a newer request replaces one that is in flight. */
@@ -211,7 +228,7 @@ const NUMBERS = ["step", "from", "to", "attempt"];
 export function read() {
   const given = new URLSearchParams(location.search);
   const numbers = NUMBERS.map((name) => [name, /^\d+$/.test(given.get(name) ?? "") ? Number(given.get(name)) : null]);
-  return { ...Object.fromEntries(numbers), tab: given.get("tab"), by: given.get("by") };
+  return { ...Object.fromEntries(numbers), by: given.get("by") };
 }
 
 /** Change the given keys; null removes a key. Nothing is written once the user has left the run at `path`. */

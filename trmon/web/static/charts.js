@@ -2,6 +2,7 @@
 
 import { Chart, ReasonsChart } from "./chart.js";
 import { figures, fill, h, refill } from "./dom.js";
+import { leadOf } from "./findings.js";
 import { signalWords } from "./panels.js";
 import { plot } from "./plot.js";
 import { percent, plural, step } from "./words.js";
@@ -41,12 +42,11 @@ export class Charts {
     this.#each((chart) => chart.redraw());
   }
 
-  /** Outline the charts that show evidence of the finding, and tell that of the risk what drives it. */
+  /** Outline the chart of the finding that leads, and draw the limits; tell that of the risk what drives it. */
   outline(facts) {
-    const { diagnosis, judged } = (this.#facts = facts);
-    const evidence = new Set((diagnosis?.observed ?? []).flatMap((found) => found.evidence.map((item) => item.signal)));
-    const kind = ["act", "watch"].includes(judged.verdict.kind) ? judged.verdict.kind : "";
-    this.#each((chart) => (chart.element.dataset.evidence = chart.shows(evidence) ? kind : ""));
+    this.#facts = facts;
+    const lead = leadOf(facts.diagnosis);
+    this.#each((chart) => (chart.element.dataset.evidence = lead && chart.shows(lead.chart) ? this.chartData.kind : ""));
     this.#each((chart) => chart.learn?.(facts));
   }
 
@@ -99,18 +99,9 @@ class RiskChart extends Chart {
   learn({ diagnosis }) {
     const risk = diagnosis?.collapse_risk ?? null;
     if (JSON.stringify(risk) === JSON.stringify(this.#risk)) return;
-    const isMoved = risk?.warn_at !== this.#risk?.warn_at || risk?.page_at !== this.#risk?.page_at;
     this.#risk = risk;
     fill(this.#drivers, risk && explained(risk));
-    if (isMoved) this.make();
-  }
-
-  get limits() {
-    if (!this.#risk) return [];
-    return [
-      { at: this.#risk.warn_at, kind: "watch" },
-      { at: this.#risk.page_at, kind: "act" },
-    ];
+    this.limit(risk ? [{ at: risk.warn_at, kind: "watch" }, { at: risk.page_at, kind: "act" }] : []);
   }
 
   reference() {

@@ -76,7 +76,7 @@ function filled(element, properties, children) {
 }
 
 function flat(children) {
-  return children.flat(3).filter((child) => child !== null && child !== undefined && child !== false);
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 }
 
 export const typing = (element) =>

@@ -4,11 +4,10 @@ import { hasEnded, keyOf, runPath } from "./api.js";
 import { fill, h, svg } from "./dom.js";
 import { ago, kindWords, number, percent, plural, step } from "./words.js";
 
-const HEALTHY_KL = 0.005; // The healthy limit of kl_k3 in the signal catalogue.
 const NEEDS = ["none", "soon", "now"];
 const KINDS = [
-  ...["finished", "healthy", "no_drift_found", "training_healthy", "unknown"],
-  ...["ended_ill", "watch", "stalled", "crashed", "act"],
+  ...["finished", "healthy", "training_healthy", "no_drift_found", "too_few_rows_to_judge", "unknown"],
+  ...["has_learnt_nothing_yet", "outside_the_healthy_range", "ended_ill", "watch", "stalled", "crashed", "act"],
 ];
 const last = (line) => line?.values.findLast((value) => value !== null) ?? null;
 
@@ -65,7 +64,7 @@ function cells(run) {
     name(run),
     h("span", { class: "number" }, step(run.step)),
     course(run.reward, "reward", []),
-    course(run.kl, "KL", [0, HEALTHY_KL]),
+    course(run.kl, "KL", [0]),
     h("span", { class: "number" }, percent(run.mask_rate)),
     alerts(run),
     run.owner ? h("span", { class: "cut", title: run.owner }, cut(run.owner)) : h("span", { class: "quiet" }, "–"),
@@ -83,15 +82,15 @@ const limit = (run) => isAhead(run) && `(to step ${step(run.judged_step)})`;
 function verdict(run) {
   const { verdict } = run;
   const todo = verdict.need !== "none" && verdict.todo;
-  const when = run.state === "finished" ? "For the next run" : "Do";
+  const order = hasEnded(run) ? "" : "Do: ";
   return h(
     "div",
-    { class: "oneline", title: [verdict.why, todo && `${when}: ${todo}`].filter(Boolean).join("\n") },
+    { class: "oneline", title: [verdict.why, todo && `${order}${todo}`].filter(Boolean).join("\n") },
     h("span", { class: `kind kind-${verdict.kind}` }, kindWords(verdict.kind)),
     limit(run) && [" ", h("span", { class: "quiet" }, limit(run))],
     " ",
     riskBadge(run),
-    h("span", { class: "why" }, verdict.why, todo && [" ", h("span", { class: "todo" }, h("b", {}, `${when}: `), todo)]),
+    h("span", { class: "why" }, verdict.why, todo && [" ", h("span", { class: "todo" }, order && h("b", {}, order), todo)]),
   );
 }
 
@@ -231,6 +230,11 @@ function grouped(runs, names) {
   return groups;
 }
 
+const QUIET = [
+  ...["ended_ill", "healthy", "no_drift_found", "training_healthy", "outside_the_healthy_range", "has_learnt_nothing_yet"],
+  ...["too_few_rows_to_judge", "unknown", "finished"],
+];
+
 /** e.g. "1 run needs you, 2 to watch, 14 healthy". */
 export function answer(runs) {
   const count = (test) => runs.filter(test).length;
@@ -238,7 +242,6 @@ export function answer(runs) {
   const taken = count(
     (run) => run.verdict.need === "none" && ["act", "watch", "crashed", "stalled"].includes(run.verdict.kind),
   );
-  const of = (kind) => count((run) => run.verdict.kind === kind);
   const parts = [
     now ? `${plural(now, "run")} ${now === 1 ? "needs" : "need"} you` : "No run needs you",
     part(
@@ -246,15 +249,7 @@ export function answer(runs) {
       "to watch",
     ),
     part(taken, "acknowledged"),
-    part(
-      count((run) => run.verdict.need === "none" && run.verdict.kind === "ended_ill"),
-      "ended ill",
-    ),
-    part(of("healthy"), "healthy"),
-    part(of("no_drift_found"), "no drift found"),
-    part(of("training_healthy"), "training healthy"),
-    part(of("unknown"), "unknown"),
-    part(of("finished"), "finished"),
+    ...QUIET.map((kind) => part(count((run) => run.verdict.need === "none" && run.verdict.kind === kind), kind.replaceAll("_", " "))),
   ];
   return parts.filter(Boolean).join(", ");
 }
@@ -307,7 +302,7 @@ const WIDTH = 120;
 const HEIGHT = 26;
 
 /** Return a drawing of values (null where unknown), lowest at the bottom; a flat line lies in the middle.
- *  The height spans at least `least`, so that noise below the healthy limit does not look large. */
+ *  The height spans at least `least`. */
 function sparkline(values, label, least = []) {
   const known = [...values.filter((value) => value !== null), ...least];
   const bottom = Math.min(...known);

@@ -1,6 +1,7 @@
 // The chart panels: which ones a run has, which of its signals each draws, and their healthy ranges.
 
 import { get } from "./api.js";
+import { capital } from "./words.js";
 
 const PRIMARY = ["total", "mismatch", "staleness"];
 const ENGINES = ["mismatch", "total"];
@@ -17,14 +18,12 @@ const PANELS = [
       pair("kl_k3", ["total"], "total"),
     ],
     floor: 1e-6,
-    also: ["kl_k1", "kl_k2", "k3_excess", "staleness_growth"],
   },
   {
     title: "Effective samples",
     note: "by raw weights",
     lines: [pair("ess_token", PRIMARY, "tokens"), pair("ess_seq", PRIMARY, "sequences")],
     from: 0,
-    also: ["ess_seq_relative"],
   },
   {
     title: "χ²",
@@ -36,27 +35,23 @@ const PANELS = [
     title: "Engines agree",
     note: "Pearson, token probabilities",
     lines: [pair("prob_pearson", ENGINES, "")],
-    also: ["prob_diff_max", "ppl_ratio"],
   },
   {
     title: "Version lag",
     note: "updates",
-    lines: [own("version_lag_mean", "mean"), own("version_lag_max", "largest")],
+    lines: [own("engine_lag", "engine"), own("version_lag_mean", "mean"), own("version_lag_max", "largest")],
     from: 0,
-    also: ["engine_lag", "staleness_lag"],
   },
   {
     title: "Response length",
     note: "tokens",
     lines: [own("response_length_mean", "mean"), own("response_length_p95", "p95")],
-    also: ["response_length_growth"],
   },
   {
     title: "Gradient norm",
     note: "before clipping",
     lines: [own("grad_norm", "")],
     from: 0,
-    also: ["grad_norm_relative", "grad_variance_rise"],
   },
   {
     title: "Risk of collapse",
@@ -71,7 +66,6 @@ const PANELS = [
     note: "proxy 3, a band",
     lines: [own("proxy3_pure_noise_low", "at least"), own("proxy3_pure_noise_high", "at most")],
     from: 0,
-    also: ["proxy1_signal_strength", "proxy2_total_power_high", "grad_variance"],
   },
   {
     title: "Gradient direction",
@@ -79,10 +73,14 @@ const PANELS = [
     lines: [own("grad_cosine", "")],
   },
   {
+    title: "Entropy",
+    note: "nats per token",
+    lines: [own("entropy", "of the trainer"), own("sampled_entropy", "of the samples")],
+  },
+  {
     title: "Pull on the entropy",
     note: "covariance of log-prob and advantage",
     lines: [own("logp_advantage_cov", "")],
-    also: ["entropy_relative", "entropy_rise"],
   },
   {
     title: "KL to the reference",
@@ -107,13 +105,11 @@ const PANELS = [
     note: "other experts in training",
     lines: [own("router_flip_rate", "")],
     from: 0,
-    also: ["router_flip_relative", "max_vio"],
   },
   {
     title: "Minorizer",
     note: "gain beyond the error bound, reward",
     lines: [own("minorizer", "")],
-    also: ["bound_adaptive"],
   },
 ];
 
@@ -125,25 +121,27 @@ function pair(stem, pairs, label) {
   return { find: (names) => pairs.map((of) => `${of}_${stem}`).find((name) => names.has(name)) ?? null, label };
 }
 
-/** Return a signal's name without its pair: evidence may belong to another pair than the displayed one. */
-export const stem = (name) => name.replace(/^(mismatch|staleness|total)_/, "");
+/** Return a signal's name without its pair. */
+const stem = (name) => name.replace(/^(mismatch|staleness|total)_/, "");
 
-/** Return the panels for which a run has signals, each with the full signal names. */
-export function signalsOf(names) {
-  return PANELS.map((panel) => {
+/** Return the panels for which a run has signals, each with the full signal names; first the one that draws `lead`. */
+export function signalsOf(names, lead) {
+  const panels = PANELS.map((panel) => {
     const lines = panel.lines
       .map((line) => ({ name: line.find(names), label: line.label }))
       .filter((line) => line.name);
     return { ...panel, lines, names: lines.map((line) => line.name) };
   }).filter((panel) => panel.lines.length);
+  const first = panels.find((panel) => panel.names.includes(lead)) ?? (names.has(lead) && ofOne(lead));
+  return first ? [first, ...panels.filter((panel) => panel !== first)] : panels;
 }
 
+const ofOne = (name) => ({ title: capital(signalWords(name)), lines: [{ name, label: "" }], names: [name] });
+
 const FORMS = [
-  [/^0$/, () => [0, 0]],
-  [/^<=? ([\d.e-]+)$/, ([, most]) => [-Infinity, Number(most)]],
-  [/^>=? ([\d.e-]+)$/, ([, least]) => [Number(least), Infinity]],
-  [/^([\d.e-]+) to ([\d.e-]+)$/, ([, least, most]) => [Number(least), Number(most)]],
-  [/^\|x\| < ([\d.e-]+)$/, ([, most]) => [-Number(most), Number(most)]],
+  [/^< (\S+)$/, ([, most]) => [-Infinity, Number(most)]],
+  [/^> (\S+)$/, ([, least]) => [Number(least), Infinity]],
+  [/^(\S+) to (\S+)$/, ([, least, most]) => [Number(least), Number(most)]],
 ];
 
 /** Return [lower, upper], or null for a signal that is compared with its own run. */

@@ -53,7 +53,7 @@ export function opts({ n, banded, log, from, to, healthy, limits = [], stacked, 
     bands: banded ? Array.from({ length: n }, (_, i) => ({ series: [3 * i + 3, 3 * i + 2], fill: ink.soft })) : [],
     cursor: cursor(ink),
     hooks: {
-      drawClear: [(u) => healthy && band(u, healthy, ink)],
+      drawClear: [(u) => healthy && band(u, healthy, ink), (u) => between(u, chartData, ink)],
       draw: [
         (u) => limits.forEach((limit) => level(u, limit, ink)),
         (u) => marks(u, chartData, ink),
@@ -169,10 +169,24 @@ function band(u, [least, most], ink) {
   u.ctx.restore();
 }
 
-/** Draw a horizontal line at a value. */
+/** Shade the steps in which the leading finding began. */
+function between(u, chartData, ink) {
+  const { ctx, bbox } = u;
+  if (!chartData.interval) return;
+  const place = (at) => clamp(u.valToPos(chartData.position(at), "x", true), bbox.left, bbox.left + bbox.width);
+  const [from, to] = chartData.interval.map(place);
+  ctx.save();
+  ctx.fillStyle = ink[chartData.kind];
+  ctx.globalAlpha = 0.1;
+  ctx.fillRect(from, bbox.top, to - from, bbox.height);
+  ctx.restore();
+}
+
+/** Draw a horizontal line at a value, where it is in view. */
 function level(u, { at, kind }, ink) {
   const { ctx, bbox } = u;
   const y = Math.round(u.valToPos(at, "y", true)) + 0.5;
+  if (!(y >= bbox.top && y <= bbox.top + bbox.height)) return;
   ctx.save();
   ctx.strokeStyle = ink[kind];
   ctx.lineWidth = devicePixelRatio;

@@ -48,6 +48,7 @@ class RunView {
 
   async begin() {
     const [facts] = await Promise.all([this.#facts(), this.chartData.learn()]);
+    this.chartData.mark(facts);
     this.charts.takeRoom();
     this.stage.show(
       ...[this.head, this.notes, this.why.announcement, this.why.element],
@@ -74,7 +75,9 @@ class RunView {
 
   /** Read what is new. */
   async follow() {
-    const [facts] = await Promise.all([this.#facts(), this.chartData.follow()]);
+    const facts = await this.#facts();
+    this.chartData.mark(facts);
+    await this.chartData.follow();
     this.#show(facts);
     this.bar.draw();
     this.details.follow();

@@ -1,9 +1,11 @@
-// The time line of an illness: the reward with the cause's signal under it, over the whole run, and where it broke.
+// The time line of an illness: the reward with the signal to look at under it, over the whole run, and the steps in which
+// it began.
 
 import { get } from "./api.js";
 import { POINTS } from "./chartdata.js";
 import { fill, h, svg } from "./dom.js";
-import { signalWords, stem } from "./panels.js";
+import { limitsOf } from "./findings.js";
+import { signalWords } from "./panels.js";
 import { capital, number, step } from "./words.js";
 
 const REWARD = "reward_mean";
@@ -32,7 +34,7 @@ export class Timeline {
     this.element.hidden = story === null;
     if (!story) return;
     const names = this.#names(story);
-    const key = JSON.stringify([story.began, story.rewardFell, names, lastStep]);
+    const key = JSON.stringify([story, names, lastStep]);
     if (key === this.#key || !names.length) return;
     this.element.style.minHeight = `${heightOf(names)}px`;
     const turn = ++this.#asked;
@@ -48,21 +50,10 @@ export class Timeline {
     this.resized.disconnect();
   }
 
-  /** Return the reward, and the first evidence of the cause that the run has as a series. */
-  #names({ cause }) {
-    const has = (name) => this.chartData.names.has(name);
-    const drawn = (cause?.evidence ?? [])
-      .filter((item) => !item.rules_out)
-      .map(({ signal }) => (has(signal) ? signal : this.#panelOf(signal)))
-      .find((name) => name && name !== REWARD);
-    return [has(REWARD) && REWARD, drawn].filter(Boolean);
-  }
-
-  #panelOf(signal) {
-    const panel = this.chartData.panels.find(
-      (one) => one.names.some((name) => stem(name) === stem(signal)) || one.also?.includes(signal),
-    );
-    return panel?.names[0];
+  /** Return the reward and the signal to look at, or else of the evidence, of those that the run has as series. */
+  #names({ lead }) {
+    const known = [lead.chart, ...lead.evidence.map((item) => item.signal)].filter((name) => this.chartData.names.has(name));
+    return [this.chartData.names.has(REWARD) && REWARD, known.find((name) => name !== REWARD)].filter(Boolean);
   }
 
   #draw() {
@@ -73,12 +64,14 @@ export class Timeline {
     const first = Math.max(series.step[0] - series.count[0] + 1, 0);
     const last = Math.max(series.step.at(-1), first + 1);
     const x = (at) => ((Math.min(Math.max(at, first), last) - first) / (last - first)) * (width - 2) + 1;
-    const parts = names.map((name, i) => strip(series, name, { x, width, top: LABELS + i * (GAP + STRIP) + GAP }));
+    const limits = (name) => limitsOf({ findings: [story.lead] }, [name]).map(({ at }) => at);
+    const parts = names.map((name, i) => strip(series, name, { x, width, top: LABELS + i * (GAP + STRIP) + GAP, limits: limits(name) }));
+    const [from, to] = story.interval.map(x);
     const bottom = height - FOOT;
     const drawing = svg(
       "svg",
       { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary(story, series, names) },
-      svg("rect", { class: "ill", x: x(story.began), y: LABELS, width: width - x(story.began), height: bottom - LABELS }),
+      svg("rect", { class: "ill", x: from, y: LABELS, width: Math.max(to - from, 2), height: bottom - LABELS }),
       parts,
       marks(story).map((mark, i, all) => marked(mark, { x, width, bottom, row: crowded(all, i, { x, width }) ? 1 : 0 })),
       svg("text", { x: 0, y: height - 3 }, `step ${step(first)}`),
@@ -95,7 +88,7 @@ const heightOf = (names) => LABELS + names.length * (GAP + STRIP) + FOOT;
 
 function marks({ began, rewardFell }) {
   const fell = rewardFell !== null && rewardFell > began && { at: rewardFell, text: "reward fell", kind: "fell" };
-  return [{ at: began, text: "broke", kind: "broke" }, fell].filter(Boolean);
+  return [{ at: began, text: "began", kind: "began" }, fell].filter(Boolean);
 }
 
 const labelOf = ({ at, text }) => `${text} ${step(at)}`;
@@ -126,10 +119,11 @@ function marked(mark, { x, width, bottom, row }) {
   );
 }
 
-function strip(series, name, { x, width, top }) {
+function strip(series, name, { x, width, top, limits }) {
   const values = series.signals[name].mean.map((value) => (typeof value === "number" ? value : null));
   const known = values.filter((value) => value !== null);
-  const [least, most] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
+  const shown = [...known, ...limits];
+  const [least, most] = shown.length ? [Math.min(...shown), Math.max(...shown)] : [0, 1];
   const isLog = least > 0 && most / least > 100;
   const scale = isLog ? Math.log10 : (value) => value;
   const [low, high] = [scale(least), scale(most)];
@@ -140,6 +134,7 @@ function strip(series, name, { x, width, top }) {
     svg("text", { class: "name", x: 0, y: top - 7 }, words),
     svg("text", { x: width, y: top - 7, "text-anchor": "end" }, span),
     svg("line", { class: "base", x1: 0, x2: width, y1: top + STRIP, y2: top + STRIP }),
+    limits.map((at) => svg("line", { class: "limit", x1: 0, x2: width, y1: y(at), y2: y(at) })),
     svg("path", { class: "course", d: path(series.step, values, { x, y }) }),
   ];
 }
@@ -156,11 +151,12 @@ function path(steps, values, { x, y }) {
     .join("");
 }
 
-function summary({ began, rewardFell, lastGood }, series, names) {
+function summary({ began, found, rewardFell, lastGood }, series, names) {
   const newest = (name) => number(series.signals[name].mean.findLast((value) => value !== null));
   const marks = [
     lastGood !== null && `last good step ${step(lastGood)}`,
-    `broke at step ${step(began)}`,
+    `began at step ${step(began)}`,
+    `found at step ${step(found)}`,
     rewardFell !== null && `reward fell at step ${step(rewardFell)}`,
   ];
   const values = names.map((name) => `${signalWords(name)} now ${newest(name)}`);

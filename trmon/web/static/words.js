@@ -62,6 +62,9 @@ export const plural = (n, one, many = `${one}s`) => `${step(n)} ${n === 1 ? one 
 /** Format a kind of verdict: "No drift found". */
 export const kindWords = (kind) => capital(kind.replaceAll("_", " "));
 
+/** Return a verdict in words: its kind, and why, which may be a remark in parentheses. */
+export const verdictWords = ({ kind, why }) => [`${kindWords(kind)}${!why ? "" : why.startsWith("(") ? " " : ": "}`, why];
+
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 const TOLERATED_MS = 5000; // The Date header has whole seconds, and the response takes time to arrive.
