@@ -48,7 +48,7 @@ def test_the_code_of_the_page_runs(watched: ThreadedService) -> None:
     cells = BLOCK.findall(PAGE.read_text("utf-8"))
     assert len(cells) > 5
     found = execute(cells)
-    assert found["found"].title == "corrupt log-probs"
+    assert found["found"].findings[0].finding == "corrupt_logprobs"
     assert len(found["frame"]) == len(found["history"]) > 3
     assert found["note"].step == 3
     with watched.client() as client:
@@ -61,7 +61,7 @@ def test_the_notebook_runs(watched: ThreadedService) -> None:
     cells = [cell for cell in json.loads(NOTEBOOK.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
     found = execute(["".join(cell["source"]) for cell in cells])
     assert found["worst"].name == str(MATH)
-    assert found["diagnosis"].primary == "A'"
+    assert found["diagnosis"].findings[0].finding == "corrupt_logprobs"
     assert [line.get_label() for line in found["axes"].get_lines()] == ["mask_rate", "invalid_fraction"]
     assert list(found["compared"].columns) == ["step", "math/grpo mask_rate", "math/fine mask_rate"]
     assert list(found["rates"]) == ["trm_max", "geo_mask", "seq_mis"]
