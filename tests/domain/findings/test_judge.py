@@ -308,3 +308,13 @@ def test_noisy_engines_have_wider_ranges() -> None:
     assert judged(rows).word is Word.HEALTHY
     later = [*healthy(60), *with_values(healthy(60), mismatch_kl_k3=0.009, mismatch_prob_pearson=0.985)]
     assert {out.signal for out in judged(later).outside} == {"mismatch_kl_k3", "mismatch_prob_pearson"}
+
+
+def test_without_a_lag_a_mismatch_may_be_stale_rollouts() -> None:
+    ill = with_values(healthy(30), mismatch_kl_k3=0.2)
+    assert words_of(judged(ill)).startswith("engine mismatch, or stale rollouts;")
+    assert words_of(judged(with_values(ill, engine_lag=0.0))).startswith("engine mismatch;")
+
+
+def test_a_collapse_says_no_second_word_on_the_reward() -> None:
+    assert words_of(judged([*healthy(200), *with_values(healthy(30), reward_mean=0.1)])) == "reward collapse"

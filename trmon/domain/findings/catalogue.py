@@ -184,6 +184,7 @@ class FindingSpec:
     beside: str = ""
     at_top: str = ""
     predicts: bool = False
+    without_lag: str = ""
     clauses: tuple[Clause, ...] = ()
 
 
@@ -293,6 +294,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beside: str = ""
     at_top: str = ""
     predicts: bool = False
+    without_lag: str = ""
 
 
 @cache
@@ -314,6 +316,7 @@ def _finding(id_: str, entry: _Entry) -> FindingSpec:
         beside=entry.beside,
         at_top=entry.at_top,
         predicts=entry.predicts,
+        without_lag=entry.without_lag,
         clauses=tuple(_clause(id_, entry, name, clause) for name, clause in entry.clauses.items()),
     )
 

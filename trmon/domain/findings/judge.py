@@ -64,10 +64,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 class Spell(msgspec.Struct, frozen=True, kw_only=True):
     """A finding from its trip to its end, in rows; `place` has the step of each.
 
-    `onset` is the first row of the illness, `beyond` the first row
-    beyond the limit; `end` is None while it stands. `from_start` if it stood from the first row; then, and where the
-    onset is in rows 1 to 5, there is no last good row. `remedy` is the key of a remedy that suits better than that of
-    its clause.
+    `onset` is the first row of the illness, `beyond` the first row beyond the limit; `end` is None while it stands.
+    `from_start` if it stood from the first row; then, and where the onset is in rows 1 to 5, there is no last good row.
+    `remedy` is the key of a remedy that suits better than that of its clause; `knows_lag` if the run logs a lag.
     """
 
     finding: str
@@ -81,6 +80,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     evidence: tuple[Evidence, ...] = ()
     remedy: str = ""
+    knows_lag: bool = False
     beyond: Place | None = None
     end: int | None = None
     end_place: Place | None = None
@@ -310,6 +310,7 @@ class Judge:
             severity=severity,
             evidence=_evidence(clause, reading, then=onset.then),
             remedy=_remedy(finding, clause, reading, onset.row),
+            knows_lag=reading.memory("lag").count > 0,
         )
 
 

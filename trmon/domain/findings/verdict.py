@@ -244,10 +244,11 @@ def found_of(spell: Spell, catalogue: Catalogue) -> Found:
     """Return a spell with the words of its finding and clause."""
     spec = catalogue.by_id[spell.finding]
     clause = catalogue.by_key.get(f"{spell.finding}.{spell.clause}")
+    title = clause.title if clause else spec.title
     return Found(
         finding=spell.finding,
         clause=spell.clause,
-        title=clause.title if clause else spec.title,
+        title=f"{title}, {spec.without_lag}" if spec.without_lag and not spell.knows_lag else title,
         meaning=clause.meaning if clause else spec.meaning,
         severity=spell.severity,
         remedy=spell.remedy or (clause.remedy if clause else spell.finding),
@@ -381,9 +382,10 @@ def _range_words(out: OutOfRange) -> str:
 def _asides(judgement: Judgement) -> Iterator[str]:
     if judgement.word is not Word.FINDING:
         yield from judgement.notes
-    reward = judgement.reward
-    if reward is not None:
-        values = f"{number(reward.first)} to {number(reward.last)}"
+    reward, lead = judgement.reward, judgement.lead
+    if reward is not None and (lead is None or lead.finding not in REWARD_FINDINGS):
+        first, last = number(reward.first), number(reward.last)
+        values = first if first == last else f"{first} to {last}"
         yield f"reward {values}" if reward.trend is None else f"reward {reward.trend}"
     for course in judgement.changed[:MAX_CHANGED]:
         yield f"{signal_words(course.signal)} {number(course.first)} to {number(course.last)}"
