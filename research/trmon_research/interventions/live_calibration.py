@@ -71,7 +71,7 @@ class LiveCalibration:
         self._memory.rows += rows
         self._memory.reports.by_key |= {row.key: report for row, report in zip(rows, reports, strict=True)}
         self._calibrator.add_rows(rows)
-        version = self._calibrator.next_version(self._context, state=state, rows=rows)
+        version = self._calibrator.next_version(state=state, now=self._context.now)
         if version is not None:
             self._memory.policies.made.append(version)
             self._current = version
