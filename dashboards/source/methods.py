@@ -112,18 +112,12 @@ def methods() -> list[timeseries.Panel]:
         chart(
             "Router flips",
             "Share of routings whose experts in training are not the rollout's; needs trmon_client.moe.flips. The "
-            "limit is the budget's, and finding M's where a replay is declared.",
+            "limit is the budget's, and that of moe_routing where a replay is declared.",
             (_scalar("router_flip_rate"), "flips"),
             unit="percentunit",
             axis=FROM_ZERO,
             steps=_up_to(ROUTER_FLIPS),
             link=TO_PAGE,
-        ),
-        _chart(
-            "Router flips against the start",
-            "router_flip_relative: smoothed flips over the mean of the run's first 20 steps; finding M begins at 3.",
-            ("trmon_router_flip_relative", "times the start"),
-            axis=FROM_ZERO,
         ),
         chart(
             "Load of experts",

@@ -1,7 +1,8 @@
-"""The panels of all dashboards: types, colors from the built-in rules, scales and links."""
+"""The panels of all dashboards: types, colors from healthy ranges and limits of findings, scales and links."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,29 +34,15 @@ from grafana_foundation_sdk.models.dashboard import (
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.source.promql import DATASOURCE
-from trmon.domain.severity import Severity
-from trmon.domain.rules.condition import AllOf, AnyOf, Comparison, NewestValue, ThresholdSide
+from trmon.domain.collapse_risk.risk_model import shipped_model
+from trmon.domain.collapse_risk.risk_reading import RISK
+from trmon.domain.findings.catalogue import Clause, builtin_catalogue
+from trmon.domain.findings.catalogue import Comparison as CatalogueComparison
+from trmon.domain.findings.measures import VIEWS
+from trmon.domain.rules.condition import ThresholdSide, comparisons_of
 from trmon.domain.rules.rule_yaml import builtin_rules
+from trmon.domain.severity import Severity
 
-JUDGES: dict[str, tuple[str, ...]] = {
-    "kl_k1": ("engine_mismatch",),
-    "kl_k3": ("stale_rollouts",),
-    "chi2_token": ("stale_rollouts", "variance_blowup"),
-    "ess_token": ("variance_blowup",),
-    "ratio_mean": ("support_shift",),
-    "prob_pearson": ("engine_mismatch",),
-    "prob_diff_max": ("engine_mismatch",),
-    "ppl_ratio": ("engine_mismatch",),
-    "clip_fraction": ("clip_saturation",),
-    "zero_variance_groups": ("no_learning_signal",),
-    "invalid_fraction": ("invalid_logprobs", "corrupt_logprobs"),
-    "saturated_fraction": ("corrupt_logprobs",),
-    "mask_rate": ("mask_rate",),
-    "collapse_risk": ("collapse_risk", "collapse_risk_high"),
-}
-"""The built-in rules whose limits define a signal's band, the milder one first."""
-SMALLEST = 1e-9
-"""A Grafana threshold includes its value, a rule's limit excludes it: `above 0` starts here."""
 Step = tuple[float | None, str]
 """A value and the color from there on; None starts at the minimum."""
 PLAIN: list[Step] = [(None, "blue")]
@@ -113,13 +100,28 @@ COLORS = {Severity.PAGE: ACT, Severity.WARN: WATCH, Severity.INFO: WATCH}
 
 
 def band(signal: str) -> list[Step]:
-    """Return the steps of a signal with rules, ascending; of two limits on one side, the milder one starts first."""
-    edges = list(_edges(signal))
+    """Return the steps of a signal, ascending: its healthy range, and the limits of what judges its value alone."""
+    edges = {*_of_range(signal), *(edge for clause in judges(signal) for edge in _of_clause(clause))}
+    edges |= {*_of_rule(signal), *_of_risk(signal)}
     below = sorted((value, color) for bound, value, color in edges if bound is ThresholdSide.BELOW)
-    above = sorted((value or SMALLEST, color) for bound, value, color in edges if bound is ThresholdSide.ABOVE)
+    above = sorted((value, color) for bound, value, color in edges if bound is ThresholdSide.ABOVE)
     starts = [None, *(value for value, _ in below)]
     colors = [*(color for _, color in below), HEALTHY]
     return [*zip(starts, colors, strict=True), *above]
+
+
+def judges(signal: str) -> list[Clause]:
+    """Return the clauses that compare the value of a signal alone with an absolute limit, in the order of causes."""
+    return [
+        clause
+        for clause in builtin_catalogue().clauses
+        if not clause.is_change and not clause.any and all(_is_of(part, signal) for part in clause.when)
+    ]
+
+
+def _is_of(part: CatalogueComparison, signal: str) -> bool:
+    name = part.signals[0]
+    return bool(part.side) and VIEWS[name][0] == signal if name in VIEWS else name == signal
 
 
 def thresholds(steps: list[Step]) -> ThresholdsConfig:
@@ -131,27 +133,50 @@ def thresholds(steps: list[Step]) -> ThresholdsConfig:
     )
 
 
-def _edges(signal: str) -> Iterator[tuple[ThresholdSide, float, str]]:
-    """Yield the side, the value and the color beyond it for each limit that a signal's rules set."""
-    for rule in (rule for rule in builtin_rules() if rule.name in JUDGES[signal]):
-        [limit] = [
-            part for part in _comparisons(rule.when) if part.signal == signal and isinstance(part.measure, NewestValue)
-        ]
-        color = COLORS[rule.severity]
-        if limit.away_from is None:
-            yield limit.bound, limit.threshold, color
-        else:
-            yield ThresholdSide.BELOW, limit.away_from - limit.threshold, color
-            yield ThresholdSide.ABOVE, limit.away_from + limit.threshold, color
+Edge = tuple[ThresholdSide, float, str]
+"""A limit: its side, its value and the color beyond it."""
+PLAIN_TRANSFORMS = ("", "mean")
+DISTANCES = {"pearson_gap": 1.0, "ppl_gap": 1.0, "kl_k1_size": 0.0}
+"""The points that views are distances from."""
 
 
-def _comparisons(condition: object) -> Iterator[Comparison]:
-    match condition:
-        case Comparison():
-            yield condition
-        case AllOf(parts=parts) | AnyOf(parts=parts):
-            for part in parts:
-                yield from _comparisons(part)
+def _of_range(signal: str) -> Iterator[Edge]:
+    healthy = builtin_catalogue().ranges.get(signal)
+    if healthy is not None:
+        yield from _ends(healthy.least, healthy.most, WATCH)
+
+
+def _of_clause(clause: Clause) -> Iterator[Edge]:
+    """Yield the limits of a clause on its signal's value, or on its distance from a point."""
+    decisive, color = clause.decisive, COLORS[clause.severity]
+    name = decisive.signals[0]
+    point = DISTANCES.get(name, 1.0 if decisive.transform.endswith("off_one") else None)
+    if point is not None and decisive.transform in ("", "off_one", "average_off_one"):
+        most = math.inf if name == "pearson_gap" else point + decisive.limit
+        yield from _ends(point - decisive.limit, most, color)
+    elif point is None and decisive.transform in PLAIN_TRANSFORMS:
+        side = ThresholdSide.ABOVE if decisive.is_upper else ThresholdSide.BELOW
+        yield side, decisive.limit, color
+
+
+def _ends(least: float, most: float, color: str) -> Iterator[Edge]:
+    if math.isfinite(least):
+        yield ThresholdSide.BELOW, least, color
+    if math.isfinite(most):
+        yield ThresholdSide.ABOVE, most, color
+
+
+def _of_rule(signal: str) -> Iterator[Edge]:
+    for rule in builtin_rules().others:
+        if rule.name == signal:
+            yield from ((limit.bound, limit.threshold, COLORS[rule.severity]) for limit in comparisons_of(rule.when))
+
+
+def _of_risk(signal: str) -> Iterator[Edge]:
+    if signal == RISK:
+        model = shipped_model().file
+        yield ThresholdSide.ABOVE, model.warn_at, WATCH
+        yield ThresholdSide.ABOVE, model.page_at, ACT
 
 
 GOOD: list[Step] = [(None, HEALTHY)]

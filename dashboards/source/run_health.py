@@ -14,10 +14,8 @@ from dashboards.source.panels import (
     AUTOMATIC,
     DECADES,
     FROM_ZERO,
-    GOOD,
     GRID_WIDTH,
     HEALTHY,
-    JUDGES,
     NEAR_ONE,
     RUN_HEALTH_UID,
     SHARE,
@@ -27,6 +25,7 @@ from dashboards.source.panels import (
     Step,
     band,
     chart,
+    judges,
     named,
     number,
     timeline,
@@ -122,7 +121,7 @@ def _verdict() -> list[stat.Panel]:
     incidents = [f"{value} * {_incident_state(name)}" for name, value in LEVELS]
     return [
         named("Verdict", "The run's verdict; red: to investigate now.", (need, "{{verdict}}"), width=4, steps=NEEDED),
-        named("Cause", "The rule or finding that leads its problems.", (need, "{{cause}}"), width=5, steps=NEEDED),
+        named("Cause", "The finding or rule that leads its problems.", (need, "{{cause}}"), width=5, steps=NEEDED),
         _step("Since step", "The step at which began what the verdict names.", "trmon_run_since_step"),
         _step("Last good step", "The last step before the incident.", "trmon_run_last_good_step"),
         named(
@@ -216,8 +215,8 @@ def _incident() -> statetimeline.Panel:
     by_severity = {value: per_run(run("trmon_incident_since_step", severity=name), "cause") for name, value in LEVELS}
     levels = " or ".join(f"({value} + 0 * {since})" for value, since in by_severity.items())
     return timeline(
-        "Incident, by the rule that leads it",
-        "The run's incident while it is open: one for each illness, under the rule that names its cause.",
+        "Incident, by what leads it",
+        "The run's incident while it is open: one for each illness, under the finding or rule that leads it.",
         (or_zero(levels), "{{cause}}"),
         meanings=SEVERITIES,
         height=4,
@@ -229,8 +228,8 @@ def _alerts() -> statetimeline.Panel:
     pages = per_run(run("trmon_alert_active", severity="page"), "rule")
     others = per_run(run("trmon_alert_active", severity="warn|info"), "rule")
     return timeline(
-        "Rules that fired",
-        "The rules that fired in the time range, and when.",
+        "Findings and rules that fired",
+        "The findings and rules that fired in the time range, and when.",
         (or_zero(f"2 * {pages} or {others}"), "{{rule}}"),
         meanings=SEVERITIES,
         link=TO_PAGE,
@@ -244,14 +243,15 @@ def _signals(titles: Mapping[str, str]) -> list[timeseries.Panel]:
 def _signal(name: str, title: str) -> timeseries.Panel:
     spec = _spec(name)
     healthy = f" Healthy: {spec.healthy}." if spec.healthy else ""
-    judges = f" Judged by {' and '.join(JUDGES[name])}." if name in JUDGES else ""
+    findings = dict.fromkeys(clause.finding for clause in judges(name))
+    judged = f" Judged by {' and '.join(findings)}." if findings else ""
     return chart(
         title,
-        f"{name}. {spec.description}: {spec.formula}, in {spec.unit}.{healthy}{judges}",
+        f"{name}. {spec.description}: {spec.formula}, in {spec.unit}.{healthy}{judged}",
         (per_run(run(f"trmon_{name}")), "{{run}}"),
         *([(_peak(name), "peak of the time range")] if name == "reward_mean" else []),
         unit=_unit(spec),
-        steps=band(name) if name in JUDGES else GOOD,
+        steps=band(name),
         axis=AXES.get(name, AUTOMATIC),
         link=TO_PAGE,
     )

@@ -31,8 +31,8 @@ SOFT: dict[str, Any] = {
     "turns": [{"statistic": "turn_max_abs_d", "upper": 0.2}],
     "soft_tau": 1.0,
 }
-AGENT_STEPS = 25
-"""Router flips have a value against the start from step 20 on."""
+AGENT_STEPS = 10
+"""Too few for the warnings that its noise would raise."""
 FIRING = 'count(count by (severity) (trmon_alert_active{run="ill"} == 1)) >= 2'
 """A page and a warning of the ill run are firing."""
 TOLD = "count(count by (severity) (trmon_incident_since_step)) == 2"

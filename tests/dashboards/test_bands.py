@@ -1,22 +1,34 @@
-"""The colors behind a chart change at the limits of the built-in rules."""
+"""The colors behind a chart change at the healthy range of its signal and at the limits of findings."""
 
 from __future__ import annotations
 
+import math
+import re
+
 import pytest
 
-from dashboards.source.panels import ACT, HEALTHY, JUDGES, SMALLEST, WATCH, Step, band
+from dashboards.source.panels import ACT, HEALTHY, WATCH, Step, band, judges
 from trmon.domain.collapse_risk.risk_model import shipped_model
-from trmon.domain.signals.derived_signals import DERIVED
+from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon_client.core.signals.catalogue import SIGNALS
 
 BANDS: list[tuple[str, str, list[Step]]] = [
-    ("a limit above", "kl_k3", [(None, HEALTHY), (0.05, WATCH)]),
-    ("two limits above, the milder first", "chi2_token", [(None, HEALTHY), (0.3, WATCH), (1, WATCH)]),
-    ("a limit below", "ess_token", [(None, WATCH), (0.5, HEALTHY)]),
-    ("a distance from one, on both sides", "ratio_mean", [(None, WATCH), (0.98, HEALTHY), (1.02, WATCH)]),
-    ("any value above zero, then a page", "invalid_fraction", [(None, HEALTHY), (SMALLEST, WATCH), (0.01, ACT)]),
-    ("a limit besides a growth rule on the same signal", "clip_fraction", [(None, HEALTHY), (0.2, WATCH)]),
-    ("a signal computed by the service", "mask_rate", [(None, HEALTHY), (0.5, WATCH)]),
+    ("a range above, then a finding", "kl_k3", [(None, HEALTHY), (0.005, WATCH), (0.05, WATCH)]),
+    ("a limit of a range and of a finding is one", "ess_token", [(None, WATCH), (0.5, HEALTHY)]),
+    (
+        "a distance from one, with a page far below",
+        "prob_pearson",
+        [(None, ACT), (-0.9, WATCH), (0.95, WATCH), (0.99, HEALTHY)],
+    ),
+    (
+        "a size, on both sides",
+        "kl_k1",
+        [(None, WATCH), (-0.05, WATCH), (-0.02, HEALTHY), (0.02, WATCH), (0.05, WATCH)],
+    ),
+    ("a mean off one", "ratio_mean", [(None, WATCH), (0.995, HEALTHY), (1.005, WATCH)]),
+    ("a page alone", "invalid_fraction", [(None, HEALTHY), (0.01, ACT)]),
+    ("what is shown and never judged", "prob_diff_max", [(None, HEALTHY)]),
+    ("a signal computed by the service, with a rule", "mask_rate", [(None, HEALTHY), (0.5, WATCH)]),
 ]
 
 
@@ -25,13 +37,17 @@ def test_a_band(signal: str, steps: list[Step]) -> None:
     assert band(signal) == steps
 
 
-def test_the_steps_of_every_band_ascend_from_the_least() -> None:
-    for signal in JUDGES:
-        (first, _), *rest = band(signal)
-        values = [value for value, _ in rest]
-        assert first is None
-        assert values == sorted(values), signal
-        assert any(color == HEALTHY for _, color in band(signal)), signal
+@pytest.mark.parametrize("signal", builtin_catalogue().ranges)
+def test_the_steps_of_every_band_ascend_from_the_least(signal: str) -> None:
+    (first, _), *rest = band(signal)
+    values = [value for value, _ in rest]
+    assert first is None
+    assert values == sorted(values)
+    assert any(color == HEALTHY for _, color in band(signal))
+
+
+def test_a_clause_that_reads_other_signals_too_is_no_limit_of_a_chart() -> None:
+    assert [clause.key for clause in judges("kl_k3")] == ["engine_mismatch.kl_k3"]
 
 
 def test_the_risk_of_a_collapse_is_banded_by_the_thresholds_of_its_model() -> None:
@@ -39,5 +55,10 @@ def test_the_risk_of_a_collapse_is_banded_by_the_thresholds_of_its_model() -> No
     assert band("collapse_risk") == [(None, HEALTHY), (model.warn_at, WATCH), (model.page_at, ACT)]
 
 
-def test_every_banded_name_is_a_signal() -> None:
-    assert JUDGES.keys() <= {spec.stem for spec in SIGNALS.values()} | DERIVED.keys()
+@pytest.mark.parametrize("name", builtin_catalogue().ranges)
+def test_the_healthy_range_that_a_signal_is_described_with_is_that_of_the_judge(name: str) -> None:
+    described = {spec.healthy for spec in SIGNALS.values() if spec.stem == name and spec.healthy}
+    known = builtin_catalogue().ranges[name]
+    for words in described:
+        said = {float(one) for one in re.findall(r"\d[\d.e-]*", words)}
+        assert said == {abs(end) for end in (known.least, known.most) if math.isfinite(end)}

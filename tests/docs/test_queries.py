@@ -20,7 +20,7 @@ from trmon.domain.severity import Severity
 from trmon.store import Store
 
 PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text("utf-8")
-KILLED, FALSE_PAGES, MASKED = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+MECHANISMS, FALSE_PAGES, MASKED = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 STRICT = '{"name": "strict", "criteria": [{"statistic": "max_binary_kl", "pair": "total", "upper": 0.02}]}'
 
@@ -46,8 +46,8 @@ def answered(moved: MovedRuns, sql: str) -> list[dict[str, Any]]:
 
 
 def test_the_mechanism_of_the_ill_run_is_found(moved: MovedRuns) -> None:
-    [row] = answered(moved, KILLED)
-    assert (row["mechanism"], row["finding"], row["runs"]) == ("stale_rollouts", "B", 1)
+    [row] = answered(moved, MECHANISMS)
+    assert (row["mechanism"], row["runs"]) == ("stale_rollouts", 1)
 
 
 def test_the_page_on_the_healthy_run_is_false(moved: MovedRuns) -> None:
@@ -66,6 +66,6 @@ def test_sql_and_a_what_if_mask_the_same_share(moved: MovedRuns, monkeypatch: py
     namespace: dict[str, Any] = {}
     for cell in PYTHON:
         exec(compile(cell, "cell", "exec"), namespace)
-    assert namespace["killed"] == [("stale_rollouts", 1)]
+    assert namespace["ill"] == [("stale_rollouts", 1)]
     assert namespace["masked"].rows() == [("math", pytest.approx(total["mask_rate"], rel=1e-12))]
     assert namespace["rates"] == [("math", pytest.approx(total["mask_rate"], rel=1e-12))]
