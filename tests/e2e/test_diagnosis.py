@@ -18,26 +18,25 @@ from trmon.lab.grpo.injections import Injection, Onset, injected
 from trmon.lab.grpo.watched_experiment import train_experiment_watched
 
 CAUSES = {
-    Injection.QUANTISE: "A",
-    Injection.ROUTER: "M",
-    Injection.PAD: "A'",
-    Injection.SUPPORT: "A''",
-    Injection.LR: "G",
-    Injection.TEMPERATURE: "T",
-    Injection.NAN: "N",
-    Injection.ENTROPY: "S",
-    Injection.LENGTH: "L",
+    Injection.QUANTISE: "engine_mismatch",
+    Injection.ROUTER: "moe_routing",
+    Injection.PAD: "corrupt_logprobs",
+    Injection.SUPPORT: "support_shift",
+    Injection.LR: "step_too_large",
+    Injection.TEMPERATURE: "temperature",
+    Injection.NAN: "not_a_number",
+    Injection.ENTROPY: "entropy_explosion",
+    Injection.LENGTH: "cut_at_limit",
 }
 LATE = {Injection.LR, Injection.NAN, Injection.ENTROPY, Injection.LENGTH}
-SLOW = {Injection.ENTROPY: 66}
+SLOW = {Injection.ENTROPY: 66, Injection.SUPPORT: 50, Injection.TEMPERATURE: 50}
 """Steps that a finding over averages needs after the onset."""
 
 
 def onset_step(injection: Injection) -> int:
     """Return the first step of an injection.
 
-    A new optimizer's first steps are large too; finding G counts them for 20 steps, which the findings of a collapse
-    compare with.
+    A new optimizer's first steps are large too, and changes are against a run's first 20 steps.
     """
     return 24 if injection in LATE else 12
 
@@ -61,5 +60,6 @@ def test_the_cause_of_an_injection_is_named(
     path = f"/api/v1/runs/lab/{name}"
     eventually(lambda: shared.get(path).json(), lambda run: run["state"] == "finished")
     found = shared.get(f"{path}/diagnosis").json()
-    assert found["primary"] == CAUSES[injection]
-    assert onset_step(injection) <= found["observed"][0]["since_step"] < config.n_updates
+    assert found["findings"], found["sentence"]
+    assert found["findings"][0]["finding"] == CAUSES[injection], found["sentence"]
+    assert onset_step(injection) - 3 <= found["since_step"] < config.n_updates

@@ -51,12 +51,13 @@ def test_runs_are_described(watched: Service) -> None:
 def test_what_is_wrong_with_a_run_is_one_story(watched: Service) -> None:
     status, found = watched.status("math/ill"), watched.diagnosis("math/ill")
     assert (status.verdict.kind, status.verdict.need) == ("act", "now")
-    assert (found.primary, found.title, found.since_step) == ("A'", "corrupt log-probs", 0)
-    evidence = {item.signal: item for item in found.observed[0].evidence}
-    assert evidence["invalid_fraction"].value > evidence["invalid_fraction"].threshold
+    lead = found.findings[0]
+    assert (lead.finding, lead.title, found.since_step) == ("corrupt_logprobs", "corrupt log-probs", 0)
+    evidence = {item.signal: item for item in lead.evidence}
+    assert evidence["invalid_fraction"].value > evidence["invalid_fraction"].limit
     assert found.incident is not None
     assert found.remedy is not None
-    assert found.incident.fix in found.remedy.fix
+    assert found.incident.fix == found.remedy.first
     alerts = list(watched.alerts(run="math/ill", state="firing"))
     (incident,) = watched.incidents(project="math")
     assert incident in alerts
@@ -64,7 +65,7 @@ def test_what_is_wrong_with_a_run_is_one_story(watched: Service) -> None:
     assert "corrupt_logprobs" in [alert.rule for alert in status.alerts]
     assert list(watched.alerts(run="math/fine", state="firing")) == []
     rule = next(rule for rule in watched.rules() if rule.name == "stale_rollouts")
-    assert (rule.finding, rule.fires_when[0].words) == ("B", "all of")
+    assert (rule.is_finding, rule.clauses[0].id) == (True, "pearson")
 
 
 def test_signals_are_columns_by_step(watched: Service) -> None:
@@ -174,7 +175,7 @@ def test_a_long_history_is_read_to_its_last_step_and_batches_oldest_first(
     steps = [(batch.step, batch.ordinal, batch.update) for batch in batches]
     assert steps == [(step, step + 1, None) for step in range(n_steps)]
     assert batches[0].scalars == {"lr": 1e-3}
-    assert math.isnan(batches[0].signals["response_length_growth"])
+    assert math.isnan(batches[0].signals["step_seconds"])
 
 
 def test_a_wrong_name_is_told_with_those_there_are(watched: Service) -> None:
