@@ -131,7 +131,8 @@ SHIFTED = {
     "mismatch_prob_pearson": 0.1,
     "mismatch_abs_log_ratio_mean": 0.8,
     "mismatch_kl_k1": 0.01,
-    "seq_shift_share": 0.02,
+    "mismatch_drift_spread": 0.02,
+    "mismatch_kl_k2": 0.5,
 }
 SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] = {
     "stale_rollouts.no_sync": (lambda row: {"engine_lag": float(row)}, lambda row: {"engine_lag": float(row % 5)}),
@@ -143,8 +144,8 @@ SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] =
         constant(positive_fraction=0.3, mu_logprob_mean=-0.0002),
         constant(positive_fraction=0.3, mu_logprob_mean=-0.3),
     ),
-    "corrupt_logprobs.shifted": (constant(**SHIFTED), constant(**SHIFTED | {"seq_shift_share": 0.3})),
-    "corrupt_logprobs.order": (constant(**SHIFTED | {"seq_shift_share": 0.3}), constant(**SHIFTED)),
+    "corrupt_logprobs.shifted": (constant(**SHIFTED), constant(**SHIFTED | {"mismatch_drift_spread": 0.4})),
+    "corrupt_logprobs.order": (constant(**SHIFTED | {"mismatch_drift_spread": 0.4}), constant(**SHIFTED)),
     "corrupt_logprobs.end_dropped": (constant(**COUNTS, **TAIL), constant(**COUNTS, **TAIL | {"n_zero_tail": 500.0})),
     "corrupt_logprobs.padding": (constant(**NO_GAPS, **TAIL), constant(**COUNTS, **TAIL)),
     "corrupt_logprobs.zeros": (constant(**COUNTS), constant(**COUNTS | {"n_mu_zero_unlikely": 0.9})),

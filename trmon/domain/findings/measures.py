@@ -28,7 +28,17 @@ from trmon.domain.findings.memory import (
 
 ENGINE_STEMS = frozenset(
     (
-        *("prob_pearson", "ppl_ratio", "kl_k1", "kl_k3", "abs_log_ratio_mean", "ratio_mean", "chi2_token", "ess_token"),
+        *(
+            "prob_pearson",
+            "ppl_ratio",
+            "kl_k1",
+            "kl_k2",
+            "kl_k3",
+            "abs_log_ratio_mean",
+            "ratio_mean",
+            "chi2_token",
+            "ess_token",
+        ),
         *("drift_spread", "logp_slope_q", "logp_slope_p", "logp_corr_q", "ln_e_value", "k3_excess"),
     )
 )
@@ -445,6 +455,7 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "zero_tail.share": _zero_tail_share,
     "zero_tail.against_chance": _zero_tail_against_chance,
     "kl_k1_share": _kl_k1_share,
+    "spread_share": lambda reading: over(reading.memory("drift_spread").now, reading.memory("kl_k2").now),
     "kl_k1.over_abs": lambda reading: over(reading.memory("kl_k1").now, reading.memory("abs_log_ratio_mean").now),
     "slopes.smaller": _smaller_slope,
     "slopes.factor": _slope_factor,
@@ -470,6 +481,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "replayed_flip_rate": ("router_flip_rate",),
     "advantage_size": ("advantage_max", "advantage_min"),
     "kl_k1.over_abs": ("kl_k1", "abs_log_ratio_mean"),
+    "spread_share": ("drift_spread", "kl_k2"),
     "kl_k1_share": ("kl_k1", "abs_log_ratio_mean", "n_tokens"),
 }
 """The signals that a computed measure reads; the first one decides whether a row is judged."""

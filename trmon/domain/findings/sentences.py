@@ -60,6 +60,7 @@ OF_MEASURE: Mapping[str, str] = {
     "gaps.share": "{percent} of the tokens have probabilities that differ by more than 0.5",
     "zero_tail.share": "{percent} of the tokens stand in zeros at the end of responses",
     "zero_tail.against_chance": "{value} times as many as chance explains",
+    "spread_share": "the spread over sequences is {value} of what independent tokens have",
     "kl_k1_share": "the signed KL is {value} of the mean absolute log-ratio",
     "kl_k1.over_abs": "the signed KL is {value} of the mean absolute log-ratio",
     "slopes.smaller": "the log-ratio follows the log-prob with a slope of {value}",
