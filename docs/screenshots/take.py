@@ -34,7 +34,9 @@ def main() -> None:
         fleet = FLEET["Fleet"](service.url)
         fleet.train()
         with service.client() as client, chromium() as browser:
-            eventually(lambda: _kinds(client), lambda kinds: kinds[STALE] == "act" and kinds[SILENT] == "stalled")
+            eventually(
+                lambda: _kinds(client), lambda kinds: kinds[STALE] in ("act", "watch") and kinds[SILENT] == "stalled"
+            )
             for size, word in ((WIDE, "wide"), (PHONE, "phone")):
                 for theme in ("light", "dark"):
                     _take(browser, client, size=size, theme=theme, word=word)

@@ -47,6 +47,7 @@ def test_a_brief_list_has_the_newest_values_and_names_bring_the_sparklines(run: 
             known = [value for value in full[name]["values"] if value is not None]
             assert one[name] == full[name] | {"values": known[-1:]}
         assert one["mask_rate"] == pytest.approx(full["mask_rate"], rel=1e-3)
+    assert [whole[0][name]["healthy_most"] for name in ("reward", "kl")] == [None, 0.005]
     asked = {"runs": f"{ill.key}, math/none,code/ill"}
     [named] = run.client.get("/api/v1/fleet/named", params=asked).json()
     assert (named["run"], named["reward"]) == ("ill", whole[0]["reward"])

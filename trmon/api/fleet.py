@@ -17,6 +17,7 @@ from trmon.api.http.parameters import After, Limit, split_run_keys
 from trmon.domain.access import Access
 from trmon.domain.alerts.alert import ListedAlert
 from trmon.domain.errors import InvalidInput
+from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.run_summary import DIGITS, RunSummary
 from trmon.domain.runs.run import Run
@@ -107,6 +108,9 @@ def _brief(status: RunStatus) -> RunStatus:
     )
 
 
+KL_RANGE = builtin_catalogue().ranges["kl_k3"]
+
+
 def _run_status(
     run: Run,
     *,
@@ -146,5 +150,5 @@ def _run_status(
         mask_rate=summary.mask_rate if summary else None,
         collapse_risk=fleet_risk_info(risk, is_past=is_past_collapse(run, judgement)),
         reward=summary.reward if summary else None,
-        kl=summary.kl if summary else None,
+        kl=SparklineInfo.from_fields(summary.kl, healthy_most=KL_RANGE.most) if summary else None,
     )

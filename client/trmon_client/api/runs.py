@@ -46,6 +46,7 @@ class SparklineInfo(AnswerInfo, frozen=True, kw_only=True):
     first_step: int
     last_step: int
     values: tuple[float | None, ...]
+    healthy_most: Annotated[float | None, says("The upper end of its healthy range; null without one.")] = None
 
 
 class NamedRun(AnswerInfo, frozen=True, kw_only=True):

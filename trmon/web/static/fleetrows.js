@@ -64,7 +64,7 @@ function cells(run) {
     name(run),
     h("span", { class: "number" }, step(run.step)),
     course(run.reward, "reward", []),
-    course(run.kl, "KL", [0]),
+    course(run.kl, "KL", [0, run.kl?.healthy_most ?? 0]),
     h("span", { class: "number" }, percent(run.mask_rate)),
     alerts(run),
     run.owner ? h("span", { class: "cut", title: run.owner }, cut(run.owner)) : h("span", { class: "quiet" }, "–"),
@@ -302,7 +302,7 @@ const WIDTH = 120;
 const HEIGHT = 26;
 
 /** Return a drawing of values (null where unknown), lowest at the bottom; a flat line lies in the middle.
- *  The height spans at least `least`. */
+ *  The height spans at least `least`, so that noise below the healthy limit does not look large. */
 function sparkline(values, label, least = []) {
   const known = [...values.filter((value) => value !== null), ...least];
   const bottom = Math.min(...known);
