@@ -382,8 +382,8 @@ def _range_words(out: OutOfRange) -> str:
 def _asides(judgement: Judgement) -> Iterator[str]:
     if judgement.word is not Word.FINDING:
         yield from judgement.notes
-    reward, lead = judgement.reward, judgement.lead
-    if reward is not None and (lead is None or lead.finding not in REWARD_FINDINGS):
+    reward, fallen = judgement.reward, any(found.finding in REWARD_FINDINGS for found in judgement.findings)
+    if reward is not None and not fallen:
         first, last = number(reward.first), number(reward.last)
         values = first if first == last else f"{first} to {last}"
         yield f"reward {values}" if reward.trend is None else f"reward {reward.trend}"
