@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -16,10 +15,7 @@ from tests.fixtures.messages import ORIGIN, columns, report
 from tests.fixtures.trainer import MATH, send, send_step
 from tests.fixtures.waiting import eventually
 from tests.worker.watched_run import ORIGIN as WATCHED_ORIGIN
-from tests.worker.watched_run import WATCH_CONFIG, WatchedRun
-from trmon.domain.collapse_risk.risk_inputs import BASELINE_STEPS
-from trmon.domain.rules.condition_yaml import parse_condition
-from trmon.domain.rules.rule_yaml import builtin_rules
+from tests.worker.watched_run import WatchedRun
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
 
@@ -102,7 +98,7 @@ def test_a_run_with_corrupt_log_probs_gets_advice_to_stop() -> None:
     assert not run.view.advice.stop
     teach(run, range(6, 14), health="corrupt")
     assert run.view.advice.stop
-    assert "corrupt" in run.view.advice.reasons["stop"]
+    assert "dropped log-probs" in run.view.advice.reasons["stop"]
 
 
 @pytest.mark.parametrize(
@@ -130,25 +126,11 @@ def test_a_run_should_stop_only_on_a_collapse_and_if_it_opted_in(
 def test_a_jump_in_response_length_cuts_the_learning_rate_once() -> None:
     run = WatchedRun()
     for step in range(150):
-        length = 32 if step < 120 else 64
+        length = 32 if step < 120 else 160
         counts = finished((step - 1, None, 1)) if step else []
         content = columns(8, n_tokens=np.full(8, length))
         run.receive(healthy_report(step, content=content, policy=None, finished=counts), at=10.0 * step)
     assert run.view.advice is not None
     assert run.view.advice.lr_decay is not None
     assert run.view.advice.lr_decay.factor == 0.5
-    assert 120 <= run.view.advice.lr_decay.step <= 124
-
-
-def test_a_prediction_that_pages_advises_no_stop() -> None:
-    page = next(rule for rule in builtin_rules() if rule.name == "collapse_risk_high")
-    risky = replace(page, when=parse_condition({"signal": "collapse_risk", "above": 0.0}, "when"))
-    run = WatchedRun(watch_config=replace(WATCH_CONFIG, rules=lambda: (risky,)))
-    teach(run, range(BASELINE_STEPS + risky.for_steps + 2))
-    advice = run.view.advice
-    assert advice is not None
-    assert {alert.rule for alert in run.view.alerts} >= {"collapse_risk_high", "incident"}
-    assert not advice.stop
-    assert advice.incident_since is not None
-    assert advice.collapse_risk is not None
-    assert 0.0 < advice.collapse_risk.probability < 1.0
+    assert 120 <= run.view.advice.lr_decay.step <= 130

@@ -20,7 +20,7 @@ from trmon.domain.identity import RunKey
 from trmon.store.schema import tables
 
 MOVED = "/api/v1/runs/math/moved"
-READS = (f"{MOVED}/batches", f"{MOVED}/batches/1/sequences", f"{MOVED}/signals?names=total_kl_k3", f"{MOVED}/diagnosis")
+READS = (f"{MOVED}/batches", f"{MOVED}/batches/1/sequences", f"{MOVED}/signals?names=total_kl_k3", f"{MOVED}/budget")
 
 IMPORTING_DELTALAKE = tuple(
     f"trmon.store.lake.{name}" for name in ("delta_tables", "files", "history", "mover", "reader", "runs")
@@ -68,7 +68,8 @@ def problems(service: ThreadedService) -> set[tuple[int, str]]:
 
 def assert_all_else_goes_on(client: httpx.Client) -> None:
     """Check what reads no moved rows, and that another run is taken and read."""
-    for path in ("/api/v1/runs", MOVED, f"{MOVED}/attempts", "/api/v1/fleet", "/api/v1/runs/math/stored/batches"):
+    of_moved = (MOVED, f"{MOVED}/attempts", f"{MOVED}/diagnosis")
+    for path in ("/api/v1/runs", *of_moved, "/api/v1/fleet", "/api/v1/runs/math/stored/batches"):
         assert client.get(path).status_code == 200, path
     train(client, RunKey("math", f"new-{time.time_ns()}"))
 
