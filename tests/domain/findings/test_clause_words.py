@@ -31,6 +31,10 @@ def test_a_clause_says_what_it_compares_when_it_is_not_judged_and_for_how_many_r
     assert clause_words(CLAUSES["reference_kl.level"]) == "KL to the reference model is more than 3 over 20 rows"
 
 
+def test_a_clause_says_what_must_be_there_when_it_begins() -> None:
+    assert "; it begins only if the fall of the reward" in clause_words(CLAUSES["step_too_large.spikes"])
+
+
 def test_a_warning_that_becomes_a_page_says_when() -> None:
     assert severity_words(CLAUSES["corrupt_logprobs.zeros"]) == (
         "warn; page when more than 1% of the log-probs are dropped"

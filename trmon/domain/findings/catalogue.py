@@ -109,6 +109,7 @@ class Clause:
     when: tuple[Comparison, ...]
     any: tuple[tuple[Comparison, ...], ...] = ()
     unless: tuple[Comparison, ...] = ()
+    only_if: tuple[tuple[Comparison, ...], ...] = ()
     hold: Hold
     title: str
     meaning: str
@@ -136,7 +137,7 @@ class Clause:
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
         """All its comparisons."""
-        alternatives = (comparison for part in (*self.any, *self.page_when) for comparison in part)
+        alternatives = (comparison for part in (*self.any, *self.only_if, *self.page_when) for comparison in part)
         return (*self.when, *alternatives, *self.unless)
 
     def truth(self, reading: Reading, *, relaxed: bool = False) -> bool | None:
@@ -154,6 +155,11 @@ class Clause:
             chosen = _any(self.any, reading, relaxed=relaxed)
             return False if chosen is False else (None if chosen is None else found)
         return found
+
+
+def may_begin(clause: Clause, reading: Reading) -> bool:
+    """Whether a clause whose hold is met has in this row what it must have to begin."""
+    return not clause.only_if or bool(_any(clause.only_if, reading))
 
 
 def _all(parts: tuple[Comparison, ...], reading: Reading, *, relaxed: bool) -> bool | None:
@@ -269,6 +275,7 @@ class _ClauseEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     change: str | tuple[str, ...] = ()
     any: tuple[tuple[str, ...], ...] = ()
     unless: tuple[str, ...] = ()
+    only_if: tuple[tuple[str, ...], ...] = ()
     hold: str = ""
     title: str = ""
     meaning: str = ""
@@ -331,6 +338,7 @@ def _clause(finding: str, entry: _Entry, name: str, given: _ClauseEntry) -> Clau
         when=when,
         any=tuple(tuple(map(comparison, part)) for part in given.any),
         unless=tuple(map(comparison, given.unless)),
+        only_if=tuple(tuple(map(comparison, part)) for part in given.only_if),
         hold=_hold(given.hold) if given.hold else _usual_hold(when[0]),
         title=given.title or entry.title,
         meaning=given.meaning or entry.meaning,

@@ -54,6 +54,8 @@ def clause_words(clause: Clause) -> str:
         words += f"; and {_alternatives(clause.any)}"
     if clause.unless:
         words += f"; unless {' or '.join(map(comparison_words, clause.unless))}"
+    if clause.only_if:
+        words += f"; it begins only if {_alternatives(clause.only_if)}"
     return words if clause.hold == AT_ONCE else f"{words}; in {clause.hold} rows"
 
 

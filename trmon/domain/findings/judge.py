@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import structs
 
-from trmon.domain.findings.catalogue import LOST, NONFINITE, Catalogue, Clause, Comparison, Hold, is_paged
+from trmon.domain.findings.catalogue import LOST, NONFINITE, Catalogue, Clause, Comparison, Hold, is_paged, may_begin
 from trmon.domain.findings.measures import SETTLED, VIEWS, Reading, remembered_as, sources_of
 from trmon.domain.findings.memory import (
     EARLY_ROWS,
@@ -339,7 +339,7 @@ def _evidence(clause: Clause, reading: Reading, *, then: float) -> tuple[Evidenc
     """Return the comparisons of a clause that hold in a row; none where its deciding one does not."""
     if not clause.decisive.truth(reading, relaxed=True):
         return ()
-    chosen = next((part for part in clause.any if all(c.truth(reading) for c in part)), ())
+    chosen = next((part for part in (*clause.any, *clause.only_if) if all(c.truth(reading) for c in part)), ())
     return tuple(
         Evidence(
             measure=part.measure,
@@ -460,7 +460,7 @@ def _judged(known: ClauseMemory | None, clause: Clause, reading: Reading) -> Cla
     truths = (memory.truths << 1 | truth) & _MASKS[50]
     judged = memory.judged + 1
     if not memory.stands:
-        return ClauseMemory(truths, judged, _holds(clause.hold, truths, judged), 0)
+        return ClauseMemory(truths, judged, _holds(clause.hold, truths, judged) and may_begin(clause, reading), 0)
     still = truth or clause.truth(reading, relaxed=True)
     quiet = 0 if still else memory.quiet + 1
     # A clause that has closed holds anew by new rows: some holds are longer than what closes it.
@@ -471,8 +471,8 @@ _MASKS = tuple((1 << n) - 1 for n in range(51))
 
 
 def _holds(hold: Hold, truths: int, judged: int) -> bool:
-    if hold.first and judged < hold.rows:
-        return judged <= hold.first_rows and truths.bit_count() >= hold.first
+    if hold.first and judged <= hold.first_rows:
+        return truths.bit_count() >= hold.first
     return (truths & _MASKS[hold.rows]).bit_count() >= hold.needed
 
 

@@ -28,18 +28,8 @@ from trmon.domain.findings.memory import (
 
 ENGINE_STEMS = frozenset(
     (
-        *(
-            "prob_pearson",
-            "ppl_ratio",
-            "kl_k1",
-            "kl_k2",
-            "kl_k3",
-            "abs_log_ratio_mean",
-            "ratio_mean",
-            "chi2_token",
-            "ess_token",
-        ),
-        *("drift_spread", "logp_slope_q", "logp_slope_p", "logp_corr_q", "ln_e_value", "k3_excess"),
+        *("prob_pearson", "ppl_ratio", "kl_k1", "kl_k2", "kl_k3", "abs_log_ratio_mean", "ratio_mean", "chi2_token"),
+        *("ess_token", "drift_spread", "logp_slope_q", "logp_slope_p", "logp_corr_q", "ln_e_value", "k3_excess"),
     )
 )
 """Signals of the engines' pair: of mismatch, else of total."""
@@ -129,6 +119,10 @@ class Reading:
 Transform: TypeAlias = Callable[[SignalMemory, Reading], float]
 
 
+NOISE_ERRORS = 4.0
+"""A change counts beyond so many standard errors. Source: findings, section 1."""
+
+
 def over(value: float, base: float) -> float:
     """Return a ratio: NaN where the base is not known or both are 0, infinite over 0."""
     if base > 0.0:
@@ -136,6 +130,13 @@ def over(value: float, base: float) -> float:
     if base == 0.0 and value > 0.0:
         return math.inf
     return math.nan
+
+
+def against(value: float, past: float) -> float:
+    """Return a value over one of the past: 1 where both are 0, infinite where it was not above 0."""
+    if value == past == 0.0:
+        return 1.0
+    return math.inf if past <= 0.0 < value else over(value, past)
 
 
 def in_errors(distance: float, error: float) -> float:
@@ -152,13 +153,13 @@ def _mean(memory: SignalMemory, _: Reading) -> float:
 def _over_recent(memory: SignalMemory, _: Reading) -> float:
     """Of the median of the 50 values before that have a signal, of which there must be 20."""
     least = 1e-3 * _usual(memory)
-    before = [value for value in memory.values[-51:-1] if value > least]
-    return over(memory.now, median(before)) if len(before) >= START_ROWS else math.nan
+    before = [value for value in memory.values[:-1] if value > least][-50:]
+    return against(memory.now, median(before)) if len(before) >= START_ROWS else math.nan
 
 
 def _over_before(memory: SignalMemory, _: Reading) -> float:
     """Of the median of the 50 values that end 5 values back, from value 55 on."""
-    return over(memory.now, median(memory.values[-55:-5])) if memory.count >= 55 else math.nan
+    return against(memory.now, median(memory.values[-55:-5])) if memory.count >= 55 else math.nan
 
 
 def _early(memory: SignalMemory) -> float:
@@ -183,10 +184,10 @@ def _above_usual(memory: SignalMemory, _: Reading) -> float:
 
 
 def _rises(memory: SignalMemory, _: Reading) -> float:
-    """The number of neighbours, newest first, that each rose."""
+    """The number of neighbours, newest first, that each rose by one at least."""
     rises = 0
     for after, before in pairwise(reversed(memory.values)):
-        if after <= before:
+        if after - before < 1.0 - 1e-9:
             break
         rises += 1
     return float(rises) if memory.values else math.nan
@@ -194,7 +195,7 @@ def _rises(memory: SignalMemory, _: Reading) -> float:
 
 def _growth(memory: SignalMemory, _: Reading) -> float:
     now, then = memory.growth()
-    return over(now, then)
+    return against(now, then)
 
 
 def _growth_errors(memory: SignalMemory, _: Reading) -> float:
@@ -212,18 +213,19 @@ def _beyond_noise(memory: SignalMemory, _: Reading) -> float:
 
 
 def _off_before(memory: SignalMemory, _: Reading) -> float:
-    """The factor between the median of the newest 5 and that of the 5 that are 20 values older."""
-    if memory.count < 2 * START_ROWS:
+    """The factor between the median of the newest 5 and that of the 5 that are 20 values older; 1 within noise."""
+    if memory.count < START_ROWS + MEDIAN_ROWS:
         return math.nan
     now, then = median(memory.values[-MEDIAN_ROWS:]), median(memory.values[-25:-20])
+    if in_errors(now - then, memory.noise * MEDIAN_DEVIATION) <= NOISE_ERRORS:
+        return 1.0
     return max(over(now, then), over(then, now)) if now > 0 and then > 0 else math.nan
 
 
 def _over_50_before(memory: SignalMemory, _: Reading) -> float:
-    if memory.count <= 50:
+    if memory.count < START_ROWS + 50:
         return math.nan
-    before = memory.values[-70:-50] or memory.early[:START_ROWS]
-    return over(memory.mean_of(START_ROWS), mean(before))
+    return against(memory.mean_of(START_ROWS), mean(memory.values[-70:-50]))
 
 
 def _same(memory: SignalMemory, _: Reading) -> float:
@@ -240,6 +242,12 @@ def _off_one_errors(memory: SignalMemory, _: Reading) -> float:
     return in_errors(memory.mean_of(START_ROWS, at_least=START_ROWS) - 1.0, memory.noise / math.sqrt(START_ROWS))
 
 
+def _below_peak(memory: SignalMemory, _: Reading) -> float:
+    """How far the newest value is below the largest, as a share of the range."""
+    highest, lowest = max(memory.values), min(memory.values)
+    return (highest - memory.now) / (highest - lowest) if highest > lowest else 0.0
+
+
 UNITS = (math.log(2.0), 1.0 / math.log(2.0), math.log(10.0), 1.0 / math.log(10.0))
 """A logarithm to base 2 or 10 of one side, over the natural one of the other."""
 
@@ -252,20 +260,20 @@ TRANSFORMS: Mapping[str, Transform] = {
     "": lambda memory, _: memory.now,
     "mean": _mean,
     "mean_size": lambda memory, _: abs(memory.mean_of(START_ROWS, at_least=START_ROWS)),
-    "mean_over_start": lambda memory, reading: over(_mean(memory, reading), memory.start),
+    "mean_over_start": lambda memory, reading: against(_mean(memory, reading), memory.start),
     "average": lambda memory, _: memory.ema,
-    "average_over_start": lambda memory, _: over(memory.ema, memory.start),
+    "average_over_start": lambda memory, _: against(memory.ema, memory.start),
     "average_over_usual": lambda memory, _: (
-        over(memory.ema, median(memory.early[:START_ROWS])) if memory.count >= START_ROWS else math.nan
+        against(memory.ema, median(memory.early[:START_ROWS])) if memory.count >= START_ROWS else math.nan
     ),
-    "average_over_early": lambda memory, _: over(memory.ema, _early(memory)),
+    "average_over_early": lambda memory, _: against(memory.ema, _early(memory)),
     "average_off_one": lambda memory, _: abs(memory.ema - 1.0),
     "average_errors": lambda memory, _: in_errors(memory.ema - 1.0, memory.noise * math.sqrt(EMA_VARIANCE)),
     "beyond_noise": _beyond_noise,
-    "over_start": lambda memory, _: over(memory.now, memory.start),
+    "over_start": lambda memory, _: against(memory.now, memory.start),
     "over_recent": _over_recent,
     "over_before": _over_before,
-    "over_early": lambda memory, _: over(memory.now, _early(memory)),
+    "over_early": lambda memory, _: against(memory.now, _early(memory)),
     "above_early": lambda memory, _: memory.now - _early(memory),
     "over_usual": _over_usual,
     "above_usual": _above_usual,
@@ -281,7 +289,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "same": _same,
     "different": lambda memory, _: float(len(set(memory.values[-START_ROWS:]))),
     "below_peak_errors": lambda memory, _: in_errors(max(memory.values) - memory.now, memory.noise),
-    "below_peak": lambda memory, _: over(max(memory.values) - memory.now, max(memory.values) - min(memory.values)),
+    "below_peak": _below_peak,
 }
 """What a clause may read of a signal, by the name after the dot."""
 AVERAGES = frozenset(
@@ -304,10 +312,6 @@ def _total(reading: Reading, name: str, rows: int) -> float:
 
 
 ZERO_ROWS, GAP_ROWS = 10, 20
-
-
-def _zero_rows(reading: Reading) -> float:
-    return float(sum(value > 0 for value in reading.memory("n_mu_zero_unlikely").values[-ZERO_ROWS:]))
 
 
 def _zero_tail_share(reading: Reading) -> float:
@@ -338,8 +342,8 @@ def _slope_factor(reading: Reading) -> float:
 
 
 def _slopes(reading: Reading) -> list[float]:
-    pairs = zip(reading.memory("logp_slope_q").values, reading.memory("logp_slope_p").values, strict=False)
-    return [(s1 + s2) / 2.0 for s1, s2 in pairs]
+    newest = zip(*(reversed(reading.memory(f"logp_slope_{side}").values) for side in "qp"), strict=False)
+    return [(s1 + s2) / 2.0 for s1, s2 in newest][::-1]
 
 
 def _slope_spread(reading: Reading) -> float:
@@ -361,10 +365,6 @@ def _ramp_rows(reading: Reading) -> float:
     return float(sum(0.25 < value / present < 0.75 for value in means)) if present else math.nan
 
 
-def _reward_noise(reading: Reading) -> float:
-    return reading.reward.noise
-
-
 def _fall(reading: Reading) -> float:
     return reading.reward.fall(reading.computed("reward_noise"), reading.computed("reward_lowest"))
 
@@ -378,7 +378,7 @@ def _since_eval_peak(reading: Reading) -> float:
     """How far the reward's average is above its value at the peak of evaluations, in standard errors."""
     error = reading.computed("reward_noise") * math.sqrt(EMA_VARIANCE)
     change = reading.reward.signal.ema - reading.reward_at_eval_peak
-    return change / error if error > 0 else math.nan
+    return change / error if error > 0 or change != change else math.copysign(math.inf, change) if change else 0.0
 
 
 def _at_top(reading: Reading) -> float:
@@ -402,10 +402,12 @@ def _floor_errors(reading: Reading) -> float:
 
 
 def _kl_k1_share(reading: Reading) -> float:
-    """abs(kl_k1) over the mean absolute log-ratio, less what 3 standard errors of it explain."""
-    size, tokens = reading.memory("abs_log_ratio_mean").now, reading.memory("n_tokens").now
-    error = 3.0 * size / math.sqrt(tokens) if tokens > 0 else 0.0
-    return over(max(0.0, abs(reading.memory("kl_k1").now) - error), size)
+    """abs(kl_k1) over the mean absolute log-ratio; 0 within 3 of its standard errors, from kl_k2 where it is known."""
+    size, k1, k2 = (reading.memory(name).now for name in ("abs_log_ratio_mean", "kl_k1", "kl_k2"))
+    tokens = reading.memory("n_tokens").now
+    deviation = math.sqrt(max(0.0, 2.0 * k2 - k1 * k1)) if k2 == k2 else size
+    is_noise = tokens > 0 and abs(k1) < 3.0 * deviation / math.sqrt(tokens)
+    return 0.0 if is_noise else over(abs(k1), size)
 
 
 def _advantage_size(reading: Reading) -> float:
@@ -431,7 +433,7 @@ def _risk_over_limit(reading: Reading) -> float:
 
 
 COMPUTED: Mapping[str, Callable[[Reading], float]] = {
-    "reward_noise": _reward_noise,
+    "reward_noise": lambda reading: reading.reward.noise,
     "reward_lowest": lambda reading: reading.reward.lowest,
     "reward_highest": lambda reading: reading.reward.highest,
     "fall": _fall,
@@ -445,7 +447,9 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "reward_mean.above_floor": _above_floor,
     "reward_floor_errors": _floor_errors,
     "zeros.count": lambda reading: _total(reading, "n_mu_zero_unlikely", ZERO_ROWS),
-    "zeros.rows": _zero_rows,
+    "zeros.rows": lambda reading: float(
+        sum(value > 0 for value in reading.memory("n_mu_zero_unlikely").values[-ZERO_ROWS:])
+    ),
     "zeros.share": lambda reading: over(reading.computed("zeros.count"), _total(reading, "n_unlikely", ZERO_ROWS)),
     "zeros.share_of_gaps": lambda reading: over(
         reading.computed("zeros.count"), _total(reading, "n_prob_diff_half", ZERO_ROWS)
@@ -482,6 +486,6 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "advantage_size": ("advantage_max", "advantage_min"),
     "kl_k1.over_abs": ("kl_k1", "abs_log_ratio_mean"),
     "spread_share": ("drift_spread", "kl_k2"),
-    "kl_k1_share": ("kl_k1", "abs_log_ratio_mean", "n_tokens"),
+    "kl_k1_share": ("kl_k1", "abs_log_ratio_mean", "kl_k2", "n_tokens"),
 }
 """The signals that a computed measure reads; the first one decides whether a row is judged."""

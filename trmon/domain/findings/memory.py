@@ -200,7 +200,7 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
         signal = self.signal.with_value(reward, row)
         e15 = reward if self.e15 != self.e15 else self.e15 + FAST_WEIGHT * (reward - self.e15)
         atoms = _atoms(reward, values)
-        low, high = min(atoms[0][0], reward), max(atoms[-1][0], reward)
+        known_rewards = [reward, *(value for value, _ in _known_atoms(values))]
         is_peak = len(self.averages) + 1 >= PEAK_FROM_ROW and not e15 <= self.peak
         known = self.maximum if self.maximum == self.maximum else -math.inf
         largest = values.get("reward_max", math.nan)
@@ -208,13 +208,13 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
             signal=signal,
             e15=e15,
             averages=(*self.averages[-GROWTH_ROWS:], signal.ema),
-            average_at_start=signal.ema if signal.count <= START_ROWS else self.average_at_start,
+            average_at_start=signal.ema if len(self.averages) < START_ROWS else self.average_at_start,
             peak=e15 if is_peak else self.peak,
             peak_row=row if is_peak else self.peak_row,
             slow=self._with_slow(signal.values),
             sketch=self.sketch.with_atoms(atoms),
-            low=min(self.low, low),
-            high=max(self.high, high),
+            low=min(self.low, *known_rewards),
+            high=max(self.high, *known_rewards),
             maximum=max(known, largest) if is_number(largest) else self.maximum,
             has_sequences=self.has_sequences or len(atoms) > 1,
         )
@@ -274,7 +274,7 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
     def is_at_top(self, lowest: float, highest: float) -> bool | None:
         """Whether the mean of the newest 10 rows is at the top of the rewards; None if the top is not known."""
         recent = self.signal.mean_of(BLOCK_ROWS)
-        top = self.maximum if self.maximum == self.maximum else (highest if self.has_sequences else math.nan)
+        top = highest if self.has_sequences else self.maximum
         if top == top and top > lowest and recent >= lowest + TOP_SHARE * (top - lowest):
             return True
         if self.low >= 0.0 and self.high <= 1.0:
@@ -284,9 +284,13 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 def _atoms(reward: float, values: Mapping[str, float]) -> list[tuple[float, float]]:
     """Return the quantiles of a row's rewards with their shares, lowest first, or its mean alone."""
-    known = [(values.get(name, math.nan), share) for name, share in (*LOWER_ATOMS, *UPPER_ATOMS)]
-    found = [(value, share) for value, share in known if is_number(value)]
+    found = _known_atoms(values)
     return found if len(found) >= len(LOWER_ATOMS) else [(reward, 1.0)]
+
+
+def _known_atoms(values: Mapping[str, float]) -> list[tuple[float, float]]:
+    known = [(values.get(name, math.nan), share) for name, share in (*LOWER_ATOMS, *UPPER_ATOMS)]
+    return [(value, share) for value, share in known if is_number(value)]
 
 
 def known_values(values: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
