@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.domain.findings.measures import MEMORY, Moment
+from tests.domain.findings.measures import ALPHA20, MEMORY, Moment
 
 Test = Callable[[Moment], bool | None]
-"""Whether a condition is true at a row; None where the row is not known for it."""
+"""Whether a condition is true at a row; None where something that it needs is not known."""
 Hold = tuple[int, int]
 SELF_HELD: Hold = (1, 1)
 """A condition on a mean or EMA of rows has no hold unless the table says one."""
@@ -22,24 +22,30 @@ DEAD_HOLD: Hold = (18, 20)
 
 @dataclass(frozen=True, kw_only=True)
 class Clause:
-    """One condition of a finding.
+    """One condition of a finding, under the name that it has in findings.yaml.
 
-    guard: not judged while it is true, and the onset is never before the last row at which it held.
-    gate: "only if", for tripping and for standing; evidence: for tripping alone.
+    of: the quantity whose known rows are judged; where others are logged less often their newest values count.
+    guard: not judged while it is true (counted as false), and the onset is never before the last row at which it held.
+    only_if: what must be true to trip, but not in each row nor to stand.
     outside: for the onset of a level on means and sums: whether the row itself is outside it.
-    change: the quantity and the side of a change (+1 up, -1 down) for its onset; split: the reward that is split.
+    change: the side of a change of `of` (+1 up, -1 down) for its onset; is_split: the reward, which is split.
     """
 
     finding: str
     name: str
+    of: str
     condition: Test
     hold: Hold = DEFAULT_HOLD
     guard: Test | None = None
-    gate: Test | None = None
-    evidence: Test | None = None
+    only_if: Test | None = None
     outside: Test | None = None
-    change: tuple[str, int] | None = None
-    split: str | None = None
+    change: int = 0
+    is_split: bool = False
+
+    @property
+    def key(self) -> str:
+        """Return the name among the clauses of all findings."""
+        return f"{self.finding}.{self.name}"
 
 
 def above(value: float | None, limit: float | None) -> bool | None:
@@ -47,163 +53,158 @@ def above(value: float | None, limit: float | None) -> bool | None:
     return None if value is None or limit is None else bool(value > limit)
 
 
+def below(value: float | None, limit: float | None) -> bool | None:
+    """Return value < limit; None if one is unknown."""
+    return None if value is None or limit is None else bool(value < limit)
+
+
 def every(*tests: bool | None) -> bool | None:
-    """Return whether all are true; None if one is unknown."""
-    return None if None in tests else all(tests)
+    """Return whether all are true: false if one is false, None if one of the others is unknown."""
+    return False if False in tests else None if None in tests else True
+
+
+def either(*tests: bool | None) -> bool | None:
+    """Return whether one is true; None if none is and one is unknown."""
+    return True if True in tests else None if None in tests else False
 
 
 def lagging(m: Moment) -> bool:
     """lag 0 or unknown: not judged while a lag above 0 is known."""
-    lag = m.now("lag*")
-    return lag is not None and lag > 0
-
-
-def rising_or_at_top(m: Moment) -> bool:
-    """not rising, not at top (an unknown top guards nothing)."""
-    return m.rising() or m.at_top() is True
-
-
-def at_top(m: Moment) -> bool:
-    """not at its top."""
-    return m.at_top() is True
+    return bool(above(m.now("lag*"), 0))
 
 
 def level(quantity: str, limit: float) -> Test:
-    """Return the test of a row's value above a limit."""
+    """Return the test of a value above a limit."""
     return lambda m: above(m.now(quantity), m.upper(limit))
 
 
 # not_a_number -------------------------------------------------------------------------------------------------------
 
 NO_HISTORY = ("loss", "grad_norm")
-HALF_FINITE = ("reward_mean", "entropy", "advantage_max", "advantage_min")
+NAMES = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "reward": "reward_mean",
+    "entropy": "entropy",
+    "old_logprobs": "ppl_old",
+}
 
 
 def not_finite(name: str) -> Test:
-    """loss, grad_norm; reward, `rewards=`, `advantages=`, entropy, the trainer's log-probs not finite."""
+    """loss, grad_norm; reward, entropy, the trainer's log-probs not finite."""
 
     def test(m: Moment) -> bool | None:
         value = m.run.logged(name, m.i)
-        if value is None:
-            return None
-        if math.isfinite(value):
+        if value is None or math.isfinite(value):
             return False
-        # loss and grad_norm need no history; the others were finite in half of their rows before the first NaN
-        if name in NO_HISTORY:
-            return True
-        found = [m.run.logged(name, row) for row in range(m.i + 1)]
-        first = next(row for row, logged in enumerate(found) if logged is not None and not math.isfinite(logged))
-        finite = sum(logged is not None for logged in found[:first])
-        return first > 0 and finite >= first / 2
+        # loss and grad_norm need no history; the others were numbers in five rows before the first NaN
+        found = [logged for row in range(m.i + 1) if (logged := m.run.logged(name, row)) is not None]
+        first = next(at for at, logged in enumerate(found) if not math.isfinite(logged))
+        has_tokens = above(m.now("n_tokens"), 0) if name == "ppl_old" else True
+        return every(name in NO_HISTORY or first >= 5, has_tokens)
 
     return test
 
 
 def at_once(name: str) -> Test:
-    """1 with invalid log-probs, or in the last row of a run."""
-
-    def test(m: Moment) -> bool | None:
-        invalid = m.now("invalid_fraction")
-        last = bool(m.run.config.get("ended")) and m.i == len(m.run.rows) - 1
-        bad = not_finite(name)(m)
-        return None if bad is None else bad and ((invalid is not None and invalid > 0) or last)
-
-    return test
+    """1 with invalid log-probs."""
+    return lambda m: every(not_finite(name)(m), above(m.now("invalid_fraction"), 0))
 
 
 def not_a_number() -> Iterator[Clause]:
     """Yield the clauses of each name; hold 2 of 3 of the newest rows that logged the name."""
-    for name in (*NO_HISTORY, *HALF_FINITE):
-        yield Clause(finding="not_a_number", name=name, condition=not_finite(name), hold=(2, 3))
-        yield Clause(finding="not_a_number", name=f"{name} at once", condition=at_once(name), hold=(1, 1))
+    find = "not_a_number"
+    for id_, name in NAMES.items():
+        yield Clause(finding=find, name=id_, of=name, condition=not_finite(name), hold=(2, 3))
+        yield Clause(finding=find, name=f"{id_}_beside_invalid", of=name, condition=at_once(name), hold=SELF_HELD)
+    for of in ("reward", "advantage"):  # `rewards=`, `advantages=`
+        share = f"{of}_invalid_share"
+        yield Clause(
+            finding=find,
+            name=f"{of}s",
+            of=share,
+            condition=lambda m, share=share: m.now(share) >= m.upper(1),
+            hold=(2, 3),
+        )
 
 
 # corrupt_logprobs (table and section 2b) ----------------------------------------------------------------------------
 
 
 def share(m: Moment, count: str) -> float | None:
-    """Return a count over the counted tokens of the row."""
+    """Return a count over the counted tokens."""
     n, tokens = m.now(count), m.now("n_tokens")
     return None if n is None or not tokens else n / tokens
 
 
 def impossible_k3(m: Moment) -> bool | None:
     """k3_excess with the e-value (limits of the rule of before: 1, and ln 10^6)."""
-    return every(
-        above(m.now("engine:k3_excess"), m.upper(1)), above(m.now("engine:ln_e_value"), m.upper(math.log(1e6)))
-    )
+    return every(above(m.now("engine:k3_excess"), m.upper(1)), above(m.now("engine:ln_e_value"), m.upper(13.8)))
 
 
 def zeros(m: Moment) -> bool | None:
     """Over the newest 10 rows: Z >= 5 from 2 rows or more, Z > 0.002 U and Z >= 0.6 H."""
-    names = ("n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half")
-    if any(m.now(name) is None for name in names):
+    z, u, h = (m.last(name, 10) for name in ("n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half"))
+    if not len(z):
         return None
-    z, u, h = (m.last(name, 10) for name in names)
-    total = float(np.sum(z))
-    return bool(
-        total >= m.upper(5)
-        and np.count_nonzero(z) >= 2
-        and total > m.upper(0.002) * np.sum(u)
-        and total >= m.upper(0.6) * np.sum(h)
+    total, rows = float(np.sum(z)), np.count_nonzero(z)
+    many = bool(total >= m.upper(5) and rows >= m.upper(2))
+    return every(
+        many,
+        total > m.upper(0.002) * float(np.sum(u)) if len(u) else None,
+        total >= m.upper(0.6) * float(np.sum(h)) if len(h) else None,
     )
 
 
-def zeros_of_row(m: Moment) -> bool | None:
-    """Return whether the row itself has such zeros, for the onset."""
-    z, u, h = m.now("n_mu_zero_unlikely"), m.now("n_unlikely"), m.now("n_prob_diff_half")
-    return None if z is None or u is None or h is None else z > 0 and z > 0.002 * u and z >= 0.6 * h
+def share_of_zeros(m: Moment) -> float | None:
+    """Z/U is the share of dropped log-probs."""
+    z, u = (float(np.sum(m.last(name, 10))) for name in ("n_mu_zero_unlikely", "n_unlikely"))
+    return z / u if u > 0 else None
 
 
 def sign(m: Moment) -> bool | None:
     """sign: n_positive > 0.1 of counted tokens and mean log mu of the valid ones > -0.001."""
-    mean = m.now("mu_logprob_mean")
-    return every(above(share(m, "n_positive"), m.upper(0.1)), None if mean is None else mean > m.lower(-0.001))
+    return every(above(m.now("positive_fraction"), m.upper(0.1)), above(m.now("mu_logprob_mean"), m.lower(-0.001)))
 
 
-def probabilities(m: Moment) -> bool | None:
-    """Probabilities: n_positive > 0.9; given as negatives: Pearson < -0.9."""
-    pearson = m.now("engine:prob_pearson")
-    tests = [above(share(m, "n_positive"), m.upper(0.9)), None if pearson is None else -pearson > m.upper(0.9)]
-    return None if tests == [None, None] else any(tests)
+def negatives(m: Moment) -> bool | None:
+    """given as negatives: Pearson < -0.9."""
+    return below(m.now("engine:prob_pearson"), -m.upper(0.9))
 
 
 def unit(m: Moment) -> bool | None:
     """1 + a within 3% of 0.693, 1.443, 2.303, 0.434, and 1 - (sum d log q)^2/(sum log^2 q sum d^2) < 0.25."""
-    slope, residual = m.now("engine:logp_unit"), m.now("engine:logp_unit_residual")
-    if slope is None or residual is None:
-        return None
-    within = 0.03 / 0.8 if m.relaxed else 0.03
+    slope = m.now("logp_unit")
     units = (math.log(2), 1 / math.log(2), math.log(10), 1 / math.log(10))
-    near = any(abs(slope / unit - 1) < within for unit in units)
-    return near and residual < m.lower(0.25)
+    off = None if slope is None else min(abs(slope / unit - 1) for unit in units)
+    return every(below(off, m.lower(0.03)), below(m.now("logp_unit_residual"), m.lower(0.25)))
 
 
 def displaced(m: Moment) -> bool | None:
     """Pearson < 0.5, mean abs d > 0.1, abs(kl_k1) < max(0.1 mean abs d, 3 se)."""
-    pearson, size, k1, k2 = (
-        m.now(f"engine:{name}") for name in ("prob_pearson", "abs_log_ratio_mean", "kl_k1", "kl_k2")
+    size, k1, k2, n = (
+        m.now(name) for name in ("engine:abs_log_ratio_mean", "engine:kl_k1", "engine:kl_k2", "n_tokens")
     )
-    tokens = m.now("n_tokens")
-    if pearson is None or size is None or k1 is None:
-        return None
-    se = 0.0 if k2 is None or not tokens else math.sqrt(max(2 * k2 - k1**2, 0.0) / tokens)
-    return pearson < m.lower(0.5) and size > m.upper(0.1) and abs(k1) < m.lower(max(0.1 * size, 3 * se))
+    near = None
+    if size is not None and k1 is not None:
+        deviation = size if k2 is None else math.sqrt(max(2 * k2 - k1**2, 0.0))
+        se = deviation / math.sqrt(n) if n else 0.0
+        near = abs(k1) < max(m.lower(0.1) * size, 3 * se)
+    return every(below(m.now("engine:prob_pearson"), m.lower(0.5)), above(size, m.upper(0.1)), near)
 
 
 def shifted(m: Moment) -> bool | None:
     """Shifted: ..., sum abs(S_i) < 0.1 sum abs d."""
-    moved, part = displaced(m), m.now("engine:seq_shift_share")
-    return None if moved is None or part is None else moved and part < m.lower(0.1)
+    return every(displaced(m), below(m.now("seq_shift_share"), m.lower(0.1)))
 
 
 def other_order(m: Moment) -> bool | None:
     """Other order or other sequences: the same with sum abs(S_i) >= 0.1 sum abs d."""
-    moved, part = displaced(m), m.now("engine:seq_shift_share")
-    return None if moved is None or part is None else moved and part >= m.upper(0.1)
+    part = m.now("seq_shift_share")
+    return every(displaced(m), None if part is None else part >= m.upper(0.1))
 
 
-def end_dropped(m: Moment) -> bool | None:
+def long_tails(m: Moment) -> bool | None:
     """End dropped: sum n_zero_tail > 5% of tokens and > 3 N/(1 - P0) (P0: share of zeros before the tails)."""
     tail, zero, tokens, n = (m.now(name) for name in ("n_zero_tail", "n_mu_zero", "n_tokens", "n_sequences"))
     if tail is None or zero is None or tokens is None or n is None:
@@ -214,64 +215,86 @@ def end_dropped(m: Moment) -> bool | None:
 
 
 def corrupt() -> Iterator[Clause]:
-    """Yield the names of corruption, the first that holds, before zeros; hold 3 of 5."""
-    named: list[tuple[str, Test]] = [
-        ("sign", sign),
-        ("probabilities", probabilities),
-        ("unit", unit),
-        ("shifted", shifted),
-        ("order", other_order),
-        ("end dropped", end_dropped),
-        ("k3_excess", impossible_k3),
-        ("invalid_fraction", level("invalid_fraction", 0.01)),
+    """Yield the names of corruption; hold 3 of 5."""
+    tail = "n_zero_tail"
+    named: list[tuple[str, str, Test, Test | None]] = [
+        ("sign", "positive_fraction", sign, None),
+        ("probabilities", "positive_fraction", level("positive_fraction", 0.9), None),
+        ("negative_probabilities", "engine:prob_pearson", negatives, None),
+        ("unit", "logp_unit", unit, None),
+        ("shifted", "engine:prob_pearson", shifted, None),
+        ("order", "engine:prob_pearson", other_order, None),
+        # with zeros: the log-probs at the end are dropped; without: padding is under the mask
+        ("end_dropped", tail, lambda m: every(long_tails(m), above(share_of_zeros(m), m.upper(0.002))), None),
+        ("padding", tail, long_tails, lambda m: above(share_of_zeros(m), 0.002)),
+        ("evidence", "engine:ln_e_value", impossible_k3, None),
+        ("invalid", "invalid_fraction", level("invalid_fraction", 0.01), None),
+        ("zeros", "n_mu_zero_unlikely", zeros, None),
     ]
-    for name, test in named:
-        yield Clause(finding="corrupt_logprobs", name=name, condition=test, hold=(3, 5))
-    yield Clause(finding="corrupt_logprobs", name="zeros", condition=zeros, hold=(3, 5), outside=zeros_of_row)
+    rows: dict[str, Test] = {
+        "zeros": lambda m: above(m.now("n_mu_zero_unlikely"), 0),
+        "end_dropped": lambda m: above(share(m, tail), 0.05),
+        "padding": lambda m: above(share(m, tail), 0.05),
+    }
+    for name, of, test, guard in named:
+        yield Clause(
+            finding="corrupt_logprobs",
+            name=name,
+            of=of,
+            condition=test,
+            hold=(3, 5),
+            guard=guard,
+            outside=rows.get(name),
+        )
 
 
 # the engines' agreement ---------------------------------------------------------------------------------------------
 
-LEVELS = {"gap_pearson": 0.05, "gap_ppl": 0.01, "gap_k1": 0.05, "gap_k3": 0.05, "gap_log_ratio": 0.15}
+GAPS = {
+    "pearson": ("gap_pearson", 0.05),
+    "ppl_ratio": ("gap_ppl", 0.01),
+    "kl_k1": ("gap_k1", 0.05),
+    "kl_k3": ("gap_k3", 0.05),
+    "abs_log_ratio": ("gap_log_ratio", 0.15),
+}
+"""The distances with their levels, by clause."""
 FLOORS = {"gap_k1": 0.01, "gap_k3": 0.01, "gap_log_ratio": 0.03}
+
+
+def unknown(*stems: str) -> Test:
+    """Return the test that the engines' pair has none of some signals."""
+    return lambda m: all(m.now(f"engine:{stem}") is None for stem in stems)
 
 
 def other_weights(m: Moment) -> bool | None:
     """Pearson < 0.5 with kl_k1 > 0.5 x mean abs log-ratio."""
-    pearson, k1, size = (m.now(f"engine:{name}") for name in ("prob_pearson", "kl_k1", "abs_log_ratio_mean"))
-    if pearson is None or k1 is None or size is None:
-        return None
-    return pearson < m.lower(0.5) and k1 > m.upper(0.5) * size
+    k1, size = m.now("engine:kl_k1"), m.now("engine:abs_log_ratio_mean")
+    far = above(k1, None if size is None else m.upper(0.5) * size)
+    return every(below(m.now("engine:prob_pearson"), m.lower(0.5)), far)
 
 
 def far_weights(m: Moment) -> bool | None:
     """kl_k1 > 1 with Pearson < 0.6 or unknown."""
-    k1, pearson = m.now("engine:kl_k1"), m.now("engine:prob_pearson")
-    return None if k1 is None else k1 > m.upper(1) and (pearson is None or pearson < m.lower(0.6))
+    pearson = m.now("engine:prob_pearson")
+    return every(above(m.now("engine:kl_k1"), m.upper(1)), pearson is None or pearson < m.lower(0.6))
 
 
 def far_log_ratio(m: Moment) -> bool | None:
     """mean abs log-ratio > 1 where nothing else is known."""
     others = ("prob_pearson", "kl_k1", "kl_k3", "ppl_ratio")
-    if any(m.now(f"engine:{name}") is not None for name in others):
-        return None
-    return above(m.now("gap_log_ratio"), m.upper(1))
+    return every(above(m.now("gap_log_ratio"), m.upper(1)), unknown(*others)(m))
 
 
 def late_or_flipping(m: Moment) -> bool:
     """not while a known lag exceeds its usual, nor while router flips are known and high."""
-    lag = m.now("lag*")
-    usual = m.rows21to120("lag*", at_least=1)
-    usual = float(np.median(m.all("lag*"))) if usual is None and lag is not None else usual
-    flipping = bool(flips_with_replay(m) or flips_grew(m))
-    return (lag is not None and usual is not None and lag > usual) or flipping
+    lags = m.last("lag*", MEMORY)
+    late = len(lags) > 0 and lags[-1] > np.median(lags)
+    return bool(late or flips_with_replay(m) or flips_grew(m))
 
 
 def flips_with_replay(m: Moment) -> bool | None:
     """`router_flip_rate` > 1e-3 where replay is declared."""
-    if not m.run.config.get("router_replay"):
-        return None
-    return above(m.now("router_flip_rate"), m.upper(1e-3))
+    return above(m.now("router_flip_rate"), m.upper(1e-3)) if m.run.config.get("router_replay") else None
 
 
 def flips_grew(m: Moment) -> bool | None:
@@ -281,153 +304,165 @@ def flips_grew(m: Moment) -> bool | None:
 
 
 def support(m: Moment) -> bool | None:
-    """ratio_mean over 20 rows off 1 by > 0.005 and 4 se; Pearson >= 0.95, no zeros (section 2b)."""
+    """ratio_mean over 20 rows off 1 by > 0.005 and 4 se; Pearson >= 0.95 (section 2b)."""
     ratio, pearson = m.mean20("engine:ratio_mean", at_least=20), m.now("engine:prob_pearson")
-    if ratio is None or pearson is None or m.now("engine:ratio_mean") is None:
+    if ratio is None:
         return None
     off, se = abs(ratio - 1), m.noise("engine:ratio_mean") / math.sqrt(20)
-    return off > m.upper(0.005) and off > 4 * se and pearson >= 0.95 and not zeros(Moment(m.run, m.i))
+    correlated = None if pearson is None else pearson >= m.upper(0.95)
+    return every(off > m.upper(0.005), off > m.upper(4) * se, correlated)
 
 
 def temperature(m: Moment) -> bool | None:
     """Over 20 rows the means of s1, s2: same sign, both >= 0.012, within a factor of 2; ... (section 2b)."""
-    stems = ("logp_slope_q", "logp_slope_p", "logp_corr_q", "prob_pearson", "ratio_mean")
-    means = [m.mean20(f"engine:{stem}", at_least=20) for stem in stems]
-    if any(mean is None for mean in means) or any(m.now(f"engine:{stem}") is None for stem in stems):
+    stems = ("logp_slope_q", "logp_slope_p", "logp_corr_q", "ratio_mean")
+    s1, s2, corr, ratio = (m.mean20(f"engine:{stem}", at_least=20) for stem in stems)
+    pearson = m.now("engine:prob_pearson")
+    if s1 is None or s2 is None:
         return None
-    s1, s2, corr, pearson, ratio = (float(mean) for mean in means if mean is not None)
-    same_sign = s1 * s2 > 0
-    # both >= 0.012, within a factor of 2; abs mean corr(d, log q) >= 0.3; Pearson >= 0.95
     small, large = sorted((abs(s1), abs(s2)))
-    slopes = same_sign and small >= m.upper(0.012) and large <= 2 * small
-    # abs(ratio_mean - 1) < max(0.005, 4 se)
-    se = m.noise("engine:ratio_mean") / math.sqrt(20)
-    honest = abs(corr) >= m.upper(0.3) and pearson >= 0.95 and abs(ratio - 1) < max(0.005, 4 * se)
-    if not (slopes and honest):
+    if not (s1 * s2 > 0 and small >= m.upper(0.012) and large <= m.lower(2) * small):
         return False
+    # abs mean corr(d, log q) >= 0.3; Pearson >= 0.95; abs(ratio_mean - 1) < max(0.005, 4 se)
+    se = m.noise("engine:ratio_mean") / math.sqrt(20)
+    honest = every(
+        None if corr is None else abs(corr) >= m.upper(0.3),
+        None if pearson is None else pearson >= m.upper(0.95),
+        None if ratio is None else abs(ratio - 1) < max(m.lower(0.005), m.lower(4) * se),
+    )
     n = min(len(m.last("engine:logp_slope_q", MEMORY)), len(m.last("engine:logp_slope_p", MEMORY)))
     slope = (m.last("engine:logp_slope_q", n) + m.last("engine:logp_slope_p", n)) / 2
     # the four 5-row means of (s1 + s2)/2 within a factor of 1.3
     four = [abs(float(np.mean(slope[n - 5 * k - 5 : n - 5 * k]))) for k in range(4)]
-    steady = max(four) <= 1.3 * min(four)
+    steady = max(four) <= m.lower(1.3) * min(four)
     # and of the newest 100 rows at most 10 whose 5-row mean lies between 1/4 and 3/4 of the present value
     means5 = [float(np.mean(slope[t - 5 : t])) / float(np.mean(slope[n - 5 :])) for t in range(5, n + 1)][-100:]
-    return steady and sum(1 / 4 < part < 3 / 4 for part in means5) <= 10
+    return every(honest, steady, sum(1 / 4 < part < 3 / 4 for part in means5) <= m.lower(10))
 
 
 def steep(m: Moment) -> bool | None:
-    """Return whether the slopes of the row itself are outside, for the onset."""
-    s1, s2 = m.now("engine:logp_slope_q"), m.now("engine:logp_slope_p")
-    return None if s1 is None or s2 is None else s1 * s2 > 0 and min(abs(s1), abs(s2)) >= 0.012
-
-
-def beside_mismatch(m: Moment) -> bool:
-    """Return whether `engine_mismatch` stands after the row."""
-    return m.i in m.run.memory.get(("standing", "engine_mismatch"), ())
-
-
-def known_gaps(m: Moment) -> dict[str, float]:
-    """Return the distances of the row; the mean abs log-ratio only where k3 is unknown."""
-    found = {name: value for name in LEVELS if (value := m.now(name)) is not None}
-    if "gap_k3" in found:
-        found.pop("gap_log_ratio", None)
-    return found
-
-
-def stale(m: Moment) -> bool | None:
-    """lag > 0 and a distance above 3 x A's level."""
-    lag, gaps = m.now("lag*"), known_gaps(m)
-    if lag is None or not gaps:
-        return None
-    return lag > 0 and any(value > m.upper(3 * LEVELS[name]) for name, value in gaps.items())
-
-
-def nothing_synced(m: Moment) -> bool | None:
-    """or the lag grew by one in 5 rows running (nothing is synced)."""
-    if m.now("lag*") is None:
-        return None
-    steps = np.diff(m.last("lag*", 6))
-    return len(steps) == 5 and bool(np.all(np.abs(steps - 1) < 1e-9))
+    """Return whether the slope of the row itself is outside, for the onset."""
+    slope = m.now("engine:logp_slope_q")
+    return None if slope is None else abs(slope) >= 0.012
 
 
 def staler(m: Moment) -> bool | None:
     """lag > its median of rows 21 to 120, and kl_k3 > 10 x its median over the same rows and > 0.002."""
-    usual, usual_k3 = m.rows21to120("lag*"), m.rows21to120("engine:kl_k3")
-    if usual is None or usual_k3 is None:
+    k3, usual = m.now("engine:kl_k3"), m.rows21to120("engine:kl_k3")
+    return every(
+        above(k3, None if usual is None else m.upper(10) * usual),
+        above(k3, m.upper(0.002)),
+        above(m.now("lag*"), m.rows21to120("lag*")),
+    )
+
+
+def nothing_synced(m: Moment) -> bool | None:
+    """or the lag grew by one in 5 rows running (nothing is synced)."""
+    steps = np.diff(m.last("lag*", 5 if m.relaxed else 6))
+    return len(steps) == (4 if m.relaxed else 5) and bool(np.all(steps >= 1 - 1e-9))
+
+
+def off_one(m: Moment) -> bool | None:
+    """abs(ppl_ratio - 1) > 0.01 beyond noise: its average by 4 s sqrt(alpha/(2 - alpha))."""
+    ema = m.ema("engine:ppl_ratio")
+    if ema is None:
         return None
-    k3, limit = m.now("engine:kl_k3"), max(m.upper(10) * usual_k3, m.upper(0.002))
-    return every(above(m.now("lag*"), usual), above(k3, limit))
+    least = m.upper(4) * m.noise("engine:ppl_ratio") * math.sqrt(ALPHA20 / (2 - ALPHA20))
+    return abs(ema - 1) > m.upper(0.01) and abs(ema - 1) > least
 
 
-def gap_level(name: str) -> Test:
-    """1 - Pearson > 0.05; abs(ppl_ratio - 1) > 0.01 beyond noise; abs(kl_k1), kl_k3 > 0.05; ..."""
+def gap_above(quantity: str, limit: float) -> Test:
+    """Return the test of a distance above a level; the mean abs log-ratio only where k3 is unknown."""
 
     def test(m: Moment) -> bool | None:
-        value = m.now(name)
-        # mean abs log-ratio > 0.15 (only where k3 is unknown)
-        if value is None or (name == "gap_log_ratio" and m.now("gap_k3") is not None):
-            return None
-        beyond = name != "gap_ppl" or value > 4 * m.noise("engine:ppl_ratio")
-        return value > m.upper(LEVELS[name]) and beyond
+        needed = unknown("kl_k3")(m) if quantity == "gap_log_ratio" else True
+        return every(above(m.now(quantity), m.upper(limit)), needed)
 
     return test
 
 
-def gap_change(name: str) -> Test:
+def gap_change(quantity: str, limit: float) -> Test:
     """a distance > 20 x b and > 1/5 of its level and > floor (k3, k1 0.01; abs log-ratio 0.03)."""
 
     def test(m: Moment) -> bool | None:
-        b = m.b(name)
-        least = max(LEVELS[name] / 5, FLOORS.get(name, 0.0))
-        return None if b is None else above(m.now(name), max(m.upper(20) * b, m.upper(least)))
+        b, least = m.b(quantity), max(limit / 5, FLOORS.get(quantity, 0.0))
+        return every(
+            above(m.now(quantity), None if b is None else m.upper(20) * b), above(m.now(quantity), m.upper(least))
+        )
 
     return test
 
 
 def large_gaps(m: Moment) -> bool | None:
     """share of tokens with abs(p - q) > 0.5 above 1e-3 over the newest 20 rows, and at least 20 such tokens."""
-    if m.now("n_prob_diff_half") is None or m.now("n_tokens") is None:
-        return None
-    large, tokens = np.sum(m.last("n_prob_diff_half", 20)), np.sum(m.last("n_tokens", 20))
-    return bool(large > m.upper(1e-3) * tokens and large >= m.upper(20))
+    large, tokens = m.last("n_prob_diff_half", 20), m.last("n_tokens", 20)
+    many = bool(np.sum(large) >= m.upper(20))
+    return every(many, bool(np.sum(large) > m.upper(1e-3) * np.sum(tokens)) if len(tokens) else None)
 
 
 def agreement() -> Iterator[Clause]:
     """Yield the clauses of the findings about the engines, in the order of section 2."""
-    for name, weights in (("other", other_weights), ("far", far_weights), ("log-ratio", far_log_ratio)):
-        yield Clause(finding="wrong_policy", name=name, condition=weights, hold=(3, 5), guard=late_or_flipping)
-    for name, flips in (("replay", flips_with_replay), ("change", flips_grew)):
-        change = ("router_flip_rate", 1) if name == "change" else None
-        # beside `engine_mismatch`, which it explains
-        yield Clause(finding="moe_routing", name=name, condition=flips, gate=beside_mismatch, change=change)
+    find, guard = "wrong_policy", late_or_flipping
+    yield Clause(
+        finding=find, name="pearson", of="engine:prob_pearson", condition=other_weights, hold=(3, 5), guard=guard
+    )
+    yield Clause(finding=find, name="kl_k1", of="engine:kl_k1", condition=far_weights, hold=(3, 5), guard=guard)
+    yield Clause(
+        finding=find, name="abs_log_ratio", of="gap_log_ratio", condition=far_log_ratio, hold=(3, 5), guard=guard
+    )
+    find, of = "moe_routing", "router_flip_rate"
+    yield Clause(finding=find, name="replayed", of=of, condition=flips_with_replay)
+    yield Clause(finding=find, name="growth", of=of, condition=flips_grew, change=1)
     yield Clause(
         finding="support_shift",
-        name="ratio_mean",
+        name="ratio",
+        of="engine:ratio_mean",
         condition=support,
         hold=SELF_HELD,
-        guard=lagging,
+        # lag 0 or unknown, no zeros
+        guard=lambda m: lagging(m) or bool(above(share_of_zeros(m), 0.002)),
         outside=lambda m: above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005),
     )
     yield Clause(
         finding="temperature",
         name="slopes",
+        of="engine:logp_slope_q",
         condition=temperature,
         hold=SELF_HELD,
         guard=lagging,
         outside=steep,
     )
-    yield Clause(finding="stale_rollouts", name="level", condition=stale)
-    yield Clause(finding="stale_rollouts", name="nothing synced", condition=nothing_synced, hold=SELF_HELD)
-    yield Clause(finding="stale_rollouts", name="change", condition=staler, hold=(3, 5), change=("engine:kl_k3", 1))
-    for gap in LEVELS:
-        yield Clause(finding="engine_mismatch", name=f"{gap} level", condition=gap_level(gap), guard=lagging)
+    yield from stale()
+    for name, (gap, limit) in GAPS.items():
+        find, changed = "engine_mismatch", {"ppl_ratio": "ppl", "abs_log_ratio": "abs"}.get(name, name)
+        of, test = ("engine:ppl_ratio", off_one) if name == "ppl_ratio" else (gap, gap_above(gap, limit))
+        row = level(gap, limit) if name == "ppl_ratio" else None
+        yield Clause(finding=find, name=name, of=of, condition=test, guard=lagging, outside=row)
         yield Clause(
-            finding="engine_mismatch", name=f"{gap} change", condition=gap_change(gap), guard=lagging, change=(gap, 1)
+            finding=find, name=f"{changed}_growth", of=gap, condition=gap_change(gap, limit), guard=lagging, change=1
         )
     yield Clause(
         finding="engine_mismatch",
-        name="large gaps",
+        name="gaps",
+        of="n_prob_diff_half",
         condition=large_gaps,
         guard=lagging,
         outside=lambda m: above(share(m, "n_prob_diff_half"), 1e-3),
     )
+
+
+def stale() -> Iterator[Clause]:
+    """Yield the clauses of stale_rollouts."""
+    find, lag = "stale_rollouts", level("lag*", 0)
+    for name, (gap, limit) in GAPS.items():
+        # lag > 0 and a distance above 3 x A's level, 5 of 10
+        far = gap_above(gap, 3 * limit)
+        yield Clause(finding=find, name=name, of=gap, condition=lambda m, far=far: every(far(m), lag(m)))
+    yield Clause(
+        finding=find,
+        name="updates",
+        of="staleness_kl_k3",
+        condition=lambda m: every(above(m.now("staleness_kl_k3"), m.upper(0.15)), above(m.now("staleness_lag"), 0)),
+    )
+    yield Clause(finding=find, name="no_sync", of="lag*", condition=nothing_synced, hold=SELF_HELD)
+    yield Clause(finding=find, name="growth", of="engine:kl_k3", condition=staler, hold=(3, 5), change=1)

@@ -30,7 +30,6 @@ def healthy(rng: np.random.Generator, n: int) -> list[Row]:
                 "reward_max": 1.0,
                 "entropy": float(entropy * (1 - drop * i / n) * math.exp(0.05 * z[5])),
                 "response_length_mean": float(lengths * (1 + 0.1 * i / n) * math.exp(0.04 * z[6])),
-                "response_length_median": float(0.9 * lengths * (1 + 0.1 * i / n) * math.exp(0.05 * z[7])),
                 "length_limit_share": float(0.05 * math.exp(0.2 * z[8])),
                 "zero_variance_groups": float(np.clip(0.3 + 0.1 * z[9], 0, 1)),
                 "effective_signal": float(0.1 * math.exp(0.1 * z[10])),
@@ -61,9 +60,9 @@ def healthy(rng: np.random.Generator, n: int) -> list[Row]:
                 "mismatch_logp_slope_q": float(0.001 * z[29]),
                 "mismatch_logp_slope_p": float(0.001 * z[30]),
                 "mismatch_logp_corr_q": float(0.05 * z[31]),
-                "mismatch_logp_unit": float(1 + 0.001 * z[0]),
-                "mismatch_logp_unit_residual": float(0.99 + 0.002 * z[1]),
-                "mismatch_seq_shift_share": float(0.2 + 0.02 * z[2]),
+                "logp_unit": float(1 + 0.001 * z[0]),
+                "logp_unit_residual": float(0.99 + 0.002 * z[1]),
+                "seq_shift_share": float(0.2 + 0.02 * z[2]),
                 "staleness_kl_k1": float(1e-3 + 2e-4 * z[3]),
                 "staleness_kl_k3": float(2e-5 * math.exp(0.2 * z[4])),
                 "staleness_drift_spread": float(1e-4 * math.exp(0.1 * z[5])),
@@ -74,7 +73,10 @@ def healthy(rng: np.random.Generator, n: int) -> list[Row]:
                 "n_unlikely": float(round(0.2 * tokens)),
                 "n_prob_diff_half": float(rng.poisson(0.5)),
                 "n_zero_tail": float(rng.poisson(20)),
-                "n_positive": 0.0,
+                "positive_fraction": 0.0,
+                "ppl_old": float(1.5 + 0.01 * z[8]),
+                "reward_invalid_share": 0.0,
+                "advantage_invalid_share": 0.0,
             }
         )
         if i % 4 == 3:

@@ -5,7 +5,7 @@ Where the specification leaves a choice, AMBIGUITIES says how it is read here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,7 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.domain.findings.ambiguities import AMBIGUITIES as AMBIGUITIES
-from tests.domain.findings.clauses_of_engines import DEAD_HOLD, Clause, agreement, corrupt, not_a_number
+from tests.domain.findings.clauses_of_engines import (
+    DEAD_HOLD,
+    NAMES,
+    Clause,
+    agreement,
+    corrupt,
+    not_a_number,
+    not_finite,
+)
 from tests.domain.findings.clauses_of_training import training
 from tests.domain.findings.measures import Moment, Run
 
@@ -26,7 +34,8 @@ ORDER = (
 )
 """The order of section 2, that of causes."""
 CLAUSES = (*not_a_number(), *corrupt(), *agreement(), *training())
-INFO = ("not_learning", "solved", "weaker_signal", "gradient_spike", "step_time")
+INFO = ("not_learning", "solved", "weak_learning_signal", "gradient_spike", "slow_steps")
+CERTAIN = ("not_a_number", "corrupt_logprobs")
 _AGREEMENT = ("moe_routing", "support_shift", "temperature", "stale_rollouts", "engine_mismatch")
 _DRIFT = ("variance_blowup", "moderate_drift")
 _LENGTH = ("length_hacking", "length_surge", "length_collapse")
@@ -50,11 +59,14 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
 class Spell(NamedTuple):
     """A time in which a clause stands: it trips at a row, begins at its onset, and ends at a row or stands on."""
 
-    finding: str
-    clause: str
+    clause: Clause
     trip: int
-    onset: int | None
+    onset: int
     end: int | None
+
+    def holds(self, row: int) -> bool:
+        """Whether it stands after a row."""
+        return self.trip <= row and (self.end is None or row < self.end)
 
 
 @dataclass(frozen=True)
@@ -70,34 +82,53 @@ def evaluate(
     rows: Sequence[Mapping[str, float]],
     *,
     attempts: Sequence[int] | None = None,
+    fresh: Sequence[int] = (),
     config: Mapping[str, object] = MappingProxyType({}),
-    disabled: Collection[str] = (),
 ) -> Evaluated:
     """Return the findings of a run.
 
     Args: rows: the values of each step in order. attempts: the attempt of each row, one by default.
-    config: router_replay: whether replay is declared; ended: whether the last row is the run's last;
-    resets_baseline: rows at which b starts anew; guarded: "false" lets guarded rows count as false (default: skipped).
+    fresh: the rows at which another configuration begins.
+    config: router_replay: whether replay is declared; ended: whether the last row is the run's last.
     """
-    run = Run(rows, attempts or [0] * len(rows), config)
-    clauses = [c for c in CLAUSES if c.finding not in disabled]
-    clauses.sort(key=lambda c: c.finding == "moe_routing")  # it reads whether engine_mismatch stands
-    spells: list[Spell] = []
-    for clause in clauses:
-        found = list(_spells(run, clause))
-        spells += found
-        rows_standing = run.memory.setdefault(("standing", clause.finding), set())
-        for spell in found:
-            rows_standing.update(range(spell.trip, len(rows) if spell.end is None else spell.end))
-    ids = {clause.finding for clause in clauses}
-    standing = [frozenset(f for f in ids if i in run.memory["standing", f]) for i in range(len(rows))]
-    leaders = [_leader(i, standing[i], spells) for i in range(len(rows))]
-    return Evaluated(standing, sorted(spells, key=lambda s: (s.trip, s.finding)), leaders)
+    run = Run([_with_shares(row) for row in rows], attempts or [0] * len(rows), config, fresh)
+    spells = [spell for clause in CLAUSES for spell in _spells(run, clause)]
+    named = [[(_finding(run, spell, i), spell) for spell in spells if spell.holds(i)] for i in range(len(rows))]
+    for now in named:
+        # moe_routing beside `engine_mismatch`
+        if all(finding != "engine_mismatch" for finding, _ in now):
+            now[:] = [(finding, spell) for finding, spell in now if finding != "moe_routing"]
+    standing = [frozenset(finding for finding, _ in now) for now in named]
+    if config.get("ended"):
+        # or in the last row of a run
+        last = Moment(run, len(rows) - 1)
+        standing[-1] |= {"not_a_number" for name in NAMES.values() if not_finite(name)(last)}
+    trips: dict[str, tuple[int, int]] = {}
+    leaders = []
+    for i, now in enumerate(named):
+        trips = {finding: trips[finding] for finding, _ in now if finding in trips}
+        for finding, spell in now:
+            trips.setdefault(finding, (i, spell.onset))
+        leaders.append(_leader(i, trips))
+    return Evaluated(standing, sorted(spells, key=lambda spell: spell.trip), leaders)
+
+
+def _with_shares(row: Mapping[str, float]) -> Mapping[str, float]:
+    """share of groups of equal reward: of all-solved and none-solved ones."""
+    if "zero_variance_groups" in row or "none_solved_groups" not in row:
+        return row
+    return {**row, "zero_variance_groups": row["none_solved_groups"] + row.get("all_solved_groups", 0.0)}
+
+
+def _finding(run: Run, spell: Spell, row: int) -> str:
+    """Not at its top: then `solved` (info)."""
+    finding = spell.clause.finding
+    return "solved" if finding == "no_learning_signal" and Moment(run, row).at_top() is True else finding
 
 
 def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
     """Yield the spells of a clause: it trips when its hold is met, and ends after 10 known rows running."""
-    known: list[tuple[int, bool]] = []  # the rows in which the condition is known, guarded ones too, for the onset
+    known: list[tuple[int, bool]] = []  # the rows in which the condition is known, for the onset
     hold: list[bool] = []  # "true in k of the newest n known rows", since the attempt began or the last spell ended
     first_rows, guarded_at, trip, onset, calm = 0, -1, -1, 0, 0
     before: Spell | None = None
@@ -105,37 +136,36 @@ def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
         strict, relaxed = Moment(run, i), Moment(run, i, relaxed=True)
         if run.attempt_starts[i] == i:
             hold = []  # holds start anew
-        true = clause.condition(strict)
+            first_rows = 0 if trip < 0 else first_rows
+            known = [] if i in run.fresh else known
+        is_named = clause.finding == "not_a_number" and clause.of in NAMES.values()
+        if not (run.logged(clause.of, i) is not None if is_named else strict.known(clause.of)):
+            continue
+        guarded = clause.guard is not None and bool(clause.guard(strict))
+        true = False if guarded else clause.condition(strict)
+        if guarded:
+            guarded_at = i
         if true is None:
             continue
         known.append((i, true))
         first_rows += 1
-        # A guard means: not judged while it holds
-        if clause.guard is not None and clause.guard(strict):
-            guarded_at = i
-            if run.config.get("guarded") != "false":
-                continue
-            true = False
+        hold.append(true)
         if trip >= 0:
-            gate = clause.gate is None or bool(clause.gate(strict))
             # Clear: false (an upper limit x 0.8, a lower limit / 0.8) in 10 known rows running
-            calm = 0 if gate and guarded_at < i and clause.condition(relaxed) else calm + 1
+            calm = 0 if not guarded and (true or clause.condition(relaxed)) else calm + 1
             if calm >= CLEAR_ROWS:
-                before = Spell(clause.finding, clause.name, trip, onset, i)
+                before = Spell(clause, trip, onset, i)
                 yield before
                 trip, hold = -1, []
-            continue
-        hold.append(true)
-        only_if = [test for test in (clause.gate, clause.evidence) if test is not None]
-        if _held(clause, hold, first_rows) and all(test(strict) for test in only_if):
+        elif _held(clause, hold, first_rows) and (clause.only_if is None or clause.only_if(strict)):
             trip, calm = i, 0
             # and the onset is never before the last row at which it held
-            onset = max(_onset(run, clause, known), guarded_at)
+            onset = max(_onset(run, clause, known), guarded_at + 1)
             # comes again before its signal was back in its band: the same illness
             if clause.change and before is not None and before.end is not None and onset <= before.end:
-                onset = before.onset if before.onset is not None else onset
+                onset = before.onset
     if trip >= 0:
-        yield Spell(clause.finding, clause.name, trip, onset, None)
+        yield Spell(clause, trip, onset, None)
 
 
 def _held(clause: Clause, hold: list[bool], first_rows: int) -> bool:
@@ -149,13 +179,13 @@ def _held(clause: Clause, hold: list[bool], first_rows: int) -> bool:
 
 def _onset(run: Run, clause: Clause, known: list[tuple[int, bool]]) -> int:
     trip = known[-1][0]
-    if clause.split is not None:
-        return _split(run, clause.split, trip)
-    if clause.change is not None:
-        return _departure(run, clause.change[0], clause.change[1], trip)
+    if clause.is_split:
+        return _split(run, clause.of, trip)
+    if clause.change:
+        return _departure(run, clause.of, clause.change, trip)
     if clause.outside is not None:
-        found = [(i, clause.outside(Moment(run, i))) for i in range(trip + 1)]
-        known = [(i, outside) for i, outside in found if outside is not None] or known
+        rows = [Moment(run, i) for i in Moment(run, trip).rows(clause.of)]
+        known = [(m.i, outside) for m in rows if (outside := clause.outside(m)) is not None] or known
     return _entry(known)
 
 
@@ -170,7 +200,7 @@ def _entry(known: list[tuple[int, bool]]) -> int:
 def _departure(run: Run, quantity: str, side: int, trip: int) -> int:
     """Change: running median of 3, back to the last row within 3 robust standard deviations of the first 20 rows."""
     m = Moment(run, trip)
-    values, rows = m.all(quantity), run.series(quantity).rows
+    values, rows = m.all(quantity), m.rows(quantity)
     first = values[:20]
     middle = float(np.median(first))
     robust = 1.4826 * float(np.median(np.abs(first - middle)))
@@ -184,11 +214,11 @@ def _departure(run: Run, quantity: str, side: int, trip: int) -> int:
 def _split(run: Run, of: str, trip: int) -> int:
     """Reward: the least-squares split into a higher and a lower mean, from 50 rows before the peak to the trip."""
     m = Moment(run, trip)
-    values, rows, peak = m.all(of), run.series(of).rows, m.peak(of)
-    assert peak is not None
-    start = max(0, peak[1] - 50)
-    best, least = peak[1], np.inf
-    for at in range(max(peak[1] - 15, start + 1), len(values)):  # (at most 15 before)
+    values, rows, peak = m.all(of), m.rows(of), m.peak(of)
+    place = 0 if peak is None else peak[1]
+    start = max(0, place - 50)
+    best, least = place, np.inf
+    for at in range(max(place - 15, start + 1), len(values)):  # (at most 15 before)
         high, low = values[start:at], values[at:]
         error = float(np.sum((high - np.mean(high)) ** 2) + np.sum((low - np.mean(low)) ** 2))
         if np.mean(high) > np.mean(low) and error < least:
@@ -196,17 +226,16 @@ def _split(run: Run, of: str, trip: int) -> int:
     return rows[best]
 
 
-def _leader(i: int, standing: Collection[str], spells: Sequence[Spell]) -> str | None:
-    """Return the leading finding after a row; what is only info leads nothing."""
-    now = [s for s in spells if s.trip <= i and (s.end is None or i < s.end) and s.finding in ORDER]
-    onset = {f: min(s.onset for s in now if s.finding == f and s.onset is not None) for f in standing if f in ORDER}
-    trip = {f: min(s.trip for s in now if s.finding == f) for f in onset}
+def _leader(i: int, trips: Mapping[str, tuple[int, int]]) -> str | None:
+    """Return the leading finding after a row; what is only info leads nothing. Args: trips: its trip and its onset."""
+    trip = {finding: at for finding, (at, _) in trips.items() if finding in ORDER}
+    onset = {finding: at for finding, (_, at) in trips.items() if finding in ORDER}
     if not onset:
         return None
     candidates = set(onset)
     # where reward_collapse stands only findings whose onset is at most 50 rows before its own lead
     if "reward_collapse" in onset:
-        candidates = {f for f in candidates if onset[f] >= onset["reward_collapse"] - 50}
+        candidates = {f for f in candidates if onset[f] >= onset["reward_collapse"] - 50 or f in CERTAIN}
     # a consequence never leads what began before it
     begun = {f for f in candidates if any(f in _explained(c) and onset[c] < onset[f] for c in candidates)}
     candidates -= begun

@@ -6,35 +6,42 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trmon.domain.findings.memory import LOWER_ATOMS
-
 Values = NDArray[np.float64]
 ENGINE_PAIRS = ("mismatch", "total")
 ALL_PAIRS = ("mismatch", "total", "staleness")
-UPPER_NAMES = {
-    "reward_min": "reward_max",
-    "reward_q01": "reward_q99",
-    "reward_q05": "reward_q95",
-    "reward_q25": "reward_q75",
+ATOMS = {
+    "reward_min": 0.0,
+    "reward_q01": 0.01,
+    "reward_q05": 0.05,
+    "reward_q25": 0.25,
+    "reward_median": 0.5,
+    "reward_q75": 0.75,
+    "reward_q95": 0.95,
+    "reward_q99": 0.99,
+    "reward_max": 1.0,
 }
+"""The quantiles of a row's rewards; each stands for the rewards that are nearer to it than to the others."""
+_LEVELS = list(ATOMS.values())
+_EDGES = [0.0, *((low + high) / 2 for low, high in pairwise(_LEVELS)), 1.0]
+SHARES = {name: high - low for name, (low, high) in zip(ATOMS, pairwise(_EDGES), strict=True)}
 FIRST = 20
 """b: mean of the signal's first 20 known rows (none before 20)."""
 MEMORY = 200
 """All folds have bounded memory (newest 200 values a signal)."""
 ALPHA15, ALPHA20 = 2 / 16, 2 / 21
 FIRST_NAMES = {
-    "entropy*": ("entropy", "sampled_entropy"),
-    "length*": ("response_length_median", "response_length_mean"),
+    "entropy*": ("sampled_entropy", "entropy"),
     "lag*": ("engine_lag", "version_lag_mean"),
     "reference*": ("reference_kl", "ref_kl_k3"),
 }
-"""Quantities with several names: the first that the row logged is read."""
+"""Quantities with several names: the first that the run has known is read."""
 TRANSFORMED: dict[str, tuple[str, Callable[[float], float]]] = {
     "gap_pearson": ("engine:prob_pearson", lambda x: 1 - x),
     "gap_ppl": ("engine:ppl_ratio", lambda x: abs(x - 1)),
@@ -45,6 +52,7 @@ TRANSFORMED: dict[str, tuple[str, Callable[[float], float]]] = {
 """Distances (for levels and changes alike): 1 - Pearson, abs(ppl_ratio - 1), abs(kl_k1), kl_k3, mean abs log-ratio."""
 
 
+@cache
 def names_of(quantity: str) -> tuple[str, ...]:
     """Return the names that a quantity is read from, in order of preference.
 
@@ -66,55 +74,55 @@ class Series:
 
 @dataclass
 class Run:
-    """The rows of a run and, for each row, the first row of its attempt and of its baseline."""
+    """The rows of a run, the attempt of each, and the rows at which another configuration begins."""
 
     rows: Sequence[Mapping[str, float]]
     attempts: Sequence[int]
     config: Mapping[str, object]
+    fresh: Sequence[int] = ()
     memory: dict[Any, Any] = field(default_factory=dict)
-    columns: dict[str, list[float | None]] = field(default_factory=dict)
+
+    @cached_property
+    def baseline_starts(self) -> list[int]:
+        """Return for each row the row from which on values count: the newest with another configuration, or 0."""
+        return [max([0, *(row for row in self.fresh if row <= i)]) for i in range(len(self.rows))]
 
     @cached_property
     def attempt_starts(self) -> list[int]:
-        """Return for each row the first row of its attempt."""
+        """Return for each row the first row of its attempt, or of its configuration."""
         starts: list[int] = []
         for i, attempt in enumerate(self.attempts):
-            starts.append(starts[-1] if i and attempt == self.attempts[i - 1] else i)
+            goes_on = i > 0 and attempt == self.attempts[i - 1] and i not in self.fresh
+            starts.append(starts[-1] if goes_on else i)
         return starts
 
-    def baseline_start(self, i: int) -> int:
-        """Return the newest row at which b starts anew (0 without one)."""
-        resets = self.config.get("resets_baseline", ())
-        if not resets:
-            return 0
-        assert isinstance(resets, Sequence)
-        return max([0, *(int(row) for row in resets if int(row) <= i)])
+    def source(self, quantity: str, i: int) -> str:
+        """Return the name that a quantity is read from: the first of its names that the run has known so far."""
+        names = names_of(TRANSFORMED[quantity][0] if quantity in TRANSFORMED else quantity)
+        if len(names) == 1:
+            return names[0]
+        return next((name for name in names if (rows := self.series(name).rows) and rows[0] <= i), names[0])
 
-    def logged(self, quantity: str, i: int) -> float | None:
-        """Return what the row logged of a quantity, finite or not; None if it logged nothing."""
-        if quantity not in self.columns:
-            source, transform = TRANSFORMED.get(quantity, (quantity, float))
-            names = names_of(source)
-            found = [next((row[name] for name in names if row.get(name) is not None), None) for row in self.rows]
-            self.columns[quantity] = [None if value is None else transform(value) for value in found]
-        return self.columns[quantity][i]
+    def logged(self, name: str, i: int) -> float | None:
+        """Return what the row logged under a name, finite or not; None if it logged nothing."""
+        return self.rows[i].get(name)
 
-    def series(self, quantity: str) -> Series:
-        """Return all known values of a quantity; readers cut it at their row."""
-        if ("series", quantity) not in self.memory:
-            found = [(i, self.logged(quantity, i)) for i in range(len(self.rows))]
-            known = [(i, value) for i, value in found if value is not None and math.isfinite(value)]
-            self.memory["series", quantity] = Series(
-                [i for i, _ in known], np.array([value for _, value in known], dtype=np.float64)
-            )
-        series: Series = self.memory["series", quantity]
+    def series(self, name: str, quantity: str = "") -> Series:
+        """Return all known values of a name, as the quantity has them; readers cut it at their row."""
+        key = ("series", name, quantity if quantity in TRANSFORMED else "")
+        if key not in self.memory:
+            transform = TRANSFORMED[quantity][1] if quantity in TRANSFORMED else float
+            found = [(i, row[name]) for i, row in enumerate(self.rows) if row.get(name) is not None]
+            known = [(i, transform(value)) for i, value in found if math.isfinite(value)]
+            self.memory[key] = Series([i for i, _ in known], np.array([value for _, value in known], dtype=np.float64))
+        series: Series = self.memory[key]
         return series
 
-    def averages(self, quantity: str, alpha: float) -> tuple[Values, list[int]]:
+    def averages(self, name: str, quantity: str, alpha: float) -> tuple[Values, list[int]]:
         """Return the EMA after each known row and its age in rows; it starts anew with each attempt."""
-        key = ("ema", quantity, alpha)
+        key = ("ema", name, quantity, alpha)
         if key not in self.memory:
-            series = self.series(quantity)
+            series = self.series(name, quantity)
             averages: list[float] = []
             ages: list[int] = []
             for at, (row, value) in enumerate(zip(series.rows, series.values, strict=True)):
@@ -136,7 +144,10 @@ def once_a_row(of: str | None = None) -> Callable[[F], F]:
         @wraps(measure)
         def kept(m: Moment, *args: Any) -> Any:
             quantity = args[0] if of is None else of
-            key = (measure.__name__, m.count(quantity) if quantity else m.i, m.run.baseline_start(m.i), *args)
+            row = (
+                m.i if not quantity else (m.run.source(quantity, m.i), m._span(quantity)[2], m.run.attempt_starts[m.i])
+            )
+            key = (measure.__name__, row, *args)
             if key not in m.run.memory:
                 m.run.memory[key] = measure(m, *args)
             return m.run.memory[key]
@@ -162,49 +173,69 @@ class Moment:
         """Clear: false (..., a lower limit / 0.8) in 10 known rows running."""
         return limit / 0.8 if self.relaxed else limit
 
+    def _span(self, quantity: str) -> tuple[Series, int, int]:
+        series = self.run.series(self.run.source(quantity, self.i), quantity)
+        first = bisect_left(series.rows, self.run.baseline_starts[self.i])
+        return series, first, bisect_right(series.rows, self.i)
+
     def count(self, quantity: str) -> int:
         """Return how many known rows a quantity has so far."""
-        return bisect_right(self.run.series(quantity).rows, self.i)
+        _, first, end = self._span(quantity)
+        return end - first
 
     def all(self, quantity: str) -> Values:
         """Return the known values so far."""
-        return self.run.series(quantity).values[: self.count(quantity)]
+        series, first, end = self._span(quantity)
+        return series.values[first:end]
+
+    def rows(self, quantity: str) -> list[int]:
+        """Return the known rows so far."""
+        series, first, end = self._span(quantity)
+        return series.rows[first:end]
 
     def last(self, quantity: str, n: int) -> Values:
         """Return the newest n known values, fewer if there are not so many."""
         return self.all(quantity)[-n:]
 
-    def now(self, quantity: str) -> float | None:
-        """Return the value of this row; None if it is not known in it."""
-        value = self.run.logged(quantity, self.i)
-        return value if value is not None and math.isfinite(value) else None
+    def known(self, quantity: str) -> bool:
+        """Whether the quantity is logged in this row and finite."""
+        series, _, end = self._span(quantity)
+        return end > 0 and series.rows[end - 1] == self.i
 
-    def newest(self, quantity: str) -> float | None:
-        """Return the newest known value."""
+    def now(self, quantity: str) -> float | None:
+        """Return the newest known value; None before the first."""
         values = self.last(quantity, 1)
         return float(values[0]) if len(values) else None
+
+    def averages(self, quantity: str, alpha: float) -> tuple[Values, list[int]]:
+        """Return the averages of this attempt's known rows so far, and of older ones, with the ages."""
+        _, first, end = self._span(quantity)
+        averages, ages = self.run.averages(self.run.source(quantity, self.i), quantity, alpha)
+        return averages[first:end], ages[first:end]
+
+    def age(self, quantity: str) -> int:
+        """Return how many known rows of a quantity this attempt has so far."""
+        rows = self.rows(quantity)
+        return len(rows) - bisect_left(rows, self.run.attempt_starts[self.i])
 
     def mean20(self, quantity: str, *, at_least: int = 10) -> float | None:
         """Mean of 20 rows (10 at the start)."""
         values = self.last(quantity, 20)
         return float(np.mean(values)) if len(values) >= at_least else None
 
-    @once_a_row()
     def b(self, quantity: str) -> float | None:
         """b: mean of the signal's first 20 known rows (none before 20)."""
-        start = bisect_left(self.run.series(quantity).rows, self.run.baseline_start(self.i))
-        first = self.all(quantity)[start : start + FIRST]
+        first = self.all(quantity)[:FIRST]
         return float(np.mean(first)) if len(first) == FIRST else None
 
-    def rows21to120(self, quantity: str, *, at_least: int = 20) -> float | None:
-        """Return the median of rows 21 to 120, as far as they are there."""
+    def rows21to120(self, quantity: str) -> float | None:
+        """Return the median of rows 21 to 120, from row 41 on, as far as they are there."""
         values = self.all(quantity)[20:120]
-        return float(np.median(values)) if len(values) >= at_least else None
+        return float(np.median(values)) if len(values) > 20 else None
 
     def ema(self, quantity: str, alpha: float = ALPHA20) -> float | None:
-        """EMA: over 20 known rows unless said."""
-        n = self.count(quantity)
-        return float(self.run.averages(quantity, alpha)[0][n - 1]) if n else None
+        """EMA: over 20 known rows unless said; none before the first of an attempt."""
+        return float(self.averages(quantity, alpha)[0][-1]) if self.age(quantity) else None
 
     @once_a_row()
     def noise(self, quantity: str) -> float:
@@ -217,7 +248,7 @@ class Moment:
         b, ema = self.b(quantity), self.ema(quantity)
         if b is None or ema is None:
             return None
-        least = 4 * self.noise(quantity) * math.sqrt(1 / 20 + ALPHA20 / (2 - ALPHA20))
+        least = self.upper(4) * self.noise(quantity) * math.sqrt(1 / 20 + ALPHA20 / (2 - ALPHA20))
         return ema - b if abs(ema - b) > least else 0.0
 
     def median_change(self, quantity: str, older: Values) -> tuple[float, float] | None:
@@ -229,18 +260,17 @@ class Moment:
         if len(newest) < 5 or len(older) < 5:
             return None
         new, old = float(np.median(newest)), float(np.median(older))
-        beyond = abs(new - old) > 4 * self.noise(quantity) * 1.2533 * math.sqrt(2 / 5)
+        beyond = abs(new - old) > self.upper(4) * self.noise(quantity) * 1.2533 * math.sqrt(2 / 5)
         return (new, old) if beyond else (old, old)
 
-    @once_a_row()
     def growth(self, quantity: str) -> tuple[float, float] | None:
         """growth: median of 5 over the 5 around 100 rows earlier (rows 5 to 9 if younger), beyond noise."""
         values = self.all(quantity)
         n = len(values)
-        if n < 14:
+        if n < 20:
             return None
-        first = max(n - 102, 5)
-        return self.median_change(quantity, values[first - 1 : first + 4])
+        first = max(n - 103, 5)
+        return self.median_change(quantity, values[first : first + 5])
 
     # the reward; `of` is reward_mean, or eval_reward for the main evaluation
 
@@ -248,7 +278,7 @@ class Moment:
     def quantiles(self) -> tuple[float, float]:
         """r_lo, r_hi: 1% and 99% quantiles of sequence rewards, else of row means."""
         atoms: dict[float, float] = {}
-        for row in self.run.series("reward_mean").rows[: self.count("reward_mean")]:
+        for row in self.rows("reward_mean"):
             for value, weight in _atoms(self.run.rows[row]):
                 atoms[value] = atoms.get(value, 0.0) + weight
         whole, seen = math.fsum(atoms.values()), 0.0
@@ -280,17 +310,17 @@ class Moment:
     @once_a_row()
     def peak(self, of: str) -> tuple[float, int] | None:
         """peak: largest e15 from row 10 on; with its place among the known rows."""
-        e15, ages = self.run.averages(of, ALPHA15)
-        places = [at for at in range(self.count(of)) if ages[at] >= 10]
+        e15, ages = self.averages(of, ALPHA15)
+        places = [at for at in range(len(ages)) if ages[at] >= 10]
         best = max(places, key=lambda at: e15[at], default=None)
         return None if best is None else (float(e15[best]), best)
 
+    @once_a_row("")
     def fall(self, of: str = "reward_mean") -> float | None:
         """fall = (peak - e15)/max(0.3 (peak - r_lo), 0.3 (peak - mean b), 8 se, 1e-9 max(1, abs(peak)))."""
-        peak = self.peak(of)
-        if peak is None:
+        peak, e15, b = self.peak(of), self.ema(of, ALPHA15), self.b(of)
+        if peak is None or e15 is None or self.age(of) < 10:
             return None
-        e15, b = self.ema(of, ALPHA15), self.b(of)
         low = (
             self.quantiles()[0]
             if of == "reward_mean"
@@ -298,12 +328,12 @@ class Moment:
         )
         scale = [0.3 * (peak[0] - low), 8 * self.se(ALPHA15, of), 1e-9 * max(1.0, abs(peak[0]))]
         scale += [] if b is None else [0.3 * (peak[0] - b)]
-        return None if e15 is None else (peak[0] - e15) / max(scale)
+        return (peak[0] - e15) / max(scale)
 
-    def greatest_fall(self, n: int) -> float:
-        """Return the largest fall within the newest n rows; 0 without one."""
-        rows = self.run.series("reward_mean").rows[: self.count("reward_mean")]
-        falls = [Moment(self.run, row).fall() for row in rows[-n:] if row > self.i - n]
+    def greatest_fall(self) -> float:
+        """Return the largest fall within the newest 20 rows of the attempt; 0 without one."""
+        rows = [row for row in self.rows("reward_mean") if row >= self.run.attempt_starts[self.i]]
+        falls = [Moment(self.run, row).fall() for row in rows[-21:]]
         return max((fall for fall in falls if fall is not None), default=0.0)
 
     @once_a_row("reward_mean")
@@ -312,13 +342,12 @@ class Moment:
 
         ... and not below e20 of 20 rows ago by 2 se.
         """
-        e20, ages = self.run.averages("reward_mean", ALPHA20)
-        at, fall = self.count("reward_mean") - 1, self.fall()
-        if at < 0 or fall is None or ages[at] <= 20:
+        age, fall = self.age("reward_mean"), self.fall()
+        if fall is None or age <= 20:
             return False
-        age, now, se = ages[at], e20[at], self.se(ALPHA20)
-        before = e20[at - age + max(age - 100, 20)]
-        return bool(fall < 0.3 and now > before + 2 * math.sqrt(2) * se and now >= e20[at - 20] - 2 * se)
+        e20, se = self.averages("reward_mean", ALPHA20)[0][-age:], self.se(ALPHA20)
+        before, now = e20[age - 101 if age > 100 else 19], e20[-1]
+        return bool(fall < 0.3 and now > before + 2 * math.sqrt(2) * se and now >= e20[-21] - 2 * se)
 
     @once_a_row("")
     def at_top(self) -> bool | None:
@@ -329,25 +358,20 @@ class Moment:
         mean, known = float(np.mean(values)), []
         # with r_hi from *sequence* rewards (or a logged maximum)
         low, high = self.quantiles()
-        largest = self.all("reward_max")
-        has_quantiles = all(self.count(name) for name in (*UPPER_NAMES.values(), *UPPER_NAMES))
-        top = high if has_quantiles else float(np.max(largest)) if len(largest) else None
+        rows = [self.run.rows[row] for row in self.rows("reward_mean")]
+        largest = [row["reward_max"] for row in rows if math.isfinite(row.get("reward_max", math.nan))]
+        has_sequences = any(len(_atoms(row)) > 1 for row in rows)
+        top = high if has_sequences else max(largest, default=None)
         if top is not None and top > low:
             known.append(mean >= low + 0.9 * (top - low))
         # or >= 0.9 where rewards are seen to lie in [0, 1]
-        seen = [self.all(name) for name in ("reward_mean", "reward_min", "reward_max")]
-        if all(not len(some) or (np.min(some) >= 0 and np.max(some) <= 1) for some in seen):
+        seen = [row[name] for row in rows for name in ("reward_mean", *ATOMS) if math.isfinite(row.get(name, math.nan))]
+        if min(seen) >= 0 and max(seen) <= 1:
             known.append(mean >= 0.9)
         return any(known) if known else None
 
 
 def _atoms(row: Mapping[str, float]) -> list[tuple[float, float]]:
-    """Return the rewards of a row with their shares of its sequences; its mean if the quantiles are not there."""
-    lower = [(row.get(name, math.nan), share) for name, share in LOWER_ATOMS]
-    if not all(math.isfinite(value) for value, _ in lower):
-        return [(row["reward_mean"], 1.0)]
-    upper = [(row.get(UPPER_NAMES[name], math.nan), share) for name, share in LOWER_ATOMS if name in UPPER_NAMES]
-    if not all(math.isfinite(value) for value, _ in upper):
-        return lower
-    middle = (lower[-1][0], lower[-1][1] - sum(share for _, share in upper))
-    return [*lower[:-1], middle, *upper]
+    """Return the rewards of a row with their shares of its sequences; its mean if too few quantiles are there."""
+    found = [(row[name], share) for name, share in SHARES.items() if math.isfinite(row.get(name, math.nan))]
+    return found if len(found) >= 5 else [(row["reward_mean"], 1.0)]

@@ -24,6 +24,7 @@ class Draft:
     strength: float = 1.0
     config: dict[str, object] = field(default_factory=dict)
     attempts: list[int] = field(default_factory=list)
+    fresh: list[int] = field(default_factory=list)
 
     def put(self, name: str, value: float, *, noise: float = 0.02, first: int | None = None, end: int = 999) -> None:
         """Set a signal from the illness's start (or `first`) on, to a noisy value."""
@@ -44,10 +45,11 @@ class Draft:
 
 @dataclass(frozen=True)
 class Case:
-    """A series: its rows, the attempt of each row, the configuration, and the names of its illnesses."""
+    """A series: its rows, the attempt of each row, the rows with a new configuration, and its illnesses by name."""
 
     rows: list[Row]
     attempts: list[int]
+    fresh: list[int]
     config: dict[str, object]
     illnesses: tuple[str, ...]
 
@@ -136,11 +138,10 @@ def _zeros(d: Draft) -> None:
         row["n_prob_diff_half"] = float(round(row["n_mu_zero_unlikely"] * d.rng.uniform(0.9, 1.5)))
 
 
-def _of_tokens(name: str, share: float, **others: float) -> Illness:
+def _of_tokens(name: str, share: float) -> Illness:
     def illness(d: Draft) -> None:
         for row in d.rows[d.start :]:
             row[name] = float(round(min(1.0, share * d.strength) * row["n_tokens"]))
-            row.update(others)
 
     return illness
 
@@ -153,8 +154,8 @@ def _end_dropped(d: Draft) -> None:
 
 def _unit(d: Draft) -> None:
     value = float(d.rng.choice([0.693, 1.443, 2.303, 0.434])) * (1 + 0.02 * (d.strength - 1))
-    d.put("mismatch_logp_unit", value, noise=0.003)
-    d.put("mismatch_logp_unit_residual", 0.15)
+    d.put("logp_unit", value, noise=0.003)
+    d.put("logp_unit_residual", 0.15)
 
 
 def _displaced(share: float) -> Illness:
@@ -162,7 +163,7 @@ def _displaced(share: float) -> Illness:
         mismatch_prob_pearson=0.2,
         mismatch_abs_log_ratio_mean=0.6,
         mismatch_kl_k1=0.01,
-        mismatch_seq_shift_share=share,
+        seq_shift_share=share,
         mismatch_kl_k3=0.4,
     )
 
@@ -268,7 +269,7 @@ def _surge(*companions: Illness) -> Illness:
         for row in d.rows:
             row["reward_mean"] = 0.5
         factor = 1 + 0.4 * d.strength if companions else 4.5 * d.strength
-        _times("response_length_median", factor / d.strength)(d)
+        _times("response_length_mean", factor / d.strength)(d)
         for one in companions:
             one(d)
 
@@ -295,9 +296,11 @@ def _in_last_rows(name: str, value: float) -> Illness:
 ENTROPY_OFF = _times("entropy", 2.5)
 ILLNESSES: dict[str, Illness] = {
     **{f"{name} not finite": _not_finite(name) for name in ("loss", "grad_norm", "reward_mean", "entropy")},
-    **{f"{name} not finite": _not_finite(name) for name in ("advantage_max", "advantage_min")},
-    "sign": _of_tokens("n_positive", 0.12, mu_logprob_mean=-1e-4),
-    "probabilities": _of_tokens("n_positive", 0.93, mu_logprob_mean=-0.5),
+    "ppl_old not finite": _not_finite("ppl_old"),
+    "rewards not finite": _fixed(reward_invalid_share=1.0 + 1e-9),
+    "advantages not finite": _fixed(advantage_invalid_share=1.0 + 1e-9),
+    "sign": _both(_set(positive_fraction=0.1), _fixed(mu_logprob_mean=-1e-4)),
+    "probabilities": _both(_set(positive_fraction=0.9), _fixed(mu_logprob_mean=-0.5)),
     "negatives": _fixed(mismatch_prob_pearson=-0.95),
     "unit": _unit,
     "shifted": _displaced(0.05),
@@ -328,6 +331,7 @@ ILLNESSES: dict[str, Illness] = {
     "log-ratio change": _step("mismatch_abs_log_ratio_mean", 1.5e-3, 0.035, at=25),
     "large gaps": _of_tokens("n_prob_diff_half", 1.1e-3),
     "staleness": _set(staleness_kl_k3=0.05),
+    "stale updates": _both(_fixed(staleness_lag=1.0), _set(staleness_kl_k3=0.15)),
     "ppo_kl": _set(staleness_kl_k1=0.1),
     "huge gradient": _set(grad_norm=1e4),
     "staleness jump": _times("staleness_kl_k3", 22, least=58),
@@ -346,11 +350,12 @@ ILLNESSES: dict[str, Illness] = {
     "no advantages": _both(_in_last_rows("advantage_max", 0.0), _in_last_rows("advantage_min", 0.0)),
     "no gradient": _in_last_rows("grad_norm", 0.0),
     "floor": _floor,
+    "no tokens": _in_last_rows("n_tokens", 0.0),
     "solved groups": _at_top(_fixed(zero_variance_groups=0.95)),
     "solved std": _at_top(_in_last_rows("reward_std", 0.0)),
     "solved advantages": _at_top(_both(_in_last_rows("advantage_max", 0.0), _in_last_rows("advantage_min", 0.0))),
     "solved gradient": _at_top(_in_last_rows("grad_norm", 0.0)),
-    "hacking": _both(_set(reward_length_corr=0.5), _times("response_length_median", 1.25)),
+    "hacking": _both(_set(reward_length_corr=0.5), _times("response_length_mean", 1.25)),
     "surge alone": _surge(),
     "surge with kl": _surge(_times("mismatch_kl_k3", 3)),
     "surge with reference": _surge(_step("reference_kl", 0.1, 0.3, at=22)),
@@ -365,7 +370,7 @@ ILLNESSES: dict[str, Illness] = {
     "entropy up with fall": _with_fall(_times("entropy", 2.6)),
     "entropy at 0": _both(_times("entropy", 0.015), lambda d: d.put("reward_mean", 0.4, first=0)),
     "entropy down": _with_fall(_times("entropy", 0.12)),
-    "length down": _both(_times("response_length_median", 0.25), lambda d: d.put("reward_mean", 0.4, first=0)),
+    "length down": _both(_times("response_length_mean", 0.25), lambda d: d.put("reward_mean", 0.4, first=0)),
     "clipped": _step("clip_fraction", 0.1, 0.21, at=22),
     "wide weights": _set(mismatch_chi2_token=1.0),
     "few effective tokens": _fixed(mismatch_ess_token=0.4),
@@ -421,7 +426,7 @@ def series(seed: int = SEED, count: int = COUNT) -> Iterator[Case]:
             draft.strength = float(rng.uniform(0.75, 1.2) if near else rng.uniform(1.05, 1.6))
             ILLNESSES[name](draft)
         _disturb(draft)
-        yield Case(draft.rows, draft.attempts, draft.config, tuple(chosen))
+        yield Case(draft.rows, draft.attempts, draft.fresh, draft.config, tuple(chosen))
 
 
 def _disturb(d: Draft) -> None:
@@ -452,3 +457,8 @@ def _disturb(d: Draft) -> None:
     if rng.random() < 0.2:
         at = int(rng.integers(n // 3, n))
         d.attempts = [int(i >= at) for i in range(n)]
+        d.fresh = [at] if rng.random() < 0.3 else []
+    if rng.random() < 0.1:
+        for row in d.rows[n // 4 :]:
+            if "entropy" in row:
+                row["sampled_entropy"] = 1.1 * row["entropy"]

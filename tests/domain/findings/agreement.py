@@ -1,0 +1,65 @@
+"""The product's judge and the independent evaluator on the same rows, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tests.domain.findings.independent import evaluate
+from trmon.domain.findings.catalogue import builtin_catalogue
+from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
+from trmon.domain.findings.verdict import leader_of
+
+CATALOGUE = builtin_catalogue()
+JUDGE = Judge(CATALOGUE)
+OTHER_ONSETS = {
+    "not_learning.floor": "the product has the first of the 50 rows",
+    "stale_rollouts.no_sync": "the product has the first row that should have been synced",
+    "support_shift.ratio": "the product splits the distances from 1",
+}
+"""Clauses whose onsets are not defined by the row's own value against the limit, and why."""
+PLACES = range(3)
+"""How many rows the onsets may differ."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where the two differ after a row: what they find, the leader, or (at a trip) the onset."""
+
+    row: int
+    of: str
+    product: object
+    independent: object
+
+
+def differences(
+    rows: Sequence[Mapping[str, float]],
+    *,
+    attempts: Sequence[int] = (),
+    fresh: Sequence[int] = (),
+    config: Mapping[str, object] = MappingProxyType({}),
+) -> Iterator[Difference]:
+    """Yield where the two differ. Args: as of `evaluate`."""
+    attempts = attempts or [0] * len(rows)
+    found = evaluate(rows, attempts=attempts, fresh=fresh, config=config)
+    onsets = {(spell.clause.key, spell.trip): spell.onset for spell in found.spells}
+    facts = {"replay_declared": 1.0} if config.get("router_replay") else {}
+    state = JudgeState()
+    for i, values in enumerate(rows):
+        configuration = str(sum(row <= i for row in fresh))
+        state = JUDGE.fold(state, Row(place=Place(attempts[i], i), values=values, facts=facts, config=configuration))
+        if i == len(rows) - 1 and config.get("ended"):
+            state = JUDGE.finish(state)
+        if state.standing.keys() != found.standing[i]:
+            yield Difference(i, "standing", set(state.standing), set(found.standing[i]))
+            continue
+        leader = leader_of(state, CATALOGUE)
+        if (leader and leader.finding) != found.leader[i]:
+            yield Difference(i, "leader", leader and leader.finding, found.leader[i])
+        for spell in state.standing.values():
+            key = f"{spell.finding}.{spell.clause}"
+            onset = onsets.get((key, i)) if spell.trip == i and key not in OTHER_ONSETS else None
+            is_simple = key in CATALOGUE.by_key and len(CATALOGUE.by_key[key].when) == 1
+            if onset is not None and is_simple and abs(onset - spell.onset) not in PLACES:
+                yield Difference(i, f"onset of {key}", spell.onset, onset)
