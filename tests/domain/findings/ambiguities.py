@@ -3,8 +3,8 @@
 AMBIGUITIES: tuple[tuple[str, str], ...] = (
     (
         "Known: logged in this row and finite.",
-        "A clause is judged in the rows that know its first quantity; of the others the newest known values count. It is"
-        " false where one of its parts is, and not judged where the rest of them is unknown.",
+        "A clause is judged in the rows that know its first quantity; of the others the newest known values count. It"
+        " is false where one of its parts is, and not judged where the rest of them is unknown.",
     ),
     (
         "A signal without a pair means `mismatch`; where it is absent `total`, else `staleness`.",
@@ -34,8 +34,8 @@ AMBIGUITIES: tuple[tuple[str, str], ...] = (
     ("s over 200 rows", "The newest 200 values, so 199 differences; d over the windows within them, so 181."),
     (
         "holds, EMAs and spikes start anew",
-        "Means and medians of rows do not; a finding that stands goes on standing. The first 20 rows of a hold are those"
-        " of the attempt, and falls of an earlier one are no harm of its spikes.",
+        "Means and medians of rows do not; a finding that stands goes on standing. The first 20 rows of a hold are"
+        " those of the attempt, and falls of an earlier one are no harm of its spikes.",
     ),
     ("A changed configuration starts b anew", "All values of before are forgotten; what stands goes on standing."),
     (

@@ -160,9 +160,10 @@ def _spells(run: Run, clause: Clause) -> Iterator[Spell]:
         elif _held(clause, hold, first_rows) and (clause.only_if is None or clause.only_if(strict)):
             trip, calm = i, 0
             # and the onset is never before the last row at which it held
-            onset = max(_onset(run, clause, known), guarded_at + 1)
+            began = _onset(run, clause, known)
+            onset = max(began, guarded_at + 1)
             # comes again before its signal was back in its band: the same illness
-            if clause.change and before is not None and before.end is not None and onset <= before.end:
+            if clause.change and before is not None and before.end is not None and began <= before.end:
                 onset = before.onset
     if trip >= 0:
         yield Spell(clause, trip, onset, None)
