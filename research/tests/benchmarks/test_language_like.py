@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.domain.findings.agreement import differences
+from trmon_research.language_like.judged import judged_rows
 from trmon_research.language_like.plans import Plan, plans
 from trmon_research.language_like.policies import Engine, Text, Update, sample
 from trmon_research.language_like.runs import Simulated, rows
@@ -86,3 +88,12 @@ def test_the_table_counts_what_a_judge_got_right() -> None:
     assert "| ill: told before the onset | 1 | 1 |" in bad
     assert "| onset within 10 rows | 0 | 1 |" in bad
     assert "| last good row after the onset | 1 | 1 |" in bad
+
+
+@pytest.mark.parametrize("name", ["healthy-moe_async", "healthy-growth_verifier", "ill-shifted", "ill-zeros_2"])
+def test_the_judge_agrees_with_the_independent_evaluator(name: str, tmp_path: Path) -> None:
+    run = list(judged_rows(_short(name), tmp_path))
+    fresh = [place for place in range(1, ROWS) if run[place].config != run[place - 1].config]
+    config = {"router_replay": "replay_declared" in run[0].facts}
+    attempts = [row.place.attempt for row in run]
+    assert not list(differences([row.values for row in run], attempts=attempts, fresh=fresh, config=config))

@@ -19,7 +19,7 @@ OTHER_ONSETS = {
     "support_shift.ratio": "the product splits the distances from 1",
 }
 """Clauses whose onsets are not defined by the row's own value against the limit, and why."""
-PLACES = range(3)
+NEAR_ROWS = 2
 """How many rows the onsets may differ."""
 
 
@@ -49,17 +49,17 @@ def differences(
     for i, values in enumerate(rows):
         configuration = str(sum(row <= i for row in fresh))
         state = JUDGE.fold(state, Row(place=Place(attempts[i], i), values=values, facts=facts, config=configuration))
+        leader = leader_of(state, CATALOGUE)
         if i == len(rows) - 1 and config.get("ended"):
             state = JUDGE.finish(state)
         if state.standing.keys() != found.standing[i]:
             yield Difference(i, "standing", set(state.standing), set(found.standing[i]))
             continue
-        leader = leader_of(state, CATALOGUE)
         if (leader and leader.finding) != found.leader[i]:
             yield Difference(i, "leader", leader and leader.finding, found.leader[i])
         for spell in state.standing.values():
             key = f"{spell.finding}.{spell.clause}"
             onset = onsets.get((key, i)) if spell.trip == i and key not in OTHER_ONSETS else None
             is_simple = key in CATALOGUE.by_key and len(CATALOGUE.by_key[key].when) == 1
-            if onset is not None and is_simple and abs(onset - spell.onset) not in PLACES:
+            if onset is not None and is_simple and abs(onset - spell.onset) > NEAR_ROWS:
                 yield Difference(i, f"onset of {key}", spell.onset, onset)

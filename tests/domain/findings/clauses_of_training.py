@@ -69,8 +69,10 @@ def spike(m: Moment) -> bool | None:
 def harm(m: Moment) -> bool:
     """the spikes only with fall >= 0.3 within 20 rows, or entropy off by x1.5."""
     # median of the newest 5 against the 5 that are 20 rows older
-    medians = m.median_change("entropy*", m.last("entropy*", 25)[:5] if m.count("entropy*") >= 25 else np.array([]))
-    off = medians is not None and min(medians) > 0 and max(medians) > 1.5 * min(medians)
+    off = False
+    if m.count("entropy*") >= 25:
+        new, old, beyond = m.median_change("entropy*", m.last("entropy*", 25)[:5])
+        off = beyond and min(new, old) > 0 and max(new, old) > 1.5 * min(new, old)
     return m.greatest_fall() >= 0.3 or off
 
 
@@ -191,8 +193,8 @@ def limits() -> Iterator[Clause]:
 
 def grew(m: Moment, quantity: str, factor: float) -> bool | None:
     """Return whether the median of 5 is beyond noise a multiple of the older one; None if too few are known."""
-    pair = m.growth(quantity)
-    return None if pair is None else pair[0] > 0 and pair[0] > m.upper(factor) * pair[1]
+    found = m.growth(quantity)
+    return None if found is None else found[2] and found[0] > 0 and found[0] > m.upper(factor) * found[1]
 
 
 def hacking(m: Moment) -> bool | None:
@@ -210,7 +212,7 @@ def surge(m: Moment) -> bool | None:
         *(grew(m, name, 2) for name in KLS),  # KL of a pair x2
         every(grew(m, "reference*", 2), above(m.now("reference*"), m.upper(0.1))),  # to the reference x2 and > 0.1
         every(grew(m, "clip_fraction", 2), above(m.now("clip_fraction"), m.upper(0.1))),  # clip_fraction x2 and > 0.1
-        None if cut is None else cut[0] - cut[1] > m.upper(0.2),  # truncated share + 0.2
+        None if cut is None else cut[2] and cut[0] - cut[1] > m.upper(0.2),  # truncated share + 0.2
         grew(m, "engine:drift_spread", 2),  # drift_spread doubled
     )
     return every(grew(m, "response_length_mean", 1.2), companion)

@@ -237,6 +237,7 @@ def _leader(i: int, trips: Mapping[str, tuple[int, int]]) -> str | None:
     # where reward_collapse stands only findings whose onset is at most 50 rows before its own lead
     if "reward_collapse" in onset:
         candidates = {f for f in candidates if onset[f] >= onset["reward_collapse"] - 50 or f in CERTAIN}
+    may_lead = set(candidates)
     # a consequence never leads what began before it
     begun = {f for f in candidates if any(f in _explained(c) and onset[c] < onset[f] for c in candidates)}
     candidates -= begun
@@ -250,7 +251,7 @@ def _leader(i: int, trips: Mapping[str, tuple[int, int]]) -> str | None:
     causes = [
         f
         for f in ORDER
-        if f in onset and leader in _explained(f) and i - trip[f] >= 20 and onset[f] <= onset[leader] + 10
+        if f in may_lead and leader in _explained(f) and i - trip[f] >= 20 and onset[f] <= onset[leader] + 10
     ]
     return causes[0] if causes else leader
 

@@ -251,26 +251,19 @@ class Moment:
         least = self.upper(4) * self.noise(quantity) * math.sqrt(1 / 20 + ALPHA20 / (2 - ALPHA20))
         return ema - b if abs(ema - b) > least else 0.0
 
-    def median_change(self, quantity: str, older: Values) -> tuple[float, float] | None:
-        """Return the median of the newest 5 and that of older values; equal ones within the noise.
+    def median_change(self, quantity: str, older: Values) -> tuple[float, float, bool]:
+        """Return the median of the newest 5, that of older values, and whether they differ beyond the noise.
 
         A median of 5 against a median of 5 counts beyond 4 s 1.2533 sqrt(2/5).
         """
-        newest = self.last(quantity, 5)
-        if len(newest) < 5 or len(older) < 5:
-            return None
-        new, old = float(np.median(newest)), float(np.median(older))
-        beyond = abs(new - old) > self.upper(4) * self.noise(quantity) * 1.2533 * math.sqrt(2 / 5)
-        return (new, old) if beyond else (old, old)
+        new, old = float(np.median(self.last(quantity, 5))), float(np.median(older))
+        return new, old, abs(new - old) > self.upper(4) * self.noise(quantity) * 1.2533 * math.sqrt(2 / 5)
 
-    def growth(self, quantity: str) -> tuple[float, float] | None:
+    def growth(self, quantity: str) -> tuple[float, float, bool] | None:
         """growth: median of 5 over the 5 around 100 rows earlier (rows 5 to 9 if younger), beyond noise."""
         values = self.all(quantity)
-        n = len(values)
-        if n < 20:
-            return None
-        first = max(n - 103, 5)
-        return self.median_change(quantity, values[first : first + 5])
+        first = max(len(values) - 103, 5)
+        return self.median_change(quantity, values[first : first + 5]) if len(values) >= 20 else None
 
     # the reward; `of` is reward_mean, or eval_reward for the main evaluation
 

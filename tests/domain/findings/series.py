@@ -238,7 +238,7 @@ def _spikes(harm: Illness) -> Illness:
 
 
 def _same_length(d: Draft) -> None:
-    d.drop("length_limit_share")
+    d.drop("length_limit_share", "eos_tokens")
     d.put("response_length_mean", 256.0, noise=0)
 
 
@@ -305,7 +305,8 @@ ILLNESSES: dict[str, Illness] = {
     "unit": _unit,
     "shifted": _displaced(0.05),
     "order": _displaced(0.3),
-    "end dropped": _end_dropped,
+    "padding": _end_dropped,
+    "end dropped": _both(_end_dropped, _zeros),
     "impossible k3": _set(mismatch_k3_excess=1.2, mismatch_ln_e_value=15),
     "invalid": _set(invalid_fraction=0.01),
     "zeros": _zeros,
@@ -317,6 +318,11 @@ ILLNESSES: dict[str, Illness] = {
     "support": _step("mismatch_ratio_mean", 1.0, 1.007, at=5, noise=1e-4),
     "temperature": _slope,
     "stale": _both(_fixed(version_lag_mean=3.0), _set(mismatch_kl_k3=0.15)),
+    "stale ppl": _both(_fixed(version_lag_mean=3.0), _set(mismatch_ppl_ratio=1.04)),
+    "stale k1": _both(_fixed(version_lag_mean=3.0), _set(mismatch_kl_k1=0.15)),
+    "stale log-ratio": _alone("abs_log_ratio")(
+        _both(_fixed(version_lag_mean=3.0), _set(mismatch_abs_log_ratio_mean=0.45))
+    ),
     "nothing synced": _nothing_synced,
     "later lag": _later_lag,
     "pearson": _step("mismatch_prob_pearson", 0.995, 0.94, at=3, noise=1e-4),

@@ -21,6 +21,6 @@ def test_the_judge_agrees_with_the_independent_evaluator_on_thirty_series() -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_judge_agrees_with_the_independent_evaluator_on_all_series() -> None:
     assert_agreement(30, COUNT)

@@ -12,7 +12,7 @@ from tests.domain.findings.series import series
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_every_clause_fires_in_three_series() -> None:
     fired: Counter[str] = Counter()
     for case in series():
