@@ -59,7 +59,13 @@ AMBIGUITIES: tuple[tuple[str, str], ...] = (
     ("the lag grew by one in 5 rows running", "By one or more: rows may be logged every few steps."),
     ("a known lag exceeds its usual", "The median of its newest 200."),
     ("router flips are known and high", "As moe_routing has it: > 1e-3 where replay is declared, or > 3 b."),
-    ("median of rows 21 to 120", "Of known rows of the signal; from row 41 on, with as many as there are."),
+    (
+        "median of rows 21 to 120",
+        "Of known rows of the signal; from row 41 on, with as many as there are, and without those beyond 10 x the"
+        " median of the ones before: an illness may have begun.",
+    ),
+    ("mean truncated share > 0.5", "Not where responses are known to be shorter than 32 tokens."),
+    ("Shifted, other order", "By drift_spread below 0.4 kl_k2, or not; where one is unknown by sum abs(S_i)."),
     ("moe_routing beside engine_mismatch", "It stands only in rows after which engine_mismatch stands."),
     ("k3_excess with the e-value", "k3_excess > 1 and ln_e_value > 13.8, the limits of the rule of before."),
     ("n_zero_tail > 3 N/(1 - P0)", "P0 = (n_mu_zero - n_zero_tail)/(n_tokens - n_zero_tail) of the row."),

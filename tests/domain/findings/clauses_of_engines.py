@@ -194,14 +194,25 @@ def displaced(m: Moment) -> bool | None:
 
 
 def shifted(m: Moment) -> bool | None:
-    """Shifted: ..., sum abs(S_i) < 0.1 sum abs d."""
-    return every(displaced(m), below(m.now("seq_shift_share"), m.lower(0.1)))
+    """Shifted: ..., the sums over sequences stay: drift_spread < 0.4 kl_k2, else sum abs(S_i) < 0.1 sum abs d."""
+    spread = spread_share(m)
+    if spread is None:
+        return every(displaced(m), below(m.now("seq_shift_share"), m.lower(0.1)))
+    return every(displaced(m), spread < m.lower(0.4))
 
 
 def other_order(m: Moment) -> bool | None:
-    """Other order or other sequences: the same with sum abs(S_i) >= 0.1 sum abs d."""
-    part = m.now("seq_shift_share")
-    return every(displaced(m), None if part is None else part >= m.upper(0.1))
+    """Other order or other sequences: the same with sums over sequences that move."""
+    spread, part = spread_share(m), m.now("seq_shift_share")
+    if spread is None:
+        return every(displaced(m), None if part is None else part >= m.upper(0.1))
+    return every(displaced(m), spread >= m.upper(0.4))
+
+
+def spread_share(m: Moment) -> float | None:
+    """Return drift_spread over kl_k2."""
+    spread, k2 = m.now("engine:drift_spread"), m.now("engine:kl_k2")
+    return None if spread is None or not k2 else spread / k2
 
 
 def long_tails(m: Moment) -> bool | None:

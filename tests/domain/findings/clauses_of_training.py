@@ -18,7 +18,7 @@ from tests.domain.findings.clauses_of_engines import (
     every,
     level,
 )
-from tests.domain.findings.measures import ALPHA20, MEMORY, Moment
+from tests.domain.findings.measures import ALPHA20, MEMORY, Moment, usual_values
 
 # step_too_large -----------------------------------------------------------------------------------------------------
 
@@ -53,9 +53,9 @@ def is_settled(m: Moment) -> bool:
 def staleness_growth(m: Moment) -> bool | None:
     """or > 50 x the median of rows 21 to 120 (from row 41; rows before lr stopped rising left out) and > 1e-3."""
     values = settled(m)
-    if not is_settled(m) or len(values) < 41:
+    if not is_settled(m) or len(usual_values(values[20:120])) <= 20:
         return None
-    return bool(values[-1] > max(m.upper(50) * float(np.median(values[20:120])), m.upper(1e-3)))
+    return bool(values[-1] > max(m.upper(50) * float(np.median(usual_values(values[20:120]))), m.upper(1e-3)))
 
 
 def spike(m: Moment) -> bool | None:
@@ -106,6 +106,12 @@ def mean_above(quantity: str, limit: float) -> Test:
     return lambda m: above(m.mean20(quantity), m.upper(limit))
 
 
+def cut(m: Moment) -> bool | None:
+    """mean truncated share of 20 rows (10 at the start) > 0.5; not of responses shorter than 32."""
+    size = m.now("response_length_mean")
+    return every(mean_above("length_limit_share", 0.5)(m), size is None or size >= m.upper(32))
+
+
 def no_end_tokens(m: Moment) -> bool | None:
     """no end tokens at all (`val/num_eos_tokens` = 0), over 20 rows (10 at the start)."""
     mean = m.mean20("eos_tokens")
@@ -125,6 +131,12 @@ def same_length(m: Moment) -> bool | None:
         for name in ("loss", "grad_norm")
     ]
     return every(same, bool(lengths[-1] >= m.upper(32)), either(*varied))
+
+
+def repeated(m: Moment) -> bool:
+    """Whether the row has the length of the row before, for the onset."""
+    lengths = m.last("response_length_mean", 2)
+    return len(lengths) == 2 and lengths[0] == lengths[1]
 
 
 def cut_more(m: Moment) -> bool | None:
@@ -162,18 +174,20 @@ def limits() -> Iterator[Clause]:
     # mean of 20 rows (10 at the start) > 3 nats a token; not for sums over answers
     means = (
         ("reference_kl", "level", "reference*", 3.0),
-        ("cut_at_limit", "share", "length_limit_share", 0.5),
         # share of groups of equal reward: mean of 20 rows (10 at the start) > 0.9
         ("no_learning_signal", "groups", "zero_variance_groups", 0.9),
     )
     for find, name, of, limit in means:
         row: Test = lambda m, of=of, limit=limit: above(m.now(of), limit)  # noqa: E731
         yield Clause(finding=find, name=name, of=of, condition=mean_above(of, limit), hold=SELF_HELD, outside=row)
-    find, of = "cut_at_limit", "eos_tokens"
+    find, of = "cut_at_limit", "length_limit_share"
+    over: Test = lambda m: above(m.now("length_limit_share"), 0.5)  # noqa: E731
+    yield Clause(finding=find, name="share", of=of, condition=cut, hold=SELF_HELD, outside=over)
+    of = "eos_tokens"
     none: Test = lambda m: m.now("eos_tokens") == 0  # noqa: E731
     yield Clause(finding=find, name="no_end", of=of, condition=no_end_tokens, hold=SELF_HELD, outside=none)
     of = "response_length_mean"
-    yield Clause(finding=find, name="constant", of=of, condition=same_length, hold=SELF_HELD)
+    yield Clause(finding=find, name="constant", of=of, condition=same_length, hold=SELF_HELD, outside=repeated)
     yield Clause(finding=find, name="growth", of="length_limit_share", condition=cut_more, hold=SELF_HELD, change=1)
     signs: list[tuple[str, str, Test]] = [
         ("reward_std", "reward_std", equal_rewards),

@@ -230,8 +230,8 @@ class Moment:
 
     def rows21to120(self, quantity: str) -> float | None:
         """Return the median of rows 21 to 120, from row 41 on, as far as they are there."""
-        values = self.all(quantity)[20:120]
-        return float(np.median(values)) if len(values) > 20 else None
+        found = usual_values(self.all(quantity)[20:120])
+        return float(np.median(found)) if len(found) > 20 else None
 
     def ema(self, quantity: str, alpha: float = ALPHA20) -> float | None:
         """EMA: over 20 known rows unless said; none before the first of an attempt."""
@@ -362,6 +362,15 @@ class Moment:
         if min(seen) >= 0 and max(seen) <= 1:
             known.append(mean >= 0.9)
         return any(known) if known else None
+
+
+def usual_values(values: Sequence[float] | Values) -> list[float]:
+    """Return rows 21 to 120 without, from row 41 on, those beyond 10 x the median of the ones before."""
+    found: list[float] = []
+    for value in values:
+        if len(found) < 20 or value <= 10 * np.median(found):
+            found.append(float(value))
+    return found
 
 
 def _atoms(row: Mapping[str, float]) -> list[tuple[float, float]]:
