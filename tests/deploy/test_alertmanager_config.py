@@ -92,7 +92,7 @@ def api(tmp_path: Path) -> Iterator[httpx.Client]:
 
 
 def test_no_page_of_a_rule_suppresses_an_incident_or_another_rule(api: httpx.Client) -> None:
-    pages = [of_run(rule.name, "page") for rule in builtin_rules()]
+    pages = [of_run(rule.name, "page") for rule in builtin_rules().rules]
     warnings = [of_run(name, "warn") for name in ("incident", "two_trainers", "incomplete_ranks", "my_rule")]
     assert suppressed(api, *pages, *warnings) == []
 

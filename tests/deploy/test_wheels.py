@@ -21,7 +21,7 @@ LOOK = """
 import trmon, trmon_client
 from trmon.grafana.push import shipped
 from trmon.domain.rules.rule_yaml import builtin_rules
-print(trmon.__file__, trmon_client.__file__, len(shipped()), len(builtin_rules()))
+print(trmon.__file__, trmon_client.__file__, len(shipped()), len(builtin_rules().rules))
 """
 
 

@@ -66,7 +66,7 @@ def told(pager: WebhookServer) -> list[str]:
 def test_two_clients_under_one_name_are_told_by_name_until_one_ends(
     service: ThreadedService, pager: WebhookServer, tmp_path: Path
 ) -> None:
-    assert "two_trainers" in {rule.name for rule in builtin_rules()}
+    assert "two_trainers" in {rule.name for rule in builtin_rules().rules}
     with service.client() as client, trainer(service, tmp_path / "one") as one:
         one.log_batch(step=0, **batch())
         path = f"/api/v1/runs/{RUN}"
