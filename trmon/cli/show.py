@@ -105,7 +105,7 @@ def print_run(detail: RunDetail, console: Console, *, now: float) -> None:
         console.print(_alert(alert), soft_wrap=True)
     if detail.diagnosis is not None:
         console.print()
-        show_diagnosis(detail.diagnosis, console)
+        show_diagnosis(detail.diagnosis, console, says_word=False)
     if detail.history is not None:
         told = _evidence(detail.diagnosis)
         console.print(signal_course_table(detail.history, detail.drawn, told=told, console=console))

@@ -17,12 +17,16 @@ from trmon_client.core.signals.catalogue import signal_words
 MAX_OVER = 8
 
 
-def print_diagnosis(found: DiagnosisInfo, console: Console) -> None:
-    """Print a diagnosis: alerts on the run's state, the verdict, the findings with their evidence, and the remedy."""
+def print_diagnosis(found: DiagnosisInfo, console: Console, *, says_word: bool = True) -> None:
+    """Print a diagnosis: alerts on the run's state, the verdict, the findings with their evidence, and the remedy.
+
+    Args: says_word: whether the verdict is printed where nothing was found, too.
+    """
     for fires in found.circumstances:
         console.print(f"[bold]{escape(fires.summary)}[/bold]", highlight=False, soft_wrap=True)
         console.print(escape(f"do: {fires.fix}"), highlight=False, soft_wrap=True)
-    console.print(f"[bold]{escape(found.sentence)}[/bold]", highlight=False, soft_wrap=True)
+    if says_word or found.word == Word.FINDING.value:
+        console.print(f"[bold]{escape(found.sentence)}[/bold]", highlight=False, soft_wrap=True)
     for line in (*diagnosis_lines(found), *unmeasured_lines(found.unmeasured)):
         console.print(escape(line), highlight=False, soft_wrap=True)
 
