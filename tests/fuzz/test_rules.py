@@ -19,8 +19,12 @@ from trmon.domain.rules.rule_yaml import builtin_rules, overlay_rules
 pytestmark = pytest.mark.fuzz
 
 BUILTIN = files("trmon.domain.rules").joinpath("builtin_rules.yaml").read_text("utf-8")
-ENTRIES = yaml.safe_load(BUILTIN)
-CONDITIONS = [entry["when"] for entry in ENTRIES]
+FINDINGS = [
+    {"name": "engine_mismatch", "limits": {"kl_k3": 0.1}, "severity": "page"},
+    {"name": "reward_collapse", "disabled": True},
+]
+ENTRIES = [*yaml.safe_load(BUILTIN), *FINDINGS]
+CONDITIONS = [entry["when"] for entry in ENTRIES if "when" in entry]
 WORDS = st.sampled_from(["all", "any", "not", "signal", "above", "below", "clear", "growth", "over", "absent", "state"])
 CONDITION_VALUES = st.recursive(
     st.sampled_from(CONDITIONS) | PLAIN_VALUES,
