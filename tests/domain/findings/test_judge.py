@@ -318,3 +318,12 @@ def test_without_a_lag_a_mismatch_may_be_stale_rollouts() -> None:
 
 def test_a_collapse_says_no_second_word_on_the_reward() -> None:
     assert words_of(judged([*healthy(200), *with_values(healthy(30), reward_mean=0.1)])) == "reward collapse"
+
+
+def test_equal_rewards_after_a_collapse_do_not_lead_it() -> None:
+    fallen = [{**row, "reward_mean": 0.0, "reward_std": 0.0} for row in healthy(90)]
+    state = folded([*healthy(200), *with_values(healthy(12), reward_mean=0.1), *fallen])
+    assert {"reward_collapse", "no_learning_signal"} <= state.standing.keys()
+    leader = leader_of(state, CATALOGUE)
+    assert leader is not None
+    assert leader.finding == "reward_collapse"

@@ -147,7 +147,7 @@ def leader_of(state: JudgeState, catalogue: Catalogue) -> Spell | None:
     )
     leader = next((spell for spell in near if not any(_follows(spell, other, catalogue) for other in near)), near[0])
     for spell in standing:
-        stood = state.rows - spell.trip >= LEADS_AFTER_ROWS
+        stood = state.rows - spell.trip >= LEADS_AFTER_ROWS and not _follows(spell, leader, catalogue)
         if stood and explains(catalogue, spell.finding, leader.finding) and spell.onset <= leader.onset + NEAR_ROWS:
             leader = spell
     return leader
