@@ -60,6 +60,5 @@ def differences(
         for spell in state.standing.values():
             key = f"{spell.finding}.{spell.clause}"
             onset = onsets.get((key, i)) if spell.trip == i and key not in OTHER_ONSETS else None
-            is_simple = key in CATALOGUE.by_key and len(CATALOGUE.by_key[key].when) == 1
-            if onset is not None and is_simple and abs(onset - spell.onset) > NEAR_ROWS:
+            if onset is not None and abs(onset - spell.onset) > NEAR_ROWS:
                 yield Difference(i, f"onset of {key}", spell.onset, onset)

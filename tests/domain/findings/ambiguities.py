@@ -126,7 +126,7 @@ AMBIGUITIES: tuple[tuple[str, str], ...] = (
         "onset of a level on means or sums",
         "By the row's own value against the level; of ratio_mean by the split of its distances from 1.",
     ),
-    ("onset of a level of several parts", "By its first quantity; here by all parts, so they may differ."),
+    ("onset of a level of several parts", "By its first quantity alone."),
     ("running median of 3, back to the last row within", "Centred; the onset is the row after."),
     (
         "from 50 rows before the peak (at most 15 before)",

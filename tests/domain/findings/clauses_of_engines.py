@@ -209,6 +209,11 @@ def other_order(m: Moment) -> bool | None:
     return every(displaced(m), spread >= m.upper(0.4))
 
 
+def uncorrelated(m: Moment) -> bool | None:
+    """Return whether the row itself has Pearson < 0.5, for the onset."""
+    return below(m.now("engine:prob_pearson"), 0.5)
+
+
 def spread_share(m: Moment) -> float | None:
     """Return drift_spread over kl_k2."""
     spread, k2 = m.now("engine:drift_spread"), m.now("engine:kl_k2")
@@ -243,6 +248,8 @@ def corrupt() -> Iterator[Clause]:
         ("zeros", "n_mu_zero_unlikely", zeros, None),
     ]
     rows: dict[str, Test] = {
+        "shifted": uncorrelated,
+        "order": uncorrelated,
         "zeros": lambda m: above(m.now("n_mu_zero_unlikely"), 0),
         "end_dropped": lambda m: above(share(m, tail), 0.05),
         "padding": lambda m: above(share(m, tail), 0.05),
@@ -415,7 +422,13 @@ def agreement() -> Iterator[Clause]:
     """Yield the clauses of the findings about the engines, in the order of section 2."""
     find, guard = "wrong_policy", late_or_flipping
     yield Clause(
-        finding=find, name="pearson", of="engine:prob_pearson", condition=other_weights, hold=(3, 5), guard=guard
+        finding=find,
+        name="pearson",
+        of="engine:prob_pearson",
+        condition=other_weights,
+        hold=(3, 5),
+        guard=guard,
+        outside=uncorrelated,
     )
     yield Clause(finding=find, name="kl_k1", of="engine:kl_k1", condition=far_weights, hold=(3, 5), guard=guard)
     yield Clause(
@@ -468,7 +481,8 @@ def stale() -> Iterator[Clause]:
     for name, (gap, limit) in GAPS.items():
         # lag > 0 and a distance above 3 x A's level, 5 of 10
         far = gap_above(gap, 3 * limit)
-        yield Clause(finding=find, name=name, of=gap, condition=lambda m, far=far: every(far(m), lag(m)))
+        row = level(gap, 3 * limit)
+        yield Clause(finding=find, name=name, of=gap, condition=lambda m, far=far: every(far(m), lag(m)), outside=row)
     yield Clause(
         finding=find,
         name="updates",

@@ -134,9 +134,11 @@ def same_length(m: Moment) -> bool | None:
 
 
 def repeated(m: Moment) -> bool:
-    """Whether the row has the length of the row before, for the onset."""
-    lengths = m.last("response_length_mean", 2)
-    return len(lengths) == 2 and lengths[0] == lengths[1]
+    """Whether the row has the length of the row before or after, for the onset."""
+    at, values = m.count("response_length_mean") - 1, m.run.series("response_length_mean").values
+    return any(
+        0 <= other < len(values) and values[other] == m.now("response_length_mean") for other in (at - 1, at + 1)
+    )
 
 
 def cut_more(m: Moment) -> bool | None:

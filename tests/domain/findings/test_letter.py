@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.domain.findings.test_judge import Values, folded, healthy, with_values
+from tests.domain.findings.test_judge import CATALOGUE, Values, folded, healthy, with_values
+from trmon.domain.findings.verdict import leader_of
 
 ENGINES = ("mismatch_kl_k3", "mismatch_prob_pearson")
 BATCH = {"n_tokens": 10_000.0, "n_sequences": 64.0, "n_unlikely": 2_000.0, "n_prob_diff_half": 2.0}
@@ -124,3 +125,17 @@ def test_a_reward_that_rose_in_an_earlier_attempt_does_not_rise_in_this_one() ->
         for place, row in enumerate(healthy(60))
     ]
     assert "length_surge" in folded(flat, attempt=1, state=folded(rose)).standing
+
+
+def test_a_guarded_level_begins_after_the_last_row_in_which_its_guard_held() -> None:
+    rises = [{**row, "reward_mean": 0.2 + 0.005 * place} for place, row in enumerate(healthy(100))]
+    low = [{**row, "entropy": 0.5 if place < 40 else 0.004} for place, row in enumerate(rises)]
+    state = folded([*low, *with_values(healthy(150), reward_mean=0.69, entropy=0.004)])
+    assert state.standing["entropy_collapse"].onset >= 100
+
+
+def test_what_is_ill_from_the_first_row_leads_before_a_later_cause_only_in_place_of_a_large_step() -> None:
+    stuck = with_values(healthy(29), reward_std=0.0)
+    cut = [{**row, "length_limit_share": 0.1 if place < 6 else 0.9} for place, row in enumerate(stuck)]
+    leaders = [leader_of(folded(rows), CATALOGUE) for rows in (cut, with_values(cut, grad_norm=2e4))]
+    assert [leader and leader.finding for leader in leaders] == ["cut_at_limit", "no_learning_signal"]

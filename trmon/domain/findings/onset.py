@@ -41,7 +41,7 @@ def onset_of(clause: Clause, reading: Reading, *, success: int) -> Onset:
     Args: success: the last row in which the reward did well. Source: findings, section 4.
     """
     found = _walked(clause, reading)
-    if clause.is_guarded and clause.is_change and found.row <= success:
+    if clause.is_guarded and found.row <= success:
         return Onset(success + 1, found.walked, found.beyond, found.then)
     return found
 

@@ -27,6 +27,7 @@ COLLAPSE_LEAD_ROWS = 50
 REWARD_FINDINGS = ("reward_collapse", "reward_decline")
 CERTAIN = ("not_a_number", "corrupt_logprobs")
 """They lead a collapse however long before it they began."""
+STEP = "step_too_large"
 FROM_START = ("cut_at_limit", "no_learning_signal")
 """From row 0 they come before a step that is too large. Source: findings, section 4."""
 
@@ -141,10 +142,9 @@ def leader_of(state: JudgeState, catalogue: Catalogue) -> Spell | None:
     if not standing:
         return None
     first = min(spell.onset for spell in standing)
-    near = sorted(
-        (spell for spell in standing if spell.onset <= first + NEAR_ROWS),
-        key=lambda spell: _order(spell, catalogue, first),
-    )
+    near = [spell for spell in standing if spell.onset <= first + NEAR_ROWS]
+    has_step = any(spell.finding == STEP for spell in near)
+    near.sort(key=lambda spell: _order(spell, catalogue, from_start=has_step and first == 0))
     leader = next((spell for spell in near if not any(_follows(spell, other, catalogue) for other in near)), near[0])
     for spell in standing:
         stood = state.rows - spell.trip >= LEADS_AFTER_ROWS and not _follows(spell, leader, catalogue)
@@ -153,11 +153,10 @@ def leader_of(state: JudgeState, catalogue: Catalogue) -> Spell | None:
     return leader
 
 
-def _order(spell: Spell, catalogue: Catalogue, first: int) -> tuple[int, int]:
-    is_early = first == 0 and spell.onset == 0 and spell.finding in FROM_START
-    step = catalogue.order["step_too_large"]
+def _order(spell: Spell, catalogue: Catalogue, *, from_start: bool) -> tuple[int, int]:
     place = catalogue.order[spell.finding]
-    return (step - 1, place) if is_early and place > step else (place, 1)
+    is_early = from_start and spell.onset == 0 and spell.finding in FROM_START
+    return (catalogue.order[STEP] - 1, place) if is_early else (place, 0)
 
 
 def _follows(spell: Spell, other: Spell, catalogue: Catalogue) -> bool:
