@@ -139,3 +139,12 @@ def test_what_is_ill_from_the_first_row_leads_before_a_later_cause_only_in_place
     cut = [{**row, "length_limit_share": 0.1 if place < 6 else 0.9} for place, row in enumerate(stuck)]
     leaders = [leader_of(folded(rows), CATALOGUE) for rows in (cut, with_values(cut, grad_norm=2e4))]
     assert [leader and leader.finding for leader in leaders] == ["cut_at_limit", "no_learning_signal"]
+
+
+def test_a_surge_at_the_top_of_the_reward_begins_within_the_run() -> None:
+    rows = [
+        {**row, "reward_mean": 0.97, "response_length_mean": 300 * 1.02**place, "reference_kl": 0.1 * 1.03**place}
+        for place, row in enumerate(healthy(60))
+    ]
+    spell = folded(rows).standing["length_surge"]
+    assert spell.onset <= spell.trip

@@ -131,8 +131,13 @@ class Clause:
 
     @cached_property
     def is_guarded(self) -> bool:
-        """Whether success excuses it."""
-        return any(comparison.measure in ("rising", "at_top") for comparison in self.unless)
+        """Whether a reward that rises excuses it."""
+        return any(comparison.measure == "rising" for comparison in self.unless)
+
+    @cached_property
+    def is_excused_at_top(self) -> bool:
+        """Whether a reward at its top excuses it, too."""
+        return any(comparison.measure == "at_top" for comparison in self.unless)
 
     @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:

@@ -94,8 +94,8 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
 class JudgeState(msgspec.Struct, frozen=True, kw_only=True):
     """The judgement of a run up to its newest row; folding the rows in order gives the same state.
 
-    `rows` have been folded; `places` are those of the newest 200; `success` is the last row in which the reward rose or
-    was at its top.
+    `rows` have been folded; `places` are those of the newest 200; `rose` is the last row in which the reward rose,
+    `success` the last one in which it rose or was at its top.
     """
 
     rows: int = 0
@@ -106,6 +106,7 @@ class JudgeState(msgspec.Struct, frozen=True, kw_only=True):
     evaluation: RewardMemory = RewardMemory()
     reward_at_eval_peak: float = math.nan
     falls: tuple[float, ...] = ()
+    rose: int = -1
     success: int = -1
     clauses: dict[str, ClauseMemory] = {}
     standing: dict[str, Spell] = {}
@@ -192,10 +193,11 @@ class Judge:
         )
         reading = _reading(folded, known)
         if reward is not state.reward:
-            succeeds = reading.computed("rising") > 0 or reading.computed("at_top") > 0
+            rose = n if reading.computed("rising") > 0 else state.rose
+            success = n if reading.computed("at_top") > 0 else max(rose, state.success)
             fall = reading.computed("fall")
             falls = (*state.falls, fall)[-RECENT_FALL_ROWS:] if fall == fall else state.falls
-            folded = structs.replace(folded, falls=falls, success=n if succeeds else state.success)
+            folded = structs.replace(folded, falls=falls, rose=rose, success=success)
         return self._with_findings(folded, reading)
 
     def finish(self, state: JudgeState) -> JudgeState:
@@ -285,7 +287,7 @@ class Judge:
         return clause.severity if finding == clause.finding else self.catalogue.by_id[finding].severity
 
     def _opened(self, state: JudgeState, reading: Reading, finding: str, clause: Clause, severity: Severity) -> Spell:
-        onset = onset_of(clause, reading, success=state.success)
+        onset = onset_of(clause, reading, guarded=state.success if clause.is_excused_at_top else state.rose)
         former = next((spell for spell in reversed(state.ended) if spell.finding == finding), None)
         if former is not None and former.end is not None and onset.walked <= former.end:
             return structs.replace(

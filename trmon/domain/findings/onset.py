@@ -35,14 +35,14 @@ class Onset:
     then: float = math.nan
 
 
-def onset_of(clause: Clause, reading: Reading, *, success: int) -> Onset:
+def onset_of(clause: Clause, reading: Reading, *, guarded: int) -> Onset:
     """Return the onset of a clause that has begun to hold.
 
-    Args: success: the last row in which the reward did well. Source: findings, section 4.
+    Args: guarded: the last row in which its guard held. Source: findings, section 4.
     """
     found = _walked(clause, reading)
-    if clause.is_guarded and found.row <= success:
-        return Onset(success + 1, found.walked, found.beyond, found.then)
+    if clause.is_guarded and found.row <= guarded:
+        return Onset(guarded + 1, found.walked, found.beyond, found.then)
     return found
 
 
@@ -56,8 +56,9 @@ def _walked(clause: Clause, reading: Reading) -> Onset:
         return _of_reward(decisive, reading)
     memory = reading.memory(decisive.signals[0])
     if transform == "same":
-        row = memory.rows[max(0, len(memory.rows) - START_ROWS)] if memory.count > START_ROWS + 5 else memory.rows[0]
-        return Onset(row, row)
+        recent = memory.values[-START_ROWS:]
+        usual = max(set(recent), key=recent.count)
+        return _level(memory.rows, memory.values, lambda value: value != usual)
     if transform == "rises":  # The step after the last one that did not rise is the first that should have been synced.
         row = memory.rows[-1 - int(decisive.read(reading))]
         return Onset(row, row)
