@@ -130,16 +130,6 @@ class Clause:
         return self.when[0]
 
     @cached_property
-    def is_guarded(self) -> bool:
-        """Whether a reward that rises excuses it."""
-        return any(comparison.measure == "rising" for comparison in self.unless)
-
-    @cached_property
-    def is_excused_at_top(self) -> bool:
-        """Whether a reward at its top excuses it, too."""
-        return any(comparison.measure == "at_top" for comparison in self.unless)
-
-    @cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
         """All its comparisons."""
         alternatives = (comparison for part in (*self.any, *self.only_if, *self.page_when) for comparison in part)
@@ -153,13 +143,16 @@ class Clause:
             if truth is False:
                 return False
             found = None if truth is None else found
-        for guard in self.unless:
-            if guard.truth(reading):
-                return False
+        if self.is_guarded(reading):
+            return False
         if self.any:
             chosen = _any(self.any, reading, relaxed=relaxed)
             return False if chosen is False else (None if chosen is None else found)
         return found
+
+    def is_guarded(self, reading: Reading) -> bool:
+        """Whether a guard holds in a row: then the clause is not judged, which counts as false."""
+        return any(guard.truth(reading) for guard in self.unless)
 
 
 def may_begin(clause: Clause, reading: Reading) -> bool:

@@ -40,13 +40,15 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 class ClauseMemory(msgspec.Struct, frozen=True, array_like=True):
     """The truths of a clause in its newest 50 judged rows, the newest in the lowest bit.
 
-    `quiet` judged rows have passed since it last was true by the relaxed limit, while it stands.
+    `quiet` judged rows have passed since it last was true by the relaxed limit, while it stands; `guarded` is the last
+    row in which a guard of it held.
     """
 
     truths: int = 0
     judged: int = 0
     stands: bool = False
     quiet: int = 0
+    guarded: int = -1
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,8 +96,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
 class JudgeState(msgspec.Struct, frozen=True, kw_only=True):
     """The judgement of a run up to its newest row; folding the rows in order gives the same state.
 
-    `rows` have been folded; `places` are those of the newest 200; `rose` is the last row in which the reward rose,
-    `success` the last one in which it rose or was at its top.
+    `rows` have been folded; `places` are those of the newest 200.
     """
 
     rows: int = 0
@@ -106,8 +107,6 @@ class JudgeState(msgspec.Struct, frozen=True, kw_only=True):
     evaluation: RewardMemory = RewardMemory()
     reward_at_eval_peak: float = math.nan
     falls: tuple[float, ...] = ()
-    rose: int = -1
-    success: int = -1
     clauses: dict[str, ClauseMemory] = {}
     standing: dict[str, Spell] = {}
     ended: tuple[Spell, ...] = ()
@@ -193,11 +192,9 @@ class Judge:
         )
         reading = _reading(folded, known)
         if reward is not state.reward:
-            rose = n if reading.computed("rising") > 0 else state.rose
-            success = n if reading.computed("at_top") > 0 else max(rose, state.success)
             fall = reading.computed("fall")
             falls = (*state.falls, fall)[-RECENT_FALL_ROWS:] if fall == fall else state.falls
-            folded = structs.replace(folded, falls=falls, rose=rose, success=success)
+            folded = structs.replace(folded, falls=falls)
         return self._with_findings(folded, reading)
 
     def finish(self, state: JudgeState) -> JudgeState:
@@ -243,10 +240,11 @@ class Judge:
             holding.setdefault(_finding_of(self.catalogue, clause, reading), clause)
         for finding in [finding for finding, clause in holding.items() if self._lacks_company(clause, holding)]:
             del holding[finding]
-        standing, ended = state.standing, state.ended
-        if holding or standing:
-            standing, ended = self._spells(state, reading, holding)
-        return structs.replace(state, clauses=clauses, standing=standing, ended=ended)
+        state = structs.replace(state, clauses=clauses)
+        if not holding and not state.standing:
+            return state
+        standing, ended = self._spells(state, reading, holding)
+        return structs.replace(state, standing=standing, ended=ended)
 
     def _judged(self, reading: Reading) -> Iterator[Clause]:
         """Yield the clauses whose deciding signal the row logs: of several sources the first that the run has."""
@@ -287,7 +285,7 @@ class Judge:
         return clause.severity if finding == clause.finding else self.catalogue.by_id[finding].severity
 
     def _opened(self, state: JudgeState, reading: Reading, finding: str, clause: Clause, severity: Severity) -> Spell:
-        onset = onset_of(clause, reading, guarded=state.success if clause.is_excused_at_top else state.rose)
+        onset = onset_of(clause, reading, guarded=state.clauses.get(clause.key, _UNJUDGED).guarded)
         former = next((spell for spell in reversed(state.ended) if spell.finding == finding), None)
         if former is not None and former.end is not None and onset.walked <= former.end:
             return structs.replace(
@@ -432,7 +430,7 @@ def _begun(state: JudgeState, row: Row) -> JudgeState:
         reward=state.reward.restarted(keeps_start=keeps),
         evaluation=state.evaluation.restarted(keeps_start=keeps),
         falls=(),
-        clauses={key: structs.replace(memory, truths=0) for key, memory in state.clauses.items() if memory.stands},
+        clauses={key: _with_new_hold(memory) for key, memory in state.clauses.items()},
     )
 
 
@@ -451,22 +449,34 @@ def _with_evaluation(
     return state.evaluation.with_row(value, {}, n), reward.signal.ema if is_peak else state.reward_at_eval_peak
 
 
+def _with_new_hold(memory: ClauseMemory) -> ClauseMemory:
+    return structs.replace(memory, truths=0, judged=memory.judged if memory.stands else 0)
+
+
 def _judged(known: ClauseMemory | None, clause: Clause, reading: Reading) -> ClauseMemory | None:
     """Return the memory of a clause after a row that is judged; unknown truths are no rows."""
     memory = known or _UNJUDGED
-    truth = clause.truth(reading)
+    is_guarded = clause.is_guarded(reading)
+    truth = False if is_guarded else clause.truth(reading)
     if truth is None:
         return memory
-    if not truth and known is None and not clause.hold.first:
+    if not truth and known is None and not clause.hold.first and not is_guarded:
         return None
+    guarded = reading.row if is_guarded else memory.guarded
     truths = (memory.truths << 1 | truth) & _MASKS[50]
     judged = memory.judged + 1
     if not memory.stands:
-        return ClauseMemory(truths, judged, _holds(clause.hold, truths, judged) and may_begin(clause, reading), 0)
+        return ClauseMemory(
+            truths, judged, _holds(clause.hold, truths, judged) and may_begin(clause, reading), 0, guarded
+        )
     still = truth or clause.truth(reading, relaxed=True)
     quiet = 0 if still else memory.quiet + 1
     # A clause that has closed holds anew by new rows: some holds are longer than what closes it.
-    return ClauseMemory(truths, judged, True, quiet) if quiet < CLEAR_ROWS else ClauseMemory(0, judged)
+    return (
+        ClauseMemory(truths, judged, True, quiet, guarded)
+        if quiet < CLEAR_ROWS
+        else ClauseMemory(0, judged, guarded=guarded)
+    )
 
 
 _MASKS = tuple((1 << n) - 1 for n in range(51))

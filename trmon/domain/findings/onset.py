@@ -41,8 +41,8 @@ def onset_of(clause: Clause, reading: Reading, *, guarded: int) -> Onset:
     Args: guarded: the last row in which its guard held. Source: findings, section 4.
     """
     found = _walked(clause, reading)
-    if clause.is_guarded and found.row <= guarded:
-        return Onset(guarded + 1, found.walked, found.beyond, found.then)
+    if found.row <= guarded:
+        return Onset(min(guarded + 1, reading.row), found.walked, found.beyond, found.then)
     return found
 
 
