@@ -287,6 +287,11 @@ def far_below_b(m: Moment) -> bool | None:
     return below(m.ema("entropy*"), None if b is None else m.lower(0.02) * b)
 
 
+def low(m: Moment) -> bool | None:
+    """Whether the row itself is < 0.02 b, for the onset."""
+    return below_b(m, "entropy*", 0.02)
+
+
 def entropy_fell(m: Moment) -> bool | None:
     """EMA < 0.2 b, and the mean of 20 rows < 0.8 x that of 50 rows before or fall >= 0.5."""
     values = m.all("entropy*")
@@ -316,7 +321,7 @@ def course() -> Iterator[Clause]:
     for name, condition in (("growth", ema_times_b(of, 3)), ("beside_fall", with_fall)):
         yield Clause(finding=find, name=name, of=of, condition=condition, hold=hold, guard=excused, change=1)
     find = "entropy_collapse"
-    yield Clause(finding=find, name="level", of=of, condition=far_below_b, hold=hold, guard=excused)
+    yield Clause(finding=find, name="level", of=of, condition=far_below_b, hold=hold, guard=excused, outside=low)
     yield Clause(finding=find, name="fall", of=of, condition=entropy_fell, hold=hold, guard=excused, change=-1)
     find, of = "length_collapse", "response_length_mean"
     yield Clause(finding=find, name="fall", of=of, condition=ema_below_b(of, 0.5), guard=excused, change=-1)

@@ -51,6 +51,8 @@ EXPLAINS: Mapping[str, tuple[str, ...]] = {
     "engine_mismatch": (*_DRIFT, "step_too_large"),
     "cut_at_limit": ("no_learning_signal", *_LENGTH),
     "step_too_large": (*_ENTROPY, *_LENGTH, *_REWARD, "clip_saturation"),
+    "reward_collapse": ("no_learning_signal",),
+    "reward_decline": ("no_learning_signal",),
     "reference_kl": (*_ENTROPY, *_LENGTH, *_REWARD, "clip_saturation"),
 }
 """What a finding explains besides the reward findings, which everything explains."""
@@ -251,7 +253,11 @@ def _leader(i: int, trips: Mapping[str, tuple[int, int]]) -> str | None:
     causes = [
         f
         for f in ORDER
-        if f in may_lead and leader in _explained(f) and i - trip[f] >= 20 and onset[f] <= onset[leader] + 10
+        if f in may_lead
+        and leader in _explained(f)
+        and not (f in _explained(leader) and onset[leader] < onset[f])
+        and i - trip[f] >= 20
+        and onset[f] <= onset[leader] + 10
     ]
     return causes[0] if causes else leader
 

@@ -13,13 +13,13 @@ from tests.domain.findings.series import series
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_every_clause_fires_in_three_series() -> None:
+def test_every_clause_fires_in_two_series() -> None:
     fired: Counter[str] = Counter()
     for case in series():
         found = evaluate(case.rows, attempts=case.attempts, fresh=case.fresh, config=case.config)
         fired.update({spell.clause.key for spell in found.spells})
 
-    assert {clause.key: fired[clause.key] for clause in CLAUSES if fired[clause.key] < 3} == {}
+    assert {clause.key: fired[clause.key] for clause in CLAUSES if fired[clause.key] < 2} == {}
 
 
 def test_what_stands_after_a_row_depends_on_no_later_row() -> None:
