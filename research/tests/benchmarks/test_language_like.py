@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.domain.findings.agreement import differences
-from trmon_research.language_like.judged import judged_rows
+from trmon_research.language_like.judged import rows_of_lines
 from trmon_research.language_like.plans import Plan, plans
 from trmon_research.language_like.policies import Engine, Text, Update, sample
 from trmon_research.language_like.runs import Simulated, rows
@@ -92,7 +92,7 @@ def test_the_table_counts_what_a_judge_got_right() -> None:
 
 @pytest.mark.parametrize("name", ["healthy-moe_async", "healthy-growth_verifier", "ill-shifted", "ill-zeros_2"])
 def test_the_judge_agrees_with_the_independent_evaluator(name: str, tmp_path: Path) -> None:
-    run = list(judged_rows(_short(name), tmp_path))
+    run = list(rows_of_lines(rows(_short(name), tmp_path)))
     fresh = [place for place in range(1, ROWS) if run[place].config != run[place - 1].config]
     config = {"router_replay": "replay_declared" in run[0].facts}
     attempts = [row.place.attempt for row in run]
