@@ -256,7 +256,7 @@ def _leader(i: int, trips: Mapping[str, tuple[int, int]]) -> str | None:
         if f in may_lead
         and leader in _explained(f)
         and not (f in _explained(leader) and onset[leader] < onset[f])
-        and i - trip[f] >= 20
+        and i - trip[f] >= 19
         and onset[f] <= onset[leader] + 10
     ]
     return causes[0] if causes else leader
