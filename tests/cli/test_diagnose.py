@@ -33,7 +33,10 @@ def ill_log(tmp_path: Path) -> Path:
 def test_the_exit_status_is_for_continuous_integration(fail_on: str, status: int, ill_log: Path) -> None:
     assert diagnose(ill_log).exit_code == 0
     done = diagnose(ill_log, "--fail-on", fail_on)
-    assert (done.exit_code, "trmon: found engine_mismatch (engine mismatch)" in done.stderr) == (status, status == 1)
+    assert (done.exit_code, "trmon: found engine_mismatch (engine mismatch, or stale rollouts)" in done.stderr) == (
+        status,
+        status == 1,
+    )
 
 
 @pytest.mark.parametrize("name", ["log.jsonl", "state.json", "console.log"])
@@ -80,7 +83,10 @@ def test_names_that_are_not_understood_can_be_mapped_and_are_listed_on_request(t
 
 def test_a_log_may_come_from_standard_input(ill_log: Path) -> None:
     log = ill_log.read_bytes()
-    assert "engine mismatch since step 21 (last good step 20)" in run_here("diagnose", "-", answer=log).output
+    assert (
+        "engine mismatch, or stale rollouts since step 21 (last good step 20)"
+        in run_here("diagnose", "-", answer=log).output
+    )
     refused = run_here("diagnose", "-", answer=b"foo:1\n")
     assert (refused.exit_code, "trmon: -: has no row of metrics" in refused.stderr) == (2, True)
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from trmon.domain.finding import Finding
 
 from tests.fixtures.messages import columns
 from trmon.domain.adaptation.calibration import (
@@ -25,14 +24,12 @@ from trmon.domain.adaptation.calibration import (
     first_sample,
     raise_bounds,
     second_sample,
-    standing_findings,
     version_of_calibration,
 )
 from trmon.domain.adaptation.proposal import AdaptationMode, AdaptationSetting, BoundProposal, PolicySample
 from trmon.domain.adaptation.target_mask_rate import anchor_of, run_controller
 from trmon.domain.identity import BatchKey
 from trmon.domain.policies import PolicyVersion, default_version, version_from_trainer
-from trmon.domain.rules.rule_yaml import builtin_rules
 from trmon_client.core.policies.policy import Policy, preset
 
 AUTO = preset("trm_auto")
@@ -91,17 +88,17 @@ def test_criteria_that_do_not_apply_keep_their_ceilings() -> None:
     assert [criterion.upper for criterion in result.policy.criteria if criterion.where == "kl_exact"] == [1.0, 0.02]
 
 
-@pytest.mark.parametrize("finding", ["A", "A'", "D"])
+@pytest.mark.parametrize("finding", ["engine_mismatch", "corrupt_logprobs", "variance_blowup"])
 def test_a_run_that_starts_ill_is_not_calibrated_and_the_finding_is_named(finding: str) -> None:
-    result = calibrated(samples(k3=0.1), findings=("C", finding))
+    result = calibrated(samples(k3=0.1), findings=("moderate_drift", finding))
     assert result.outcome is CalibrationOutcome.STARTS_ILL
     assert result.policy is AUTO
-    assert f"finding {finding}" in result.reason
+    assert f"({finding})" in result.reason
     assert "mean_k3" in result.reason
 
 
 def test_quantiles_above_their_ceilings_without_a_finding_leave_the_bounds_there() -> None:
-    result = calibrated(samples(k3=0.1), findings=("B", "C"))
+    result = calibrated(samples(k3=0.1), findings=("stale_rollouts", "moderate_drift"))
     assert result.outcome is CalibrationOutcome.AT_CEILINGS
     assert bound(result).after == 0.02
     assert bound(result, "max_abs_d").after == 0.5
@@ -109,7 +106,7 @@ def test_quantiles_above_their_ceilings_without_a_finding_leave_the_bounds_there
 
 
 def test_a_finding_alone_does_not_prevent_calibration() -> None:
-    assert calibrated(samples(), findings=("A",)).outcome is CalibrationOutcome.CALIBRATED
+    assert calibrated(samples(), findings=("engine_mismatch",)).outcome is CalibrationOutcome.CALIBRATED
 
 
 def test_a_nan_statistic_is_left_out() -> None:
@@ -162,7 +159,7 @@ def phase(*versions: PolicyVersion) -> CalibrationPhase | None:
 
 FIRST = made(START)
 SECOND = replace(FIRST, created_at=3.0)
-ILL = made(START, k3=0.1, findings=("A",))
+ILL = made(START, k3=0.1, findings=("engine_mismatch",))
 ADAPTED = replace(FIRST, author="trmon:target_mask_rate")
 
 
@@ -205,13 +202,6 @@ def test_a_restart_keeps_the_calibration_and_another_policy_of_the_trainer_repla
 def test_a_calibration_of_a_persons_policy_is_kept_from_the_trainer() -> None:
     by_a_person = made(START, replace(START, author="ann"))
     assert version_from_trainer(by_a_person, preset("geo_mask"), now=9.0) is None
-
-
-def test_alerts_and_observations_are_findings_by_their_letters() -> None:
-    rules = {rule.name: rule for rule in builtin_rules()}
-    firing = [rules["variance_blowup"], rules["reward_collapse"], rules["stalled"], None]
-    assert standing_findings([Finding.MODERATE_DRIFT], firing) == {"C", "D", "R"}
-    assert standing_findings([Finding.MOE_ROUTING], []) == {"A", "M"}
 
 
 def proposal(sample: list[PolicySample], *, policy: Policy, setting: AdaptationSetting) -> BoundProposal:

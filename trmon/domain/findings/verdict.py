@@ -16,6 +16,7 @@ from trmon.domain.findings.measures import sources_of
 from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, mean
 from trmon.domain.severity import Severity
 from trmon_client.core.signals.catalogue import signal_words
+from trmon_client.core.wire.messages import decodable
 
 ENOUGH_ROWS = 20
 ROWS_FOR_A_TREND = 40
@@ -91,6 +92,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     trend: str | None = None
 
 
+@decodable
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What a judge says of a run at its newest row; `findings` stand, the leading one first, `over` have ended.
 
