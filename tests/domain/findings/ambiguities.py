@@ -76,7 +76,10 @@ AMBIGUITIES: tuple[tuple[str, str], ...] = (
         "Temperature: Pearson, ratio_mean",
         "Pearson of the row, ratio_mean over 20 rows; the present value is the newest 5-row mean.",
     ),
-    ("abs(ppl_ratio - 1) > 0.01 beyond noise", "Its EMA, by 4 s sqrt(alpha/(2 - alpha)), hold 5 of 10."),
+    (
+        "abs(ppl_ratio - 1) > 0.01 beyond noise",
+        "0.02 (healthy runs of kl_k3 0.005 reach 0.01), its EMA, by 4 s sqrt(alpha/(2 - alpha)), hold 5 of 10.",
+    ),
     (
         "the others were finite in half of their rows before the first NaN",
         "They were numbers in 5 rows before it. `rewards=` and `advantages=`: all of a batch are none; no history.",

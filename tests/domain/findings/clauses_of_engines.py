@@ -270,7 +270,7 @@ def corrupt() -> Iterator[Clause]:
 
 GAPS = {
     "pearson": ("gap_pearson", 0.05),
-    "ppl_ratio": ("gap_ppl", 0.01),
+    "ppl_ratio": ("gap_ppl", 0.02),
     "kl_k1": ("gap_k1", 0.05),
     "kl_k3": ("gap_k3", 0.05),
     "abs_log_ratio": ("gap_log_ratio", 0.15),
@@ -381,12 +381,12 @@ def nothing_synced(m: Moment) -> bool | None:
 
 
 def off_one(m: Moment) -> bool | None:
-    """abs(ppl_ratio - 1) > 0.01 beyond noise: its average by 4 s sqrt(alpha/(2 - alpha))."""
+    """abs(ppl_ratio - 1) > 0.02 beyond noise: its average by 4 s sqrt(alpha/(2 - alpha))."""
     ema = m.ema("engine:ppl_ratio")
     if ema is None:
         return None
     least = m.upper(4) * m.noise("engine:ppl_ratio") * math.sqrt(ALPHA20 / (2 - ALPHA20))
-    return abs(ema - 1) > m.upper(0.01) and abs(ema - 1) > least
+    return abs(ema - 1) > m.upper(0.02) and abs(ema - 1) > least
 
 
 def gap_above(quantity: str, limit: float) -> Test:

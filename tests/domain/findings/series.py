@@ -327,7 +327,7 @@ ILLNESSES: dict[str, Illness] = {
     "later lag": _later_lag,
     "pearson": _step("mismatch_prob_pearson", 0.995, 0.94, at=3, noise=1e-4),
     "pearson change": _step("mismatch_prob_pearson", 0.9997, 0.985, at=25, noise=1e-5),
-    "ppl": _step("mismatch_ppl_ratio", 1.0, 1.013, at=3, noise=1e-4),
+    "ppl": _step("mismatch_ppl_ratio", 1.0, 1.026, at=3, noise=1e-4),
     "ppl change": _step("mismatch_ppl_ratio", 1.0, 1.006, at=25, noise=1e-5),
     "k1": _set(mismatch_kl_k1=0.05),
     "k1 change": _step("mismatch_kl_k1", 2e-4, 0.013, at=25),
