@@ -69,6 +69,7 @@ def test_the_keyboard_lists_its_shortcuts_opens_a_run_and_returns(reading: Readi
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.keyboard.press("j")
+    expect(page.locator("tbody a.run", has_text="stale-8b")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text("stale-8b")
     assert "/runs/math/stale-8b?step=" in page.url
