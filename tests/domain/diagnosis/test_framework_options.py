@@ -17,9 +17,10 @@ from trmon.domain.diagnosis.framework_options import (
     rendered_options,
     with_sent_options,
 )
-from trmon.domain.diagnosis.history import config_number, config_value
+from trmon.domain.diagnosis.history import config_number
 from trmon.domain.diagnosis.remedies import REMEDIES
 from trmon.domain.finding import Finding
+from trmon.domain.findings.configuration import config_value
 
 LR = "actor_rollout_ref.actor.optim.lr"
 

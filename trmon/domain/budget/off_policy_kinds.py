@@ -12,7 +12,8 @@ import numpy as np
 
 from trmon.domain.diagnosis.criteria import Thresholds
 from trmon.domain.diagnosis.features import with_features
-from trmon.domain.diagnosis.history import History, config_number, config_value, declares_replay
+from trmon.domain.diagnosis.history import History, config_number, declares_replay
+from trmon.domain.findings.configuration import config_value
 from trmon_client.core.policies.policy import Policy
 
 LIMITS = Thresholds()

@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from trmon.domain.diagnosis.history import History, config_number, config_value
+from trmon.domain.diagnosis.history import History, config_number
+from trmon.domain.findings.configuration import config_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from trmon.domain.findings.configuration import config_value
 from trmon_client.core.column_schema import Pair
 
 Array: TypeAlias = Any
@@ -113,18 +114,6 @@ def _largest(column: Array, at: Array, n: int) -> Array:
     seen = np.zeros(n, bool)
     seen[at[known]] = True
     return np.where(seen, out, np.nan)
-
-
-def config_value(config: Mapping[str, Any], option: str) -> Any | None:
-    """Return an option of a configuration: under its whole name, else in nested mappings; None if it is missing."""
-    if option in config:
-        return config[option]
-    parts = option.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        inner = config.get(".".join(parts[:cut]))
-        if isinstance(inner, Mapping):
-            return config_value(inner, ".".join(parts[cut:]))
-    return None
 
 
 def config_number(config: Mapping[str, Any], option: str) -> float | None:
