@@ -97,12 +97,6 @@ def running_sums(array: Array, *, out: Array) -> Array:
     return out
 
 
-def last_true(array: Array, axis: int) -> Array:
-    """Return the position of the last true element over an axis, -1 if there is none."""
-    from_end = np.flip(array, axis).argmax(axis)
-    return np.where(array.any(axis), array.shape[axis] - 1 - from_end, -1)
-
-
 def at_least(array: Array, bound: float) -> Array:
     """Return the elements, at least the bound; NaN propagates."""
     return np.clip(array, bound, np.inf) if array.size > SMALL_SIZE else np.maximum(array, bound)
@@ -150,8 +144,6 @@ class Arrays:
     min: Function
     max: Function
     argmax: Function
-    last: Function
-    """(booleans, axis): the position of the last true element, -1 if there is none."""
     running_sum: Function
     order: Function
     """(array): the indices that sort a 1-D array; equal elements keep their order."""
@@ -161,7 +153,7 @@ class Arrays:
     empty: Function
     """(shape, dtype, device)"""
     positions: Function
-    """(n, device): 0 to n - 1."""
+    """(n, device): 0 to n - 1, int32."""
     cast: Function
     """(array, dtype)"""
     copied: Function
@@ -182,13 +174,12 @@ NUMPY = Arrays(
     min=np.minimum.reduce,
     max=np.maximum.reduce,
     argmax=np.argmax,
-    last=last_true,
     running_sum=running_sum,
     order=lambda array: np.argsort(array, kind="stable"),
     concatenate=np.concatenate,
     gather=gather,
     empty=empty,
-    positions=lambda n, _device: np.arange(n),
+    positions=lambda n, _device: np.arange(n, dtype=np.int32),
     cast=cast,
     copied=lambda array, dtype: array.astype(dtype),
 )
@@ -209,10 +200,6 @@ def torch_arrays() -> Arrays:
             stride *= 2
         return total.movedim(-1, axis)
 
-    def last(array: Array, axis: int) -> Array:
-        places = torch.arange(array.shape[axis], device=array.device)
-        return torch.amax(torch.where(array.movedim(axis, -1), places, -1), -1)
-
     return Arrays(
         abs=torch.abs,
         exp=torch.exp,
@@ -227,13 +214,12 @@ def torch_arrays() -> Arrays:
         min=torch.amin,
         max=torch.amax,
         argmax=torch.argmax,
-        last=last,
         running_sum=running_sum,
         order=lambda array: torch.argsort(array, stable=True),
         concatenate=torch.cat,
         gather=lambda array, indices: torch.stack([array[index] for index in indices]),
         empty=lambda shape, dtype, device: torch.empty(shape, dtype=dtypes[dtype], device=device),
-        positions=lambda n, device: torch.arange(n, device=device),
+        positions=lambda n, device: torch.arange(n, dtype=torch.int32, device=device),
         cast=lambda array, dtype: array.to(dtypes[dtype]),
         copied=lambda array, dtype: array.to(dtypes[dtype], copy=True),
     )

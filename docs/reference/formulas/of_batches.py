@@ -48,7 +48,7 @@ _FUNCTIONS = {
     **dict.fromkeys(_GROUP_SIGNALS, "signals.group_signals.group_signals"),
     **dict.fromkeys(_REWARD_SIGNALS, "signals.group_signals.reward_signals"),
     **dict.fromkeys(_ADVANTAGE_SIGNALS, "signals.group_signals.advantage_signals"),
-    **dict.fromkeys(_ROLLOUT_SIGNALS, "signals.rollout_signals.rollout_signals"),
+    **dict.fromkeys(_ROLLOUT_SIGNALS, "signals.batch_signals.rollout_signals"),
     **dict.fromkeys(_LENGTH_SIGNALS, "signals.group_signals.length_signals"),
     **dict.fromkeys(_REGRESSION_SIGNALS, "signals.gradient_signals.regression_signals"),
 }

@@ -44,7 +44,7 @@ def _config_name(option: str) -> str:
     return option.removeprefix("--").replace("-", "_") if option.startswith("--") else option
 
 
-def number_of(value: Any) -> Decimal | None:
+def decimal_of(value: Any) -> Decimal | None:
     """Return a number exactly as it was written; None for what is none. YAML reads 1e-6 as text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -55,7 +55,7 @@ def number_of(value: Any) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def number_text(number: Decimal) -> str:
+def decimal_text(number: Decimal) -> str:
     """Return all digits of a number: 0.05, 5e-7, 4096."""
     plain = number.normalize()
     if plain == 0:
@@ -75,11 +75,11 @@ def plain_value(value: Any) -> str:
         return "null"
     if " " in text:
         return " ".join(plain_value(item) for item in text.split())
-    number = number_of(text)
-    return text if number is None else number_text(number)
+    number = decimal_of(text)
+    return text if number is None else decimal_text(number)
 
 
 def config_number(config: Mapping[str, Any], option: str) -> float | None:
     """Return the number of an option as a float; strings such as "1e-6", which YAML reads as text, are numbers too."""
-    number = number_of(config_value(config, option))
+    number = decimal_of(config_value(config, option))
     return None if number is None else float(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trmon.domain.findings.configuration import config_value, number_of
+from trmon.domain.findings.configuration import config_value, decimal_of
 
 REPLAY_OPTIONS = ("router_replay", "router_replay.mode", "actor_rollout_ref.actor.megatron.router_replay.mode")
 REPLAYS = (True, "R2", "R3")
@@ -29,7 +29,7 @@ def declares_replay(config: Mapping[str, Any]) -> bool:
 
 def _declares_noise(config: Mapping[str, Any]) -> bool:
     experts = (config_value(config, option) for option in EXPERT_OPTIONS)
-    if any(given is True or ((number := number_of(given)) is not None and number > 1) for given in experts):
+    if any(given is True or ((number := decimal_of(given)) is not None and number > 1) for given in experts):
         return True
     return any(
         given is True or "fp8" in str(given).lower()

@@ -20,17 +20,17 @@ import msgspec
 
 from trmon.domain.findings.configuration import (
     config_value,
+    decimal_of,
+    decimal_text,
     has_option,
     is_reference,
-    number_of,
-    number_text,
     plain_value,
 )
-from trmon.domain.framework_names.tables import load_tables
+from trmon.domain.framework_names.translation import FRAMEWORKS
 from trmon_client.core.wire.messages import decodable
 
 MAX_OPTIONS = 3
-"""Of more options at once nobody knows which one helped."""
+"""Options to change at once, at most; with more it is not known which one helped."""
 SMALL_MODEL_BILLIONS = Decimal(4)
 """A model of so many parameters, in billions, fits on one GPU beside its cache."""
 CHECKPOINT = "checkpoint"
@@ -76,7 +76,7 @@ class _Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def words(self) -> str:
         """The relation to the present value, where that is not known."""
         if self.times is None:
-            return f"at most {number_text(Decimal(str(self.at_most)))}"
+            return f"at most {decimal_text(Decimal(str(self.at_most)))}"
         limit = "" if self.up_to is None else f", {self.up_to} at most"
         return {0.5: "half of what it is", 2.0: "twice what it is"}.get(
             self.times, f"{self.times} times what it is{limit}"
@@ -221,7 +221,7 @@ def how_to_measure(name: str, *, framework: str | None, from_log: bool) -> str:
     if not from_log:
         return measure.client
     if (
-        option := _agreement_options().get(framework or "")
+        option := next((table.agreement for table in FRAMEWORKS if table.framework == framework), "")
         if kind == AGREEMENT
         else measure.options.get(framework or "")
     ):
@@ -229,11 +229,6 @@ def how_to_measure(name: str, *, framework: str | None, from_log: bool) -> str:
     if kind == AGREEMENT and framework in _file().frameworks:
         return f"look for it in the other logs of the run: {framework} logs it without an option"
     return measure.log
-
-
-@cache
-def _agreement_options() -> Mapping[str, str]:
-    return {table.framework: table.agreement for table in load_tables()}
 
 
 @dataclass(slots=True)
@@ -340,12 +335,12 @@ class _Facts:
         return True, ""
 
     def _related(self, option: str, change: _Change) -> _Value:
-        present = number_of(config_value(self.config, option))
+        present = decimal_of(config_value(self.config, option))
         if present is None or change.in_words:
             return None
         if change.at_most is not None:
             limit = Decimal(str(change.at_most))
-            return number_text(limit) if present > limit else _Present.RIGHT
+            return decimal_text(limit) if present > limit else _Present.RIGHT
         factor = Decimal(str(change.times))
         value = present * factor
         if change.up_to is not None:
@@ -354,7 +349,7 @@ class _Facts:
             value = max(Decimal(1), value // 1)
         if present <= 0 or (value >= present if factor < 1 else value <= present):
             return _Present.RIGHT
-        return number_text(value)
+        return decimal_text(value)
 
     def _fixed(self, option: str, value: str) -> tuple[_Value, str]:
         words, follows = value or "set", value.startswith(VALUE_OF)
@@ -400,18 +395,18 @@ class _Facts:
 
     def _saved_step(self) -> int | None:
         """Return the step of the last checkpoint by the last good step, 0 if none was saved; None if not known."""
-        every = number_of(config_value(self.config, self.framework.checkpoint.every))
+        every = decimal_of(config_value(self.config, self.framework.checkpoint.every))
         if self.last_good_step is None or every is None or every < 1 or every != int(every):
             return None
         return self.last_good_step - self.last_good_step % int(every)
 
     @property
     def _is_maybe_deleted(self) -> bool:
-        return (number_of(config_value(self.config, self.framework.checkpoint.kept)) or 0) > 0
+        return (decimal_of(config_value(self.config, self.framework.checkpoint.kept)) or 0) > 0
 
     def _is_known_to_be_small(self, options: Iterable[str]) -> bool:
         sizes = _billions(str(config_value(self.config, self.framework.model)))
-        are_known = all(number_of(config_value(self.config, option)) for option in options)
+        are_known = all(decimal_of(config_value(self.config, option)) for option in options)
         return are_known and bool(sizes) and max(sizes) <= SMALL_MODEL_BILLIONS
 
 

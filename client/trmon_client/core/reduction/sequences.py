@@ -183,11 +183,11 @@ def _token_columns(tokens: TokenBlock) -> dict[str, Array]:
 
 def zero_tails(xp: Arrays, is_zero: Array, *, counts: Array, axis: int) -> Array:
     """Return the number of counting tokens after the last one that is not zero, [B]; all if each is zero."""
-    positions = xp.positions(counts.shape[axis], getattr(counts, "device", None))
+    ends = xp.positions(counts.shape[axis], getattr(counts, "device", None)) + 1
     if axis == -2:
-        positions = positions[:, None]
-    last = xp.last(counts & ~is_zero, axis)
-    return xp.count(counts & (positions > (last if axis == -2 else last[:, None])), axis)
+        ends = ends[:, None]
+    begin = xp.max(ends * (counts & ~is_zero), axis)
+    return xp.count(counts & (ends > (begin if axis == -2 else begin[:, None])), axis)
 
 
 def n_positive(inputs: CheckedInputs, *, n_invalid: Array) -> Array:

@@ -6,9 +6,12 @@ import math
 
 import numpy as np
 
+from trmon_client.core.column_schema import Pair
 from trmon_client.core.columns import Columns, SequenceMatrix
+from trmon_client.core.reduction.sequences import SUM_LOGP, SUM_SQ_LOGP
+from trmon_client.core.reduction.token_terms import RATIOS, rollout_pair
 from trmon_client.core.signals.catalogue import REGISTRY_VERSION, SIGNALS, SignalSpec
-from trmon_client.core.signals.gradient_signals import gradient_signals, regression_signals
+from trmon_client.core.signals.gradient_signals import gradient_signals, quotient, regression_signals
 from trmon_client.core.signals.group_signals import (
     advantage_signals,
     group_signals,
@@ -16,7 +19,6 @@ from trmon_client.core.signals.group_signals import (
     reward_signals,
 )
 from trmon_client.core.signals.pair_signals import pair_signals
-from trmon_client.core.signals.rollout_signals import rollout_signals
 
 
 def reference_signals(sequences: SequenceMatrix) -> dict[str, float]:
@@ -112,9 +114,7 @@ def _suspicious_fractions(sequences: SequenceMatrix) -> dict[str, float]:
     counting = sums["n_tokens"] + sums["n_invalid"]
     found = {"n_positive": sums["n_positive"] if counting else math.nan} if "n_positive" in sums else {}
     return found | {
-        signal: sums[name] / counting if counting else math.nan
-        for name, signal in _SUSPICIOUS_SIGNALS.items()
-        if name in sums
+        signal: quotient(sums[name], counting) for name, signal in _SUSPICIOUS_SIGNALS.items() if name in sums
     }
 
 
@@ -145,9 +145,43 @@ def _sampling(sequences: SequenceMatrix) -> dict[str, float]:
     if sampler is not None:
         signals["sampled_entropy"] = -sums[sampler] / sums["n_tokens"]
     if "n_mu_zero" in sums and "n_saturated" in sums:
-        n = sums["n_mu_zero"]
-        signals["mu_zero_saturated_share"] = sums["n_saturated"] / n if n else math.nan
+        signals["mu_zero_saturated_share"] = quotient(sums["n_saturated"], sums["n_mu_zero"])
     return signals
+
+
+def rollout_signals(sequences: SequenceMatrix) -> dict[str, float]:
+    """Return the signals of mu against the trainer's policy; absent without either, or without their columns.
+
+    Source: findings, section 2b.
+    """
+    pair = rollout_pair(sequences.columns.pairs)
+    if pair is None:
+        return {}
+    sums = sequences.sums
+    above, below = RATIOS[pair]
+    found = {name: sums[name] for name in _ROLLOUT_COUNTS if name in sums}
+    if SUM_SQ_LOGP[above] in sums and SUM_SQ_LOGP[below] in sums:
+        found |= _logp_unit(sums, pair)
+    if SUM_LOGP[below] in sums:
+        found["mu_logprob_mean"] = quotient(sums[SUM_LOGP[below]], sums["n_tokens"])
+    shift = float(np.add.reduce(np.abs(sequences.of_column(f"{pair}_sum_d"))))
+    return found | {"seq_shift_share": quotient(shift, sums[f"{pair}_sum_abs_d"])}
+
+
+def _logp_unit(sums: dict[str, float], pair: Pair) -> dict[str, float]:
+    """Return the slope through 0 of log p on log q, and the share of the squares of d that it does not explain.
+
+    The slope is log 2 if mu is given in log2, 1/log 2 if the trainer's log-probs are, and the rest is then small.
+    """
+    sq_p, sq_q = (sums[SUM_SQ_LOGP[name]] for name in RATIOS[pair])
+    sq_d = sums[f"{pair}_sum_sq_d"]
+    # log p = log q + d.
+    dot = (sq_p - sq_q - sq_d) / 2
+    explained = quotient(dot * dot, sq_q * sq_d)
+    return {"logp_unit": 1 + quotient(dot, sq_q), "logp_unit_residual": max(1 - explained, 0.0)}
+
+
+_ROLLOUT_COUNTS = ("n_mu_zero", "n_mu_zero_unlikely", "n_unlikely", "n_prob_diff_half", "n_zero_tail")
 
 
 def _versions(sequences: SequenceMatrix) -> dict[str, float]:

@@ -125,14 +125,14 @@ def _slopes(sums: dict[str, float], pair: Pair) -> dict[str, float]:
     var_p, var_q = (_variance(sums[SUM_LOGP[name]], sums[SUM_SQ_LOGP[name]], n) for name in (above, below))
     # log p = log q + d, so each covariance follows from the three variances.
     cov_q, cov_p = (var_p - var_q - var_d) / 2, (var_p - var_q + var_d) / 2
-    slope_q = _quotient(cov_q, var_q)
-    correlation = _quotient(cov_q, math.sqrt(var_d * var_q))
+    slope_q = quotient(cov_q, var_q)
+    correlation = quotient(cov_q, math.sqrt(var_d * var_q))
     return {
         "logp_slope_q": slope_q,
-        "logp_slope_p": _quotient(cov_p, var_p),
+        "logp_slope_p": quotient(cov_p, var_p),
         "logp_corr_q": correlation if math.isnan(correlation) else min(max(correlation, -1.0), 1.0),
         "temperature_near": 1 + slope_q,
-        "temperature_far": 1 + _quotient(var_d, cov_q),
+        "temperature_far": 1 + quotient(var_d, cov_q),
     }
 
 
@@ -145,7 +145,8 @@ def _variance(total: float, total_sq: float, n: float) -> float:
     return variance if variance > CONSTANT_BELOW * mean_sq else math.nan
 
 
-def _quotient(numerator: float, denominator: float) -> float:
+def quotient(numerator: float, denominator: float) -> float:
+    """Return a quotient; NaN if the denominator is 0."""
     return numerator / denominator if denominator else math.nan
 
 
