@@ -150,8 +150,8 @@ def _of_clause(clause: Clause) -> Iterator[Edge]:
     """Yield the limits of a clause on its signal's value, or on its distance from a point."""
     decisive, color = clause.decisive, COLORS[clause.severity]
     name = decisive.signals[0]
-    point = DISTANCES.get(name, 1.0 if decisive.transform.endswith("off_one") else None)
-    if point is not None and decisive.transform in ("", "off_one", "average_off_one"):
+    point = DISTANCES.get(name)
+    if point is not None and not decisive.transform:
         most = math.inf if name == "pearson_gap" else point + decisive.limit
         yield from _ends(point - decisive.limit, most, color)
     elif point is None and decisive.transform in PLAIN_TRANSFORMS:

@@ -144,7 +144,7 @@ def test_the_runs_of_a_killed_worker_move_to_the_other_whose_views_the_api_shows
     assert_each_once(engines, n_steps=7)
     eventually(store.summaries.outdated, lambda found: not found)
     summaries = store.summaries.of([run.id for run in store.runs.list(access=EVERYTHING).items])
-    assert [summary.basis.step for summary in summaries.values()] == [6] * len(RUNS)
+    assert [summary.basis.step for summary in summaries.values()] == [7] * len(RUNS)
     train(api, steps=range(3))
     shown = eventually(lambda: api.get("/metrics").text, lambda text: 'trmon_step{project="math",run="grpo"} 2' in text)
     assert 'trmon_run_state{project="math",run="grpo",state="finished"} 1' in shown

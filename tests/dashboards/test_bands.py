@@ -25,7 +25,6 @@ BANDS: list[tuple[str, str, list[Step]]] = [
         "kl_k1",
         [(None, WATCH), (-0.05, WATCH), (-0.02, HEALTHY), (0.02, WATCH), (0.05, WATCH)],
     ),
-    ("a mean off one", "ratio_mean", [(None, WATCH), (0.995, HEALTHY), (1.005, WATCH)]),
     ("a page alone", "invalid_fraction", [(None, HEALTHY), (0.01, ACT)]),
     ("what is shown and never judged", "prob_diff_max", [(None, HEALTHY)]),
     ("a signal computed by the service, with a rule", "mask_rate", [(None, HEALTHY), (0.5, WATCH)]),

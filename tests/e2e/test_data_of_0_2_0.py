@@ -98,7 +98,10 @@ def test_a_database_opens_with_everything_in_it(serving: Serving, data_dir: Path
         assert series["step"] == list(range(24))
         alerts = client.get("/api/v1/alerts", params={"project": "math"}).json()["items"]
         assert {(alert["run"], alert["rule"]) for alert in alerts} >= {("crashed", "crashed")}
-        assert read(client, "math/finished/diagnosis")["steps"] > 0
+        diagnosis = read(client, "math/finished/diagnosis")
+        # A run that ended then is not judged anew; what was said of it stays.
+        assert (diagnosis["rows"], diagnosis["unmeasured"]) == (0, [])
+        assert diagnosis["incident"]["title"] == "variance blowup"
         assert whatif(client, "math/finished") == 24
         assert client.get("/metrics").status_code == 200
 

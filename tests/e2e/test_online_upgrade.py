@@ -30,7 +30,7 @@ from trmon.store import Store
 
 pytestmark = [pytest.mark.server("postgres"), pytest.mark.timeout(900)]
 
-WORKLOAD = Workload(n_ranks=2, n_sequences=16, drift_from=10, drift_steps=15)
+WORKLOAD = Workload(n_ranks=2, n_sequences=16, drift_from=10, drift_steps=40)
 PER_SECOND = 6.0
 PHASE_STEPS = 4
 """So many steps are acknowledged in each phase of the upgrade."""
