@@ -30,11 +30,11 @@ N_STEPS = 30
 
 @pytest.fixture(scope="module")
 def watched(shared_service: ThreadedService, shared: httpx.Client) -> str:
-    """The address of a service with a run whose log-probs are corrupt from step 20 on, and one that is as ever."""
+    """The address of a service with a run whose log-probs are corrupt from step 3 on, and one that is as ever."""
     for key in (MATH, HEALTHY):
         send(shared, key, wire.Start(**ORIGIN, owner="ana", tags=["dapo"]))
         for step in range(N_STEPS):
-            spoilt = {"n_invalid": [1, 0, 0, 0]} if key is MATH and step >= 20 else {}
+            spoilt = {"n_invalid": [1, 0, 0, 0]} if key is MATH and step >= 3 else {}
             send_step(shared, key, step=step, content=columns(seed=step, **spoilt))
     eventually(lambda: fleet(shared)["grpo"]["kind"], lambda kind: kind == "act")
     for key in (MATH, HEALTHY):
@@ -53,7 +53,7 @@ def test_one_frame_where_nobody_looks_on(watched: str, monkeypatch: pytest.Monke
     first, *lines = done.stdout.splitlines()
     assert first.startswith("1 run needs you")
     runs = [line for line in lines if "math/" in line]
-    assert "Act: corrupt log-probs since step 20" in runs[0]
+    assert "Act: corrupt log-probs since step 3" in runs[0]
     assert ["math/grpo" in runs[0], "math/fine" in runs[1]] == [True, True]
     assert "\x1b" not in done.stdout
 
@@ -65,7 +65,7 @@ def test_a_terminal_that_knows_no_unicode_is_shown_what_it_knows(
     monkeypatch.setenv("COLUMNS", "130")
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = trmon(*command, url=watched)
-    assert (done.returncode, "corrupt log-probs since step 20" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, "corrupt log-probs since step 3" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.server("tmux")

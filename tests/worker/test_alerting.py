@@ -15,10 +15,10 @@ def test_an_illness_is_delivered_once_as_an_incident_and_resolves_after_quiet_st
     train(watched, range(6), health="corrupt")
     ((key, delivery),) = watched.log.deliveries.items()
     assert delivery.receiver == "hook"
-    assert key == "hook:1/incident:1:2:firing"
+    assert key == "hook:1/incident:1:4:firing"
     told = delivery.notification
     assert (told.status.value, told.alert.since_step, told.alert.severity.value) == ("firing", 0, "page")
-    assert told.url == "https://trmon.example/runs/math/grpo?step=2"
+    assert told.url == "https://trmon.example/runs/math/grpo?step=4"
     assert told.cause is not None
     assert (told.cause.rule, told.cause.title) == ("corrupt_logprobs", "dropped log-probs")
     assert told.cause.last_good_step is None
@@ -29,7 +29,7 @@ def test_an_illness_is_delivered_once_as_an_incident_and_resolves_after_quiet_st
     train(watched, range(30, 60))
     assert [alert.rule for alert in watched.view.alerts] == ["incident"]
     train(watched, range(60, 130))
-    assert watched.log.incidents() == [("firing", 2), ("resolved", 88)]
+    assert watched.log.incidents() == [("firing", 4), ("resolved", 88)]
     assert len(watched.log.deliveries) == 2
     assert not watched.view.alerts
 
@@ -81,7 +81,7 @@ def test_a_faulty_run_fires_the_expected_rules(health: str, expected: set[str]) 
 
 def test_an_alert_of_a_removed_rule_resolves_and_its_incident_waits_for_quiet_steps() -> None:
     watched = WatchedRun()
-    train(watched, range(5), health="corrupt")
+    train(watched, range(6), health="corrupt")
     known = WATCH_CONFIG.rules()
     rules = replace(known, catalogue=without(known.catalogue, "corrupt_logprobs"))
     fresh = WatchedRun(watch_config=replace(WATCH_CONFIG, rules=lambda: rules))

@@ -95,8 +95,8 @@ def test_a_run_that_is_read_after_its_end_records_its_alerts_and_its_incident() 
         counts = finished((step - 1, None, 1)) if step else []
         watched.log.receive(report(step, health="corrupt", finished=counts), at=10.0 * step)
     watched.receive(finish(29), at=300.0)
-    assert ("corrupt_logprobs", "firing", 1) in watched.log.told()
-    assert watched.log.incidents() == [("firing", 2), ("resolved", 29)]
+    assert ("corrupt_logprobs", "firing", 3) in watched.log.told()
+    assert watched.log.incidents() == [("firing", 4), ("resolved", 29)]
 
 
 @pytest.mark.parametrize("restarts", [False, True])

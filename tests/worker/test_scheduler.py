@@ -91,7 +91,7 @@ def test_restarts_change_no_row_decision_alert_or_delivery() -> None:
         without_checkpoint.log.forget_checkpoint()
         without_checkpoint.restart()
     told = [(state, step) for rule, state, step in undisturbed.log.told() if rule == "corrupt_logprobs"]
-    assert told == [("firing", 25)]
+    assert told == [("firing", 27)]
     for other in (restarted, without_checkpoint):
         assert repr(other.log.rows) == repr(undisturbed.log.rows)
         assert other.log.decisions == undisturbed.log.decisions
@@ -113,7 +113,7 @@ def test_a_failed_commit_is_retried_and_no_change_is_lost_or_repeated() -> None:
     assert watched.scheduler.pop_due(251.0) == {1}
     watched.tick(251.0)
     assert watched.log.rows[BatchKey(1, 24, None)].ordinal == 25
-    assert [step for rule, _, step in watched.log.told() if rule == "corrupt_logprobs"] == [1]
+    assert [step for rule, _, step in watched.log.told() if rule == "corrupt_logprobs"] == [3]
 
 
 def test_a_deleted_run_is_dropped_without_a_failure() -> None:

@@ -76,7 +76,7 @@ def test_a_kill_between_any_two_passes_changes_no_row_and_no_alert(tmp_path: Pat
             found.append((repr(rows_of(store, run_id)), events_of(store, run_id), told))
     assert found[0] == found[1]
     told = [(state, step) for identity, state, step in found[0][1] if identity.endswith("corrupt_logprobs")]
-    assert told == [("firing", 6)]
+    assert told == [("firing", 8)]
 
 
 def test_a_row_whose_reports_were_pruned_is_not_recomputed_from_a_late_one_alone(store: Store) -> None:

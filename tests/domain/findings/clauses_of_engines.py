@@ -321,15 +321,9 @@ def flips_grew(m: Moment) -> bool | None:
     return None if b is None else above(m.now("router_flip_rate"), m.upper(3) * b)
 
 
-def lowest_pearson(m: Moment) -> float | None:
-    """Pearson >= 0.95 is meant of the same 20 rows: what averages see of a drift that is over is no cut."""
-    values = m.last("engine:prob_pearson", 20)
-    return float(np.min(values)) if len(values) else None
-
-
 def support(m: Moment) -> bool | None:
-    """ratio_mean over 20 rows off 1 by > 0.005 and 4 se; Pearson >= 0.95 (section 2b)."""
-    ratio, pearson = m.mean20("engine:ratio_mean", at_least=20), lowest_pearson(m)
+    """ratio_mean over 20 rows off 1 by > 0.005 and 4 se; Pearson over the same rows >= 0.95 (section 2b)."""
+    ratio, pearson = m.mean20("engine:ratio_mean", at_least=20), m.mean20("engine:prob_pearson")
     if ratio is None:
         return None
     off, se = abs(ratio - 1), m.noise("engine:ratio_mean") / math.sqrt(20)
@@ -341,7 +335,7 @@ def temperature(m: Moment) -> bool | None:
     """Over 20 rows the means of s1, s2: same sign, both >= 0.012, within a factor of 2; ... (section 2b)."""
     stems = ("logp_slope_q", "logp_slope_p", "logp_corr_q", "ratio_mean")
     s1, s2, corr, ratio = (m.mean20(f"engine:{stem}", at_least=20) for stem in stems)
-    pearson = lowest_pearson(m)
+    pearson = m.mean20("engine:prob_pearson")
     if s1 is None or s2 is None:
         return None
     small, large = sorted((abs(s1), abs(s2)))
@@ -448,7 +442,7 @@ def agreement() -> Iterator[Clause]:
         name="ratio",
         of="engine:ratio_mean",
         condition=support,
-        hold=SELF_HELD,
+        hold=(3, 5),
         # lag 0 or unknown, no zeros
         guard=lambda m: lagging(m) or bool(above(share_of_zeros(m), 0.002)),
         outside=lambda m: above(abs((m.now("engine:ratio_mean") or 1.0) - 1), 0.005),

@@ -259,7 +259,6 @@ def _off_unit(memory: SignalMemory, _: Reading) -> float:
 TRANSFORMS: Mapping[str, Transform] = {
     "": lambda memory, _: memory.now,
     "mean": _mean,
-    "lowest": lambda memory, _: min(memory.values[-START_ROWS:]) if memory.values else math.nan,
     "mean_size": lambda memory, _: abs(memory.mean_of(START_ROWS, at_least=START_ROWS)),
     "mean_over_start": lambda memory, reading: against(_mean(memory, reading), memory.start),
     "average": lambda memory, _: memory.ema,

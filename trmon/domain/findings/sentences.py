@@ -13,7 +13,6 @@ from trmon_client.core.signals.catalogue import signal_words
 OF_TRANSFORM: Mapping[str, str] = {
     "": "{signal} is {value}",
     "mean": "{signal} is {value} over 20 rows",
-    "lowest": "{signal} is {value} in each of 20 rows",
     "mean_size": "{signal} is {value} over 20 rows",
     "mean_over_start": "{signal} is {value} times its start",
     "average": "{signal} is {value} on average",
