@@ -210,7 +210,7 @@ def preflight(
     of_data = tuple(_data_causes(alignment, counts))
     of_engines = _engine_cause(pairs, result, signals=signals, catalogue=catalogue)
     named = {found.cause for found in of_data}
-    # A distribution that is cut differs where it has tokens, too; other data is set aside before the engines are judged.
+    # A distribution that is cut differs where it has tokens, too. Other data is set aside above.
     explained = catalogue.by_id["support_shift"].explains if PreflightCause.SUPPORT in named else ()
     is_other = of_engines is not None and of_engines.cause not in named and of_engines.finding not in explained
     others = (of_engines,) if of_engines is not None and is_other else ()
