@@ -80,7 +80,10 @@ def test_an_imported_log_is_a_run_with_rows_charts_alerts_and_a_diagnosis(run: O
     assert signals["reward_mean"]["last"] == [0.5] * N_STEPS
     alerts = run.client.get("/api/v1/alerts", params={"project": run.key.project}).json()["items"]
     assert {"incident", "engine_mismatch"} <= {alert["rule"] for alert in alerts}
-    assert told(diagnosis(run, run.key)) == told(diagnosis(run, log)["diagnosis"])
+    of_run, of_log = diagnosis(run, run.key), diagnosis(run, log)["diagnosis"]
+    assert told(of_run) == told(of_log)
+    assert (of_run["framework"], of_run["unmeasured"]) == ("verl", of_log["unmeasured"])
+    assert of_run["remedy"]["options_in_words"] | of_run["remedy"]["options"]
 
 
 def told(diagnosis: Any) -> Any:

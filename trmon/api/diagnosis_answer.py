@@ -8,6 +8,7 @@ from trmon.api.judgement_answer import judgement_info
 from trmon.domain.alerts.alert import Alert, ListedAlert
 from trmon.domain.collapse_risk.risk_model import HORIZON, shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskReading
+from trmon.domain.findings.configuration import is_imported
 from trmon.domain.findings.remedies import framework_of_config
 from trmon.domain.findings.verdict import Judgement
 from trmon.domain.health.problems import first_action
@@ -42,6 +43,7 @@ def diagnosis_info(
         framework=framework_of_config(run.config),
         config=run.config,
         has_ended=run.state.ended,
+        is_log=is_imported(run.config),
         incident=newest_incident_info(incident, run),
         collapse_risk=_collapse_risk_info(risk, is_past=is_past_collapse(run, judgement)),
         circumstances=[

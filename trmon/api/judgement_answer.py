@@ -32,7 +32,8 @@ def judgement_info(
     """Return the answer for a judgement.
 
     Args: framework: of the run's options or of the log's names; config: of the run, for the values of the remedy's
-    options; is_log: whether it is of a trainer's log; fields: what the answer has besides the judgement.
+    options; is_log: whether it is of a trainer's log, imported or not; fields: what the answer
+    has besides the judgement.
     """
     attempt = judgement.place.attempt
     since, last_good = judgement.since, judgement.last_good

@@ -9,7 +9,8 @@ from trmon.api.http.auth import require_reader
 from trmon.api.http.components import Service
 from trmon.domain.errors import NotFound
 from trmon.domain.findings.clause_words import clause_words, seen_words, severity_words
-from trmon.domain.health.problems import remedy_of, title_of_rule
+from trmon.domain.findings.remedies import remedy_of
+from trmon.domain.health.problems import title_of_rule
 from trmon.domain.rules.condition import FindingStands
 from trmon.domain.rules.condition_yaml import condition_to_yaml
 from trmon.domain.rules.rule import Rule, condition_in_words, terms_in_words

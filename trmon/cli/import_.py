@@ -25,6 +25,7 @@ from trmon.cli.command import AllNames, DataDir, NameMapping, echo_error, given_
 from trmon.cli.running_service import ReportUploader, bundled, uploader_to
 from trmon.domain.analysis.logged_steps import LoggedStep, LogTally, logged_steps
 from trmon.domain.errors import InvalidInput
+from trmon.domain.findings.configuration import IMPORTED
 from trmon.domain.identity import RunKey, checked_name
 from trmon.logs import LogSource, log_file
 from trmon.terminal.log_text import log_lines, log_read_info
@@ -132,7 +133,7 @@ def messages_of(
     Errors: InvalidInput if the log cannot be read any more.
     """
     read = read or LogTally(source.survey)
-    config = {"imported": {"format": source.format.name, "framework": source.survey.framework}}
+    config = {IMPORTED: {"format": source.format.name, "framework": source.survey.framework}}
     messages = LogMessages(key, config=config)
 
     def as_read() -> Iterator[RunMessage]:

@@ -161,6 +161,7 @@ OWN_CONFIGS: dict[str, Mapping[str, Any]] = {
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_configuration_shows_its_framework(framework: str) -> None:
     assert framework_of_config(OWN_CONFIGS[framework]) == framework
+    assert framework_of_config({"imported": {"format": "jsonl", "framework": framework}}) == framework
 
 
 @pytest.mark.parametrize(
@@ -172,6 +173,7 @@ def test_a_configuration_shows_its_framework(framework: str) -> None:
         ({"trainer": {"save_freq": 1}, "lr": 1e-6}, None),
         ({"actor_rollout_ref": {}, "gconfig": {}}, None),
         ({}, None),
+        ({"imported": {"format": "csv", "framework": None}}, None),
     ],
 )
 def test_a_configuration_of_none_or_of_several_frameworks_shows_none(

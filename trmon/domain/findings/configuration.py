@@ -35,6 +35,15 @@ def has_option(config: Mapping[str, Any], option: str) -> bool:
     )
 
 
+IMPORTED = "imported"
+"""The option under which an import keeps what it read: the format of the log, and the framework of its names."""
+
+
+def is_imported(config: Mapping[str, Any]) -> bool:
+    """Whether a run's configuration is that of an imported log."""
+    return isinstance(config.get(IMPORTED), Mapping)
+
+
 def is_reference(value: Any) -> bool:
     """Whether a value refers to other options, as in ${trainer.project_name}: what it is, is not known."""
     return isinstance(value, str) and "${" in value

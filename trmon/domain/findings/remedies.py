@@ -19,10 +19,12 @@ from typing import Any, TypeAlias
 import msgspec
 
 from trmon.domain.findings.configuration import (
+    IMPORTED,
     config_value,
     decimal_of,
     decimal_text,
     has_option,
+    is_imported,
     is_reference,
     plain_value,
 )
@@ -158,8 +160,12 @@ def frameworks_with_options() -> tuple[str, ...]:
 def framework_of_config(config: Mapping[str, Any]) -> str | None:
     """Return the framework whose options a configuration has; None where none or several are possible.
 
+    An import keeps the one whose names the log has.
+
     Args: config: nested, or with dotted names; options of a command line as argparse names them.
     """
+    if is_imported(config):
+        return config_value(config, f"{IMPORTED}.framework")
     found = [
         name
         for name, framework in _file().frameworks.items()
@@ -203,6 +209,17 @@ def remedy(
         not_known=facts.not_known(settings.in_words),
         release=f"{framework} {known.release}" if known.release else "",
         to_paste=tuple(known.written.format(option=at, value=value).rstrip() for at, value in settings.values.items()),
+    )
+
+
+def remedy_of(key: str, config: Mapping[str, Any], *, last_good_step: int | None, has_ended: bool) -> Remedy:
+    """Return the remedy of a finding in the options of a run. Args: key: the finding's key of remedies.yaml."""
+    return remedy(
+        key,
+        framework=framework_of_config(config),
+        config=config,
+        last_good_step=last_good_step,
+        has_ended=has_ended,
     )
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec import structs
 
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.findings.catalogue import builtin_catalogue
-from trmon.domain.findings.remedies import Remedy, framework_of_config, remedy
+from trmon.domain.findings.remedies import remedy_of
 from trmon.domain.findings.sentences import headline
 from trmon.domain.findings.verdict import Found, Judgement
 from trmon.domain.incidents.incident import Incident
@@ -49,17 +48,6 @@ def title_of_rule(name: str) -> str:
     """Return what a rule is called: the title of the finding that it is, else its name in words."""
     spec = builtin_catalogue().by_id.get(name)
     return name.replace("_", " ") if spec is None else spec.title
-
-
-def remedy_of(key: str, config: Mapping[str, Any], *, last_good_step: int | None, has_ended: bool) -> Remedy:
-    """Return the remedy of a finding in the options of a run. Args: key: the finding's key of remedies.yaml."""
-    return remedy(
-        key,
-        framework=framework_of_config(config),
-        config=config,
-        last_good_step=last_good_step,
-        has_ended=has_ended,
-    )
 
 
 def first_action(incident: Incident, run: Run) -> str:

@@ -11,7 +11,7 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.alerts.notification import NotifiedCause, build_notification
 from trmon.domain.alerts.transitions import Transition, TransitionReason
 from trmon.domain.batches.batch import BatchRow, DecisionRow
-from trmon.domain.findings.remedies import framework_of_config, remedy
+from trmon.domain.findings.remedies import remedy_of
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.run_update import Event
@@ -67,16 +67,11 @@ def _dedup_key(event: AlertEvent, *, receiver: str) -> str:
 
 
 def _cause(alert: Alert, context: PassContext) -> NotifiedCause:
-    incident, config = Incident(alert=alert), context.run.config
+    incident = Incident(alert=alert)
     found = None
     if incident.remedy is not None:
-        found = remedy(
-            incident.remedy,
-            framework=framework_of_config(config),
-            config=config,
-            last_good_step=incident.last_good_step,
-            has_ended=context.run.state.ended,
-        )
+        last_good, has_ended = incident.last_good_step, context.run.state.ended
+        found = remedy_of(incident.remedy, context.run.config, last_good_step=last_good, has_ended=has_ended)
     return NotifiedCause(
         rule=incident.cause,
         title=incident.title,
