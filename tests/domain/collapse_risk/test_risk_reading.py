@@ -10,7 +10,7 @@ from msgspec import structs
 from tests.domain.collapse_risk.test_risk_model import FILE as FITTED
 from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES
 from trmon.domain.collapse_risk.risk_model import HORIZON, FittedFeature, RiskModel, Tree
-from trmon.domain.collapse_risk.risk_reading import RiskLevel, describe_drivers, read_risk, risk_sentence
+from trmon.domain.collapse_risk.risk_reading import RiskLevel, read_risk, risk_sentence
 from trmon_client.core.signals.catalogue import signal_words
 
 FILE = structs.replace(
@@ -46,7 +46,6 @@ def test_a_reading_has_drivers_and_names_what_is_missing_and_outside() -> None:
 )
 def test_a_row_without_a_risk_has_no_reading(signals: dict[str, float]) -> None:
     assert read_risk(signals, MODEL) is None
-    assert describe_drivers(signals) == "no single input"
 
 
 @pytest.mark.parametrize(

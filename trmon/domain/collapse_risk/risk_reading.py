@@ -10,7 +10,7 @@ from enum import Enum
 import numpy as np
 
 from trmon.domain.collapse_risk.risk_inputs import INPUT_NAMES, N_INPUTS, InputHistory, risk_features
-from trmon.domain.collapse_risk.risk_model import HORIZON, ModelFile, RiskModel, shipped_model
+from trmon.domain.collapse_risk.risk_model import HORIZON, ModelFile, RiskModel
 from trmon_client.core.signals.catalogue import signal_words
 
 RISK = "collapse_risk"
@@ -126,9 +126,3 @@ def risk_sentence(probability: float, driven_by: Sequence[str]) -> str:
     """Return a risk in one line: `63% risk of collapse within 200 steps, driven by gradient norm and reward`."""
     driven = f", driven by {' and '.join(driven_by)}" if driven_by else ""
     return f"{probability:.0%} risk of collapse within {HORIZON} steps{driven}"
-
-
-def describe_drivers(signals: Mapping[str, float]) -> str:
-    """Return what raises the risk of a row most, such as `gradient norm and reward`."""
-    reading = read_risk(signals, shipped_model())
-    return " and ".join(reading.driven_by if reading else ()) or "no single input"

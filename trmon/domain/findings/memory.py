@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from trmon.domain.signals.quantile_sketch import QuantileSketch
-from trmon.domain.signals.windows import LARGEST, MAD_TO_DEVIATION, is_number
+from trmon.domain.signals.windows import MAD_TO_DEVIATION, is_number
 
 START_ROWS = 20
 """The rows that are a run's start. Source: findings, section 1."""
@@ -291,8 +291,3 @@ def _atoms(reward: float, values: Mapping[str, float]) -> list[tuple[float, floa
 def _known_atoms(values: Mapping[str, float]) -> list[tuple[float, float]]:
     known = [(values.get(name, math.nan), share) for name, share in (*LOWER_ATOMS, *UPPER_ATOMS)]
     return [(value, share) for value, share in known if is_number(value)]
-
-
-def known_values(values: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
-    """Return the values of names that are known: logged and finite."""
-    return {name: value for name in names if (value := values.get(name)) is not None and abs(value) <= LARGEST}

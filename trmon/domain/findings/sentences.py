@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from trmon.domain.findings.judge import Evidence, Place
 from trmon.domain.findings.verdict import Found, number
@@ -131,9 +131,3 @@ def last_good_words(found: Found, *, attempt: int) -> str:
 def place_words(place: Place, *, attempt: int) -> str:
     """Return a step, with its attempt where that is an older one."""
     return f"{place.step}" if place.attempt == attempt else f"{place.step} of attempt {place.attempt}"
-
-
-def evidence_lines(found: Found) -> Iterator[str]:
-    """Yield the evidence of a finding, the deciding comparison first."""
-    for evidence in found.evidence:
-        yield evidence_words(evidence)

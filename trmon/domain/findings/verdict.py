@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from statistics import median
 from typing import Any
@@ -398,8 +398,3 @@ MAX_CHANGED = 4
 def number(value: float) -> str:
     """Return a number as people read it: 3 digits."""
     return f"{value:.3g}"
-
-
-def standing_ids(findings: Iterable[Found]) -> frozenset[str]:
-    """Return the ids of findings that warn or page."""
-    return frozenset(found.finding for found in findings if found.severity is not Severity.INFO)
