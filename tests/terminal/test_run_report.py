@@ -102,6 +102,42 @@ def test_steps_that_are_counted_are_said_to_be(tmp_path: Path) -> None:
     assert text.splitlines()[1].startswith("too few rows to judge (3 of 20)")
 
 
+def test_lines_of_one_step_are_one_row_and_one_step_is_named_once(tmp_path: Path) -> None:
+    path = tmp_path / "console.log"
+    path.write_text("step 3: {'train/grad_norm': 0.1, 'train/step': 3}\nrollout 3: {'rollout/raw_reward': 0.5}\n")
+    assert text_of(report_on_log(path)).splitlines()[0].endswith(": console, 1 row (2 lines), step 3, slime's names")
+
+
+def test_nan_of_a_metric_that_was_not_logged_is_said_to_be_that(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    lines = [f"{step},{0.5 if step % 10 == 0 else 'NaN'},0.3" for step in range(40)]
+    path.write_text("\n".join(["step,reward,grad_norm", *lines]))
+    text = text_of(report_on_log(path))
+    assert "NaN where it was not logged: reward" in text.splitlines()
+    assert "NaN or infinity" not in text
+
+
+def test_the_value_of_a_chart_means_what_the_user_says_and_a_refusal_says_how(tmp_path: Path) -> None:
+    chart = tmp_path / "chart (1).csv"
+    chart.write_text("Wall time,Step,Value\n" + "".join(f"{1.7e9 + step},{step},0.5\n" for step in range(30)))
+    with pytest.raises(InvalidInput, match="--map 'chart=reward_mean'"):
+        report_on_log(chart)
+    for name in ("Value", "chart"):
+        assert report_on_log(chart, mapped={name: "reward_mean"}).log.signals == {"reward_mean": "chart"}
+
+
+def test_a_flag_of_a_remedy_is_named_without_a_value(tmp_path: Path) -> None:
+    path = tmp_path / "openrlhf.jsonl"
+    path.write_text("".join(json.dumps({"step": step, "vllm_kl": 0.2, "reward": 0.5}) + "\n" for step in range(30)))
+    assert "    --vllm.enforce_eager" in text_of(report_on_log(path)).splitlines()
+
+
+def test_a_log_with_episodes_is_not_of_a_framework_that_counts_them_too(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps({"episode": step, "loss": 0.1, "reward": 0.5}) + "\n" for step in range(3)))
+    assert report_on_log(path).log.framework is None
+
+
 def test_nan_is_shown_with_its_first_step(tmp_path: Path) -> None:
     report = report_on_log(log(tmp_path, ill=range(100, 120), **{"actor/grad_norm": math.nan}))
     assert report.nonfinite == {"actor/grad_norm": 100}

@@ -46,6 +46,8 @@ def _lines(report: RunReportInfo, *, is_verbose: bool) -> Iterator[str]:
     if report.nonfinite:
         names = ", ".join(f"{name} (step {step})" for name, step in list(report.nonfinite.items())[:MAX_NONFINITE])
         yield f"NaN or infinity in {names}"
+    if report.sparse:
+        yield f"NaN where it was not logged: {', '.join(report.sparse[:MAX_NONFINITE])}"
     yield from _agreement(report)
     yield from _cost(report)
     yield from unmeasured_lines(report.diagnosis.unmeasured, *_not_known(report, is_verbose=is_verbose))

@@ -14,6 +14,7 @@ from trmon.domain.analysis.logged_steps import LogItems, LogSurvey, survey_log
 from trmon.domain.errors import InvalidInput
 from trmon.logs.log_format import LogFormat
 from trmon.logs.registry import format_of
+from trmon.logs.tables import metric_of_file
 
 STANDARD_INPUT = "-"
 
@@ -64,6 +65,10 @@ class LogSource:
         Errors: InvalidInput if it cannot be read or has no row of metrics.
         """
         found = format_of(path)
+        mapped = {**(mapped or {})}
+        if (signal := mapped.get("Value") or mapped.get("value")) is not None:
+            # The column of a chart's CSV, whose rows have the name of the file.
+            mapped.setdefault(metric_of_file(path), signal)
         return cls(path, found, survey_log(found.read(path), source=name or str(path), mapped=mapped))
 
     def items(self) -> LogItems:

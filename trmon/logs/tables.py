@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ CHART_COLUMNS = ("wall time", "step", "value")
 """Of the CSV that TensorBoard's page exports for one chart."""
 TAG = "-tag-"
 """Before the metric in the name of that file."""
+COPY = re.compile(r" ?\(\d+\)$")
+"""What browsers add to the name of a file that exists."""
 METRIC_COLUMNS, VALUE_COLUMNS = ("metric", "metric_name", "name", "tag", "key", "variable"), ("value", "metric_value")
 STEP_COLUMNS = ("step", "global_step", "_step", "iteration", "epoch")
 TIME_COLUMNS = ("timestamp", "_timestamp", "wall_time", "wall time", "time")
@@ -44,7 +47,7 @@ def rows_of_table(
 
 def metric_of_file(path: Path) -> str:
     """Return the metric that the name of a file of one chart has."""
-    return path.stem.rpartition(TAG)[2]
+    return COPY.sub("", path.stem.rpartition(TAG)[2])
 
 
 def _one_run(lines: Iterable[tuple[int, Sequence[str]]], path: Path) -> list[tuple[int, Sequence[str]]]:

@@ -87,7 +87,7 @@ def remedy_lines(remedy: RemedyInfo | None) -> Iterator[str]:
     if remedy.then:
         yield f"if it persists: {remedy.then}"
         then = {**remedy.then_options, **remedy.then_options_in_words}
-        yield from (f"    {option}: {value}" for option, value in then.items())
+        yield from (f"    {option}: {value}" if value else f"    {option}" for option, value in then.items())
 
 
 def unmeasured_lines(unmeasured: Sequence[UnmeasuredInfo], *others: str) -> Iterator[str]:

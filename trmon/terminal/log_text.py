@@ -24,8 +24,9 @@ class LogReadInfo(AnswerInfo, frozen=True, kw_only=True):
 
     format: str
     framework: Annotated[str | None, says("Whose metric names were recognised; null for none.")]
-    n_rows: int
-    n_replaced: Annotated[int, says("Rows that repeat metrics of their step; the last one counts.")]
+    n_rows: Annotated[int, says("Steps of which something was read.")]
+    n_lines: Annotated[int, says("Lines with metrics; a step may have several.")]
+    n_replaced: Annotated[int, says("Lines that repeat signals of their step; the last one counts.")]
     n_attempts: Annotated[int, says("Starts of the trainer: it went back in steps between them.")]
     step_source: Annotated[StepSource, says("Where steps come from: stated, progress bars, or counted rows.")]
     first_step: int
@@ -44,7 +45,8 @@ def log_read_info(read: LogTally, *, format_name: str) -> LogReadInfo:
     return LogReadInfo(
         format=format_name,
         framework=read.survey.framework,
-        n_rows=read.survey.n_rows,
+        n_rows=len(read.steps),
+        n_lines=read.survey.n_rows,
         n_replaced=read.n_replaced,
         n_attempts=read.n_attempts,
         step_source=read.survey.step_source,
@@ -62,10 +64,13 @@ def log_lines(found: LogReadInfo, *, is_verbose: bool = False) -> Iterator[str]:
     names = f"{found.framework}'s names" if found.framework else "no framework recognised"
     if found.framework is None and all(map(trmon_name, found.signals.values())):
         names = "trmon's names"
-    steps = f"steps {found.first_step} to {found.last_step}{STEP_SOURCES[found.step_source]}"
-    yield f"{found.format}, {found.n_rows} rows, {steps}, {names}"
+    first, last = found.first_step, found.last_step
+    steps = f"{f'step {first}' if first == last else f'steps {first} to {last}'}{STEP_SOURCES[found.step_source]}"
+    rows = f"{found.n_rows} row{'' if found.n_rows == 1 else 's'}"
+    lines = "" if found.n_lines == found.n_rows else f" ({found.n_lines} lines)"
+    yield f"{found.format}, {rows}{lines}, {steps}, {names}"
     if found.n_replaced:
-        yield f"{found.n_replaced} rows repeat metrics of their step; the last one counts"
+        yield f"{found.n_replaced} lines repeat signals of their step; the last one counts"
     if found.n_attempts > 1:
         yield f"{found.n_attempts} attempts: the trainer went back in steps"
     most = None if is_verbose else SHOWN_NAMES

@@ -46,6 +46,7 @@ class RunReportInfo(AnswerInfo, frozen=True, kw_only=True):
         says("Signals of the engines' agreement that no finding reads: the median of the newest 5 steps."),
     ]
     nonfinite: Annotated[dict[str, int], says("Metrics with NaN or infinity, and the first step of each.")]
+    sparse: Annotated[tuple[str, ...], says("Metrics whose NaN means that the step did not log them.")]
     not_judged: Annotated[tuple[str, ...], says("The findings for which the log has no data.")]
     cost: CostInfo
     diagnosis: Annotated[DiagnosisInfo, says("The diagnosis at the last step.")]
@@ -76,6 +77,7 @@ def report_on_log(
         log=log_read_info(run.tally, format_name=source.format.name),
         agreement_signals=dict(_agreement_signals(run)),
         nonfinite=dict(run.nonfinite),
+        sparse=run.sparse,
         not_judged=tuple(not_judged(state, catalogue)),
         cost=run_cost(run, since=judgement.since, gpus=gpus),
         diagnosis=judgement_info(judgement, framework=source.survey.framework, config={}, is_log=True),

@@ -121,7 +121,9 @@ def test_durations_are_those_of_the_steps() -> None:
 
 
 def test_a_log_without_a_known_name_is_refused_with_what_it_has_and_what_is_known() -> None:
-    with pytest.raises(InvalidInput, match=r"log\.jsonl: .*it has: foo, bar\. Known are .*verl, TRL"):
+    with pytest.raises(
+        InvalidInput, match=r"log\.jsonl: .*it has: foo, bar\. Say .*--map 'foo=reward_mean'\. Known are .*verl, TRL"
+    ):
         read([{"foo": 1.0, "bar": 2.0}])
     with pytest.raises(InvalidInput, match="no row of metrics"):
         read([])
@@ -171,3 +173,10 @@ def test_hours_are_not_known_without_gpus_or_durations() -> None:
 def test_waste_is_not_known_without_groups() -> None:
     cost = run_cost(run(entropy=[0.5, 0.4]), since=None, gpus=1)
     assert math.isnan(cost.wasted_rollouts)
+
+
+def test_nan_between_numbers_of_a_metric_of_every_tenth_step_was_not_logged() -> None:
+    rows = [{"step": step, "grad_norm": 0.3, "reward": math.nan if step % 10 else 0.5} for step in range(30)]
+    assert (read(rows).nonfinite, read(rows).sparse) == ({}, ("reward",))
+    lost = [{"step": step, "grad_norm": 0.3, "reward": 0.5 if step < 1 else math.nan} for step in range(30)]
+    assert (read(lost).nonfinite, read(lost).sparse) == ({"reward": 1}, ())

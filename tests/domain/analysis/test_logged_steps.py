@@ -128,6 +128,8 @@ def test_an_epoch_that_goes_back_is_a_restart_at_the_step_of_that_epoch() -> Non
 def test_rows_that_repeat_metrics_of_their_step_are_marked() -> None:
     steps, _ = read([{"step": 1, "loss": 0.1}, {"step": 1, "reward": 0.5}, {"step": 1, "loss": 0.2, "epoch": 0.1}])
     assert [step.replaces for step in steps] == [False, False, True]
+    steps, _ = read([{"step": 1, "Time": 30.0, "reward": 0.5}, {"step": 1, "Time": 5.0, "loss": 0.2}])
+    assert [step.replaces for step in steps] == [False, False]
 
 
 def test_a_name_means_what_the_user_mapped_it_to() -> None:

@@ -351,9 +351,9 @@ def staleness_spread(m: Moment) -> bool | None:
 
 
 def many_sequences(m: Moment) -> bool | None:
-    """32 sequences or more."""
+    """32 sequences or more; not asked where their number is not known."""
     n = m.now("n_sequences")
-    return None if n is None else n >= m.upper(32)
+    return n is None or n >= m.upper(32)
 
 
 def drift() -> Iterator[Clause]:

@@ -116,10 +116,14 @@ def evaluate(
 
 
 def _with_shares(row: Mapping[str, float]) -> Mapping[str, float]:
-    """share of groups of equal reward: of all-solved and none-solved ones."""
-    if "zero_variance_groups" in row or "none_solved_groups" not in row:
+    """share of groups of equal reward: of all-solved and none-solved ones, or all where the extremes are equal."""
+    if "zero_variance_groups" in row:
         return row
-    return {**row, "zero_variance_groups": row["none_solved_groups"] + row.get("all_solved_groups", 0.0)}
+    if "none_solved_groups" in row:
+        return {**row, "zero_variance_groups": row["none_solved_groups"] + row.get("all_solved_groups", 0.0)}
+    if {"reward_min", "reward_max"} <= row.keys():
+        return {**row, "zero_variance_groups": 1.0 if row["reward_min"] == row["reward_max"] else 0.0}
+    return row
 
 
 def _finding(run: Run, spell: Spell, row: int) -> str:

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from trmon.domain.findings.catalogue import builtin_catalogue, with_limits, without
-from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
+from trmon.domain.findings.judge import Evidence, Judge, JudgeState, Place, Row
 from trmon.domain.findings.remedies import remedy
+from trmon.domain.findings.sentences import evidence_words
 from trmon.domain.findings.verdict import Judgement, Word, judge_run, leader_of, words_of
 from trmon.domain.severity import Severity
 
@@ -327,3 +328,51 @@ def test_equal_rewards_after_a_collapse_do_not_lead_it() -> None:
     leader = leader_of(state, CATALOGUE)
     assert leader is not None
     assert leader.finding == "reward_collapse"
+
+
+def test_what_a_clause_is_meant_for_is_no_evidence_and_is_not_asked_where_it_is_not_known() -> None:
+    cut = with_values(healthy(30), length_limit_share=0.8, response_length_mean=900.0)
+    for rows in (cut, [{name: value for name, value in row.items() if name != "response_length_mean"} for row in cut]):
+        [evidence] = folded(rows).standing["cut_at_limit"].evidence
+        assert evidence.signal == "length_limit_share"
+    assert "cut_at_limit" not in folded(with_values(cut, response_length_mean=8.0)).standing
+
+
+def test_rewards_of_a_step_that_are_all_equal_are_groups_of_equal_rewards() -> None:
+    dead = {"reward_mean": 0.0, "reward_min": 0.0, "reward_max": 0.0, "grad_norm": 0.005}
+    assert words_of(judged([dead])) == "outside the healthy range: groups of equal rewards 1 (healthy < 0.9); reward 0"
+    some = [{**dead, "reward_max": 0.0 if i % 5 else 1.0} for i in range(60)]
+    assert (
+        judged(some).outside,
+        "no_learning_signal" in folded([{**row, "reward_mean": 0.1} for row in some]).standing,
+    ) == ((), False)
+    solved = [{**dead, "reward_mean": 1.0, "reward_min": 1.0, "reward_max": 1.0}] * 5
+    assert judged([{**dead, "reward_max": 1.0}, *solved]).outside == ()
+
+
+def test_a_reward_that_never_leaves_its_floor_is_scored_by_hand_first() -> None:
+    rows = [{"reward_mean": 0.0, "reward_std": 0.0, "loss": 0.1} for _ in range(30)]
+    assert folded(rows).standing["no_learning_signal"].remedy == "reward_broken"
+    assert folded(with_values(rows, reward_mean=4.0)).standing["no_learning_signal"].remedy == ""
+
+
+def test_a_training_that_is_no_number_was_measured() -> None:
+    judgement = judged([{"grad_norm": math.nan, "loss": math.nan}] * 2)
+    assert (judgement.word, judgement.measures_training) == (Word.FINDING, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "side", "limit", "words"),
+    [
+        (0.2, ">", 0.05, "KL per token is 0.2 (limit 0.05; 0.001 before)"),
+        (0.045, ">", 0.05, "KL per token is 0.045 (limit 0.05; over at 0.04; 0.001 before)"),
+        (0.2, ">", 0.0, "KL per token is 0.2 (0.001 before)"),
+    ],
+)
+def test_evidence_says_its_limit_and_where_a_finding_is_over(value: float, side: str, limit: float, words: str) -> None:
+    assert (
+        evidence_words(
+            Evidence(measure="kl_k3", signal="mismatch_kl_k3", value=value, side=side, limit=limit, then=0.001)
+        )
+        == words
+    )

@@ -9,13 +9,16 @@ from itertools import islice
 
 from trmon.domain.analysis.logged_steps import LoggedStep, LogItems, LogSurvey, LogTally, logged_steps
 from trmon.domain.errors import InvalidInput
-from trmon.domain.findings.catalogue import Catalogue
+from trmon.domain.findings.catalogue import USUAL_NUMBERS, Catalogue
 from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
 from trmon.domain.findings.measures import remembered_as
 from trmon.domain.framework_names.translation import FRAMEWORKS
+from trmon.domain.signals.windows import is_number
 
 SHOWN_NAMES = 8
 STEP_SECONDS = "step_seconds"
+NEVER_SPARSE = ("loss", "grad_norm")
+"""They are numbers in each update, so that one NaN counts."""
 FIRST_ATTEMPT = 1
 """The number of the first attempt of a log."""
 
@@ -24,12 +27,14 @@ FIRST_ATTEMPT = 1
 class LoggedRun:
     """The rows of a log in the order of attempts and steps, and what was read of it.
 
-    A value that is NaN was logged and is not finite; `nonfinite` has the first step of each name with NaN or infinity.
+    A value that is NaN was logged and is not finite; `nonfinite` has the first step of each name with NaN or infinity,
+    `sparse` the names that tables fill with NaN in the steps that did not log them.
     """
 
     rows: tuple[Row, ...]
     tally: LogTally
     nonfinite: Mapping[str, int] = field(default_factory=dict)
+    sparse: tuple[str, ...] = ()
 
     def column(self, name: str) -> list[float]:
         """Return the values of a signal, one a row, NaN where it is not known."""
@@ -57,11 +62,18 @@ def read_logged_run(items: LogItems, survey: LogSurvey, *, source: str) -> Logge
     if not values:
         raise InvalidInput(source, _nothing_known(tally))
     places = sorted(values, key=lambda place: (place.attempt, place.step))
-    return LoggedRun(
-        rows=tuple(Row(place=place, values=values[place], facts={}) for place in places),
-        tally=tally,
-        nonfinite=nonfinite,
-    )
+    rows = tuple(Row(place=place, values=values[place], facts={}) for place in places)
+    signals = {name: signal for signal, name in tally.names.items() if signal not in NEVER_SPARSE}
+    sparse = tuple(name for name in nonfinite if name in signals and _is_sparse(rows, signals[name]))
+    nonfinite = {name: step for name, step in nonfinite.items() if name not in sparse}
+    return LoggedRun(rows=rows, tally=tally, nonfinite=nonfinite, sparse=sparse)
+
+
+def _is_sparse(rows: Sequence[Row], signal: str) -> bool:
+    """Whether a signal is a number again after NaN, with few numbers before: the judge counts it as not logged, too."""
+    numbers = [is_number(value) for row in rows if (value := row.values.get(signal)) is not None]
+    first = numbers.index(False) if False in numbers else len(numbers)
+    return first < USUAL_NUMBERS and any(numbers[first:])
 
 
 def judged(rows: Sequence[Row], catalogue: Catalogue) -> JudgeState:
@@ -83,7 +95,11 @@ def not_judged(state: JudgeState, catalogue: Catalogue) -> Iterator[str]:
 
 def _nothing_known(tally: LogTally) -> str:
     found = ", ".join(islice((*tally.unknown, *tally.left_out), SHOWN_NAMES))
-    return f"has no metric with a known name; it has: {found or 'no metrics'}. {known_names()}"
+    example = next(iter((*tally.unknown, *tally.left_out)), "my_reward")
+    return (
+        f"has no metric with a known name; it has: {found or 'no metrics'}. "
+        f"Say what one means, such as --map '{example}=reward_mean'. {known_names()}"
+    )
 
 
 def known_names() -> str:

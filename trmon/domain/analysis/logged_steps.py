@@ -101,7 +101,7 @@ class LogSurvey:
 class LoggedStep:
     """A row of a log at its step; `attempt` counts from 0 how often the trainer went back in steps before it.
 
-    `logged_at` is in seconds since 1970, 0 if the log does not say; `writer` is that of the row. `replaces` if metrics
+    `logged_at` is in seconds since 1970, 0 if the log does not say; `writer` is that of the row. `replaces` if signals
     of the row were logged before at the same step of the attempt.
     """
 
@@ -176,7 +176,7 @@ def logged_steps(items: LogItems, survey: LogSurvey) -> Iterator[LoggedStep | Lo
 class LogTally:
     """What has been read of a log: its steps, the names that signals were read from, and what was not understood.
 
-    `n_replaced` rows repeat metrics of their step; `names` are the names that the signals were read from, `unknown` the
+    `n_replaced` rows repeat signals of their step; `names` are the names that the signals were read from, `unknown` the
     names of numbers that no table knows, `left_out` the other names with the reason.
     """
 
@@ -237,7 +237,6 @@ class _Order(Enum):
     """How the step of a row follows the rows before it."""
 
     AHEAD = "ahead"
-    AGAIN = "again"
     BACK = "back"
 
 
@@ -250,16 +249,18 @@ class _Progress:
 
     newest: dict[str, int] = field(default_factory=dict)
 
+    def repeats(self, step: int, names: Iterable[str]) -> bool:
+        """Whether one of the names was logged at this step before; ask before the row is added."""
+        return any(self.newest.get(name) == step for name in names)
+
     def add(self, step: int, names: Iterable[str]) -> _Order:
-        """Add a row; return BACK if all its known metrics were logged at later steps, AGAIN if any at this one."""
+        """Add a row; return BACK if all its known metrics were logged at later steps."""
         names = list(names)
         known = [self.newest[name] for name in names if name in self.newest]
         order = _Order.AHEAD
         if known and min(known) > step:
             self.newest.clear()
             order = _Order.BACK
-        elif step in known:
-            order = _Order.AGAIN
         self.newest.update((name, max(step, self.newest.get(name, step))) for name in names)
         return order
 
@@ -324,8 +325,8 @@ class _StepReader:
             signals = {signal: metrics.signals[signal] for signal in evaluated}
             metrics = replace(metrics, signals=signals, names=evaluated, nonfinite=(), ignored=())
         else:
+            replaces = self.progress.repeats(step, metrics.signals)
             order = self.progress.add(step, _logged(metrics))
-            replaces = order is _Order.AGAIN
             if order is _Order.BACK:
                 self.attempt += 1
                 yield LogDefect(row.line, f"goes back to step {step}; read as another attempt", is_note=True)

@@ -25,6 +25,25 @@ _COMPARISON = re.compile(r"([a-z][a-z0-9_.]*) (?:([<>]=?) (-?[0-9.]+(?:e-?[0-9]+
 _HOLD = re.compile(r"(?:(\d+) of the first (\d+) or )?(\d+) of (\d+)")
 
 
+def is_beyond(side: str, value: float, limit: float) -> bool:
+    """Whether a value is beyond a limit on a side; without one, whether it is not known."""
+    match side:
+        case ">":
+            return value > limit
+        case "<":
+            return value < limit
+        case ">=":
+            return value >= limit
+        case "<=":
+            return value <= limit
+    return value != value
+
+
+def relaxed_limit(side: str, limit: float) -> float:
+    """Return the limit that counts while a finding stands."""
+    return limit * RELAXED if side.startswith(">") == (limit > 0) else limit / RELAXED
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A measure beyond a limit; without a side it is true where the measure is not known."""
@@ -52,20 +71,11 @@ class Comparison:
     @cached_property
     def relaxed(self) -> float:
         """The limit that counts while the finding stands."""
-        return self.limit * RELAXED if self.is_upper == (self.limit > 0) else self.limit / RELAXED
+        return relaxed_limit(self.side, self.limit)
 
     def is_beyond(self, value: float, limit: float) -> bool:
         """Whether a value is beyond a limit on this side; False for NaN."""
-        match self.side:
-            case ">":
-                return value > limit
-            case "<":
-                return value < limit
-            case ">=":
-                return value >= limit
-            case "<=":
-                return value <= limit
-        return value != value
+        return is_beyond(self.side, value, limit)
 
     def truth(self, reading: Reading, *, relaxed: bool = False) -> bool | None:
         """Return whether the measure is beyond its limit in a row; None if it is not known."""
@@ -108,6 +118,7 @@ class Clause:
     is_change: bool
     when: tuple[Comparison, ...]
     any: tuple[tuple[Comparison, ...], ...] = ()
+    where: tuple[Comparison, ...] = ()
     unless: tuple[Comparison, ...] = ()
     only_if: tuple[tuple[Comparison, ...], ...] = ()
     hold: Hold
@@ -133,7 +144,7 @@ class Clause:
     def comparisons(self) -> tuple[Comparison, ...]:
         """All its comparisons."""
         alternatives = (comparison for part in (*self.any, *self.only_if, *self.page_when) for comparison in part)
-        return (*self.when, *alternatives, *self.unless)
+        return (*self.when, *alternatives, *self.where, *self.unless)
 
     def truth(self, reading: Reading, *, relaxed: bool = False) -> bool | None:
         """Return whether the clause is true in a row, in three-valued logic; a guard that holds makes it false."""
@@ -143,6 +154,8 @@ class Clause:
             if truth is False:
                 return False
             found = None if truth is None else found
+        if any(part.truth(reading, relaxed=relaxed) is False for part in self.where):
+            return False
         if self.is_guarded(reading):
             return False
         if self.any:
@@ -201,6 +214,7 @@ class HealthyRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     times_when_lagging: float = 1.0
     times_when_noisy: float = 1.0
     only_if_unknown: str = ""
+    not_at_top: bool = False
     by: str = "median"
 
     def holds(self, value: float) -> bool:
@@ -272,6 +286,7 @@ class _ClauseEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: str | tuple[str, ...] = ()
     change: str | tuple[str, ...] = ()
     any: tuple[tuple[str, ...], ...] = ()
+    where: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     only_if: tuple[tuple[str, ...], ...] = ()
     hold: str = ""
@@ -335,6 +350,7 @@ def _clause(finding: str, entry: _Entry, name: str, given: _ClauseEntry) -> Clau
         is_change=bool(given.change),
         when=when,
         any=tuple(tuple(map(comparison, part)) for part in given.any),
+        where=tuple(map(comparison, given.where)),
         unless=tuple(map(comparison, given.unless)),
         only_if=tuple(tuple(map(comparison, part)) for part in given.only_if),
         hold=_hold(given.hold) if given.hold else _usual_hold(when[0]),

@@ -52,6 +52,8 @@ def clause_words(clause: Clause) -> str:
     words = _all(clause.when)
     if clause.any:
         words += f"; and {_alternatives(clause.any)}"
+    if clause.where:
+        words += f"; where {_all(clause.where)}"
     if clause.unless:
         words += f"; unless {' or '.join(map(comparison_words, clause.unless))}"
     if clause.only_if:

@@ -378,7 +378,9 @@ def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
         most = max(shares, key=lambda name: shares[name] if shares[name] == shares[name] else 0.0)
         if shares[most] > 0.5:
             return most
-        return "reward_broken" if clause.id == "reward" else ""
+        rewards = reading.reward.signal.values[-LR_ROWS:]
+        is_at_floor = bool(rewards) and max(rewards) <= min(reading.reward.lowest, 0.0) + 1e-9
+        return "reward_broken" if clause.id == "reward" or is_at_floor else ""
     return ""
 
 
@@ -410,10 +412,14 @@ _NEW, _FINITE, _UNJUDGED = SignalMemory(), NonFiniteMemory(), ClauseMemory()
 
 
 def _with_shares(values: Mapping[str, float]) -> Mapping[str, float]:
-    """Return the values with the share of groups of equal reward, where only its two parts are logged."""
-    if "zero_variance_groups" in values or "none_solved_groups" not in values:
+    """Return the values with the share of groups of equal reward, from its two parts or, at least, equal extremes."""
+    if "zero_variance_groups" in values:
         return values
-    return {**values, "zero_variance_groups": values["none_solved_groups"] + values.get("all_solved_groups", 0.0)}
+    if "none_solved_groups" in values:
+        return {**values, "zero_variance_groups": values["none_solved_groups"] + values.get("all_solved_groups", 0.0)}
+    if "reward_min" in values and "reward_max" in values:
+        return {**values, "zero_variance_groups": float(values["reward_min"] == values["reward_max"])}
+    return values
 
 
 def _begun(state: JudgeState, row: Row) -> JudgeState:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from trmon.domain.findings.catalogue import is_beyond, relaxed_limit
 from trmon.domain.findings.judge import Evidence, Place
 from trmon.domain.findings.verdict import Found, number
 from trmon.domain.signals.derived_signals import DERIVED
@@ -82,7 +83,10 @@ OF_VIEW: Mapping[str, str] = {
 
 
 def evidence_words(evidence: Evidence) -> str:
-    """Return a comparison that holds, with its limit and the value before: `KL per token is 0.2 (limit 0.05)`."""
+    """Return a comparison that holds, with its limit and the value before: `KL per token is 0.2 (limit 0.05)`.
+
+    A limit of 0 is not said; of a value that is back inside the limit, the one is said at which the finding ends.
+    """
     template = OF_MEASURE.get(evidence.measure)
     name, _, transform = evidence.measure.partition(".")
     words = template or OF_TRANSFORM[transform]
@@ -97,8 +101,18 @@ def evidence_words(evidence: Evidence) -> str:
         return told
     if evidence.value >= LARGEST:
         return f"{words_of_signal(evidence.signal)} was 0 before"
-    before = f"; {number(evidence.then)} before" if evidence.then is not None and not transform else ""
-    return f"{told} (limit {number(evidence.limit)}{before})"
+    asides = [*_limit_words(evidence)]
+    if evidence.then is not None and not transform:
+        asides.append(f"{number(evidence.then)} before")
+    return f"{told} ({'; '.join(asides)})" if asides else told
+
+
+def _limit_words(evidence: Evidence) -> Iterator[str]:
+    if not evidence.limit:
+        return
+    yield f"limit {number(evidence.limit)}"
+    if not is_beyond(evidence.side, evidence.value, evidence.limit):
+        yield f"over at {number(relaxed_limit(evidence.side, evidence.limit))}"
 
 
 def words_of_signal(name: str) -> str:

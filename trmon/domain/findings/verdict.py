@@ -229,7 +229,7 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
         since=None if illness is None else illness.onset_place,
         last_good=None if illness is None else illness.last_good,
         measures_agreement=knows_agreement,
-        measures_training=knows_training,
+        measures_training=knows_training or not state.nonfinite.keys().isdisjoint(TRAINING),
         at_top=is_at_top(state),
         notes=tuple(_notes(state)),
     )
@@ -305,6 +305,8 @@ def _outside(state: JudgeState, catalogue: Catalogue) -> Iterator[OutOfRange]:
         memory = _memory(state, name)
         if not memory.count or (usual.only_if_unknown and _memory(state, usual.only_if_unknown).count):
             continue
+        if usual.not_at_top and is_at_top(state):
+            continue
         recent = memory.values[-START_ROWS:]
         value = mean(recent) if usual.by == "mean" else median(recent)
         allowed = _allowed(usual, memory, state.facts, lags=lags)
@@ -340,7 +342,7 @@ def _reward_course(reward: RewardMemory) -> Course | None:
     return Course(signal="reward_mean", first=first, last=last, trend=trend)
 
 
-WITHOUT_COURSE = ("lr", "reward_mean", "settled_kl_k3", "step_seconds")
+WITHOUT_COURSE = ("loss", "lr", "reward_mean", "settled_kl_k3", "step_seconds")
 
 
 def _changed(state: JudgeState) -> Iterator[Course]:

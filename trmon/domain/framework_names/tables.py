@@ -77,7 +77,7 @@ class MetricTable:
         return tuple(dict.fromkeys(name for name in found if name is not None))
 
     def _forms(self, name: str) -> Iterator[str]:
-        for known in (name, normal_form(name)):
+        for known in dict.fromkeys((name, name.replace(" / ", "/"), normal_form(name))):
             yield known
             for prefix in self.prefixes:
                 if known.startswith(prefix):

@@ -21,7 +21,7 @@ HOME_MADE_NAMES = next(table for table in ALL_TABLES if table.framework == HOME_
 COMMON_NAMES = frozenset(
     (
         *("loss", "reward", "rewards", "lr", "learning_rate", "grad_norm", "entropy", "kl", "clip_fraction"),
-        *("step", "global_step", "train_step", "iteration", "epoch", "time"),
+        *("step", "global_step", "train_step", "iteration", "epoch", "episode", "time"),
     )
 )
 """Names that trainers of any framework use: no framework is recognised by them."""
