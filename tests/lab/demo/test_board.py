@@ -13,11 +13,11 @@ from trmon.lab.demo.readings import RunReading
 N_STEPS = 40
 
 
-def reading(step: int, *, firing: bool = False) -> RunReading:
+def reading(step: int, *, firing: bool = False, state: str = "running") -> RunReading:
     """Return a run after a step."""
     signals = {"reward_mean": 0.5, "mismatch_kl_k3": 0.01, "mismatch_chi2_token": 0.2, "mismatch_ess_token": math.nan}
     return RunReading(
-        state="running",
+        state=state,
         steps=tuple(range(step)),
         signals={name: (value,) for name, value in signals.items()},
         threshold="trm: mean_k3 ≤ 0.001",
@@ -43,6 +43,13 @@ def test_without_a_terminal_a_run_prints_every_twenty_steps_and_at_its_end() -> 
 def test_an_unknown_value_is_not_shown_as_a_number() -> None:
     (line,) = shown(reading(20), terminal=False).splitlines()
     assert "reward 0.500  kl_k3 0.01000  chi2 0.200  ESS -  mask rate -  alerts none" in line
+
+
+def test_a_run_that_has_finished_says_so_since_its_alerts_have_resolved() -> None:
+    for terminal in (False, True):
+        text = shown(reading(40, state="finished"), terminal=terminal)
+        assert "finished" in text
+        assert "none" not in text
 
 
 def test_a_terminal_shows_the_threshold_and_the_firing_rules() -> None:

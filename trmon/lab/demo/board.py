@@ -64,15 +64,22 @@ class Board:
         reward, kl, chi2, ess, mask_rate = _numbers(reading)
         self._console.print(
             f"{run:<10} step {done:>3}/{self._n_steps}  reward {reward}  kl_k3 {kl}  chi2 {chi2}  ESS {ess}  "
-            f"mask rate {mask_rate}  alerts {', '.join(reading.firing) or 'none'}",
+            f"mask rate {mask_rate}  {_state(reading)}",
             highlight=False,
             soft_wrap=True,
         )
 
 
+def _state(reading: RunReading) -> str:
+    """Return the alerts that fire; of a run that has ended none can."""
+    return "finished" if reading.state == "finished" else f"alerts {', '.join(reading.firing) or 'none'}"
+
+
 def _alerts(reading: RunReading) -> Text:
     if not reading.steps:
         return Text("warming up", style="dim")
+    if reading.state == "finished":
+        return Text("finished", style="dim")
     return Text(", ".join(reading.firing) or "none", style="bold red" if reading.firing else "green")
 
 
@@ -81,7 +88,7 @@ def _numbers(reading: RunReading) -> list[str]:
     formats = (
         ("reward_mean", "{:.3f}"),
         ("mismatch_kl_k3", "{:.5f}"),
-        ("mismatch_chi2_token", "{:.3f}"),
+        ("mismatch_chi2_token", "{:z.3f}"),
         ("mismatch_ess_token", "{:.3f}"),
         ("mask_rate", "{:.0%}"),
     )

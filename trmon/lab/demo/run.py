@@ -15,6 +15,7 @@ from rich.console import Console
 from trmon.fleet.supervisor import ChildProcess
 from trmon.lab.demo.board import Board
 from trmon.lab.demo.processes import (
+    COLLAPSING,
     HEALTHY,
     ILL,
     DemoError,
@@ -100,8 +101,11 @@ def _print(story: DemoStory, *, keep: bool, served: ServiceProcess, console: Con
     for line in story_lines(story):
         console.print(line, highlight=False, soft_wrap=True)
     if keep:
-        console.print(f"Where to look: {served.url}/runs/{PROJECT}/{ILL}", highlight=False)
-        console.print(f"               {served.url}/api/v1/alerts   {served.url}/metrics", highlight=False)
+        pages = (f"/runs/{PROJECT}/{ILL}", f"/runs/{PROJECT}/{COLLAPSING}", "/api/v1/alerts", "/metrics")
+        for place, path in enumerate(pages):
+            console.print(
+                f"{'' if place else 'Where to look:':<14} {served.url}{path}", highlight=False, soft_wrap=True
+            )
     else:
         console.print("Where to look: run it again with --keep, then open the page it names.", highlight=False)
 

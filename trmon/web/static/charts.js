@@ -83,8 +83,6 @@ export class Charts {
 
 const SHOWN = 6; // The drivers of the largest size; the others hardly matter.
 
-const PAST = "The reward has collapsed, or the run has finished: there is nothing left to predict.";
-
 class RiskChart extends Chart {
   #risk = null;
   #drivers = h("div", { class: "drivers" });
@@ -100,7 +98,7 @@ class RiskChart extends Chart {
     const risk = diagnosis?.collapse_risk ?? null;
     if (JSON.stringify(risk) === JSON.stringify(this.#risk)) return;
     this.#risk = risk;
-    fill(this.#drivers, risk && explained(risk));
+    fill(this.#drivers, risk && explained(risk, diagnosis.has_ended));
     this.limit(risk ? [{ at: risk.warn_at, kind: "watch" }, { at: risk.page_at, kind: "act" }] : []);
   }
 
@@ -109,11 +107,11 @@ class RiskChart extends Chart {
   }
 }
 
-function explained(risk) {
+function explained(risk, hasEnded) {
   const shown = [...risk.drivers].sort((a, b) => Math.abs(b.log_odds) - Math.abs(a.log_odds)).slice(0, SHOWN);
   const most = Math.max(...shown.map(({ log_odds: size }) => Math.abs(size)));
   return [
-    risk.level === "past" && h("p", { class: "quiet" }, PAST),
+    risk.level === "past" && h("p", { class: "quiet" }, `The ${hasEnded ? "run has ended" : "reward has collapsed"}: there is nothing left to predict.`),
     h("p", { class: "quiet" }, "What drives it, in log-odds"),
     h(
       "ol",
