@@ -7,7 +7,7 @@ from typing import Any
 
 from trmon.domain.findings.judge import Evidence, Place
 from trmon.domain.findings.remedies import how_to_measure, remedy
-from trmon.domain.findings.sentences import evidence_words, headline, words_of_signal
+from trmon.domain.findings.sentences import evidence_words, headline, illness_words, words_of_signal
 from trmon.domain.findings.verdict import Course, Found, Judgement, words_of
 from trmon_client.api.diagnosis import (
     CourseInfo,
@@ -46,8 +46,8 @@ def judgement_info(
         since_attempt=_attempt(since),
         last_good_step=_step(last_good),
         last_good_attempt=_attempt(last_good),
-        findings=[_finding_info(found, attempt=attempt) for found in judgement.findings],
-        over=[_finding_info(found, attempt=attempt) for found in judgement.over],
+        findings=[_finding_info(found, steps=_headline(found, judgement)) for found in judgement.findings],
+        over=[_finding_info(found, steps=headline(found, attempt=attempt)) for found in judgement.over],
         outside=[OutOfRangeInfo.from_fields(out, words=words_of_signal(out.signal)) for out in judgement.outside],
         reward=None if judgement.reward is None else _course_info(judgement.reward),
         changed=[_course_info(course) for course in judgement.changed],
@@ -59,10 +59,15 @@ def judgement_info(
     )
 
 
-def _finding_info(found: Found, *, attempt: int) -> FindingInfo:
+def _headline(found: Found, judgement: Judgement) -> str:
+    """Return a finding with its steps; the one that leads with those of the whole illness, as the verdict has them."""
+    return illness_words(judgement) if found is judgement.lead else headline(found, attempt=judgement.place.attempt)
+
+
+def _finding_info(found: Found, *, steps: str) -> FindingInfo:
     return FindingInfo.from_fields(
         found,
-        headline=headline(found, attempt=attempt),
+        headline=steps,
         since_step=found.since.step,
         since_attempt=found.since.attempt,
         found_step=found.found.step,

@@ -86,7 +86,7 @@ class FindingInfo(AnswerInfo, frozen=True, kw_only=True):
     title: str
     meaning: str
     severity: Severity
-    headline: Annotated[str, says("Title and steps in words.")]
+    headline: Annotated[str, says("Title and steps in words; those of the illness where the finding leads.")]
     chart: Annotated[str, says("The signal to look at, by its full name.")]
     since_step: Annotated[int, says("The step at which it began.")]
     since_attempt: int

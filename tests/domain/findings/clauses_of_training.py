@@ -389,8 +389,10 @@ def overoptimised(m: Moment) -> bool | None:
 
 
 def learnt_nothing(m: Moment) -> bool | None:
-    """r at r_lo within noise for 50 rows."""
-    values = m.last("reward_mean", 50)
+    """r at r_lo within noise for 50 rows, and not fallen there."""
+    values, fall = m.last("reward_mean", 50), m.fall("reward_mean")
+    if fall is not None and fall >= 0.5:
+        return False
     if len(values) < 50:
         return None
     return math.fsum(values) / 50 - m.quantiles()[0] <= m.lower(4) * m.noise("reward_mean") / math.sqrt(50)

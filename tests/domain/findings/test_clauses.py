@@ -180,7 +180,10 @@ SPECIAL: Mapping[str, tuple[Callable[[int], Values], Callable[[int], Values]]] =
     "reward_collapse.fall": (falling, constant(reward_mean=0.35)),
     "reward_decline.fall": (falling, constant(reward_mean=0.35)),
     "reward_decline.evaluation": (constant(eval_reward=0.0), constant(eval_reward=0.38)),
-    "not_learning.floor": (falling, lambda row: {"reward_mean": 0.3 * (row % 2)}),
+    "not_learning.floor": (
+        lambda row: {"reward_mean": -0.09 + 0.05 * (-1) ** row},
+        lambda row: {"reward_mean": 0.3 * (row % 2)},
+    ),
     "collapse_risk.risk": (constant(collapse_risk=0.7), constant(collapse_risk=0.45)),
     "gradient_spike.spike": (
         lambda row: {"grad_norm": 6.0 if row == HEALTHY_ROWS + 5 else 0.3},
@@ -200,7 +203,7 @@ FROM_THE_START = {
     "no_learning_signal.reward": {"reward_mean": 0.4},
     "overoptimisation.evaluation": {"eval_reward": 0.7},
     "reward_decline.evaluation": {"eval_reward": 0.4},
-    "not_learning.floor": {"reward_mean": 0.4},
+    "not_learning.floor": {"reward_mean": 0.0},
 }
 """What healthy rows of a clause have besides."""
 

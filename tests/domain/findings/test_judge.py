@@ -291,6 +291,23 @@ def test_too_few_rows_tell_what_changed() -> None:
     assert words_of(judged(rows)) == "too few rows to judge (5 of 20); reward 1.08 to 0.68; entropy 0.8 to 0.16"
 
 
+def test_a_change_that_two_pairs_show_is_told_once() -> None:
+    rows = [{"mismatch_kl_k3": 0.001 * (i + 1), "total_kl_k3": 0.001 * (i + 1)} for i in range(5)]
+    assert [course.signal for course in judged(rows).changed] == ["mismatch_kl_k3"]
+
+
+def test_a_run_whose_reward_collapsed_has_learnt_something() -> None:
+    rows = [{"reward_mean": 0.7 + 0.01 * (i % 3)} for i in range(60)] + [{"reward_mean": 0.0}] * 60
+    assert "not_learning" not in folded(rows).standing
+    assert "not_learning" in folded([{"reward_mean": 0.0}] * 60).standing
+
+
+def test_evidence_has_the_newest_value_of_its_signal_and_not_a_distance() -> None:
+    found = judged([*healthy(40), *with_values(healthy(20), mismatch_prob_pearson=0.7)])
+    [evidence] = [one for one in found.lead.evidence if one.measure == "pearson_gap"]
+    assert (evidence.now, round(evidence.value, 9)) == (0.7, 0.3)
+
+
 def test_a_step_too_large_after_a_rise_of_the_learning_rate_says_so() -> None:
     rows = [*with_values(healthy(60), lr=1e-6), *with_values(healthy(10), lr=1e-5, grad_norm=2e4)]
     assert folded(rows).standing["step_too_large"].remedy == "lr_rose"

@@ -46,6 +46,7 @@ def test_the_onset_moves_to_the_fall_of_the_reward_without_another_message() -> 
     ill.make_steps({**falling, **STALE}, steps=10)
     assert "reward_decline" in ill.firing
     assert (ill.incident.cause, ill.incident.since_step, ill.incident.last_good_step) == ("stale_rollouts", 130, 129)
+    assert ill.incident.alert.summary.startswith("math/grpo: stale rollouts since step 130 (last good step 129): KL")
     assert len(ill.notifications) == told
 
 

@@ -296,7 +296,7 @@ class Judge:
                 severity=severity,
                 evidence=_evidence(clause, reading, then=onset.then),
             )
-        from_start = onset.row == 0
+        is_known = onset.row > 5 and not self.catalogue.by_id[finding].predicts
         return Spell(
             finding=finding,
             clause=clause.id,
@@ -304,8 +304,8 @@ class Judge:
             trip_place=state.places[-1],
             onset=onset.row,
             onset_place=state.place(onset.row),
-            last_good=state.place(onset.row - 1) if onset.row > 5 else None,
-            from_start=from_start,
+            last_good=state.place(onset.row - 1) if is_known else None,
+            from_start=onset.row == 0,
             beyond=None if onset.beyond is None else state.place(onset.beyond),
             severity=severity,
             evidence=_evidence(clause, reading, then=onset.then),
@@ -391,8 +391,8 @@ def _before(part: Comparison, reading: Reading, then: float) -> float:
 
 
 def _now(part: Comparison, reading: Reading) -> float:
-    course = _course_of(part, reading)
-    return reading.memory(part.signals[0]).now if course is None else course.e15
+    course, name = _course_of(part, reading), part.signals[0]
+    return reading.memory(VIEWS.get(name, (name,))[0]).now if course is None else course.e15
 
 
 def _course_of(part: Comparison, reading: Reading) -> RewardMemory | None:

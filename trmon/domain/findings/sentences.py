@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import structs
 
 from trmon.domain.findings.catalogue import is_beyond, relaxed_limit
 from trmon.domain.findings.judge import Evidence, Place
-from trmon.domain.findings.verdict import Found, number
+from trmon.domain.findings.verdict import Found, Judgement, number
 from trmon.domain.signals.derived_signals import DERIVED
 from trmon.domain.signals.windows import LARGEST
 from trmon_client.core.signals.catalogue import signal_words
@@ -80,6 +82,11 @@ OF_VIEW: Mapping[str, str] = {
     "kl_k1_size": "the size of the {signal}",
 }
 """The words of what is compared in place of a signal itself."""
+OF_DISTANCE: Mapping[str, str] = {
+    "pearson_gap": "{signal} is {value} below 1",
+    "ppl_gap": "{signal} is off 1 by {value}",
+}
+"""How the newest distance of a signal is told."""
 
 
 def evidence_words(evidence: Evidence) -> str:
@@ -87,11 +94,12 @@ def evidence_words(evidence: Evidence) -> str:
 
     A limit of 0 is not said; of a value that is back inside the limit, the one is said at which the finding ends.
     """
-    template = OF_MEASURE.get(evidence.measure)
     name, _, transform = evidence.measure.partition(".")
-    words = template or OF_TRANSFORM[transform]
+    distance = OF_DISTANCE.get(evidence.measure)
+    words = distance or OF_MEASURE.get(evidence.measure) or OF_TRANSFORM[transform]
+    view = "{signal}" if distance else OF_VIEW.get(name, "{signal}")
     told = words.format(
-        signal=OF_VIEW.get(name, "{signal}").format(signal=words_of_signal(evidence.signal)),
+        signal=view.format(signal=words_of_signal(evidence.signal)),
         value=number(evidence.value),
         percent=percent(evidence.value),
         then="unknown" if evidence.then is None else number(evidence.then),
@@ -131,6 +139,28 @@ def headline(found: Found, *, attempt: int) -> str:
     if found.ended is not None:
         return f"{found.title} at {found.since.step} to {found.ended.step}, over"
     return f"{found.title} since step {found.since.step}{last_good_words(found, attempt=attempt)}"
+
+
+def illness_words(judgement: Judgement) -> str:
+    """Return the leading finding since the onset of the illness: `engine mismatch since step 62 (last good step 61)`.
+
+    Only for a judgement with a leading finding.
+    """
+    lead = judgement.lead
+    assert lead is not None
+    assert judgement.since is not None
+    whole = structs.replace(
+        lead,
+        since=judgement.since,
+        last_good=judgement.last_good,
+        from_start=lead.from_start and judgement.since == lead.since,
+    )
+    return headline(whole, attempt=judgement.place.attempt)
+
+
+def summary_line(run: str, words: str, evidence: Sequence[Evidence]) -> str:
+    """Return the line of an alert: the run, what it has since when, and the comparison that decides."""
+    return ": ".join((run, words, *map(evidence_words, evidence[:1])))
 
 
 def last_good_words(found: Found, *, attempt: int) -> str:

@@ -351,6 +351,8 @@ def _changed(state: JudgeState) -> Iterator[Course]:
     for name, memory in state.signals.items():
         if memory.count < 2 or ":" in name or name in WITHOUT_COURSE or name.startswith("n_"):
             continue
+        if name.startswith("total_") and name.replace("total", "mismatch", 1) in state.signals:
+            continue  # It has the same words, and the engines decide.
         first, last = _thirds(memory.values)
         if first > 0 and last > 0 and not 1 / CHANGED_TIMES <= last / first <= CHANGED_TIMES:
             found.append((abs(math.log(last / first)), Course(signal=name, first=first, last=last)))

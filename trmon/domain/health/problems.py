@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from msgspec import structs
-
 from trmon.domain.alerts.alert import Alert
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.remedies import remedy_of
-from trmon.domain.findings.sentences import headline
+from trmon.domain.findings.sentences import illness_words
 from trmon.domain.findings.verdict import Found, Judgement
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run
@@ -84,23 +82,6 @@ def symptoms_in_words(problems: Sequence[RunProblem]) -> str:
     return f"; also {', '.join(names[:MAX_SYMPTOMS])}{more}" if names else ""
 
 
-def illness_words(judgement: Judgement) -> str:
-    """Return the leading finding since the onset of the illness: `engine mismatch since step 62 (last good step 61)`.
-
-    Only for a judgement with a leading finding.
-    """
-    lead = judgement.lead
-    assert lead is not None
-    assert judgement.since is not None
-    whole = structs.replace(
-        lead,
-        since=judgement.since,
-        last_good=judgement.last_good,
-        from_start=lead.from_start and judgement.since == lead.since,
-    )
-    return headline(whole, attempt=judgement.place.attempt)
-
-
 def _is_of_signals(alert: Alert, incident: Incident | None) -> bool:
     is_cause = incident is not None and alert.rule == incident.cause
     return not alert.is_incident and not is_cause and alert.rule not in (DUPLICATE_TRAINERS_RULE, QUARANTINE_RULE)
@@ -122,7 +103,7 @@ def _of_incident(incident: Incident, run: Run, judgement: Judgement | None) -> R
         words = illness_words(judgement)
     else:
         good = incident.last_good_step
-        last_good = "" if good is None or incident.is_prediction else f" (last good step {good})"
+        last_good = "" if good is None else f" (last good step {good})"
         words = f"{incident.title} since step {incident.since_step}{last_good}"
     return RunProblem(
         cause=incident.cause, words=words, since_step=incident.since_step, todo=first_action(incident, run)

@@ -9,12 +9,12 @@ from msgspec import structs
 
 from trmon.domain.alerts.alert import ENDED_LABEL, INCIDENT_RULE, SINCE_LABEL, Alert, AlertState
 from trmon.domain.alerts.transitions import AlertTrack, Transition, TransitionReason, transition_event
+from trmon.domain.findings.sentences import illness_words, summary_line
 from trmon.domain.findings.verdict import Judgement
 from trmon.domain.identity import BatchKey
 from trmon.domain.incidents.incident import (
     CAUSE_LABEL,
     LAST_GOOD_LABEL,
-    PREDICTION,
     QUIET_STEPS,
     REMEDY_LABEL,
     TITLE_LABEL,
@@ -160,18 +160,19 @@ def _led_by(alert: Alert, leader: Alert, step: IncidentStep) -> Alert:
     judgement = step.judgement
     lead = None if judgement is None else judgement.lead
     labels = {CAUSE_LABEL: leader.rule}
-    since = leader.step
+    since, summary = leader.step, leader.summary
     if judgement is not None and lead is not None and leader.rule == lead.finding:
         labels |= {TITLE_LABEL: lead.title, REMEDY_LABEL: lead.remedy}
         since = judgement.since.step if judgement.since is not None else leader.step
-        if judgement.last_good is not None and leader.rule != PREDICTION:
+        summary = summary_line(step.run, illness_words(judgement), lead.evidence)
+        if judgement.last_good is not None:
             labels[LAST_GOOD_LABEL] = str(judgement.last_good.step)
     labels[SINCE_LABEL] = str(since)
     return replace(
         alert,
         value=leader.value,
         threshold=leader.threshold,
-        summary=leader.summary,
+        summary=summary,
         labels=labels,
         runbook=leader.runbook,
     )

@@ -15,7 +15,7 @@ from trmon.domain.alerts.transitions import QUIET, AlertTrack, Transition, Trans
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.findings.facts import facts_of
 from trmon.domain.findings.judge import JudgeState, Place, Row, Spell
-from trmon.domain.findings.sentences import evidence_words, headline
+from trmon.domain.findings.sentences import headline, summary_line
 from trmon.domain.findings.verdict import Judgement, found_of, judge_run
 from trmon.domain.framework_names.translation import signals_of_scalars
 from trmon.domain.identity import BatchKey
@@ -132,7 +132,6 @@ def _told(track: AlertTrack, rule: Rule, spell: Spell, *, context: PassContext, 
     """Return the alert of a finding that stands: a new one, or the open one with its newest values."""
     found = found_of(spell, context.rules.catalogue)
     decisive = spell.evidence[0] if spell.evidence else None
-    detail = f": {evidence_words(decisive)}" if decisive else ""
     known = track.alert
     alert = Alert(
         identity=rule.identity(context.run.id),
@@ -147,7 +146,7 @@ def _told(track: AlertTrack, rule: Rule, spell: Spell, *, context: PassContext, 
         updated_at=at,
         value=decisive.value if decisive else 0.0,
         threshold=decisive.limit if decisive else 0.0,
-        summary=f"{context.run.key}: {headline(found, attempt=key.attempt_id)}{detail}",
+        summary=summary_line(str(context.run.key), headline(found, attempt=key.attempt_id), spell.evidence),
         labels=rule.labels,
     )
     is_new = known is None or known.episode != alert.episode
