@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,21 +23,19 @@ USUAL_NUMBERS = 5
 RELAXED = 0.8
 """An upper limit is multiplied by it while a finding stands, a lower one divided. Source: findings, section 1."""
 _COMPARISON = re.compile(r"([a-z][a-z0-9_.]*) (?:([<>]=?) (-?[0-9.]+(?:e-?[0-9]+)?)|unknown)")
+_BEYOND: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+    "": lambda value, _: value != value,
+}
 _HOLD = re.compile(r"(?:(\d+) of the first (\d+) or )?(\d+) of (\d+)")
 
 
 def is_beyond(side: str, value: float, limit: float) -> bool:
     """Whether a value is beyond a limit on a side; without one, whether it is not known."""
-    match side:
-        case ">":
-            return value > limit
-        case "<":
-            return value < limit
-        case ">=":
-            return value >= limit
-        case "<=":
-            return value <= limit
-    return value != value
+    return _BEYOND[side](value, limit)
 
 
 def relaxed_limit(side: str, limit: float) -> float:
@@ -79,10 +78,12 @@ class Comparison:
 
     def truth(self, reading: Reading, *, relaxed: bool = False) -> bool | None:
         """Return whether the measure is beyond its limit in a row; None if it is not known."""
-        value = self.read(reading)
+        value = reading.cache.get(self.measure)
+        if value is None:
+            value = reading.cache[self.measure] = self.read(reading)
         if value != value and self.side:
             return None
-        return self.is_beyond(value, self.relaxed if relaxed else self.limit)
+        return _BEYOND[self.side](value, self.relaxed if relaxed else self.limit)
 
     def __str__(self) -> str:
         return f"{self.measure} {self.side} {self.limit:g}" if self.side else f"{self.measure} unknown"
@@ -146,17 +147,21 @@ class Clause:
         alternatives = (comparison for part in (*self.any, *self.only_if, *self.page_when) for comparison in part)
         return (*self.when, *alternatives, *self.where, *self.unless)
 
-    def truth(self, reading: Reading, *, relaxed: bool = False) -> bool | None:
-        """Return whether the clause is true in a row, in three-valued logic; a guard that holds makes it false."""
+    @cached_property
+    def _cheapest_first(self) -> tuple[Comparison, ...]:
+        """The comparisons that must all be true, in any order: those of newest values, then those of many values."""
+        return tuple(sorted(self.when, key=lambda part: part.measure in COMPUTED or bool(part.transform)))
+
+    def is_met(self, reading: Reading, *, relaxed: bool = False) -> bool | None:
+        """Return whether the clause is true in a row where no guard of it holds, in three-valued logic."""
         found: bool | None = True
-        for comparison in self.when:
+        for comparison in self._cheapest_first:
             truth = comparison.truth(reading, relaxed=relaxed)
             if truth is False:
                 return False
-            found = None if truth is None else found
+            if truth is None:
+                found = None
         if any(part.truth(reading, relaxed=relaxed) is False for part in self.where):
-            return False
-        if self.is_guarded(reading):
             return False
         if self.any:
             chosen = _any(self.any, reading, relaxed=relaxed)
@@ -397,10 +402,12 @@ def reader_of(measure: str) -> Callable[[Reading], float]:
     if transform not in TRANSFORMS:
         raise InvalidInput("measure", f"{measure!r} has no transform {transform!r}; known are {', '.join(TRANSFORMS)}")
     read = TRANSFORMS[transform]
+    if not transform:
+        return lambda reading: reading.memory(name).now
 
     def value(reading: Reading) -> float:
         memory = reading.memory(name)
-        return read(memory, reading) if memory.values else math.nan
+        return read(memory, reading) if memory.count else math.nan
 
     return value
 

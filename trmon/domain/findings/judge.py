@@ -30,14 +30,14 @@ MAX_SPELLS = 64
 """The newest spells that are kept of a run."""
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The place of a row: its attempt and its step."""
 
     attempt: int
     step: int
 
 
-class ClauseMemory(msgspec.Struct, frozen=True, array_like=True):
+class ClauseMemory(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The truths of a clause in its newest 50 judged rows, the newest in the lowest bit.
 
     `quiet` judged rows have passed since it last was true by the relaxed limit, while it stands; `guarded` is the last
@@ -166,10 +166,10 @@ class Judge:
         values = _with_shares(row.values)
         signals = dict(state.signals)
         known: set[str] = set()
-        nonfinite = state.nonfinite
+        nonfinite = dict(state.nonfinite)
         for name, value in values.items():
             if name in self._watched:
-                nonfinite = {**nonfinite, name: nonfinite.get(name, _FINITE).with_value(value, n)}
+                nonfinite[name] = nonfinite.get(name, _FINITE).with_value(value, n)
             if not is_number(value):
                 continue
             for key, made, early in self._remembered.get(name, ()):
@@ -207,7 +207,7 @@ class Judge:
         holding = {
             clause.finding: clause
             for clause in reversed(self._clauses)
-            if clause.decisive.transform in (LOST, NONFINITE) and clause.truth(reading)
+            if clause.decisive.transform in (LOST, NONFINITE) and clause.is_met(reading)
         }
         new = {finding: clause for finding, clause in holding.items() if finding not in state.standing}
         if not new:
@@ -219,8 +219,8 @@ class Judge:
 
     def _settle(self, signals: dict[str, SignalMemory], known: set[str], values: Mapping[str, float], n: int) -> None:
         """Remember staleness_kl_k3 once more, without the rows in which the learning rate rises."""
-        value, lr = values.get("staleness_kl_k3"), signals.get("lr", _NEW).values
-        if value is not None and is_number(value) and not (len(lr) > 1 and lr[-1] > lr[-2]):
+        value, lr = values.get("staleness_kl_k3"), signals.get("lr", _NEW).newest(2)
+        if value is not None and is_number(value) and not (len(lr) > 1 and lr[1] > lr[0]):
             signals[SETTLED] = signals.get(SETTLED, _NEW).with_value(value, n, early_rows=EARLY_ROWS)
             known.add(SETTLED)
 
@@ -250,7 +250,7 @@ class Judge:
         """Yield the clauses whose deciding signal the row logs: of several sources the first that the run has."""
         for name in reading.known:
             for clause, preferred in self._judged_by.get(name, ()):
-                if not any(source in reading.signals for source in preferred):
+                if not preferred or not any(source in reading.signals for source in preferred):
                     yield clause
         for name, memory in reading.nonfinite.items():
             if memory.newest[-1] == reading.row:
@@ -378,7 +378,7 @@ def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
         most = max(shares, key=lambda name: shares[name] if shares[name] == shares[name] else 0.0)
         if shares[most] > 0.5:
             return most
-        rewards = reading.reward.signal.values[-LR_ROWS:]
+        rewards = reading.reward.signal.newest(LR_ROWS)
         is_at_floor = bool(rewards) and max(rewards) <= min(reading.reward.lowest, 0.0) + 1e-9
         return "reward_broken" if clause.id == "reward" or is_at_floor else ""
     return ""
@@ -462,8 +462,8 @@ def _with_new_hold(memory: ClauseMemory) -> ClauseMemory:
 def _judged(known: ClauseMemory | None, clause: Clause, reading: Reading) -> ClauseMemory | None:
     """Return the memory of a clause after a row that is judged; unknown truths are no rows."""
     memory = known or _UNJUDGED
-    is_guarded = clause.is_guarded(reading)
-    truth = False if is_guarded else clause.truth(reading)
+    is_guarded = bool(clause.unless) and clause.is_guarded(reading)
+    truth = False if is_guarded else clause.is_met(reading)
     if truth is None:
         return memory
     if not truth and known is None and not clause.hold.first and not is_guarded:
@@ -475,7 +475,7 @@ def _judged(known: ClauseMemory | None, clause: Clause, reading: Reading) -> Cla
         return ClauseMemory(
             truths, judged, _holds(clause.hold, truths, judged) and may_begin(clause, reading), 0, guarded
         )
-    still = truth or clause.truth(reading, relaxed=True)
+    still = truth or (not is_guarded and clause.is_met(reading, relaxed=True))
     quiet = 0 if still else memory.quiet + 1
     # A clause that has closed holds anew by new rows: some holds are longer than what closes it.
     return (

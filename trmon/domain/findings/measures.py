@@ -7,12 +7,14 @@ own such as `fall`. A measure that is not known is NaN.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from statistics import median
 from typing import TypeAlias
+
+import numpy as np
 
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.findings.memory import (
@@ -24,6 +26,7 @@ from trmon.domain.findings.memory import (
     RewardMemory,
     SignalMemory,
     mean,
+    median_of,
 )
 
 ENGINE_STEMS = frozenset(
@@ -152,14 +155,14 @@ def _mean(memory: SignalMemory, _: Reading) -> float:
 
 def _over_recent(memory: SignalMemory, _: Reading) -> float:
     """Of the median of the 50 values before that have a signal, of which there must be 20."""
-    least = 1e-3 * _usual(memory)
-    before = [value for value in memory.values[:-1] if value > least][-50:]
-    return against(memory.now, median(before)) if len(before) >= START_ROWS else math.nan
+    values = memory.array()
+    before = values[:-1][values[:-1] > 1e-3 * _usual(memory)][-50:]
+    return against(memory.now, median_of(before)) if len(before) >= START_ROWS else math.nan
 
 
 def _over_before(memory: SignalMemory, _: Reading) -> float:
     """Of the median of the 50 values that end 5 values back, from value 55 on."""
-    return against(memory.now, median(memory.values[-55:-5])) if memory.count >= 55 else math.nan
+    return against(memory.now, median(memory.newest(50, before=5))) if memory.count >= 55 else math.nan
 
 
 def _early(memory: SignalMemory) -> float:
@@ -170,8 +173,8 @@ def _early(memory: SignalMemory) -> float:
 
 def _usual(memory: SignalMemory) -> float:
     """The 90% quantile of the newest 200 values."""
-    ordered = sorted(memory.values)
-    return ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))] if ordered else math.nan
+    ordered = np.sort(memory.array())
+    return float(ordered[min(len(ordered) - 1, int(0.9 * len(ordered)))]) if len(ordered) else math.nan
 
 
 def _over_usual(memory: SignalMemory, _: Reading) -> float:
@@ -180,17 +183,16 @@ def _over_usual(memory: SignalMemory, _: Reading) -> float:
 
 
 def _above_usual(memory: SignalMemory, _: Reading) -> float:
-    return memory.now - median(memory.values) if memory.values else math.nan
+    return memory.now - median_of(memory.array()) if memory.count else math.nan
 
 
 def _rises(memory: SignalMemory, _: Reading) -> float:
     """The number of neighbours, newest first, that each rose by one at least."""
-    rises = 0
-    for after, before in pairwise(reversed(memory.values)):
+    for rises in range(memory.kept - 1):
+        before, after = memory.newest(2, before=rises)
         if after - before < 1.0 - 1e-9:
-            break
-        rises += 1
-    return float(rises) if memory.values else math.nan
+            return float(rises)
+    return float(memory.kept - 1)
 
 
 def _growth(memory: SignalMemory, _: Reading) -> float:
@@ -216,7 +218,7 @@ def _off_before(memory: SignalMemory, _: Reading) -> float:
     """The factor between the median of the newest 5 and that of the 5 that are 20 values older; 1 within noise."""
     if memory.count < START_ROWS + MEDIAN_ROWS:
         return math.nan
-    now, then = median(memory.values[-MEDIAN_ROWS:]), median(memory.values[-25:-20])
+    now, then = median(memory.newest(MEDIAN_ROWS)), median(memory.newest(MEDIAN_ROWS, before=20))
     if in_errors(now - then, memory.noise * MEDIAN_DEVIATION) <= NOISE_ERRORS:
         return 1.0
     return max(over(now, then), over(then, now)) if now > 0 and then > 0 else math.nan
@@ -225,13 +227,13 @@ def _off_before(memory: SignalMemory, _: Reading) -> float:
 def _over_50_before(memory: SignalMemory, _: Reading) -> float:
     if memory.count < START_ROWS + 50:
         return math.nan
-    return against(memory.mean_of(START_ROWS), mean(memory.values[-70:-50]))
+    return against(memory.mean_of(START_ROWS), mean(memory.newest(START_ROWS, before=50)))
 
 
 def _same(memory: SignalMemory, _: Reading) -> float:
     """The most frequent value's number of rows among the newest 20."""
-    recent = memory.values[-START_ROWS:]
-    return float(max(map(recent.count, set(recent)))) if len(recent) >= START_ROWS else math.nan
+    recent = memory.newest(START_ROWS)
+    return float(max(Counter(recent).values())) if len(recent) >= START_ROWS else math.nan
 
 
 def _off_one(memory: SignalMemory, _: Reading) -> float:
@@ -244,7 +246,8 @@ def _off_one_errors(memory: SignalMemory, _: Reading) -> float:
 
 def _below_peak(memory: SignalMemory, _: Reading) -> float:
     """How far the newest value is below the largest, as a share of the range."""
-    highest, lowest = max(memory.values), min(memory.values)
+    values = memory.values
+    highest, lowest = max(values), min(values)
     return (highest - memory.now) / (highest - lowest) if highest > lowest else 0.0
 
 
@@ -287,7 +290,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "growth_errors": _growth_errors,
     "rise": _rise,
     "same": _same,
-    "different": lambda memory, _: float(len(set(memory.values[-START_ROWS:]))),
+    "different": lambda memory, _: float(len(set(memory.newest(START_ROWS)))),
     "below_peak_errors": lambda memory, _: in_errors(max(memory.values) - memory.now, memory.noise),
     "below_peak": _below_peak,
 }
@@ -308,7 +311,7 @@ SCALES: Mapping[str, Callable[[SignalMemory], float]] = {
 
 def _total(reading: Reading, name: str, rows: int) -> float:
     memory = reading.memory(name)
-    return math.fsum(memory.values[-rows:]) if memory.values else math.nan
+    return math.fsum(memory.newest(rows)) if memory.count else math.nan
 
 
 ZERO_ROWS, GAP_ROWS = 10, 20
@@ -341,14 +344,14 @@ def _slope_factor(reading: Reading) -> float:
     return over(max(s1, s2), min(s1, s2))
 
 
-def _slopes(reading: Reading) -> list[float]:
-    newest = zip(*(reversed(reading.memory(f"logp_slope_{side}").values) for side in "qp"), strict=False)
+def _slopes(reading: Reading, rows: int) -> list[float]:
+    newest = zip(*(reversed(reading.memory(f"logp_slope_{side}").newest(rows)) for side in "qp"), strict=False)
     return [(s1 + s2) / 2.0 for s1, s2 in newest][::-1]
 
 
 def _slope_spread(reading: Reading) -> float:
     """The largest over the smallest of the four means of 5 rows of the newest 20."""
-    slopes = _slopes(reading)[-START_ROWS:]
+    slopes = _slopes(reading, START_ROWS)
     if len(slopes) < START_ROWS:
         return math.nan
     means = [abs(mean(slopes[i : i + 5])) for i in range(0, START_ROWS, 5)]
@@ -357,7 +360,7 @@ def _slope_spread(reading: Reading) -> float:
 
 def _ramp_rows(reading: Reading) -> float:
     """The number of the newest 100 rows whose mean of 5 lies between 1/4 and 3/4 of the present one."""
-    slopes = _slopes(reading)[-104:]
+    slopes = _slopes(reading, 104)
     if len(slopes) < MEDIAN_ROWS:
         return math.nan
     means = [mean(slopes[i : i + 5]) for i in range(len(slopes) - 4)]
@@ -448,7 +451,7 @@ COMPUTED: Mapping[str, Callable[[Reading], float]] = {
     "reward_floor_errors": _floor_errors,
     "zeros.count": lambda reading: _total(reading, "n_mu_zero_unlikely", ZERO_ROWS),
     "zeros.rows": lambda reading: float(
-        sum(value > 0 for value in reading.memory("n_mu_zero_unlikely").values[-ZERO_ROWS:])
+        sum(value > 0 for value in reading.memory("n_mu_zero_unlikely").newest(ZERO_ROWS))
     ),
     "zeros.share": lambda reading: over(reading.computed("zeros.count"), _total(reading, "n_unlikely", ZERO_ROWS)),
     "zeros.share_of_gaps": lambda reading: over(

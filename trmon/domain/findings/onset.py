@@ -56,7 +56,7 @@ def _walked(clause: Clause, reading: Reading) -> Onset:
         return _of_reward(decisive, reading)
     memory = reading.memory(decisive.signals[0])
     if transform == "same":
-        recent = memory.values[-START_ROWS:]
+        recent = memory.newest(START_ROWS)
         usual = max(set(recent), key=recent.count)
         return _level(memory.rows, memory.values, lambda value: value != usual)
     if transform == "rises":  # The step after the last one that did not rise is the first that should have been synced.
@@ -123,11 +123,12 @@ def _level(rows: Sequence[int], values: Sequence[float], is_inside: Callable[[fl
 def _shift(memory: SignalMemory) -> Onset:
     """The row that best splits the distances from 1 into lower and higher ones, which single rows are too noisy for."""
     side = 1.0 if memory.ema > 1.0 else -1.0
-    distances = [side * (value - 1.0) for value in memory.values]
+    values = memory.values
+    distances = [side * (value - 1.0) for value in values]
     at = _best_split([-distance for distance in distances])
     if mean(distances[:at]) > ALREADY_OFF * mean(distances[at:]):
         return Onset(memory.rows[0], memory.rows[0])
-    return Onset(memory.rows[at], memory.rows[at], then=memory.values[at - 1])
+    return Onset(memory.rows[at], memory.rows[at], then=values[at - 1])
 
 
 def _change(memory: SignalMemory) -> Onset:

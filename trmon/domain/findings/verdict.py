@@ -307,7 +307,7 @@ def _outside(state: JudgeState, catalogue: Catalogue) -> Iterator[OutOfRange]:
             continue
         if usual.not_at_top and is_at_top(state):
             continue
-        recent = memory.values[-START_ROWS:]
+        recent = memory.newest(START_ROWS)
         value = mean(recent) if usual.by == "mean" else median(recent)
         allowed = _allowed(usual, memory, state.facts, lags=lags)
         if not allowed.holds(value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import msgspec
 
@@ -38,12 +38,8 @@ class QuantileSketch(msgspec.Struct, frozen=True):
 
     def quantile(self, share: float) -> float:
         """Return the smallest value with at least this share of the weight at or below it; NaN if empty."""
-        wanted, seen = share * math.fsum(self.weights), 0.0
-        for value, weight in zip(self.values, self.weights, strict=True):
-            seen += weight
-            if seen >= wanted:
-                return value
-        return math.nan
+        at = bisect_left(list(accumulate(self.weights)), share * math.fsum(self.weights))
+        return self.values[at] if at < len(self.values) else math.nan
 
 
 def _merge_nearest(values: list[float], weights: list[float]) -> None:
