@@ -123,7 +123,7 @@ def _verdict() -> list[stat.Panel]:
         named("Verdict", "The run's verdict; red: to investigate now.", (need, "{{verdict}}"), width=4, steps=NEEDED),
         named("Cause", "The finding or rule that leads its problems.", (need, "{{cause}}"), width=5, steps=NEEDED),
         _step("Since step", "The step at which began what the verdict names.", "trmon_run_since_step"),
-        _step("Last good step", "The last step before the incident.", "trmon_run_last_good_step"),
+        _step("Last good step", "The last good step before the incident.", "trmon_run_last_good_step"),
         named(
             "Incident",
             "The state of its incident; red: its worst severity is page.",

@@ -59,7 +59,7 @@ FIXED_HELP: dict[str, str] = {
     "trmon_run_state": "1 for the run's state.",
     "trmon_run_verdict": "1 for the run's verdict, how soon to investigate it (need), and what leads it (cause).",
     "trmon_run_since_step": "Step at which began what the verdict names; absent without a problem.",
-    "trmon_run_last_good_step": "Last step before the incident; absent without one, or if it began with the run.",
+    "trmon_run_last_good_step": "Last good step before the incident; absent without one, or if it began with the run.",
     "trmon_last_report_timestamp_seconds": "When the run's newest report was received, on the service's clock.",
     "trmon_runs_omitted": "Active runs that are omitted because of the limit on runs.",
     "trmon_scalar": "A scalar that the trainer logs.",

@@ -14,7 +14,7 @@ class IncidentInfo(AnswerInfo, frozen=True, kw_only=True):
     cause: Annotated[str, says("The finding, or else the rule, that leads it.")]
     severity: Annotated[Severity, says("The worst so far.")]
     since_step: int
-    last_good_step: Annotated[int | None, says("The last step before it; null if it began with the run.")]
+    last_good_step: Annotated[int | None, says("The last good step before it; null if it began with the run.")]
     state: Annotated[AlertState, says("firing while it is open, else resolved.")]
     opened_at: float
     ended_at: float | None
@@ -95,7 +95,9 @@ class FindingInfo(AnswerInfo, frozen=True, kw_only=True):
         int | None, says("Where it began as a ramp, the first step beyond the limit; else null.")
     ] = None
     from_start: Annotated[bool, says("Whether it stood from the run's first step: then no step was good.")] = False
-    last_good_step: Annotated[int | None, says("The last step before it; null if there is none or it is not known.")]
+    last_good_step: Annotated[
+        int | None, says("The last good step before it; null if there is none or it is not known.")
+    ]
     last_good_attempt: int | None
     ended_step: Annotated[int | None, says("The step at which it ended; null while it stands.")] = None
     evidence: Annotated[tuple[EvidenceInfo, ...], says("The comparisons that hold, the deciding one first.")]
@@ -162,7 +164,7 @@ class DiagnosisInfo(AnswerInfo, frozen=True, kw_only=True):
     since_step: Annotated[int | None, says("The step at which the illness began; null without a finding.")] = None
     since_attempt: int | None = None
     last_good_step: Annotated[
-        int | None, says("The last step before the illness; null without one, or if it is not known.")
+        int | None, says("The last good step before the illness; null without one, or if it is not known.")
     ] = None
     last_good_attempt: int | None = None
     findings: Annotated[tuple[FindingInfo, ...], says("The findings that stand, the one that leads first.")]

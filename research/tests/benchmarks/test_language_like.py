@@ -78,6 +78,7 @@ def test_the_table_counts_what_a_judge_got_right() -> None:
     leaders = [None] * told_at + ["corrupt_logprobs"] * (ROWS - told_at)
     standing = [frozenset(filter(None, [leader])) for leader in leaders]
     right = Judgement(standing, leaders, [Sent(told_at, "page", "corrupt_logprobs")], ONSET, ONSET - 1)
+    early = Judgement(standing, leaders, [], ONSET, ONSET - 12)
     wrong = Judgement(standing, leaders, [Sent(ONSET - 5, "warning", "temperature")], ONSET - 20, ONSET)
     good, bad = score({healthy: silent, ill: right}), score({healthy: right, ill: wrong})
     for figure in ("ill: told", "ill: first cause right", "ill: cause right in the end", "onset within 3 rows"):
@@ -88,6 +89,8 @@ def test_the_table_counts_what_a_judge_got_right() -> None:
     assert "| ill: told before the onset | 1 | 1 |" in bad
     assert "| onset within 10 rows | 0 | 1 |" in bad
     assert "| last good row after the onset | 1 | 1 |" in bad
+    for judgement, count in ((right, 0), (early, 1)):
+        assert f"| last good row over 10 rows too early | {count} | 1 |" in score({ill: judgement})
 
 
 @pytest.mark.parametrize("name", ["healthy-moe_async", "healthy-growth_verifier", "ill-shifted", "ill-zeros_2"])

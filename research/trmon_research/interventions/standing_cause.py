@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trmon.domain.findings.verdict import leader_of, onset_of_illness
+from trmon.domain.findings.verdict import last_good_of, leader_of, onset_of_illness
 from trmon.domain.pipeline.judging import judge_pending
 from trmon.domain.pipeline.state import PassContext, PipelineState
 
@@ -23,5 +23,6 @@ def standing_cause(state: PipelineState, *, context: PassContext) -> StandingCau
     leader = leader_of(closed.judge, context.rules.catalogue)
     if leader is None:
         return StandingCause(None, None)
-    last_good = onset_of_illness(closed.judge, leader).last_good
+    illness = onset_of_illness(closed.judge, leader)
+    last_good = last_good_of(closed.judge, illness, context.rules.catalogue).last_good
     return StandingCause(leader.finding, None if last_good is None else last_good.step)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.judge import Judge, JudgeState, Row, Spell
-from trmon.domain.findings.verdict import explains, leader_of, onset_of_illness
+from trmon.domain.findings.verdict import explains, last_good_of, leader_of, onset_of_illness
 from trmon.domain.incidents.incident import QUIET_STEPS
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.severity import Severity
@@ -31,7 +31,8 @@ class Told:
 class FoldedRun:
     """A judged run: `standing` and `leaders` after each row, [rows], the messages in order, and the last illness.
 
-    `illness` is the spell whose onset was that of the illness after the last row with a leader; None without any.
+    `illness` is the spell whose onset was that of the illness after the last row with a leader, `good` its last good
+    row; None without any.
     """
 
     state: JudgeState
@@ -39,6 +40,7 @@ class FoldedRun:
     leaders: list[str | None]
     told: list[Told]
     illness: Spell | None
+    good: int | None
 
     @property
     def spells(self) -> tuple[Spell, ...]:
@@ -67,6 +69,7 @@ class Course:
         self._told: list[Told] = []
         self._cause: str | None = None
         self._illness: Spell | None = None
+        self._good: int | None = None
         self._quiet = 0
         self._sent: dict[tuple[str, int], Severity] = {}
 
@@ -93,11 +96,12 @@ class Course:
             return None
         if not (self._told and self._cause and explains(CATALOGUE, self._cause, leader.finding)):
             self._cause, self._illness = leader.finding, onset_of_illness(state, leader)
+            self._good = last_good_of(state, self._illness, CATALOGUE).good
         return self._cause
 
     def run(self) -> FoldedRun:
         """Return the run so far."""
-        return FoldedRun(self.state, self._standing, self._leaders, self._told, self._illness)
+        return FoldedRun(self.state, self._standing, self._leaders, self._told, self._illness, self._good)
 
 
 def folded(rows: Iterable[Row]) -> FoldedRun:

@@ -42,5 +42,5 @@ def judgement_of(found: FoldedRun) -> Judgement:
             for told in found.told
         ],
         onset=None if illness is None else illness.onset,
-        last_good=None if illness is None or illness.last_good is None else illness.onset - 1,
+        last_good=found.good,
     )

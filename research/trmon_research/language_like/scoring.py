@@ -44,7 +44,8 @@ class RunScore:
     """How a run was judged; the fields of causes and onsets are of ill runs only.
 
     `told_row` is that of the first message from the onset on; `early` counts messages before it; `onset_error` is the
-    distance in rows to the interval of the true onset, None if no right cause was found.
+    distance in rows to the interval of the true onset, None if no right cause was found; `good_before` counts the rows
+    from the last good row to the last one before the onset, None without one.
     """
 
     name: str
@@ -59,6 +60,7 @@ class RunScore:
     last_is_right: bool = False
     onset_error: int | None = None
     good_after_onset: bool = False
+    good_before: int | None = None
 
 
 def score_run(name: str, truth: Truth | None, judgement: Judgement) -> RunScore:
@@ -74,6 +76,7 @@ def score_run(name: str, truth: Truth | None, judgement: Judgement) -> RunScore:
     last = next((leader for leader in reversed(judgement.leaders) if leader), None)
     is_right = last in truth.accept
     found = judgement.onset
+    good = judgement.last_good
     error = None if found is None or not is_right else max(truth.onset - found, found - truth.until, 0)
     return RunScore(
         name,
@@ -88,7 +91,8 @@ def score_run(name: str, truth: Truth | None, judgement: Judgement) -> RunScore:
         last_is_right=is_right,
         onset_error=error,
         # A ramp's beginning is an interval: a row within it may well be called good.
-        good_after_onset=judgement.last_good is not None and judgement.last_good >= max(truth.until, 1),
+        good_after_onset=good is not None and good >= max(truth.until, 1),
+        good_before=None if good is None else truth.onset - 1 - good,
     )
 
 
@@ -97,6 +101,7 @@ def score(judgements: Mapping[Plan, Judgement]) -> str:
     scores = [score_run(plan.name, Simulated.of(plan).truth, judgement) for plan, judgement in judgements.items()]
     healthy, ill = [s for s in scores if not s.is_ill], [s for s in scores if s.is_ill]
     errors = [s.onset_error for s in ill if s.onset_error is not None]
+    before = [s.good_before for s in ill if s.good_before is not None]
     rows = (
         ("healthy: paged", sum(s.paged for s in healthy), len(healthy), "0"),
         ("healthy: warned", sum(s.warned for s in healthy), len(healthy), "at most 1"),
@@ -107,6 +112,7 @@ def score(judgements: Mapping[Plan, Judgement]) -> str:
         (f"onset within {NEAR} rows", sum(error <= NEAR for error in errors), len(errors), "80%"),
         (f"onset within {FAR} rows", sum(error <= FAR for error in errors), len(errors), "95%"),
         ("last good row after the onset", sum(s.good_after_onset for s in ill), len(ill), "0"),
+        (f"last good row over {FAR} rows too early", sum(n > FAR for n in before), len(before), "few"),
     )
     table = ["| figure | count | of | wanted |", "|---|---|---|---|"]
     table += [f"| {name} | {count} | {of} | {wanted} |" for name, count, of, wanted in rows]

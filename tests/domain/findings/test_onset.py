@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.domain.findings.test_judge import CATALOGUE, Values, folded, healthy, with_values
-from trmon.domain.findings.judge import Spell
-from trmon.domain.findings.verdict import leader_of
+from trmon.domain.findings.judge import Place, Spell
+from trmon.domain.findings.verdict import last_good_of, leader_of
 
 BEGINS = 60
 
@@ -47,7 +47,7 @@ def test_a_share_or_a_sum_is_ill_from_its_own_row_on(finding: str, before: Value
     after = {**before, **after}
     rows = with_values(healthy(BEGINS), **before) + with_values(healthy(60), **after)
     spell = folded(rows).standing[finding]
-    assert (spell.onset, spell.last_good is None) == (BEGINS, False)
+    assert (spell.onset, spell.last_good is None) == (BEGINS, finding == "collapse_risk")
 
 
 def test_a_mean_off_one_is_ill_from_the_row_that_splits_its_rows_and_from_the_start_if_it_always_was() -> None:
@@ -78,6 +78,53 @@ def test_the_start_of_a_ramp_counts_and_not_the_row_beyond_the_limit() -> None:
     rows = healthy(BEGINS) + [{**row, "entropy": 0.5 * 1.15**n} for n, row in enumerate(healthy(40))]
     spell = folded(rows).standing["entropy_explosion"]
     assert BEGINS <= spell.onset <= BEGINS + 4 < spell.trip
+
+
+def test_the_last_good_row_is_before_a_growth_that_a_rising_reward_guards() -> None:
+    rows = [
+        {**row, "reward_mean": 0.2 + 0.004 * min(n, 60) - 0.01 * max(0, n - 70),
+         "entropy": row["entropy"] * min(1.05 ** max(0, n - BEGINS), 4.0)}
+        for n, row in enumerate(healthy(BEGINS + 60))
+    ]  # fmt: skip
+    spell = folded(rows).standing["entropy_explosion"]
+    assert spell.onset > BEGINS + 4
+    assert spell.good is not None
+    assert BEGINS - 5 <= spell.good <= BEGINS + 1
+
+
+def test_the_last_good_row_is_the_one_before_a_sudden_change_and_before_a_level() -> None:
+    far = spell_of("entropy_explosion", {"entropy": 0.2}, {"entropy": 8.0}, noise="entropy", size=0.01)
+    level = spell_of("engine_mismatch", {}, {"mismatch_kl_k3": 0.2}, noise="mismatch_kl_k3", size=1e-5)
+    assert [(spell.onset, spell.good, spell.last_good) for spell in (far, level)] == [
+        (BEGINS, BEGINS - 1, Place(0, BEGINS - 1))
+    ] * 2
+
+
+@pytest.mark.parametrize(("every", "good"), [(10, 110), (5, 115)])
+def test_the_last_good_row_of_a_fall_of_evaluations_is_that_of_an_evaluation(every: int, good: int) -> None:
+    rows = [
+        {**row, "eval_reward": (0.1 + n / 200 if n < 120 else 0.1) + 0.01 * (n // every % 2)} if n % every == 0 else row
+        for n, row in enumerate(healthy(180))
+    ]
+    spell = folded(rows).standing["reward_decline"]
+    assert (spell.clause, spell.onset, spell.good) == ("evaluation", 120, good)
+
+
+@pytest.mark.parametrize(("after", "good"), [(8, BEGINS - 1), (25, BEGINS + 24)])
+def test_the_last_good_row_is_before_all_that_began_within_ten_rows(after: int, good: int) -> None:
+    symptom = {"response_length_mean": 100.0, "reward_mean": 0.3}
+    state = folded(
+        [
+            *healthy(BEGINS),
+            *with_values(healthy(after), **symptom),
+            *with_values(healthy(40), **symptom, mismatch_kl_k3=0.2),
+        ]
+    )
+    illness = state.standing["engine_mismatch"]
+    assert (illness.onset, illness.good) == (BEGINS + after, BEGINS + after - 1)
+    found = last_good_of(state, illness, CATALOGUE).good
+    assert found is not None
+    assert good - 6 <= found <= good
 
 
 def test_what_is_certain_leads_a_collapse_that_comes_long_after_it() -> None:

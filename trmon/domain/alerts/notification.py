@@ -64,7 +64,7 @@ class Flapping(msgspec.Struct, frozen=True, kw_only=True):
 class NotifiedCause(msgspec.Struct, frozen=True, kw_only=True):
     """The cause of an incident: the finding or rule that leads it, and what to do.
 
-    `options` are settings of the run's framework, to be pasted; `last_good_step` is the last step before it began.
+    `options` are settings of the run's framework, to be pasted; `last_good_step` is the last good step before it began.
     """
 
     rule: str

@@ -67,7 +67,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
     """A finding from its trip to its end, in rows; `place` has the step of each.
 
     `onset` is the first row of the illness, `beyond` the first row beyond the limit; `end` is None while it stands.
-    `from_start` if it stood from the first row; then, and where the onset is in rows 1 to 5, there is no last good row.
+    `good` is the last good row, None if it stood from the first row (`from_start`), or from one of the next five.
     `remedy` is the key of a remedy that suits better than that of its clause; `knows_lag` if the run logs a lag.
     """
 
@@ -77,6 +77,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
     trip_place: Place
     onset: int
     onset_place: Place
+    good: int | None
     last_good: Place | None
     from_start: bool
     severity: Severity
@@ -94,10 +95,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JudgeState(msgspec.Struct, frozen=True, kw_only=True):
-    """The judgement of a run up to its newest row; folding the rows in order gives the same state.
-
-    `rows` have been folded; `places` are those of the newest 200.
-    """
+    """The judgement of a run after `rows` rows, which give it again; `places` are those of the newest 200."""
 
     rows: int = 0
     places: tuple[Place, ...] = ()
@@ -297,6 +295,7 @@ class Judge:
                 evidence=_evidence(clause, reading, then=onset.then),
             )
         is_known = onset.row > 5 and not self.catalogue.by_id[finding].predicts
+        good = onset.good if is_known and onset.good >= state.rows - len(state.places) else None
         return Spell(
             finding=finding,
             clause=clause.id,
@@ -304,7 +303,8 @@ class Judge:
             trip_place=state.places[-1],
             onset=onset.row,
             onset_place=state.place(onset.row),
-            last_good=state.place(onset.row - 1) if is_known else None,
+            good=good,
+            last_good=None if good is None else state.place(good),
             from_start=onset.row == 0,
             beyond=None if onset.beyond is None else state.place(onset.beyond),
             severity=severity,

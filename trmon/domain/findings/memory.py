@@ -153,10 +153,11 @@ class SignalMemory(msgspec.Struct, frozen=True, array_like=True, gc=False):
             return math.nan, math.nan
         return median(self.newest(MEDIAN_ROWS)), median(self.newest(MEDIAN_ROWS, before=before))
 
-    def band(self) -> tuple[float, float]:
-        """Return the median of the first 20 values and their robust deviation."""
-        center = median(self.early[:START_ROWS])
-        return center, MAD_TO_DEVIATION * median(abs(value - center) for value in self.early[:START_ROWS])
+
+def band(values: Sequence[float]) -> tuple[float, float]:
+    """Return the median of values and their robust deviation."""
+    center = median(values)
+    return center, MAD_TO_DEVIATION * median(abs(value - center) for value in values)
 
 
 def _squares(values: Numbers) -> float:

@@ -11,13 +11,15 @@ from statistics import median
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.findings.catalogue import Clause, Comparison
 from trmon.domain.findings.measures import COMPUTED, FLOOR_ROWS, SCALES, Reading
-from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, mean
+from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, band, mean
 
 BAND_DEVIATIONS = 3.0
 ROWS_BEFORE_PEAK, LEAST_BEFORE_PEAK = 50, 15
 ROWS_OF_REWARD = ("reward_mean", "eval_reward")
 AGAINST_START = ("over_start", "average_over_start")
 """Transforms that compare with the run's own start, also where they are levels."""
+GOOD_ROWS_BACK = 30
+"""How far before its onset a change may be under way unseen: a guard on the reward ends late by an average or so."""
 ALREADY_OFF = 0.5
 """Values whose first part is so far off, of the rest, have been off from the start."""
 
@@ -27,12 +29,14 @@ class Onset:
     """The first row of an illness; `walked` is that row before any guard moved it.
 
     `beyond` is the first row beyond the limit, where the two differ; `then` the signal's value in the last row before.
+    `good` is the last row that is good beyond doubt, -1 without any.
     """
 
     row: int
     walked: int
     beyond: int | None = None
     then: float = math.nan
+    good: int = -1
 
 
 def onset_of(clause: Clause, reading: Reading, *, guarded: int) -> Onset:
@@ -41,9 +45,49 @@ def onset_of(clause: Clause, reading: Reading, *, guarded: int) -> Onset:
     Args: guarded: the last row in which its guard held. Source: findings, section 4.
     """
     found = _walked(clause, reading)
-    if found.row <= guarded:
-        return Onset(min(guarded + 1, reading.row), found.walked, found.beyond, found.then)
-    return found
+    row = found.row if found.row > guarded else min(guarded + 1, reading.row)
+    return Onset(row, found.walked, found.beyond, found.then, _last_good(clause, reading, found.walked, row))
+
+
+def _last_good(clause: Clause, reading: Reading, walked: int, row: int) -> int:
+    """Return the last row before an onset that logs the signal and is good beyond doubt.
+
+    Of a change, whose first rows are in the noise, the last one on the good side of one robust deviation from the 20
+    known rows that end 30 rows before the onset, or else the first of those 30.
+    """
+    memory = _memory(clause.decisive, reading)
+    is_change = _is_walked_back(clause)
+    rows = [known for known in memory.rows if known < (row if is_change else walked)]
+    if not (rows and is_change):
+        return rows[-1] if rows else walked - 1
+    count, values = len(rows), memory.values
+    usual = values[max(0, count - GOOD_ROWS_BACK - START_ROWS) : max(START_ROWS, count - GOOD_ROWS_BACK)][:count]
+    center, deviation = band(usual)
+    side = 1.0 if values[-1] > center else -1.0
+    first = max(0, count - GOOD_ROWS_BACK)
+    good = (i for i in range(count - 1, first, -1) if side * (_smooth(values, i) - center) <= deviation)
+    return rows[next(good, first)]
+
+
+def _smooth(values: Sequence[float], i: int) -> float:
+    return median(values[max(0, i - 1) : i + 2])
+
+
+def _memory(decisive: Comparison, reading: Reading) -> SignalMemory:
+    """Return the memory of the deciding signal: of rewards that of their course."""
+    courses = {"reward_mean": reading.reward, "eval_reward": reading.evaluation}
+    course = courses.get(decisive.signals[0])
+    return reading.memory(decisive.signals[0]) if course is None else course.signal
+
+
+def _is_of_reward(decisive: Comparison) -> bool:
+    has_course = decisive.measure in COMPUTED or decisive.transform == "below_peak"
+    return decisive.signals[0] in ROWS_OF_REWARD and has_course
+
+
+def _is_walked_back(clause: Clause) -> bool:
+    """Whether the onset is where the signal left the band of the run's start."""
+    return not _is_of_reward(clause.decisive) and (clause.is_change or clause.decisive.transform in AGAINST_START)
 
 
 def _walked(clause: Clause, reading: Reading) -> Onset:
@@ -52,7 +96,7 @@ def _walked(clause: Clause, reading: Reading) -> Onset:
     if transform in ("lost", "nonfinite"):
         rows = [row for memory in reading.nonfinite.values() for row in memory.bad]
         return Onset(min(rows), min(rows)) if rows else Onset(reading.row, reading.row)
-    if decisive.signals[0] in ROWS_OF_REWARD and (decisive.measure in COMPUTED or transform == "below_peak"):
+    if _is_of_reward(decisive):
         return _of_reward(decisive, reading)
     memory = reading.memory(decisive.signals[0])
     if transform == "same":
@@ -62,7 +106,7 @@ def _walked(clause: Clause, reading: Reading) -> Onset:
     if transform == "rises":  # The step after the last one that did not rise is the first that should have been synced.
         row = memory.rows[-1 - int(decisive.read(reading))]
         return Onset(row, row)
-    if clause.is_change or transform in AGAINST_START:
+    if _is_walked_back(clause):
         return _change(memory)
     if decisive.measure in COMPUTED:
         return _level(
@@ -133,13 +177,12 @@ def _shift(memory: SignalMemory) -> Onset:
 
 def _change(memory: SignalMemory) -> Onset:
     """Back from the newest row to the last one within 3 robust deviations of the start, on the side of the change."""
-    center, deviation = memory.band()
+    center, deviation = band(memory.early[:START_ROWS])
     values = memory.values
     side = 1.0 if values[-1] > center else -1.0
     edge = BAND_DEVIATIONS * max(deviation, 1e-12)
     for i in range(len(values) - 1, -1, -1):
-        smooth = median(values[max(0, i - 1) : i + 2])
-        if side * (smooth - center) <= edge:
+        if side * (_smooth(values, i) - center) <= edge:
             row = memory.rows[min(i + 1, len(values) - 1)]
             return Onset(row, row, then=values[i])
     return Onset(memory.rows[0], memory.rows[0])

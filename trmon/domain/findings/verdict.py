@@ -96,8 +96,8 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """What a judge says of a run at its newest row; `findings` stand, the leading one first, `over` have ended.
 
-    `since` is the onset of the illness, `last_good` the last row before it. `notes` are sentences without a finding.
-    `at_top`: whether the reward is at its top.
+    `since` is the onset of the illness, `last_good` the last good row before it. `notes` are sentences without a
+    finding. `at_top`: whether the reward is at its top.
     """
 
     word: Word
@@ -179,6 +179,18 @@ def onset_of_illness(state: JudgeState, leader: Spell) -> Spell:
     return min((leader, *falls), key=lambda spell: spell.onset)
 
 
+def last_good_of(state: JudgeState, illness: Spell, catalogue: Catalogue) -> Spell:
+    """Return the spell whose last good row is that of an illness: the earliest of what began within 10 rows of it."""
+    near = (
+        spell
+        for spell in state.standing.values()
+        if spell.severity is not Severity.INFO
+        and not catalogue.by_id[spell.finding].predicts
+        and abs(spell.onset - illness.onset) <= NEAR_ROWS
+    )
+    return min((illness, *near), key=lambda spell: -1 if spell.good is None else spell.good)
+
+
 def with_attempts(judgement: Judgement, attempts: Mapping[int, int]) -> Judgement:
     """Return a judgement whose places have other ids of their attempts. Args: attempts: the new id of each."""
 
@@ -227,7 +239,7 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
         reward=_reward_course(state.reward),
         changed=tuple(_changed(state)) if state.rows < ENOUGH_ROWS else (),
         since=None if illness is None else illness.onset_place,
-        last_good=None if illness is None else illness.last_good,
+        last_good=None if illness is None else last_good_of(state, illness, catalogue).last_good,
         measures_agreement=knows_agreement,
         measures_training=knows_training or not state.nonfinite.keys().isdisjoint(TRAINING),
         at_top=is_at_top(state),

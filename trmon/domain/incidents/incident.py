@@ -76,7 +76,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def last_good_step(self) -> int | None:
-        """The last step before the illness began; None if it began with the run, or is not known."""
+        """The last good step before the illness began; None if it began with the run, or is not known."""
         step = self.alert.labels.get(LAST_GOOD_LABEL)
         return None if step is None else int(step)
 

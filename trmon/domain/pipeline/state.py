@@ -20,7 +20,7 @@ from trmon.domain.rules.signal_reader import SignalMemory
 from trmon.domain.runs.run import Run
 from trmon.domain.signals.run_features import FeatureState
 
-STATE_VERSION = 8
+STATE_VERSION = 9
 """The version of checkpoints; those of another version are ignored, and the state is rebuilt from the rows.
 
 Raise it when the fields of the state change, or how rows are folded into it. A new field that older checkpoints may
