@@ -62,7 +62,7 @@ def ended(service: httpx.Client, state: str) -> Any:
 def test_a_reward_collapse_is_found_in_what_the_module_logs(tmp_path: Path, service: httpx.Client) -> None:
     train(tmp_path, service, Line())
     run = ended(service, "finished")
-    assert (run["incident"]["finding"], run["end_phrase"], run["warnings"]) == ("R", "closed", [])
+    assert (run["incident"]["cause"], run["end_phrase"], run["warnings"]) == ("reward_collapse", "closed", [])
     assert "fails_at" in run["config"]
     batches = service.get(f"{RUN}/batches", params={"limit": 500}).json()["items"]
     assert [batch["step"] for batch in reversed(batches)] == list(range(STEPS))

@@ -60,13 +60,13 @@ def train(folder: Path, service: httpx.Client, metrics: Metrics, **given: Any) -
 def test_what_the_scalars_show_is_found(tmp_path: Path, service: httpx.Client) -> None:
     train(tmp_path, service, lambda step: {**HEALTHY, **({"reward": 0.1} if step >= ILL_FROM else {})})
     incident = service.get(RUN).json()["incident"]
-    assert incident["finding"] == "R"
+    assert incident["cause"] == "reward_collapse"
     assert ILL_FROM <= incident["since_step"] < STEPS
 
 
 def test_weights_that_are_not_numbers_are_found(tmp_path: Path, service: httpx.Client) -> None:
     train(tmp_path, service, lambda _: HEALTHY, weights_lost_at=ILL_FROM)
-    assert service.get(RUN).json()["incident"]["finding"] == "N"
+    assert service.get(RUN).json()["incident"]["cause"] == "not_a_number"
 
 
 def test_a_healthy_run_has_its_scalars_its_arguments_and_no_incident(tmp_path: Path, service: httpx.Client) -> None:

@@ -24,11 +24,11 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize(
-    ("finding", "ill"),
+    ("cause", "ill"),
     [
-        ("R", {"critic/score/mean": 0.1}),
-        ("L", {"response_length/clip_ratio": 0.7}),
-        ("N", {"actor/grad_norm": math.nan}),
+        ("reward_collapse", {"critic/score/mean": 0.1}),
+        ("cut_at_limit", {"response_length/clip_ratio": 0.7}),
+        ("not_a_number", {"actor/grad_norm": math.nan}),
     ],
 )
 def test_what_verl_logs_is_found(
@@ -36,7 +36,7 @@ def test_what_verl_logs_is_found(
     service: httpx.Client,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    finding: str,
+    cause: str,
     ill: dict[str, float],
 ) -> None:
     monkeypatch.setenv("TRMON_URL", str(service.base_url).rstrip("/"))
@@ -52,5 +52,5 @@ def test_what_verl_logs_is_found(
     )
     tracking.finish(exit_code=0)
     run = eventually(lambda: service.get(RUN).json(), lambda run: run["state"] == "finished")
-    assert run["incident"]["finding"] == finding
+    assert run["incident"]["cause"] == cause
     assert ILL_FROM <= run["incident"]["since_step"] < STEPS
