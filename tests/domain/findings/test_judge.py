@@ -393,3 +393,17 @@ def test_evidence_says_its_limit_and_where_a_finding_is_over(value: float, side:
         )
         == words
     )
+
+
+def test_a_reward_that_rises_all_the_time_rose_and_one_that_wanders_is_flat() -> None:
+    noise = random.Random(1)
+    learns = [{"reward_mean": 0.9 / (1.0 + math.exp((25 - row) / 6)) + noise.gauss(0, 0.03)} for row in range(50)]
+    assert words_of(judged(learns)).endswith("reward rose")
+    wanders = [{"reward_mean": 0.5 + 0.2 * math.sin(row / 8) + noise.gauss(0, 0.03)} for row in range(60)]
+    assert words_of(judged(wanders)).endswith("reward flat")
+
+
+def test_a_reward_alone_says_nothing_of_the_engines() -> None:
+    rows = [{"reward_mean": 0.5 + 0.01 * (row % 5)} for row in range(30)]
+    assert words_of(judged(rows)).startswith("no finding; training and agreement not judged; reward")
+    assert words_of(judged([{"mismatch_kl_k3": 0.001}] * 30)) == "no drift found; training not judged"

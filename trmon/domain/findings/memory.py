@@ -211,9 +211,10 @@ ATOMS = (*LOWER_ATOMS, *UPPER_ATOMS)
 class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The course of the reward: its averages over 15 and 20 rows, its peak, its noise and its range.
 
-    `averages` are the newest 101 averages over 20 rows, `average_at_start` the one of row 20; `slow` holds the squared
-    differences of means of 10 rows, as float64; `sketch` the quantiles of rewards of sequences, else of rows. `low` and
-    `high` are the extremes seen; `maximum` is the largest reward of a sequence, NaN if only means are known.
+    `averages` are the newest 101 averages over 20 rows, `average_at_start` the one of row 20; `slow` holds the
+    differences of neighbouring means of 10 rows, as float64; `sketch` the quantiles of rewards of sequences, else of
+    rows. `low` and `high` are the extremes seen; `maximum` is the largest reward of a sequence, NaN if only means are
+    known.
     Source: findings, section 1.
     """
 
@@ -259,7 +260,7 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
         if len(values) < 2 * BLOCK_ROWS:
             return self.slow
         change = mean(values[BLOCK_ROWS:]) - mean(values[:BLOCK_ROWS])
-        return self.slow[-(WINDOW_ROWS - 2 * BLOCK_ROWS) * _ONE.size :] + _ONE.pack(change * change)
+        return self.slow[-(WINDOW_ROWS - 2 * BLOCK_ROWS) * _ONE.size :] + _ONE.pack(change)
 
     def restarted(self, *, keeps_start: bool) -> RewardMemory:
         """Return the course at the start of an attempt: averages start anew, peak and range only if told so."""
@@ -271,10 +272,19 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def noise(self) -> float:
         """The deviation of a row: the larger of that of neighbours and, from 40 rows on, that of means of 10 rows."""
+        return self._noise_about(0.0)
+
+    @property
+    def noise_about_trend(self) -> float:
+        """The noise without the usual change of means of 10 rows: a reward that rises all the time is no noise."""
+        return self._noise_about(median_of(np.frombuffer(self.slow, "<f8")) if self.slow else 0.0)
+
+    def _noise_about(self, usual: float) -> float:
         fast = self.signal.noise
         if self.signal.count < SLOW_ROWS or not self.slow:
             return fast
-        return max(fast, math.sqrt(BLOCK_ROWS * median_of(np.frombuffer(self.slow, "<f8")) / SLOW_SQUARE))
+        square = median_of((np.frombuffer(self.slow, "<f8") - usual) ** 2)
+        return max(fast, math.sqrt(BLOCK_ROWS * square / SLOW_SQUARE))
 
     @property
     def lowest(self) -> float:

@@ -349,7 +349,7 @@ def _reward_course(reward: RewardMemory) -> Course | None:
         first, last = _thirds(reward.signal.values)
         return Course(signal="reward_mean", first=first, last=last)
     first, last = mean(reward.signal.early[:START_ROWS]), reward.signal.mean_of(START_ROWS)
-    error = TREND_ERRORS * reward.noise * math.sqrt(2.0 / START_ROWS)
+    error = TREND_ERRORS * reward.noise_about_trend * math.sqrt(2.0 / START_ROWS)
     trend = "rose" if last - first > error else ("fell" if first - last > error else "flat")
     return Course(signal="reward_mean", first=first, last=last, trend=trend)
 
@@ -387,6 +387,8 @@ def words_of(judgement: Judgement) -> str:
             phrase = f"{judgement.word.value}: {', '.join(map(_range_words, judgement.outside))}"
         case Word.TOO_FEW_ROWS:
             phrase = f"{judgement.word.value} ({judgement.rows} of {ENOUGH_ROWS})"
+        case Word.NOT_JUDGED if not judgement.measures_agreement:
+            phrase = "no finding; training and agreement not judged"
         case _:
             phrase = judgement.word.value
     return "; ".join((phrase, *_asides(judgement)))
