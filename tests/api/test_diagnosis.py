@@ -119,7 +119,7 @@ def test_every_reader_says_the_same_onset(service: ThreadedService) -> None:
     alerts = {alert["rule"]: alert for alert in run["alerts"]}
     for rule in ("incident", lead["finding"]):
         assert alerts[rule]["step"] == since
-        assert headline in alerts[rule]["summary"]
+        assert (headline if rule == "incident" else f"{lead['title']} since step {since}") in alerts[rule]["summary"]
     assert (status["verdict"]["since_step"], headline in status["verdict"]["why"]) == (since, True)
 
     assert f"<h2>{headline}</h2>" in report

@@ -67,7 +67,7 @@ def test_it_tells_verdict_story_course_and_episodes(page: str) -> None:
     assert "<strong>Do this: </strong>Reduce the lag" in page
     for title in (onset, "Course", "Incidents and alerts", "Policies", "Notes"):
         assert f"<h2>{title}</h2>" in page
-    assert re.search(r"<li>versions behind at the engine is 16 \(limit 0[^)]*\)</li>", page)
+    assert re.search(r"<li>versions behind at the engine is 16</li>", page)
     assert page.count("<polyline") >= 8
     assert re.search(
         r'aria-label="Reward over steps 0 to 39: from [\d.]+ to [\d.]+, newest [\d.]+; began at step', page

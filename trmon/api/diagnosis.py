@@ -33,7 +33,7 @@ def run_diagnosis(service: Components, run: Run, *, access: Access) -> Diagnosis
     """Return the diagnosis of a run. Errors: NotFound before its first batch."""
     judgement = known_judgement(run, service.store.run_snapshots.judgements([run.id]).get(run.id))
     if judgement is None:
-        raise NotFound("batch of", str(run.key))
+        raise NotFound("closed step yet of", str(run.key))
     firing = [listed.alert for listed in service.store.alerts.firing([run.id], access=access)[run.id]]
     of_signals = {rule.name for rule in service.rules().rules if rule.is_finding or rule.reads_batches}
     summary = service.summaries.of([run], access=access, now=time.time()).get(run.id)

@@ -47,7 +47,7 @@ def judgement_info(
         last_good_step=_step(last_good),
         last_good_attempt=_attempt(last_good),
         findings=[_finding_info(found, steps=_headline(found, judgement)) for found in judgement.findings],
-        over=[_finding_info(found, steps=headline(found, attempt=attempt)) for found in judgement.over],
+        over=[_finding_info(found, steps=headline(found)) for found in judgement.over],
         outside=[OutOfRangeInfo.from_fields(out, words=words_of_signal(out.signal)) for out in judgement.outside],
         reward=None if judgement.reward is None else _course_info(judgement.reward),
         changed=[_course_info(course) for course in judgement.changed],
@@ -61,7 +61,7 @@ def judgement_info(
 
 def _headline(found: Found, judgement: Judgement) -> str:
     """Return a finding with its steps; the one that leads with those of the whole illness, as the verdict has them."""
-    return illness_words(judgement) if found is judgement.lead else headline(found, attempt=judgement.place.attempt)
+    return illness_words(judgement) if found is judgement.lead else headline(found)
 
 
 def _finding_info(found: Found, *, steps: str) -> FindingInfo:

@@ -20,7 +20,7 @@ from trmon.domain.errors import InvalidInput
 from trmon.logs import STANDARD_INPUT, holds_log, log_file
 from trmon.logs.source import is_url
 from trmon.terminal.arguments import parse_run_name
-from trmon.terminal.diagnosis_text import diagnosis_lines, print_diagnosis, unmeasured_lines
+from trmon.terminal.diagnosis_text import diagnosis_lines, print_diagnosis, unmeasured_lines, verdict_text
 from trmon.terminal.log_text import log_lines
 from trmon.terminal.run_report import RunReportInfo, failed, known, parse_failures, report_on_log
 from trmon_client.api.answers import encode_answer
@@ -37,7 +37,7 @@ def print_report(report: RunReportInfo, console: Console, *, is_verbose: bool = 
     """Print the verdict, the findings with their evidence and the remedy, the cost, and what was read of the log."""
     first, *others = log_lines(report.log, is_verbose=is_verbose)
     console.print(escape(f"{report.file}: {first}"), highlight=False, soft_wrap=True)
-    console.print(f"[bold]{escape(report.diagnosis.sentence)}[/bold]", highlight=False, soft_wrap=True)
+    console.print(f"[bold]{escape(verdict_text(report.diagnosis))}[/bold]", highlight=False, soft_wrap=True)
     for line in (*diagnosis_lines(report.diagnosis), *_lines(report, is_verbose=is_verbose), *others):
         console.print(escape(line), highlight=False, soft_wrap=True)
 

@@ -26,16 +26,24 @@ def print_diagnosis(found: DiagnosisInfo, console: Console, *, says_word: bool =
         console.print(f"[bold]{escape(fires.summary)}[/bold]", highlight=False, soft_wrap=True)
         console.print(escape(f"do: {fires.fix}"), highlight=False, soft_wrap=True)
     if says_word or found.word == Word.FINDING.value:
-        console.print(f"[bold]{escape(found.sentence)}[/bold]", highlight=False, soft_wrap=True)
+        console.print(f"[bold]{escape(verdict_text(found))}[/bold]", highlight=False, soft_wrap=True)
     for line in (*diagnosis_lines(found), *unmeasured_lines(found.unmeasured)):
         console.print(escape(line), highlight=False, soft_wrap=True)
 
 
+def verdict_text(found: DiagnosisInfo) -> str:
+    """Return the verdict in one line, a finding that leads with its steps."""
+    if found.word != Word.FINDING.value:
+        return found.sentence
+    lead = found.findings[0]
+    return f"{lead.headline}{found.sentence.removeprefix(lead.title)}"
+
+
 def diagnosis_lines(found: DiagnosisInfo) -> Iterator[str]:
-    """Yield what a diagnosis says below its verdict: the risk, the findings with their evidence, and the remedy."""
+    """Yield what a diagnosis says below its verdict: the findings with their evidence, the risk, and the remedy."""
+    yield from finding_lines(found.findings, found.over, is_led=found.word == Word.FINDING.value)
     if found.collapse_risk is not None:
         yield from risk_lines(found.collapse_risk)
-    yield from finding_lines(found.findings, found.over)
     yield from _outside_lines(found)
     yield from remedy_lines(found.remedy)
 
@@ -62,13 +70,17 @@ def risk_lines(risk: CollapseRiskInfo) -> Iterator[str]:
         yield f"    {'; '.join(said)}"
 
 
-def finding_lines(standing: Sequence[FindingInfo], over: Sequence[FindingInfo]) -> Iterator[str]:
-    """Yield the findings with their evidence, the meaning of the first one, and a line for each that has ended."""
+def finding_lines(standing: Sequence[FindingInfo], over: Sequence[FindingInfo], *, is_led: bool) -> Iterator[str]:
+    """Yield the findings with their evidence, the meaning of the first one, and a line for each that has ended.
+
+    Args: is_led: whether the first one leads, so that the verdict has named it.
+    """
     for place, found in enumerate(standing):
         if found.severity == Severity.INFO.value:
             yield f"noted from step {found.since_step}: {found.title}"
             continue
-        yield found.headline
+        if place or not is_led:
+            yield found.headline
         if not place:
             yield f"    {found.meaning}"
         yield from (f"    {evidence.words}" for evidence in found.evidence)

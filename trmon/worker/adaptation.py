@@ -210,11 +210,13 @@ class Advisor:
         alerts: Sequence[Alert],
         collapses: Sequence[Alert] = (),
         incident: Alert | None = None,
+        has_collapsed: bool = False,
     ) -> Advice | None:
         """Return the advice after the newest gauge row; None before the first.
 
         Args: steps: how many the run has had; surges: whether the finding length_surge stands; alerts: firing ones that
-        page over batches; collapses: those of findings that end a run that opted in; incident: the open one.
+        page over batches; collapses: those of findings that end a run that opted in; incident: the open one;
+        has_collapsed: whether the finding reward_collapse stands.
         """
         if row is None:
             return None
@@ -229,6 +231,7 @@ class Advisor:
             alerts=alerts,
             collapses=collapses if stops_on_collapse(run.config) else (),
             incident=incident,
+            has_collapsed=has_collapsed,
         )
 
     def _compute_target(self, run_id: int) -> None:

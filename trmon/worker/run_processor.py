@@ -157,6 +157,7 @@ class RunProcessor:
                 alerts=alerts,
                 collapses=[alert for alert in alerts if alert.rule in STOPPING_FINDINGS],
                 incident=next((alert for alert in firing if alert.is_incident), None),
+                has_collapsed="reward_collapse" in run.pipeline_state.judge.standing,
             ),
             counts=run.quarantined,
             run_id=run.id,

@@ -11,7 +11,6 @@ import pytest
 
 from tests.domain.alerts.alert_builders import ALERT
 from tests.store.builders import batch
-from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.budget.trainer_advice import (
     Advice,
@@ -160,10 +159,10 @@ def test_an_open_incident_is_named_by_its_step_and_advises_nothing_else() -> Non
 MODEL = shipped_model().file
 
 
-def at_risk(probability: float, *, incident: Alert | None = None) -> Advice:
+def at_risk(probability: float, *, has_collapsed: bool = False) -> Advice:
     """Return the advice at a risk that the gradient drives."""
     signals = {"collapse_risk": probability, "collapse_risk:grad_norm": 1.0, "total_ess_seq": 0.8}
-    return advise(row(signals=signals), target=0.8, decay=None, kl_target=None, alerts=(), incident=incident)
+    return advise(row(signals=signals), target=0.8, decay=None, kl_target=None, alerts=(), has_collapsed=has_collapsed)
 
 
 def test_a_high_risk_is_a_recommendation_that_nothing_applies() -> None:
@@ -184,5 +183,4 @@ def test_a_low_risk_asks_for_nothing_and_none_is_none() -> None:
 
 
 def test_once_the_reward_has_collapsed_no_risk_is_advised() -> None:
-    collapsed = replace(ALERT, rule="incident", labels={"cause": "reward_collapse"})
-    assert at_risk(0.99, incident=collapsed).collapse_risk is None
+    assert at_risk(0.99, has_collapsed=True).collapse_risk is None

@@ -69,7 +69,7 @@ def test_an_alert_begins_at_the_onset_and_fires_once_its_step_is_over() -> None:
     assert ran.events == [("engine_mismatch", "firing", 34)]
     assert (ran.alert.step, ran.alert.severity, ran.alert.value) == (30, Severity.WARN, pytest.approx(0.2))
     assert ran.alert.summary == (
-        "math/grpo: engine mismatch, or stale rollouts since step 30 (last good step 29): "
+        "math/grpo: engine mismatch, or stale rollouts since step 30: "
         "agreement of token probabilities is 0.2 below 1 (limit 0.05; 0.001 before)"
     )
 

@@ -15,7 +15,6 @@ from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskLevel, read_risk, risk_sentence
-from trmon.domain.incidents.incident import Incident
 from trmon_client.core.wire.messages import decodable
 
 PAGE_LR_SCALE = 0.5
@@ -46,11 +45,11 @@ class RiskAdvice:
         return "" if action is None else f"{risk_sentence(self.probability, self.driven_by)}: {action}"
 
 
-def risk_advice(signals: Mapping[str, float], *, incident: Alert | None) -> RiskAdvice | None:
-    """Return the advice at a row's risk; None without one, and once the open incident is the collapse itself."""
+def risk_advice(signals: Mapping[str, float]) -> RiskAdvice | None:
+    """Return the advice at a row's risk; None without one."""
     model = shipped_model()
     reading = read_risk(signals, model)
-    if reading is None or (incident is not None and Incident(alert=incident).cause == "reward_collapse"):
+    if reading is None:
         return None
     level = reading.level(model.file)
     return RiskAdvice(
@@ -184,11 +183,13 @@ def advise(
     alerts: Sequence[Alert],
     collapses: Sequence[Alert] = (),
     incident: Alert | None = None,
+    has_collapsed: bool = False,
 ) -> Advice:
     """Return the advice after a gauge row.
 
     Args: target: of ess_seq; decay: the newest cut of the learning rate; alerts: firing pages of rules over batches;
-    collapses: those of them that end a run that opted in; incident: the open one.
+    collapses: those of them that end a run that opted in; incident: the open one; has_collapsed: whether the reward
+    has, so that nothing is left to predict.
     """
     ess_seq = _ess_seq(row)
     adam, sgd = lr_scales(ess_seq, target=target)
@@ -206,7 +207,7 @@ def advise(
         reasons["should_stop"] = collapses[0].summary
     if incident is not None:
         reasons["incident_since"] = incident.summary
-    risk = risk_advice(row.signals, incident=incident)
+    risk = None if has_collapsed else risk_advice(row.signals)
     if risk is not None and risk.reason:
         reasons["collapse_risk"] = risk.reason
     return Advice(

@@ -134,11 +134,14 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.2g}%" if share < 1.0 else f"{100.0 * share:.0f}%"
 
 
-def headline(found: Found, *, attempt: int) -> str:
-    """Return a finding with its steps, such as `engine mismatch since step 62 (last good step 61)`."""
+def headline(found: Found) -> str:
+    """Return a finding with its own steps, such as `engine mismatch since step 62`.
+
+    The last good step is the illness's: that of a consequence may be later than the illness began.
+    """
     if found.ended is not None:
         return f"{found.title} at {found.since.step} to {found.ended.step}, over"
-    return f"{found.title} since step {found.since.step}{last_good_words(found, attempt=attempt)}"
+    return f"{found.title} since step {found.since.step}{' (from the start)' if found.from_start else ''}"
 
 
 def illness_words(judgement: Judgement) -> str:
@@ -146,30 +149,18 @@ def illness_words(judgement: Judgement) -> str:
 
     Only for a judgement with a leading finding.
     """
-    lead = judgement.lead
+    lead, since, last_good = judgement.lead, judgement.since, judgement.last_good
     assert lead is not None
-    assert judgement.since is not None
-    whole = structs.replace(
-        lead,
-        since=judgement.since,
-        last_good=judgement.last_good,
-        from_start=lead.from_start and judgement.since == lead.since,
-    )
-    return headline(whole, attempt=judgement.place.attempt)
+    assert since is not None
+    words = headline(structs.replace(lead, since=since, from_start=lead.from_start and since == lead.since))
+    if last_good is None:
+        return words
+    return f"{words} (last good step {place_words(last_good, attempt=judgement.place.attempt)})"
 
 
 def summary_line(run: str, words: str, evidence: Sequence[Evidence]) -> str:
     """Return the line of an alert: the run, what it has since when, and the comparison that decides."""
     return ": ".join((run, words, *map(evidence_words, evidence[:1])))
-
-
-def last_good_words(found: Found, *, attempt: int) -> str:
-    """Return the last good step in parentheses, or that it was ill from the start; empty where it is not known."""
-    if found.from_start:
-        return " (from the start)"
-    if found.last_good is None:
-        return ""
-    return f" (last good step {place_words(found.last_good, attempt=attempt)})"
 
 
 def place_words(place: Place, *, attempt: int) -> str:

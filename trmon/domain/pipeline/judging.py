@@ -146,7 +146,7 @@ def _told(track: AlertTrack, rule: Rule, spell: Spell, *, context: PassContext, 
         updated_at=at,
         value=decisive.value if decisive else 0.0,
         threshold=decisive.limit if decisive else 0.0,
-        summary=summary_line(str(context.run.key), headline(found, attempt=key.attempt_id), spell.evidence),
+        summary=summary_line(str(context.run.key), headline(found), spell.evidence),
         labels=rule.labels,
     )
     is_new = known is None or known.episode != alert.episode
