@@ -68,6 +68,15 @@ def test_alerts_that_many_runs_share_are_one_line_that_unfolds(
     assert {f"ppo-{i}" for i in range(CRASHED)} == set(re.findall(r"ppo-\d", " ".join(firing(page))))
 
 
+def test_the_button_of_silences_stands_at_the_edge_of_the_lists(crashing: ThreadedService, visiting: Visiting) -> None:
+    page = visiting(crashing.url).go("/alerts")
+    right = "(one) => Math.round(one.getBoundingClientRect().right)"
+    table = page.get_by_role("table", name="Firing").evaluate(right)
+    assert (
+        abs(page.get_by_role("button", name="New silence").evaluate(right) - table) <= 8
+    )  # A gap for what it may say.
+
+
 def test_alerts_that_cannot_be_acknowledged_are_named_and_stay_selected(
     crashing: ThreadedService, visiting: Visiting
 ) -> None:

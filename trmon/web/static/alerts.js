@@ -87,7 +87,7 @@ class AlertsView {
 
   #frame() {
     this.#isFramed = true;
-    const head = h("header", { class: "row spread" }, this.title, action("New silence", () => this.#silence()));
+    const head = h("header", { class: "row spread" }, this.title, h("div", { class: "row" }, action("New silence", () => this.#silence())));
     const tables = [this.firing.section, this.bulk.element, this.silences, this.past.section];
     this.stage.show(head, this.filter.bar, this.count, this.none, tables, this.empty);
   }
