@@ -83,6 +83,8 @@ def finding_lines(standing: Sequence[FindingInfo], over: Sequence[FindingInfo], 
             yield found.headline
         if not place:
             yield f"    {found.meaning}"
+        if found.beyond_step is not None:
+            yield f"    beyond the limit from step {found.beyond_step}"
         yield from (f"    {evidence.words}" for evidence in found.evidence)
     yield from (found.headline for found in over[-MAX_OVER:])
     if len(over) > MAX_OVER:

@@ -78,6 +78,15 @@ def test_the_start_of_a_ramp_counts_and_not_the_row_beyond_the_limit() -> None:
     rows = healthy(BEGINS) + [{**row, "entropy": 0.5 * 1.15**n} for n, row in enumerate(healthy(40))]
     spell = folded(rows).standing["entropy_explosion"]
     assert BEGINS <= spell.onset <= BEGINS + 4 < spell.trip
+    # Five times the start is the first limit: 0.5 x 1.15^12 is the first value that is more.
+    assert spell.beyond == Place(0, BEGINS + 12)
+
+
+def test_what_jumps_beyond_its_limit_has_no_ramp() -> None:
+    rows = healthy(BEGINS) + [{**row, "entropy": 2.5} for row in healthy(40)]
+    spell = folded(rows).standing["entropy_explosion"]
+    assert BEGINS <= spell.onset <= BEGINS + 4
+    assert spell.beyond is None
 
 
 def test_the_last_good_row_is_before_a_growth_that_a_rising_reward_guards() -> None:

@@ -304,9 +304,10 @@ SCALES: Mapping[str, Callable[[SignalMemory], float]] = {
     "mean": lambda _: 1.0,
     "average": lambda _: 1.0,
     "over_start": lambda memory: memory.start,
+    "average_over_start": lambda memory: memory.start,
     "over_usual": _usual,
 }
-"""What one row's value is divided by to be compared with the limit of a level, by transform."""
+"""What one row's value is divided by to be compared with a limit, by transform."""
 
 
 def _total(reading: Reading, name: str, rows: int) -> float:

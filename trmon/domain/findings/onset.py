@@ -46,7 +46,20 @@ def onset_of(clause: Clause, reading: Reading, *, guarded: int) -> Onset:
     """
     found = _walked(clause, reading)
     row = found.row if found.row > guarded else min(guarded + 1, reading.row)
-    return Onset(row, found.walked, found.beyond, found.then, _last_good(clause, reading, found.walked, row))
+    good = _last_good(clause, reading, found.walked, row)
+    return Onset(row, found.walked, _beyond(clause.decisive, reading, row), found.then, good)
+
+
+def _beyond(decisive: Comparison, reading: Reading, onset: int) -> int | None:
+    """Return the first row beyond the limit; None where that is the onset, or rows have no limit of their own."""
+    scale = SCALES.get(decisive.transform)
+    if scale is None or decisive.measure in COMPUTED:
+        return None
+    memory = _memory(decisive, reading)
+    limit = decisive.limit * scale(memory)
+    values = zip(memory.rows, memory.values, strict=True)
+    row = next((row for row, value in values if row >= onset and decisive.is_beyond(value, limit)), onset)
+    return row if row > onset else None
 
 
 def _last_good(clause: Clause, reading: Reading, walked: int, row: int) -> int:
