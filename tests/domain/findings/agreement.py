@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tests.domain.findings.independent import evaluate
+from tests.domain.findings.independent import Evaluated, evaluate
 from trmon.domain.findings.catalogue import builtin_catalogue
 from trmon.domain.findings.judge import Judge, JudgeState, Place, Row
 from trmon.domain.findings.verdict import leader_of
@@ -39,10 +39,11 @@ def differences(
     attempts: Sequence[int] = (),
     fresh: Sequence[int] = (),
     config: Mapping[str, object] = MappingProxyType({}),
+    found: Evaluated | None = None,
 ) -> Iterator[Difference]:
-    """Yield where the two differ. Args: as of `evaluate`."""
+    """Yield where the two differ. Args: as of `evaluate`; found: what it found, if that is known."""
     attempts = attempts or [0] * len(rows)
-    found = evaluate(rows, attempts=attempts, fresh=fresh, config=config)
+    found = found or evaluate(rows, attempts=attempts, fresh=fresh, config=config)
     onsets = {(spell.clause.key, spell.trip): spell.onset for spell in found.spells}
     facts = {"replay_declared": 1.0} if config.get("router_replay") else {}
     state = JudgeState()

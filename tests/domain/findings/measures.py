@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+import statistics
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, wraps
@@ -52,6 +53,16 @@ TRANSFORMED: dict[str, tuple[str, Callable[[float], float]]] = {
 """Distances (for levels and changes alike): 1 - Pearson, abs(ppl_ratio - 1), abs(kl_k1), kl_k3, mean abs log-ratio."""
 
 
+def mean(values: Values) -> float:
+    """Return the mean of values: of few, np.mean takes most of its time for other things."""
+    return float(np.add.reduce(values) / len(values))
+
+
+def median(values: Sequence[float] | Values) -> float:
+    """Return the median of values: of few, np.median takes most of its time for other things."""
+    return float(statistics.median(values.tolist() if isinstance(values, np.ndarray) else values))
+
+
 @cache
 def names_of(quantity: str) -> tuple[str, ...]:
     """Return the names that a quantity is read from, in order of preference.
@@ -81,6 +92,12 @@ class Run:
     config: Mapping[str, object]
     fresh: Sequence[int] = ()
     memory: dict[Any, Any] = field(default_factory=dict)
+    spans: dict[tuple[str, int], tuple[Series, int, int]] = field(default_factory=dict)
+
+    @cached_property
+    def atoms(self) -> list[list[tuple[float, float]]]:
+        """Return the rewards of each row with their shares of its sequences; none of a row without a reward."""
+        return [_atoms(row) if "reward_mean" in row else [] for row in self.rows]
 
     @cached_property
     def baseline_starts(self) -> list[int]:
@@ -174,9 +191,13 @@ class Moment:
         return limit / 0.8 if self.relaxed else limit
 
     def _span(self, quantity: str) -> tuple[Series, int, int]:
-        series = self.run.series(self.run.source(quantity, self.i), quantity)
-        first = bisect_left(series.rows, self.run.baseline_starts[self.i])
-        return series, first, bisect_right(series.rows, self.i)
+        """Return all values of a quantity, and the places of the first that counts and of the first of later rows."""
+        found = self.run.spans.get((quantity, self.i))
+        if found is None:
+            series = self.run.series(self.run.source(quantity, self.i), quantity)
+            first = bisect_left(series.rows, self.run.baseline_starts[self.i])
+            found = self.run.spans[quantity, self.i] = series, first, bisect_right(series.rows, self.i)
+        return found
 
     def count(self, quantity: str) -> int:
         """Return how many known rows a quantity has so far."""
@@ -221,17 +242,17 @@ class Moment:
     def mean20(self, quantity: str, *, at_least: int = 10) -> float | None:
         """Mean of 20 rows (10 at the start)."""
         values = self.last(quantity, 20)
-        return float(np.mean(values)) if len(values) >= at_least else None
+        return mean(values) if len(values) >= at_least else None
 
     def b(self, quantity: str) -> float | None:
         """b: mean of the signal's first 20 known rows (none before 20)."""
         first = self.all(quantity)[:FIRST]
-        return float(np.mean(first)) if len(first) == FIRST else None
+        return mean(first) if len(first) == FIRST else None
 
     def rows21to120(self, quantity: str) -> float | None:
         """Return the median of rows 21 to 120, from row 41 on, as far as they are there."""
         found = usual_values(self.all(quantity)[20:120])
-        return float(np.median(found)) if len(found) > 20 else None
+        return median(found) if len(found) > 20 else None
 
     def ema(self, quantity: str, alpha: float = ALPHA20) -> float | None:
         """EMA: over 20 known rows unless said; none before the first of an attempt."""
@@ -241,7 +262,7 @@ class Moment:
     def noise(self, quantity: str) -> float:
         """Noise of a signal: s = sqrt(mean of (x_t - x_(t-1))^2/2) over 200 rows."""
         steps = np.diff(self.last(quantity, MEMORY))
-        return float(np.sqrt(np.mean(steps**2) / 2)) if len(steps) else 0.0
+        return float(np.sqrt(mean(steps**2) / 2)) if len(steps) else 0.0
 
     def ema_beyond_noise(self, quantity: str) -> float | None:
         """an EMA against b counts beyond 4 s sqrt(1/20 + alpha/(2 - alpha)): return EMA - b, or 0.0 within it."""
@@ -256,7 +277,7 @@ class Moment:
 
         A median of 5 against a median of 5 counts beyond 4 s 1.2533 sqrt(2/5).
         """
-        new, old = float(np.median(self.last(quantity, 5))), float(np.median(older))
+        new, old = median(self.last(quantity, 5)), median(older)
         return new, old, abs(new - old) > self.upper(4) * self.noise(quantity) * 1.2533 * math.sqrt(2 / 5)
 
     def growth(self, quantity: str) -> tuple[float, float, bool] | None:
@@ -272,7 +293,7 @@ class Moment:
         """r_lo, r_hi: 1% and 99% quantiles of sequence rewards, else of row means."""
         atoms: dict[float, float] = {}
         for row in self.rows("reward_mean"):
-            for value, weight in _atoms(self.run.rows[row]):
+            for value, weight in self.run.atoms[row]:
                 atoms[value] = atoms.get(value, 0.0) + weight
         whole, seen = math.fsum(atoms.values()), 0.0
         found: list[float] = []
@@ -294,7 +315,7 @@ class Moment:
             return s
         means = np.convolve(values, np.full(10, 0.1), mode="valid")
         d = means[10:] - means[:-10]
-        return max(s, math.sqrt(10 * float(np.median(np.square(d))) / 0.91))
+        return max(s, math.sqrt(10 * median(np.square(d)) / 0.91))
 
     def se(self, alpha: float, of: str = "reward_mean") -> float:
         """se = s sqrt(alpha/(2 - alpha)) with the alpha of the average it is compared with."""
@@ -348,28 +369,28 @@ class Moment:
         values = self.last("reward_mean", 10)
         if not len(values):
             return None
-        mean, known = float(np.mean(values)), []
+        recent, known = mean(values), []
         # with r_hi from *sequence* rewards (or a logged maximum)
         low, high = self.quantiles()
         rows = [self.run.rows[row] for row in self.rows("reward_mean")]
         largest = [row["reward_max"] for row in rows if math.isfinite(row.get("reward_max", math.nan))]
-        has_sequences = any(len(_atoms(row)) > 1 for row in rows)
+        has_sequences = any(len(self.run.atoms[row]) > 1 for row in self.rows("reward_mean"))
         top = high if has_sequences else max(largest, default=None)
         if top is not None and top > low:
-            known.append(mean >= low + 0.9 * (top - low))
+            known.append(recent >= low + 0.9 * (top - low))
         # or >= 0.9 where rewards are seen to lie in [0, 1]
         seen = [row[name] for row in rows for name in ("reward_mean", *ATOMS) if math.isfinite(row.get(name, math.nan))]
         if min(seen) >= 0 and max(seen) <= 1:
-            known.append(mean >= 0.9)
+            known.append(recent >= 0.9)
         return any(known) if known else None
 
 
 def usual_values(values: Sequence[float] | Values) -> list[float]:
-    """Return rows 21 to 120 without, from row 41 on, those beyond 10 x the median of the ones before."""
+    """Return rows 21 to 120 without, from row 41 on, those beyond 10 x the median of the ones before, ascending."""
     found: list[float] = []
     for value in values:
-        if len(found) < 20 or value <= 10 * np.median(found):
-            found.append(float(value))
+        if len(found) < 20 or value <= 10 * statistics.median(found):
+            insort(found, float(value))
     return found
 
 

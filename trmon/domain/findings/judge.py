@@ -40,8 +40,8 @@ class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class ClauseMemory(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The truths of a clause in its newest 50 judged rows, the newest in the lowest bit.
 
-    `quiet` judged rows have passed since it last was true by the relaxed limit, while it stands; `guarded` is the last
-    row in which a guard of it held.
+    `judged` counts rows for holds of the first rows, else only those that change something. `quiet` judged rows have
+    passed since it was last true by the relaxed limit, while it stands; `guarded` is the last row that a guard held in.
     """
 
     truths: int = 0
@@ -180,7 +180,7 @@ class Judge:
         folded = structs.replace(
             state,
             rows=n + 1,
-            places=(*state.places, row.place)[-WINDOW_ROWS:],
+            places=(*state.places[1 - WINDOW_ROWS :], row.place),
             signals=signals,
             nonfinite=nonfinite,
             reward=reward,
@@ -466,8 +466,8 @@ def _judged(known: ClauseMemory | None, clause: Clause, reading: Reading) -> Cla
     truth = False if is_guarded else clause.is_met(reading)
     if truth is None:
         return memory
-    if not truth and known is None and not clause.hold.first and not is_guarded:
-        return None
+    if not (truth or is_guarded or memory.truths or memory.stands or clause.hold.first):
+        return known
     guarded = reading.row if is_guarded else memory.guarded
     truths = (memory.truths << 1 | truth) & _MASKS[50]
     judged = memory.judged + 1
