@@ -12,6 +12,7 @@ from trmon.lab.grpo.experiment_config import Ramp
 from trmon_research.collapse.moments import Moments
 from trmon_research.collapse.stored_runs import Floats, StoredRun
 from trmon_research.collapse.validation import Folds, predictions
+from trmon_research.sweep.sweep_plan import ramps
 
 FOUR = ("chi2_token_p95", "ess_seq", "clip_fraction", "response_length_mean")
 """The four signals of the causes C, D, E and F of [DRIFT]."""
@@ -85,9 +86,9 @@ def _described(run: StoredRun) -> Floats:
         config.router_replay,
         list(type(engine.weight_format)).index(engine.weight_format),
     )
-    updates = range(run.label.n_updates)
-    return np.array([[update, *fixed, *_ramp_values(config.ramps, update)] for update in updates], np.float64)
+    updates, moving = range(run.label.n_updates), ramps(config)
+    return np.array([[update, *fixed, *_ramp_values(moving, update)] for update in updates], np.float64)
 
 
-def _ramp_values(ramps: Sequence[Ramp], update: int) -> list[float]:
-    return [value for ramp in ramps for value in (ramp.at(update), ramp.end)]
+def _ramp_values(moving: Sequence[Ramp], update: int) -> list[float]:
+    return [value for ramp in moving for value in (ramp.at(update), ramp.end)]

@@ -205,13 +205,17 @@ def configuration_hash(config: ExperimentConfig) -> str:
     return structs.replace(config, seed=0).content_hash
 
 
-def first_change(config: ExperimentConfig) -> int:
-    """Return the first update at which a setting changes, from which on signals can show it; 0 if none changes."""
+def ramps(config: ExperimentConfig) -> tuple[Ramp, ...]:
+    """Return the settings of a configuration that may move: the trainer's, the engine's and those of faults."""
     engine, faults = config.engine, config.faults
     of_trainer = (config.learning_rate, config.entropy_coefficient, config.length_bonus)
     of_engine = (engine.router_noise, engine.lag, engine.top_p, engine.temperature, engine.padded_share)
     of_faults = (faults.negated_share, faults.nan_share, faults.token_limit) if faults else ()
-    ramps = [ramp for ramp in (*of_trainer, *of_engine, *of_faults) if ramp is not None]
-    changes = [ramp.first_update for ramp in ramps if ramp.start != ramp.end]
-    changes += [engine.first_update] if engine.first_update else []
+    return tuple(ramp for ramp in (*of_trainer, *of_engine, *of_faults) if ramp is not None)
+
+
+def first_change(config: ExperimentConfig) -> int:
+    """Return the first update at which a setting changes, from which on signals can show it; 0 if none changes."""
+    changes = [ramp.first_update for ramp in ramps(config) if ramp.start != ramp.end]
+    changes += [config.engine.first_update] if config.engine.first_update else []
     return min(changes, default=0)

@@ -138,7 +138,7 @@ def test_the_runs_of_a_killed_node_are_run_on_others(cluster: Cluster, tmp_path:
 
 
 def _sweep(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "trmon", "lab", "sweep", str(folder), "--workers", "1", "--updates", "20"]
+    command = [sys.executable, "-m", "trmon_research", "sweep", str(folder), "--workers", "1", "--updates", "20"]
     return subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
