@@ -59,6 +59,14 @@ def test_an_incident_of_warnings_waits_for_a_cause_that_is_certain_later() -> No
     assert late.causes == [("firing", "stale_rollouts")], "told once, and by its cause"
 
 
+def test_a_symptom_of_an_illness_that_comes_again_waits_for_its_cause_too() -> None:
+    again = run(STALE, steps=30).make_steps({}, steps=40).make_steps(SYMPTOMS, steps=5)
+    assert "mask_rate" in again.firing
+    assert again.make_steps({**SYMPTOMS, **STALE}, steps=20).causes == [("firing", "stale_rollouts")]
+    alone = run(STALE, steps=30).make_steps({}, steps=40).make_steps(SYMPTOMS, steps=20)
+    assert alone.causes == [("firing", "stale_rollouts"), ("firing", "mask_rate")]
+
+
 def test_an_incident_with_a_page_opens_at_once() -> None:
     assert run(CORRUPT, steps=4).causes == [("firing", "corrupt_logprobs")]
 

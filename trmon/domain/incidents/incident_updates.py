@@ -53,12 +53,19 @@ class IncidentStep:
     @property
     def opens_incident(self) -> bool:
         """Whether an incident opens: at once with a page or at the end of the run, else after the steps of waiting."""
-        if not self.firing:
-            return False
-        first = min((alert.attempt_id, alert.step) for alert in self.firing)
-        is_older = first[0] < self.key.attempt_id
-        has_waited = is_older or sum(known >= first[1] for known in self.known_steps) > OPENING_STEPS
-        return has_waited or self.is_last or any(alert.severity is Severity.PAGE for alert in self.firing)
+        first = min(self.firing, key=lambda alert: (alert.attempt_id, alert.step), default=None)
+        is_paged = any(alert.severity is Severity.PAGE for alert in self.firing)
+        return first is not None and (is_paged or self.has_waited_for(first))
+
+    def has_waited_for(self, alert: Alert) -> bool:
+        """Whether so many steps have passed since an alert began that its cause would be known, or none follows."""
+        is_older = alert.attempt_id < self.key.attempt_id
+        return is_older or self.is_last or sum(known >= alert.step for known in self.known_steps) > OPENING_STEPS
+
+    def is_symptom(self, leader: Alert) -> bool:
+        """Whether a rule that warns leads, whose cause may be found within the steps of waiting."""
+        lead = None if self.judgement is None else self.judgement.lead
+        return lead is None and leader.severity is not Severity.PAGE and not self.has_waited_for(leader)
 
     @property
     def leader(self) -> Alert | None:
@@ -136,8 +143,8 @@ def _continued(incident: Incident, step: IncidentStep) -> tuple[Incident, Transi
         return incident, None
     alert = replace(incident.alert, severity=severity, updated_at=step.at)
     is_other = leader.rule != incident.cause
-    if is_other and step.explains(incident.cause, leader.rule):
-        is_other = False  # what a cause leaves behind for a while is not another cause
+    if is_other and (step.explains(incident.cause, leader.rule) or step.is_symptom(leader)):
+        is_other = False  # what a cause leaves behind for a while, or what shows before a cause, is not another cause
     else:
         alert = _led_by(alert, leader, step)
     is_told = is_other or worsens
