@@ -51,7 +51,7 @@ def test_the_failing_runs_are_reported_with_their_causes_and_the_healthy_one_is_
 
     ill, collapsing = told(ended.stdout, "ill"), told(ended.stdout, "collapsing")
     assert ill.onset_step <= ill.since_step <= ill.alert_step < ill.collapse_step, ended.stdout
-    assert ill.since_step - 10 <= ill.last_good_step < ill.since_step
+    assert ill.since_step - 30 <= ill.last_good_step < ill.since_step
     # The incident may open with another sign of drift, and be led by its cause as soon as that is known.
     assert "demo/ill: stale rollouts since step" in ill.text
     # A prediction may open it first: training differs between processors.
@@ -59,7 +59,7 @@ def test_the_failing_runs_are_reported_with_their_causes_and_the_healthy_one_is_
     assert "demo/collapsing: reward collapse since step" in collapsing.text
     assert "(page): " in collapsing.text
     assert collapsing.onset_step < collapsing.since_step <= collapsing.alert_step <= collapsing.collapse_step + 30
-    assert collapsing.since_step - 10 <= collapsing.last_good_step < collapsing.since_step
+    assert collapsing.since_step - 30 <= collapsing.last_good_step < collapsing.since_step
     assert collapsing.kl < 0.02
     assert "The healthy run raised no alert" in ended.stdout
     calibrated = re.search(r"calibrated on (\d+) sequences of (\d+) steps", ended.stdout)
