@@ -99,7 +99,7 @@ def test_a_database_opens_with_everything_in_it(serving: Serving, data_dir: Path
         alerts = client.get("/api/v1/alerts", params={"project": "math"}).json()["items"]
         assert {(alert["run"], alert["rule"]) for alert in alerts} >= {("crashed", "crashed")}
         diagnosis = read(client, "math/finished/diagnosis")
-        # A run that ended then is not judged anew; what was said of it stays.
+        # A run that ended under 0.2.0 is not judged again; its stored incident remains.
         assert (diagnosis["rows"], diagnosis["unmeasured"]) == (0, [])
         assert diagnosis["incident"]["title"] == "variance blowup"
         assert whatif(client, "math/finished") == 24

@@ -84,4 +84,6 @@ def test_a_run_with_two_of_three_policies_is_judged_by_their_pair(
         assert (one["primary_pair"], one["signals"]["invalid_fraction"], one["mismatches"]) == (pair, 0.0, 0)
         assert one["signals"][f"{pair}_kl_k3"] < 1e-4
         assert "mismatch_kl_k3" not in one["signals"]
-    assert run.get("/diagnosis")["word"] != "nothing here that trmon knows"
+    found = run.get("/diagnosis")
+    assert [one["signal"] for one in found["outside"]] == ["length_limit_share"], "the mask leaves out no token"
+    assert ("agreement" in {one["what"] for one in found["unmeasured"]}) == (pair == "staleness")

@@ -36,7 +36,7 @@ def has_option(config: Mapping[str, Any], option: str) -> bool:
 
 
 IMPORTED = "imported"
-"""The option under which an import keeps what it read: the format of the log, and the framework of its names."""
+"""The option in which an import stores the format of the log and the framework of its metric names."""
 
 
 def is_imported(config: Mapping[str, Any]) -> bool:

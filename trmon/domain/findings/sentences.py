@@ -86,7 +86,7 @@ OF_DISTANCE: Mapping[str, str] = {
     "pearson_gap": "{signal} is {value} below 1",
     "ppl_gap": "{signal} is off 1 by {value}",
 }
-"""How the newest distance of a signal is told."""
+"""The words for the newest distance of a signal."""
 
 
 def evidence_words(evidence: Evidence) -> str:
