@@ -210,11 +210,11 @@ def preflight(
     of_data = tuple(_data_causes(alignment, counts))
     of_engines = _engine_cause(pairs, result, signals=signals, catalogue=catalogue)
     named = {found.cause for found in of_data}
-    # A distribution that is cut differs where it has tokens, too. Other data is set aside above.
+    # A cut distribution also differs on the tokens that it keeps; other faults of the data were set aside before.
     explained = catalogue.by_id["support_shift"].explains if PreflightCause.SUPPORT in named else ()
-    is_other = of_engines is not None and of_engines.cause not in named and of_engines.finding not in explained
-    others = (of_engines,) if of_engines is not None and is_other else ()
-    return replace(result, causes=(*of_data, *others))
+    if of_engines is None or of_engines.cause in named or of_engines.finding in explained:
+        return replace(result, causes=of_data)
+    return replace(result, causes=(*of_data, of_engines))
 
 
 def _judged(pairs: TokenPairs, *, catalogue: Catalogue) -> JudgeState:
