@@ -10,7 +10,7 @@ from trmon.domain.collapse_risk.risk_model import HORIZON, shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskReading
 from trmon.domain.findings.configuration import is_imported
 from trmon.domain.findings.remedies import framework_of_config
-from trmon.domain.findings.verdict import Judgement
+from trmon.domain.findings.verdict import COLLAPSE, Judgement
 from trmon.domain.health.problems import first_action
 from trmon.domain.incidents.incident import Incident
 from trmon.domain.runs.run import Run, RunState
@@ -21,9 +21,6 @@ from trmon_client.api.diagnosis import (
     FleetRiskInfo,
     IncidentInfo,
 )
-
-COLLAPSE = "reward_collapse"
-"""The finding after which a prediction of the collapse means nothing."""
 
 
 def diagnosis_info(

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from trmon.domain.adaptation.proposal import AdaptationMode
 from trmon.domain.alerts.alert import Alert, AlertState
 from trmon.domain.collapse_risk.risk_reading import RISK
+from trmon.domain.findings.verdict import COLLAPSE
 from trmon.domain.incidents.incident import CAUSE_LABEL
 from trmon.domain.pipeline.run_update import RunView
 from trmon.domain.rules.rule import RuleSet
@@ -205,7 +206,7 @@ class Exposition:
 
 def _is_collapse(alert: Alert) -> bool:
     """Whether an alert says that the reward has collapsed, after which its prediction means nothing."""
-    return alert.rule == "reward_collapse" and alert.state is AlertState.FIRING
+    return alert.rule == COLLAPSE and alert.state is AlertState.FIRING
 
 
 def _incident_labels(alert: Alert) -> str:

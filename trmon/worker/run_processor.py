@@ -11,6 +11,7 @@ from msgspec import structs
 from trmon.domain.alerts.alert import AlertState
 from trmon.domain.batches.batch import QuarantinePart
 from trmon.domain.budget.trainer_advice import STOPPING_FINDINGS, Advice
+from trmon.domain.findings.verdict import COLLAPSE
 from trmon.domain.incidents.incident import PREDICTION
 from trmon.domain.messages import Unread
 from trmon.domain.pipeline.judging import judgement_of
@@ -157,7 +158,7 @@ class RunProcessor:
                 alerts=alerts,
                 collapses=[alert for alert in alerts if alert.rule in STOPPING_FINDINGS],
                 incident=next((alert for alert in firing if alert.is_incident), None),
-                has_collapsed="reward_collapse" in run.pipeline_state.judge.standing,
+                has_collapsed=COLLAPSE in run.pipeline_state.judge.standing,
             ),
             counts=run.quarantined,
             run_id=run.id,

@@ -15,6 +15,7 @@ from trmon.domain.alerts.alert import Alert
 from trmon.domain.batches.batch import BatchRow
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.collapse_risk.risk_reading import RiskLevel, read_risk, risk_sentence
+from trmon.domain.findings.verdict import COLLAPSE
 from trmon_client.core.wire.messages import decodable
 
 PAGE_LR_SCALE = 0.5
@@ -238,7 +239,7 @@ def _ess_seq(row: BatchRow) -> float:
 
 STOP_OPTION = "stop_on_collapse"
 """The key of a run's configuration that opts in."""
-STOPPING_FINDINGS = frozenset({"reward_collapse", "not_a_number"})
+STOPPING_FINDINGS = frozenset({COLLAPSE, "not_a_number"})
 """The findings that stop: each is the collapse itself. A stop on findings of drift would have ended 13 of 98 runs that
 did not collapse; formulas, section 10."""
 

@@ -95,7 +95,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JudgeState(msgspec.Struct, frozen=True, kw_only=True):
-    """The judgement of a run after `rows` rows, which give it again; `places` are those of the newest 200."""
+    """The judge's state after `rows` rows; the same rows give an equal state. `places` are those of the newest 200."""
 
     rows: int = 0
     places: tuple[Place, ...] = ()
@@ -378,9 +378,7 @@ def _remedy(finding: str, clause: Clause, reading: Reading, onset: int) -> str:
         most = max(shares, key=lambda name: shares[name] if shares[name] == shares[name] else 0.0)
         if shares[most] > 0.5:
             return most
-        rewards = reading.reward.signal.newest(LR_ROWS)
-        is_at_floor = bool(rewards) and max(rewards) <= min(reading.reward.lowest, 0.0) + 1e-9
-        return "reward_broken" if clause.id == "reward" or is_at_floor else ""
+        return "reward_broken" if clause.id == "reward" or reading.reward.is_at_floor(LR_ROWS) else ""
     return ""
 
 

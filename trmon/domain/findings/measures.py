@@ -25,6 +25,7 @@ from trmon.domain.findings.memory import (
     NonFiniteMemory,
     RewardMemory,
     SignalMemory,
+    floor_of,
     mean,
     median_of,
 )
@@ -391,8 +392,8 @@ def _at_top(reading: Reading) -> float:
 
 
 def _above_floor(reading: Reading) -> float:
-    """How far the reward is above the lower of 0 and its lowest."""
-    return reading.reward.signal.now - min(reading.computed("reward_lowest"), 0.0) - 1e-9
+    """How far the reward is above its floor."""
+    return reading.reward.signal.now - floor_of(reading.computed("reward_lowest"))
 
 
 FLOOR_ROWS = 50

@@ -208,6 +208,11 @@ ATOMS = (*LOWER_ATOMS, *UPPER_ATOMS)
 """The quantiles of a step's rewards, each with the share of the sequences that it stands for."""
 
 
+def floor_of(lowest: float) -> float:
+    """Return what a reward at its floor does not exceed: the lower of 0 and the lowest reward, up to rounding."""
+    return min(lowest, 0.0) + RELATIVE_FLOOR
+
+
 class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
     """The course of the reward: its averages over 15 and 20 rows, its peak, its noise and its range.
 
@@ -316,6 +321,11 @@ class RewardMemory(msgspec.Struct, frozen=True, kw_only=True):
         now, error = self.averages[-1], noise * math.sqrt(EMA_VARIANCE)
         then = self.averages[0] if len(self.averages) > GROWTH_ROWS else self.average_at_start
         return now - then > 2.0 * math.sqrt(2.0) * error and now - self.averages[-1 - START_ROWS] >= -2.0 * error
+
+    def is_at_floor(self, rows: int) -> bool:
+        """Whether the newest rewards have not left their floor."""
+        recent = self.signal.newest(rows)
+        return bool(recent) and max(recent) <= floor_of(self.lowest)
 
     def is_at_top(self, lowest: float, highest: float) -> bool | None:
         """Whether the mean of the newest 10 rows is at the top of the rewards; None if the top is not known."""

@@ -11,7 +11,7 @@ from statistics import median
 from trmon.domain.collapse_risk.risk_model import shipped_model
 from trmon.domain.findings.catalogue import Clause, Comparison
 from trmon.domain.findings.measures import COMPUTED, FLOOR_ROWS, SCALES, Reading
-from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, band, mean
+from trmon.domain.findings.memory import START_ROWS, RewardMemory, SignalMemory, band, floor_of, mean
 
 BAND_DEVIATIONS = 3.0
 ROWS_BEFORE_PEAK, LEAST_BEFORE_PEAK = 50, 15
@@ -142,7 +142,7 @@ def _of_reward(decisive: Comparison, reading: Reading) -> Onset:
         row = course.signal.rows[-min(FLOOR_ROWS, len(course.signal.rows))]
         return Onset(row, row)
     if decisive.measure == "reward_mean.above_floor":
-        floor = min(course.lowest, 0.0) + 1e-9
+        floor = floor_of(course.lowest)
         return _level(course.signal.rows, course.signal.values, lambda value: value > floor)
     return _split(course)
 

@@ -160,7 +160,7 @@ def frameworks_with_options() -> tuple[str, ...]:
 def framework_of_config(config: Mapping[str, Any]) -> str | None:
     """Return the framework whose options a configuration has; None where none or several are possible.
 
-    An import keeps the one whose names the log has.
+    For an imported log it is the framework whose metric names were recognised.
 
     Args: config: nested, or with dotted names; options of a command line as argparse names them.
     """

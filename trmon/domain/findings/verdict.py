@@ -25,7 +25,9 @@ CHANGED_TIMES = 1.5
 NEAR_ROWS = 10
 LEADS_AFTER_ROWS = 20
 COLLAPSE_LEAD_ROWS = 50
-REWARD_FINDINGS = ("reward_collapse", "reward_decline")
+COLLAPSE = "reward_collapse"
+"""The finding after which nothing is left to predict."""
+REWARD_FINDINGS = (COLLAPSE, "reward_decline")
 CERTAIN = ("not_a_number", "corrupt_logprobs")
 """They lead a collapse however long before it they began."""
 STEP = "step_too_large"
@@ -135,7 +137,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 def leader_of(state: JudgeState, catalogue: Catalogue) -> Spell | None:
     """Return the standing finding that leads: the earliest onset, of those within 10 rows the first cause."""
     standing = [spell for spell in state.standing.values() if spell.severity is not Severity.INFO]
-    collapse = state.standing.get("reward_collapse")
+    collapse = state.standing.get(COLLAPSE)
     if collapse is not None:
         least = collapse.onset - COLLAPSE_LEAD_ROWS
         standing = [spell for spell in standing if spell.onset >= least or spell.finding in CERTAIN]
@@ -225,7 +227,8 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
         state.standing.values(),
         key=lambda spell: (spell is not leader, spell.severity is Severity.INFO, catalogue.order[spell.finding]),
     )
-    outside = tuple(_outside(state, catalogue))
+    at_top = is_at_top(state)
+    outside = tuple(_outside(state, catalogue, at_top=at_top))
     illness = None if leader is None else onset_of_illness(state, leader)
     knows_agreement = any(_memory(state, name).count for name in AGREEMENT)
     knows_training = any(_memory(state, name).count for name in TRAINING)
@@ -242,7 +245,7 @@ def judge_run(state: JudgeState, catalogue: Catalogue) -> Judgement | None:
         last_good=None if illness is None else last_good_of(state, illness, catalogue).last_good,
         measures_agreement=knows_agreement,
         measures_training=knows_training or not state.nonfinite.keys().isdisjoint(TRAINING),
-        at_top=is_at_top(state),
+        at_top=at_top,
         notes=tuple(_notes(state)),
     )
 
@@ -311,13 +314,13 @@ def _source(state: JudgeState, name: str) -> str:
     return next((source for source in sources_of(name) if source in state.signals), name)
 
 
-def _outside(state: JudgeState, catalogue: Catalogue) -> Iterator[OutOfRange]:
+def _outside(state: JudgeState, catalogue: Catalogue, *, at_top: bool) -> Iterator[OutOfRange]:
     lags = _memory(state, "lag").now > 0
     for name, usual in catalogue.ranges.items():
         memory = _memory(state, name)
         if not memory.count or (usual.only_if_unknown and _memory(state, usual.only_if_unknown).count):
             continue
-        if usual.not_at_top and is_at_top(state):
+        if usual.not_at_top and at_top:
             continue
         recent = memory.newest(START_ROWS)
         value = mean(recent) if usual.by == "mean" else median(recent)
