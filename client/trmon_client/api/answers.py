@@ -5,6 +5,7 @@ Fields that a newer service adds are ignored. States and kinds are strings, sinc
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from enum import Enum
@@ -83,8 +84,12 @@ def decode_answer(body: bytes, kind: type[T]) -> T:
 
 
 def encode_answer(answer: object) -> bytes:
-    """Return structs as the JSON of the service's answer."""
-    return msgspec.json.encode(answer, enc_hook=_written)
+    """Return structs as the JSON of the service's answer; lone surrogates, as in names of files, become `?`."""
+    try:
+        return msgspec.json.encode(answer, enc_hook=_written)
+    except UnicodeEncodeError:
+        document = msgspec.to_builtins(answer, enc_hook=_written)
+        return json.dumps(document, ensure_ascii=False).encode(errors="replace")
 
 
 def convert_answer(document: object, kind: type[T]) -> T:

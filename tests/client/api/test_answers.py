@@ -24,3 +24,10 @@ def test_a_newer_service_may_answer_more_and_not_less() -> None:
     assert decode_answer(newer, ShareInfo) == ShareInfo(n_sequences=2, mask_rate=ApiNumber(0.5))
     with pytest.raises(ValueError, match="mask_rate"):
         decode_answer(b'{"n_sequences":2}', ShareInfo)
+
+
+def test_half_a_surrogate_pair_is_written_as_a_question_mark() -> None:
+    share = ShareInfo(n_sequences=2, mask_rate=ApiNumber("nan"))
+    assert encode_answer({"log\udcff.jsonl": share, "of": "kl\ud800"}) == (
+        b'{"log?.jsonl": {"n_sequences": 2, "mask_rate": null}, "of": "kl?"}'
+    )
