@@ -99,6 +99,7 @@ class BatchCloser:
         """Close the steps of which only scalars came, once later ones follow or the run has ended."""
         run = self._run
         for step in self._scalar_steps(caught_up=caught_up).due(changes.now):
+            run.context.beat()
             context, state = run.pass_context(changes), run.pipeline_state
             published = close_or_quarantine(
                 partial(close_scalar_step, step, context=context, pipeline_state=state),
@@ -166,6 +167,7 @@ class BatchCloser:
 
     def _close(self, closing: ClosingBatch, changes: PassChanges) -> None:
         run = self._run
+        run.context.beat()
         if closing.batch.reports:
             close, withhold = partial(close_batch, closing), partial(withhold_batch, closing)
             published = close_or_quarantine(close, withhold, run_id=run.id, key=closing.batch.key)

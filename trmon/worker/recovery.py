@@ -196,6 +196,7 @@ def _replay(log: RunLog, run: LoadedRun, context: PassContext) -> PipelineState:
     state = run.pipeline_state
     while rows := log.batches_after(context.run.id, state.ordinal, limit=PAGE):
         for row in rows:
+            run.context.beat()
             parts = (entry.part for entry in row.quarantined if entry.part is QuarantinePart.ROW)
             run.quarantined.update(parts)
             state = replay_row(row, context=context, pipeline_state=state)

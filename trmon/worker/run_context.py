@@ -16,6 +16,7 @@ from trmon.domain.policies import PolicyRegistry, PolicyVersion, version_from_tr
 from trmon.domain.rules.rule import RuleSet
 from trmon.domain.runs.liveness import SilenceLimits, StateChange
 from trmon.domain.runs.run import with_new_warnings
+from trmon.fleet.heartbeats import Heartbeat
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.pass_changes import PassChanges
 from trmon_client.core import wire
@@ -25,7 +26,7 @@ from trmon_client.core.policies.sequence_statistics import PolicyError
 
 @dataclass(kw_only=True)
 class WatchConfig:
-    """The settings by which every run is evaluated: rules, alert routes, and how long to wait for reports."""
+    """By what every run is evaluated: rules, alert routes, how long to wait for reports; and what beats meanwhile."""
 
     rules: Callable[[], RuleSet]
     routes: Routes = field(default_factory=Routes)
@@ -33,6 +34,7 @@ class WatchConfig:
     runbook_base_url: str | None = None
     grace_seconds: float = 60.0
     patience: SilenceLimits = field(default_factory=SilenceLimits)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
 
 
 class RunContext:
@@ -45,6 +47,10 @@ class RunContext:
         self.run = log.runs.by_id(run_id)
         self.policies = PolicyRegistry.of(log.policies.current(run_id), versions=log.policies.history(run_id))
         self.adaptation = log.adaptations.get(run_id)
+
+    def beat(self) -> None:
+        """Record that the worker makes progress."""
+        self._watch_config.heartbeat.beat()
 
     def pass_context(self, now: float) -> PassContext:
         """Return the context of a pipeline pass at a time."""

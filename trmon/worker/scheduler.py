@@ -176,11 +176,12 @@ class Scheduler:
             futures = commit_updates(self._writer, updates, fences=self._fences)
             for update, future in zip(updates, futures, strict=True):
                 try:
-                    future.result(COMMIT_TIMEOUT_SECONDS)
+                    self._watch_config.heartbeat.wait_for(future, timeout_seconds=COMMIT_TIMEOUT_SECONDS)
                 except Exception as error:  # noqa: BLE001 - the worker's edge: without a checkpoint a restart is slower
                     self._checkpoint_failed(update.run_id, error)
 
     def _checkpoint(self, run_id: int) -> RunUpdate | None:
+        self._watch_config.heartbeat.beat()
         try:
             return self._processors[run_id].checkpoint_update()
         except Exception as error:  # noqa: BLE001 - the worker's edge: without a checkpoint a restart is slower
@@ -206,6 +207,7 @@ class Scheduler:
             return {}
 
     def _run_pass(self, run_id: int, batcher: CommitBatcher, *, unread: Unread | None, now: float) -> None:
+        self._watch_config.heartbeat.beat()
         try:
             processor = self._processors.get(run_id)
             if processor is None:
@@ -223,7 +225,7 @@ class Scheduler:
         run_id = result.view.run.id
         try:
             if result.commit is not None:
-                result.commit.result(COMMIT_TIMEOUT_SECONDS)
+                self._watch_config.heartbeat.wait_for(result.commit, timeout_seconds=COMMIT_TIMEOUT_SECONDS)
         except Fenced as error:
             self._unload(run_id)
             log.warning("run_lost", run_id=run_id, reason=str(error))

@@ -78,6 +78,7 @@ class Worker:
         self._log = run_log
         self._scheduler = Scheduler(run_log, writer=writer, watch_config=watch_config, views=views, observer=observer)
         self._observer = observer
+        self.heartbeat = watch_config.heartbeat
         self._ownership = ownership or Ownership()
         self._after_round = after_round
         self._clock = clock
@@ -119,6 +120,7 @@ class Worker:
         self._after_round()
         while self._wait_for_work():
             started_at = time.monotonic()
+            self.heartbeat.beat()
             try:
                 self._run_round()
                 self._after_round()
