@@ -166,6 +166,19 @@ class BatchDecision:
         """Return a decision that rejects nothing, for a call that decided nothing."""
         return cls(spec=TensorSpec.of(tensors), error_guard=error_guard, counted_tokens=checked_on_read(tensors))
 
+    def __repr__(self) -> str:
+        """Return one line that waits for no device: a notebook would print every column."""
+        return f"<BatchDecision of {self.spec.n_sequences} sequences: {self._summary}>"
+
+    @property
+    def _summary(self) -> str:
+        if self.verdict is None:
+            return "nothing decided"
+        accepted, mode = self.verdict.accepted, "enforced" if self.is_enforced else "observed"
+        on_device = is_tensor(accepted) and accepted.device.type != "cpu"
+        rejected = "decided" if on_device else f"{len(accepted) - int(accepted.sum())} rejected"
+        return f"{rejected} by {self.verdict.policy.name}, {mode}"
+
     @cached_property
     def mask(self) -> Array:
         """[B] bool: which sequences stay in the loss; all true in observe mode, and where the client itself failed.

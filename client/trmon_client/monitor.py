@@ -40,6 +40,11 @@ class Monitor:
         self._is_first_batch = True
         self._is_closed = settings.mode is Mode.OFF
 
+    def __repr__(self) -> str:
+        settings = self.settings
+        to = settings.page_url or settings.run_spool_dir
+        return f"<Monitor {settings.project}/{settings.run}, {settings.mode.value}, {to}>"
+
     def __copy__(self: AnyMonitor) -> AnyMonitor:
         return self
 
@@ -131,6 +136,15 @@ class Monitor:
         if not self._is_closed:
             session.error_guard.guard(lambda: session.log_scalars(step, values), otherwise=None)
 
+    def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
+        """Report the trainer's own numbers as `log_scalars` does, with the arguments in the order of other trackers.
+
+        Args: step: by default that of the newest batch; in a run without batches, one more than the last call's.
+        """
+        session = self._current_session()
+        if not self._is_closed:
+            session.error_guard.guard(lambda: session.log_scalars(step, values), otherwise=None)
+
     def pause(self, reason: str = "") -> None:
         """Report that the trainer pauses on purpose (evaluation, checkpoint) until it logs again."""
         session = self._current_session()
@@ -207,7 +221,8 @@ def init(
 ) -> Monitor:
     """Return the monitor of a run; arguments that are None are read from their TRMON_ variables.
 
-    Args: project, run: names, required. url, token: of the service; without a url, reports go to `spool_dir`.
+    Args: project: its name, required. run: its name; by default the job's of torchrun or Slurm, else the script and the time.
+        url, token: of the service; without a url, reports go to `spool_dir`.
         policy: a preset's name or a spec; default `trm_auto`. mode: observe (default), enforce or off; TRMON_MODE
         overrides.
         rank, world_size: data-parallel; required if the process group also has other kinds of ranks.

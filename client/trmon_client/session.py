@@ -144,6 +144,7 @@ class Session:
         self._n_calls = 0
         self._is_first_report = True
         self._scalars_step: int | None = None
+        self._newest_scalars_step = -1
 
     @property
     def has_started(self) -> bool:
@@ -186,9 +187,13 @@ class Session:
             advice=advice,
         )
 
-    def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
-        """Queue the trainer's own numbers of a step."""
-        step, losses = _count("step", step), self.error_guard.losses
+    def log_scalars(self, step: int | None, values: Mapping[str, Any]) -> None:
+        """Queue the trainer's own numbers of a step; None is the newest batch's, or counts in a run without batches."""
+        losses = self.error_guard.losses
+        if step is None:
+            step = self._newest_step if self._n_calls else self._newest_scalars_step + 1
+        step = _count("step", step)
+        self._newest_scalars_step = max(step, self._newest_scalars_step)
         self._ensure_started().put(messages.scalars_message(step, values, sequence=next(_SEQUENCES), losses=losses))
         self._log_scalars_only(values, step)
 

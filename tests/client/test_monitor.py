@@ -181,6 +181,33 @@ def test_a_scalar_is_any_single_number_as_it_was_and_others_are_left_out_and_cou
     assert finish.losses.dropped == {"scalar": len(others) + 2}
 
 
+def test_numbers_without_a_step_belong_to_the_newest_batch_or_are_counted(tmp_path: Path) -> None:
+    counting = Monitor(settings(tmp_path / "counting"))
+    for _ in range(2):
+        counting.log({"reward": 1.0})
+    counting.log({"reward": 1.0}, step=7)
+    counting.log({"reward": 1.0})
+    counting.close()
+    assert [message.step for message in spooled(tmp_path / "counting")[1:-1]] == [0, 1, 7, 8]
+    monitor = Monitor(settings(tmp_path / "batches"))
+    monitor.log_batch(step=3, **batch())
+    for _ in range(2):
+        monitor.log({"reward": 1.0})
+    monitor.close()
+    assert [message.step for message in spooled(tmp_path / "batches")[1:-1]] == [3, 3, 3]
+
+
+def test_a_monitor_and_its_decisions_show_as_one_line(tmp_path: Path) -> None:
+    monitor = Monitor(settings(tmp_path, url="http://127.0.0.1:1", mode="enforce"))
+    with monitor:
+        decision = monitor.log_batch(step=0, **batch(far=(1,)))
+    assert repr(monitor) == "<Monitor math/grpo, enforce, http://127.0.0.1:1/runs/math/grpo>"
+    assert repr(decision) == "<BatchDecision of 4 sequences: 1 rejected by trm_auto, enforced>"
+    assert repr(Monitor(settings(tmp_path, mode="off"))).endswith(f", off, {tmp_path}/spool/math/grpo>")
+    off = Monitor(settings(tmp_path, mode="off")).log_batch(step=0, **batch())
+    assert repr(off) == "<BatchDecision of 4 sequences: nothing decided>"
+
+
 @pytest.fixture
 def mesh() -> Iterator[DeviceMesh]:
     """The mesh of a process group of this process alone."""

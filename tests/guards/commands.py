@@ -109,7 +109,7 @@ def client_refusals(folder: Path) -> dict[str, str]:
     """Return what the client says to bad arguments: at `init` as errors, later on the first line of standard error."""
     good: dict[str, Any] = {"project": "p", "run": "r", "spool_dir": folder / "spool"}
     bad: dict[str, dict[str, Any]] = {
-        "no run": {"run": None},
+        "no run of two processes": {"run": None, "rank": 0, "world_size": 2},
         "a name with a slash": {"run": "a/b"},
         "an unknown policy": {"policy": "nosuch"},
         "a policy without criteria": {"policy": {"name": "x"}},

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -46,16 +50,20 @@ VARIABLES = (
 """The variables of launchers that the client reads."""
 
 
-def attempt_id(launcher: Mapping[str, str]) -> str | None:
-    """Return the launcher's id and restart count, or None if no launcher names this attempt."""
+def job_id(launcher: Mapping[str, str]) -> str | None:
+    """Return the launcher's id of a job, which its restarts keep; None without one, as in Ray, which numbers from 1."""
     # torchrun without --rdzv-id calls every job "none".
     if launcher.get("TORCHELASTIC_RUN_ID", "none") != "none":
-        return _joined("torchrun", launcher["TORCHELASTIC_RUN_ID"], restart_count(launcher))
-    if "SLURM_JOB_ID" in launcher:
-        return _joined("slurm", launcher["SLURM_JOB_ID"], launcher.get("SLURM_RESTART_COUNT", "0"))
-    if "RAY_JOB_ID" in launcher:
-        return _joined("ray", launcher["RAY_JOB_ID"])
-    return None
+        return _joined("torchrun", launcher["TORCHELASTIC_RUN_ID"])
+    return _joined("slurm", launcher["SLURM_JOB_ID"]) if "SLURM_JOB_ID" in launcher else None
+
+
+def attempt_id(launcher: Mapping[str, str]) -> str | None:
+    """Return the launcher's id and restart count, or None if no launcher names this attempt."""
+    if (job := job_id(launcher)) is not None:
+        is_torchrun = job.startswith("torchrun")
+        return _joined(job, restart_count(launcher) if is_torchrun else launcher.get("SLURM_RESTART_COUNT", "0"))
+    return _joined("ray", launcher["RAY_JOB_ID"]) if "RAY_JOB_ID" in launcher else None
 
 
 def launch_id(launcher: Mapping[str, str]) -> str | None:
@@ -82,6 +90,14 @@ def rank_hint(launcher: Mapping[str, str]) -> tuple[int, int]:
     if rank.isdecimal() and world_size.isdecimal() and int(rank) < int(world_size):
         return int(rank), int(world_size)
     return 0, 1
+
+
+def initialized_distributed() -> Any | None:
+    """Return torch.distributed if the trainer has imported and initialised it."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed
 
 
 def _joined(*parts: str) -> str:
@@ -157,9 +173,10 @@ def resolve_settings(
     arguments = Arguments(given, environment)
     policy = arguments.get("policy")
     rank, world_size = _ranks(arguments)
+    launcher = {name: environment[name] for name in VARIABLES if environment.get(name)}
     return ClientSettings(
         project=_name(arguments, "project"),
-        run=_name(arguments, "run"),
+        run=_name(arguments, "run", otherwise=lambda: new_run_name(launcher, world_size=world_size)),
         mode=_mode(arguments),
         url=url_of(arguments),
         token=token_of(arguments),
@@ -177,13 +194,29 @@ def resolve_settings(
         record_texts=arguments.parsed("record_texts", _switch, expected="0 or 1") is True,
         handles_signals=arguments.parsed("signals", _switch, expected="0 or 1") is not False,
         compiled=arguments.parsed("compiled", _switch, expected="0 or 1") is True,
-        launcher={name: environment[name] for name in VARIABLES if environment.get(name)},
+        launcher=launcher,
         limits=limits or Limits(),
     )
 
 
-def _name(arguments: Arguments, name: str) -> str:
+def new_run_name(launcher: Mapping[str, str], *, world_size: int | None) -> str | None:
+    """Return a name for a run that was given none: the launcher's id of the job, else the script's name and the time.
+
+    None where several processes report the run, which would not choose the same name.
+    """
+    if (job := job_id(launcher)) is not None:
+        return re.sub(r"[^\w.-]", "-", job, flags=re.ASCII)
+    distributed = initialized_distributed()
+    if (world_size or (distributed.get_world_size() if distributed else rank_hint(launcher)[1])) > 1:
+        return None
+    script = re.sub(r"[^\w.]+", "-", Path(sys.argv[0] or "python").stem, flags=re.ASCII).strip("-._")[:64] or "run"
+    return f"{script}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def _name(arguments: Arguments, name: str, *, otherwise: Callable[[], str | None] = lambda: None) -> str:
     if arguments.get(name) is None:
+        if (made := otherwise()) is not None:
+            return made
         raise ValueError(f"{name} is needed: pass init({name}=...) or set {variable_name(name)}")
     expected = "1 to 128 letters, digits, '.', '_' or '-', not leading with a sign"
     found = arguments.parsed(name, NAME.fullmatch, expected=expected)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from trmon_client.config.settings import ClientSettings, attempt_id, launch_id, rank_hint, restart_count
+from trmon_client.config.settings import (
+    ClientSettings,
+    attempt_id,
+    initialized_distributed,
+    launch_id,
+    rank_hint,
+    restart_count,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +41,6 @@ def discover_ranks(settings: ClientSettings) -> Ranks:
         return Ranks(rank, world_size, _has_smaller_groups(distributed, world_size))
     rank, world_size = rank_hint(settings.launcher)
     return Ranks(rank, world_size, world_size > 1)
-
-
-def initialized_distributed() -> Any | None:
-    """Return torch.distributed if the trainer has imported and initialised it."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return distributed
 
 
 def _has_smaller_groups(distributed: Any, world_size: int) -> bool:

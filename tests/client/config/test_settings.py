@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def test_the_defaults_are_observe_mode_trm_auto_and_a_local_spool() -> None:
 
 MISTAKES = {
     "no project": ({"project": None}, "project is needed.*TRMON_PROJECT"),
+    "no run of several processes": ({"run": None, "rank": 0, "world_size": 2}, "run is needed.*TRMON_RUN"),
     "a run with a slash": ({"run": "a/b"}, r"run \(TRMON_RUN\) must be 1 to 128 letters"),
     "a name of 10,000 characters": ({"project": "x" * 10_000}, "project .{0,200}$"),
     "an unknown mode": ({"mode": "on"}, "mode .* observe, enforce or off, and is 'on'"),
@@ -101,3 +103,15 @@ def test_the_token_is_read_from_a_file(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(ValueError, match="TRMON_TOKEN_FILE cannot be read"):
         resolve_settings(NAMED, environment=environment)
+
+
+def test_a_run_without_a_name_gets_the_one_of_its_job_else_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/home/me/train grpo.py"])
+    environment = {"TRMON_PROJECT": "math"}
+    names = {resolve_settings({}, environment=environment).run for _ in range(20)}
+    assert len(names) > 1
+    assert all(re.fullmatch(r"train-grpo-\d{8}-\d{6}-[0-9a-f]{4}", name) for name in names)
+    torchrun = environment | {"TORCHELASTIC_RUN_ID": "job 7", "RANK": "1", "WORLD_SIZE": "2"}
+    assert resolve_settings({}, environment=torchrun).run == "torchrun-job-7"
+    slurm = environment | {"SLURM_JOB_ID": "123", "SLURM_RESTART_COUNT": "2"}
+    assert resolve_settings({}, environment=slurm).run == "slurm-123"
