@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 FLEET = runpy.run_path(str(HERE / "fleet.py"), run_name="fleet")
 PROJECT, STALE, SILENT = FLEET["PROJECT"], FLEET["STALE"].name, FLEET["SILENT"]
 STALL_SECONDS = 15.0
-WIDE = (1360, 800)
+WIDE = (1360, 860)
 DRAWN_MS = 2500
 """Charts are drawn after the words, and the heat map after the charts."""
 LARGEST_BYTES = 180_000
@@ -55,7 +55,7 @@ def _take(browser: Browser, client: httpx.Client, *, size: tuple[int, int], them
         tab = visit(browser, str(client.base_url).rstrip("/"), size=size, theme=theme)
         page = tab.go(path)
         page.wait_for_timeout(DRAWN_MS)
-        shot = page.locator(".step").screenshot() if name == "step" else page.screenshot(full_page=name == "run")
+        shot = page.locator(".step").screenshot() if name == "step" else page.screenshot()
         _write(HERE / f"{name}-{theme}-{word}.png", shot)
         leave(tab)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -14,7 +15,17 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
-    assert (tmp_path / "site" / "index.html").is_file()
+    pages = [*(tmp_path / "site").rglob("*.html")]
+    shown = {
+        page.parent / source for page in pages for source in re.findall(r'<img[^>]* src="([^":]+)"', page.read_text())
+    }
+    assert len(shown) >= 8
+    assert not [picture for picture in shown if not picture.is_file()]
+    ranks = {
+        entry["location"]: entry.get("boost")
+        for entry in json.loads((tmp_path / "site/search/search_index.json").read_text())["docs"]
+    }
+    assert ranks["decisions/0016-order-on-postgresql/"] < 1 == (ranks["alerts/"] or 1)
 
 
 def test_every_decision_has_a_line_in_the_index() -> None:
