@@ -1,4 +1,4 @@
-"""`make dashboards`: generates the dashboards as Classic JSON and the alert rules in Grafana's provisioning format."""
+"""`make dashboards`: generates the dashboards as Classic JSON, and the alert rules for Grafana and Kubernetes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from dashboards.source.acceptance import acceptance
-from dashboards.source.alerting import alerting
+from dashboards.source.alerting import alerting, prometheus_rule
 from dashboards.source.by_step import by_step
 from dashboards.source.fleet import fleet
 from dashboards.source.run_health import run_health
 from dashboards.source.service import service
 
 FOLDER = Path(__file__).parents[1]
+COMPONENTS = "../deploy/kubernetes/components"
 
 
 def generated() -> dict[str, str]:
@@ -26,6 +27,8 @@ def generated() -> dict[str, str]:
         "service.json": _json(service()),
         "postgresql/run-by-step.json": _json(by_step()),
         "provisioning/alerting/trmon.yml": alerting(),
+        f"{COMPONENTS}/monitoring/rules.yaml": prometheus_rule("trmon.yml", name="trmon"),
+        f"{COMPONENTS}/run-alerts/rules.yaml": prometheus_rule("runs.yml", name="trmon-runs"),
     }
 
 

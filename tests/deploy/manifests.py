@@ -1,9 +1,13 @@
-"""The objects of each overlay of deploy/kubernetes, rendered by kubectl; without it, tests of them are skipped."""
+"""The objects of each overlay of deploy/kubernetes, alone and with every component that fits it, rendered by kubectl.
+
+Without kubectl, tests of them are skipped.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +26,18 @@ def rendered(folder: Path) -> list[Json]:
     """Return the objects of a folder with a kustomization.yaml."""
     done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    return list(yaml.safe_load_all(done.stdout))
+    return list(yaml.load_all(done.stdout, Loader=yaml.CSafeLoader))
 
 
 OVERLAYS = ("embedded", "fleet")
-OBJECTS = {overlay: rendered(ROOT / "deploy" / "kubernetes" / "overlays" / overlay) for overlay in OVERLAYS}
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+OBJECTS = {overlay: rendered(KUBERNETES / "overlays" / overlay) for overlay in OVERLAYS}
+SHARED_COMPONENTS = ("ingress", "monitoring", "priority", "run-alerts")
+COMPONENTS = {
+    "embedded": (*SHARED_COMPONENTS, "backup-embedded"),
+    "fleet": (*SHARED_COMPONENTS, "backup-fleet", "autoscaling"),
+}
+"""The components that fit each overlay."""
 SECRETS = "/run/secrets/trmon"
 """Where a pod has the files of the Secret."""
 
@@ -44,3 +55,27 @@ def pod_of(overlay: str, deployment: str) -> Json:
 def containers(pod: Json) -> list[Json]:
     """Return the containers of a pod, in the order in which they start."""
     return [*pod["spec"]["initContainers"], *pod["spec"]["containers"]]
+
+
+def _with_components(overlay: str, folder: Path) -> list[Json]:
+    (folder / "trmon").symlink_to(ROOT)
+    own = folder / "own"
+    own.mkdir()
+    shipped = "../trmon/deploy/kubernetes"
+    (own / "kustomization.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "kustomize.config.k8s.io/v1beta1",
+                "kind": "Kustomization",
+                "resources": [f"{shipped}/overlays/{overlay}"],
+                "components": [f"{shipped}/components/{name}" for name in COMPONENTS[overlay]],
+            }
+        )
+    )
+    return rendered(own)
+
+
+def extended(overlay: str) -> list[Json]:
+    """Return the objects of an overlay with every component that fits it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _with_components(overlay, Path(folder))

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import promql_parser as promql
 import pytest
 import yaml
 
 from tests.deploy.image import ROOT
-from tests.deploy.manifests import OVERLAYS, Json, all_of, containers, rendered
-from tests.deploy.network_policies import selects
+from tests.deploy.manifests import COMPONENTS, OVERLAYS, Json, all_of, containers, extended, rendered
 
 SECTION = (ROOT / "docs" / "deploy.md").read_text().partition("## In Kubernetes")[2]
+COMPONENTS_AT = "../trmon/deploy/kubernetes/components"
 BLOCKS = re.findall(r"```yaml\n(.*?)```", SECTION, re.DOTALL)
 
 
 def documented(kind: str) -> Json:
-    [found] = [found for found in map(yaml.safe_load, BLOCKS) if found["kind"] == kind]
+    [found] = [found for found in map(yaml.safe_load, BLOCKS) if found.get("kind") == kind]
     return dict(found)
 
 
@@ -41,15 +42,27 @@ def test_a_kustomization_of_your_own_sets_the_image_and_settings_of_every_pod(ov
         assert ("TRMON_DATABASE_URL_FILE" in variables) is (overlay == "fleet")
 
 
-def test_the_pod_monitor_finds_every_port_as_the_job_trmon() -> None:
-    monitor = documented("PodMonitor")["spec"]
-    ports = {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]}
-    pods = [found["spec"]["template"] for found in all_of("fleet", "Deployment")]
-    assert ports == {port["name"] for pod in pods for one in containers(pod) for port in one.get("ports", ())}
-    for pod in pods:
-        labels = pod["metadata"]["labels"]
-        assert selects(monitor["selector"]["matchLabels"], labels)
-        assert labels[monitor["jobLabel"]] == "trmon"
+def test_the_components_are_all_in_the_table_and_named_as_documented(tmp_path: Path) -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \|", SECTION, re.MULTILINE)
+    assert set(rows) == {name for names in COMPONENTS.values() for name in names}
+    [named] = [block["components"] for block in map(yaml.safe_load, BLOCKS) if "components" in block]
+    [patched] = [block["patches"] for block in map(yaml.safe_load, BLOCKS) if block.keys() == {"patches"}]
+    (tmp_path / "trmon").symlink_to(ROOT)
+    (tmp_path / "own").mkdir()
+    own = documented("Kustomization") | {"components": [*named, f"{COMPONENTS_AT}/ingress"], "patches": patched}
+    (tmp_path / "own" / "kustomization.yaml").write_text(yaml.safe_dump(own))
+    [ingress] = [found for found in rendered(tmp_path / "own") if found["kind"] == "Ingress"]
+    hosts = {*ingress["spec"]["tls"][0]["hosts"], ingress["spec"]["rules"][0]["host"]}
+    assert hosts == {"trmon.company.example"}
+
+
+def test_the_adapter_gives_the_autoscaler_its_metric() -> None:
+    [[rule]] = [block["externalRules"] for block in map(yaml.safe_load, BLOCKS) if "externalRules" in block]
+    [scaler] = [found for found in extended("fleet") if found["kind"] == "HorizontalPodAutoscaler"]
+    [metric] = scaler["spec"]["metrics"]
+    assert metric["external"]["metric"]["name"] == rule["name"]["as"]
+    series, _, _ = rule["seriesQuery"].partition("{")
+    promql.parse(rule["metricsQuery"].replace("<<.Series>>", series).replace("<<.LabelMatchers>>", ""))
 
 
 def test_every_named_file_and_object_exists() -> None:

@@ -1,0 +1,179 @@
+"""The components of deploy/kubernetes match their schemas, the shipped rules and dashboards, and the overlays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.deploy.compose import SERVICES
+from tests.deploy.image import ROOT
+from tests.deploy.manifests import COMPONENTS, KUBERNETES, OBJECTS, OVERLAYS, Json, all_of, extended, pod_of
+from tests.deploy.network_policies import allows, selects
+from tests.deploy.test_kubernetes import VERSIONS
+from trmon.config.settings import Settings
+
+CUSTOM = yaml.safe_load((ROOT / "tests" / "deploy" / "monitoring.coreos.com.yaml").read_text())
+"""The schemas of Prometheus' operator, by kind."""
+CLUSTER_WIDE = ("Namespace", "PriorityClass")
+RULES = ROOT / "deploy" / "prometheus" / "rules"
+
+all_objects = cache(extended)
+
+
+def of_kind(overlay: str, kind: str) -> dict[str, Json]:
+    """Return the objects of a kind by name."""
+    return {found["metadata"]["name"]: found for found in all_objects(overlay) if found["kind"] == kind}
+
+
+def job_pods(overlay: str) -> Iterator[tuple[str, Json]]:
+    """Return the name and the pod of each CronJob."""
+    for name, job in of_kind(overlay, "CronJob").items():
+        yield name, job["spec"]["jobTemplate"]["spec"]["template"]
+
+
+def containers(pod: Json) -> list[Json]:
+    return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
+
+
+def test_every_component_fits_an_overlay() -> None:
+    named = {name for names in COMPONENTS.values() for name in names}
+    assert {path.name for path in (KUBERNETES / "components").iterdir()} == named
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_object_matches_its_schema(overlay: str, version: str) -> None:
+    for found in all_objects(overlay):
+        if found["kind"] in CUSTOM:
+            jsonschema.validate(found, CUSTOM[found["kind"]])
+        else:
+            assert kubernetes_validate.validate(found, version, strict=True) == version
+
+
+@pytest.mark.parametrize(("kind", "misspelt"), [("ServiceMonitor", "endpoint"), ("PrometheusRule", "group")])
+def test_a_misspelt_field_of_the_operator_does_not_match_its_schema(kind: str, misspelt: str) -> None:
+    found = of_kind("fleet", kind)["trmon"]
+    with pytest.raises(jsonschema.ValidationError, match=misspelt):
+        jsonschema.validate(found | {"spec": {**found["spec"], misspelt: []}}, CUSTOM[kind])
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_object_is_in_the_namespace_of_the_overlay(overlay: str) -> None:
+    for found in all_objects(overlay):
+        assert found["metadata"].get("namespace") == (None if found["kind"] in CLUSTER_WIDE else "trmon"), found
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_components_change_nothing_of_the_overlay_but_priority_and_replicas(overlay: str) -> None:
+    for found in OBJECTS[overlay]:
+        if found["kind"] != "Deployment":
+            assert found in all_objects(overlay)
+            continue
+        name, expected = found["metadata"]["name"], deepcopy(found)
+        expected["spec"]["template"]["spec"]["priorityClassName"] = "trmon"
+        if name == "trmon-worker":
+            del expected["spec"]["replicas"]
+        assert of_kind(overlay, "Deployment")[name] == expected
+    assert "trmon" in of_kind(overlay, "PriorityClass")
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_rules_and_dashboards_are_those_shipped(overlay: str) -> None:
+    rules = {name: found["spec"] for name, found in of_kind(overlay, "PrometheusRule").items()}
+    files = {"trmon": "trmon.yml", "trmon-runs": "runs.yml"}
+    assert rules == {name: yaml.safe_load((RULES / file).read_text()) for name, file in files.items()}
+    shown = list(of_kind(overlay, "ConfigMap").values())
+    assert all(found["metadata"]["labels"]["grafana_dashboard"] == "1" for found in shown)
+    data = {name: text for found in shown for name, text in found["data"].items()}
+    assert data == {path.name: path.read_text() for path in (ROOT / "dashboards").glob("*.json")}
+    # `kubectl apply` keeps a copy of an object in an annotation, and annotations have at most 256 KiB.
+    assert all(len(text.encode()) < 200_000 for text in data.values())
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_monitor_scrapes_every_pod_as_the_job_of_the_rules(overlay: str) -> None:
+    monitor = of_kind(overlay, "ServiceMonitor")["trmon"]["spec"]
+    endpoints = {endpoint["port"]: endpoint for endpoint in monitor["endpoints"]}
+    assert ("authorization" in endpoints["http"], "authorization" in endpoints["metrics"]) == (True, False)
+    services = of_kind(overlay, "Service").values()
+    scraped = set()
+    for service in services:
+        assert selects(monitor["selector"]["matchLabels"], service["metadata"]["labels"])
+        assert service["metadata"]["labels"][monitor["jobLabel"]] == "trmon"
+        for name, deployment in of_kind(overlay, "Deployment").items():
+            pod = deployment["spec"]["template"]
+            if selects(service["spec"]["selector"], pod["metadata"]["labels"]):
+                [port] = service["spec"]["ports"]
+                [offered] = pod["spec"]["containers"][0]["ports"]
+                assert (port["targetPort"], port["port"]) == (offered["name"], offered["containerPort"])
+                assert port["name"] in endpoints
+                prometheus = {"kubernetes.io/metadata.name": "monitoring"}
+                assert allows(all_objects(overlay), pod, direction="ingress", peer=prometheus, port=port["targetPort"])
+                scraped.add(name)
+    assert scraped == of_kind(overlay, "Deployment").keys()
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_ingress_passes_what_the_service_takes(overlay: str) -> None:
+    ingress = of_kind(overlay, "Ingress")["trmon"]
+    [rule] = ingress["spec"]["rules"]
+    [tls] = ingress["spec"]["tls"]
+    assert tls["hosts"] == [rule["host"]]
+    [path] = rule["http"]["paths"]
+    service = of_kind(overlay, "Service")[path["backend"]["service"]["name"]]
+    assert path["backend"]["service"]["port"]["name"] in {port["name"] for port in service["spec"]["ports"]}
+    size = ingress["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-body-size"]
+    assert int(size.removesuffix("m")) << 20 == Settings.model_fields["max_body_bytes"].default
+
+
+def test_the_autoscaler_follows_the_backlog_and_alone_sets_the_workers() -> None:
+    scaler = of_kind("fleet", "HorizontalPodAutoscaler")["trmon-worker"]["spec"]
+    target = scaler["scaleTargetRef"]
+    worker = of_kind("fleet", target["kind"])[target["name"]]
+    assert worker["apiVersion"] == target["apiVersion"]
+    assert "replicas" not in worker["spec"]
+    [before] = [
+        found["spec"]["replicas"]
+        for found in all_of("fleet", "Deployment")
+        if found["metadata"]["name"] == target["name"]
+    ]
+    assert scaler["minReplicas"] == before < scaler["maxReplicas"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_pods_of_backups_are_confined_as_those_of_the_service(overlay: str) -> None:
+    served = pod_of(overlay, "trmon")
+    main = served["spec"]["containers"][0]
+    images = {main["image"], SERVICES["postgres"]["image"]}
+    claims = of_kind(overlay, "PersistentVolumeClaim")
+    for _, pod in job_pods(overlay):
+        for field in ("securityContext", "automountServiceAccountToken", "enableServiceLinks", "serviceAccountName"):
+            assert pod["spec"][field] == served["spec"][field]
+        for container in containers(pod):
+            assert container["image"] in images
+            assert container["securityContext"] == main["securityContext"]
+            assert container["resources"] == main["resources"]
+            named = {volume["name"] for volume in pod["spec"]["volumes"]}
+            assert {mount["name"] for mount in container["volumeMounts"]} <= named
+        for volume in pod["spec"]["volumes"]:
+            if "persistentVolumeClaim" in volume:
+                assert volume["persistentVolumeClaim"]["claimName"] in claims
+        # No Service, disruption budget or spread of the other pods counts a pod of a job.
+        assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "backup"
+        for port in (5432,) if overlay == "fleet" else ():
+            assert allows(all_objects(overlay), pod, direction="egress", peer="10.1.2.3", port=port)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_restore_never_starts_by_itself(overlay: str) -> None:
+    jobs = of_kind(overlay, "CronJob")
+    assert {name: job["spec"].get("suspend", False) for name, job in jobs.items()} == {
+        "trmon-backup": False,
+        "trmon-restore": True,
+    }
