@@ -73,3 +73,11 @@ def test_dead_deliveries_are_listed_with_the_reason_but_without_the_address(serv
     assert (dead["told_state"], dead["attempts"], dead["last_error"]) == ("firing", 1, "answered 404")
     assert dead["body"]["alert"]["identity"] == alert["identity"]
     assert len(hook.posted) == 1
+
+
+def test_the_receivers_are_listed_and_their_absence_is_a_problem(paging: ThreadedService, serve: Serve) -> None:
+    with paging.client() as client:
+        assert client.get("/api/v1/deliveries/receivers").json() == {"names": ["webhook"], "problem": None}
+    silent = {"names": [], "problem": "no receiver of alerts is configured"}
+    with serve().client() as client:
+        eventually(lambda: client.get("/api/v1/deliveries/receivers").json(), lambda said: said == silent)

@@ -23,9 +23,18 @@ def test_what_is_missing_is_said_with_what_to_do(tmp_path: Path) -> None:
 
 def test_a_sound_installation_passes(tmp_path: Path) -> None:
     assert run_here("token", "create", "root", "--scope", "admin", "--data-dir", tmp_path).exit_code == 0
-    status, said = examined(tmp_path, public_url="https://trmon.example")
+    status, said = examined(tmp_path, public_url="https://trmon.example", slack_url="https://hooks.slack.example/x")
     assert (status, "fail" in said, "warn" in said) == (0, False, False), said
+    assert "ok    receivers: slack" in said
     assert "ok    hot queries: all 14 use an index" in said
+
+
+def test_a_service_without_a_receiver_of_alerts_is_warned_of(tmp_path: Path) -> None:
+    run_here("migrate", "--data-dir", tmp_path)
+    status, said = examined(tmp_path)
+    assert status == 0
+    assert "warn  receivers: no receiver of alerts is configured: alerts are shown on the page only" in said
+    assert "`trmon notify test` tests them" in said
 
 
 def test_a_service_without_a_valid_admin_token_is_named_with_the_command_that_creates_one(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +16,15 @@ from msgspec import structs
 from tests.fixtures.alertmanager import active, alertmanager
 from tests.fixtures.waiting import eventually
 from tests.notify.posting import notification, posted
+from trmon.config.settings import Settings
 from trmon.domain.alerts.alert import INCIDENT_RULE, AlertState
 from trmon.domain.alerts.transitions import TransitionReason
 from trmon.domain.severity import Severity
 from trmon.notify.alertmanager import PATH, Alertmanager
 from trmon.notify.receiver import DeliveryOutcome, DeliveryResult, HttpPost
+from trmon.notify.registry import DeliveryCheck
+
+SHIPPED = Path(__file__).parents[2] / "deploy" / "alertmanager" / "alertmanager.yml"
 
 LABELS = {
     "alertname": "mask_rate",
@@ -87,6 +92,32 @@ def test_an_incident_that_becomes_a_page_ends_its_warning(api: httpx.Client, rec
     page = structs.replace(incident(severity=Severity.PAGE), reason=TransitionReason.WORSENED.value)
     assert receiver.deliver([page], now=now).outcome is DeliveryOutcome.DELIVERED
     eventually(lambda: active(api), lambda alerts: [one["labels"]["severity"] for one in alerts] == ["page"])
+
+
+SENDING = "route: {receiver: team}\nreceivers: [{name: team, webhook_configs: [{url: 'http://127.0.0.1:9/secret'}]}]\n"
+
+
+@pytest.mark.server("prometheus-alertmanager")
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        pytest.param(
+            SHIPPED.read_text(), "Alertmanager takes alerts, but none of its receivers sends", id="as shipped"
+        ),
+        pytest.param(SENDING, "", id="with a receiver"),
+    ],
+)
+def test_an_alertmanager_that_sends_nothing_is_a_problem(tmp_path: Path, config: str, problem: str) -> None:
+    with alertmanager(tmp_path, config) as api:
+        settings = Settings(alertmanager_url=str(api.base_url), webhook_allow_hosts=("127.0.0.1",))  # type: ignore[arg-type]
+        with closing(DeliveryCheck(settings)) as delivery:
+            assert delivery.find() == problem
+
+
+def test_an_alertmanager_that_does_not_answer_is_none() -> None:
+    settings = Settings(alertmanager_url="http://127.0.0.1:9", webhook_allow_hosts=("127.0.0.1",))  # type: ignore[arg-type]
+    with closing(DeliveryCheck(settings)) as delivery:
+        assert delivery.find() == ""
 
 
 def test_missing_values_are_left_out() -> None:

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
-from trmon.notify.registry import receivers_of
+from trmon.notify.registry import NO_RECEIVER, DeliveryCheck, receivers_of
 
 
 def test_a_malformed_webhook_secret_is_refused_with_its_setting() -> None:
     settings = Settings(webhook_url="https://hooks.example/x", webhook_secret="whsec_not base64")  # type: ignore[arg-type]
     with pytest.raises(NotReady, match=r"TRMON_WEBHOOK_SECRET: .* must continue with base64"):
         receivers_of(settings)
+
+
+def test_without_a_receiver_the_log_says_once_that_alerts_reach_nobody() -> None:
+    delivery = DeliveryCheck(Settings())
+    with capture_logs() as logged:
+        delivery.check()
+        delivery.check()
+    assert [(line["event"], line["reason"]) for line in logged] == [("alerts_reach_nobody", NO_RECEIVER)]
+    assert delivery.problem == NO_RECEIVER
+
+
+def test_one_receiver_without_a_problem_is_enough() -> None:
+    settings = Settings(slack_url="https://hooks.slack.example/x", alertmanager_url="https://127.0.0.1:9")  # type: ignore[arg-type]
+    with closing(DeliveryCheck(settings)) as delivery, capture_logs() as logged:
+        delivery.check()
+    assert (delivery.problem, logged) == ("", [])
 
 
 def test_each_configured_receiver_is_built_under_its_name() -> None:

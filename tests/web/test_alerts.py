@@ -7,9 +7,10 @@ import re
 import pytest
 from playwright.sync_api import Route, expect
 
-from tests.fixtures.running_service import make_token
+from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.trainer import MATH, corrupt, train
+from tests.fixtures.waiting import eventually
 from tests.web.conftest import Visiting
 from trmon.domain.access import Scope
 from trmon.domain.identity import RunKey
@@ -136,3 +137,23 @@ def test_long_tags_and_owners_fit_on_a_phone(paging: ThreadedService, visiting: 
     for path in ("/", f"/runs/{OTHER}"):
         tab.go(path)
         assert tab.overflow_pixels <= 0
+
+
+@pytest.mark.parametrize("view", ["/", "/alerts"])
+def test_a_service_without_a_receiver_says_so_in_one_quiet_line(serve: Serve, visiting: Visiting, view: str) -> None:
+    service = serve()
+    with service.client() as client:
+        train(client, MATH)
+        eventually(lambda: client.get("/api/v1/deliveries/receivers").json()["problem"])
+    line = visiting(service.url).go(view).get_by_role("note")
+    expect(line).to_have_text(re.compile("^Alerts are shown on this page only: no receiver of alerts is configured"))
+
+
+@pytest.mark.parametrize("view", ["/", "/alerts"])
+def test_a_service_with_a_receiver_shows_no_such_line(serve: Serve, visiting: Visiting, view: str) -> None:
+    service = serve(slack_url="https://hooks.slack.example/x")
+    with service.client() as client:
+        train(client, MATH)
+    page = visiting(service.url).go(view)
+    expect(page.locator("h1")).to_be_visible()
+    expect(page.get_by_role("note")).to_have_count(0)

@@ -26,6 +26,7 @@ from trmon_client.api.alerts import (
     AlertInfo,
     DeliveryInfo,
     MemberInfo,
+    ReceiversInfo,
     SilencedInfo,
 )
 from trmon_client.api.answers import ItemPage
@@ -153,6 +154,12 @@ def list_deliveries(
     page = service.store.deliveries.list(access=access, state=state, project=project, run=run, after=after, limit=limit)
     items = [DeliveryInfo.from_fields(one, project=one.run.project, run=one.run.run) for one in page.items]
     return ItemPage(items=items, next=page.next)
+
+
+@deliveries_router.get("/receivers")
+def get_receivers(access: Reader, service: Service) -> ReceiversInfo:  # noqa: ARG001 - any reader
+    """Return the receivers of alerts, and whether alerts are known to reach nobody; checked once a minute."""
+    return ReceiversInfo(names=service.settings.receivers, problem=service.delivery_check.problem or None)
 
 
 def _silenced_info(

@@ -1,10 +1,11 @@
-"""`trmon doctor`: checks settings, rules, database, disk and access, and gives advice for each problem."""
+"""`trmon doctor`: checks settings, rules, receivers, database, disk and access, and gives advice for each problem."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from trmon.api.http.auth import check_bind
@@ -12,6 +13,7 @@ from trmon.config.rules import active_rules_of
 from trmon.config.settings import Settings, unknown_variables
 from trmon.domain.errors import NotReady
 from trmon.domain.health_check import HealthCheckResult, failing_result, healthy_result, warning_result
+from trmon.notify.registry import ADVICE, DeliveryCheck
 from trmon.store import Store
 from trmon.store.database.engines import is_shared
 from trmon.store.database.sqlite import sqlite_file_of
@@ -57,6 +59,7 @@ def check_installation(settings: Settings, *, variables: Iterable[str] = ()) -> 
         yield warning_result("settings", f"{name} is not a setting and has no effect", advice=advice)
     yield _rules(settings)
     yield _links(settings)
+    yield _receivers(settings)
     if not is_shared(settings.store_url) and not sqlite_file_of(settings.store_url).exists():
         yield failing_result(
             "database", f"{sqlite_file_of(settings.store_url)} does not exist", advice="`trmon serve` creates it"
@@ -96,6 +99,17 @@ def _links(settings: Settings) -> HealthCheckResult:
             "links", "alerts have no link to the page", advice="set TRMON_PUBLIC_URL to the service's own URL"
         )
     return healthy_result("links", settings.public_url)
+
+
+def _receivers(settings: Settings) -> HealthCheckResult:
+    try:
+        with closing(DeliveryCheck(settings)) as delivery:
+            problem = delivery.find()
+    except NotReady as error:
+        return failing_result("receivers", str(error), advice="correct the setting; docs/alerts.md explains each")
+    if problem:
+        return warning_result("receivers", f"{problem}: alerts are shown on the page only", advice=ADVICE)
+    return healthy_result("receivers", ", ".join(settings.receivers))
 
 
 def _disk(folder: Path) -> HealthCheckResult:

@@ -34,6 +34,7 @@ from trmon.ingest.quotas import QuotaGate
 from trmon.ingest.service import IngestService
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
+from trmon.notify.registry import DeliveryCheck
 from trmon.store import ProcessRole, Store
 from trmon.store.database.sqlite import exclusive_use
 from trmon.store.redis import SharedBuckets
@@ -42,6 +43,7 @@ from trmon.store.writing.group_commit import CommittedGroup
 
 MAX_WHAT_IFS = 4
 """How many run at once."""
+RECEIVER_CHECK_SECONDS = 60.0
 VIEW_PAUSE_SECONDS = 0.5
 """Shortest time between two reads of the views that other processes store: one read covers several changes."""
 
@@ -120,6 +122,7 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
         summaries=summaries,
         verdicts=RunVerdicts(store, health_rules=rules.health_rules),
         readiness=_readiness(store, services),
+        delivery_check=DeliveryCheck(settings),
         what_ifs=asyncio.Semaphore(MAX_WHAT_IFS),
     )
     return RunningService(components=components, services=services)
@@ -153,7 +156,9 @@ def _start(running: RunningService, limit: RateLimit, stack: ExitStack) -> None:
     _connect(running, event_poller)
     components.quota_gate.poll()
     quotas = PeriodicThread("quotas", components.quota_gate.poll, every_seconds=QUOTA_POLL_SECONDS)
-    for part in (rules_thread(components.rules), quotas, view_poller, event_poller, peers, rate_limit_sync):
+    stack.callback(components.delivery_check.close)
+    receivers = PeriodicThread("receivers", components.delivery_check.check, every_seconds=RECEIVER_CHECK_SECONDS)
+    for part in (rules_thread(components.rules), quotas, receivers, view_poller, event_poller, peers, rate_limit_sync):
         if part is not None:
             part.start()
             stack.callback(part.close)

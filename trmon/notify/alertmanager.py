@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,21 @@ PATH = "/api/v2/alerts"
 REPEAT_SECONDS = 60.0
 EXPIRES_AFTER_REPEATS = 4
 """Alertmanager resolves an alert after so many missed repeats, so that a stopped service leaves none behind."""
+
+SENDS = re.compile(r"^[ -]*\w+_configs:", re.MULTILINE)
+"""The line of Alertmanager's configuration that gives one of its receivers something to send to."""
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The configuration in force, as YAML."""
+
+    original: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The part of Alertmanager's status that is read here."""
+
+    config: Config
 
 
 class Alertmanager(HttpReceiver):
@@ -34,6 +50,16 @@ class Alertmanager(HttpReceiver):
         alerts = [alertmanager_alert(one, now=now, expiry_seconds=self._expiry_seconds) for one in notifications]
         alerts += [_milder_alert(one) for one in notifications if one.reason == TransitionReason.WORSENED.value]
         return self._http_post.post(msgspec.json.encode(alerts))
+
+    def problem(self) -> str:
+        """Return that no receiver of Alertmanager's own sends anything; empty if one does, or it does not answer."""
+        try:
+            status = msgspec.json.decode(self._http_post.read("status"), type=Status)
+        except msgspec.MsgspecError:
+            return ""
+        return (
+            "" if SENDS.search(status.config.original) else "Alertmanager takes alerts, but none of its receivers sends"
+        )
 
 
 def alertmanager_alert(notification: Notification, *, now: float, expiry_seconds: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Any
 
 import httpx
 
@@ -19,6 +20,7 @@ Resolve = Callable[[str, int], list[str]]
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 NAT64 = IPv6Network("64:ff9b::/96")
 TIMEOUT_SECONDS = 10.0
+MAX_ANSWER_BYTES = 1 << 20
 RETRIED_STATUSES = frozenset({408, 425, 429})
 
 
@@ -60,6 +62,10 @@ class Receiver:
         Blocks for a bounded time and returns network errors as a result.
         """
         raise NotImplementedError
+
+    def problem(self) -> str:
+        """Return why a delivered notification would reach no person; empty if nothing is known against it."""
+        return ""
 
     def close(self) -> None:
         """Close the connections, if any outlast a message."""
@@ -146,11 +152,31 @@ class HttpPost:
         """Post JSON. A 2xx is delivered; 408, 425, 429, 5xx and network errors may be retried."""
         try:
             urls = checked_urls(self._url, allow_hosts=self._allow_hosts, resolve=self._resolve)
-            return self._post_to(urls, body, headers={**(headers or {}), "Content-Type": "application/json"})
+            return self._post_to(urls, body, headers=headers or {})
         except DestinationForbidden as error:
             return DeliveryResult(DeliveryOutcome.REFUSED, str(error))
         except (httpx.HTTPError, OSError) as error:
             return DeliveryResult(DeliveryOutcome.RETRY, type(error).__name__)
+
+    def read(self, relative: str) -> bytes:
+        """Return the answer, up to 1 MiB, at a URL relative to this one; empty if it cannot be had."""
+        found = bytearray()
+        try:
+            urls = checked_urls(self._url.join(relative), allow_hosts=self._allow_hosts, resolve=self._resolve)
+            with self._client.stream("GET", urls[0], **self._to_host) as response:
+                for piece in response.iter_bytes() if response.status_code == 200 else ():
+                    found += piece
+                    if len(found) > MAX_ANSWER_BYTES:
+                        break
+        except (DestinationForbidden, httpx.HTTPError, OSError):
+            return b""
+        return bytes(found)
+
+    @property
+    def _to_host(self) -> dict[str, Any]:
+        """What a request to a checked address needs in order to reach the host."""
+        headers = {"Host": self._url.netloc.decode("ascii"), "Content-Type": "application/json"}
+        return {"headers": headers, "extensions": {"sni_hostname": self._url.host}}
 
     def _post_to(self, urls: Sequence[httpx.URL], body: bytes, *, headers: Mapping[str, str]) -> DeliveryResult:
         """Post to the first address that accepts a connection; all share the time for connecting."""
@@ -158,14 +184,9 @@ class HttpPost:
         failure: httpx.HTTPError | None = None
         for url in urls:
             try:
-                with self._client.stream(
-                    "POST",
-                    url,
-                    content=body,
-                    headers={**headers, "Host": self._url.netloc.decode("ascii")},
-                    extensions={"sni_hostname": self._url.host},
-                    timeout=timeout,
-                ) as response:
+                sent = self._to_host
+                sent["headers"] = {**headers, **sent["headers"]}
+                with self._client.stream("POST", url, content=body, timeout=timeout, **sent) as response:
                     return result_of_status(response.status_code)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error

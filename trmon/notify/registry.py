@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 
+import structlog
 from pydantic import SecretStr
 
 from trmon.config.settings import RECEIVERS, Settings
@@ -19,6 +20,8 @@ from trmon.notify.pagerduty import PagerDuty
 from trmon.notify.receiver import DeliveryResult, HttpPost, Receiver
 from trmon.notify.slack import Slack
 from trmon.notify.webhook import Webhook
+
+log = structlog.get_logger(__name__)
 
 
 def receivers_of(settings: Settings) -> dict[str, Receiver]:
@@ -56,12 +59,43 @@ def routes_of(settings: Settings) -> Routes:
     return Routes(receivers=settings.receivers, by_owner=settings.routes)
 
 
+NO_RECEIVER = "no receiver of alerts is configured"
+ADVICE = "docs/alerts.md lists receivers; `trmon notify test` tests them"
+
+
+class DeliveryCheck:
+    """What is known to keep alerts from people: no receiver, or one that passes them on to nobody."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Errors: NotReady, as of receivers."""
+        self._receivers = receivers_of(settings)
+        self.problem = ""
+        """Of the last check; empty: nothing is known."""
+
+    def find(self) -> str:
+        """Ask the receivers, which blocks for a bounded time, and return the problem."""
+        problems = [receiver.problem() for receiver in self._receivers.values()]
+        return next(iter(problems), NO_RECEIVER) if all(problems) else ""
+
+    def check(self) -> None:
+        """Find the problem again, and log it where it is new."""
+        found, before = self.find(), self.problem
+        self.problem = found
+        if found and found != before:
+            log.warning("alerts_reach_nobody", reason=found, advice=ADVICE)
+
+    def close(self) -> None:
+        """Close the receivers' connections."""
+        for receiver in self._receivers.values():
+            receiver.close()
+
+
 def send_test_notification(settings: Settings, *, now: float) -> Iterator[tuple[str, AlertState, DeliveryResult]]:
     """Send a test alert to every receiver, without the outbox, and yield each result. Errors: NotReady."""
     receivers = receivers_of(settings)
     if not receivers:
         enabling = ", ".join(f"TRMON_{setting.upper()}" for setting in RECEIVERS.values())
-        raise NotReady(f"no receiver is configured: set {enabling} or TRMON_APPRISE_URLS")
+        raise NotReady(f"{NO_RECEIVER}: set {enabling} or TRMON_APPRISE_URLS")
     for name, receiver in receivers.items():
         with closing(receiver):
             for state in (AlertState.FIRING, AlertState.RESOLVED):

@@ -125,6 +125,13 @@ class DeliveryInfo(AnswerInfo, frozen=True, kw_only=True):
     body: dict[str, Any]
 
 
+class ReceiversInfo(AnswerInfo, frozen=True, kw_only=True):
+    """The receivers of alerts that the service's settings configure."""
+
+    names: tuple[str, ...]
+    problem: Annotated[str | None, says("What is known to keep alerts from people; null: nothing.")]
+
+
 class ConditionLineInfo(AnswerInfo, frozen=True, kw_only=True):
     """A line of a condition in words; lines of greater depth are its parts."""
 

@@ -24,6 +24,7 @@ from trmon.ingest.quotas import QuotaGate
 from trmon.ingest.service import IngestService
 from trmon.metrics.counters import Counters
 from trmon.metrics.exposition import Exposition
+from trmon.notify.registry import DeliveryCheck
 from trmon.store import Store
 
 TIMEOUT_SECONDS = 2.0
@@ -74,6 +75,7 @@ class Components:
     summaries: RunSummaries
     verdicts: RunVerdicts
     readiness: Readiness
+    delivery_check: DeliveryCheck
     what_ifs: Semaphore
 
 

@@ -5,6 +5,7 @@ import { AlertGroup, AlertRow, linesOf, unfolded } from "./alertrows.js";
 import { all, dialogs, episode, follow, get, leading, send, unanswered, upTo } from "./api.js";
 import { action, h, isShortcut, moving, refill } from "./dom.js";
 import { place, Selection } from "./lists.js";
+import { unsentLine } from "./receivers.js";
 import { clock, now, plural, span, step } from "./words.js";
 
 const REFRESH_MS = 2000;
@@ -89,7 +90,7 @@ class AlertsView {
     this.#isFramed = true;
     const head = h("header", { class: "row spread" }, this.title, h("div", { class: "row" }, action("New silence", () => this.#silence())));
     const tables = [this.firing.section, this.bulk.element, this.silences, this.past.section];
-    this.stage.show(head, this.filter.bar, this.count, this.none, tables, this.empty);
+    this.stage.show(head, unsentLine(), this.filter.bar, this.count, this.none, tables, this.empty);
   }
 
   draw() {

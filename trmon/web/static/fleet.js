@@ -4,6 +4,7 @@ import { firstOfFleet, get, keyOf, loaded } from "./api.js";
 import { h, isShortcut } from "./dom.js";
 import { answer, COLUMNS, Head, headline, isAhead, linesOf, newService, noneActive, Row } from "./fleetrows.js";
 import { hasWords, keepInAddress, searchField, Selection, VirtualList } from "./lists.js";
+import { unsentLine } from "./receivers.js";
 import { plural, step } from "./words.js";
 
 const PAGE = 500;
@@ -192,7 +193,7 @@ class Fleet {
       h("button", { onclick: () => this.controls.clear() }, "Show all runs"),
     );
     this.stage.show(
-      h("header", {}, this.title, this.under),
+      h("header", {}, this.title, this.under, unsentLine()),
       this.controls.bar,
       h("div", { class: "card" }, table, this.none),
       this.bar,
