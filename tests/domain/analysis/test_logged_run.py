@@ -180,3 +180,9 @@ def test_nan_between_numbers_of_a_metric_of_every_tenth_step_was_not_logged() ->
     assert (read(rows).nonfinite, read(rows).sparse) == ({}, ("reward",))
     lost = [{"step": step, "grad_norm": 0.3, "reward": 0.5 if step < 1 else math.nan} for step in range(30)]
     assert (read(lost).nonfinite, read(lost).sparse) == ({"reward": 1}, ())
+
+
+def test_numbers_that_no_trainer_sends_are_no_part_of_the_cost() -> None:
+    cost = run_cost(run(frac_reward_zero_std=[1e308, 1e308], step_time=[1e308, 1e308]), since=None, gpus=8)
+    assert math.isnan(cost.wasted_rollouts)
+    assert math.isnan(cost.gpu_hours)

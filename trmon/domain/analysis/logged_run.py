@@ -147,7 +147,7 @@ def run_cost(run: LoggedRun, *, since: Place | None, gpus: int | None) -> RunCos
 
 
 def _known(values: Sequence[float]) -> list[float]:
-    return [value for value in values if math.isfinite(value)]
+    return [value for value in values if is_number(value)]
 
 
 def _sum(values: Sequence[float]) -> float:
