@@ -31,6 +31,8 @@ class LossReason(str, Enum):
     """A message could not be built or encoded."""
     SCALAR = "scalar"
     """A scalar is not a number, has an invalid name, or exceeds the maximum number."""
+    CLOSED = "closed"
+    """The trainer logged after `close()`."""
     INTERNAL = "internal"
     """A call failed inside the client and returned a neutral result."""
 
@@ -131,6 +133,12 @@ class ErrorGuard:
         self.losses.count(LossReason.INTERNAL)
         kind = type(error).__name__
         self.warn_once.warn(f"failure {kind}", f"a call failed and was not reported: {kind}: {error}")
+
+    def count_closed(self, call: str) -> None:
+        """Count a call after `close()`, and say once that it sends nothing."""
+        self.losses.count(LossReason.CLOSED)
+        text = "is called after close(), and nothing is sent any more; a decision is still made by the last policy"
+        self.warn_once.warn("closed", f"{call} {text}")
 
     def warn_of_misuse(self, kind: str, text: str) -> None:
         """Say once on stderr, and on the run, that the trainer's calls contradict what the client expects."""

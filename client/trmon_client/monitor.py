@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.context import get_spawning_popen
 from pathlib import Path
@@ -29,8 +29,10 @@ class Monitor:
     """Reports one run from one process; made by `trmon_client.init`.
 
     Only the first call of `log_batch` may raise: later failures are counted and reported, and return a neutral
-    decision. Nothing is sent, and no thread starts, before the trainer first logs. Any thread may call, several at
-    once too: each call of `log_batch` is a chunk of its step and update, and steps must not go back.
+    decision. After `close()` a call sends nothing, which is said once and counted; `log_batch` still decides, by the
+    last policy, since the training may continue. Nothing is sent, and no thread starts, before the trainer first logs.
+    Any thread may call, several at once too: each call of `log_batch` is a chunk of its step and update, and steps
+    must not go back.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -113,12 +115,14 @@ class Monitor:
         """
         tensors, logits = GivenBatch.of(locals()), GivenLogits.of(locals())
         session = self._current_session()
-        if self._is_closed:
+        if self.settings.mode is Mode.OFF:
             return BatchDecision.neutral(tensors, error_guard=session.error_guard)
         is_first, self._is_first_batch = self._is_first_batch, False
         try:
             batch = LoggedBatch(step, update, chunks, tensors, logits, scalars, texts)
-            return session.log_batch(batch)
+            if is_closed := self._is_closed:
+                session.error_guard.count_closed("log_batch")
+            return session.log_batch(batch, is_closed=is_closed)
         except Exception as error:  # the edge of the client: only a wrong argument of the first call raises
             if is_first and isinstance(error, ValueError):
                 raise
@@ -132,9 +136,7 @@ class Monitor:
 
     def log_scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Report the trainer's own numbers of a step by name; values that are not numbers are counted and left out."""
-        session = self._current_session()
-        if not self._is_closed:
-            session.error_guard.guard(lambda: session.log_scalars(step, values), otherwise=None)
+        self._send("log_scalars", lambda session: session.log_scalars(step, values))
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Report the trainer's own numbers as `log_scalars` does, with the arguments in the order of other trackers.
@@ -147,9 +149,14 @@ class Monitor:
 
     def pause(self, reason: str = "") -> None:
         """Report that the trainer pauses on purpose (evaluation, checkpoint) until it logs again."""
+        self._send("pause", lambda session: session.pause(reason))
+
+    def _send(self, call: str, send: Callable[[Session], None]) -> None:
         session = self._current_session()
         if not self._is_closed:
-            session.error_guard.guard(lambda: session.pause(reason), otherwise=None)
+            session.error_guard.guard(lambda: send(session), otherwise=None)
+        elif self.settings.mode is not Mode.OFF:
+            session.error_guard.count_closed(call)
 
     def close(self, timeout: float | None = 2.0) -> None:
         """Finish the run: report the last chunk counts, send queued messages, and spool those that cannot be sent.

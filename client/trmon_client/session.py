@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trmon_client.active_policies import ActivePolicies, AdviceCache
+from trmon_client.active_policies import ActivePolicies, AdviceCache, TrainerAdvice
 from trmon_client.batch_decision import BatchDecision, CountedTokens, DecidedBatch, TensorSpec
 from trmon_client.batch_statistics import BatchStatistics, GivenLogits
 from trmon_client.config.settings import ClientSettings, Mode, launch_id
@@ -151,12 +151,30 @@ class Session:
         """Whether the trainer has logged anything."""
         return self._encoder is not None
 
-    def log_batch(self, batch: LoggedBatch) -> BatchDecision:
-        """Decide on a call's sequences and queue its report. Errors: ValueError for invalid arguments."""
+    def log_batch(self, batch: LoggedBatch, *, is_closed: bool = False) -> BatchDecision:
+        """Decide on a call's sequences and queue its report unless closed. Errors: ValueError for invalid arguments."""
         step = _count("step", batch.step)
         update = None if batch.update is None else _count("update", batch.update)
         chunks = None if batch.chunks is None else _count("chunks", batch.chunks)
-        decided = self._decide(batch, step=step)
+        decided, advice = self._decide(batch, step=step), None
+        if not is_closed:
+            advice = self._report(batch, decided, step=step, update=update, chunks=chunks)
+        counted = CountedTokens.of(decided.inputs)
+        return BatchDecision(
+            spec=TensorSpec.of(batch.tensors),
+            error_guard=self.error_guard,
+            counted_tokens=lambda: counted,
+            is_enforced=self._settings.mode is Mode.ENFORCE,
+            columns=decided.columns,
+            verdict=decided.verdict,
+            tokens=decided.tokens,
+            advice=advice,
+        )
+
+    def _report(
+        self, batch: LoggedBatch, decided: DecidedBatch, *, step: int, update: int | None, chunks: int | None
+    ) -> TrainerAdvice | None:
+        """Queue and record what was decided, and return the advice on the step."""
         encoder = self._ensure_started()
         with self._lock:
             self._check_order(step)
@@ -175,17 +193,7 @@ class Session:
             advice = self._advice_cache.at(step) if self._ranks.rank == 0 else None
         self._log_first_report(decided.columns, step)
         self._record(decided, chunk, batch)
-        counted = CountedTokens.of(decided.inputs)
-        return BatchDecision(
-            spec=TensorSpec.of(batch.tensors),
-            error_guard=self.error_guard,
-            counted_tokens=lambda: counted,
-            is_enforced=self._settings.mode is Mode.ENFORCE,
-            columns=decided.columns,
-            verdict=decided.verdict,
-            tokens=decided.tokens,
-            advice=advice,
-        )
+        return advice
 
     def log_scalars(self, step: int | None, values: Mapping[str, Any]) -> None:
         """Queue the trainer's own numbers of a step; None is the newest batch's, or counts in a run without batches."""

@@ -262,15 +262,28 @@ def test_tensors_overwritten_after_the_call_are_reported_as_they_were(tmp_path: 
     assert wire.unpack_bits(report.accepted, 4).all()
 
 
-def test_calls_after_close_return_and_send_nothing(tmp_path: Path) -> None:
+def test_calls_after_close_send_nothing_and_are_counted_and_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monitor = Monitor(settings(tmp_path))
     monitor.log_batch(step=0, **batch())
     monitor.close()
     n_spooled = len(spooled(tmp_path))
+    capsys.readouterr()
     assert monitor.log_batch(step=1, **batch()).mask.all()
     monitor.log_scalars(1, {"lr": 1.0})
+    monitor.pause("evaluation")
     monitor.close()
     assert len(spooled(tmp_path)) == n_spooled
+    assert monitor.error_guard.losses.snapshot() == {"closed": 3}
+    assert re.fullmatch(r"trmon: log_batch is called after close\(\), .* by the last policy\n", capsys.readouterr().err)
+
+
+def test_an_enforced_policy_decides_after_close_too(tmp_path: Path) -> None:
+    monitor = Monitor(settings(tmp_path, mode="enforce", policy="trm_max"))
+    before = monitor.log_batch(step=0, **batch(far=(1,))).mask.tolist()
+    monitor.close()
+    assert monitor.log_batch(step=1, **batch(far=(1,))).mask.tolist() == before == [True, False, True, True]
 
 
 def test_a_run_that_never_logged_sends_nothing_unless_it_crashes(tmp_path: Path) -> None:

@@ -54,11 +54,10 @@ async def compare_runs(
     access: Reader,
     service: Service,
     runs: Annotated[
-        str,
+        list[str],
         Query(
-            max_length=4096,
-            description="Two to eight runs as PROJECT/RUN, separated by commas; a single one is compared with its "
-            "healthy sibling: the sound run of its project whose configuration differs least.",
+            description="Two to eight runs as PROJECT/RUN; a single one is compared with its healthy sibling: the "
+            "sound run of its project whose configuration differs least."
         ),
     ],
     by: Annotated[
@@ -73,7 +72,7 @@ async def compare_runs(
         return await run_in_threadpool(_compare, service, keys, access=access, by_time=by == "time", points=points)
 
 
-def _keys(given: str) -> list[RunKey]:
+def _keys(given: list[str]) -> list[RunKey]:
     keys = split_run_keys(given)
     if not keys:
         raise InvalidInput(

@@ -55,9 +55,7 @@ def list_fleet(
 def list_named_fleet_runs(
     access: Reader,
     service: Service,
-    runs: Annotated[
-        str, Query(max_length=16_384, description=f"At most {MAX_NAMED} runs as PROJECT/RUN, separated by commas.")
-    ],
+    runs: Annotated[list[str], Query(description=f"At most {MAX_NAMED} runs as PROJECT/RUN.")],
 ) -> list[RunStatus]:
     """List runs by their names, as the fleet lists them; names that are not found are left out."""
     keys = split_run_keys(runs)

@@ -98,14 +98,14 @@ ENDPOINTS: dict[re.Pattern[str], Callable[..., Awaitable[Response]]] = {
 class ReportEndpoints:
     """Calls the endpoints of reports ahead of the framework's routing and dependencies, a third of the ingest time.
 
-    The routes are there for OpenAPI, and for requests with other methods.
+    The routes are there for OpenAPI, and for requests with other methods or with a query, which is refused.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST":
+        if scope["type"] == "http" and scope["method"] == "POST" and not scope["query_string"]:
             for path, endpoint in ENDPOINTS.items():
                 if match := path.fullmatch(scope["path"]):
                     response = await endpoint(Request(scope, receive, send), **match.groupdict())

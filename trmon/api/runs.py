@@ -18,7 +18,7 @@ from trmon.api.fleet import fleet_responses
 from trmon.api.http.answers import AnswerRoute
 from trmon.api.http.auth import Admin, Reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import After, Limit, Named, RequestBody, split_names
+from trmon.api.http.parameters import MAX_NAMES, After, Limit, Named, RequestBody, split_names
 from trmon.api.notes import list_notes
 from trmon.api.policies import list_policy_versions
 from trmon.domain.access import Access
@@ -52,11 +52,11 @@ NEWEST = 200
 """Items of a part of a run, the newest."""
 
 Include = Annotated[
-    str | None,
+    list[str] | None,
     Query(
-        max_length=256,
-        description="Parts to return too, separated by commas: diagnosis, alerts, policies, attempts, notes, "
-        f"adaptation; of each list the newest {NEWEST} items.",
+        max_length=MAX_NAMES,
+        description="Parts to return too: diagnosis, alerts, policies, attempts, notes, adaptation; of each list the "
+        f"newest {NEWEST} items.",
     ),
 ]
 

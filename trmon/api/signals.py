@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from trmon.api.http.answers import AnswerRoute, content_of
 from trmon.api.http.auth import Reader, require_reader
 from trmon.api.http.components import Components, Service
-from trmon.api.http.parameters import FromStep, Named, Names, OfAttempt, ToStep, check_known, split_names
+from trmon.api.http.parameters import MAX_NAMES, FromStep, Named, Names, OfAttempt, ToStep, check_known, split_names
 from trmon.domain.access import Access
 from trmon.domain.errors import InvalidInput
 from trmon.domain.findings.measures import sources_of
@@ -181,8 +181,7 @@ def get_series(
     ] = 1000,
     updates: Annotated[Literal["gauge", "all"], Query(description="One row per step, or every update.")] = "gauge",
     statistics: Annotated[
-        str | None,
-        Query(max_length=64, description="Any of min, max, mean and last, separated by commas; all by default."),
+        list[str] | None, Query(max_length=MAX_NAMES, description="Any of min, max, mean and last; all by default.")
     ] = None,
     digits: Annotated[int | None, Query(ge=1, le=17, description="Significant digits; all by default.")] = None,
     form: Annotated[Literal["json", "csv", "parquet", "arrow"], Query(alias="format")] = "json",
@@ -215,8 +214,8 @@ def _check_signals(names: Sequence[str], *, service: Components, run_id: int, ac
         check_known(names, known, kind="signal", listed_by="GET /api/v1/signals and /signals/names of the run")
 
 
-def _statistics(wanted: str | None) -> tuple[str, ...]:
+def _statistics(wanted: Sequence[str] | None) -> tuple[str, ...]:
     chosen = tuple(split_names(wanted)) or STATISTICS
     if not set(chosen) <= set(STATISTICS):
-        raise InvalidInput("statistics", f"must be any of {', '.join(STATISTICS)}, not {wanted!r:.64}")
+        raise InvalidInput("statistics", f"must be any of {', '.join(STATISTICS)}, not {', '.join(chosen)!r:.64}")
     return chosen

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
 from trmon.api.adaptation import router as adaptation
@@ -30,6 +30,7 @@ from trmon.api.http.answers import answer_schemas
 from trmon.api.http.body import BodyMiddleware
 from trmon.api.http.connections import LimitedProtocol
 from trmon.api.http.gateway import Gateway, GetCompression
+from trmon.api.http.parameters import UNREAD_PARAMETERS, check_query
 from trmon.api.http.rate_limit import RateLimit
 from trmon.api.metrics import router as metrics
 from trmon.api.notes import router as notes
@@ -82,6 +83,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     app = FastAPI(
         title="trmon",
+        description=UNREAD_PARAMETERS,
         version=version("trmon"),
         lifespan=lifespan,
         middleware=_middleware(settings, limit),
@@ -92,7 +94,9 @@ def create_app(settings: Settings) -> FastAPI:
     )
     problems.install_problem_handlers(app, page_at=unknown_page)
     for router in ROUTERS:
-        app.include_router(router, responses=problems.RESPONSES)
+        # The page reads the query of its own addresses in the browser.
+        checks = [] if router is page else [Depends(check_query)]
+        app.include_router(router, responses=problems.RESPONSES, dependencies=checks)
     _add_struct_schemas(app)
     return app
 

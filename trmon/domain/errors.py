@@ -2,6 +2,7 @@
 
 TrmonError
 ├── InvalidInput          a field of the request is invalid; names the field
+│   └── UnreadParameter   a query parameter that the route does not read, or one of its single ones repeated
 ├── NotFound              does not exist, or this token may not see it
 ├── Conflict              the same identity already has another payload or state
 ├── Unauthenticated       no token, or an unknown, revoked or expired one
@@ -33,6 +34,10 @@ class InvalidInput(TrmonError):
         super().__init__(f"{field}: {message}")
         self.field = field
         self.message = message
+
+
+class UnreadParameter(InvalidInput):
+    """The route does not read this query parameter, or reads one value of it and got several."""
 
 
 class NotFound(TrmonError):

@@ -18,6 +18,10 @@ JSON = {"Content-Type": "application/json"}
 
 CASES: dict[str, tuple[str, str, dict[str, object], int, str | None]] = {
     "a method the route lacks": ("DELETE", "/api/v1/rules", {}, 405, None),
+    "a parameter the route lacks": ("GET", "/api/v1/runs?projct=math", {}, 422, "projct"),
+    "a parameter of another route": ("GET", "/api/v1/rules?limit=5", {}, 422, "limit"),
+    "a single value twice": ("GET", "/api/v1/runs?limit=5&limit=6", {}, 422, "limit"),
+    "a parameter where none is read": ("POST", "/api/v1/reports?run=grpo", {"content": b""}, 422, "run"),
     "a limit too large": ("GET", "/api/v1/runs", {"params": {"limit": "5000"}}, 400, "limit"),
     "an id above the database's range": ("GET", f"{RUN}/batches?attempt_id={10**30}", {}, 400, "attempt_id"),
     "a cursor above it": ("GET", f"/api/v1/runs?after={mapping.encode_cursor(1 << 63)}", {}, 400, "after"),
@@ -48,6 +52,18 @@ def test_an_error_is_a_problem_that_names_the_field(trained: httpx.Client, case:
     assert problem["type"].startswith("urn:trmon:problem:")
     assert problem["title"]
     assert problem["detail"]
+
+
+def test_an_unread_parameter_is_answered_with_the_nearest_name(trained: httpx.Client) -> None:
+    detail = trained.get("/api/v1/runs?projct=math").json()["detail"]
+    assert detail == "projct: 'projct' is not a parameter of this route; did you mean project?"
+
+
+def test_a_list_is_read_whole_whether_repeated_or_separated_by_commas(trained: httpx.Client) -> None:
+    first, second = "reward_mean", "mask_rate"
+    queries = (f"names={first}&names={second}", f"names={first},{second}")
+    repeated, separated = (trained.get(f"{RUN}/signals?{query}").json()["signals"] for query in queries)
+    assert list(repeated) == list(separated) == [first, second]
 
 
 def test_an_internal_error_reveals_no_details(service: ThreadedService, client: httpx.Client) -> None:

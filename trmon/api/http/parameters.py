@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, get_args, get_origin
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query as QueryParameter
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
-from trmon.domain.errors import InvalidInput, did_you_mean
+from trmon.domain.errors import InvalidInput, UnreadParameter, did_you_mean
 from trmon.domain.identity import BatchKey, RunKey
 
 
@@ -21,9 +25,43 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def split_run_keys(names: str) -> list[RunKey]:
-    """Return the runs that PROJECT/RUN names, separated by commas, in order. Errors: InvalidInput."""
-    return [_key(name.strip()) for name in names.split(",") if name.strip()]
+UNREAD_PARAMETERS = (
+    "A query parameter that the operation does not list is answered with 422, as is a repeated one; an array may be "
+    "repeated, and its values may be separated by commas."
+)
+"""What OpenAPI says of `check_query`, once for all operations."""
+
+
+async def check_query(request: Request) -> None:
+    """Refuse a query parameter that the route does not read. Errors: UnreadParameter."""
+    if not request.scope["query_string"]:
+        return
+    known = _query_parameters(request.scope["route"])
+    for name, n_values in Counter(name for name, _ in request.query_params.multi_items()).items():
+        if name not in known:
+            message = f"{name!r:.130} is not a parameter of this route{did_you_mean(name, known)}"
+            raise UnreadParameter(name, message if known else f"{message}; it has none")
+        if n_values > 1 and not known[name]:
+            raise UnreadParameter(name, f"is given {n_values} times; it has one value")
+
+
+def _query_parameters(route: APIRoute) -> dict[str, bool]:
+    """Return the query parameters that a route and its dependencies read, and whether each takes a list."""
+    fields = [field for field in get_flat_params(route.dependant) if isinstance(field.field_info, QueryParameter)]
+    return {field.alias: _takes_list(field.field_info.annotation) for field in fields}
+
+
+def _takes_list(kind: object) -> bool:
+    return any(get_origin(part) is list for part in (kind, *get_args(kind)))
+
+
+def split_run_keys(names: Sequence[str]) -> list[RunKey]:
+    """Return the runs that PROJECT/RUN names, in order. Errors: InvalidInput."""
+    return [_key(name) for name in _split(names)]
+
+
+def _split(names: Sequence[str]) -> list[str]:
+    return [name.strip() for name in ",".join(names).split(",") if name.strip()]
 
 
 def _key(name: str) -> RunKey:
@@ -43,12 +81,12 @@ Named = Annotated[RunKey, Depends(_run_key)]
 
 MAX_NAMES = 128
 
-Names = Annotated[str | None, Query(max_length=8192, description="Names, separated by commas.")]
+Names = Annotated[list[str] | None, Query(max_length=MAX_NAMES, description="Names.")]
 
 
-def split_names(names: str | None) -> list[str]:
+def split_names(names: Sequence[str] | None) -> list[str]:
     """Return the names in order without duplicates. Errors: InvalidInput for too many."""
-    found = list(dict.fromkeys(name.strip() for name in (names or "").split(",") if name.strip()))
+    found = list(dict.fromkeys(_split(names or ())))
     if len(found) > MAX_NAMES:
         raise InvalidInput("names", f"has {len(found)} names; at most {MAX_NAMES} are allowed")
     return found

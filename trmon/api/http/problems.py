@@ -44,6 +44,7 @@ STATUSES: dict[type[Exception], tuple[HTTPStatus, str]] = {
     errors.TrmonError: (HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
     errors.Damaged: (HTTPStatus.INTERNAL_SERVER_ERROR, "internal"),
     errors.InvalidInput: (HTTPStatus.BAD_REQUEST, "invalid-input"),
+    errors.UnreadParameter: (HTTPStatus.UNPROCESSABLE_ENTITY, "unread-parameter"),
     WireError: (HTTPStatus.BAD_REQUEST, "invalid-input"),
     errors.Unauthenticated: (HTTPStatus.UNAUTHORIZED, "unauthenticated"),
     errors.Forbidden: (HTTPStatus.FORBIDDEN, "forbidden"),
