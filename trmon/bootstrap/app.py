@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -28,6 +30,7 @@ from trmon.api.health import router as health
 from trmon.api.http import problems
 from trmon.api.http.answers import answer_schemas
 from trmon.api.http.body import BodyMiddleware
+from trmon.api.http.components import Components
 from trmon.api.http.connections import LimitedProtocol
 from trmon.api.http.gateway import Gateway, GetCompression
 from trmon.api.http.parameters import UNREAD_PARAMETERS, check_query
@@ -148,8 +151,24 @@ def socket_url(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def beginning(url: str, *, folder: Path | None, has_tokens: bool) -> str:
+    """Return how to begin with a service that listens.
+
+    Args: folder: of the database, None for PostgreSQL; has_tokens: whether callers need one.
+    """
+    tokens = "needed; `trmon token create NAME` makes one, TRMON_TOKEN tells the trainer"
+    if not has_tokens:
+        tokens = "none: this machine alone reaches the service; `trmon token create NAME --scope admin` makes one"
+    return f"""  page     {url}
+  data     {"PostgreSQL" if folder is None else folder.absolute()}
+  tokens   {tokens}
+  trainer  import trmon_client as trmon
+           monitor = trmon.init(project="math", url="{url}")
+           decision = monitor.log_batch(step=step, mask=mask, rollout_logprobs=mu, logprobs=pi)"""
+
+
 class Server(uvicorn.Server):
-    """Prints its URL once it listens, and ends event streams when it is asked to stop."""
+    """Prints its URL, and how to begin, once it listens, and ends event streams when it is asked to stop."""
 
     def __init__(self, app: FastAPI, *, url: str, protocol: type[LimitedProtocol] = LimitedProtocol) -> None:
         super().__init__(
@@ -173,7 +192,11 @@ class Server(uvicorn.Server):
         """Start, and print the URL."""
         await super().startup(sockets)
         if self.started:
-            print(f"trmon_url={self._url}", flush=True)
+            components: Components = self._app.state.components
+            store, page_url = components.store, components.settings.public_url or self._url
+            has_tokens = await asyncio.to_thread(store.tokens.ever_created)
+            lines = beginning(page_url, folder=store.folder, has_tokens=has_tokens)
+            print(f"trmon_url={self._url}\n{lines}", flush=True)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until SIGTERM or SIGINT. Errors: NotReady with the reason if the service cannot start."""
