@@ -9,6 +9,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TypeVar
 
+from trmon_client.core.redaction import redact
+
 
 class LossReason(str, Enum):
     """Why the service will not receive something that the trainer logged."""
@@ -98,7 +100,7 @@ class WarnOnce:
         if self._printed.setdefault(key, caller) is not caller:
             return
         try:
-            sys.stderr.write(f"trmon: {_printable(text)}\n")
+            sys.stderr.write(f"trmon: {_printable(redact(text))}\n")
         except (OSError, ValueError, AttributeError, RuntimeError):
             return  # closed, missing (pythonw), or in use by the code that a signal interrupted
 

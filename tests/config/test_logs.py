@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+SECRET = "redis://:horse@host password=horse"
 HOSTILE = "/\x1b[2J\x9b2J\u202e"
 PROGRAM = f"""
 import logging
@@ -16,10 +17,10 @@ from trmon.config.settings import Settings
 
 configure_logging(Settings())
 hostile = {HOSTILE!a}
-structlog.get_logger("trmon").warning("refused", path=hostile)
+structlog.get_logger("trmon").warning("refused", path=hostile, error={SECRET!r})
 logging.getLogger("library").warning(hostile)
 try:
-    raise ValueError(hostile)
+    raise ValueError(hostile + {SECRET!r})
 except ValueError:
     structlog.get_logger("trmon").exception("failed")
 """
@@ -36,10 +37,12 @@ def test_a_line_holds_no_control_characters() -> None:
     written = lines()
     assert written.count(r"/\x1b[2J\x9b2J\u202e") == 3
     assert "Traceback" in written
+    assert "horse" not in written
     assert all(character.isprintable() or character == "\n" for character in written)
 
 
 def test_json_has_one_line_an_event() -> None:
     events = [json.loads(line) for line in lines(TRMON_LOG_FORMAT="json").splitlines()]
     assert [event["event"] for event in events] == ["refused", HOSTILE, "failed"]
-    assert events[0]["path"] == HOSTILE
+    assert (events[0]["path"], events[0]["error"]) == (HOSTILE, "redis://***@host password=***")
+    assert "horse" not in str(events)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import numpy as np
 import pytest
 import zstandard
@@ -20,6 +21,8 @@ from tests.fixtures.command import run_here
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
 from trmon_client.core import wire
+from trmon_client.core.column_schema import TURN_COLUMNS, TURN_STEMS
+from trmon_client.core.columns import Columns, TurnColumns
 from trmon_client.monitor import Monitor
 
 RECORDED = Path(__file__).parents[1] / "fixtures" / "data_of_0_2_0"
@@ -127,6 +130,30 @@ def test_what_a_client_of_0_2_0_sends_again_after_the_upgrade_is_known(
         assert (again.exit_code, again.stdout) == (0, "6 duplicate\n"), again.stderr
     with service.client() as client:
         assert closed(client, "math/spooled") == [0, 1, 2, 3]
+
+
+def one_turn_each(columns: Columns) -> wire.PackedTurns:
+    """Return what 0.2.0 did not know: the turns of sequences."""
+    names = ["n_tokens", *(f"{pair}_{stem}" for pair in columns.pairs for stem in TURN_STEMS)]
+    n_turns = np.ones(columns.n_sequences, np.int64)
+    by_name = {name: np.ones(columns.n_sequences, TURN_COLUMNS[name].dtype) for name in names}
+    return wire.pack_turns(TurnColumns(n_turns, by_name))
+
+
+def test_a_report_with_a_field_that_0_2_0_ignored_is_known(serving: Serving, data_dir: Path) -> None:
+    bundle = msgspec.msgpack.decode((RECORDED / "bundle.msgpack").read_bytes())
+    reports = [wire.decode(msgspec.msgpack.encode(one)) for one in bundle["messages"] if one["kind"] == "report"]
+    assert reports
+    service = serving(data_dir)
+    with service.client() as client:
+        for sent in reports:
+            again = msgspec.structs.replace(sent, turns=one_turn_each(wire.columns_of_packed(sent, sent.parcel)))
+            answer = client.post(
+                f"/api/v1/runs/{sent.project}/{sent.run}/reports",
+                content=wire.encode(again),
+                headers={"Content-Type": wire.MSGPACK},
+            )
+            assert (answer.status_code, wire.decode_ack(answer.content).status) == (200, "duplicate")
 
 
 def test_a_spool_is_uploaded(service: ThreadedService, spool_dir: Path) -> None:

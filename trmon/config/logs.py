@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import structlog
 
 from trmon.config.settings import Settings, unknown_variables
+from trmon_client.core.redaction import redact
 
 log = structlog.get_logger(__name__)
 
@@ -45,10 +46,17 @@ def warn_of_unknown_variables(variables: Iterable[str]) -> None:
 def _renderers(settings: Settings) -> list[structlog.typing.Processor]:
     """Return the processors that render a line; tracebacks omit local variables, which may hold secrets."""
     if settings.log_format == "json":
-        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        return [structlog.processors.format_exc_info, _redact, structlog.processors.JSONRenderer()]
     plain = structlog.dev.plain_traceback
     console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
-    return [structlog.processors.format_exc_info, _escape_controls, console]
+    return [structlog.processors.format_exc_info, _redact, _escape_controls, console]
+
+
+def _redact(
+    _logger: structlog.typing.WrappedLogger, _name: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Replace secrets: the error of a library may hold a URL with its password."""
+    return {key: redact(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _escape_controls(

@@ -32,13 +32,13 @@ Refusal = wire.WireError | InvalidInput | Forbidden
 
 
 def canonical_message(message: wire.Message, key: RunKey) -> wire.Message:
-    """Return a message that names its run, with its numbers as floats sorted by name."""
+    """Return a message without secrets that names its run, with its numbers as floats sorted by name."""
     changed: dict[str, Any] = {"project": key.project, "run": key.run}
     if isinstance(message, wire.Report):
         changed["scalars"] = _numbers(message.scalars)
     elif isinstance(message, wire.Scalars):
         changed["values"] = _numbers(message.values)
-    return msgspec.structs.replace(message, **changed)
+    return wire.without_secrets(msgspec.structs.replace(message, **changed))
 
 
 def _numbers(scalars: dict[str, wire.JsonNumber]) -> dict[str, wire.JsonNumber]:

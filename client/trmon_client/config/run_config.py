@@ -1,10 +1,9 @@
-"""The trainer's configuration, whatever it holds, as plain values; and texts without secrets."""
+"""The trainer's configuration, whatever it holds, as plain values without secrets."""
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from itertools import islice
 from numbers import Integral, Real
@@ -12,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+
+from trmon_client.core.redaction import redact, redact_values
 
 
 def sanitize(value: object, *, at_most: int) -> str:
@@ -35,6 +36,8 @@ MAX_ENTRIES = 4096
 MAX_VALUES = 1 << 16
 """The maximum number of values in an entry, and a quarter of the maximum in total; entries beyond are left out."""
 MAX_TEXT = 4096
+MARGIN = 4096
+"""How much of a longer text is read beyond its limit: half of a secret could not be recognised."""
 
 
 class _TooManyValues(Exception):
@@ -42,7 +45,7 @@ class _TooManyValues(Exception):
 
 
 def plain_config(config: Any) -> dict[str, Any]:
-    """Return a mapping, or the attributes of an object such as argparse's namespace, as plain values.
+    """Return a mapping, or the attributes of an object such as argparse's namespace, as plain values without secrets.
 
     A value that cannot be read, such as a missing value of OmegaConf, is replaced by the name of its error.
     """
@@ -52,7 +55,7 @@ def plain_config(config: Any) -> dict[str, Any]:
     for name, value in _entries(values):
         reader = _Reader(min(left, MAX_VALUES))
         try:
-            entry = {sanitize(name, at_most=MAX_TEXT): reader.plain(value, MAX_DEPTH)}
+            entry = redact_values({sanitize(name, at_most=MAX_TEXT): reader.plain(value, MAX_DEPTH)})
         except _TooManyValues:
             continue
         finally:
@@ -97,7 +100,7 @@ class _Reader:
         is_text = isinstance(value, (str, bytes, bytearray))
         if depth > 0 and isinstance(value, (Sequence, set, frozenset)) and not is_text:
             return [self.plain(item, depth - 1) for item in islice(value, MAX_ENTRIES)]
-        return sanitize(value, at_most=MAX_TEXT)
+        return redact(sanitize(value, at_most=MAX_TEXT + MARGIN))[:MAX_TEXT]
 
 
 def _entries(values: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
@@ -112,53 +115,3 @@ def _entries(values: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
         except Exception as error:  # noqa: BLE001  OmegaConf raises where a value is still "???"
             value = type(error).__name__
         yield name, value
-
-
-REDACTED = "***"
-
-_PRIVATE_NAME = r"token(?!s|iz)|secret|passw(?:or)?d|(?:api|wandb)[_-]?key|access[_-]?key|credential"
-_PRIVATE_ENTRY = rf"{_PRIVATE_NAME}|(?:^|[./])key$"
-_PATTERNS = (
-    # user:password@ in a URL
-    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@'\"]+@"), rf"\1{REDACTED}@"),
-    (re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{8,}"), rf"\1\2{REDACTED}"),
-    # name=value and "name": "value"; n_tokens=512 and other plain numbers stay
-    (
-        re.compile(
-            rf"(?i)([\w-]*(?:{_PRIVATE_NAME})[\w-]*"
-            r"['\"]?\s*[:=]\s*['\"]?)(?![\d.]+\b)[^\s'\",;&)}\]]{4,}"
-        ),
-        rf"\1{REDACTED}",
-    ),
-    (
-        re.compile(r"\b(sk-|hf_|gh[opsu]_|github_pat_|glpat-|xox[abpr]-|AKIA|trmon_)[A-Za-z0-9_-]{12,}"),
-        rf"\1{REDACTED}",
-    ),
-)
-
-
-def redact(text: str, *, secrets: Iterable[str | None] = ()) -> str:
-    """Return a text without passwords, tokens and keys that are recognised by their form or their name.
-
-    Args: secrets: texts that are replaced wherever they stand, such as the client's own token.
-    """
-    for secret in secrets:
-        if secret:
-            text = text.replace(secret, REDACTED)
-    for pattern, replacement in _PATTERNS:
-        text = pattern.sub(replacement, text)
-    return text
-
-
-def redact_values(value: Any) -> Any:
-    """Return plain values, such as a configuration, without the secrets that their form or their name shows."""
-    if isinstance(value, dict):
-        return {name: _redact_entry(name, entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [redact_values(item) for item in value]
-    return redact(value) if isinstance(value, str) else value
-
-
-def _redact_entry(name: str, entry: Any) -> Any:
-    is_secret = isinstance(entry, str) and re.search(_PRIVATE_ENTRY, name, re.IGNORECASE)
-    return REDACTED if is_secret and entry else redact_values(entry)

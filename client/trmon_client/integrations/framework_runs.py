@@ -17,7 +17,7 @@ from numbers import Real
 from types import ModuleType
 from typing import Any
 
-from trmon_client.config.run_config import plain_config, redact_values
+from trmon_client.config.run_config import plain_config
 from trmon_client.config.settings import ClientSettings, Mode, resolve_settings
 from trmon_client.error_guard import WarnOnce
 from trmon_client.monitor import Monitor
@@ -175,7 +175,7 @@ def described_config(framework: str, config: Any, *, given: Any = None) -> dict[
     """
     return {
         "framework": f"{framework} {installed_version(framework)}",
-        **redact_values(plain_config(config)),
+        **plain_config(config),
         **plain_config(given if given is not None else {}),
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trmon_client.config.run_config import sanitize
+from trmon_client.core.redaction import redact
 from trmon_client.core.wire import EndReason
 
 MAX_ERROR_LENGTH = 1000
@@ -48,7 +49,7 @@ class ProcessEnd:
             return cls.by_exit(error.code, orderly=orderly)
         if isinstance(error, KeyboardInterrupt):
             return cls(EndReason.SIGNAL, signal="SIGINT")
-        text = f"{type(error).__name__}: {sanitize(error, at_most=MAX_ERROR_LENGTH)}"[:MAX_ERROR_LENGTH]
+        text = f"{type(error).__name__}: {_text(error)}"[:MAX_ERROR_LENGTH]
         return cls(EndReason.EXCEPTION, error=text, traceback=_frames(error))
 
     @classmethod
@@ -58,8 +59,13 @@ class ProcessEnd:
             return cls(orderly)
         if isinstance(status, int):
             return cls(EndReason.EXIT_CODE, error=f"exit code {int(status)}", exit_code=_limited(int(status)))
-        text = f"exit code 1: {sanitize(status, at_most=MAX_ERROR_LENGTH)}"[:MAX_ERROR_LENGTH]
+        text = f"exit code 1: {_text(status)}"[:MAX_ERROR_LENGTH]
         return cls(EndReason.EXIT_CODE, error=text, exit_code=1)
+
+
+def _text(value: object) -> str:
+    # Half of a secret, cut off at the limit, could not be recognised.
+    return redact(sanitize(value, at_most=4 * MAX_ERROR_LENGTH))
 
 
 def _limited(code: int) -> int:
@@ -72,5 +78,5 @@ def _frames(error: BaseException) -> str:
         lines = traceback.format_tb(error.__traceback__, limit=-MAX_FRAMES)
     except Exception:  # noqa: BLE001  the trainer's loaders may raise anything when a source line is read
         return ""
-    text = sanitize("".join(lines), at_most=1 << 20).rstrip()
+    text = redact(sanitize("".join(lines), at_most=1 << 20)).rstrip()
     return text[-MAX_TRACEBACK_LENGTH:]

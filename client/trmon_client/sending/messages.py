@@ -12,12 +12,13 @@ import msgspec
 import numpy as np
 
 from trmon_client.batch_decision import DecidedBatch
-from trmon_client.config.run_config import redact, sanitize
+from trmon_client.config.run_config import sanitize
 from trmon_client.config.settings import ClientSettings, Mode
 from trmon_client.config.version import __version__
 from trmon_client.core import wire
 from trmon_client.core.arrays import Array, Transfer, is_tensor
 from trmon_client.core.columns import Columns
+from trmon_client.core.redaction import redact
 from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, ChunkCount, JsonNumber
 from trmon_client.error_guard import ErrorGuard, LossCounter, LossReason, RejectedSteps
 from trmon_client.logprob_checks import FiniteValues, probabilities_in
@@ -239,7 +240,7 @@ def pause_message(reason: str, *, sequence: int) -> PendingMessage:
 def finish_message(
     end: ProcessEnd, *, sequence: int, finished: list[wire.ChunkCount], secret: str | None = None
 ) -> PendingMessage:
-    """Return the message that the process ends, and how; texts of errors are sent without secrets."""
+    """Return the message that the process ends, and how; the texts do not hold the secret."""
     error, trace = (redact(text, secrets=[secret]) for text in (end.error, end.traceback))
     outcome: Literal["finished", "crashed"] = "crashed" if end.is_crash else "finished"
     return PendingMessage(

@@ -221,9 +221,38 @@ def test_a_damaged_notice_is_reported() -> None:
         messages.unpack_notice(b"\xc1")
 
 
+def without_fields(payload: bytes, *names: str) -> bytes:
+    """Return a stored report as a version that did not know some fields stored it."""
+    fields = msgspec.msgpack.decode(payload)
+    document = {name: value for name, value in msgspec.msgpack.decode(fields[2]).items() if name not in names}
+    return msgspec.msgpack.encode([*fields[:2], msgspec.msgpack.encode(document), *fields[3:]])
+
+
+def test_a_report_with_a_field_that_an_older_version_did_not_store_is_the_same_report() -> None:
+    sent = report(step=1, accepted=b"\x05", semantics=7, scalars={"loss": float("nan")})
+    older = without_fields(stored(sent), "semantics")
+    assert messages.is_same_report(stored(sent), older)
+    for other in (msgspec.structs.replace(sent, accepted=b"\x01"), changed(sent, "reward", [0.5])):
+        assert not messages.is_same_report(stored(other), older)
+
+
+@pytest.mark.parametrize(("minor", "is_same"), [(2, True), (1, False)])
+def test_a_column_that_an_older_version_did_not_store_was_one_of_a_newer_sender(minor: int, is_same: bool) -> None:
+    sent = report(step=1, wire=(1, minor))
+    less = msgspec.structs.replace(sent, columns={k: v for k, v in sent.columns.items() if k != "reward"})
+    assert messages.is_same_report(stored(sent), stored(less)) is is_same
+    assert not messages.is_same_report(stored(less), stored(sent))
+    assert not messages.is_same_report(stored(changed(sent, "total_sum_d", [0.25])), stored(less))
+
+
 def test_a_notice_that_an_older_version_stored_is_the_same_notice() -> None:
     finish = wire.Finish(
-        attempt="a", launch="launch-1", sequence=1, sent_at=1.0, finished=[wire.ChunkCount(0, None, 1)]
+        attempt="a",
+        launch="launch-1",
+        sequence=1,
+        reason="exception",
+        sent_at=1.0,
+        finished=[wire.ChunkCount(0, None, 1)],
     )
     newer = {"reason", "exit_code", "signal", "traceback"}
     document = msgspec.to_builtins(finish) | {"sent_at": 2.0}

@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import Depends, Query, Request
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query as QueryParameter
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from trmon.api.http.auth import Reader
 from trmon.api.http.components import Service
 from trmon.domain.errors import InvalidInput, UnreadParameter, did_you_mean
 from trmon.domain.identity import BatchKey, RunKey
+from trmon_client.core.redaction import redact_values
 
 
 class RequestBody(BaseModel):
-    """The base of what a request sends as JSON; a field that it does not have is refused."""
+    """The base of what a request sends as JSON, without secrets; a field that it does not have is refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_secrets(cls, given: Any) -> Any:
+        return redact_values(given)
 
 
 UNREAD_PARAMETERS = (

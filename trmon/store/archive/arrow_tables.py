@@ -76,6 +76,7 @@ class ArchivedTable:
     def to_arrow(self, rows: Rows) -> Any:
         """Return rows as a record batch."""
         documents = [column.name for column in self.columns if isinstance(column.type, JsonColumn)]
+        rows = self._without_secrets(rows)
         encoded = [{**row, **{name: _text(row[name]) for name in documents}} for row in rows]
         return pa.RecordBatch.from_pylist(encoded, schema=self.schema)
 
@@ -89,8 +90,15 @@ class ArchivedTable:
             if column.nullable and column.name not in archived.schema.names:
                 archived = archived.append_column(column.name, pa.nulls(len(archived), arrow_type(column)))
         known = archived.select(self.schema.names).cast(self.schema)
-        documents = [column.name for column in self.columns if isinstance(column.type, JsonColumn)]
-        return [{**row, **{name: _document(row[name]) for name in documents}} for row in known.to_pylist()]
+        documents = {column.name: column.type for column in self.columns if isinstance(column.type, JsonColumn)}
+        rows = self._without_secrets(known.to_pylist())
+        return [{**row, **{name: kind.decode(row[name]) for name, kind in documents.items()}} for row in rows]
+
+    def _without_secrets(self, rows: Rows) -> Rows:
+        """Return rows without the secrets of notices that an older trmon stored; columns of documents see to theirs."""
+        if self.table is not tables.notice:
+            return rows
+        return [{**row, "payload": messages.notice_without_secrets(row["payload"])} for row in rows]
 
 
 RUNS = ArchivedTable(name="runs", table=tables.run)
@@ -135,10 +143,6 @@ def arrow_type(column: Column[Any]) -> Any:
     """Return the Arrow type of a column of the database."""
     impl = getattr(column.type, "impl", column.type)
     return next(arrow for kind, arrow in _ARROW_TYPES if isinstance(impl, kind))
-
-
-def _document(text: str | None) -> Any:
-    return None if text is None else msgspec.json.decode(text)
 
 
 def _text(document: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from operator import attrgetter
@@ -23,11 +23,13 @@ from trmon_client.core import wire
 from trmon_client.core.arrays import MAX_CACHED_LAYOUTS, DType
 from trmon_client.core.column_schema import Pair
 from trmon_client.core.columns import Columns
-from trmon_client.core.wire.packed_columns import compress, decompress_frame
+from trmon_client.core.wire.packed_columns import compress, decompress_frame, open_packed_columns
 
 T = TypeVar("T")
 
 FORMAT = 2
+FIRST_MINOR = 1
+"""The minor version of the wire of the first release."""
 DIGEST_BYTES = 16
 MAX_LAYOUT_BYTES = 1 << 20
 _HASH_PIECE_BYTES = 2047
@@ -81,7 +83,7 @@ def unpack_report(payload: bytes) -> tuple[wire.Report, Callable[[], Columns]]:
 def check_report(payload: bytes, *, digest: bytes) -> None:
     """Compare a stored report with its digest. Errors: Damaged if it cannot be decoded or differs."""
     stored = _decode_payload(payload)
-    _, layout, _ = _content(payload)
+    layout = _layout_of(stored)
     packed = wire.PackedColumns(stored.n_sequences, layout.names, layout.pairs, stored.body)
     if report_digest(_decode(_REPORT, stored.report), parcel=packed) != digest:
         raise Damaged("a stored report differs from its digest: it is damaged, or another version of trmon stored it")
@@ -93,12 +95,22 @@ def pack_notice(message: wire.Start | wire.Scalars | wire.Pause | wire.Finish) -
 
 
 def unpack_notice(payload: bytes) -> wire.Start | wire.Scalars | wire.Pause | wire.Finish:
-    """Return a stored message that has no columns. Errors: Damaged."""
+    """Return a stored message that has no columns, without secrets: an older version stored them. Errors: Damaged."""
     try:
         message: wire.Start | wire.Scalars | wire.Pause | wire.Finish = _NOTICE.decode(payload)
     except (msgspec.MsgspecError, ValueError) as error:
         raise Damaged(f"a stored notice is damaged: {error}") from error
-    return message
+    return wire.without_secrets(message)
+
+
+def notice_without_secrets(payload: bytes) -> bytes:
+    """Return a stored notice without secrets; as it is if it has none, or cannot be decoded."""
+    try:
+        message = _NOTICE.decode(payload)
+    except (msgspec.MsgspecError, ValueError):
+        return payload
+    safe = wire.without_secrets(message)
+    return payload if safe == message else pack_notice(safe)
 
 
 def message_digest(message: wire.Message) -> bytes:
@@ -120,29 +132,54 @@ def report_digest(report: wire.Report, *, parcel: wire.PackedColumns) -> bytes:
     return digest.digest()[:DIGEST_BYTES]
 
 
-def is_same_report(payload: bytes, other: bytes) -> bool:
-    """Whether two stored reports have the same content, whichever version packed them; a damaged one equals none."""
+def is_same_report(payload: bytes, stored: bytes) -> bool:
+    """Whether a report is the stored one: what both versions of trmon knew is equal; a damaged one equals none.
+
+    A service of before an upgrade stored neither fields that it did not know, nor columns of a newer wire version.
+    """
     try:
-        return _content(payload) == _content(other)
-    except Damaged:
+        new, old = _decode_payload(payload), _decode_payload(stored)
+        report = _decode(_REPORT, new.report)
+        is_same = _has_same_fields(report, _decode(_REPORT, old.report), known=msgspec.msgpack.decode(old.report))
+        return is_same and _has_same_columns(new, old, may_have_more=report.wire[1] > FIRST_MINOR)
+    except (Damaged, msgspec.MsgspecError, ValueError):
         return False
 
 
-def is_same_notice(payload: bytes, other: bytes) -> bool:
-    """Whether two stored notices have the same content, whichever version packed them; a damaged one equals none."""
+def is_same_notice(payload: bytes, stored: bytes) -> bool:
+    """Whether a notice is the stored one, as `is_same_report` defines it."""
     try:
-        return _content_bytes(unpack_notice(payload)) == _content_bytes(unpack_notice(other))
-    except Damaged:
+        return _has_same_fields(unpack_notice(payload), unpack_notice(stored), known=msgspec.msgpack.decode(stored))
+    except (Damaged, msgspec.MsgspecError, ValueError):
         return False
 
 
-def _content(payload: bytes) -> tuple[bytes, _Layout, bytes]:
-    stored = _decode_payload(payload)
-    content, layout = _content_bytes(_decode(_REPORT, stored.report)), _layout_of(stored)
+def _has_same_fields(new: wire.Message, old: wire.Message, *, known: Container[str]) -> bool:
+    """Compare messages. Args: known: the fields that the version which stored the old one knew, and maybe others."""
+    contents = [msgspec.msgpack.decode(_content_bytes(message)) for message in (new, old)]
+    # Encoded: NaN equals NaN.
+    first, second = (msgspec.msgpack.encode({k: v for k, v in one.items() if k in known}) for one in contents)
+    return first == second
+
+
+def _has_same_columns(new: _Payload, old: _Payload, *, may_have_more: bool) -> bool:
+    layout, old_layout = _layout_of(new), _layout_of(old)
     try:
-        return content, layout, decompress_frame(stored.body)
-    except ZstdError as error:
+        if layout == old_layout:
+            return decompress_frame(new.body) == decompress_frame(old.body)
+        if not may_have_more:
+            return False
+        columns, old_columns = _opened(new, layout), _opened(old, old_layout)
+    except (ZstdError, wire.WireError) as error:
         raise _damaged(error) from error
+    return columns.keys() >= old_columns.keys() and all(columns[name] == old_columns[name] for name in old_columns)
+
+
+def _opened(stored: _Payload, layout: _Layout) -> dict[str, bytes]:
+    """Return the bytes of each column and histogram."""
+    found = open_packed_columns(wire.PackedColumns(stored.n_sequences, layout.names, layout.pairs, stored.body))
+    arrays: list[Mapping[Any, Any]] = [found.by_name(), found.histograms_by_pair()]
+    return {name: array.tobytes() for named in arrays for name, array in named.items()}
 
 
 def _content_bytes(message: wire.Message) -> bytes:

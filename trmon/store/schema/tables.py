@@ -21,7 +21,14 @@ from sqlalchemy import (
     text,
 )
 
-from trmon.store.schema.column_types import Id, JsonColumn, NumberColumn, SilenceStartColumn, UpdateIndexColumn
+from trmon.store.schema.column_types import (
+    Id,
+    JsonColumn,
+    NumberColumn,
+    SilenceStartColumn,
+    TrainerDocumentColumn,
+    UpdateIndexColumn,
+)
 
 metadata = MetaData(
     naming_convention={
@@ -79,12 +86,12 @@ run = _table(
     _required("project", ForeignKey("project.name")),
     *_columns(Text, "name", "state"),
     Column("owner", Text),
-    _required("config", JsonColumn),
+    _required("config", TrainerDocumentColumn),
     _required("mode", Text),
     _required("created_at", Double),
     *_columns(BigInteger, "last_step", "attempt_id", nullable=True),
     _required("archived", Boolean),
-    *_columns(JsonColumn, "ending", "warnings", nullable=True),
+    *_columns(TrainerDocumentColumn, "ending", "warnings", nullable=True),
     _unique("project", "name"),
     sqlite_autoincrement=True,
 )

@@ -20,6 +20,7 @@ from trmon_client.core.wire.codec import (
     decode_bundle,
     encode,
     encode_bundle,
+    without_secrets,
 )
 from trmon_client.core.wire.messages import (
     WIRE_MAJOR,
@@ -99,4 +100,5 @@ __all__ = [
     "storable_columns",
     "unpack_bits",
     "unpack_columns",
+    "without_secrets",
 ]

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from trmon_client.core.redaction import redact, redact_values
 from trmon_client.core.wire.messages import (
     ANY_KEY,
     UNREADABLE,
@@ -18,7 +19,9 @@ from trmon_client.core.wire.messages import (
     Finish,
     Heartbeat,
     JsonNumber,
+    Losses,
     Message,
+    Pause,
     Report,
     Scalars,
     Start,
@@ -160,6 +163,31 @@ def _check_scalars(field: str, scalars: dict[str, JsonNumber]) -> None:
         _check_name(f"{field} (a scalar's name)", name)
         if isinstance(value, int) and not -_FLOAT_LIMIT < value < _FLOAT_LIMIT:
             raise WireError(f"{field}.{name}", "is too large for a float64")
+
+
+M = TypeVar("M", bound=Message)
+
+
+def without_secrets(message: M) -> M:
+    """Return a message without the secrets in its texts and its configuration; a second time changes nothing."""
+    changed: dict[str, Any] = {}
+    match message:
+        case Start():
+            changed = {name: redact_values(getattr(message, name)) for name in ("config", "policy", "owner", "tags")}
+        case Pause():
+            changed = {"reason": redact(message.reason)}
+        case Finish():
+            changed = {name: redact(getattr(message, name)) for name in ("error", "traceback")}
+    if isinstance(message, Report | Heartbeat | Finish) and (
+        message.losses.warnings or message.losses.refused_policies
+    ):
+        changed["losses"] = _losses_without_secrets(message.losses)
+    return msgspec.structs.replace(message, **changed) if changed else message
+
+
+def _losses_without_secrets(losses: Losses) -> Losses:
+    texts = {name: redact_values(getattr(losses, name)) for name in ("refused_policies", "warnings")}
+    return msgspec.structs.replace(losses, **texts)
 
 
 T = TypeVar("T")
