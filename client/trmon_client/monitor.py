@@ -228,7 +228,7 @@ def init(
 ) -> Monitor:
     """Return the monitor of a run; arguments that are None are read from their TRMON_ variables.
 
-    Args: project: its name, required. run: its name; by default the job's of torchrun or Slurm, else the script and the time.
+    Args: project: its name, required. run: its name; by default the job's (torchrun, Slurm), else script and time.
         url, token: of the service; without a url, reports go to `spool_dir`.
         policy: a preset's name or a spec; default `trm_auto`. mode: observe (default), enforce or off; TRMON_MODE
         overrides.

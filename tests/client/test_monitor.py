@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +32,9 @@ def test_a_run_is_a_start_its_reports_and_a_finish(tmp_path: Path) -> None:
             monitor.log_scalars(0, {"lr": np.float32(0.5)})
             monitor.pause("evaluation")
         start, report, scalars, pause, finish = peer.messages
+    launch = start.config.pop("launch")
     assert (start.owner, start.tags, start.config, start.policy) == ("me", ["dapo"], {"lr": 1e-6}, None)
+    assert (launch["host"], launch["command"].split()[0]) == (socket.gethostname(), Path(sys.argv[0]).name)
     assert start.attempt_is_local
     assert not start.ranks_unverified
     assert (report.step, report.update, report.chunk, report.mode) == (0, None, 0, "observe")

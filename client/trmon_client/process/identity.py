@@ -1,13 +1,18 @@
-"""The data-parallel rank, the attempt and the launch that this process reports under."""
+"""The data-parallel rank, the attempt and the launch that this process reports under, and how it was started."""
 
 from __future__ import annotations
 
+import shlex
+import socket
+import sys
 import threading
 import time
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from trmon_client.config.run_config import sanitize
 from trmon_client.config.settings import (
     ClientSettings,
     attempt_id,
@@ -50,6 +55,42 @@ def _has_smaller_groups(distributed: Any, world_size: int) -> bool:
     if groups is None:
         return world_size > 1
     return any(1 < len(members) < world_size for members in groups.values())
+
+
+def launch_facts() -> dict[str, str]:
+    """Return how this process was started: its command, its host, its Python, and the commit of its code in Git."""
+    script, *arguments = sys.argv or [""]
+    facts = {"command": shlex.join([Path(script).name, *arguments]), "host": socket.gethostname()}
+    facts |= {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "git_commit": _git_commit(Path(script or ".").absolute().parent) or "",
+    }
+    return {name: sanitize(fact, at_most=MAX_FACT) for name, fact in facts.items() if fact}
+
+
+MAX_FACT = 1000
+
+
+def _git_commit(folder: Path) -> str | None:
+    """Return the commit of the checkout that holds a folder, from its files: `git` may hang or be missing."""
+    try:
+        found = next((parent / ".git" for parent in (folder, *folder.parents) if (parent / ".git").exists()), None)
+        if found is None:
+            return None
+        if found.is_file():  # of a worktree or a submodule
+            found = found.parent / found.read_text().removeprefix("gitdir:").strip()
+        head = (found / "HEAD").read_text().strip()
+        if not head.startswith("ref: "):
+            return head
+        name, shared = head[5:], found / "commondir"
+        folders = [found, *([found / shared.read_text().strip()] if shared.exists() else [])]
+        for one in folders:
+            if (one / name).is_file():
+                return (one / name).read_text().strip()
+        packed = "\n".join((one / "packed-refs").read_text() for one in folders if (one / "packed-refs").is_file())
+        return next((line[:40] for line in packed.splitlines() if line.endswith(f" {name}")), None)
+    except (OSError, ValueError):
+        return None
 
 
 STORE_POLL_SECONDS = 0.05

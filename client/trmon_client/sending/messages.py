@@ -22,7 +22,7 @@ from trmon_client.core.redaction import redact
 from trmon_client.core.wire import MAX_NAME_LENGTH, MAX_SCALARS, ChunkCount, JsonNumber
 from trmon_client.error_guard import ErrorGuard, LossCounter, LossReason, RejectedSteps
 from trmon_client.logprob_checks import FiniteValues, probabilities_in
-from trmon_client.process.identity import Identity, Ranks
+from trmon_client.process.identity import Identity, Ranks, launch_facts
 from trmon_client.process.process_end import ProcessEnd
 from trmon_client.sending.encoder import PendingMessage
 
@@ -143,6 +143,8 @@ class ChunkCounter:
 
 
 MAX_REASON_LENGTH = 1000
+LAUNCH = "launch"
+"""The entry of a configuration that tells how the process was started."""
 
 
 def start_message(settings: ClientSettings, ranks: Ranks, *, sequence: int) -> PendingMessage:
@@ -151,7 +153,7 @@ def start_message(settings: ClientSettings, ranks: Ranks, *, sequence: int) -> P
         lambda identity, _losses: wire.Start(
             **identity.origin(),
             sequence=sequence,
-            config=dict(settings.config),
+            config={LAUNCH: launch_facts(), **settings.config},
             owner=settings.owner,
             tags=list(settings.tags),
             mode=_mode(settings.mode),

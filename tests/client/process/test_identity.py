@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.client.trainer import batch, settings, spooled, steps
 from trmon_client.config.settings import attempt_id, launch_id
 from trmon_client.core import wire
 from trmon_client.monitor import Monitor
-from trmon_client.process.identity import Identity, Ranks, discover_ranks, resolve_identity
+from trmon_client.process.identity import Identity, Ranks, discover_ranks, launch_facts, resolve_identity
 
 Join: TypeAlias = Callable[[int, int], distributed.Store]
 
@@ -176,3 +177,30 @@ def test_a_mesh_of_two_dimensions_leaves_ranks_unverified_unless_passed(tmp_path
     init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     assert discover_ranks(settings(tmp_path)) == Ranks(1, 4, is_unverified=True)
     assert discover_ranks(settings(tmp_path, rank=0, world_size=2)) == Ranks(0, 2)
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_commit_is_that_of_the_scripts_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = tmp_path / "code"
+    checkout.mkdir()
+    git(checkout, "init", "-q")
+    git(checkout, "commit", "-q", "--allow-empty", "-m", "first")
+    commit = git(checkout, "rev-parse", "HEAD")
+    git(checkout, "worktree", "add", "-q", str(tmp_path / "other"))
+
+    def found(folder: Path) -> str | None:
+        monkeypatch.setattr("sys.argv", [str(folder / "scripts" / "train.py"), "--lr", "1e-6"])
+        assert launch_facts()["command"] == "train.py --lr 1e-6"
+        return launch_facts().get("git_commit")
+
+    assert [found(checkout), found(tmp_path / "other"), found(tmp_path)] == [commit, commit, None]
+    git(checkout, "pack-refs", "--all")
+    assert [found(checkout), found(tmp_path / "other")] == [commit, commit]
+    git(checkout, "checkout", "-q", "--detach")
+    assert found(checkout) == commit
+    (checkout / ".git" / "HEAD").write_bytes(b"\xff\xfe")
+    assert found(checkout) is None

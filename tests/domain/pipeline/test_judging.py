@@ -18,7 +18,7 @@ from trmon.domain.identity import BatchKey
 from trmon.domain.pipeline.close_batch import replay_row
 from trmon.domain.pipeline.draft import ClosingRow
 from trmon.domain.pipeline.fold import fold_row, reconsider
-from trmon.domain.pipeline.judging import judge_pending, judgement_of, pending_values
+from trmon.domain.pipeline.judging import config_digest, judge_pending, judgement_of, pending_values
 from trmon.domain.pipeline.state import PassContext, PipelineState
 from trmon.domain.severity import Severity
 
@@ -162,3 +162,8 @@ def test_the_end_of_a_run_says_how_it_ended_with_its_incident(numbers: dict[str,
     ran = run(numbers, steps=30).finish()
     assert [told.ended for told in ran.notifications] == ["", ended]
     assert ran.incident.ended_with_run
+
+
+def test_how_a_process_was_started_is_no_change_of_the_configuration() -> None:
+    first, again = {"lr": 1e-6, "launch": {"host": "a"}, "output_dir": "x"}, {"lr": 1e-6, "launch": {"host": "b"}}
+    assert config_digest(first) == config_digest(again) != config_digest({"lr": 2e-6})

@@ -29,7 +29,7 @@ NEW_BASELINE = "new_baseline"
 """The scalar by which a trainer declares a change, such as a step of a curriculum: the run's start begins anew."""
 OF_UPDATES = ("staleness_", "clip_fraction", "leak_")
 """What the names of numbers of updates begin with: of a step with updates they come from its last one."""
-NOT_OF_CONFIG = ("path", "dir", "resume", "checkpoint", "name", "seed", "host", "port", "url")
+NOT_OF_CONFIG = ("path", "dir", "resume", "checkpoint", "name", "seed", "host", "port", "url", "launch")
 """Words in options that differ between the attempts of one configuration."""
 
 
