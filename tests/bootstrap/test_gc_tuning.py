@@ -9,7 +9,7 @@ SCRIPT = """
 import gc, time
 from trmon.bootstrap import app, background_services
 
-background_services.tune_garbage_collector()
+background_services.tune_memory()
 assert len(gc.get_objects()) < 1000, "a full collection examines little more than objects made after the start"
 knot = [time]
 knot.append(knot)

@@ -250,7 +250,7 @@ def metrics(client: httpx.Client) -> dict[str, Any]:
             found[series.partition("{")[0]] = VARIES
         else:
             of_clock = series.startswith(("process_", "python_")) or re.search(
-                r"_seconds|_bytes|trmon_queue_depth|trmon_reports_total", series
+                r"_seconds|_bytes|trmon_queue_depth|trmon_event_loop_stalls|trmon_reports_total", series
             )
             found[series] = VARIES if of_clock else float(f"{float(value):.9g}")
     return found

@@ -16,9 +16,9 @@ from benchmarks.load.workload import PROJECT, Workload
 from tests.fixtures.running_service import Serve, make_token
 from tests.fixtures.service import ThreadedService
 from tests.fixtures.waiting import eventually
-from trmon.api.http.body import MemoryBudget
 from trmon.domain.access import Scope
 from trmon.domain.errors import Overloaded
+from trmon.ingest.body_cost import MemoryBudget
 from trmon_client.core import wire
 
 WORKLOAD = Workload(n_ranks=1)

@@ -16,6 +16,7 @@ from trmon.api.http.components import components_of
 from trmon.domain.access import Scope
 from trmon.domain.errors import UnsupportedMedia
 from trmon.domain.identity import RunKey
+from trmon.ingest.body_cost import Body, BodyCost
 from trmon_client.core import wire
 
 _REF = "#/components/schemas/{name}"
@@ -60,7 +61,8 @@ async def send_one(request: Request, project: str, run: str) -> Response:
     key = RunKey.checked(project, run)
     access.require(Scope.INGEST, project=project)
     with service.counters.ingest_seconds.time():
-        ack = await service.ingest_service.ingest_message(await _body(request), media_type=media_type, key=key)
+        body = await _body(request)
+        ack = await service.ingest_service.ingest_message(body, media_type=media_type, key=key, cost=_cost(request))
     return Response(wire.encode(ack, media_type=media_type), media_type=media_type)
 
 
@@ -70,14 +72,23 @@ async def send_many(request: Request) -> Response:
     access, service = await require_sender(request), await components_of(request)
     media_type = _media_type(request)
     with service.counters.ingest_seconds.time():
-        acks = await service.ingest_service.ingest_bundle(await _body(request), media_type=media_type, access=access)
+        body = await _body(request)
+        acks = await service.ingest_service.ingest_bundle(
+            body, media_type=media_type, access=access, cost=_cost(request)
+        )
     return Response(wire.encode(acks, media_type=media_type), media_type=media_type)
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request) -> Body:
     """Return the body, which the gateway passes on in one message."""
-    body: bytes = (await request.receive())["body"]
+    body: Body = (await request.receive())["body"]
     return body
+
+
+def _cost(request: Request) -> BodyCost:
+    """Return the cost of the body, which the gateway keeps."""
+    cost: BodyCost = request.scope["state"]["body_cost"]
+    return cost
 
 
 def _media_type(request: Request) -> str:

@@ -51,6 +51,7 @@ from trmon.api.whatif import router as whatif
 from trmon.bootstrap.lifespan import running_service
 from trmon.config.settings import Settings
 from trmon.domain.errors import NotReady
+from trmon.ingest.body_cost import BodyCosts
 from trmon.web.routes import router as page
 from trmon.web.routes import unknown_page
 
@@ -106,7 +107,8 @@ def create_app(settings: Settings) -> FastAPI:
 
 def _middleware(settings: Settings, limit: RateLimit) -> list[Middleware]:
     """Return the middleware, outermost first."""
-    bodies = BodyMiddleware(max_bytes=settings.max_body_bytes, max_held_bytes=settings.max_held_bytes)
+    costs = BodyCosts(max_held_bytes=settings.max_held_bytes, charge=limit.charge)
+    bodies = BodyMiddleware(max_bytes=settings.max_body_bytes, costs=costs)
     return [
         Middleware(Gateway, hosts=settings.answered_hosts, limit=limit, bodies=bodies),
         Middleware(ReportEndpoints),

@@ -132,7 +132,7 @@ def main(descriptor: int) -> None:
         worker, service_proxy = _build_worker(settings, store, channel, stack)
         receiver = (channel, store, worker, service_proxy, shutdown)
         Thread(target=_receive_messages, args=receiver, name="trmon-channel", daemon=True).start()
-        background_services.tune_garbage_collector()
+        background_services.tune_memory()
         worker.start()
         summary_poller = summary_poller_of(store, service_proxy, ownership=Ownership())
         summary_poller.start()

@@ -54,7 +54,7 @@ def serve(
         if settings.public_url is None:
             settings = settings.model_copy(update={"public_url": url})
         app = create_app(settings)
-        background_services.tune_garbage_collector()
+        background_services.tune_memory()
         Server(app, url=url).run([bound])
 
 
@@ -88,7 +88,7 @@ def worker(
         ending = Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ending.set())
-        background_services.tune_garbage_collector()
+        background_services.tune_memory()
         counters = Counters()
         if metrics_port is not None:
             _show(counters, host=settings.host, port=metrics_port)

@@ -15,6 +15,7 @@ from trmon.domain.identity import RunKey
 from trmon.domain.messages import PreparedMessage, WriteOutcome, WriteResult
 from trmon.fleet.views import RunViewCache
 from trmon.ingest.acknowledgement import AckBuilder, CurrentPolicies
+from trmon.ingest.body_cost import Body, BodyCost
 from trmon.ingest.quotas import QuotaGate
 from trmon.ingest.validation import BodyReader
 from trmon.metrics.counters import Counters
@@ -149,9 +150,9 @@ class IngestService:
         self._acks = AckBuilder(store, policies=policies, view_cache=view_cache)
         self._counters = IngestCounters(counters)
 
-    async def ingest_message(self, body: bytes, *, media_type: str, key: RunKey) -> wire.Ack:
-        """Store one message of a run. Errors: WireError; Conflict; QuotaExceeded; Overloaded."""
-        prepared = await self._reader.read_message(body, media_type=media_type, key=key)
+    async def ingest_message(self, body: Body, *, media_type: str, key: RunKey, cost: BodyCost) -> wire.Ack:
+        """Store one message of a run. Errors: WireError; TooLarge; Conflict; QuotaExceeded; Overloaded."""
+        prepared = await self._reader.read_message(body, media_type=media_type, key=key, cost=cost)
         (entry,) = await self._quota_gate.admit([prepared])
         if not isinstance(entry, PreparedMessage):
             raise entry
@@ -160,10 +161,10 @@ class IngestService:
             raise Conflict(ack.problem)
         return ack
 
-    async def ingest_bundle(self, body: bytes, *, media_type: str, access: Access) -> wire.Acks:
-        """Store a bundle; each invalid message gets its own acknowledgement. Errors: WireError; Overloaded."""
+    async def ingest_bundle(self, body: Body, *, media_type: str, access: Access, cost: BodyCost) -> wire.Acks:
+        """Store a bundle; an invalid message gets its own acknowledgement. Errors: WireError; TooLarge; Overloaded."""
         entries = await self._quota_gate.admit(
-            await self._reader.read_bundle(body, media_type=media_type, access=access)
+            await self._reader.read_bundle(body, media_type=media_type, access=access, cost=cost)
         )
         acks = iter(await self._store_all([entry for entry in entries if isinstance(entry, PreparedMessage)]))
         return wire.Acks(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from trmon.domain.errors import Forbidden, InvalidInput
 from trmon.domain.identity import RunKey
 from trmon.domain.messages import PreparedMessage
 from trmon.domain.policies import DEFAULT_POLICY
+from trmon.ingest.body_cost import ELEMENT_BYTES, Body, BodyCost, check_elements, count_elements
 from trmon.store.rows import messages
 from trmon_client.core import wire
 from trmon_client.core.columns import Columns
@@ -24,8 +24,15 @@ from trmon_client.core.policies.sequence_statistics import PolicyError
 PolicyOf = Callable[[RunKey], Policy]
 """Returns the current policy of a run, also for a run that does not exist yet."""
 INLINE_BYTES = 1 << 18
-"""Largest body that is read on the event loop: reading it takes less time than starting another thread."""
+INLINE_ELEMENTS = 1 << 14
+INLINE_UNPACKED_BYTES = 1 << 20
+"""Largest body, with its elements and its unpacked columns, that is read on the event loop: it takes milliseconds."""
+PIECE_UNPACKED_BYTES = 8 << 20
+"""Most bytes of columns that a thread unpacks in one turn, unless one report has more."""
+MAX_UNPACKED_BYTES = 128 << 20
+"""Above the largest columns and turns that a report may have."""
 Decoded = TypeVar("Decoded")
+Entry = TypeVar("Entry")
 Validated = TypeVar("Validated")
 Refusal = wire.WireError | InvalidInput | Forbidden
 """Why one message of a bundle is refused; the other messages are stored."""
@@ -85,28 +92,31 @@ def _decide(columns: Columns, policy: Policy) -> tuple[Policy, bytes]:
 
 
 class BodyReader:
-    """Turns request bodies into messages that are ready for the store."""
+    """Turns request bodies into messages that are ready for the store.
+
+    What takes longer than starting another thread is done by the threads of costly bodies, in the caller's turn.
+    """
 
     def __init__(self, policy_of: PolicyOf) -> None:
         self._policy_of = policy_of
 
-    async def read_message(self, body: bytes, *, media_type: str, key: RunKey) -> PreparedMessage:
-        """Return the one message of a body. Errors: WireError."""
-        return await _read(
-            body,
-            decode=partial(wire.decode, media_type=media_type),
-            validate=partial(validate_message, key=key, policy_of=self._policy_of),
-            is_slow=_is_slow,
+    async def read_message(self, body: Body, *, media_type: str, key: RunKey, cost: BodyCost) -> PreparedMessage:
+        """Return the one message of a body. Errors: WireError, TooLarge, Overloaded."""
+        message = await _decoded(body, wire.decode, media_type=media_type, cost=cost)
+        (prepared,) = await _validated(
+            [message], lambda one: validate_message(one, key, policy_of=self._policy_of), cost=cost
         )
+        return prepared
 
-    async def read_bundle(self, body: bytes, *, media_type: str, access: Access) -> list[PreparedMessage | Refusal]:
-        """Return the messages of a bundle in their order, or why each is refused. Errors: WireError."""
-        return await _read(
-            body,
-            decode=partial(wire.decode_bundle, media_type=media_type),
-            validate=lambda bundle: [self._validate(entry, access) for entry in bundle],
-            is_slow=lambda bundle: any(map(_is_slow, bundle)),
-        )
+    async def read_bundle(
+        self, body: Body, *, media_type: str, access: Access, cost: BodyCost
+    ) -> list[PreparedMessage | Refusal]:
+        """Return the messages of a bundle in their order, or why each is refused.
+
+        Errors: WireError, TooLarge, Overloaded.
+        """
+        bundle = await _decoded(body, wire.decode_bundle, media_type=media_type, cost=cost)
+        return await _validated(bundle, lambda entry: self._validate(entry, access), cost=cost)
 
     def _validate(self, entry: wire.Message | wire.WireError, access: Access) -> PreparedMessage | Refusal:
         if isinstance(entry, wire.WireError):
@@ -119,22 +129,51 @@ class BodyReader:
             return refusal
 
 
-async def _read(
-    body: bytes,
-    *,
-    decode: Callable[[bytes], Decoded],
-    validate: Callable[[Decoded], Validated],
-    is_slow: Callable[[Decoded], bool],
-) -> Validated:
-    """Decode and validate a body, with at most one change of thread."""
-    if len(body) > INLINE_BYTES:
-        return await asyncio.to_thread(lambda: validate(decode(body)))
-    decoded = decode(body)
-    return await asyncio.to_thread(validate, decoded) if is_slow(decoded) else validate(decoded)
+async def _decoded(body: Body, decode: Callable[..., Decoded], *, media_type: str, cost: BodyCost) -> Decoded:
+    """Decode a body once its elements are counted and, unless they are few, their memory is reserved."""
+    if len(body) <= INLINE_BYTES:
+        n_elements = count_elements(body, media_type=media_type, at_most=INLINE_ELEMENTS)
+        if n_elements <= INLINE_ELEMENTS:
+            return decode(body, media_type=media_type)
+
+    def count_and_decode() -> Decoded:
+        n_elements = count_elements(body, media_type=media_type)
+        check_elements(n_elements)
+        cost.count(n_elements=n_elements)
+        cost.hold(len(body) + n_elements * ELEMENT_BYTES)
+        return decode(body, media_type=media_type)
+
+    return await cost.run(count_and_decode)
 
 
-def _is_slow(message: wire.Message | wire.WireError) -> bool:
-    """A report without a decision may need a database read for its policy; a parcel of zeros may be huge inflated."""
-    if not isinstance(message, wire.Report):
-        return False
-    return message.accepted is None or (message.parcel is not None and message.parcel.n_bytes > INLINE_BYTES)
+async def _validated(
+    entries: Sequence[Entry], validate: Callable[[Entry], Validated], *, cost: BodyCost
+) -> list[Validated]:
+    """Validate messages, in pieces if their columns are large; each reserves the memory that it unpacks them into."""
+    sizes = [_unpacked_bytes(entry) for entry in entries]
+    if sum(sizes) <= INLINE_UNPACKED_BYTES and not any(map(_needs_policy, entries)):
+        return list(map(validate, entries))
+    found: list[Validated] = []
+    while len(found) < len(entries):
+        start, end, n_bytes = len(found), len(found), 0
+        while end < len(entries) and (end == start or n_bytes + sizes[end] <= PIECE_UNPACKED_BYTES):
+            n_bytes += sizes[end]
+            end += 1
+
+        def validate_piece(part: Sequence[Entry], n_bytes: int) -> list[Validated]:
+            with cost.holding(2 * n_bytes):
+                return list(map(validate, part))
+
+        cost.count(n_bytes=n_bytes)
+        found += await cost.run(partial(validate_piece, entries[start:end], n_bytes))
+    return found
+
+
+def _needs_policy(entry: object) -> bool:
+    """Return whether validating needs the run's policy, which may have to be read from the database."""
+    return isinstance(entry, wire.Report) and entry.accepted is None
+
+
+def _unpacked_bytes(entry: object) -> int:
+    """Return the size of a report's unpacked columns, as it states it; larger ones are refused before."""
+    return min(wire.unpacked_bytes(entry), MAX_UNPACKED_BYTES) if isinstance(entry, wire.Report) else 0

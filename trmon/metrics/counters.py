@@ -108,6 +108,10 @@ class Counters:
         self._quota_used = gauge(
             "trmon_quota_used", "What limited projects have stored: runs or report bytes.", per_quota
         )
+        self.loop_stalls = counter(
+            "trmon_event_loop_stalls",
+            "Times when the service answered nobody for over 100 ms, because one request or the machine held it up.",
+        )
         self.redis_up = gauge("trmon_redis_up", "1 while this process receives change notices from Redis, else 0.")
         self.redis_failures = counter(
             "trmon_redis_failures",

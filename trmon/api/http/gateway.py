@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import structlog
+from prometheus_client import Counter
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,6 +38,45 @@ log = structlog.get_logger(__name__)
 _SECURITY = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
+STALL_SECONDS = 0.1
+CHECK_SECONDS = 0.02
+WATCH_SECONDS = 1.0
+LOG_SECONDS = 10.0
+"""Shortest time between two lines about stalls; the metric counts them all."""
+
+
+class LoopWatch:
+    """Counts and logs when the event loop stood still for over 100 ms, while requests come and for a second after."""
+
+    def __init__(self) -> None:
+        self._watch_until = self._due_at = self._log_at = 0.0
+        self._is_watching = False
+
+    def request_received(self, stalls: Counter) -> None:
+        """Watch from now on. Args: stalls: counts what is found."""
+        loop = asyncio.get_running_loop()
+        self._watch_until = loop.time() + WATCH_SECONDS
+        if not self._is_watching:
+            self._is_watching = True
+            self._check_later(loop, stalls)
+
+    def _check_later(self, loop: asyncio.AbstractEventLoop, stalls: Counter) -> None:
+        self._due_at = loop.time() + CHECK_SECONDS
+        loop.call_at(self._due_at, self._check, loop, stalls)
+
+    def _check(self, loop: asyncio.AbstractEventLoop, stalls: Counter) -> None:
+        now = loop.time()
+        late_seconds = now - self._due_at
+        if late_seconds > STALL_SECONDS:
+            stalls.inc()
+        if late_seconds > STALL_SECONDS and now >= self._log_at:
+            self._log_at = now + LOG_SECONDS
+            log.warning("event_loop_stalled", seconds=round(late_seconds, 3))
+        self._is_watching = now < self._watch_until
+        if self._is_watching:
+            self._check_later(loop, stalls)
+
+
 class Gateway:
     """Checks host, site, token, rate and body of each request, and answers expected errors as problems.
 
@@ -48,6 +89,7 @@ class Gateway:
         self._hosts = hosts
         self._limit = limit
         self._bodies = bodies
+        self._loop_watch = LoopWatch()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -73,6 +115,7 @@ class Gateway:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and pass it on. Errors: Forbidden, Unauthenticated, Overloaded; those of its body."""
+        self._loop_watch.request_received(scope["app"].state.components.counters.loop_stalls)
         headers = _first_values(scope)
         check_host(headers, hosts=self._hosts)
         check_site(headers, method=scope["method"])

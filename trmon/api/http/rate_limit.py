@@ -52,6 +52,14 @@ class RateLimit:
                 self._spent[caller] += 1
             return 0.0
 
+    def charge(self, caller: str, n: int) -> None:
+        """Take more requests from a bucket for one that was admitted and cost as much; the debt is at most a burst."""
+        with self._lock:
+            bucket = self._refilled(caller, now=time.monotonic())
+            bucket.left = max(bucket.left - n, -float(self._burst))
+            if self._is_shared:
+                self._spent[caller] += n
+
     def check(self, access: Access, *, address: str) -> None:
         """Take one request of a caller, identified by token or address. Errors: Overloaded."""
         wait_seconds = self.take(caller_name(access, address=address), now=time.monotonic())

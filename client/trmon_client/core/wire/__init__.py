@@ -53,6 +53,7 @@ from trmon_client.core.wire.unpacking import (
     pack_turns,
     storable_columns,
     unpack_columns,
+    unpacked_bytes,
     wire_number,
 )
 
@@ -101,4 +102,5 @@ __all__ = [
     "unpack_bits",
     "unpack_columns",
     "without_secrets",
+    "unpacked_bytes",
 ]

@@ -196,11 +196,22 @@ MSGPACK = "application/msgpack"
 JSON = "application/json"
 
 MAX_BUNDLE_MESSAGES = 4096
+MAX_NOTICE_BYTES = 1 << 20
+"""Maximum size of a message without columns: a start whose configuration has the maximum size, as JSON."""
+
+
+class _Kind(msgspec.Struct):
+    """The kind of a message, with everything else undecoded."""
+
+    kind: str = ""
+
 
 _MSGPACK_MESSAGE = msgspec.msgpack.Decoder(Message)
 _JSON_MESSAGE = msgspec.json.Decoder(Message)
 _MSGPACK_BUNDLE = msgspec.msgpack.Decoder(Bundle)
 _JSON_BUNDLE = msgspec.json.Decoder(Bundle)
+_MSGPACK_KIND = msgspec.msgpack.Decoder(_Kind)
+_JSON_KIND = msgspec.json.Decoder(_Kind)
 _ACK = msgspec.msgpack.Decoder(Ack)
 _ACKS = msgspec.msgpack.Decoder(Acks)
 _MSGPACK = msgspec.msgpack.Encoder()
@@ -235,11 +246,13 @@ def encode_bundle(messages: list[bytes]) -> bytes:
     return _MSGPACK.encode(Bundle([msgspec.Raw(message) for message in messages]))
 
 
-def decode(body: bytes, *, media_type: str = MSGPACK) -> Message:
+def decode(body: bytes | bytearray, *, media_type: str = MSGPACK) -> Message:
     """Return the checked message of a body.
 
     Errors: WireError naming the field.
     """
+    if len(body) > MAX_NOTICE_BYTES:
+        _check_is_report(body, media_type)
     decoder = _JSON_MESSAGE if media_type == JSON else _MSGPACK_MESSAGE
     try:
         message: Message = decoder.decode(body)
@@ -249,7 +262,18 @@ def decode(body: bytes, *, media_type: str = MSGPACK) -> Message:
     return message
 
 
-def decode_bundle(body: bytes, *, media_type: str = MSGPACK) -> list[Message | WireError]:
+def _check_is_report(body: bytes | bytearray, media_type: str) -> None:
+    """Check the kind of a large message before it is decoded: only a report holds columns. Errors: WireError."""
+    decoder = _JSON_KIND if media_type == JSON else _MSGPACK_KIND
+    try:
+        kind = decoder.decode(body).kind
+    except UNREADABLE as error:
+        raise wire_error_of(error) from error
+    if kind != "report":
+        raise WireError("body", f"a message may have at most {MAX_NOTICE_BYTES} bytes unless it is a report")
+
+
+def decode_bundle(body: bytes | bytearray, *, media_type: str = MSGPACK) -> list[Message | WireError]:
     """Return the messages of a bundle in order, with the error in place of an invalid message.
 
     Errors: WireError if the bundle itself cannot be decoded.
@@ -288,7 +312,7 @@ def _decode_or_error(body: bytes, media_type: str) -> Message | WireError:
         return error
 
 
-def _error_naming_the_key(error: Exception, body: bytes, media_type: str) -> WireError:
+def _error_naming_the_key(error: Exception, body: bytes | bytearray, media_type: str) -> WireError:
     """Return the error with the field and, in a mapping, the key, which msgspec does not name."""
     named = wire_error_of(error)
     mapping, any_key, rest = named.field.partition(ANY_KEY)

@@ -67,27 +67,42 @@ def pack_turns(turns: TurnColumns, *, accepted: Any = None) -> PackedTurns:
     return PackedTurns(table, None if accepted is None else pack_bits(accepted))
 
 
+def unpacked_bytes(report: Report) -> int:
+    """Return the size of a report's packed columns and turns once unpacked, as it states them."""
+    tables = (report.parcel, None if report.turns is msgspec.UNSET else report.turns.table)
+    return sum(max(table.n_bytes, 0) for table in tables if table is not None)
+
+
 def unpack_turns(packed: PackedTurns, *, n_sequences: int, pairs: tuple[Pair, ...]) -> TurnColumns:
     """Return the checked columns of a report's turns as numpy arrays.
 
     Args: n_sequences, pairs: those of the report's columns.
     Errors: WireError naming the field or the column that is invalid.
     """
+    found, sequences = open_turns(packed, n_sequences=n_sequences, pairs=pairs)
+    columns = dict(found.by_name())
+    del columns[SEQUENCE]
+    return TurnColumns(np.bincount(sequences, minlength=n_sequences), columns)
+
+
+def open_turns(packed: PackedTurns, *, n_sequences: int, pairs: tuple[Pair, ...]) -> tuple[UnpackedColumns, Any]:
+    """Return the checked turns, opened, and the sequence of each. Args, errors: as for `unpack_turns`."""
     n_turns = packed.table.n_sequences
     if n_turns > MAX_TURNS:
         raise WireError("turns.table.n_sequences", f"must be at most {MAX_TURNS}, got {shorten_value(n_turns)}")
     expected = ("n_tokens", SEQUENCE, *(f"{pair}_{stem}" for pair in pairs for stem in TURN_STEMS))
     if packed.table.names != _names_by_dtype(dict.fromkeys(expected)) or packed.table.pairs:
         raise WireError("turns.table.names", f"must be those of a table of turns of {', '.join(pairs) or 'no pair'}")
-    columns = dict(open_packed_columns(packed.table).by_name())
-    sequences = columns.pop(SEQUENCE)
-    if not are_counts(columns["n_tokens"]).all():
+    found = open_packed_columns(packed.table)
+    integers = dict(zip(packed.table.names["i8"], found.columns["i8"].numbers(), strict=True))
+    sequences = integers[SEQUENCE]
+    if not are_counts(integers["n_tokens"]).all():
         raise WireError("turns.table.n_tokens", NOT_A_COUNT)
     if n_turns and (sequences[0] < 0 or sequences[-1] >= n_sequences or (np.diff(sequences) < 0).any()):
         raise WireError(f"turns.table.{SEQUENCE}", f"must ascend from 0 and be below {n_sequences}")
     if packed.accepted is not None and len(packed.accepted) != -(-n_turns // 8):
         raise WireError("turns.accepted", f"{n_turns} turns take {-(-n_turns // 8)} bytes of bits")
-    return TurnColumns(np.bincount(sequences, minlength=n_sequences), columns)
+    return found, sequences
 
 
 def _names_by_dtype(columns: Mapping[str, Any]) -> dict[DType, tuple[str, ...]]:
@@ -262,12 +277,12 @@ def storable_columns(report: Report) -> tuple[PackedColumns, int]:
         found = open_packed_columns(report.parcel)
         if _is_canonical(found, wire=report.wire):
             _check_bits(report.accepted, report.parcel.n_sequences)
-            _turns(report, _flat(report.parcel.names), n_sequences=report.parcel.n_sequences)
+            _check_turns(report, _flat(report.parcel.names), n_sequences=report.parcel.n_sequences)
             return report.parcel, found.n_tokens
     unpacked = _with_single_columns(report)
     layout = _layout(unpacked)
     blocks = _blocks(unpacked, layout)
-    _turns(report, _flat(layout.by_dtype), n_sequences=blocks.n_sequences)
+    _check_turns(report, _flat(layout.by_dtype), n_sequences=blocks.n_sequences)
     rows = {dtype: canonical_numbers(rows, dtype) for dtype, rows in blocks.rows.items()}
     return pack_blocks(replace(blocks, rows=rows)), blocks.n_tokens
 
@@ -283,15 +298,19 @@ def columns_of_packed(report: Report, parcel: PackedColumns) -> Columns:
         kl_pair=report.kl_pair,
         trainer_version=report.trainer_version,
         old_version=report.old_version,
-        turns=_turns(report, by_name, n_sequences=parcel.n_sequences),
+        turns=None
+        if report.turns is msgspec.UNSET
+        else unpack_turns(report.turns, n_sequences=parcel.n_sequences, pairs=_pairs(by_name)),
     )
 
 
-def _turns(report: Report, names: Container[str], *, n_sequences: int) -> TurnColumns | None:
-    if report.turns is msgspec.UNSET:
-        return None
-    pairs = tuple(pair for pair in PAIRS if f"{pair}_sum_d" in names)
-    return unpack_turns(report.turns, n_sequences=n_sequences, pairs=pairs)
+def _check_turns(report: Report, names: Container[str], *, n_sequences: int) -> None:
+    if report.turns is not msgspec.UNSET:
+        open_turns(report.turns, n_sequences=n_sequences, pairs=_pairs(names))
+
+
+def _pairs(names: Container[str]) -> tuple[Pair, ...]:
+    return tuple(pair for pair in PAIRS if f"{pair}_sum_d" in names)
 
 
 def _check_parcel(parcel: PackedColumns) -> None:
