@@ -13,6 +13,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.load.backlog import BACKLOGS, LiveResult, play_backlog
 from benchmarks.load.processes import unwind_on_sigterm
 from benchmarks.load.scenario import Result, Scenario, play
 from benchmarks.load.sending import Pace
@@ -30,6 +31,8 @@ def main() -> None:
     paced = _paced(given, top=results[0].per_second)
     results += [play(scenario, is_fleet=given.fleet) for scenario in paced]
     console.print(_table(results))
+    live = [play_backlog(backlog, seconds=given.seconds, is_fleet=given.fleet) for backlog in BACKLOGS]
+    console.print(_live_table(live))
     console.print(f"load average after it: {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
 
 
@@ -90,6 +93,15 @@ def _table(results: Sequence[Result]) -> Table:
             f"{result.verdict.lost}",
             f"{result.verdict.duplicated}",
         )
+    return table
+
+
+def _live_table(results: Sequence[LiveResult]) -> Table:
+    title = "From the acknowledgement of a live report until it is judged"
+    table = Table("backlog", "live reports", "p50 s", "p99 s", "worst s", "runs left", title=title)
+    for result in results:
+        quantiles = (f"{result.quantile(share):.2f}" for share in (0.5, 0.99, 1.0))
+        table.add_row(result.backlog.name, str(len(result.waited)), *quantiles, f"{result.n_left:,}")
     return table
 
 

@@ -23,7 +23,7 @@ from tests.fixtures.waiting import eventually
 
 REPLACED_SECONDS = 120.0
 """Time limit for a process to be replaced, also on a busy machine."""
-UNLIMITED = {"rate_per_second": "1000000", "rate_burst": "1000000"}
+UNLIMITED = {"rate_per_second": "1000000", "rate_burst": "1000000", "new_runs_per_hour": "0"}
 """A single address sends for a whole fleet here."""
 
 

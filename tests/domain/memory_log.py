@@ -14,7 +14,7 @@ from trmon.domain.alerts.delivery import Delivery
 from trmon.domain.batches.batch import BatchRow, DecisionRow
 from trmon.domain.errors import NotFound
 from trmon.domain.identity import BatchKey, RunKey
-from trmon.domain.messages import StoredNotice, StoredReport, Unread
+from trmon.domain.messages import NewestMessage, StoredNotice, StoredReport, Unread
 from trmon.domain.ownership import Fences
 from trmon.domain.pipeline.run_update import Checkpoint, Event, Frontier, RunProgress, RunUpdate
 from trmon.domain.policies import PolicyVersion, default_version
@@ -140,6 +140,12 @@ class MemoryLog:
                 notices=[*self.notices[read.notice_id : read.notice_id + limit]],
                 reports=[*self.stored_reports[read.report_id : read.report_id + limit]],
             )
+
+    def newest(self, run_ids: Sequence[int]) -> dict[int, NewestMessage]:
+        self._check()
+        measured = [notice.message for notice in self.notices if isinstance(notice.message, wire.Scalars)]
+        sent = [message.sent_at for message in (*measured, *(stored.report for stored in self.stored_reports))]
+        return {RUN_ID: NewestMessage(sent_at=max(sent, default=None), is_unread=True)}
 
     def notices_after(self, run_id: int, notice_id: int, *, limit: int) -> list[StoredNotice]:
         with self._lock:

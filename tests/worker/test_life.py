@@ -11,7 +11,7 @@ from tests.worker.watched_run import ORIGIN, WATCH_CONFIG, WatchedRun, finish, t
 from trmon.domain.identity import BatchKey
 from trmon.domain.rules import rule_yaml
 from trmon.domain.runs.run import RunState
-from trmon.worker.messages import PAGE
+from trmon.worker.messages import QUANTUM
 from trmon_client.core import wire
 
 
@@ -139,7 +139,7 @@ def test_each_end_of_a_run_that_hangs_at_its_last_step_resolves_its_stall() -> N
     assert len(watched.log.deliveries) == 4
 
 
-@pytest.mark.parametrize("before", [PAGE - 2, PAGE - 1, PAGE])
+@pytest.mark.parametrize("before", [QUANTUM - 2, QUANTUM - 1, QUANTUM])
 def test_the_end_of_a_run_resolves_its_alerts_wherever_a_page_ends(before: int) -> None:
     watched = WatchedRun()
     train(watched, range(25), health="corrupt")

@@ -6,7 +6,7 @@ from tests.domain.memory_log import RUN_ID, MemoryLog
 from tests.domain.trainer import report
 from trmon.domain.messages import StoredReport
 from trmon.domain.pipeline.run_update import Frontier
-from trmon.worker.messages import PAGE, LogReader
+from trmon.worker.messages import PAGE, QUANTUM, LogReader
 from trmon_client.core import wire
 
 ORIGIN = {"attempt": "a", "launch": "launch-1"}
@@ -40,9 +40,9 @@ def test_messages_of_one_request_are_in_the_order_of_the_trainers_clock() -> Non
 def test_a_finish_is_not_read_before_the_reports_that_came_before_it() -> None:
     log = MemoryLog()
     message = report(0)
-    for place in range(PAGE + 5):
+    for place in range(QUANTUM + 5):
         log.receive(message, at=float(place))
-    log.receive(wire.Finish(**ORIGIN, sequence=1), at=float(PAGE + 5))
+    log.receive(wire.Finish(**ORIGIN, sequence=1), at=float(QUANTUM + 5))
     first, second = kinds(log)
     assert set(first) == {"report"}
     assert second == ["report"] * 6 + ["Finish"]
@@ -50,9 +50,9 @@ def test_a_finish_is_not_read_before_the_reports_that_came_before_it() -> None:
 
 def test_reports_after_a_full_page_of_notices_wait_for_the_next() -> None:
     log = MemoryLog()
-    for place in range(PAGE + 1):
+    for place in range(QUANTUM + 1):
         log.receive(wire.Scalars(**ORIGIN, sequence=place, step=0, values={}), at=float(place))
-    log.receive(report(0), at=float(PAGE + 1))
+    log.receive(report(0), at=float(QUANTUM + 1))
     first, second = kinds(log)
     assert set(first) == {"Scalars"}
     assert second == ["Scalars", "Scalars", "report"]
@@ -61,16 +61,23 @@ def test_reports_after_a_full_page_of_notices_wait_for_the_next() -> None:
 def test_reports_that_follow_unread_scalars_wait_for_them_even_if_both_kinds_fill_a_page() -> None:
     """Four messages of scalars for each report: a page of them ends before a page of reports does."""
     log = MemoryLog()
-    for step in range(PAGE):
+    for step in range(8 * QUANTUM):
         scalars = [wire.Scalars(**ORIGIN, sequence=step, step=step, values={}) for _ in range(4)]
         log.receive(report(step), *scalars, at=float(step))
     pages = kinds(log)
-    assert [page.count("report") for page in pages[:-1]] == [PAGE // 4 - 1] * len(pages[:-1])
+    assert [page.count("report") for page in pages[:-1]] == [QUANTUM // 4 - 1] * len(pages[:-1])
     assert all(page.count("Scalars") == 4 * page.count("report") for page in pages)
-    assert sum(page.count("report") for page in pages) == PAGE
+    assert sum(page.count("report") for page in pages) == 8 * QUANTUM
 
 
-def test_a_request_of_more_than_a_page_is_read_in_parts() -> None:
+def test_a_request_of_one_kind_is_read_in_parts() -> None:
+    log = MemoryLog()
+    log.receive(*(report(step) for step in range(QUANTUM + 3)), at=1.0)
+    assert kinds(log) == [["report"] * QUANTUM, ["report"] * 3]
+
+
+def test_a_request_of_both_kinds_is_read_in_parts_of_a_large_page() -> None:
+    """Else its first reports would be read without their scalars, which may be behind all reports."""
     log = MemoryLog()
     log.receive(*(report(step) for step in range(PAGE + 3)), wire.Pause(**ORIGIN, sequence=1), at=1.0)
     assert kinds(log) == [["Pause"] + ["report"] * PAGE, ["report"] * 3]
@@ -78,9 +85,9 @@ def test_a_request_of_more_than_a_page_is_read_in_parts() -> None:
 
 def test_every_message_is_read_if_the_servers_clock_was_set_back() -> None:
     log = MemoryLog()
-    for step in range(2 * PAGE):
-        at = float(step or 10 * PAGE)
+    for step in range(2 * QUANTUM):
+        at = float(step or 10 * QUANTUM)
         log.receive(report(step), wire.Scalars(**ORIGIN, sequence=step, step=step, values={}), at=at)
     pages = kinds(log)
-    assert [sum(page.count(kind) for page in pages) for kind in ("report", "Scalars")] == [2 * PAGE] * 2
+    assert [sum(page.count(kind) for page in pages) for kind in ("report", "Scalars")] == [2 * QUANTUM] * 2
     assert len(pages) == 3

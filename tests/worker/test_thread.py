@@ -27,7 +27,7 @@ from trmon.domain.runs.run import RunState
 from trmon.fleet.views import RunViewCache
 from trmon.store import Store
 from trmon.worker.scheduler import Scheduler
-from trmon.worker.thread import JUMP_SECONDS, RESUMED_PER_ROUND, ClockWatch, Worker
+from trmon.worker.thread import JUMP_SECONDS, ClockWatch, Worker
 from trmon_client.core import wire
 
 
@@ -109,7 +109,7 @@ def test_passes_over_an_idle_run_write_nothing(store: Store) -> None:
 
 
 def test_a_worker_resumes_every_unfinished_run(store: Store) -> None:
-    names = [f"run-{i}" for i in range(3 * RESUMED_PER_ROUND)]
+    names = [f"run-{i}" for i in range(24)]
     now = time.time()
     run_ids = [receive(store, step_of(0), step_of(1), at=now - i, run=name) for i, name in enumerate(names)]
     worker = started(store.run_log)

@@ -39,6 +39,7 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few messages fill a page and a few runs a group."""
     for module in (messages, scheduling):
         monkeypatch.setattr(module, "PAGE", PAGE)
+        monkeypatch.setattr(module, "QUANTUM", PAGE)
     monkeypatch.setattr(scheduling, "GROUP_SIZE", GROUP_SIZE)
 
 
@@ -139,3 +140,19 @@ def test_a_run_that_is_behind_does_not_make_the_others_read_alone(store: Store, 
     with queries_of("report") as of_reports:
         assert scheduler.run_passes(run_ids, now=2.0) == {run_ids[0]}
     assert len(of_reports) == 2, "once for the one that is behind, once for all others"
+
+
+def test_a_run_with_more_than_a_quantum_reads_its_own_part(
+    store: Store, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (messages, scheduling):
+        monkeypatch.setattr(module, "QUANTUM", 8)
+    run_ids = [receive(store, step_of(0), at=0.0, run=f"run-{run}") for run in range(4)]
+    scheduler.run_passes(run_ids, now=0.0)
+    for step in range(1, 13):
+        receive(store, step_of(step), at=float(step), run="run-0")
+    receive(store, step_of(1), at=1.0, run="run-1")
+    assert scheduler.run_passes(run_ids, now=12.0) == {run_ids[0]}
+    assert [len(rows_of(store, run_id)) for run_id in run_ids] == [8, 2, 1, 1]
+    assert scheduler.run_passes(run_ids, now=12.0) == set()
+    assert len(rows_of(store, run_ids[0])) == 13

@@ -115,6 +115,14 @@ class Unread:
     reports: list[AnyReport] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestMessage:
+    """When the newest report or scalars of a run were sent, None if it has none; `is_unread`: a message is unread."""
+
+    sent_at: float | None
+    is_unread: bool
+
+
 def decode_reports(reports: Iterable[AnyReport]) -> tuple[tuple[StoredReport, ...], tuple[DamagedReport, ...]]:
     """Return the reports with decoded columns, and the damaged ones, each in their order."""
     intact: list[StoredReport] = []

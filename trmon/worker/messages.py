@@ -30,6 +30,8 @@ from trmon_client.core import wire
 
 StoredMessage: TypeAlias = AnyReport | AnyNotice
 _Message = TypeVar("_Message", AnyReport, AnyNotice)
+QUANTUM = 32
+"""How many messages of a kind one pass over a run reads: the messages of other runs wait no longer than these take."""
 CHECK_SECONDS = 5.0
 """How often the store is queried while two trainers report; each sends a heartbeat every 30 s."""
 
@@ -58,15 +60,19 @@ class LogReader:
         """Return the next messages of both kinds, never one that follows an unread message of the other kind.
 
         If there are more messages than a page holds, those of its last request are left for the next one, unless there
-        is no other: the rest of them may be unread.
+        is no other: the rest of them may be unread. One request with both kinds gets a larger page.
         """
-        unread = self._log.reports.unread_of(self._run_id, self.read, limit=PAGE)
-        notices, reports = unread.notices, unread.reports
-        full = [kind for kind in (notices, reports) if len(kind) == PAGE]
-        if not full:
-            return self._page(notices, reports, caught_up=True)
-        end = min(_end_of_whole_requests(kind) for kind in full)
-        return self._page(_through(end, notices), _through(end, reports), caught_up=False)
+        for limit in (QUANTUM, PAGE):
+            unread = self._log.reports.unread_of(self._run_id, self.read, limit=limit)
+            full = [kind for kind in (unread.notices, unread.reports) if len(kind) == limit]
+            if not full:
+                return self._page(unread.notices, unread.reports, caught_up=True)
+            end = min(_end_of_whole_requests(kind) for kind in full)
+            notices, reports = _through(end, unread.notices), _through(end, unread.reports)
+            is_cut = any(kind[-1].received_at == end for kind in full)
+            if not (is_cut and notices and reports):
+                break
+        return self._page(notices, reports, caught_up=False)
 
     def _page(self, notices: Sequence[AnyNotice], reports: Sequence[AnyReport], *, caught_up: bool) -> MessagePage:
         self.read = Frontier(
@@ -97,6 +103,16 @@ def _order(stored: StoredMessage) -> tuple[float, float]:
         return stored.received_at, math.inf
     message = stored.report if isinstance(stored, StoredReport) else stored.message
     return stored.received_at, message.sent_at
+
+
+def newest_sent_at(messages: Sequence[StoredMessage]) -> float | None:
+    """Return when the last report or scalars were sent by the sender's clock; None if there are none."""
+    for message in reversed(messages):
+        if isinstance(message, StoredReport):
+            return message.report.sent_at
+        if isinstance(message, StoredNotice) and isinstance(message.message, wire.Scalars):
+            return message.message.sent_at
+    return None
 
 
 class LivenessCheck:

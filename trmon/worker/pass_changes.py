@@ -93,13 +93,15 @@ class PassChanges:
 class PassResult:
     """The result of a pass: what is to be written, if anything, and the run's view after it.
 
-    `has_more`: whether more messages are unread. `commit` is the future of the update, once it is sent.
+    `has_more`: whether more messages are unread; `sent_at`: when the newest report or scalars that it read were sent,
+    None if it read none. `commit` is the future of the update, once it is sent.
     """
 
     update: RunUpdate | None
     view: RunView
     has_more: bool
     tally: PassTally
+    sent_at: float | None = None
     commit: Future[None] | None = None
 
 

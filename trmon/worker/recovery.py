@@ -30,7 +30,7 @@ from trmon.worker.run_context import RunContext
 from trmon_client.core import wire
 
 PAGE = 512
-"""How many messages or rows of a run are read at once."""
+"""How many rows of a run are read at once, and at most how many messages."""
 
 log = structlog.get_logger(__name__)
 

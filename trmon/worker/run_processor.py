@@ -24,7 +24,7 @@ from trmon.domain.severity import Severity
 from trmon.store.repositories.run_log import RunLog
 from trmon.worker.adaptation import Advisor, BoundAdaptation, run_quarantined
 from trmon.worker.batch_closer import BatchCloser, apply_newest_scalars, apply_scalars
-from trmon.worker.messages import LivenessCheck, LogReader, MessageHandler, StoredMessage
+from trmon.worker.messages import LivenessCheck, LogReader, MessageHandler, StoredMessage, newest_sent_at
 from trmon.worker.pass_changes import PassChanges, PassResult, is_checkpoint_due
 from trmon.worker.recovery import recover_run
 from trmon.worker.run_context import RunContext, WatchConfig
@@ -113,7 +113,13 @@ class RunProcessor:
                 )
         view = self._view(now)
         update = self._update(changes, view, is_ending=is_ending)
-        return PassResult(update=update, view=view, has_more=not page.caught_up, tally=changes.tally)
+        return PassResult(
+            update=update,
+            view=view,
+            has_more=not page.caught_up,
+            tally=changes.tally,
+            sent_at=newest_sent_at(messages),
+        )
 
     def checkpoint_update(self) -> RunUpdate | None:
         """Return an update with a checkpoint alone; None if nothing has changed since the last checkpoint."""

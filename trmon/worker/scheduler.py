@@ -6,10 +6,11 @@ A run that fails does not stop the others.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -18,10 +19,12 @@ from trmon.domain.messages import Unread
 from trmon.domain.ownership import Fences, in_slots, slot_of
 from trmon.domain.pipeline.run_update import RunUpdate, RunView
 from trmon.store.repositories.run_log import RunLog
+from trmon.worker.messages import QUANTUM
 from trmon.worker.pass_changes import CommitBatcher, PassResult, PassTally, RunUpdateWriter, commit_updates
 from trmon.worker.recovery import PAGE
 from trmon.worker.run_context import WatchConfig
 from trmon.worker.run_processor import RunProcessor
+from trmon.worker.waiting_runs import Priority, WaitingRuns, is_live, priority_of
 
 TICK_SECONDS = 1.0
 """Shortest time until a timer that a pass has not moved is due again."""
@@ -30,7 +33,12 @@ MAX_BACKOFF_SECONDS = 60.0
 COMMIT_TIMEOUT_SECONDS = 60.0
 GROUP_SIZE = 64
 """How many runs have their new messages read in one query and held in memory."""
+LIVE_SECONDS = 1.5
+"""How long a round runs passes over live runs, if so many wait."""
+QUIET_SECONDS, OTHER_SECONDS = 0.125, 0.25
+"""How long it then continues with quiet runs, and with these and history together: a live run waits as long."""
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -127,6 +135,9 @@ class Scheduler:
         self._timers = TimerQueue()
         self._behind: set[int] = set()
         """Runs with more unread messages than one page."""
+        self._live: set[int] = set()
+        """Loaded runs whose newest report or scalars were live when they were read."""
+        self._waiting = WaitingRuns()
 
     @property
     def loaded(self) -> frozenset[int]:
@@ -155,15 +166,55 @@ class Scheduler:
         """Return the runs whose timer is due, at the end of a grace period or of a backoff; each once."""
         return self._timers.pop_due(now)
 
-    def run_passes(self, run_ids: Iterable[int], *, now: float) -> set[int]:
+    @property
+    def has_waiting(self) -> bool:
+        """Whether runs wait for a pass."""
+        return bool(self._waiting)
+
+    def enqueue(self, run_ids: Sequence[int], *, now: float) -> None:
+        """Have runs wait for a pass, in this order behind those of their priority; all but live ones are looked at."""
+        unknown = [run_id for run_id in run_ids if run_id not in self._live]
+        try:
+            newest = self._log.reports.newest(unknown) if unknown else {}
+        except Exception as error:  # noqa: BLE001 - the worker's edge: each run meets the error in its own pass
+            log.warning("newest_messages_not_read", error=repr(error))
+            newest = {}
+        for run_id in run_ids:
+            found = Priority.LIVE if run_id in self._live else priority_of(newest.get(run_id), now=now)
+            self._waiting.add(run_id, found)
+
+    def run_round(self, *, now: float) -> None:
+        """Run passes over the runs that wait or whose timer is due, for 2 s at most; the others keep waiting.
+
+        Live runs come first. Each priority gets one pass at least, so that none waits for ever.
+        """
+        for run_id in sorted(self.pop_due(now)):
+            self._waiting.add(run_id, Priority.LIVE if run_id in self._live else Priority.QUIET)
+        behind = self._run_waiting(Priority.LIVE, LIVE_SECONDS, now=now)
+        began_at = time.monotonic()
+        behind += self._run_waiting(Priority.QUIET, QUIET_SECONDS, now=now)
+        behind += self._run_waiting(Priority.HISTORY, began_at + OTHER_SECONDS - time.monotonic(), now=now)
+        self.enqueue(behind, now=now)
+
+    def _run_waiting(self, priority: Priority, seconds: float, *, now: float) -> list[int]:
+        return sorted(self.run_passes(self._waiting.of(priority), now=now, until=time.monotonic() + seconds))
+
+    def run_passes(self, run_ids: Iterable[int], *, now: float, until: float = math.inf) -> set[int]:
         """Run one pass over each of these runs and commit them together; return those with more unread messages.
 
         A run that failed is skipped until its retry time.
+        Args: until: when to stop, by `time.monotonic`, after one pass at least.
         """
-        batcher = CommitBatcher(self._writer, fences=self._fences)
-        for group in _groups([run_id for run_id in run_ids if self._may_pass(run_id, now=now)]):
+        batcher, mine = CommitBatcher(self._writer, fences=self._fences), list[int]()
+        for run_id in run_ids:
+            if self._may_pass(run_id, now=now):
+                mine.append(run_id)
+            else:
+                self._waiting.remove(run_id)
+        for group in _in_time(_groups(mine), until):
             unread = self._read_messages(group)
-            for run_id in group:
+            for run_id in _in_time(group, until):
+                self._waiting.remove(run_id)
                 self._run_pass(run_id, batcher, unread=unread.get(run_id), now=now)
         batcher.send()
         return {result.view.run.id for result in batcher.sent if self._finish_pass(result, now=now)}
@@ -195,16 +246,18 @@ class Scheduler:
     def _read_messages(self, run_ids: Sequence[int]) -> Mapping[int, Unread]:
         """Return the new messages of loaded runs; a run that is missing from the answer reads its own.
 
-        The answer is empty if there are too many messages or any cannot be read: then each run meets its own error.
+        A run with many is missing. The answer is empty if all have too many or any cannot be read: then each run meets
+        its own error.
         """
         known = ((run_id, self._processors.get(run_id)) for run_id in run_ids if run_id not in self._behind)
         read = {run_id: processor.read for run_id, processor in known if processor is not None}
         if len(read) < 2:
             return {}
         try:
-            return self._log.unread(read, limit=PAGE) or {}
+            unread = self._log.unread(read, limit=PAGE) or {}
         except Exception:  # noqa: BLE001 - the worker's edge: the run that it belongs to counts it
             return {}
+        return {run_id: one for run_id, one in unread.items() if max(len(one.notices), len(one.reports)) <= QUANTUM}
 
     def _run_pass(self, run_id: int, batcher: CommitBatcher, *, unread: Unread | None, now: float) -> None:
         self._watch_config.heartbeat.beat()
@@ -238,9 +291,12 @@ class Scheduler:
         self._views.put(result.view)
         self._observer.pass_committed(result.tally)
         (self._behind.add if result.has_more else self._behind.discard)(run_id)
+        if result.sent_at is not None:
+            (self._live.add if is_live(result.sent_at, now=now) else self._live.discard)(run_id)
         self._timers.schedule(run_id, max(processor.due_at, now + TICK_SECONDS))
         if processor.is_idle and not result.has_more:
             del self._processors[run_id]
+            self._live.discard(run_id)
         return result.has_more
 
     def _fail(self, run_id: int, error: Exception, *, now: float) -> None:
@@ -262,9 +318,18 @@ class Scheduler:
         self._processors.pop(run_id, None)
         self._backoffs.pop(run_id, None)
         self._behind.discard(run_id)
+        self._live.discard(run_id)
         self._timers.cancel(run_id)
 
 
 def _groups(run_ids: Sequence[int]) -> Iterator[Sequence[int]]:
     for first in range(0, len(run_ids), GROUP_SIZE):
         yield run_ids[first : first + GROUP_SIZE]
+
+
+def _in_time(items: Iterable[T], until: float) -> Iterator[T]:
+    """Yield items until a time by `time.monotonic`, one at least."""
+    for item in items:
+        yield item
+        if time.monotonic() >= until:
+            return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from threading import Condition, Thread
 
@@ -22,12 +21,11 @@ JUMP_SECONDS = 5.0
 TICK_SECONDS = 1.0
 PAUSE_SECONDS = (0.015, 0.25)
 """Shortest and longest pause after a round, which lasts half as long as the round: the API gets its turn, and messages
-that arrive meanwhile share the queries and the commit of one pass. Most of a page's delay is this and one round."""
+that arrive meanwhile share the queries and the commit of one pass. Most of a page's delay is this and one round. While
+runs wait the pause is the shortest."""
 FINISH_SECONDS = 10.0
 """How long a closing worker continues with unread messages, which the next one reads otherwise: who ends a process
 kills it after 30 s, and the checkpoints of a killed worker are missing."""
-RESUMED_PER_ROUND = 8
-"""How many unfinished runs each round resumes after a start: new reports do not wait for ten thousand of them."""
 
 log = structlog.get_logger(__name__)
 
@@ -88,7 +86,7 @@ class Worker:
         self._finish_by = math.inf
         self._woken: set[int] = set()
         self._is_closing = False
-        self._unfinished: deque[int] | None = None
+        self._is_resumed = False
         self._condition = Condition()
         self._thread = Thread(target=self._run, name="trmon-worker", daemon=True)
 
@@ -125,7 +123,8 @@ class Worker:
                 self._run_round()
                 self._after_round()
                 shortest, longest = PAUSE_SECONDS
-                self._pause(min(max((time.monotonic() - started_at) / 2, shortest), longest))
+                seconds = 0.0 if self._scheduler.has_waiting else (time.monotonic() - started_at) / 2
+                self._pause(min(max(seconds, shortest), longest))
             except Exception as error:
                 self._observer.pass_failed(error)
                 log.error("round_failed", exc_info=error)
@@ -135,9 +134,10 @@ class Worker:
     def _wait_for_work(self) -> bool:
         """Wait for a wake-up or a tick; return False once the worker is closing and has no work or time left."""
         with self._condition:
-            if self._unfinished is not None and not self._unfinished and not self._woken and not self._is_closing:
+            has_work = bool(self._woken) or self._scheduler.has_waiting
+            if self._is_resumed and not has_work and not self._is_closing:
                 self._condition.wait(self._tick_seconds)
-            return not self._is_closing or (bool(self._woken) and time.monotonic() < self._finish_by)
+            return not self._is_closing or (has_work and time.monotonic() < self._finish_by)
 
     def _pause(self, seconds: float) -> None:
         with self._condition:
@@ -147,36 +147,33 @@ class Worker:
         # Read once: a jump between two readings would count as silence of every run.
         now = self._clock()
         self._reload_after_jump(now)
-        self._update_ownership()
-        self._resume_unfinished()
+        self._update_ownership(now)
         with self._condition:
             woken, self._woken = self._woken, set()
-        self.wake(self._scheduler.run_passes(sorted(woken | self._scheduler.pop_due(now)), now=now))
+        self._scheduler.enqueue(sorted(woken), now=now)
+        self._scheduler.run_round(now=now)
 
     def _reload_after_jump(self, now: float) -> None:
         """Treat a jump of the clock as a downtime: load every unfinished run again, and count silence from now on."""
         if jump := self._clock_watch.jump_seconds(now):
             log.warning("clock_jumped", seconds=round(jump, 3))
             self._scheduler.unload_all()
-            self._unfinished = None
+            self._is_resumed = False
 
-    def _update_ownership(self) -> None:
-        """Release surplus slots after writing their checkpoints, and list the unfinished runs of slots gained."""
+    def _update_ownership(self, now: float) -> None:
+        """Release surplus slots after writing their checkpoints, and enqueue the unfinished runs of slots gained."""
         if surplus := self._ownership.surplus():
             self._scheduler.write_checkpoints(surplus)
             self._ownership.release(surplus)
         fences = self._ownership.fences()
         gained = self._scheduler.set_fences(fences)
-        if gained or self._unfinished is None:
-            unfinished = self._log.unfinished_runs(None if fences is None else gained)
+        if gained or not self._is_resumed:
+            slots = gained if self._is_resumed else frozenset(fences or ())
+            self._is_resumed = False  # until the query has succeeded
+            unfinished = self._log.unfinished_runs(None if fences is None else slots)
             newest_first = sorted(unfinished, key=_last_report_at, reverse=True)
-            self._unfinished = deque([*(self._unfinished or ()), *(run.id for run in newest_first)])
-
-    def _resume_unfinished(self) -> None:
-        """Schedule some unfinished runs, those with the newest reports first."""
-        if self._is_closing or self._unfinished is None:
-            return
-        self.wake([self._unfinished.popleft() for _ in range(min(RESUMED_PER_ROUND, len(self._unfinished)))])
+            self._scheduler.enqueue([run.id for run in newest_first], now=now)
+            self._is_resumed = True
 
 
 def _last_report_at(run: Run) -> float:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, event, text, update
 
 from tests.store.builders import (
     NOW,
     append,
     beat,
+    commit,
+    execute,
     intake,
     realistic_columns,
     report,
@@ -20,8 +24,12 @@ from tests.store.builders import (
     stored_reports,
 )
 from trmon.domain.identity import BatchKey
-from trmon.domain.messages import WriteOutcome
+from trmon.domain.messages import NewestMessage, PreparedMessage, WriteOutcome
+from trmon.domain.pipeline.run_update import Frontier
 from trmon.store import Store
+from trmon.store.database import engines_of
+from trmon.store.repositories.reports import _NEWEST
+from trmon.store.schema import tables
 from trmon_client.core import wire
 
 
@@ -120,3 +128,51 @@ def test_repeated_reports_are_looked_up_together(store: Store, url: str) -> None
     assert [(receipt.status, receipt.id) for receipt in again] == [(WriteOutcome.DUPLICATE, one.id) for one in stored]
     looked_up = [statement for statement in statements if statement.startswith("SELECT report.")]
     assert len(looked_up) == (1 if url.startswith("postgresql") else len(sent))
+
+
+def scalars_intake(run: str, **fields: Any) -> PreparedMessage:
+    return intake(wire.Scalars(**{"attempt": "a", "launch": "launch-1", "step": 0, "values": {}} | fields), run=run)
+
+
+def test_the_newest_message_of_each_run_has_the_senders_time(store: Store) -> None:
+    ids = {
+        name: append(store, *messages)[0].run_id
+        for name, messages in {
+            "bare": [start_intake(run="bare", sent_at=9.0)],
+            "reports": [report_intake(run="reports", step=step, sent_at=5.0 + step) for step in range(3)],
+            "scalars": [
+                start_intake(run="scalars"),
+                *(scalars_intake("scalars", sequence=i, sent_at=2.0 + i) for i in range(3)),
+                intake(wire.Finish(attempt="a", launch="launch-1", sequence=9, sent_at=99.0), run="scalars"),
+            ],
+        }.items()
+    }
+    append(store, scalars_intake("reports", sequence=1, sent_at=6.0))
+    commit(store, ids["reports"], frontier=Frontier(report_id=3, notice_id=99))
+    append(store, report_intake(run="damaged", sent_at=3.0))
+    newest = store.reports.newest([*ids.values(), 4, 1000])
+    assert {name: newest[run_id] for name, run_id in ids.items()} == {
+        "bare": NewestMessage(sent_at=None, is_unread=True),
+        "reports": NewestMessage(sent_at=7.0, is_unread=False),
+        "scalars": NewestMessage(sent_at=4.0, is_unread=True),
+    }
+    assert set(newest) == {*ids.values(), 4}
+    execute(store, update(tables.report).where(tables.report.c.run_id == 4).values(payload=b"\xc1"))
+    assert store.reports.newest([4]) == {4: NewestMessage(sent_at=0.0, is_unread=True)}
+
+
+def test_the_newest_messages_are_found_by_an_index(url: str, store: Store) -> None:
+    for part in range(4):
+        append(store, *(report_intake(run=f"run-{part % 3}", step=part * 100 + step) for step in range(100)))
+        append(store, *(scalars_intake(f"run-{part % 3}", sequence=part * 100 + i) for i in range(100)))
+    engines = engines_of(url)
+    with engines.writing.begin() as connection:
+        connection.execute(text("ANALYZE"))
+    with engines.reader.connect() as connection:
+        query = _NEWEST.params(ids=[1, 2, 3]).compile(
+            connection, compile_kwargs={"literal_binds": True, "render_postcompile": True}
+        )
+        explain = "EXPLAIN QUERY PLAN" if url.startswith("sqlite") else "EXPLAIN (COSTS OFF)"
+        plan = "\n".join(str(row[-1]) for row in connection.exec_driver_sql(f"{explain} {query}"))
+    engines.dispose()
+    assert len(re.findall(r"SEARCH (?:report|notice)|Scan Backward using ix_(?:report|notice)_run_id", plan)) == 4, plan

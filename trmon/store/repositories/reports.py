@@ -7,10 +7,18 @@ from concurrent.futures import Future
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Select, Table, bindparam, func, select
+from sqlalchemy import Connection, Engine, ScalarSelect, Select, Table, bindparam, func, or_, select
 
 from trmon.domain.identity import BatchKey
-from trmon.domain.messages import AnyNotice, AnyReport, PreparedMessage, Unread, WriteOutcome, WriteResult
+from trmon.domain.messages import (
+    AnyNotice,
+    AnyReport,
+    NewestMessage,
+    PreparedMessage,
+    Unread,
+    WriteOutcome,
+    WriteResult,
+)
 from trmon.domain.pipeline.run_update import Frontier
 from trmon.store.database.postgres import BINARY
 from trmon.store.database.upsert import Row, insert_new_ids, rows_by_key
@@ -147,6 +155,17 @@ class Reports(Repository):
             reports = connection.execute(_NEWER_REPORTS, {**of_run, "after": read.report_id}).all()
         return Unread(notices=[unread_notice(row) for row in notices], reports=[unread_report(row) for row in reports])
 
+    def newest(self, run_ids: Sequence[int]) -> dict[int, NewestMessage]:
+        """Return the newest message of each run that exists."""
+        found: dict[int, NewestMessage] = {}
+        with self._reader.connect() as connection:
+            for first in range(0, len(run_ids), RUNS_PER_QUERY):
+                for row in connection.execute(_NEWEST, {"ids": run_ids[first : first + RUNS_PER_QUERY]}):
+                    sent = [messages.sent_at(row.report, is_report=True)] if row.report else []
+                    sent += [messages.sent_at(row.scalars, is_report=False)] if row.scalars else []
+                    found[row.id] = NewestMessage(sent_at=max(sent, default=None), is_unread=row.is_unread)
+        return found
+
     def of_batch(self, key: BatchKey) -> list[AnyReport]:
         """Return the stored reports of one batch in the order (rank, chunk)."""
         given = {"attempt": key.attempt_id, "of_step": key.step, "update": key.update}
@@ -201,6 +220,37 @@ _OF_BATCH = _of_batch().execution_options(**{BINARY: True})
 _NEWER_REPORTS = _newer(tables.report).execution_options(**{BINARY: True})
 _NEWER_NOTICES = _newer(tables.notice)
 
+
+RUNS_PER_QUERY = 500
+"""How many runs have their newest messages read at once."""
+
+
+def _newest_of_run(table: Table, column: str, *, kind: str | None = None) -> ScalarSelect[Any]:
+    """Return the query for a column of a run's newest row; by a range of one run PostgreSQL reads no other run."""
+    found, run_id = table.alias(), tables.run.c.id
+    newest = select(found.c[column]).where(found.c.run_id.between(run_id, run_id))
+    if kind is not None:
+        newest = newest.where(found.c.kind == kind)
+    return newest.order_by(found.c.run_id.desc(), found.c.id.desc()).limit(1).scalar_subquery()
+
+
+def _newest() -> Select[Any]:
+    report, notice, read = tables.report, tables.notice, tables.run_state.c
+    unread = [
+        func.coalesce(_newest_of_run(table, "id"), 0) > func.coalesce(id_, 0)
+        for table, id_ in ((report, read.report_id), (notice, read.notice_id))
+    ]
+    newest = select(
+        tables.run.c.id,
+        _newest_of_run(report, "payload").label("report"),
+        _newest_of_run(notice, "payload", kind="scalars").label("scalars"),
+        or_(*unread).label("is_unread"),
+    )
+    joined = newest.select_from(tables.run.outerjoin(tables.run_state))
+    return joined.where(tables.run.c.id.in_(bindparam("ids", expanding=True)))
+
+
+_NEWEST = _newest().execution_options(**{BINARY: True})
 
 MessageCursor = dict[str, int]
 """The newest id in each table at one time, by the table's name."""

@@ -46,6 +46,10 @@ class _Payload(msgspec.Struct, frozen=True, array_like=True):
     body: bytes
 
 
+class _Sent(msgspec.Struct, frozen=True):
+    sent_at: float = 0.0
+
+
 class _Layout(msgspec.Struct, frozen=True, array_like=True):
     """The names of the columns and histograms in the body; all reports of a run have the same."""
 
@@ -56,6 +60,7 @@ class _Layout(msgspec.Struct, frozen=True, array_like=True):
 _PAYLOAD = msgspec.msgpack.Decoder(_Payload)
 _REPORT = msgspec.msgpack.Decoder(wire.Report)
 _LAYOUT = msgspec.msgpack.Decoder(_Layout)
+_SENT = msgspec.msgpack.Decoder(_Sent)
 _NOTICE: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(wire.Start | wire.Scalars | wire.Pause | wire.Finish)
 
 
@@ -111,6 +116,14 @@ def notice_without_secrets(payload: bytes) -> bytes:
         return payload
     safe = wire.without_secrets(message)
     return payload if safe == message else pack_notice(safe)
+
+
+def sent_at(payload: bytes, *, is_report: bool) -> float:
+    """Return when a stored message was sent, by its sender's clock; 0 if it cannot be decoded."""
+    try:
+        return _decode(_SENT, _decode_payload(payload).report if is_report else payload).sent_at
+    except Damaged:
+        return 0.0
 
 
 def message_digest(message: wire.Message) -> bytes:
