@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from tests.fixtures.loops import run
 from tests.fixtures.messages import ORIGIN
 from tests.fixtures.trainer import step_report
-from trmon.domain.access import Access, Quota, QuotaUsage
+from trmon.domain.access import EVERYTHING, Access, Quota, QuotaUsage
 from trmon.domain.errors import InvalidInput, Overloaded, QuotaExceeded
 from trmon.domain.identity import RunKey
 from trmon.domain.messages import PreparedMessage
@@ -35,8 +35,8 @@ class FewQuotas:
     def usage(self, project: str) -> QuotaUsage:
         return QuotaUsage(runs=frozenset(self.runs), report_bytes=self.report_bytes)
 
-    def run_exists(self, key: RunKey) -> bool:
-        return key.run in self.runs
+    def existing(self, keys: Iterable[RunKey]) -> set[RunKey]:
+        return {key for key in keys if key.run in self.runs}
 
 
 @dataclass
@@ -65,7 +65,7 @@ def a_report(run_name: str = "grpo", *, project: str = "math") -> PreparedMessag
 
 def admitted(gate: QuotaGate, *entries: PreparedMessage | InvalidInput) -> list[bool]:
     """Return which entries are admitted."""
-    return [isinstance(entry, PreparedMessage) for entry in run(gate.admit(entries))]
+    return [isinstance(entry, PreparedMessage) for entry in run(gate.admit(entries, access=EVERYTHING))]
 
 
 def test_a_project_without_a_quota_is_not_limited() -> None:
@@ -81,7 +81,7 @@ def test_messages_of_new_runs_above_the_limit_are_refused_with_what_to_do() -> N
         False,
         True,
     ]
-    [refusal] = run(gate.admit([a_message(wire.Start(**ORIGIN), "third")]))
+    [refusal] = run(gate.admit([a_message(wire.Start(**ORIGIN), "third")], access=EVERYTHING))
     assert isinstance(refusal, QuotaExceeded)
     assert str(refusal) == (
         "project 'math' may store 2 runs: delete runs, or raise it with `trmon quota set math --runs N`"
@@ -158,3 +158,47 @@ def test_quotas_have_metrics() -> None:
     assert [value("trmon_quota_limit", one) for one in ("runs", "bytes", "rate")] == [1, 1000, 5]
     assert [value("trmon_quota_used", one) for one in ("runs", "bytes", "rate")] == [1, 7, None]
     assert [value("trmon_quota_refused_total", one) for one in ("runs", "bytes", "rate")] == [1, 0, 0]
+
+
+def starts(*names: str) -> list[PreparedMessage]:
+    return [a_message(wire.Start(**ORIGIN), name) for name in names]
+
+
+def test_a_caller_that_begins_too_many_runs_is_told_when_to_continue_and_what_to_do() -> None:
+    quotas, clock, counters = FewQuotas(runs=["old"]), Clock(), Counters()
+    gate = QuotaGate(quotas, counters=counters, new_runs_per_hour=2, clock=clock)
+    assert admitted(gate, *starts("a", "a", "b", "old"), a_report("a")) == [True] * 5
+    with pytest.raises(Overloaded) as refused:
+        admitted(gate, *starts("old", "c"))
+    assert refused.value.retry_after_seconds == 1800.0
+    assert str(refused.value) == (
+        "'local' may begin 2 runs an hour: run math/c can begin later; log to runs that exist, or have the service's "
+        "operator raise TRMON_NEW_RUNS_PER_HOUR"
+    )
+    assert (
+        counters.registry.get_sample_value("trmon_quota_refused_total", {"project": "", "resource": "new_runs"}) == 1.0
+    )
+    assert admitted(gate, *starts("a", "b", "old"), a_message(wire.Heartbeat(**ORIGIN), "d")) == [True] * 4
+    clock.now += 1800.0
+    assert admitted(gate, *starts("c")) == [True]
+    with pytest.raises(Overloaded):
+        admitted(gate, *starts("d"))
+
+
+def test_each_token_begins_its_own_runs_and_a_bundle_takes_it_into_debt() -> None:
+    gate = QuotaGate(FewQuotas(), counters=Counters(), new_runs_per_hour=2, clock=Clock())
+    one, other = (Access(name=name, scopes=frozenset()) for name in ("one", "other"))
+    run(gate.admit(starts("a", "b", "c", "d"), access=one))
+    with pytest.raises(Overloaded) as refused:
+        run(gate.admit(starts("e"), access=one))
+    assert refused.value.retry_after_seconds == 5400.0
+    run(gate.admit(starts("e"), access=other))
+    run(gate.admit(starts("e"), access=one))
+
+
+def test_without_a_limit_of_new_runs_none_is_looked_up() -> None:
+    class Unread(FewQuotas):
+        def existing(self, keys: Iterable[RunKey]) -> set[RunKey]:
+            raise AssertionError(keys)
+
+    assert admitted(gate_of(Unread()), *starts("a", "b")) == [True, True]

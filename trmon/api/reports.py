@@ -61,8 +61,9 @@ async def send_one(request: Request, project: str, run: str) -> Response:
     key = RunKey.checked(project, run)
     access.require(Scope.INGEST, project=project)
     with service.counters.ingest_seconds.time():
-        body = await _body(request)
-        ack = await service.ingest_service.ingest_message(body, media_type=media_type, key=key, cost=_cost(request))
+        ack = await service.ingest_service.ingest_message(
+            await _body(request), media_type=media_type, key=key, access=access, cost=_cost(request)
+        )
     return Response(wire.encode(ack, media_type=media_type), media_type=media_type)
 
 

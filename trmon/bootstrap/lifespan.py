@@ -95,7 +95,7 @@ def _assemble(settings: Settings, store: Store) -> RunningService:
     counters, rules = Counters(), active_rules_of(settings)
     view_cache = RunViewCache(idle_after_seconds=settings.idle_after_seconds)
     policies = CurrentPolicies(store.policies, store.runs)
-    quota_gate = QuotaGate(store.quotas, counters=counters)
+    quota_gate = QuotaGate(store.quotas, counters=counters, new_runs_per_hour=settings.new_runs_per_hour)
     summaries = RunSummaries(store)
     services = None
     if not store.is_shared:

@@ -111,6 +111,12 @@ class Settings(BaseSettings):
         500.0, gt=0, description="Rate limit per token, or per address without a token, in requests per second."
     )
     rate_burst: int = Field(2000, ge=1, description="Size of the burst that may exceed the rate limit, in requests.")
+    new_runs_per_hour: int = Field(
+        5000,
+        ge=0,
+        description="How many runs a token, or all callers without one, may begin in an hour, for each API process; "
+        "0 is no limit.",
+    )
 
     grace_seconds: float = Field(
         60.0, gt=0, description="How long an incomplete batch waits for missing ranks, in seconds."

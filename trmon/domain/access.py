@@ -116,6 +116,8 @@ class QuotaResource(Enum):
     RUNS = "runs"
     BYTES = "bytes"
     RATE = "rate"
+    NEW_RUNS = "new_runs"
+    """Of a caller, not of a project: see TRMON_NEW_RUNS_PER_HOUR."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

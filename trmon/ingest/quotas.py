@@ -1,4 +1,4 @@
-"""Refuse messages above their project's quota, before they are queued."""
+"""Refuse messages above their project's quota or their sender's quota of new runs, before they are queued."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from trmon.domain.access import EVERYTHING, Quota, QuotaResource
+from trmon.domain.access import EVERYTHING, Access, Quota, QuotaResource
 from trmon.domain.errors import Overloaded, QuotaExceeded
+from trmon.domain.identity import RunKey
 from trmon.domain.messages import PreparedMessage
 from trmon.metrics.counters import Counters
 from trmon.store.repositories.quotas import Quotas
@@ -20,6 +21,8 @@ POLL_SECONDS = 5.0
 """How long a changed quota, and what other processes store, may go unnoticed."""
 MEASURE_SHARE = 0.05
 """Largest share of the time that measuring the stored bytes may take."""
+MAX_KNOWN_RUNS = 100_000
+HOUR_SECONDS = 3600.0
 
 Refusal = TypeVar("Refusal", bound=Exception)
 
@@ -35,15 +38,61 @@ class ProjectUse:
     refilled_at: float
 
 
+class NewRuns:
+    """Limits how many runs each caller begins: a bucket of an hour's that refills evenly, for each API process.
+
+    A bundle may take it into debt.
+    """
+
+    def __init__(self, quotas: Quotas, *, per_hour: int, counters: Counters, clock: Callable[[], float]) -> None:
+        """Args: per_hour: 0 is no limit."""
+        self._quotas = quotas
+        self._counters = counters
+        self._per_hour = per_hour
+        self._clock = clock
+        self._known: set[RunKey] = set()
+        self._left: dict[str, tuple[float, float]] = {}
+
+    async def check(self, keys: set[RunKey], *, access: Access) -> None:
+        """Take the runs that do not exist from the caller's bucket. Errors: Overloaded if it is empty."""
+        unknown = keys - self._known if self._per_hour else set()
+        if not unknown:
+            return
+        new = unknown - await asyncio.to_thread(self._quotas.existing, unknown)
+        now, per_second = self._clock(), self._per_hour / HOUR_SECONDS
+        left, at = self._left.get(access.caller, (float(self._per_hour), now))
+        left = min(float(self._per_hour), left + (now - at) * per_second)
+        if new and left < 1:
+            self._counters.quota_refused.labels(access.project or "", QuotaResource.NEW_RUNS.value).inc()
+            raise Overloaded(
+                f"{access.name!r} may begin {self._per_hour} runs an hour: run {min(new)} can begin later; log to runs "
+                "that exist, or have the service's operator raise TRMON_NEW_RUNS_PER_HOUR",
+                retry_after_seconds=max(1.0, (1 - left) / per_second),
+            )
+        self._left[access.caller] = left - len(new), now
+        if len(self._known) + len(unknown) > MAX_KNOWN_RUNS:
+            self._known.clear()
+        self._known |= unknown
+
+
 class QuotaGate:
-    """Admits messages by the quotas of their projects; `poll` refreshes it, `admit` runs on the event loop only.
+    """Admits messages by the quotas of their projects and callers; `poll` refreshes it, `admit` runs on the event loop.
 
     Each process adds what it admits to what it last measured, so several processes together may exceed a quota by what
     they admit between two measurements.
     """
 
-    def __init__(self, quotas: Quotas, *, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        quotas: Quotas,
+        *,
+        counters: Counters,
+        new_runs_per_hour: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Args: new_runs_per_hour: of each caller; 0 is no limit."""
         self._quotas = quotas
+        self._new_runs = NewRuns(quotas, per_hour=new_runs_per_hour, counters=counters, clock=clock)
         self._counters = counters
         self._clock = clock
         self._projects: dict[str, ProjectUse] = {}
@@ -67,15 +116,18 @@ class QuotaGate:
         )
 
     async def admit(
-        self, entries: Sequence[PreparedMessage | Refusal]
+        self, entries: Sequence[PreparedMessage | Refusal], *, access: Access
     ) -> Sequence[PreparedMessage | Refusal | QuotaExceeded]:
         """Return the entries, with the refusal of each message above a quota of stored runs or bytes in its place.
 
-        Errors: Overloaded if a project sends more reports a second than its quota; then nothing is admitted.
+        Errors: Overloaded if a project sends more reports a second than its quota, or the caller begins more runs an
+        hour; then nothing is admitted.
         """
+        messages = [entry for entry in entries if isinstance(entry, PreparedMessage)]
+        starting = {one.key for one in messages if not isinstance(one.message, wire.Heartbeat)}
+        await self._new_runs.check(starting, access=access)
         if not self._projects:
             return entries
-        messages = [entry for entry in entries if isinstance(entry, PreparedMessage)]
         self._check_rates(Counter(one.key.project for one in messages if isinstance(one.message, wire.Report)))
         return [await self._admitted(one) if isinstance(one, PreparedMessage) else one for one in entries]
 
@@ -113,7 +165,7 @@ class QuotaGate:
         if prepared.key.run not in use.runs:
             max_runs = use.quota.max_runs
             is_full = max_runs is not None and len(use.runs) >= max_runs
-            if is_full and not await asyncio.to_thread(self._quotas.run_exists, prepared.key):
+            if is_full and not await asyncio.to_thread(self._quotas.existing, {prepared.key}):
                 return self._refuse(use.quota, QuotaResource.RUNS)
             use.runs.add(prepared.key.run)
         if isinstance(prepared.message, wire.Report):

@@ -150,10 +150,12 @@ class IngestService:
         self._acks = AckBuilder(store, policies=policies, view_cache=view_cache)
         self._counters = IngestCounters(counters)
 
-    async def ingest_message(self, body: Body, *, media_type: str, key: RunKey, cost: BodyCost) -> wire.Ack:
+    async def ingest_message(
+        self, body: Body, *, media_type: str, key: RunKey, access: Access, cost: BodyCost
+    ) -> wire.Ack:
         """Store one message of a run. Errors: WireError; TooLarge; Conflict; QuotaExceeded; Overloaded."""
         prepared = await self._reader.read_message(body, media_type=media_type, key=key, cost=cost)
-        (entry,) = await self._quota_gate.admit([prepared])
+        (entry,) = await self._quota_gate.admit([prepared], access=access)
         if not isinstance(entry, PreparedMessage):
             raise entry
         (ack,) = await self._store_all([entry])
@@ -164,7 +166,7 @@ class IngestService:
     async def ingest_bundle(self, body: Body, *, media_type: str, access: Access, cost: BodyCost) -> wire.Acks:
         """Store a bundle; an invalid message gets its own acknowledgement. Errors: WireError; TooLarge; Overloaded."""
         entries = await self._quota_gate.admit(
-            await self._reader.read_bundle(body, media_type=media_type, access=access, cost=cost)
+            await self._reader.read_bundle(body, media_type=media_type, access=access, cost=cost), access=access
         )
         acks = iter(await self._store_all([entry for entry in entries if isinstance(entry, PreparedMessage)]))
         return wire.Acks(

@@ -98,7 +98,8 @@ class Counters:
         )
         self.quota_refused = Counter(
             "trmon_quota_refused",
-            "Messages refused because of a project's quota, by resource; those above the rate are sent again.",
+            "Messages refused because of a project's quota, by resource, and requests because of a caller's new runs; "
+            "those above a rate are sent again.",
             per_quota,
             registry=self.registry,
         )

@@ -43,5 +43,4 @@ def test_usage_counts_runs_and_report_bytes_of_the_project(store: Store) -> None
     usage = store.quotas.usage("math")
     assert usage.runs == {"grpo"}
     assert usage.report_bytes == len(first.payload) + len(second.payload)
-    assert store.quotas.run_exists(RunKey("math", "grpo"))
-    assert not store.quotas.run_exists(RunKey("code", "grpo"))
+    assert store.quotas.existing([RunKey("math", "grpo"), RunKey("code", "grpo")]) == {RunKey("math", "grpo")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import asdict
 
@@ -64,6 +65,7 @@ class Quotas(Repository):
                 runs=frozenset(connection.scalars(names)), report_bytes=int(connection.scalar(sized) or 0)
             )
 
-    def run_exists(self, key: RunKey) -> bool:
-        """Whether a run is stored."""
-        return bool(self._rows(select(tables.run.c.id).where(has_name(key))))
+    def existing(self, keys: Iterable[RunKey]) -> set[RunKey]:
+        """Return the runs that are stored, of some."""
+        with self._reader.connect() as connection:
+            return {key for key in keys if connection.scalar(select(tables.run.c.id).where(has_name(key))) is not None}
