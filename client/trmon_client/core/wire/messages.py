@@ -69,8 +69,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The sender: the run, the attempt, the launch of the trainer and the data-parallel rank.
 
     `launch` is shared by all ranks of one start of the trainer if they can agree on it, else it is per process.
-    `sent_at` is the client's clock in seconds since the epoch. The server uses its own clock, but tells by this one which
-    runs are live and which are history.
+    `sent_at` is the client's clock in seconds since the epoch. The server uses its own clock, but by this one it tells
+    live runs from history.
     """
 
     project: str = ""
