@@ -353,6 +353,11 @@ class Session:
             self.error_guard.warn_once.warn("scalars only", line)
 
     def _apply_ack(self, ack: wire.Ack) -> None:
+        if ack.attempt > 1 and self._ranks.rank == 0:
+            run = f"{self._settings.project}/{self._settings.run}"
+            self.error_guard.warn_once.warn(
+                "another attempt", f"{run} exists: this is its attempt {ack.attempt}; a new run needs another run="
+            )
         if ack.policy is not None:
             self.policies.offer(ack.policy)
         if ack.advice is not None:

@@ -357,6 +357,17 @@ def test_without_a_url_the_line_names_the_spool_and_other_ranks_are_silent(
     assert {message.rank for message in spooled(tmp_path)} == {0, 1}
 
 
+def test_the_console_says_that_a_run_of_the_name_exists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def second(message: object) -> wire.Ack:
+        return wire.Ack("stored", attempt=2 if isinstance(message, wire.Start) else 0)
+
+    with Peer(acknowledge=second) as peer, Monitor(settings(tmp_path, url=peer.url)) as monitor:
+        for step in range(2):
+            monitor.log_batch(step=step, **batch())
+    said = [line for line in capsys.readouterr().err.splitlines() if "attempt" in line]
+    assert said == ["trmon: math/grpo exists: this is its attempt 2; a new run needs another run="]
+
+
 def test_advice_reaches_rank_zero_only(tmp_path: Path) -> None:
     with Peer(acknowledge=lambda _: wire.Ack("stored", advice={"lr_scale": 0.5})) as peer:
         for rank, expected in ((0, {"lr_scale": 0.5}), (1, None)):

@@ -148,6 +148,12 @@ def test_the_policy_that_a_trainer_requests_is_active_before_its_start_is_acknow
     assert acknowledged(send(client, report(policy=requested.hash, accepted=b"\x0f"))).policy is None
 
 
+def test_a_start_is_told_which_attempt_of_its_run_it_is(client: httpx.Client) -> None:
+    again = {**ORIGIN, "attempt": "after a crash", "launch": "another"}
+    starts = [wire.Start(**ORIGIN), wire.Start(**again), wire.Start(**again)]
+    assert [acknowledged(send(client, start)).attempt for start in starts] == [1, 2, 2]
+
+
 def test_the_default_policy_decides_reports_that_lack_columns_of_the_policy(client: httpx.Client) -> None:
     acknowledged(send(client, wire.Start(**ORIGIN, policy=preset("opsm").spec())))
     ack = acknowledged(send(client, report()))

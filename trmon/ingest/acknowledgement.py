@@ -106,7 +106,13 @@ class AckBuilder:
             accepted=result.accepted if is_report else None,
             policy=await self._policy_update(prepared.message, result.run_id),
             advice=self._advice(result) if is_report else None,
+            attempt=await asyncio.to_thread(self._ordinal, result) if isinstance(prepared.message, wire.Start) else 0,
         )
+
+    def _ordinal(self, result: WriteResult) -> int:
+        """Return which attempt of its run has started, from 1; 0 where a newer one exists."""
+        newest = self._store.runs.list_attempts(result.run_id, access=EVERYTHING, limit=1).items
+        return next((attempt.ordinal for attempt in newest if attempt.id == result.attempt_id), 0)
 
     def _advice(self, result: WriteResult) -> dict[str, Any] | None:
         """Return the advice after the newest closed step; None until the attempt's first step closes."""

@@ -218,6 +218,7 @@ class Ack(msgspec.Struct, frozen=True):
 
     `status` is stored or duplicate (both durable), conflict (another payload with the same identity) or invalid;
     `accepted` has one bit for each sequence in little-endian bit order; `problem` describes the error and its field.
+    `attempt` is which of its run's attempts a start belongs to, from 1; 0 for other messages.
     """
 
     status: Literal["stored", "duplicate", "conflict", "invalid"]
@@ -225,6 +226,7 @@ class Ack(msgspec.Struct, frozen=True):
     policy: PolicyUpdate | None = None
     advice: dict[str, Any] | None = None
     problem: str | None = None
+    attempt: int = 0
 
 
 class Acks(msgspec.Struct, frozen=True):
